@@ -1,8 +1,8 @@
-//! How the optimiser's time grows with the graph: `cargo bench --package weft-benches --bench optimizer_scaling`.
+//! The growth of the optimiser's time with the graph: `cargo bench --package weft-benches --bench optimizer_scaling`.
 //!
-//! Graphs of 1k, 2k, 4k and 8k nodes of each family, the best of three runs on one thread, with the ratio of each size to
-//! the one before (2 is linear). Also a graph of 5,000 nodes and ResNet-101, which have limits. Fails when a limit is
-//! exceeded or a ratio from 2k nodes on says worse than linear by half. Behind `--`, names of families choose some.
+//! Graphs of 1k, 2k, 4k and 8k nodes of each family, the best of three runs on one thread, with the ratio of each size
+//! to the one before (2 is linear). Also a graph of 5,000 nodes and ResNet-101, which have limits. Fails if a limit is
+//! exceeded, or if a ratio from 2k nodes on is more than half above linear. Names of families after `--` select some.
 
 use benches::scaling::{Family, build, optimize};
 use compiler::graph::Module;

@@ -1,7 +1,7 @@
-//! What a schedule costs to make: `cargo bench --package weft-benches --bench schedule_candidates`.
+//! The time to make a schedule: `cargo bench --package weft-benches --bench schedule_candidates`.
 //!
-//! For the different kernels of ResNet-50 on each profile, the best of five: milliseconds that the rules take for one, and that
-//! replaying its trace takes, which is what a search does for a candidate. Behind `--`, names of profiles choose some. Fails when
+//! For the different kernels of ResNet-50 on each profile, the best of five: milliseconds of the rules for one kernel,
+//! and of replaying its trace, as a search does for each candidate. Names of profiles after `--` select some. Fails if
 //! the median of the candidates on a profile is above a millisecond.
 
 use compiler::compile::{CompileOptions, compile};

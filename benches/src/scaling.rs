@@ -1,6 +1,6 @@
-//! Graphs of any size, to see how the optimiser's time grows with them.
+//! Graphs of any size, to measure the growth of the optimiser's time.
 //!
-//! Widths are small, so that the time is that of the graph and not of its weights.
+//! Widths are small, so that the time depends on the graph and not on its weights.
 
 use compiler::dtype::DType;
 use compiler::graph::{BuildError, FunctionBuilder, Module, TensorType, ValueId};
@@ -177,7 +177,7 @@ impl Clock for WallClock {
 /// Optimises a module with the standard passes for `profile`; what each pass did, with its milliseconds.
 ///
 /// # Errors
-/// What a pass says.
+/// An error of a pass.
 pub fn optimize(module: &mut Module, profile: &DeviceProfile) -> Result<Vec<PassStats>, PassError> {
     let options = PipelineOptions::default();
     let mut cx = PassContext::new(profile.clone());

@@ -1,5 +1,5 @@
-//! What runs take from the heap: as many allocations every time, and none as large as a tensor but for results that are new. In a program of its
-//! own, since the allocator counts for all of it.
+//! Heap allocations of runs: the same number every time, and none as large as a tensor except new results. It is a
+//! separate program, since the allocator counts for the whole process.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, compile};
@@ -72,8 +72,8 @@ fn taken(run: &mut dyn FnMut(), sizes: &mut [usize]) -> (usize, usize) {
     taken
 }
 
-/// Calls `run` many times: each takes the same number of allocations, `large` of them as large as a tensor. wgpu's own differ by
-/// some, by what the device has done when it is asked; what grows by one in 100 runs is found.
+/// Calls `run` many times: each takes the same number of allocations, `large` of them as large as a tensor. wgpu's own
+/// differ by some, by what the device has done when it is asked; what grows by one in 100 runs is found.
 fn same_every_time(what: &str, large: usize, mut run: impl FnMut()) {
     (0..WARM_UP).for_each(|_| run());
     let (mut first, mut now) = (vec![0; TENSOR], vec![0; TENSOR]);

@@ -1,4 +1,4 @@
-//! Functions that call themselves, or each other, on the device: held against the interpreter at several depths.
+//! Functions that call themselves or each other, on the device, compared with the interpreter at several depths.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, bind_host_steps, compile, compile_graph};
@@ -302,7 +302,8 @@ fn sizes_may_be_open() {
     }
 }
 
-/// A function with what it captured goes from call to call of a recursive function, as operands that stay on the device.
+/// A function with what it captured goes from call to call of a recursive function, as operands that stay on the
+/// device.
 #[test]
 fn closures_are_passed_down_recursion() {
     let m = module(

@@ -1,4 +1,5 @@
-//! Mixed precision on whole networks: no value goes from f16 through f32 back to f16, and convolutions and products are in f16.
+//! Mixed precision on whole networks: no value goes from f16 through f32 back to f16, and convolutions and products are
+//! in f16.
 
 use benches::zoo;
 use compiler::dtype::DType;
@@ -44,8 +45,8 @@ fn check(name: &str, fuse: FuseMode) {
             below = from.filter(|_| moves).and_then(|v| f.def_node(v));
         }
     }
-    // The layer that reads the image computes in f32, unless it has as many weights as a transformer's patches; in networks
-    // with depthwise convolutions, so do the second and the third.
+    // The layer that reads the image computes in f32, unless it has as many weights as a transformer's patches; in
+    // networks with depthwise convolutions, so do the second and the third.
     let expected = if depthwise { 3 } else { usize::from(!["vit_b_16", "encoder"].contains(&name)) };
     assert_eq!(singles, expected, "{name}: of {layers} convolutions and products");
     for &v in f.params().iter().chain(f.results()) {

@@ -1,5 +1,5 @@
-//! Tensors that stay on the device: given buffers as inputs and as results, what is copied for them, runs in flight, and what sessions on one
-//! device share.
+//! Tensors that stay on the device: given buffers as inputs and results, the bytes that are copied, runs in flight, and
+//! parts that sessions on one device share.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, compile};

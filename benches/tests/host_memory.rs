@@ -1,5 +1,5 @@
-//! What a session costs the host while it opens: the heap's peak stays below 1.3 times the weights. Memory that a driver takes
-//! for the device is not the program's heap and does not count, on software drivers either.
+//! Host memory of opening a session: the heap's peak stays below 1.3 times the weights. Memory that a driver allocates
+//! for the device is not counted, not even on software drivers.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, compile};

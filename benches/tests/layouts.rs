@@ -1,4 +1,4 @@
-//! Layouts of the zoo networks: few transposes, and a choice that is never dearer than either layout.
+//! Layouts of the zoo networks: few transposes, and a choice that never costs more than either layout.
 
 use benches::zoo;
 use compiler::compile::count_transposes;

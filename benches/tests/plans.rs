@@ -1,5 +1,5 @@
-//! What a plan does beyond dispatches, on the device: host functions on its buffers, branches, sizes that a run decides, tensors that stay
-//! there, runs side by side.
+//! Steps of plans other than dispatches, on the device: host functions on its buffers, branches, sizes that are known
+//! only at run time, tensors that stay on the device, parallel runs.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, compile, split_stages};
@@ -259,7 +259,8 @@ graph @main(%x: f32[64], %factor: f32[], %begin: bool[]) -> (y: f32[64], before:
     assert!(lengths.contains(&0) && lengths.contains(&1) && lengths.contains(&100), "{lengths:?}");
 }
 
-/// A host function in a loop sees each iteration's values, and its failure leaves a session that is right the next time.
+/// A host function in a loop sees each iteration's values, and its failure leaves a session that is right the next
+/// time.
 #[test]
 fn a_run_that_fails_inside_a_loop_leaves_nothing_behind() {
     let m = module(

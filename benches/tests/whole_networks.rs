@@ -1,7 +1,9 @@
-//! Whole networks on the device: every network of the zoo, in its smallest form, against the CPU executor on the graph as written.
+//! Whole networks on the device: every network of the zoo, in its smallest form, against the CPU executor on the graph
+//! as written.
 //!
-//! Every run of the tests takes NCHW in f32 and NHWC in f16. `cargo test -p weft-benches --test whole_networks -- --include-ignored`
-//! (`cargo xtask test --full`) takes every layout in every precision, and the schedules of every named profile.
+//! Every run of the tests takes NCHW in f32 and NHWC in f16. `cargo test -p weft-benches --test whole_networks --
+//! --include-ignored` (`cargo xtask test --full`) takes every layout in every precision, and the schedules of every
+//! named profile.
 
 use benches::test_device::test_device;
 use benches::zoo::{self, Input, ZooEntry};
@@ -39,7 +41,8 @@ impl Reference {
         let module = zoo::build(&format!("{}:smallest", entry.name), 1, SEED).map_err(|e| e.to_string())?;
         let f = module.main();
         let image = f.ty(f.params()[0]).const_shape().ok_or("an open image")?;
-        // Evenly drawn from -1 to 1: times the square root of 3 that has the variance of 1 that the zoo's weights expect.
+        // Evenly drawn from -1 to 1: times the square root of 3 that has the variance of 1 that the zoo's weights
+        // expect.
         let even = random_tensor(DType::F32, &image, SEED).to_f64_vec();
         let inputs = vec![match entry.input {
             Input::Image(_) => Tensor::from_f64(DType::F32, image, even.into_iter().map(|x| x * 3f64.sqrt())),
@@ -89,8 +92,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Compiles for the device (or for another profile as far as the device can run it), runs there, and compares with the CPU
-/// executor.
+/// Compiles for the device (or for another profile as far as the device can run it), runs there, and compares with the
+/// CPU executor.
 fn check(
     entry: &ZooEntry,
     shared: &Shared,
@@ -127,8 +130,8 @@ fn check(
     if want.len() == got.len() { Ok(()) } else { Err(format!("{} results, {} expected", got.len(), want.len())) }
 }
 
-/// The same for a network that decides sizes. Which boxes a detector keeps turns on the last bit of their overlap, so below f32 all that is
-/// held is that a run gives results of the right kind.
+/// The same for a network that decides sizes. Which boxes a detector keeps turns on the last bit of their overlap, so
+/// below f32 all that is held is that a run gives results of the right kind.
 fn check_in_parts(
     module: &Module,
     (inputs, want): (&[Tensor], &[Tensor]),

@@ -1,5 +1,5 @@
-//! The `weft` command with two host functions: a kernel of one's own on device buffers, and a function of host tensors.
-//! `docs/expert-kernel.md` is about it.
+//! The `weft` command with two host functions: a kernel on device buffers, and a function on host tensors. See
+//! `docs/expert-kernel.md`.
 
 use cli::Extensions;
 use compiler::tensor::Tensor;

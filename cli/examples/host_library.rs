@@ -1,5 +1,5 @@
-//! A library of host functions with the interface of `docs/weft_host_functions.h`, written in Rust: `twice` doubles f32 values,
-//! `negate` does so in place, `fail` says why it fails.
+//! A library of host functions with the interface of `docs/weft_host_functions.h`, written in Rust: `twice` doubles f32
+//! values, `negate` does so in place, `fail` says why it fails.
 //!
 //! ```text
 //! cargo build -p weft-cli --example host_library

@@ -1,4 +1,4 @@
-//! The `weft` command with a pass of one's own: `scale-constants` multiplies every constant by a factor.
+//! The `weft` command with an added pass: `scale-constants` multiplies every constant by a factor.
 //!
 //! ```text
 //! cargo run -p weft-cli --example scale_constants -- opt net.weft --passes "scale-constants {factor=3.0}"

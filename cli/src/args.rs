@@ -1,4 +1,5 @@
-//! The command line: what each command takes. [`Common`] holds what several share, [`shared`] says which honours what.
+//! The command line: the options of each command. [`Common`] has options that several commands share; [`shared`] lists
+//! which command supports which.
 
 mod options;
 pub mod pictures;
@@ -162,8 +163,8 @@ pub struct CompileArgs {
     /// Write the compile trace
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
-    /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes with
-    /// its statistics in tables, --json and the trace. Nothing runs: the device need not compute
+    /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
+    /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
     pub emit: Vec<String>,
     /// WGSL as wgpu takes it, or as the standard has it, for browsers
@@ -250,8 +251,8 @@ pub struct BenchArgs {
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
     #[arg(long)]
     pub ceilings: bool,
-    /// Add what the device's driver says of each kernel: registers, spills, occupancy, code, latency, ISA. On a device that
-    /// compiles but does not compute, that alone, without times: any other `bench` ends with exit 5 there
+    /// Add what the device's driver says of each kernel: registers, spills, occupancy, code, latency, ISA. On a device
+    /// that compiles but does not compute, that alone, without times: any other `bench` ends with exit 5 there
     #[arg(long)]
     pub driver_stats: bool,
     #[command(flatten)]
@@ -363,7 +364,8 @@ pub struct ExportArgs {
     /// Where to write
     #[arg(short, long, value_name = "M.onnx", value_parser = path_of("onnx"))]
     pub output: PathBuf,
-    /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no operators for
+    /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no
+    /// operators for
     #[arg(long)]
     pub optimized: bool,
     #[command(flatten)]
@@ -385,7 +387,8 @@ pub struct ViewArgs {
     /// Select a node, by its name, that of the source node it came from, or a part of one
     #[arg(long, value_name = "NODE")]
     pub select: Option<String>,
-    /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory, precision, remarks
+    /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory,
+    /// precision, remarks
     #[arg(long)]
     pub view: Option<String>,
     /// Another compilation to stand beside this one, boxes matched by what they came from

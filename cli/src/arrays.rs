@@ -21,7 +21,7 @@ pub fn read_npz(path: &Path) -> CliResult<Named> {
     for i in 0..archive.len() {
         let entry = archive.by_index(i).map_err(|e| fail(e.to_string()))?;
         let Some(name) = npyz::npz::array_name_from_file_name(entry.name()).map(String::from) else { continue };
-        // The size is only what the archive says: room is taken for what comes.
+        // The archive's size is not trusted: memory grows with the actual data.
         let (size, mut bytes) = (entry.size(), Vec::new());
         let read = entry.take(size).read_to_end(&mut bytes).map_err(|e| e.to_string());
         let t = read.and_then(|_| read_array(&bytes)).map_err(|e| fail(format!("`{name}`: {e}")))?;
@@ -36,7 +36,8 @@ pub fn read_npy(path: &Path) -> CliResult<Tensor> {
     read_array(&read_plain(path).map_err(|e| fail(e.to_string()))?).map_err(fail)
 }
 
-/// Refuses a header that is longer than the file, and an array of more elements than a number counts or than there are bytes. The header is Python's text of a dictionary.
+/// Refuses a header that is longer than the file, and an array of more elements than a number counts or than there are
+/// bytes. The header is Python's text of a dictionary.
 fn check_size(bytes: &[u8]) -> Result<(), String> {
     let length = match bytes {
         [_, _, _, _, _, _, 1, _, a, b, ..] => 2 + usize::from(u16::from_le_bytes([*a, *b])),
@@ -73,7 +74,7 @@ fn read_array(bytes: &[u8]) -> Result<Tensor, String> {
     if ty.size_field() > 8 {
         return Err(format!("has the unsupported dtype {code}"));
     }
-    // What the header's expressions come to, which only the parser knows.
+    // The evaluated expressions of the header, from the parser.
     let size = shape.iter().try_fold(ty.size_field() as usize, |n, &d| n.checked_mul(d));
     if size.is_none_or(|size| size > bytes.len()) {
         return Err(format!("its shape is {shape:?}, but the file has {} bytes of it", bytes.len()));

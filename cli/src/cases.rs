@@ -1,9 +1,9 @@
 //! `weft cases`: ONNX test cases one after another on one device, for `cargo xtask conformance`.
 //!
-//! Each line of stdin is `MODEL<tab>DATA_SET<tab>CONSTANT_INPUTS`; each line of stdout is the outcome of the case as JSON:
-//! `{"code", "message", "constants"}` with the exit code and the error that `weft run MODEL --test-dir DATA_SET
-//! --constant-inputs CONSTANT_INPUTS` would give, or where it was computed, and the inputs that became constants. A case that panics is told like
-//! any other bug; one that takes the process down (or does not end) is for the caller to notice.
+//! Each line of stdin is `MODEL<tab>DATA_SET<tab>CONSTANT_INPUTS`; each line of stdout is the outcome of the case as
+//! JSON: `{"code", "message", "constants"}`: the exit code of `weft run MODEL --test-dir DATA_SET --constant-inputs
+//! CONSTANT_INPUTS`, its error or the place of the computation, and the inputs that became constants. A case that
+//! panics is reported like any other bug. The caller must notice a case that kills the process or does not end.
 
 use crate::args::{CasesArgs, RunArgs};
 use crate::error::{CliError, CliResult};

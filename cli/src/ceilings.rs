@@ -1,8 +1,9 @@
-//! `weft bench --ceilings`: what a device can do at best, by kernels of Weft's own, and kept for later runs.
+//! `weft bench --ceilings`: the peak rates of a device, measured by kernels of Weft and kept in the user's cache
+//! folder.
 //!
-//! Two tensor functions with schedules go the way of every other: one copies more than any cache holds, one multiplies and
-//! adds in registers alone. A kernel's share of the ceiling that binds it is the roofline model's (Williams, Waterman,
-//! Patterson, 2009): the larger of its shares of both.
+//! Two scheduled tensor functions are compiled like all others: one copies more than any cache holds, one multiplies
+//! and adds in registers only. The efficiency of a kernel is that of the roofline model (Williams, Waterman, Patterson,
+//! 2009): the larger of its fractions of both peaks.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
@@ -45,8 +46,8 @@ pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
     }
 }
 
-/// Fills in what neither the driver nor the table of products says of a device: by what was measured on it before, else by a
-/// measurement now, once. Where that fails the guesses stay, and the reason is said.
+/// Fills in figures of a device that neither the driver nor the table of products has: from an earlier measurement, or
+/// by one measurement now. If that fails, the guesses stay, and the reason is reported.
 pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
     let mut gpu = Arc::new(gpu);
     if !gpu.description.figures.lacking() {
@@ -68,7 +69,7 @@ pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
     gpu
 }
 
-/// The rate, where a device can have it: a driver whose clock stands still, or that leaves work out, tells times that none can have.
+/// The rate, if it is possible: a driver with a broken clock, or one that skips work, reports impossible times.
 fn possible(rate: f64, most: f64, unit: &str) -> CliResult<f64> {
     let why = || format!("its driver's times would mean {rate:.1e} {unit}, which no device has");
     if (0.1..most).contains(&rate) { Ok(rate) } else { Err(CliError::new(Code::Device, why())) }
@@ -88,7 +89,7 @@ fn measure_gpu(gpu: &Arc<Gpu>, common: &Common) -> CliResult<Ceilings> {
         // Operations in a nanosecond are 10^9 in a second.
         Ok::<f64, CliError>(kernel.work / ns.max(1.0))
     };
-    // First the one that moves little: where times are wrong, nothing large is made for the other.
+    // First the measurement that needs little memory: if times are wrong, the other one is not started.
     let fma_gflops = possible(rate(0, "multiply-add", multiply_add(&gpu.profile))?, 1e6, "GFLOP/s")?;
     let copy_gb_s = possible(rate(1, "copy", copy(&gpu.profile))?, 1e5, "GB/s")?;
     let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
@@ -134,8 +135,8 @@ tensor @copy(%x: f32[{n}], out %y: f32[{n}]) {{
     Kernel { text, work: 8.0 * n as f64 }
 }
 
-/// Each thread adds products of registers to eight sums, `depth` times: enough chains to hide the latency of an addition,
-/// and few enough for the registers of a CPU.
+/// Each thread adds products of registers to eight sums, `depth` times: enough chains to hide the latency of an
+/// addition, and few enough for the registers of a CPU.
 fn multiply_add(p: &DeviceProfile) -> Kernel {
     let (n, depth) = if p.software { (4096, 4096) } else { (1 << 17, 4096) };
     // On a software device one subgroup, which is one vector register: more would wait for each other.
@@ -194,7 +195,7 @@ fn all() -> BTreeMap<String, Ceilings> {
     text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
 }
 
-/// What was measured on this device before.
+/// Earlier measurements on this device.
 pub fn stored(device: &AdapterDescription) -> Option<Ceilings> {
     all().get(&key(device)).copied()
 }

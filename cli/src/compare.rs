@@ -1,6 +1,6 @@
-//! `weft compare`: what a device gives, held against another way of computing the same.
+//! `weft compare`: compares the results of a device with another way of computing them.
 //!
-//! A comparison names both sides. One whose sides are the same says nothing, however well they agree, and is refused.
+//! A comparison names both sides. Comparing a side with itself proves nothing and is refused.
 
 mod cause;
 mod data;
@@ -106,7 +106,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     })
 }
 
-/// What mixed precision does, in one line.
+/// The effect of mixed precision, in one line.
 fn stored_text(s: &Stored) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let (kept, nodes) = (s.kept, s.nodes);

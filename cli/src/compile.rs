@@ -1,4 +1,4 @@
-//! `weft compile`: the pipeline's result as tables, JSON, text, shader files and a trace.
+//! `weft compile`: the result of the pipeline as tables, JSON, text, shader files and a trace.
 
 use crate::args::CompileArgs;
 use crate::driver_stats;

@@ -1,4 +1,4 @@
-//! Where a model runs, in reports.
+//! The device of a run, for reports.
 
 use weft::Device;
 

@@ -1,4 +1,4 @@
-//! `weft diff`: what differs between two compilations.
+//! `weft diff`: differences between two compilations.
 
 use crate::args::DiffArgs;
 use crate::error::{CliError, CliResult};

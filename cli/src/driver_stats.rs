@@ -1,4 +1,5 @@
-//! `weft bench --driver-stats` and `weft compile --emit isa`: what the compiler of the device's driver says of each kernel.
+//! `weft bench --driver-stats` and `weft compile --emit isa`: the statistics and the code of each kernel from the
+//! driver's compiler.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
@@ -66,8 +67,8 @@ fn bytes(v: f64) -> String {
     format!("{}B", si(v))
 }
 
-/// Prints the JSON `driver_stats` of a model: a row for each executable, and the columns that its driver fills. Of the kernels alone
-/// that `wanted` takes, by their position.
+/// Prints the JSON `driver_stats` of a model: a row for each executable, and the columns that its driver fills. Of the
+/// kernels alone that `wanted` takes, by their position.
 pub fn show(stats: &Value, wanted: impl Fn(usize) -> bool) -> CliResult<()> {
     let mut rows: Vec<(&str, &Value)> = Vec::new();
     for (i, k) in stats["kernels"].as_array().into_iter().flatten().enumerate() {

@@ -1,4 +1,4 @@
-//! One way to fail: a code, one sentence, where, why, and what to do.
+//! Errors of the command: an exit code, one sentence, the place, the reason, and what to do.
 
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
@@ -63,7 +63,7 @@ impl CliError {
         self.help = Some(help.into());
         self
     }
-    /// What clap says of the command line.
+    /// Clap's error about the command line.
     pub fn from_usage(e: &clap::Error) -> CliError {
         let text = e.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
@@ -94,7 +94,7 @@ pub fn catch_bugs<T>(f: impl FnOnce() -> CliResult<T>) -> CliResult<T> {
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_else(|| "unknown".into())

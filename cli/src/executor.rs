@@ -69,7 +69,7 @@ pub fn open_to_compile(common: &Common) -> CliResult<Device> {
                 _ => "as asked",
             };
             log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
-            // What is compiled for another device does not ask this one's figures.
+            // A compilation for another device does not need this device's figures.
             let here = common.target.is_none();
             Ok(Device::Gpu(if here { crate::ceilings::complete(gpu, common) } else { Arc::new(gpu) }))
         }
@@ -109,8 +109,8 @@ pub fn check_passes(common: &Common, extensions: &Extensions) -> CliResult<()> {
     }
 }
 
-/// The profile to compile for where nothing runs: `--target`'s, which need not be here, unless `--device` names a device
-/// that shall be able to run the result; else the device's.
+/// The profile to compile for if nothing runs: that of `--target` (no such device is needed, unless `--device` names
+/// one that must be able to run the result), else that of the device.
 pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
     match (&common.target, common.device.as_str()) {
         (Some(name), "auto") => {
@@ -122,8 +122,8 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
     }
 }
 
-/// What runs on `device` is compiled for this: for `--target`'s profile as far as the device can run the result, else for
-/// the device; with the rules that `--rules` asks for. The CPU executor runs anything, so it limits nothing.
+/// The profile to compile for if the result runs on `device`: that of `--target`, limited to the device, else that of
+/// the device; with the rules of `--rules`. The CPU executor has no limits.
 pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
     let named = common.target.as_ref().map(|name| named_profile(name)).transpose()?;
     let profile = match (named, device) {
@@ -195,7 +195,7 @@ pub fn calibrated_pipeline(
     Ok((pipeline, kept))
 }
 
-/// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it.
+/// Compiles for a profile, with progress. If Weft itself fails, a reproducer is written, and the error names it.
 pub fn compile_with(
     module: Module,
     options: &CompileOptions,
@@ -283,7 +283,7 @@ pub fn execute(module: Module, common: &Common, device: &Device, inputs: &[Tenso
     execute_with(module, pipeline, common, device, &profile, false)
 }
 
-/// As [`execute`], for what needs results alone: where the cache has the plan, nothing is compiled.
+/// As [`execute`], for commands that need only results: if the cache has the plan, nothing is compiled.
 pub fn execute_cached(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
     let profile = profile_on(common, device)?;
     let pipeline = pipeline_for(&module, common, &profile, inputs)?;
@@ -312,7 +312,7 @@ pub fn execute_with(
     Ok(Model::from_module(module).compile(&options)?.session(device)?)
 }
 
-/// What `--cache` names, else the user's cache folder.
+/// The folder of `--cache`, else the user's cache folder.
 fn cache(common: &Common) -> Cache {
     let cache = match common.cache.as_deref() {
         Some("off") => Cache::default(),

@@ -1,6 +1,7 @@
-//! `weft explain`: which kernel each node is in, what each pass did, what stopped the next fusion, and what was measured.
+//! `weft explain`: which kernel each node is in, what each pass did, what stopped the next fusion, and what was
+//! measured.
 //!
-//! A model is compiled and its trace explained, so that a model and its trace say the same.
+//! A model is compiled first, and its trace is explained, so that a model and its trace give the same output.
 
 mod kernel;
 mod measured;

@@ -1,4 +1,4 @@
-//! `--host-call` and `--host-functions`: nodes replaced by host functions, and what that costs or gains.
+//! `--host-call` and `--host-functions`: nodes replaced by host functions, with the change in time.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
@@ -72,7 +72,7 @@ pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliRes
     Ok(times.iter().map(row).collect())
 }
 
-/// What the calls cost or gain: the device's time with them over that without.
+/// The cost or gain of the calls: the device's time with them, divided by the time without them.
 pub fn beside(with: &Value, without: &Value) -> Value {
     let median = |v: &Value, key: &str| v[key]["median"].as_f64().unwrap_or(0.0);
     let ratio = |key: &str| median(with, key) / median(without, key).max(1e-9);

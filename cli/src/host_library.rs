@@ -1,7 +1,7 @@
-//! Host functions from a shared library with a C interface, which `docs/weft_host_functions.h` declares.
+//! Host functions from a shared library with a C interface (`docs/weft_host_functions.h`).
 //!
-//! Tensors are those of DLPack (<https://dmlc.github.io/dlpack>), in host memory, dense and row-major. The memory of results is there when a
-//! function is called; it keeps none of what it is given.
+//! Tensors are DLPack tensors (<https://dmlc.github.io/dlpack>) in host memory, dense and row-major. The caller
+//! allocates the memory of results. A function must not keep pointers to its arguments.
 
 use crate::error::{CliError, CliResult};
 use compiler::dtype::DType;
@@ -132,7 +132,8 @@ fn run(call: Call, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), S
         }
     }
     let mut message = [0u8; MESSAGE];
-    // SAFETY: pointers and counts are those of tensors that live until the call returns; the header says what a function may do.
+    // SAFETY: pointers and counts are those of tensors that live until the call returns; the header says what a
+    // function may do.
     let status = unsafe {
         call(given.as_ptr(), given.len(), written.as_mut_ptr(), written.len(), message.as_mut_ptr().cast(), MESSAGE - 1)
     };

@@ -1,6 +1,6 @@
-//! Images as inputs: decoded, resized, normalised and laid out as the type of the input asks for.
+//! Images as inputs: decoded, resized, normalised and laid out for the type of the input.
 //!
-//! A value is `(byte / scale - mean) / std` for each channel. Integers take the bytes as they are.
+//! A value is `(byte / scale - mean) / std` for each channel. Integer inputs get the bytes unchanged.
 
 use crate::args::InputArgs;
 use crate::args::pictures::{ImageLayout, Resize};
@@ -49,7 +49,8 @@ pub struct Preparation {
 }
 
 impl Preparation {
-    /// From the options; what they leave out is as the preset says, that of `--preset` or of the zoo's `model`, else `unit`.
+    /// From the options; what they leave out is as the preset says, that of `--preset` or of the zoo's `model`, else
+    /// `unit`.
     ///
     /// # Errors
     /// Values that say nothing: a standard deviation or a scale of 0.
@@ -161,7 +162,7 @@ impl Preparation {
         bytes.into_iter().enumerate().map(value).collect()
     }
 
-    /// What is done, for the log.
+    /// A description for the log.
     pub fn describe(&self) -> String {
         let list = |v: &[f64]| v.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
         let resize = match self.resize {

@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     Arrays,
@@ -82,8 +82,8 @@ fn refuse_without_images(a: &InputArgs, images: bool) -> CliResult<()> {
     Err(CliError::usage(text).help("give one with -i FILE.png"))
 }
 
-/// The files of `folder` that are inputs, by name; and the number of entries that are none. Folders in it are not looked
-/// into.
+/// The files of `folder` that are inputs, by name; and the number of entries that are none. Folders in it are not
+/// looked into.
 ///
 /// # Errors
 /// A folder that cannot be read, or holds no inputs; options for images where there are none.

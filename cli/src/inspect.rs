@@ -45,7 +45,8 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
     }
 }
 
-/// The summary of a model; also why it is not known what Weft supports of it, where that depends on sizes that are open.
+/// The summary of a model; also why it is not known what Weft supports of it, where that depends on sizes that are
+/// open.
 fn look(model: &str, a: &InspectArgs) -> CliResult<(Inspection, Option<CliError>)> {
     let c = &a.common;
     let sized = c.batch.is_some() || !c.dim.is_empty() || !c.shape.is_empty();
@@ -56,8 +57,8 @@ fn look(model: &str, a: &InspectArgs) -> CliResult<(Inspection, Option<CliError>
     Ok((inspect_module(&module), None))
 }
 
-/// A model is shown with its dimensions open where it can be imported so. Otherwise what counts is whether a compilation
-/// imports it, with the sizes that it would choose.
+/// A model is shown with its dimensions open where it can be imported so. Otherwise what counts is whether a
+/// compilation imports it, with the sizes that it would choose.
 fn look_at_onnx(model: &str, common: &Common, sized: bool) -> CliResult<(Inspection, Option<CliError>)> {
     let (bytes, external) = read_onnx(Path::new(model))?;
     let look = |options: &ImportOptions| inspect_onnx(bytes.clone(), &*external, options);

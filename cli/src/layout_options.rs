@@ -49,7 +49,7 @@ fn read_measurements(path: &Path) -> CliResult<Measurements> {
 /// Refuses wrong options before any work is done.
 ///
 /// # Errors
-/// What [`pinned_pass`] and [`measurements`] say.
+/// An error of [`pinned_pass`] or [`measurements`].
 pub fn check(common: &Common) -> CliResult<()> {
     pass_options(common)?;
     measurements(common)?;
@@ -59,7 +59,7 @@ pub fn check(common: &Common) -> CliResult<()> {
 /// The pins and the replaced nodes as options by pass name.
 ///
 /// # Errors
-/// What [`pinned_pass`] says; a wrong `--host-call`.
+/// An error of [`pinned_pass`], or a wrong `--host-call`.
 pub fn pass_options(common: &Common) -> CliResult<Vec<(String, compiler::attr::Attrs)>> {
     let pins = pinned_pass(common)?.map(|p| (AutoLayout::NAME.to_string(), p.to_attrs()));
     Ok(pins.into_iter().chain(crate::host_calls::replacing_pass(common)?).collect())

@@ -1,7 +1,7 @@
-//! The `weft` command: flags in, tables and JSON out. Everything of substance is in the libraries.
+//! The `weft` command: it parses options and prints tables and JSON. The libraries do the work.
 //!
-//! [`run`] is the whole command. A program of one's own calls it with [`Extensions`] and is `weft` with more passes:
-//! `cli/examples/scale_constants.rs` is one.
+//! [`run`] is the whole command. Another program can call it with [`Extensions`] to get `weft` with more passes, for
+//! example `cli/examples/scale_constants.rs`.
 
 mod args;
 pub mod arrays;
@@ -135,7 +135,7 @@ fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
     Ok(())
 }
 
-/// What the command would write is tried before it works for it.
+/// Output paths are tried before the work.
 fn check_outputs(command: &Command) -> CliResult<()> {
     let (files, folder) = match command {
         Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),

@@ -27,9 +27,9 @@ pub fn is_path(model: &str) -> bool {
     model.contains(['/', '\\', '.']) || Path::new(model).is_file()
 }
 
-/// Loads a model and decides its open dimensions from the options and from `inputs`, for every command by this one rule: a batch
-/// is 1, `--dim NAME=A..B` and `--dim NAME=open` keep a size open, any other open size is an error. An ONNX model is told its shapes
-/// while it comes in, so that what is computed from them is known.
+/// Loads a model and decides its open dimensions from the options and from `inputs`. The rule is the same for every
+/// command: a batch is 1, `--dim NAME=A..B` and `--dim NAME=open` keep a size open, any other open size is an error. An
+/// ONNX model gets its shapes on import, so that values computed from them are known.
 pub fn load(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Module> {
     load_with_values(model, common, inputs, &[])
 }
@@ -84,7 +84,7 @@ pub fn is_onnx(model: &str) -> bool {
     is_path(model) && Path::new(model).extension().is_none_or(|e| e != "weft")
 }
 
-/// Loads a model as it stands.
+/// Loads a model with its open dimensions.
 pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     let path = Path::new(model);
     if !is_path(model) {

@@ -1,8 +1,9 @@
 //! The error of each node on a device, for `weft compare`.
 //!
-//! Each node alone: the module is taken apart so that every float operand of a node is an input of its own and every result an
-//! output; the inputs are the exact values, seen in a run of the f32 module on the CPU executor. With `--cumulative` the
-//! module stays whole and every node's result becomes an output too: errors then carry those before them.
+//! Each node is measured alone: every float operand of a node becomes an input of the module, and every result an
+//! output. The inputs are the exact values from a run of the f32 module on the CPU executor. With `--cumulative` the
+//! module is not changed, except that every node's result becomes an output: errors then include those of earlier
+//! nodes.
 
 use crate::args::{Common, CompareArgs};
 use crate::error::CliResult;
@@ -28,8 +29,8 @@ pub struct NodeError {
     pub difference: Difference,
 }
 
-/// Errors of the nodes of the entry function, compiled with `pipeline`, in execution order. Only done where the caller asks for it:
-/// with `-v`, `--cumulative`, `-o` or `--json`.
+/// Errors of the nodes of the entry function, compiled with `pipeline`, in execution order. Only done where the caller
+/// asks for it: with `-v`, `--cumulative`, `-o` or `--json`.
 pub fn node_errors(
     a: &CompareArgs,
     module: &Module,

@@ -58,8 +58,8 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     }
 }
 
-/// The passes of `--passes`, with their options: `fold-constants,fuse-ops {mode=classic}`. Clap has split the list at every
-/// comma, those between options included.
+/// The passes of `--passes`, with their options: `fold-constants,fuse-ops {mode=classic}`. Clap has split the list at
+/// every comma, those between options included.
 fn pipeline(passes: &[String]) -> CliResult<Sequential> {
     let list = compiler::text::parse_pipeline(&passes.join(","))
         .map_err(|e| CliError::usage(format!("--passes: {e}")).help("as in: fold-constants,fuse-ops {mode=classic}"))?;

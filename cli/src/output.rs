@@ -1,5 +1,8 @@
-//! Results to stdout, logs to stderr, progress only on a terminal; files whole or not at all, and never in place of what is
-//! not a plain file.
+//! Output: results to stdout, logs to stderr, progress only on a terminal.
+//!
+//! A file is written completely beside its place and then renamed, or not at all. Outputs are tried before the work. A
+//! device or a pipe gets the bytes and is never replaced; of a symbolic link the target is written; a file of another
+//! user keeps its owner, or is refused.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
@@ -36,13 +39,13 @@ pub fn print_text(text: &str) -> CliResult<()> {
     }
 }
 
-/// Prints a line to stderr. Where nobody listens any more there is nobody to tell.
+/// Prints a line to stderr. A closed pipe is ignored.
 pub fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Writes a file whole or not at all: to a temporary file beside it that then takes its place. A symbolic link stays and
-/// its target is written; into a device or a pipe the bytes go, and it stays what it is.
+/// Writes a file completely or not at all: to a temporary file beside it, which then replaces it. For a symbolic link,
+/// its target is written; a device or a pipe gets the bytes and is not replaced.
 pub fn write_file(path: &Path, bytes: &[u8]) -> CliResult<()> {
     let write = || match Destination::of(path)? {
         Destination::File(target) => {
@@ -75,7 +78,7 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> CliError {
     CliError::usage(format!("cannot write {}: {why}", path.display()))
 }
 
-/// What stands at an output path.
+/// The kind of an output path.
 enum Destination {
     /// A plain file of ours, or nothing yet; links are followed.
     File(PathBuf),
@@ -102,8 +105,8 @@ impl Destination {
     }
 }
 
-/// A temporary file in the folder of `target`, with the owner and permissions that `target` has or will get. It goes away
-/// unless it is persisted.
+/// A temporary file in the folder of `target`, with the owner and permissions that `target` has or will get. It goes
+/// away unless it is persisted.
 fn beside(target: &Path) -> std::io::Result<NamedTempFile> {
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -136,7 +139,7 @@ fn with_usual_permissions<'b, 'n>(b: &'b mut tempfile::Builder<'n, 'n>) -> &'b m
     b
 }
 
-/// A file that belongs to somebody else stays theirs: replacing it is refused where its owner cannot be kept.
+/// Keeps the owner of a file of another user. If that is not possible, replacing it is refused.
 #[cfg(unix)]
 fn keep_owner(new: &File, old: &Metadata) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -211,7 +214,8 @@ pub struct Progress {
     stage: Option<(String, Instant)>,
 }
 impl Progress {
-    /// A bar when stderr is a terminal and logs are wanted. `names` says what stages are called; they keep theirs otherwise.
+    /// A bar when stderr is a terminal and logs are wanted. `names` says what stages are called; they keep theirs
+    /// otherwise.
     pub fn new(common: &Common, names: &'static [(&'static str, &'static str)]) -> Progress {
         let bar = (!common.quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(1);

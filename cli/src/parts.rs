@@ -1,4 +1,8 @@
-//! Networks whose sizes are decided while they run: `weft compile` compiles what is known before, and says of the rest where it runs.
+//! Networks whose sizes are decided at run time: `weft compile` compiles the part with known sizes and lists the
+//! others.
+//!
+//! `parts` in its JSON has, for each part, where it runs, its nodes, operands and results (with null for dimensions
+//! that are not known yet), and the symbols that are read or decided there.
 
 use crate::args::Common;
 use crate::error::CliResult;
@@ -23,9 +27,9 @@ const DECIDED: &str = "decided";
 /// Nodes of a part that a remark names.
 const NAMED: usize = 12;
 
-/// A compiled module, and the parts of one that decides sizes: what is compiled is then what comes before.
+/// A compiled module. If it decides sizes at run time, only its head is compiled, and the parts are listed.
 pub struct Parted {
-    /// What is known when nothing has run.
+    /// The compilation of the module, or of its head.
     pub compiled: Compiled,
     /// The parts; none of a network whose sizes are known.
     pub parts: Option<Parts>,
@@ -42,7 +46,7 @@ struct Part {
     results: Vec<(Name, TensorType)>,
     /// Symbols that are known when the part begins.
     reads: Vec<Size>,
-    /// Symbols that its nodes define, which none knows before they have run.
+    /// Symbols that its nodes define at run time.
     decides: Vec<Size>,
 }
 
@@ -51,7 +55,7 @@ struct Size {
     symbol: Name,
     /// The node that has it in a result.
     node: Name,
-    /// The values that say it, each with the node that computes it; none where the node itself has to run.
+    /// The values that determine it, each with the node that computes it; empty if the node itself has to run.
     from: Vec<String>,
 }
 
@@ -96,7 +100,7 @@ struct Node {
     runs: &'static str,
 }
 
-/// Compiles a module, or what of it is known before a run decides sizes.
+/// Compiles a module, or its head if sizes are decided at run time.
 ///
 /// # Errors
 /// As [`compile_with`]; a network that only the CPU executor runs.
@@ -114,7 +118,7 @@ pub fn compile_parts(
     compile_before(&module, options, common, profile)?.ok_or_else(|| CompileError::NeedsCpu(why).into())
 }
 
-/// Of a network that decides sizes as it runs, compiles what is known before; none where no node does.
+/// Compiles the head of a network that decides sizes at run time; `None` if no node does.
 ///
 /// # Errors
 /// As [`compile_with`].
@@ -182,7 +186,7 @@ impl Parts {
     /// The parts as a table.
     ///
     /// # Errors
-    /// What stdout says.
+    /// The output on stdout.
     pub fn show(&self) -> CliResult<()> {
         let mut rows = table(&["part", "runs", "nodes", "on the host", "sizes"]);
         for p in &self.0 {

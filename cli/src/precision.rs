@@ -39,8 +39,8 @@ pub fn write_keep_list(path: &Path, patterns: &[String], about: &str) -> CliResu
     write_file(path, text.as_bytes())
 }
 
-/// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32; says what it found, and what it
-/// took beside a run of the network.
+/// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32. Reports them, and the
+/// time in relation to a run of the network.
 pub fn calibrated(
     module: &Module,
     common: &Common,

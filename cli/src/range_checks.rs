@@ -8,7 +8,7 @@ use compiler::interpreter::{Interpreter, NodeOutOfRange};
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 
-/// What is out of range in a run of `module` as it was read, by the interpreter.
+/// Elements that are out of range in a run of the unchanged `module` by the interpreter.
 ///
 /// # Errors
 /// A node that fails.
@@ -20,14 +20,14 @@ pub fn count_out_of_range(module: &Module, inputs: &[Tensor], common: &Common) -
     Ok(found)
 }
 
-/// What was found, for JSON.
+/// The found elements, for JSON.
 pub fn out_of_range_json(found: &[NodeOutOfRange]) -> Value {
     let node =
         |n: &NodeOutOfRange| json!({ "node": n.node, "op": n.op, "count": n.found.count, "first": n.found.first });
     found.iter().map(node).collect()
 }
 
-/// A table of what was found, or that nothing was.
+/// A table of the found elements, or a message that there are none.
 pub fn print_out_of_range(found: &[NodeOutOfRange]) -> CliResult<()> {
     if found.is_empty() {
         return print_text("no index is outside of its dimension, and no integer is divided by 0");

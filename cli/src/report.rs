@@ -17,7 +17,8 @@ const FEW: usize = 8;
 /// Rows of a batch whose best classes are shown without `-v`.
 const ROWS: usize = 8;
 
-/// Prints the results of a run, or their JSON; `random` says that the inputs were, `counted` what is out of range in it.
+/// Prints the results of a run, or their JSON; `random` says that the inputs were, `counted` what is out of range in
+/// it.
 ///
 /// # Errors
 /// `--top` without a result that holds classes; labels that cannot be read.
@@ -163,8 +164,8 @@ fn ranked(row: &[f64]) -> Vec<usize> {
     order
 }
 
-/// The `n` largest values of each row, with their share of the row's sum: the row's own where it is a distribution already,
-/// else of its softmax.
+/// The `n` largest values of each row, with their share of the row's sum: the row's own where it is a distribution
+/// already, else of its softmax.
 fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<Value> {
     let values = t.to_f64_vec();
     let of_row = |row: &[f64]| {
@@ -208,7 +209,8 @@ fn show_best(r: &Value, labelled: bool, rows: usize) -> CliResult<()> {
     }
 }
 
-/// Names of classes: one a line; or JSON, a list of names, or an object from class to name or to a list that ends with it.
+/// Names of classes: one a line; or JSON, a list of names, or an object from class to name or to a list that ends with
+/// it.
 fn read_labels(path: &Path) -> CliResult<Vec<String>> {
     let place = path.display().to_string();
     let text = weft::plain_files::read_text(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;

@@ -74,9 +74,9 @@ fn protos(dir: &Path, prefix: &str, values: &[(String, ValueKind)]) -> CliResult
 /// The most elements of an input that becomes a constant.
 const SIZES_LIMIT: usize = 64;
 
-/// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be imported without
-/// knowing them (`error` says why), the small inputs after the first become constants; where that is not enough, a first
-/// one of a single element does too. Also gives the names of those that did.
+/// Test cases have sizes and axes as inputs, which are constants in real models. If the model cannot be imported
+/// without their values (`error` says why), the small inputs after the first become constants; if that is not enough,
+/// also a first input with a single element. Also returns the names of these inputs.
 fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<(Module, Vec<String>)> {
     if a.constant_inputs == "never" {
         return Err(error);
@@ -157,7 +157,8 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
     Err(CliError::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
 }
 
-/// How a result differs from the expected one: in type, in any bit of integers and bools, beyond the tolerance of floats.
+/// How a result differs from the expected one: in type, in any bit of integers and bools, beyond the tolerance of
+/// floats.
 fn disagreement(a: &RunArgs, got: &Tensor, want: &Tensor) -> Option<String> {
     if got.dtype() != want.dtype() {
         return Some(format!("type {}, expected {}", got.dtype(), want.dtype()));

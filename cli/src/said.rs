@@ -11,7 +11,7 @@ struct Said {
     json: bool,
 }
 
-/// What was said and timed so far; copies share it.
+/// Messages and times so far; clones share them.
 #[derive(Clone, Default, Debug)]
 pub struct State(Arc<Mutex<Said>>);
 impl State {

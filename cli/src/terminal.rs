@@ -1,8 +1,8 @@
-//! What a terminal is shown in colour.
+//! Colours on a terminal.
 
 use std::io::IsTerminal;
 
-/// True when `stream` takes colours: a terminal, and nobody asks for none (<https://no-color.org>).
+/// True if `stream` is a terminal and colours are not switched off (<https://no-color.org>).
 pub fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }

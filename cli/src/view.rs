@@ -42,9 +42,9 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
     let c = match compile_with(module.clone(), &options, &a.common, &profile) {
         Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, &a.common, &profile)? {
-            // Of a network that decides sizes one sees what comes before.
+            // For a network that decides sizes at run time, the head is shown.
             Some(parted) => parted.compiled,
-            // One can look at what passes make of it all the same.
+            // The passes can still be viewed.
             None => {
                 log(&a.common, format!("no kernels: {why}"));
                 let mut graph = compile_graph(module, &options, &profile)?;

@@ -1,4 +1,4 @@
-//! Bad input through the real command: each its exit code and one clear message, and nothing half-written.
+//! Bad input to the real command: each gives its exit code and one clear message, and nothing is half-written.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,7 +27,8 @@ fn weft(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs")
 }
 
-/// Runs the command, which must end with `code` and say `message` in its first line of error, at `place` where one is given.
+/// Runs the command, which must end with `code` and say `message` in its first line of error, at `place` where one is
+/// given.
 fn refused(args: &[&str], code: i32, message: &str, place: Option<&str>) {
     let out = weft(args);
     let text = String::from_utf8_lossy(&out.stderr);

@@ -1,4 +1,4 @@
-//! `weft compare`: both sides have names, and nothing is held against itself.
+//! `weft compare`: both sides have names, and nothing is compared with itself.
 
 use serde_json::Value;
 use std::path::PathBuf;

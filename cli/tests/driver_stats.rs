@@ -1,7 +1,7 @@
-//! What a device's own compiler says of kernels, and devices that compile and do not compute.
+//! Statistics of a device's compiler about kernels, and devices that compile but do not compute.
 //!
-//! Mesa's drivers of GPUs that are not there are such devices (`scripts/gpu/with-gpu.sh`); where their shims are not built, what
-//! needs them is left out, loudly.
+//! Mesa's drivers for absent GPUs are such devices (`scripts/gpu/with-gpu.sh`). If their shims are not built, tests
+//! that need them are skipped with a message.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Follows docs/expert-kernel.md: the page's code is that of the example, and its commands say what the page says. And host functions
-//! from a shared library, as the page has them.
+//! Follows docs/expert-kernel.md: the page's code is that of the example, and its commands print what the page
+//! describes. Also tests host functions from a shared library, as on the page.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `--amp fp16` on devices with matrix units: a product of f32 inputs runs on matrix units, and the estimate is no higher
-//! than that of `--fuse off`.
+//! `--amp fp16` on devices with matrix units: a product of f32 inputs runs on matrix units, and the estimate is no
+//! higher than that of `--fuse off`.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Files that once crashed the command, hung it, or gave a wrong answer: each the right answer or a clear refusal. And output
-//! paths and models that are not what they seem.
+//! Files that once crashed the command, hung it, or gave a wrong answer must now give the right answer or a clear
+//! refusal. Also unusual output paths and models (links, pipes, devices).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -181,7 +181,8 @@ const REFUSED: &[(&str, i32)] = &[
     ("sched-wrong-", 3),
 ];
 
-/// How those of them end on the CPU executor that it takes for valid: it may have no memory for one, and needs no kernels.
+/// How those of them end on the CPU executor that it takes for valid: it may have no memory for one, and needs no
+/// kernels.
 const ON_THE_HOST: &[(&str, i32)] = &[("buffer_of_512_gib", 5), ("bound_without_kernel", 0)];
 
 /// What once broke something is refused, or gives the same on the CPU executor and on the device.

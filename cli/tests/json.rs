@@ -1,4 +1,4 @@
-//! What `--json` prints, held against the tables of docs/json.md: each documented field is there and of its type.
+//! Compares the output of `--json` with the tables of docs/json.md: each documented field is present and has its type.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ fn check(v: &Value, path: &[String], types: &[String], place: &str) -> usize {
     }
 }
 
-/// Checks a whole object; a field that nothing shows would not be checked at all, so each must be seen unless it may be absent.
+/// Checks a whole object; a field that nothing shows would not be checked at all, so each must be seen unless it may be
+/// absent.
 fn holds(name: &str, v: &Value) {
     for field in table(name) {
         let seen = check(v, &field.path, &field.types, name);
@@ -122,7 +123,8 @@ fn every_command() {
     }
 }
 
-/// Numbers that depend on open sizes are for the least ones where these are declared, and else null; beside them stands what they are for any.
+/// Numbers that depend on open sizes are for the least ones where these are declared, and else null; beside them stands
+/// what they are for any.
 #[test]
 fn open_sizes() {
     let file = folder().join("open.weft");

@@ -1,11 +1,11 @@
-//! Mixed precision where f16 does not hold a value: `compare` finds the nodes and writes them down, the written list mends
-//! `run` and `compare`, and `--amp auto` finds them by itself.
+//! Mixed precision with values that exceed f16: `compare` finds the nodes and writes a keep list, with which `run` and
+//! `compare` succeed; and `--amp auto` finds the nodes itself.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A branch whose values reach 1e7 and come back to 10 before they meet the other one: no constant is beyond f16, only what
-/// is computed of them.
+/// A branch whose values reach 1e7 and come back to 10 before they meet the other one: no constant is beyond f16, only
+/// what is computed of them.
 const LARGE_BRANCH: &str = r#"
 const @w : f32[4,4,1,1] = random(1)
 const @v : f32[4,4,1,1] = random(2)
@@ -76,7 +76,8 @@ fn nodes_beyond_f16_are_found_written_and_kept() {
     assert!(said.contains("Conv_7 is in f16"), "{said}");
 }
 
-/// A sigmoid so steep that the rounding of what goes into it shows, though no node fails alone; another branch bears it.
+/// A sigmoid so steep that the rounding of what goes into it shows, though no node fails alone; another branch bears
+/// it.
 const STEEP: &str = r#"
 const @w : f32[8,8,3,3] = random(1)
 const @v : f32[8,8,3,3] = random(2)

@@ -1,9 +1,9 @@
-//! Networks of open sizes as exporters write them: one compilation, and the values that ONNX Runtime gives at several sizes.
+//! Networks of open sizes from exporters: one compilation, and results equal to ONNX Runtime's at several sizes.
 //!
-//! `tests/models/open` has for each network `model.onnx` and folders of inputs and results, in the form of ONNX's own test cases. The
-//! networks are those of published models in small, with random weights: a sentence encoder with mean pooling, BERT with token types, a
-//! decoder with rotary embeddings, grouped heads and a cache of keys and values that begins empty, the skips of a detector's neck, a
-//! recurrent loop as Keras exports it.
+//! `tests/models/open` has for each network `model.onnx` and folders of inputs and results, in the form of ONNX's own
+//! test cases. The networks are those of published models in small, with random weights: a sentence encoder with mean
+//! pooling, BERT with token types, a decoder with rotary embeddings, grouped heads and a cache of keys and values that
+//! begins empty, the skips of a detector's neck, a recurrent loop as Keras exports it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

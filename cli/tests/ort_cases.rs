@@ -1,6 +1,6 @@
-//! The operators that ONNX Runtime adds to ONNX, and sequences, against its results on the CPU: the models of
-//! `scripts/ort_cases.py`, each with several variants of some operators, in the CPU executor and on a device, in f32,
-//! f16, another layout and other fusion.
+//! Compares the operators that ONNX Runtime adds to ONNX, and sequences, with its results on the CPU. The models of
+//! `scripts/ort_cases.py` have several variants of some operators each. They run on the CPU executor and on a device,
+//! in f32, f16, another layout and other fusion modes.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! An op, an instruction and a rule of one's own, registered by `examples/own_parts.rs`, take part in everything.
+//! An op, an instruction and a rule of another crate, registered by `examples/own_parts.rs`, work in every command.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! A pass of one's own, registered by `examples/scale_constants.rs`, runs by name through the command.
+//! A pass of another crate, registered by `examples/scale_constants.rs`, runs by name in the command.
 
 use std::io::Write;
 use std::path::PathBuf;

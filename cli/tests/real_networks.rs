@@ -1,5 +1,5 @@
-//! Networks against ONNX Runtime's results, through the real command on a device: a trained one that is kept here, and one of the zoo
-//! whose expected results are (`benches/models/README.md` says where they come from).
+//! Compares networks with ONNX Runtime's results, by the real command on a device: a trained network from the
+//! repository, and one of the zoo with stored results (`benches/models/README.md` has their sources).
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Compiling for other devices and by rules of one's own, and running the result on the device that is here.
+//! Compiles for other devices and by requested rules, and runs the result on the present device.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

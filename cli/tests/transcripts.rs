@@ -1,5 +1,5 @@
-//! Transcripts of the command: each `transcripts/<name>.txt` holds commands after `$ weft`, and below each what it prints
-//! (stdout, then stderr marked by `! `) and its exit code where that is not 0. Commands run in the folder of the
+//! Transcripts of the command: each `transcripts/<name>.txt` holds commands after `$ weft`, and below each what it
+//! prints (stdout, then stderr marked by `! `) and its exit code where that is not 0. Commands run in the folder of the
 //! transcripts; times are written as `_ ms`.
 //!
 //! With the environment variable `WEFT_BLESS=1` what was printed replaces the expectation.

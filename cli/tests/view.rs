@@ -1,4 +1,4 @@
-//! `weft view` through the command: pictures without a window, and what is refused. Built with the feature `view`.
+//! `weft view` through the command: pictures without a window, and refusals. Built with the feature `view`.
 #![cfg(feature = "view")]
 
 use std::path::{Path, PathBuf};

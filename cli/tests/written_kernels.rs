@@ -1,4 +1,4 @@
-//! A compiled network as text: its kernels come back byte for byte, and may be changed by hand.
+//! A compiled network as text: it gives the same kernels byte for byte, and they may be changed by hand.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -48,8 +48,8 @@ fn with_another_tile(text: &str) -> String {
     text.replacen(line, &changed, 1)
 }
 
-/// The text with another value in the first choice of a tile's rows (or of a workgroup's threads), which is then the last of its
-/// domain. What stands behind the line is left as it is.
+/// The text with another value in the first choice of a tile's rows (or of a workgroup's threads), which is then the
+/// last of its domain. What stands behind the line is left as it is.
 fn with_another_choice(text: &str, value: Option<&str>) -> String {
     let choice = |point: &str| text.lines().find(|l| l.contains("choose {") && l.contains(&format!("point={point},")));
     let line = choice("rows").or_else(|| choice("threads")).expect("a choice");

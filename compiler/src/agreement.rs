@@ -1,4 +1,5 @@
-//! What agreement of two tensors means: the one place that states the tolerances.
+//! Agreement of two tensors: the one definition of tolerances, for the command and the tests. Tests also compare each
+//! slice along each axis (channels, columns), and the interpreter with itself to 1e-5.
 
 use crate::dtype::DType;
 use crate::tensor::Tensor;
@@ -6,15 +7,15 @@ use crate::tensor::Tensor;
 /// The tolerance of f16.
 pub const F16_TOLERANCE: f64 = 1e-2;
 
-/// The tolerance of one computation in f32 against the same in another order, on the same machine: the interpreter against
-/// itself.
+/// The tolerance of one computation in f32 against the same in another order, on the same machine: the interpreter
+/// against itself.
 pub const REORDERED: f64 = 1e-5;
 
 /// Slices with fewer elements say no more than their elements do.
 const SLICE: usize = 8;
 /// The share of the absolute tolerance that the mean error of a slice may take.
 const SLICE_SHARE: f64 = 0.1;
-/// No slice is held to less than this share of the largest magnitude: what sums in f32 lose where terms cancel.
+/// Smallest tolerance of a slice, relative to the largest magnitude: f32 sums lose that much if terms cancel.
 const SLICE_FLOOR: f64 = 32.0 * f32::EPSILON as f64;
 
 /// Tolerances of one comparison: `|a-b| <= atol*max|b| + rtol*|b|` and `norm(a-b) <= rtol*norm(b)`.
@@ -54,16 +55,17 @@ pub struct Difference {
     /// Why not.
     #[serde(skip)]
     pub why: String,
-    /// The largest share of what the tolerance allows: above 1 they differ.
+    /// The largest fraction of the tolerance that an element uses: above 1 the tensors differ.
     #[serde(skip)]
     pub used: f64,
-    /// Largest absolute difference. It and the next two are infinite where an element is not finite in one of both alone.
+    /// Largest absolute difference. It and the next two are infinite if an element is finite in only one of the
+    /// tensors.
     pub max_abs: f64,
     /// Largest relative difference where the reference is not tiny.
     pub max_rel: f64,
     /// `norm(a-b) / norm(b)`.
     pub rel_l2: f64,
-    /// Cosine of the angle between them; NaN where an element is not finite in one of both alone.
+    /// Cosine of the angle between them; NaN if an element is finite in only one of the tensors.
     pub cosine: f64,
     /// Elements that are NaN in one of both alone.
     pub nan: usize,
@@ -136,9 +138,10 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     d
 }
 
-/// As [`agree`], and each slice along each axis (a channel, an image, a column) holds on its own: the norm of its error is at
-/// most `rtol` of its own norm, and a tenth of `atol*max|b|` an element. A channel of small numbers that is wrong
-/// throughout, or a wrong last column, is lost in the norm of the whole, and below the largest magnitude of its elements.
+/// As [`agree`], and each slice along each axis (a channel, an image, a column) holds on its own: the norm of its error
+/// is at most `rtol` of its own norm, and a tenth of `atol*max|b|` an element. A channel of small numbers that is wrong
+/// throughout, or a wrong last column, is lost in the norm of the whole, and below the largest magnitude of its
+/// elements.
 pub fn agree_in_slices(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     let mut d = agree(a, b, tol);
     if !d.pass {

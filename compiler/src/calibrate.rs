@@ -1,18 +1,18 @@
 //! Calibration of mixed precision: which nodes must stay in f32 for given inputs.
 //!
-//! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host. Nodes whose results come near
-//! the largest f16 number stay in f32. Then the graph runs with every tensor rounded that the compiled module would store in
-//! f16. Where that takes more of the tolerance (see [`agreement`](crate::agreement)) than [`Limits::used`], kernels are rounded
-//! in parts: how much a rounding matters depends on what comes after it, which a node's own error does not tell. Those stay in
-//! f32 that mend most for each byte they cost, as few as bring the result within the limit; a run with the rest rounded says
-//! whether they do.
+//! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host. Nodes whose results
+//! come near the largest f16 number stay in f32. Then the graph runs with every tensor rounded that the compiled module
+//! would store in f16. If the result uses more of the tolerance (see [`agreement`](crate::agreement)) than
+//! [`Limits::used`], parts of the kernels are rounded in separate runs: the effect of a rounding depends on the nodes
+//! after it, so the error of a node alone does not show it. The kernels that reduce the error most per byte stay in
+//! f32, as few as bring the result within the limit; a run with the other kernels rounded checks that.
 //!
-//! The work is bounded: all runs together are [`Limits::runs`] runs of the f32 network, and the passes run five times at most. The outcome
-//! is never worse than that of `--amp fp16` in both error and bytes: that is measured too, and taken where it is better.
+//! The work is bounded: all runs together cost at most [`Limits::runs`] runs of the f32 network, and the passes run at
+//! most five times. `--amp fp16` is measured too, and used if it is better in both error and bytes.
 //!
-//! [`accumulate`] says how errors grow along the graph, and at which node a result leaves the tolerance.
+//! [`accumulate`] shows how errors grow along the graph, and at which node a result leaves the tolerance.
 //!
-//! Deliberately absent: devices and time. Kernels compute in f32 registers, so that the host's rounding stands for theirs.
+//! Deliberately absent: devices and time. Kernels compute in f32 registers, so the host's rounding has the same effect.
 
 mod accumulate;
 mod search;
@@ -42,10 +42,10 @@ pub const MAX_MAGNITUDE: f64 = F16_MAX / 4.0;
 
 /// Choices of kernels that are measured, at most, before all of them stay in f32.
 const CHOICES: usize = 3;
-/// What the last of them leaves to rounding, as a share of what the first one does.
+/// The remaining rounding error after the last choice, as a fraction of that of the first.
 const LAST_CHOICE: f64 = 0.02;
 
-/// What calibration aims at, and what it may cost.
+/// The target of calibration, and the limit of its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// The tolerance of results.
@@ -62,12 +62,12 @@ impl Default for Limits {
     }
 }
 
-/// What was measured of one node.
+/// The measurement of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMeasure {
     /// Name of the node.
     pub node: Name,
-    /// A name of the model that means it: its own, else that of a node of the model that it stands for.
+    /// A name in the model for it: its own, or the name of a source node.
     pub listed: Name,
     /// Largest finite magnitude of its f32 results.
     pub largest: f64,
@@ -80,13 +80,13 @@ pub struct Calibration {
     pub nodes: Vec<NodeMeasure>,
     /// The nodes to keep in f32, with the values that demand it.
     pub keep: Vec<KeepF32>,
-    /// Compile as for `--amp fp16`: its guess about the first layers is better than what calibration found.
+    /// Compile as for `--amp fp16`: its heuristic is better than the result of the calibration.
     pub plain: bool,
     /// The largest error of a result in mixed precision, with those nodes kept.
     pub error: f64,
     /// The largest share of the tolerance that a result takes.
     pub used: f64,
-    /// Bytes that f16 saves in constants and in what kernels give.
+    /// Bytes that f16 saves in constants and results of kernels.
     pub saved: u64,
     /// Runs of the f32 network that it has taken.
     pub runs: f64,
@@ -131,11 +131,11 @@ pub enum CalibrationError {
     Run(#[from] ExecError),
 }
 
-/// Measures `module` on `inputs` and chooses the nodes to keep in f32 besides those of `pipeline.keep_f32`. `progress` gets the runs
-/// of the network that are done: 0 right before the exact one, 1 behind it.
+/// Measures `module` on `inputs` and chooses the nodes to keep in f32 besides those of `pipeline.keep_f32`. `progress`
+/// gets the runs of the network that are done: 0 right before the exact one, 1 behind it.
 ///
 /// # Errors
-/// What a pass or the CPU executor says.
+/// An error of a pass or of the CPU executor.
 pub fn calibrate(
     module: &Module,
     pipeline: &PipelineOptions,
@@ -171,7 +171,7 @@ fn before_mixed_precision(
     Ok(m)
 }
 
-/// What may stay in f32, and what came of it.
+/// A choice of nodes to keep in f32, and its result.
 struct Choice {
     keep: Vec<KeepF32>,
     plain: bool,
@@ -216,7 +216,7 @@ impl Chooser<'_, '_, '_> {
         within && a.outcome.error <= b.outcome.error && a.storage.saved(f) >= b.storage.saved(f)
     }
 
-    /// What `--amp fp16` does.
+    /// The choice of `--amp fp16`.
     fn plain(&mut self, few: &Choice) -> Result<Choice, CalibrationError> {
         let storage = self.graph.storage(AmpMode::Fp16, &[])?;
         let same = storage.kernels.iter().map(|k| &k.values).eq(few.storage.kernels.iter().map(|k| &k.values));
@@ -225,8 +225,8 @@ impl Chooser<'_, '_, '_> {
         Ok(Choice { keep: vec![], plain: true, outcome, storage })
     }
 
-    /// Besides the nodes of `few`, with which the results are `results`, those kernels that bring them within the limit; all nodes
-    /// where no choice does.
+    /// Searches for kernels to keep in f32 besides the nodes of `few` (which give `results`), so that the results are
+    /// within the limit; all nodes if no choice is.
     fn search(&mut self, few: &Choice, results: &[Tensor], nodes: &[NodeMeasure]) -> Result<Choice, CalibrationError> {
         let limit = self.limits.used;
         let mut search = Search::new(self.trial, &few.storage.kernels, results);
@@ -245,7 +245,7 @@ impl Chooser<'_, '_, '_> {
             if outcome.used <= limit {
                 break;
             }
-            // Nodes that are kept make other groups, which may round what was not rounded before.
+            // Keeping nodes changes the groups, and these may round other values than before.
             target *= (limit / outcome.used).clamp(0.1, 0.9);
             target = if choice + 1 == CHOICES { target.min(limit * LAST_CHOICE) } else { target };
         }

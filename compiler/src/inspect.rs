@@ -1,4 +1,4 @@
-//! What a model is, without compiling it: inputs, outputs, operators, size, and what is not supported.
+//! Describes a model without compiling it: inputs, outputs, operators, size, and unsupported operators.
 
 use crate::graph::{Function, Module, TensorType};
 use crate::int::Dim;
@@ -125,7 +125,7 @@ pub fn inspect_module(module: &Module) -> Inspection {
     }
 }
 
-/// Calls nest at most this deep in what is counted: recursion has no static count.
+/// Largest depth of calls that is counted: recursion has no static count.
 const CALL_DEPTH: usize = 32;
 
 fn count_ops(module: &Module, f: &Function, ops: &mut IndexMap<String, usize>, depth: usize) {

@@ -1,4 +1,4 @@
-//! Remarks: what a pass did, and what it did not do and why.
+//! Remarks of passes: what a pass did, and what it did not do and why.
 
 use crate::name::Name;
 

@@ -1,4 +1,4 @@
-//! What a compilation says of its groups, memory and layout changes: compiled modules and traces both hold it.
+//! Reports of groups, memory and layout changes. Compiled modules and traces both hold them.
 
 /// How a group is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -10,7 +10,7 @@ pub enum GroupKind {
     View,
     /// On the host.
     Host,
-    /// It is control flow: the host reads what decides, and what is inside runs where its own groups say.
+    /// It is control flow: the host reads the condition, and the groups inside have their own forms.
     Control,
 }
 
@@ -28,11 +28,11 @@ pub struct MemoryReport {
 /// Layout changes of a graph, before fusion hides them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct TransposeReport {
-    /// Of values that depend on inputs, and move data.
+    /// Layout changes of values that depend on inputs, if they move data.
     pub activation: usize,
-    /// Of constants, folded at compile time or when a session opens.
+    /// Layout changes of constants, done at compile time or when a session opens.
     pub weight_folded: usize,
-    /// Of constants, done in each run.
+    /// Layout changes of constants, done in each run.
     pub weight_runtime: usize,
 }
 

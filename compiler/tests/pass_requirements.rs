@@ -40,7 +40,8 @@ fn after(pass: &dyn Pass, before: &[&str], module: &Module) -> Option<Module> {
     Some(m)
 }
 
-/// A pass that does not require types to be inferred anew does the same with and without, but for how types are written.
+/// A pass that does not require types to be inferred anew does the same with and without, but for how types are
+/// written.
 #[test]
 fn passes_require_types_where_they_need_them() {
     let inputs = inputs();

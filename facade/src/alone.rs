@@ -1,4 +1,4 @@
-//! Plans for given sizes of what is compiled for any, where these go beyond it.
+//! Plans for given sizes, if a plan for open sizes cannot run them.
 
 use crate::error::Error;
 use crate::options::Options;

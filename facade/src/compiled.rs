@@ -16,9 +16,9 @@ use std::sync::Arc;
 enum Form {
     /// By one plan.
     Planned(Box<Program>),
-    /// In parts, which are compiled when their sizes are known.
+    /// In parts; each is compiled when its sizes are known.
     Staged,
-    /// On the CPU executor, and why, where that was not asked for.
+    /// On the CPU executor, with the reason if that was not requested.
     Cpu(Option<String>),
 }
 
@@ -45,8 +45,8 @@ impl CompiledModel {
         Ok(CompiledModel { module, options: options.clone(), form })
     }
 
-    /// All of the compilation, for reports: groups, kernels, remarks. None where there is no single one: the plan came from disk, or the
-    /// model runs in parts or on the CPU executor.
+    /// The whole compilation, for reports: groups, kernels, remarks. `None` if the plan came from disk, or the model
+    /// runs in parts or on the CPU executor.
     pub fn compilation(&self) -> Option<&Compiled> {
         match &self.form {
             Form::Planned(program) => program.compiled.as_deref(),
@@ -62,7 +62,8 @@ impl CompiledModel {
     /// Opens a session on the device: memory is allocated, weights go up, the driver makes its pipelines.
     ///
     /// # Errors
-    /// [`Error::Device`]: what was compiled is beyond this device, memory that does not do, host functions that are not there.
+    /// [`Error::Device`]: the kernels exceed this device's limits, memory is insufficient, or host functions are
+    /// missing.
     pub fn session(self, device: &Device) -> Result<Session, Error> {
         let CompiledModel { module, options, form } = self;
         let execution = match (form, device) {

@@ -1,4 +1,4 @@
-//! The form in which the CPU executor runs a module.
+//! The form of a module for the CPU executor.
 
 use crate::error::Error;
 use compiler::attr::AttrStruct;
@@ -11,8 +11,8 @@ use compiler::passes::{
 };
 use compiler::profile::DeviceProfile;
 
-/// What the CPU executor runs: the module as loaded, with host calls or in mixed precision where that is asked for; and whether
-/// anything of it is in f16 then.
+/// The module for the CPU executor: as loaded, on request with host calls or in mixed precision; and whether any value
+/// is then in f16.
 pub(crate) fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> Result<(Module, bool), Error> {
     let list = default_pipeline(pipeline);
     let behind = |name: &str| list.iter().position(|p| p == name).map_or(0, |i| i + 1);

@@ -1,4 +1,4 @@
-//! Where models run, and where what was found out about devices is kept.
+//! Devices that run models, and the folder for measured facts about devices.
 
 use crate::error::Error;
 use compiler::profile::DeviceProfile;
@@ -6,7 +6,7 @@ use runtime_gpu::{DeviceChoice, Gpu};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a model runs. Copies are the same device: sessions on it share its queue.
+/// A device that runs models. Clones are the same device: sessions on it share its queue.
 #[derive(Clone)]
 pub enum Device {
     /// A GPU or a software driver.
@@ -22,8 +22,8 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens a device: `auto` (the best GPU; a software driver only when there is none), a number or a part of a name as
-    /// `weft devices` lists them, `vulkan:0`, or `cpu` for the CPU executor.
+    /// Opens a device: `auto` (the best GPU; a software driver only when there is none), a number or a part of a name
+    /// as `weft devices` lists them, `vulkan:0`, or `cpu` for the CPU executor.
     ///
     /// # Errors
     /// [`Error::Device`]: there is no such device, or it does not open.
@@ -33,7 +33,7 @@ impl Device {
             _ => Ok(Device::Gpu(Arc::new(Gpu::open(&DeviceChoice::parse(name))?))),
         }
     }
-    /// The best device there is; the CPU executor where there is no adapter or it does not open.
+    /// The best available device; the CPU executor if no adapter can be opened.
     pub fn best() -> Device {
         Device::open("auto").unwrap_or(Device::Cpu)
     }
@@ -47,7 +47,7 @@ impl Device {
             Device::Cpu => "the CPU executor".into(),
         }
     }
-    /// What it can do; of the CPU executor, which can do anything, what every device can.
+    /// Its capabilities. For the CPU executor, which has no limits, those that every device has.
     pub fn profile(&self) -> DeviceProfile {
         match self {
             Device::Gpu(gpu) => gpu.profile.clone(),

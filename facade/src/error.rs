@@ -1,4 +1,4 @@
-//! What can go wrong between a file and its results.
+//! Errors from loading a file to reading results.
 
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
@@ -10,7 +10,7 @@ use runtime_gpu::GpuError;
 use std::fmt::Display;
 use std::path::Path;
 
-/// Why a model was not loaded, compiled or run. Each message says what is wrong and where.
+/// Why a model was not loaded, compiled or run. Each message has the error and its place.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,10 +19,10 @@ pub enum Error {
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
-    /// A compile trace where a model is wanted.
+    /// A compile trace instead of a model.
     #[error("{0} is a compile trace, not a model")]
     Trace(String),
     /// Something in an ONNX file that is wrong, or that Weft does not have.
@@ -36,7 +36,7 @@ pub enum Error {
     /// `.weft` text that does not parse or verify.
     #[error("{0}")]
     Text(String),
-    /// A tensor function whose schedule does not hold.
+    /// A tensor function with an invalid schedule.
     #[error("{0}")]
     Schedule(String),
     /// Text without a graph function.
@@ -45,7 +45,7 @@ pub enum Error {
     /// Shapes that the model does not take.
     #[error(transparent)]
     Shape(#[from] BindError),
-    /// The model does not compile, or not as asked.
+    /// The model does not compile, or not with these options.
     #[error(transparent)]
     Compile(#[from] CompileError),
     /// A device that is not there, has not enough memory, or was lost; inputs that do not fit.

@@ -1,4 +1,4 @@
-//! What programs add to the tables of ops, instructions, rules, fusion rules and quirks.
+//! Rows that programs add to the tables of ops, instructions, rules, fusion rules and quirks.
 
 use crate::error::Error;
 use compiler::onnx::OnnxImport;
@@ -23,32 +23,33 @@ pub mod extend {
     pub use runtime_gpu::{DeviceCall, DeviceOperand};
 }
 
-/// What a program of one's own adds.
+/// The rows that a program adds.
 #[derive(Default)]
 pub struct Extensions {
-    /// Passes that a pipeline finds by name, before those of the table: a `PassContext`'s registry takes them.
+    /// Passes, found by name before those of the table, for the registry of a `PassContext`.
     pub passes: Vec<PassDef>,
-    /// Callbacks that are asked in which layout an op has to run.
+    /// Callbacks that set the layouts of ops.
     pub alter_layouts: Vec<AlterLayout>,
     /// Ops that models and text may name, each with its ONNX importers.
     pub ops: Vec<(OpDef, &'static [OnnxImport])>,
     /// Schedule instructions that text and rules may use.
     pub instructions: Vec<InstructionDef>,
-    /// Schedule rules, which are asked before those of the table.
+    /// Schedule rules, which are tried before those of the table.
     pub rules: Vec<Rule>,
     /// Fusion rules, which run before those of the table.
     pub fusion_rules: Vec<FusionRule>,
-    /// Quirks of drivers, for rules of one's own.
+    /// Quirks of drivers, for added rules.
     pub quirks: Vec<Quirk>,
-    /// Who schedules functions that come without a schedule, if not the rules: for [`CompileOptions`](compiler::compile::CompileOptions).
+    /// Who schedules functions that come without a schedule, if not the rules: for
+    /// [`CompileOptions`](compiler::compile::CompileOptions).
     pub schedules: Option<Arc<dyn ScheduleProvider>>,
     /// Host functions, which graphs call by name.
     pub host_functions: HostFunctions,
 }
 
 impl Extensions {
-    /// Makes ops, instructions, rules and quirks known in this process; to be called before anything is loaded. Passes, callbacks and host
-    /// functions stay here, for whom they are given to.
+    /// Adds ops, instructions, rules and quirks to the tables of this process. Call it before anything is loaded.
+    /// Passes, callbacks and host functions stay in this struct; pass them where they are needed.
     ///
     /// # Errors
     /// [`Error::Extension`]: a row of that name is there.

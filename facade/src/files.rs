@@ -1,4 +1,4 @@
-//! Model files: what is plain, ONNX without its large tensors, and external data read in parts.
+//! Model files: plain files, ONNX without its large tensors, and external data that is read in parts.
 
 use crate::error::Error;
 use crate::plain_files::{begins_as_trace, open_plain};
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
-/// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no longer
-/// there are an error.
+/// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no
+/// longer there are an error.
 struct DataFile {
     path: PathBuf,
     file: Mutex<File>,
@@ -36,10 +36,11 @@ impl DataFile {
 /// Parts of a file that its identity has a digest of, and the bytes of each.
 const SAMPLES: (u64, u64) = (16, 4096);
 
-/// Which file it is, for caches of what was made of its data; none where the system does not say.
+/// The identity of a file, for caches of derived data; `None` if the system does not give one.
 ///
-/// Size and time of writing are not enough: a copy or an unpacked archive may keep both. So it also has the inode and the time of the last
-/// change, which no program can set back, and a digest of parts that are spread over the file, for systems that have neither.
+/// Size and time of writing are not enough: a copy or an unpacked archive may keep both. So it also has the inode and
+/// the time of the last change, which no program can set back, and a digest of parts that are spread over the file, for
+/// systems that have neither.
 fn identity(path: &Path, about: &Metadata, file: &mut File) -> Option<String> {
     let written = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     let (place, size, changed) = (path.canonicalize().ok()?, about.len(), changed(about));
@@ -131,10 +132,10 @@ impl DataSource for FileSlice {
     }
 }
 
-/// An ONNX file without its large tensors, and where those and its external data are.
+/// An ONNX file without its large tensors, and the source of these and of its external data.
 ///
 /// # Errors
-/// A file that cannot be read, a compile trace, what is no ONNX.
+/// A file that cannot be read, a compile trace, or a file that is not ONNX.
 pub fn read_onnx(path: &Path) -> Result<(Bytes, Box<dyn ExternalData>), Error> {
     let fail = |e: std::io::Error| Error::file(path, e);
     if begins_as_trace(path) {

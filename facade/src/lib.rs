@@ -1,6 +1,7 @@
 //! Weft compiles neural networks to compute shaders and runs them on whatever GPU there is.
 //!
-//! A network goes through three values: a [`Model`] as it was loaded, a [`CompiledModel`] for a device, and a [`Session`] that runs.
+//! There are three steps: load a [`Model`], compile it to a [`CompiledModel`] for a device, and run it in a
+//! [`Session`].
 //!
 //! ```
 //! use weft::{Device, Model, Options, Tensor};
@@ -25,9 +26,9 @@
 //! # }
 //! ```
 //!
-//! [`Model::load`] reads `.onnx` and `.weft` files. Shapes are in elements, outermost dimension first, as NumPy has them; sizes of memory are
-//! in bytes and times in milliseconds. Sizes that a model leaves open are given when it is loaded ([`Sizes`]),
-//! or stay open there: one compilation then serves all sizes of a range.
+//! [`Model::load`] reads `.onnx` and `.weft` files. Shapes are in elements, outermost dimension first, as NumPy has
+//! them; sizes of memory are in bytes and times in milliseconds. Sizes that a model leaves open are given when it is
+//! loaded ([`Sizes`]), or stay open: one compilation then serves all sizes of a range.
 //!
 //! ```
 //! use weft::{Device, Model, Options, Sizes, Tensor};
@@ -47,9 +48,10 @@
 //!
 //! # Starting fast
 //!
-//! With a [`Cache`], compiled plans and the driver's pipelines are kept on disk, and weights in the form in which they go to the device where that is
-//! asked for. A later start takes what fits: the same model (its structure, and its weights' files), options, device, driver and build of the program.
-//! What is cut off, changed or of something else is made anew. Processes may share the folder.
+//! A [`Cache`] keeps compiled plans and the driver's pipelines on disk, and on request weights in the form for the
+//! device. A later start uses them if model (its structure, and its weights' files), options, device, driver and build
+//! of the program are the same. A truncated, changed or unrelated file is ignored and made again. Processes may share
+//! the folder.
 //!
 //! ```
 //! use weft::{Cache, Device, Model, Options};
@@ -66,9 +68,9 @@
 //!
 //! # Tensors on the device, and runs in flight
 //!
-//! [`Session::run_on_device`] leaves results where the kernels wrote them: they are inputs of other sessions on the device as they are, and nothing is
-//! copied. A wgpu buffer of one's own is an input, or takes a result ([`DeviceTensor::from_buffer`]); its commands and Weft's share the device's queue,
-//! which keeps their order.
+//! [`Session::run_on_device`] leaves results where the kernels wrote them. They can be inputs of other sessions on the
+//! device without a copy. Your own wgpu buffer can be an input or take a result ([`DeviceTensor::from_buffer`]); your
+//! commands and Weft's share the device's queue, which keeps their order.
 //!
 //! ```
 //! use weft::{Device, Model, Options, RunInput, Tensor, Transfers};
@@ -88,8 +90,9 @@
 //! # }
 //! ```
 //!
-//! With [`Options::runs_in_flight`] beyond 1, the host writes inputs and reads results of some runs while the device works on others: [`Session::submit`]
-//! starts a run and waits for nothing. Sessions on one device share what is equal: kernels' pipelines, and weights by their content.
+//! With [`Options::runs_in_flight`] above 1, the host writes inputs and reads results of some runs while the device
+//! works on others: [`Session::submit`] starts a run and does not wait. Sessions on one device share equal pipelines
+//! and equal weights.
 //!
 //! ```
 //! use weft::{Device, Model, Options, RunInput, Tensor};
@@ -108,11 +111,12 @@
 //! # }
 //! ```
 //!
-//! # What one adds
+//! # Extensions
 //!
-//! Ops with their ONNX importers, schedule instructions and schedule rules are added to the tables of the process by [`Extensions`], before anything is
-//! loaded. Passes of one's own run in a [`PassContext`](extend::PassContext) whose registry has them; host functions, which a network calls by name, are
-//! given with the [`Options`]. The documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
+//! [`Extensions`] adds ops with their ONNX importers, schedule instructions, schedule rules, fusion rules and quirks to
+//! the tables of the process, before anything is loaded. Your own passes run in a [`PassContext`](extend::PassContext)
+//! whose registry has them. Host functions, which a network calls by name, are given with the [`Options`]. The
+//! documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
 //!
 //! ```
 //! use weft::{Device, HostFunctions, Model, Options, Tensor};

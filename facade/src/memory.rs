@@ -1,4 +1,4 @@
-//! How much memory there is, and what a model would take of it.
+//! The memory of the system, and the memory that a model needs.
 
 use crate::error::Error;
 use compiler::graph::Module;
@@ -18,7 +18,7 @@ pub fn check_memory(module: &Module) -> Result<(), Error> {
     check_room("inputs and results take", need)
 }
 
-/// What the CPU executor holds at once must fit in memory.
+/// Checks that the peak memory of the CPU executor fits the available memory.
 ///
 /// # Errors
 /// [`Error::NoRoom`].
@@ -26,8 +26,8 @@ pub fn check_cpu_memory(module: &Module) -> Result<(), Error> {
     check_room("on the CPU the model takes", compiler::interpreter::peak_bytes(module.main()))
 }
 
-/// Bytes of memory that the process may still take: what the machine has left, and of a limit on the process (`ulimit -v`)
-/// the half, since drivers and threads take their part of it.
+/// Bytes of memory that the process may still allocate: the free memory of the machine, but at most half of a limit on
+/// the process (`ulimit -v`), since drivers and threads need a part of that.
 pub fn free_memory() -> Option<u64> {
     let machine = runtime_gpu::available_memory();
     [machine, process_limit().map(|bytes| bytes / 2)].into_iter().flatten().min()

@@ -1,4 +1,4 @@
-//! A network as it came: from a file, from text, or built in Rust.
+//! A network before compilation: from a file, from text, or built in Rust.
 
 use crate::compiled::CompiledModel;
 use crate::error::Error;
@@ -16,16 +16,17 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Model {
     module: Module,
-    /// What sizes may be that stay open.
+    /// The ranges of open sizes.
     ranges: DimRanges,
 }
 
 impl Model {
-    /// Loads an `.onnx` or `.weft` file; what it leaves open of its inputs' first dimensions is 1. Large weights stay in the file until they
-    /// are needed.
+    /// Loads an `.onnx` or `.weft` file; open first dimensions of inputs become 1. Large weights stay in the file until
+    /// they are needed.
     ///
     /// # Errors
-    /// A file that cannot be read or is none; operators that Weft does not have, all of them at once; sizes that are open.
+    /// A file that cannot be read or is none; operators that Weft does not have, all of them at once; sizes that are
+    /// open.
     pub fn load(path: impl AsRef<Path>) -> Result<Model, Error> {
         Model::load_with(path, &Sizes::default())
     }
@@ -65,7 +66,7 @@ impl Model {
     /// A model in `.weft` text.
     ///
     /// # Errors
-    /// [`Error::Text`], [`Error::Schedule`], [`Error::NoEntry`]: what does not parse or verify, with its place.
+    /// [`Error::Text`], [`Error::Schedule`], [`Error::NoEntry`]: text that does not parse or verify, with the place.
     pub fn from_text(text: &str) -> Result<Model, Error> {
         let module = compiler::text::parse_module(text).map_err(|e| Error::Text(e.to_string()))?;
         compiler::verify::verify_module(&module).map_err(|list| {
@@ -84,7 +85,7 @@ impl Model {
         Model { module, ranges: DimRanges::default() }
     }
 
-    /// The model with sizes for what its inputs leave open.
+    /// The model with sizes for the open dimensions of its inputs.
     ///
     /// # Errors
     /// As [`Sizes::decide`]; sizes that the model's nodes do not take.
@@ -100,7 +101,7 @@ impl Model {
     pub fn module(&self) -> &Module {
         &self.module
     }
-    /// The module, where the model is no longer needed.
+    /// Takes the module out of the model.
     pub fn into_module(self) -> Module {
         self.module
     }
@@ -113,8 +114,8 @@ impl Model {
         self.module.main().result_names.iter().map(|n| n.to_string()).collect()
     }
 
-    /// Compiles for the device that `options` name; with a cache, a plan that is there is taken. What the device cannot run as a whole
-    /// runs in parts, or on the CPU executor: [`crate::Session::place`] says so.
+    /// Compiles for the device of `options`; with a cache, a cached plan is used. A model that the device cannot run as
+    /// a whole runs in parts, or on the CPU executor; [`crate::Session::place`] tells which.
     ///
     /// # Errors
     /// [`Error::Compile`]: sizes that are open, options that do not fit, schedules that do not.

@@ -7,15 +7,16 @@ use compiler::tensor::Tensor;
 use runtime_gpu::{DeviceTensor, RunInput, Transfers};
 use std::sync::Arc;
 
-/// Results of a run, by name, on the device for as long as this is held. With it go the run's resources: another run of the session uses
-/// others ([`crate::Options::runs_in_flight`]), or waits.
+/// Results of a run, by name, on the device for as long as this is held. With it go the run's resources: another run of
+/// the session uses others ([`crate::Options::runs_in_flight`]), or waits.
 pub struct DeviceOutputs {
     names: Vec<String>,
     outputs: runtime_gpu::DeviceOutputs,
 }
 
 impl DeviceOutputs {
-    /// The result of that name. What it holds is safe while the outputs are held; in a buffer that was given for it, until the caller writes there.
+    /// The result of that name. Its content is valid while the outputs are held; in a given buffer, until the caller
+    /// writes there.
     pub fn get(&self, name: &str) -> Option<DeviceTensor> {
         let n = self.names.iter().position(|n| n == name)?;
         Some(self.outputs.tensor(n))
@@ -83,13 +84,13 @@ impl InFlight {
 }
 
 impl Session {
-    /// Submits a run and leaves its results on the device; waits neither for it nor for them. Inputs are tensors in host memory or on the device; for
-    /// the results that `outputs` names, the buffers to put them in: kernels write there where they can ([`Session::output_on_device`] makes such
-    /// buffers), else the result is copied on the device.
+    /// Submits a run without waiting, and leaves its results on the device. Inputs are tensors in host memory or on the
+    /// device. `outputs` gives buffers for named results: kernels write directly into a suitable buffer
+    /// ([`Session::output_on_device`] makes one), else the result is copied on the device.
     ///
     /// # Errors
-    /// As [`Session::run`]; names that the model does not have; buffers that do not do; a model that does not run on a device as a whole; an integer
-    /// beyond 32 bits.
+    /// As [`Session::run`]; names that the model does not have; buffers that do not do; a model that does not run on a
+    /// device as a whole; an integer beyond 32 bits.
     pub fn run_on_device(
         &self,
         inputs: &[(&str, RunInput<'_>)],
@@ -119,9 +120,10 @@ impl Session {
         Ok(DeviceOutputs { names, outputs })
     }
 
-    /// Uploads inputs and submits a run with the copies of its results, and waits for neither. The device does runs in the order of these calls; each
-    /// [`InFlight`] has the results of its own inputs. With as many in flight as the session may have, it blocks until one is waited for
-    /// or dropped: [`crate::Options::runs_in_flight`] should be what a thread has in flight at once.
+    /// Uploads inputs and submits a run with the copies of its results, without waiting. The device executes runs in
+    /// the order of these calls; each [`InFlight`] has the results of its own inputs. If the session's maximum is in
+    /// flight, it blocks until one is waited for or dropped, so [`crate::Options::runs_in_flight`] should be the number
+    /// that a thread keeps in flight.
     ///
     /// # Errors
     /// As [`Session::run_on_device`].
@@ -139,11 +141,11 @@ impl Session {
         Ok(InFlight { names: self.output_names(), run })
     }
 
-    /// Uploads a tensor for the input of that name, once for many runs: what runs with it uploads nothing.
+    /// Uploads a tensor for the input of that name once, for many runs.
     ///
     /// # Errors
-    /// An input that the model does not have, or of another type or shape; a model whose sizes are open ([`Session::sized_for`] closes them) or that does
-    /// not run on a device as a whole.
+    /// An unknown input, or one of another type or shape; a model of open sizes ([`Session::sized_for`] fixes them); a
+    /// model that does not run on a device as a whole.
     pub fn input_on_device(&self, name: &str, t: &Tensor) -> Result<DeviceTensor, Error> {
         let names: Vec<String> = self.inputs().into_iter().map(|i| i.0).collect();
         Ok(self.closed_session()?.input_on_device(place(&names, name, "input")?, t)?)

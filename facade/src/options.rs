@@ -10,7 +10,7 @@ use runtime_gpu::cache::CacheFolder;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Hears of what goes on. A stage, the number done and the total, in this order.
+/// Progress callback: a stage, the number done and the total.
 pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
 
 /// Who watches the work on a model. Everything has a default; the command shows bars and writes reproducers.
@@ -33,7 +33,7 @@ pub trait Watch: Send + Sync {
     }
     /// The driver's subgroups are none that kernels on matrix units were made for, so other kernels run.
     fn leaves_matrix_units(&self, _why: &str) {}
-    /// The CPU executor runs what was meant for a device.
+    /// Called if the CPU executor runs a model instead of the device.
     fn moves_to_cpu(&self, _why: &str) {}
 }
 
@@ -41,10 +41,10 @@ pub trait Watch: Send + Sync {
 struct Unwatched;
 impl Watch for Unwatched {}
 
-/// What is kept on disk from one start of a program to the next.
+/// The cache on disk, for later starts of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    /// Where; none: nothing is kept.
+    /// The folder; `None` means no cache.
     pub folder: Option<CacheFolder>,
     /// Compiled plans, by the model, the options, the device and this program's build.
     pub plans: bool,
@@ -57,7 +57,7 @@ impl Cache {
     pub fn at(folder: impl Into<PathBuf>) -> Cache {
         Cache { folder: Some(CacheFolder::new(folder)), plans: true, weights: false }
     }
-    /// Plans and pipelines in the user's cache folder, which `WEFT_CACHE` names; nothing where the system has none.
+    /// Plans and pipelines in the user's cache folder, or in `WEFT_CACHE`; no cache if the system has no such folder.
     pub fn of_user() -> Cache {
         cache_dir().map_or_else(Cache::default, Cache::at)
     }
@@ -74,9 +74,9 @@ pub struct Options {
     pub profile: Option<DeviceProfile>,
     /// Passes, layouts, precision.
     pub pipeline: PipelineOptions,
-    /// What else the compiler heeds: clocks, measurements. Its passes and modes are those of `pipeline`.
+    /// Other options of the compiler: clocks, measurements. Passes and modes come from `pipeline`.
     pub compile: CompileOptions,
-    /// What is kept on disk.
+    /// The cache on disk.
     pub cache: Cache,
     /// Functions that the model calls by name.
     pub host_functions: HostFunctions,
@@ -87,7 +87,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// For whatever device: with the limits that all have. [`Options::for_device`] makes faster kernels.
+    /// For any device, with limits that all devices have. [`Options::for_device`] makes faster kernels.
     fn default() -> Options {
         Options {
             profile: Some(DeviceProfile::baseline()),
@@ -102,7 +102,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For a device, with what it has.
+    /// For a device, with its capabilities.
     pub fn for_device(device: &Device) -> Options {
         let profile = match device {
             Device::Gpu(gpu) => Some(gpu.profile.clone()),
@@ -122,7 +122,7 @@ impl Options {
     pub fn runs_in_flight(self, runs_in_flight: usize) -> Options {
         Options { runs_in_flight, ..self }
     }
-    /// What the compiler is told.
+    /// The options for the compiler.
     pub(crate) fn compile_options(&self) -> CompileOptions {
         CompileOptions { pipeline: self.pipeline.clone(), ..self.compile.clone() }
     }

@@ -1,4 +1,4 @@
-//! Plain files: what is read whole or in parts, and nothing that could wait or never end.
+//! Plain files only: anything that could block or never end (pipes, devices) is refused.
 
 use compiler::trace::MAGIC;
 use std::fs::File;

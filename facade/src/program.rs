@@ -1,4 +1,10 @@
-//! Compiling, through the cache on disk.
+//! Compilation through the cache on disk.
+//!
+//! The key of a plan is the fingerprint of the module (`text::module_fingerprint`: its text, and for large constants
+//! the identity of their source, so that none is read), the profile, the pipeline's options and the build of the
+//! program. Its ops and rules are part of the build, so two programs share no plans. Plans are saved without closures:
+//! if host steps compute, or weights have to be packed, the passes run again (`compile_graph`), but nothing is
+//! scheduled. Weights are mapped and copied to the device. Pipelines are saved by device, driver and shaders.
 
 use crate::error::Error;
 use crate::options::Options;
@@ -16,10 +22,10 @@ use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// A plan, and where its constants come from.
+/// A plan and the source of its constants.
 pub(crate) struct Program {
     pub(crate) plan: Plan,
-    /// All of the compilation; none where the plan was kept on disk.
+    /// The whole compilation; `None` if the plan came from disk.
     pub(crate) compiled: Option<Box<Compiled>>,
     /// The module as it was before compilation.
     source: Module,
@@ -38,7 +44,7 @@ impl Program {
             |plan, compiled| Program { plan, compiled, source: module.clone(), profile: profile.clone(), key };
         let folder = options.cache.folder.as_ref();
         if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
-            // What is whole but does not read is of a build that calls itself as this one: it is made anew.
+            // A complete file that cannot be read is from another build with the same name; the plan is made again.
             Plan::from_bytes(&folder.read(PLAN, key)?, &shaders_gen::Emitter).ok()
         }) {
             return Ok(program(plan, None));
@@ -58,8 +64,8 @@ impl Program {
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
     }
 
-    /// Opens a session. Where the driver takes subgroups that kernels on matrix units were not made for, all is compiled again without
-    /// these units and subgroups, and a remark says so.
+    /// Opens a session. If the driver chooses subgroup sizes that kernels on matrix units do not support, everything is
+    /// compiled again without matrix units and subgroups, with a remark.
     ///
     /// # Errors
     /// As [`Session::open`].
@@ -81,7 +87,7 @@ impl Program {
         }
     }
 
-    /// Opens a session. Only where the constants have to be packed, or host steps compute, the passes run again.
+    /// Opens a session. The passes run again only if constants have to be packed, or host steps compute.
     fn open_as_it_is(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
         let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
         let mut prepacked = kept.and_then(|(folder, key)| Prepacked::open(folder, key, &self.plan));
@@ -110,13 +116,13 @@ impl Program {
     }
 }
 
-/// What a plan depends on; none where plans are not kept, are for open sizes ([`open_key`]), or follow from more than can be told: callbacks,
-/// measurements, recordings.
+/// The key of a plan. `None` if plans are not cached, are for open sizes ([`open_key`]), or depend on things without a
+/// key: callbacks, measurements, recordings.
 fn key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
     if open_dims(module).is_empty() { told(module, profile, options) } else { None }
 }
 
-/// What the kernels of a module of open sizes depend on; none as there.
+/// The key of the kernels of a module of open sizes; `None` as for [`key`].
 fn open_key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
     let open = open_dims(module);
     let all = told(module, profile, options).filter(|_| !open.is_empty())?;
@@ -144,7 +150,7 @@ impl KeepKernels for KernelFile {
     }
 }
 
-/// A module, a device and options as one key; none where plans are not kept or follow from more than these.
+/// The key of a module, a device and options; `None` if plans are not cached or depend on more than these.
 fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
     let told = options.pipeline.alter_layouts.is_empty() && options.compile.measurements.is_none();
     if !(options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record) {
@@ -167,7 +173,7 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
     }))
 }
 
-/// Which build of which program this is: ops, rules and passes of one's own are part of it.
+/// The identity of the program's build, which includes added ops, rules and passes.
 fn build() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let about = program.metadata().ok()?;

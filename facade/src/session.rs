@@ -1,4 +1,4 @@
-//! A network ready to run.
+//! A network that is ready to run.
 
 use crate::cpu_form::has_halved;
 use crate::error::Error;
@@ -27,13 +27,13 @@ pub(crate) enum Execution {
     Cpu { module: Arc<Module>, mixed: bool },
 }
 
-/// A network ready to run, on any number of threads: what they share is never written.
+/// A network that is ready to run, on any number of threads.
 pub struct Session {
     /// As it was loaded.
     module: Arc<Module>,
     pub(crate) execution: Execution,
     functions: HostFunctions,
-    /// What open dimensions may be.
+    /// The ranges of open dimensions.
     ranges: DimRanges,
 }
 
@@ -42,13 +42,14 @@ impl Session {
         Session { module: Arc::new(module), execution, functions, ranges }
     }
 
-    /// The CPU executor takes any sizes that the nodes take; what was declared holds there too.
+    /// Checks the declared ranges on the CPU executor too, which would take any sizes.
     fn check_ranges(&self, inputs: &[Tensor]) -> Result<(), Error> {
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         check_ranges(&self.module, &shapes, &self.ranges).map_err(|e| Error::Input(e.to_string()))
     }
 
-    /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`] says.
+    /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`]
+    /// says.
     ///
     /// # Errors
     /// An input that is missing, unknown or of another type or shape; a failed host function; a lost device.
@@ -56,8 +57,8 @@ impl Session {
         Ok(self.named(self.run_in_order(&self.in_order(inputs)?)?))
     }
 
-    /// As [`Session::run`], with results in the memory of `outputs`, which an earlier run of this session left: where nobody else holds them, no
-    /// memory is taken for tensors. Of a model in parts or on the CPU executor the results are new.
+    /// As [`Session::run`], with results in the memory of `outputs` from an earlier run of this session: if these are
+    /// not shared, no memory is allocated for tensors. For a model in parts or on the CPU executor the results are new.
     ///
     /// ```
     /// # use weft::{Device, Model, Options, Outputs, Tensor};
@@ -95,8 +96,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs once, without blocking the thread that polls the future: while the device works, it is free, and what runs on the host as a whole (models
-    /// in parts, the CPU executor) does so on a thread of its own. Any executor does; the future is woken when there is something to do.
+    /// Runs once, without blocking the polling thread while the device works. Runs that are controlled by the host
+    /// (models in parts, the CPU executor) use a separate thread. It works with any executor.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -133,7 +134,7 @@ impl Session {
         Ok(self.run_placed(inputs)?.0)
     }
 
-    /// As [`Session::run_in_order`], and says where that took place.
+    /// As [`Session::run_in_order`]; also returns the place of the run.
     ///
     /// # Errors
     /// As there.
@@ -148,7 +149,7 @@ impl Session {
             }
         };
         match results {
-            // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
+            // Kernels read integers as 32 bits, and the data of a run may exceed that.
             Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&self.module, &self.functions, inputs)?, CPU_EXECUTOR)),
             other => Ok((other?, self.place())),
         }
@@ -180,7 +181,7 @@ impl Session {
     pub fn output_names(&self) -> Vec<String> {
         self.module.main().result_names.iter().map(|n| n.to_string()).collect()
     }
-    /// Where a run takes place: `device`, `device and host`, `host`, or the CPU executor.
+    /// The place of a run: `device`, `device and host`, `host`, or the CPU executor.
     pub fn place(&self) -> &'static str {
         match &self.execution {
             Execution::Gpu { session, .. } => place_of(session),
@@ -203,8 +204,8 @@ impl Session {
             Execution::Cpu { mixed, .. } => *mixed,
         }
     }
-    /// The session on the device, for tensors that stay there, times and commands of one's own; none for models in parts and on the
-    /// CPU executor.
+    /// The session on the device, for tensors that stay there, for times, and for the caller's own commands; `None` for
+    /// models in parts and on the CPU executor.
     pub fn on_device(&self) -> Option<&runtime_gpu::Session> {
         match &self.execution {
             Execution::Gpu { session, .. } => Some(session),
@@ -214,14 +215,14 @@ impl Session {
     /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs; others do not run.
     ///
     /// # Errors
-    /// As [`Session::run`], and what `visit` says.
+    /// As [`Session::run`], and errors of `visit`.
     pub fn visit_parts(&self, inputs: &[Tensor], visit: &mut runtime_gpu::Visit<'_, Error>) -> Result<(), Error> {
         if let Execution::Staged(staged) = &self.execution {
             staged.staged.visit(inputs, visit)?;
         }
         Ok(())
     }
-    /// What was compiled, where it was compiled here and as a whole.
+    /// The compilation, if the model was compiled now and as a whole.
     pub fn compilation(&self) -> Option<&Compiled> {
         match &self.execution {
             Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } => compiled.as_deref(),
@@ -229,7 +230,7 @@ impl Session {
         }
     }
 
-    /// The same for inputs of just these sizes, where any were possible: a session with one plan.
+    /// A session with one plan, for inputs of exactly these sizes, from a session for open sizes.
     ///
     /// # Errors
     /// Sizes that the network, the declared ranges or the device do not take.
@@ -264,7 +265,7 @@ fn run_on_cpu(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> 
 /// Bytes of stack for a run on the host: calls nest there as they do in the functions.
 const STACK: usize = 64 << 20;
 
-/// What `work` gives, on a thread of its own.
+/// The result of `work`, on a separate thread.
 async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     let (sender, done) = async_channel::bounded(1);
     // Nobody listens any more when the run was given up.

@@ -1,4 +1,4 @@
-//! What is said of the sizes that a model leaves open.
+//! Settings for the sizes that a model leaves open.
 
 use crate::error::Error;
 use compiler::graph::{BindError, TensorType, choose_shapes, open_dims_of};
@@ -6,7 +6,7 @@ use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
 use compiler::tensor::Tensor;
 
-/// Sizes that a model leaves open, and inputs whose values are known.
+/// Sizes for a model's open dimensions, and inputs with known values.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     /// The first dimension of every input that has dimensions.
@@ -15,27 +15,29 @@ pub struct Sizes {
     pub dims: Vec<(String, usize)>,
     /// Whole shapes of inputs, by name; they go before the others.
     pub shapes: Vec<(String, Vec<usize>)>,
-    /// Dimensions that stay open, with the least and the most that they may be: one compilation serves all of these sizes.
+    /// Dimensions that stay open, with the least and the most that they may be: one compilation serves all of these
+    /// sizes.
     pub open: Vec<(String, usize, usize)>,
-    /// Distances between the sizes that dimensions in `open` may be, from the least one on; 1 where nothing is said.
+    /// Steps between the sizes of dimensions in `open`, from the least size on; default 1.
     pub steps: Vec<(String, usize)>,
-    /// Shapes of inputs that a run will have, by name: they decide what nothing above does and does not stay open.
+    /// Shapes of inputs of later runs, by name: they decide sizes that are not set above and not open.
     pub seen: Vec<(String, Vec<usize>)>,
     /// Dimensions that stay open without a range.
     pub any_size: Vec<String>,
-    /// What nothing decides stays open too, where no inputs were seen. Else a first dimension is 1, and any other an error.
+    /// Undecided sizes stay open, if no input shapes are given. Otherwise an undecided first dimension is 1, and any
+    /// other one is an error.
     pub keep_open: bool,
     /// Inputs of an ONNX model that become constants, such as sizes and axes.
     pub values: Vec<(String, Tensor)>,
 }
 
-/// What is decided of a model's inputs.
+/// The decided sizes of a model's inputs.
 pub struct Decided {
     /// Names and types of the inputs.
     pub types: Vec<(Name, TensorType)>,
     /// Sizes of dimensions.
     pub dims: Vec<(Name, i64)>,
-    /// What dimensions may be that stay open.
+    /// The ranges of open dimensions.
     pub ranges: DimRanges,
 }
 
@@ -73,7 +75,7 @@ impl Sizes {
         Err(Error::OpenSizes { dims: open, inputs: of.collect::<Vec<_>>().join(", ") })
     }
 
-    /// What [`Sizes::open`] says of the dimensions `known`.
+    /// The ranges from [`Sizes::open`] for the dimensions `known`.
     fn ranges(&self, known: &[Name]) -> Result<DimRanges, Error> {
         let mut ranges = DimRanges::default();
         for (name, low, high) in &self.open {
@@ -93,7 +95,7 @@ impl Sizes {
         Ok(ranges)
     }
 
-    /// Adds what the inputs that were seen say of dimensions that do not stay open.
+    /// Adds sizes from the shapes of given inputs, for dimensions that do not stay open.
     fn see(
         &self,
         ports: &[(Name, TensorType)],

@@ -1,4 +1,4 @@
-//! Models whose sizes are decided while they run, on a device: what can be planned runs there.
+//! Models whose sizes are decided at run time, on a device: all parts that can be planned run there.
 
 use crate::alone::plans_alone;
 use crate::cpu_form::has_halved;
@@ -19,10 +19,10 @@ pub(crate) struct StagedModel {
 }
 
 impl StagedModel {
-    /// Opens the model in parts; none where nothing in it decides sizes.
+    /// Opens the model in parts; `None` if no node decides sizes.
     ///
     /// # Errors
-    /// What compilation says.
+    /// An error of the compilation.
     pub(crate) fn open(
         module: &Module,
         gpu: &Arc<Gpu>,

@@ -1,4 +1,5 @@
-//! What the cache keeps gives the same results, what does not fit is made anew, and processes share a folder.
+//! Cached plans and weights give the same results, files that do not match are made again, and processes share a
+//! folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

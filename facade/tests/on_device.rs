@@ -205,7 +205,8 @@ fn sizes_beyond_a_binding_have_plans_of_their_own() {
     assert!(slices >= 8, "256 KiB by 64 KiB, twice: {slices}");
 }
 
-/// Some drivers end the loops of a thread after 65,535 rounds: then other kernels or the CPU executor sum up, with sizes that are fixed and with open ones.
+/// Some drivers end the loops of a thread after 65,535 rounds: then other kernels or the CPU executor sum up, with
+/// sizes that are fixed and with open ones.
 #[test]
 fn long_loops_are_right() {
     let Some(device) = device() else { return };

@@ -1,4 +1,5 @@
-//! A driver that takes subgroups which kernels on matrix units were not made for gets kernels without these units.
+//! If a driver chooses subgroup sizes that kernels on matrix units do not support, the session gets kernels without
+//! matrix units.
 
 use compiler::profile::DeviceProfile;
 use weft::{Device, Model, Options, Tensor};

@@ -1,4 +1,4 @@
-//! Seeds, and the cases made of them.
+//! Seeds, and the cases that are made from them.
 
 use crate::target::{Random, Target};
 use rand::{RngExt, SeedableRng};

@@ -1,4 +1,4 @@
-//! What the fuzzer is made of; see `main.rs`.
+//! The modules of the fuzzer; see `main.rs`.
 
 pub mod corpus;
 pub mod protobuf;

@@ -1,13 +1,14 @@
 //! The fuzzer: `cargo xtask fuzz` builds it and runs each target for a while.
 //!
-//! A case is a function of target, seed and number alone, so that every finding comes back: mutants of a corpus (the files
-//! of `fuzz/corpus`, the inputs of `filetests`, and what the exporter and the compiler make of those), each aware of the
-//! format it breaks. Cases run in a child process through the functions that the command calls. A finding is a panic, an
-//! abort, more than 2 GiB on the heap, a case that does not end, or what Weft itself calls a bug; its input is saved, and
-//! `fuzz one TARGET FILE` replays it. Files in `fuzz/corpus` are replayed by the tests.
+//! A case depends only on target, seed and number, so every finding can be reproduced. Cases are mutants of a corpus
+//! (the files of `fuzz/corpus`, the inputs of `filetests`, and the output of the exporter and the compiler for these),
+//! made with knowledge of their format. Cases run in a child process through the functions that the command calls. A
+//! finding is a panic, an abort, more than 2 GiB on the heap, a case that does not end, or an error that Weft reports
+//! as a bug; its input is saved, and `fuzz one TARGET FILE` replays it. Files in `fuzz/corpus` are replayed by the
+//! tests.
 //!
 //! Deliberately absent: coverage feedback. libFuzzer, AFL and honggfuzz need instrumented builds of a nightly or C++
-//! toolchain; this runs wherever the tests do.
+//! toolchain; this fuzzer runs wherever the tests run.
 
 mod memory;
 

@@ -1,4 +1,4 @@
-//! A heap that counts its bytes and ends the process at a limit, on every system alike.
+//! A heap that counts its bytes and ends the process at a limit, on every system.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Protobuf messages as trees without a schema, and mutants of them: the frame stays whole, so that what is changed
-//! reaches the code behind the decoder.
+//! Protobuf messages as trees without a schema, and mutants of them. The framing stays valid, so that mutations reach
+//! the code after the decoder.
 
 use crate::raw::{mutate as mutate_bytes, number_near, one_in, one_of};
 use crate::target::Random;

@@ -187,7 +187,8 @@ struct Waits {
 }
 
 impl Waits {
-    /// True when the child has not had `time` of the processor since the first wait: the machine may be busy with other work.
+    /// True when the child has not had `time` of the processor since the first wait: the machine may be busy with other
+    /// work.
     fn once_more(&mut self, child: u32, time: Duration) -> bool {
         let Some(now) = processor_time(child) else { return false };
         self.count += 1;

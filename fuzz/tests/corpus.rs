@@ -1,4 +1,5 @@
-//! Files of the corpus, most of which once broke something, through their targets; and each target on a few mutants.
+//! Runs the files of the corpus, most of which once broke something, through their targets; and each target on a few
+//! mutants.
 
 use fuzz::corpus::{Corpus, files};
 use fuzz::targets::{TARGETS, find};

@@ -1,9 +1,9 @@
-//! What a pass did to the boxes of a picture.
+//! The changes of a pass to the boxes of a picture.
 
 use crate::picture::{Node, Picture};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What became of a box, or where it came from.
+/// The change of a box.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// Only after the pass, and from no source node that a removed box came from.
@@ -101,8 +101,8 @@ impl<'a> Boxes<'a> {
             self.reads.entry(&picture.nodes[e.to].key).or_default().push((e.operand, e.result, from));
         }
     }
-    /// Whether a box is another one in `new`. Reading a box that came in the place of another is no change of the reader: one
-    /// replaced node would mark all that follow it.
+    /// Whether a box is another one in `new`. Reading a box that came in the place of another is no change of the
+    /// reader: one replaced node would mark all that follow it.
     fn differs(&self, a: &Node, b: &Node, new: &Boxes<'_>) -> bool {
         if (&a.op, &a.attrs, &a.outputs, &a.layout) != (&b.op, &b.attrs, &b.outputs, &b.layout) {
             return true;

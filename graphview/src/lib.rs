@@ -1,7 +1,7 @@
 //! Pictures of compilations, without a window.
 //!
-//! [`picture`] says what a module's graph consists of, [`layout`] places a graph, [`scene`] puts both together, [`svg`] and
-//! [`report`] write it down. Whoever has a canvas paints a [`scene::Scene`].
+//! [`picture`] describes a module's graph, [`layout`] places a graph, [`scene`] combines both, and [`svg`] and
+//! [`report`] write files. A canvas paints a [`scene::Scene`].
 //!
 //! Deliberately absent: fonts (painters measure text), events, and the shader generator.
 

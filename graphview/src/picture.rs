@@ -1,11 +1,11 @@
-//! The picture of a module: a graph of boxes with what a reader wants to know of each.
+//! The picture of a module: a graph of boxes with details of each.
 //!
-//! [`Picture::of`] takes a module at one stage of a compilation. Constants are folded into the nodes that read them; the
-//! parameters and results of a function are boxes; the regions of control flow, and the functions that fused groups call, are
-//! pictures inside a box. What a box shows comes from properties of ops, never from a list of op names.
+//! [`Picture::of`] takes a module at one stage of a compilation. Constants are folded into the nodes that read them;
+//! the parameters and results of a function are boxes; the regions of control flow, and the functions that fused groups
+//! call, are pictures inside a box. The content of a box comes from properties of ops, never from a list of op names.
 //!
-//! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one picture
-//! have different keys.
+//! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one
+//! picture have different keys.
 
 use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, TensorType, ValueId};
 use compiler::int::Dim;
@@ -17,7 +17,7 @@ use compiler::text::{print_attrs, print_type};
 use compiler::tir::FusionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What kind of work a box stands for; colours go by it.
+/// The kind of work of a box, which decides its colour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Category {
@@ -83,13 +83,13 @@ pub struct Weight {
 /// A box.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
-    /// What tells it apart, in this stage and in others.
+    /// Its key, unique in this stage and equal in other stages.
     pub key: String,
     /// Its op; `input` and `output` for the function's own values; for a group the ops in it.
     pub op: String,
     /// Its name.
     pub name: String,
-    /// What kind of work it is.
+    /// Its kind of work.
     pub category: Category,
     /// For a group the heaviest kind of work in it, else its category: colours go by it.
     pub work: Category,
@@ -129,7 +129,7 @@ pub struct Edge {
 /// A graph of boxes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Picture {
-    /// What it is a picture of: the function, `then`, `else`, `body`.
+    /// Its subject: the function, `then`, `else`, `body`.
     pub title: String,
     /// Boxes, those that make a value before those that read it.
     pub nodes: Vec<Node>,
@@ -206,7 +206,7 @@ impl Drawing<'_> {
             for (operand, &v) in f.nodes[n].inputs.iter().enumerate() {
                 p.edges.extend(v.and_then(|v| edge(f, &made, v, to, operand)));
             }
-            // What a region reads from around it reaches the box that holds the region.
+            // A value that a region reads from outside is an edge to the box of the region.
             for v in captured(f, &f.nodes[n]) {
                 p.edges.extend(edge(f, &made, v, to, f.nodes[n].inputs.len()));
             }
@@ -394,7 +394,7 @@ fn multiplies(node: &GraphNode, inputs: &[Option<&TensorType>], outputs: &[&Tens
     node.op.macs(&inputs, &outputs.iter().collect::<Vec<_>>()) > 0
 }
 
-/// The category of a node, by what fusion knows of it: the index maps of its tensor expression.
+/// The category of a node, from its fusion kind (the index maps of its tensor expression).
 fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category {
     let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
     let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| f.ty(v)).collect();

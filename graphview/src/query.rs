@@ -1,12 +1,12 @@
 //! Finding boxes: `op:conv dtype:f16 time>0.1ms fused:no name:layer3`.
 //!
-//! A query is a list of terms, all of which have to hold. A term is `field:text` (the field has the text in it, whatever the
-//! case), `field=text` (it is the text), a comparison of a number (`time>0.1ms`, `error<=1e-3`, `flops>1G`), or a mere word,
-//! which is looked for in op, name and source nodes. `-` before a term turns it round; `"..."` holds spaces.
+//! A query is a list of terms that must all hold. A term is `field:text` (the field contains the text, ignoring case),
+//! `field=text` (it equals the text), a comparison with a number (`time>0.1ms`, `error<=1e-3`, `flops>1G`), or a word,
+//! which is searched in op, name and source nodes. `-` before a term negates it; `"..."` quotes spaces.
 
 use crate::picture::Node;
 
-/// What a query may ask of a box.
+/// The properties of a box that a query may test.
 pub struct Subject<'a> {
     /// The box.
     pub node: &'a Node,
@@ -78,7 +78,7 @@ impl Query {
     pub fn parse(text: &str) -> Result<Query, String> {
         Ok(Query { terms: words(text).iter().map(|w| term(w)).collect::<Result<_, _>>()? })
     }
-    /// It asks for nothing.
+    /// True if it has no terms.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

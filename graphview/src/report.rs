@@ -1,7 +1,8 @@
-//! The report: a trace as one self-contained HTML file, for people who have neither Weft nor the model.
+//! The report: a trace as one self-contained HTML file, for readers without Weft and without the model.
 //!
-//! It holds the graph of every stage with places, the groups, the remarks, the kernels with schedule and WGSL, and the times, the errors
-//! and the driver's statistics where the trace has them. Nothing is fetched: style, script and data are in the file. Stages with equal graphs share one.
+//! It has the placed graph of every stage, groups, remarks, kernels with schedule and WGSL, and times, errors and
+//! driver statistics if the trace has them. Nothing is fetched: style, script and data are in the file. Stages with
+//! equal graphs share one. `cargo xtask report` drives it in a browser.
 
 use crate::layout::Route;
 use crate::picture::{Category, Picture};

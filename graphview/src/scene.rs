@@ -1,8 +1,8 @@
-//! A scene: a picture with a place for everything in it, ready to be painted by whoever has a canvas.
+//! A scene: a picture with positions, ready to be painted on a canvas.
 //!
-//! Boxes that are open (the regions of control flow, fused groups that were expanded) become frames around the boxes inside
-//! them; inner pictures are laid out first, and their size is that of the frame. Everything is in one list, frames before
-//! what is in them, so that a painter goes through it once.
+//! Open boxes (regions of control flow, expanded fused groups) become frames around the boxes inside them. Inner
+//! pictures are laid out first and give the size of the frame. Everything is in one list, frames before their contents,
+//! so that a painter goes through it once.
 
 use crate::layout::{Direction, Graph, Options, Route, layout};
 use crate::picture::{Category, Node, Picture};
@@ -90,15 +90,15 @@ pub struct Scene {
     pub direction: Direction,
 }
 
-/// What is open, and what boxes say.
+/// Which boxes are open, and the text of boxes.
 pub struct Arrangement<'a> {
     /// Whether a box with something inside is shown open.
     pub is_open: &'a dyn Fn(&Node) -> bool,
     /// Lines of text in a box.
     pub lines: &'a dyn Fn(&Node) -> Vec<String>,
-    /// What is written on the edges that leave a box: it is made wide enough for it.
+    /// The label on the edges that leave a box. The box is made wide enough for it.
     pub label: &'a dyn Fn(&Node) -> Option<String>,
-    /// Where a box stood across in the picture that this one should resemble.
+    /// The position across of a box in a previous picture that this one should resemble.
     pub before: &'a dyn Fn(&Node) -> Option<f32>,
     /// The width of a text.
     pub measure: Measure<'a>,
@@ -106,7 +106,7 @@ pub struct Arrangement<'a> {
     pub options: Options,
 }
 
-/// The lines that a box has where nobody wants others: its op, and the shape of its result.
+/// The default lines of a box: its op, and the shape of its result.
 pub fn plain_lines(node: &Node) -> Vec<String> {
     let title = match node.category {
         Category::Terminal => node.name.clone(),
@@ -142,7 +142,7 @@ impl<'a> Arrangement<'a> {
 impl Scene {
     /// Arranges a picture.
     pub fn arrange(picture: &Picture, a: &Arrangement<'_>) -> Scene {
-        // What is inside a frame is no page of its own.
+        // The inside of a frame is not folded.
         let inner_options = Arrangement { options: Options { fold: None, ..a.options }, ..*a };
         let mut inner: Vec<Vec<Scene>> = Vec::with_capacity(picture.nodes.len());
         let mut sizes = Vec::with_capacity(picture.nodes.len());

@@ -1,4 +1,4 @@
-//! A scene as SVG: the export of the canvas, and what reports show before a script has run.
+//! A scene as SVG: the export of the canvas, and the picture that reports show before their script has run.
 
 use crate::layout::{Direction, Route};
 use crate::picture::Category;
@@ -20,7 +20,7 @@ pub fn fill(category: Category) -> &'static str {
     }
 }
 
-/// The text with what XML reserves written as entities, and without characters that it forbids.
+/// The text with XML's reserved characters as entities, and without characters that XML forbids.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

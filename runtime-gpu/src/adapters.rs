@@ -1,4 +1,4 @@
-//! Adapters and what they can do.
+//! Adapters and their capabilities.
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
@@ -38,16 +38,16 @@ pub struct AdapterDescription {
     pub vendor_id: u32,
     /// PCI id of the device; 0 where the API gives none.
     pub device_id: u32,
-    /// Cores and rates, with where they come from.
+    /// Cores and rates, with their sources.
     #[serde(flatten)]
     pub figures: DeviceFigures,
-    /// What is compiled for: all limits and features.
+    /// The profile to compile for: all limits and features.
     pub profile: DeviceProfile,
 }
 
 impl AdapterDescription {
-    /// Puts in rates that were measured on this device (f32 operations and bytes, in 10^9 a second), where neither its driver nor its
-    /// maker says them.
+    /// Sets rates that were measured on this device (f32 operations and bytes, in 10^9 per second), unless its driver
+    /// or its maker gives them.
     pub fn set_measured(&mut self, gflops: f64, gb_s: f64) {
         self.figures.measured(gflops, gb_s);
         self.figures.put(&mut self.profile);
@@ -182,14 +182,14 @@ pub(crate) fn profile_from(
         max_binding: limits.max_storage_buffer_binding_size.min((1 << 31) - 16),
         max_buffer: limits.max_buffer_size,
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
-        // No API tells them; the table of products has those of the devices that it knows.
+        // No API reports registers; the table of products has those of known devices.
         registers: if software { 0 } else { DeviceProfile::usual_registers(subgroup) },
         cores: 0,
         prefers_nhwc: true,
         packed_channels: 0,
         driver: String::new(),
         quirks: Quirks::default(),
-        // What the adapter lists, where the device is opened with them.
+        // Filled in later, if the device is opened with matrices.
         matrix_shapes: vec![],
         gflops: 0.0,
         gb_s: 0.0,
@@ -203,7 +203,7 @@ pub(crate) fn profile_from(
     profile.with_driver(&driver_family(info))
 }
 
-/// What the system calls the processor; asked once.
+/// The system's name of the processor; read once.
 fn processor_model() -> String {
     static MODEL: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     let ask = || {

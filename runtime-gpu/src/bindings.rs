@@ -1,4 +1,8 @@
-//! Tensors of callers in the place of a run's own buffers: inputs that are on the device, and where results are wanted.
+//! A caller's buffers in place of a run's own buffers.
+//!
+//! An input buffer is always bound directly. A result buffer is bound directly if kernels may write it; otherwise the
+//! result is copied once. Bind groups are kept for the last eight combinations of buffers. A buffer that the same run
+//! writes for another purpose is refused. The bytes that a run moves are counted ([`Transfers`](crate::Transfers)).
 
 use crate::buffers::{is_copied, new_encoder, slice_sizes};
 use crate::error::GpuError;
@@ -8,7 +12,8 @@ use crate::tensors::{DeviceTensor, RunInput};
 use compiler::plan::{BufferView, Content, Step};
 use compiler::tensor::Tensor;
 
-/// Combinations of given buffers whose bind groups are kept: two sessions with two or three runs in flight go through as many.
+/// Number of combinations of given buffers whose bind groups are kept: enough for two sessions with two or three runs
+/// in flight.
 const KEPT: usize = 8;
 
 fn refused<T>(what: &str, view: &BufferView, why: &str) -> Result<T, GpuError> {
@@ -16,7 +21,8 @@ fn refused<T>(what: &str, view: &BufferView, why: &str) -> Result<T, GpuError> {
 }
 
 impl Resources {
-    /// Writes the inputs, in the order of the plan's, and leaves results in own buffers. What is given back has to be submitted.
+    /// Writes the inputs, in the order of the plan's inputs; results go to the run's own buffers. The caller must
+    /// submit the returned encoder.
     ///
     /// # Errors
     /// A wrong number, dtype or shape.
@@ -29,8 +35,8 @@ impl Resources {
         self.bind(shared, &inputs, &[])
     }
 
-    /// Begins a run: encodes the upload of inputs that come from the host, binds those on the device, and the buffers that results are
-    /// wanted in; both in the order of the plan's, `outputs` of none or of all.
+    /// Begins a run: encodes the upload of inputs that come from the host, binds those on the device, and the buffers
+    /// that results are wanted in; both in the order of the plan's, `outputs` of none or of all.
     ///
     /// # Errors
     /// A wrong number, dtype or shape; a tensor on the device that cannot be bound.
@@ -102,8 +108,8 @@ impl Resources {
         (0..self.buffers.len()).filter(|&i| written(i)).any(|i| held(i).iter().any(|b| buffers.contains(b)))
     }
 
-    /// Adds the buffers that results are wanted in to those that are `given`, where kernels can write there; to the others results will be
-    /// copied.
+    /// Adds the buffers for results to the `given` ones if kernels can write them; for the other buffers, results will
+    /// be copied.
     fn bind_outputs(
         &mut self,
         shared: &Shared,

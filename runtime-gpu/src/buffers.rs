@@ -1,4 +1,4 @@
-//! Buffers of a plan on a device: what they are for, and how large.
+//! Buffers of a plan on a device: their uses and sizes.
 
 use crate::device::Gpu;
 use compiler::plan::{Content, Plan, PlanBuffer, Step};
@@ -31,7 +31,7 @@ pub(crate) fn is_copied(plan: &Plan, index: usize) -> bool {
     })
 }
 
-/// What one of the plan's buffers is allocated for.
+/// The usages of one of the plan's buffers.
 pub(crate) fn buffer_usage(plan: &Plan, index: usize) -> wgpu::BufferUsages {
     let mut usage = wgpu::BufferUsages::STORAGE;
     if !matches!(plan.buffers[index].content, Content::Constant { .. }) {
@@ -43,7 +43,7 @@ pub(crate) fn buffer_usage(plan: &Plan, index: usize) -> wgpu::BufferUsages {
     usage
 }
 
-/// The slices of one of the plan's buffers; those of constants are mapped.
+/// Allocates the slices of one of the plan's buffers; buffers of constants are mapped.
 pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
     let constant = matches!(b.content, Content::Constant { .. });
     let usage = buffer_usage(plan, index);

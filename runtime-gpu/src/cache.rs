@@ -1,8 +1,9 @@
 //! A folder of files that can be made again: compiled plans, packed weights, drivers' pipelines.
 //!
-//! A file is named by its kind and key, and begins with both, a version of this layout, the length and a checksum of what follows. Whatever
-//! does not fit (cut off, changed, another's) counts as not there, and is made anew. Files are written beside their place and renamed, so that
-//! processes which share the folder see a file whole or not at all; what one has open or mapped stays as it is when another takes its place.
+//! A file is named by its kind and key. It begins with both, a version of this layout, and the length and checksum of
+//! the data. A file that does not match (truncated, changed, for something else) counts as missing and is made again.
+//! Files are written beside their place and renamed, so processes that share the folder see a file completely or not at
+//! all; a file that one process has open or mapped does not change when another one replaces it.
 
 use compiler::fingerprint::Fingerprint;
 use compiler::tensor::reserve;
@@ -30,10 +31,10 @@ pub const PLAN: &str = "plan";
 pub const KERNELS: &str = "kernels";
 /// Packed weights.
 pub const WEIGHTS: &str = "weights";
-/// What a driver made of shaders.
+/// Drivers' pipelines of shaders.
 pub const PIPELINES: &str = "pipelines";
 
-/// Bytes of all files together, beyond which those that were not used for longest go.
+/// Limit of the bytes of all files; above it, the least recently used files are removed.
 const MOST_BYTES: u64 = 8 << 30;
 
 /// A folder of files that can be made again.
@@ -94,7 +95,7 @@ fn header(kind: &str, key: Fingerprint, length: u64, sum: u32) -> [u8; HEADER] {
 fn is_whole(bytes: &[u8], kind: &str, key: Fingerprint) -> bool {
     bytes.split_at_checked(HEADER).is_some_and(|(head, content)| {
         let length = content.len() as u64;
-        // The length first: a sum of what is cut off is work in vain.
+        // The length is compared first, to avoid computing the checksum of a truncated file.
         head[16..24] == length.to_le_bytes() && head == header(kind, key, length, crc32fast::hash(content))
     })
 }
@@ -113,8 +114,8 @@ impl CacheFolder {
         self.path.join(format!("{key}.{kind}"))
     }
 
-    /// The file of a kind and key, and the bytes it has; none where it is no plain file or has another length than its header says. No
-    /// more than the header is read of it here.
+    /// The file of a kind and key, and its length; `None` if it is not a plain file, or if its length differs from its
+    /// header. Only the header is read.
     fn open(&self, kind: &str, key: Fingerprint) -> Option<(File, usize)> {
         let path = self.file(kind, key);
         // Opening a pipe would wait for a writer.
@@ -130,7 +131,7 @@ impl CacheFolder {
         fits.then_some((file, usize::try_from(bytes).ok()?))
     }
 
-    /// The content of a file; none where there is no whole one.
+    /// The content of a file; `None` without a complete file.
     pub fn read(&self, kind: &str, key: Fingerprint) -> Option<Vec<u8>> {
         let (mut file, length) = self.open(kind, key)?;
         let mut bytes = reserve(length).ok()?;
@@ -142,11 +143,11 @@ impl CacheFolder {
         })
     }
 
-    /// The content of a file, mapped; none where there is no whole one.
+    /// The content of a file, mapped; `None` without a complete file.
     pub fn map(&self, kind: &str, key: Fingerprint) -> Option<Mapped> {
         let (file, _) = self.open(kind, key)?;
-        // SAFETY: files of the folder are replaced, never changed in place; who changes one by hand while it is mapped breaks the rule
-        // of every mapped file.
+        // SAFETY: files of the folder are replaced, never changed in place; who changes one by hand while it is mapped
+        // breaks the rule of every mapped file.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         is_whole(&map, kind, key).then(|| {
             used(&file);
@@ -154,10 +155,10 @@ impl CacheFolder {
         })
     }
 
-    /// Writes a file with what `content` writes.
+    /// Writes a file; `content` writes its content.
     ///
     /// # Errors
-    /// What the system says: a cache that cannot be written costs time only, so most callers go on.
+    /// An error of the system. Most callers ignore it, since a cache that cannot be written only costs time.
     pub fn write(
         &self,
         kind: &str,
@@ -202,7 +203,7 @@ impl CacheFolder {
     }
 }
 
-/// Notes that a file was used; where the system lets nobody, the file merely goes earlier.
+/// Marks a file as used. If the system does not allow it, the file is only removed earlier.
 fn used(file: &File) {
     let _ = file.set_modified(SystemTime::now());
 }

@@ -1,8 +1,9 @@
-//! Calls of the plan's functions. Each call that is under way has buffers of its own for what the function writes: the first call of a
-//! function those of the plan, a call inside it others, which are allocated when a run first goes so deep and kept for later runs.
+//! Calls of the plan's functions. Each active call has its own buffers for the values that the function writes. The
+//! first call of a function uses the plan's buffers. A deeper call uses others, which are allocated when a run first
+//! reaches that depth and kept for later runs.
 //!
-//! While a call is under way its buffers are in the places that the plan gives the function's, and those of the call around it are put
-//! aside; so steps, loops and readbacks know nothing of calls.
+//! During a call its buffers replace those of the enclosing call, which are put aside. So steps, loops and readbacks do
+//! not depend on the depth.
 
 use crate::buffers::{allocate, new_encoder};
 use crate::error::GpuError;
@@ -19,7 +20,7 @@ enum Value {
 }
 
 impl Resources {
-    /// Begins a call: its steps, with operands where they read them.
+    /// Begins a call: copies the operands to the buffers that its steps read.
     ///
     /// # Errors
     /// Calls that nest too deeply; no memory for one more.
@@ -55,7 +56,7 @@ impl Resources {
         self.put_values(shared, encoder, results, &call.results);
     }
 
-    /// Puts the buffers of the call around the innermost one back; none where no call is under way.
+    /// Ends the innermost call and restores the buffers of the enclosing one; `None` without an active call.
     pub(crate) fn end_call(&mut self, shared: &Shared) -> Option<()> {
         let Active { callee, swapped } = self.calls.active.pop()?;
         self.calls.functions[callee].depth -= 1;
@@ -65,7 +66,8 @@ impl Resources {
         Some(())
     }
 
-    /// Lets what the frame of that depth holds and what is in the plan's places change places. The first call has the latter.
+    /// Swaps the buffers of the frame of that depth with those in the plan's places. The first call uses the plan's
+    /// buffers.
     fn change_frame(&mut self, shared: &Shared, callee: usize, depth: usize) {
         let Some(i) = depth.checked_sub(1) else { return };
         let frame = &mut self.calls.functions[callee].frames[i];
@@ -103,7 +105,7 @@ impl Resources {
         Ok(())
     }
 
-    /// What is handed over, before buffers change.
+    /// The values to hand over, taken before the buffers are swapped.
     fn take_values(&self, shared: &Shared, list: &[Handover]) -> Vec<Value> {
         let take = |h: &Handover| match shared.holds_tensor(h.to) {
             true => Value::Host(self.host[h.from].clone()),

@@ -1,8 +1,9 @@
-//! A small kernel that shows whether a device computes.
+//! A small kernel that tests whether a device computes.
 //!
-//! Some devices take pipelines and dispatches, and leave the results out: a driver that stands in for hardware which is not there, or a
-//! broken one. A small product of matrices, made from a tensor function as every kernel is, is run before anything else is
-//! believed. Its operands are small whole numbers, so its results are exact on every device, in whatever order it adds.
+//! Some devices accept pipelines and dispatches, but write no results: a driver for hardware that is not present, or a
+//! broken driver. So before any result is used, a small matrix product, made from a tensor function like every kernel,
+//! is run. Its operands are small whole numbers, so its results are exact on every device, in any order of summation.
+//! Commands that only compile do not run it.
 
 use crate::device::Gpu;
 use crate::error::GpuError;
@@ -44,10 +45,10 @@ fn operand(shape: Vec<usize>, step: usize) -> Tensor {
 }
 
 impl Gpu {
-    /// Runs a small kernel and looks at what it computed.
+    /// Runs a small kernel and checks its results.
     ///
     /// # Errors
-    /// [`GpuError::DoesNotCompute`] where its results are wrong; what opening a session and running it says.
+    /// [`GpuError::DoesNotCompute`] if its results are wrong; errors of opening a session and running it.
     pub fn check_computes(self: &Arc<Gpu>) -> Result<(), GpuError> {
         let internal = |e: &dyn std::fmt::Display| GpuError::Internal(format!("the canary kernel: {e}"));
         let module = module()?;
@@ -71,7 +72,7 @@ impl Gpu {
     }
 }
 
-/// What is wrong with the results, if anything is.
+/// The first wrong result, if any.
 fn wrong(got: &[Tensor], want: &[Tensor]) -> Option<String> {
     let values = |list: &[Tensor]| list.iter().flat_map(|t| t.to_f32_vec()).collect::<Vec<f32>>();
     let (got, want) = (values(got), values(want));

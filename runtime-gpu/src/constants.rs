@@ -1,5 +1,8 @@
-//! Constants on their way to the device: read, packed, encoded and written one after another, large ones a few rows at a time,
-//! so that the host never holds much more than the largest of them.
+//! Uploads constants: each is read, packed, encoded and written before the next one.
+//!
+//! A packer with rows (`TensorFunction::result_rows`) runs for some rows at a time, directly into mapped memory, and
+//! the device takes over the mapped memory every 16 MiB. So the heap's peak stays below 1.3 times the weights
+//! (`benches/tests/host_memory.rs` counts it).
 
 use crate::buffers::{allocate, buffer_usage};
 use crate::device::Gpu;
@@ -24,7 +27,7 @@ const PORTION: usize = 16 << 20;
 pub(crate) struct Upload<'a> {
     gpu: &'a Gpu,
     module: &'a Module,
-    /// Bytes written since the device last took over what was mapped.
+    /// Bytes written since the device last took over mapped memory.
     waiting: usize,
     /// Constants of this session, to be added to those that sessions share.
     made: HashMap<Fingerprint, Arc<DeviceConstant>>,
@@ -36,8 +39,9 @@ impl<'a> Upload<'a> {
         Upload { gpu, module, waiting: 0, made: HashMap::new(), opened: Opened::default() }
     }
 
-    /// The constant `name` of the module in the form of buffer `i`: one that this or another session has uploaded, else `packed`
-    /// (its bytes as they were packed before, and what from), else through `packer` where there is one.
+    /// The constant `name` of the module in the form of buffer `i`: one that a session has uploaded already; else
+    /// `packed` (bytes that were packed before, and the digest of their source); else packed by `packer` if there is
+    /// one.
     ///
     /// # Errors
     /// An unreadable constant, a value without a storage form, a lost device.
@@ -84,12 +88,12 @@ impl<'a> Upload<'a> {
         Ok(made)
     }
 
-    /// Lets other sessions on the device find what this one made.
+    /// The constants of this session, to publish them for other sessions on the device.
     pub(crate) fn made(self) -> (Opened, HashMap<Fingerprint, Arc<DeviceConstant>>) {
         (self.opened, self.made)
     }
 
-    /// What was mapped stays in host memory until a submission takes it.
+    /// Submits, since mapped memory stays on the host until a submission.
     fn hand_over(&mut self) -> Result<(), GpuError> {
         self.waiting = 0;
         self.gpu.queue.submit([]);
@@ -97,7 +101,7 @@ impl<'a> Upload<'a> {
     }
 }
 
-/// What a constant is: its type, shape and data.
+/// The digest of a constant's type, shape and data.
 pub(crate) fn source_digest(source: &Tensor) -> Fingerprint {
     Fingerprint::of(|w| {
         w.text(&source.dtype().to_string());
@@ -106,7 +110,7 @@ pub(crate) fn source_digest(source: &Tensor) -> Fingerprint {
     })
 }
 
-/// What a constant is on the device: the data, how it was packed, and the buffer that it is in.
+/// The key of a constant on the device: its data, its packing and its buffer.
 fn constant_key(plan: &Plan, i: usize, packer: Option<&TensorFunction>, source: Fingerprint) -> Fingerprint {
     let b = &plan.buffers[i];
     Fingerprint::of(|w| {
@@ -118,11 +122,11 @@ fn constant_key(plan: &Plan, i: usize, packer: Option<&TensorFunction>, source: 
     })
 }
 
-/// Calls `write` with the bytes of `source`, which is constant `name`, in storage form, packed where there is a packer, in order and a portion
-/// at a time.
+/// Calls `write` with the bytes of `source`, which is constant `name`, in storage form and packed if there is a packer,
+/// portion by portion in order.
 ///
 /// # Errors
-/// A value without a storage form, what `write` says.
+/// A value without a storage form, or an error of `write`.
 pub(crate) fn storage_parts(
     source: Tensor,
     name: Name,
@@ -158,8 +162,8 @@ pub(crate) fn load_constant(module: &Module, name: Name) -> Result<Tensor, GpuEr
     })
 }
 
-/// Functions that compute the result of `f` a portion at a time, in order; `None` stands for all of it. A portion ends at a
-/// multiple of 8 bytes, where mapped memory may be split.
+/// Functions that compute the result of `f` portion by portion, in order; `None` means the whole result. A portion ends
+/// at a multiple of 8 bytes, where mapped memory may be split.
 fn portions(f: &TensorFunction) -> Vec<Option<TensorFunction>> {
     let Some((rows, row)) = f.result_rows() else { return vec![None] };
     let element = f.outputs().next().map_or(4, |b| f.buffers[b].dtype.size());
@@ -170,7 +174,7 @@ fn portions(f: &TensorFunction) -> Vec<Option<TensorFunction>> {
     (0..rows).step_by(at_once).map(|start| f.with_rows(start, at_once.min(rows - start))).collect()
 }
 
-/// Where constants are, told by what they are: for each buffer of `plan`, which one of `before` holds the same constant.
+/// For each buffer of `plan`, the buffer of `before` that holds the same constant.
 pub(crate) fn same_constants(before: &Plan, plan: &Plan) -> Vec<Option<usize>> {
     let same = |a: &PlanBuffer, b: &PlanBuffer| match (&a.content, &b.content) {
         (Content::Constant { name: a, packer: p }, Content::Constant { name: b, packer: q }) => {

@@ -1,4 +1,4 @@
-//! Cores that a Vulkan driver counts, through the extensions that say so.
+//! The number of cores that a Vulkan driver reports, through vendor extensions.
 
 #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod vulkan {
@@ -17,8 +17,8 @@ mod vulkan {
         counted(hal.shared_instance(), hal.raw_physical_device())
     }
 
-    /// `VK_AMD_shader_core_properties2` counts the active compute units, the extension before it those that the chip's grid has;
-    /// `VK_NV_shader_sm_builtins` counts SMs and `VK_ARM_shader_core_builtins` shader cores.
+    /// `VK_AMD_shader_core_properties2` counts the active compute units, the extension before it those that the chip's
+    /// grid has; `VK_NV_shader_sm_builtins` counts SMs and `VK_ARM_shader_core_builtins` shader cores.
     fn counted(shared: &InstanceShared, physical: vk::PhysicalDevice) -> Option<u32> {
         let instance = shared.raw_instance();
         // SAFETY: the physical device is of this instance, which lives as long as the adapter.

@@ -19,8 +19,8 @@ pub enum DeviceChoice {
     Index(usize),
     /// The n-th adapter of one backend: `vulkan:0`.
     Backend(String, usize),
-    /// The first whose name contains this text, case ignored; where none does, the first whose driver does: lavapipe's
-    /// device is called llvmpipe.
+    /// The first device whose name contains this text, ignoring case; else the first whose driver's name does
+    /// (lavapipe's device is called llvmpipe).
     Name(String),
 }
 impl DeviceChoice {
@@ -45,20 +45,20 @@ impl DeviceChoice {
 pub struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
-    /// What it can do.
+    /// Its capabilities.
     pub profile: DeviceProfile,
     /// How it introduces itself.
     pub description: AdapterDescription,
     pub(crate) lost: Arc<Mutex<Option<String>>>,
     pub(crate) cache_key: Option<String>,
-    /// Where it was opened here.
+    /// The adapter, if the device was opened by Weft.
     pub(crate) adapter: Option<wgpu::Adapter>,
     poller: OnceLock<Result<Poller, String>>,
-    /// What its sessions share.
+    /// Parts that its sessions share.
     pub(crate) parts: SharedParts,
 }
 
-/// Features Weft uses where the adapter has them.
+/// Features that Weft uses if the adapter has them.
 pub(crate) fn wanted_features() -> wgpu::Features {
     use wgpu::Features as F;
     F::SHADER_F16
@@ -74,7 +74,7 @@ pub(crate) fn wanted_features() -> wgpu::Features {
 }
 
 impl Gpu {
-    /// What `f` gives; an error where the device refuses what it asks for.
+    /// The result of `f`, or an error if the device refuses a call in it.
     pub(crate) fn validated<T>(&self, f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let given = f();
@@ -83,11 +83,11 @@ impl Gpu {
             None => given,
         }
     }
-    /// The device, for commands and resources of one's own.
+    /// The wgpu device, for the caller's own commands and resources.
     pub fn device(&self) -> &wgpu::Device {
         &self.device
     }
-    /// Its queue. What is submitted there comes behind what Weft has submitted so far.
+    /// Its queue. The caller's submissions run after those that Weft has made so far.
     pub fn queue(&self) -> &wgpu::Queue {
         &self.queue
     }
@@ -132,8 +132,8 @@ impl Gpu {
             required_features: features,
             required_limits: adapter.limits(),
             memory_hints: wgpu::MemoryHints::Performance,
-            // SAFETY: of the experimental features only matrices of subgroups are used, whose sizes, types and bounds the
-            // lowering checks itself.
+            // SAFETY: of the experimental features only matrices of subgroups are used, whose sizes, types and bounds
+            // the lowering checks itself.
             experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             ..Default::default()
         }))
@@ -198,8 +198,8 @@ impl Gpu {
         }
     }
 
-    /// Compiles from now on by rates that were measured on this device (f32 operations and bytes, in 10^9 a second), where neither
-    /// its driver nor its maker says them.
+    /// Sets rates for later compilations that were measured on this device (f32 operations and bytes, in 10^9 per
+    /// second), unless its driver or its maker gives them.
     pub fn set_measured(&mut self, gflops: f64, gb_s: f64) {
         self.description.set_measured(gflops, gb_s);
         self.description.figures.put(&mut self.profile);
@@ -216,13 +216,13 @@ impl Gpu {
         }
     }
 
-    /// The thread that polls the device for futures, started when the first one asks.
+    /// The thread that polls the device for futures, started by the first future.
     pub(crate) fn poller(&self) -> Result<&Poller, GpuError> {
         let started = self.poller.get_or_init(|| Poller::start(self.device.clone()).map_err(|e| e.to_string()));
         started.as_ref().map_err(|e| GpuError::Host(format!("no thread to wait for the device: {e}")))
     }
 
-    /// Blocks until a submission is done. What it mapped is mapped once its callback was called, maybe by another thread
+    /// Blocks until a submission is done. Its buffers are mapped only after their callback ran, maybe on another thread
     /// that polls the device.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
-//! Tensors that stay on the device: results of one session that are inputs of another, and buffers of one's own.
+//! Tensors that stay on the device: results of one session as inputs of another, and a caller's own buffers.
 //!
-//! [`Session::run_on_device`] submits a run and leaves its results where the kernels wrote them. [`DeviceOutputs`] holds the run's
-//! resources, so nobody writes over them until it is dropped. An input on the device is bound as it is, and so is a buffer that a result is wanted
-//! in: nothing is copied, and the host waits for nothing, since the queue keeps the order of what is submitted.
+//! [`Session::run_on_device`] submits a run and leaves its results where the kernels wrote them. [`DeviceOutputs`]
+//! holds the run's resources, so the results are not overwritten until it is dropped. An input on the device, and a
+//! buffer for a result, are bound directly: nothing is copied, and the host does not wait, since the queue keeps the
+//! order of submissions.
 
 use crate::buffers::{buffer_usage, slice_sizes};
 use crate::device::Gpu;
@@ -19,15 +20,16 @@ use compiler::plan::{BufferView, Content};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
 
-/// Results of a run, on the device for as long as this is held. With it go the run's resources: another run of the session uses others,
-/// or waits.
+/// Results of a run, on the device for as long as this is held. With it go the run's resources: another run of the
+/// session uses others, or waits.
 pub struct DeviceOutputs {
     shared: Arc<Shared>,
     resources: Lease<Resources>,
 }
 
 impl Session {
-    /// Submits a run and waits neither for it nor for a copy of its results. Where all resources are in use it waits for some.
+    /// Submits a run, and waits neither for it nor for a copy of its results. If all resources are in use, it waits for
+    /// some.
     ///
     /// # Errors
     /// Wrong inputs, a result that never is on the device, a failed host step, a lost device.
@@ -35,10 +37,10 @@ impl Session {
         self.run_bound(inputs, &[]).await
     }
 
-    /// As [`Session::run_on_device`], with places for the results, in the order of the plan's outputs: one that is given takes its result. Kernels write
-    /// there where the buffer is for storage and as large as the memory that the plan has for the result, which it may share with
-    /// other values ([`Session::output_on_device`] makes such a buffer); else the result is copied on the device, behind the last
-    /// kernel ([`DeviceOutputs::transfers`] counts that).
+    /// As [`Session::run_on_device`], with optional buffers for the results, in the order of the plan's outputs.
+    /// Kernels write directly into a buffer that is for storage and as large as the plan's memory for the result, which
+    /// the result may share with other values ([`Session::output_on_device`] makes such a buffer). For any other buffer
+    /// the result is copied on the device, after the last kernel ([`DeviceOutputs::transfers`] counts it).
     ///
     /// # Errors
     /// As there; a buffer that is too small, of another device's form, or for neither storage nor copies.
@@ -70,7 +72,7 @@ impl Session {
         Ok(DeviceOutputs { shared: shared.clone(), resources })
     }
 
-    /// Uploads `t` for input `n`, once for many runs: what runs with it uploads nothing.
+    /// Uploads `t` for input `n` once, for many runs.
     ///
     /// # Errors
     /// There is no such input, or it is of another type or shape; a value that the device cannot hold; no memory.
@@ -86,7 +88,8 @@ impl Session {
         Ok(made)
     }
 
-    /// A buffer for result `n` that kernels can write to in the place of the session's own memory ([`Session::run_bound`]).
+    /// A buffer for result `n` that kernels can write to in the place of the session's own memory
+    /// ([`Session::run_bound`]).
     ///
     /// # Errors
     /// There is no such result, or none on the device; no memory.
@@ -152,8 +155,8 @@ impl DeviceOutputs {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The n-th result: in the buffer that was given for it, else in the run's. What is made of the latter keeps its buffers, but not their
-    /// contents: those are safe while the outputs are held.
+    /// The n-th result: in the given buffer, or in the run's buffer. The tensor keeps the run's buffers alive, but
+    /// their contents are valid only while the outputs are held.
     ///
     /// # Panics
     /// There are not that many.
@@ -168,7 +171,8 @@ impl DeviceOutputs {
             constant: matches!(self.shared.plan.buffers[view.buffer].content, Content::Constant { .. }),
         })
     }
-    /// Bytes that the run has moved; of one whose results stay and whose inputs are on the device, none but what branches and loops need.
+    /// Bytes that the run has moved. If inputs and results are on the device, these are only the bytes for branches and
+    /// loops.
     pub fn transfers(&self) -> Transfers {
         self.resources.moved.so_far()
     }

@@ -1,9 +1,10 @@
-//! What a Vulkan driver's compiler says of kernels, by `VK_KHR_pipeline_executable_properties`.
+//! Statistics of a Vulkan driver's compiler about kernels, by `VK_KHR_pipeline_executable_properties`.
 //!
-//! wgpu makes its pipelines without the flags that ask for it. So the kernels are compiled again, on a Vulkan device opened
-//! for nothing else: on the adapter's own physical device, with the extensions and features that wgpu opens it with, from the SPIR-V,
-//! layout and stage flags that wgpu gives the driver. Robust buffer access and subgroups of varying size change the code.
-//! Nothing is dispatched, so this works where a device compiles and does not compute.
+//! wgpu makes its pipelines without the flags for these statistics. So the kernels are compiled again on a separate
+//! Vulkan device: on the same physical device, with the extensions and features that wgpu uses, and from the SPIR-V,
+//! layout and stage flags that wgpu gives the driver, since robust buffer access and varying subgroup sizes change the
+//! code. On RADV, ANV and NVK each executable has as many instructions as the pipeline of a session. Nothing is
+//! dispatched, so this also works on a device that compiles but does not compute.
 
 use crate::device::Gpu;
 use crate::error::GpuError;
@@ -11,7 +12,7 @@ use compiler::plan::PlanKernel;
 use compiler::trace::DriverStats;
 
 impl Gpu {
-    /// Succeeds where [`Gpu::driver_stats`] can be asked.
+    /// Checks that [`Gpu::driver_stats`] is available.
     ///
     /// # Errors
     /// [`GpuError::NoDriverStats`] with what is missing.
@@ -19,10 +20,11 @@ impl Gpu {
         vulkan::check(self).map_err(|why| self.no_stats(why))
     }
 
-    /// Has the driver compile `kernels`, and asks what it made of each. `progress` is called with a stage, the number done and the total.
+    /// Lets the driver compile `kernels`, and reads its statistics about each. `progress` is called with a stage, the
+    /// number done and the total.
     ///
     /// # Errors
-    /// [`GpuError::NoDriverStats`] where the driver does not say; [`GpuError::Internal`] where it refuses a kernel.
+    /// [`GpuError::NoDriverStats`] if the driver has no statistics; [`GpuError::Internal`] if it refuses a kernel.
     pub fn driver_stats(
         &self,
         kernels: &[PlanKernel],
@@ -92,7 +94,7 @@ mod vulkan {
         device.min(hal.shared_instance().instance_api_version())
     }
 
-    /// What wgpu decides about SPIR-V when it opens this adapter.
+    /// The form of SPIR-V that wgpu chooses for this adapter.
     fn spirv_form(hal: &Adapter, extensions: &[&'static CStr]) -> SpirvForm {
         let version = version(hal);
         let mut robust = vk::PhysicalDeviceRobustness2FeaturesEXT::default();
@@ -114,7 +116,7 @@ mod vulkan {
         }
     }
 
-    /// A Vulkan device whose pipelines tell what they hold.
+    /// A Vulkan device whose pipelines have statistics.
     pub struct CaptureDevice {
         device: ash::Device,
         executables: executables::Device,
@@ -240,7 +242,8 @@ mod vulkan {
             let bindings: Vec<_> = (0..emitted.bindings.len()).map(binding).collect();
             let entry = CString::new(emitted.name.as_str()).map_err(|e| e.to_string())?;
             let mut p = Pieces::of(device);
-            // SAFETY: the words are validated SPIR-V; the layout has what they bind; `Pieces` destroys what is made here.
+            // SAFETY: the words are validated SPIR-V; the layout has what they bind; `Pieces` destroys what is made
+            // here.
             unsafe {
                 let set = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
                 p.set = device.create_descriptor_set_layout(&set, None).map_err(fail)?;

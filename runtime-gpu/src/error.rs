@@ -1,6 +1,6 @@
 //! Errors of devices and sessions.
 
-/// What went wrong on a device. Each message says what was asked for and what is there.
+/// Errors on a device. Each message says what was requested and what is available.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
@@ -23,7 +23,7 @@ pub enum GpuError {
     /// A buffer is larger than the device allows.
     #[error("`{what}` needs a buffer of {need} bytes; `{device}` allows {limit}")]
     BufferTooLarge {
-        /// What the buffer holds.
+        /// The content of the buffer.
         what: String,
         /// Bytes asked for.
         need: u64,
@@ -39,7 +39,7 @@ pub enum GpuError {
         device: String,
         /// Bytes the session needs in all.
         need: u64,
-        /// What failed.
+        /// The error.
         why: String,
     },
     /// Host memory ran out while a constant was read.
@@ -61,12 +61,12 @@ pub enum GpuError {
     /// The device was lost.
     #[error("the device was lost: {0}")]
     Lost(String),
-    /// The device runs kernels, but their results are not what they compute.
+    /// The device runs kernels, but their results are wrong.
     #[error("device `{device}` does not compute: {why}")]
     DoesNotCompute {
         /// The device.
         device: String,
-        /// What a small kernel gave.
+        /// The results of a small kernel.
         why: String,
     },
     /// The driver took subgroups that a kernel on matrix units was not made for.
@@ -81,18 +81,18 @@ pub enum GpuError {
         /// The fewest and the most threads that are right.
         made_for: (u32, u32),
     },
-    /// The driver does not tell what its compiler made of kernels.
+    /// The driver has no statistics about kernels.
     #[error("`{device}` has no statistics of kernels: {why}")]
     NoDriverStats {
         /// The device.
         device: String,
-        /// What is missing.
+        /// The missing item.
         why: String,
     },
     /// A wrong input to a run.
     #[error("{0}")]
     Input(String),
-    /// These sizes are beyond what the kernels of a session for any sizes do.
+    /// These sizes are beyond the limits of the kernels for all sizes.
     #[error("{0}")]
     BeyondOpenPlan(String),
     /// An integer does not fit the 32 bits in which the device holds it; the CPU executor has no such limit.

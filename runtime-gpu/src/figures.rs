@@ -1,5 +1,5 @@
-//! Cores and rates of an adapter, each with where it comes from: what the driver counts, else what the maker publishes, else what was measured,
-//! else a guess.
+//! Cores and rates of an adapter, with the source of each: counted by the driver, else published by the maker, else
+//! measured, else guessed.
 
 use compiler::profile::{DeviceProfile, KnownDevice, OPERATIONS_A_CORE};
 
@@ -15,7 +15,7 @@ pub enum Source {
     System,
     /// A measurement on this device; cores then are those of a middling GPU that is as fast.
     Measured,
-    /// Nobody: the middle of what there is.
+    /// A guess: the figure of a middling device.
     Guessed,
 }
 
@@ -28,7 +28,7 @@ pub struct Figure<T> {
     pub from: Source,
 }
 
-/// What schedules go by that no graphics API tells.
+/// Figures for schedules that no graphics API reports.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct DeviceFigures {
     /// The product in the table; none for others.
@@ -76,12 +76,12 @@ impl DeviceFigures {
             registers: known.map(|k| k.registers).filter(|&r| r > 0),
         }
     }
-    /// A real GPU of which neither the driver nor the table says everything, so that a measurement would tell more.
+    /// True for a real GPU for which driver and table lack some figures, so that a measurement is useful.
     pub fn lacking(&self) -> bool {
         let unknown = self.cores.from == Source::Guessed || self.gflops.is_none() || self.gb_s.is_none();
         self.cores.from != Source::System && unknown
     }
-    /// Puts in what was measured where nothing better is known.
+    /// Sets measured figures where no better source exists.
     pub(crate) fn measured(&mut self, gflops: f64, gb_s: f64) {
         if !self.lacking() {
             return;
@@ -103,7 +103,7 @@ impl DeviceFigures {
     }
 }
 
-/// The middle of what is met; a measurement puts it right.
+/// A middling number; a measurement corrects it.
 fn guess_cores(kind: wgpu::DeviceType) -> u32 {
     if kind == wgpu::DeviceType::DiscreteGpu { 64 } else { 16 }
 }

@@ -1,8 +1,11 @@
 //! Host functions of a session: on tensors in host memory, or on device buffers with the queue.
 //!
-//! A function on device buffers is made in two steps. [`HostFunctions::register_on_device`] takes what prepares it, which a session calls
-//! once when it opens: there pipelines are made. What that returns is called in each run, in the plan's order, and encodes its
-//! work behind that of the kernels before it. Nothing is read back for it.
+//! A function on device buffers is made in two steps. [`HostFunctions::register_on_device`] takes a preparation
+//! function, which a session calls once when it opens, to make pipelines. That returns the function that each run
+//! calls, in the plan's order; it adds its commands to the run's encoder, after those of the kernels before it. Nothing
+//! is read back.
+//!
+//! A result in place of an operand shares the operand's buffer, or a copy of it if a later step needs the operand.
 
 use crate::buffers::new_encoder;
 use crate::device::Gpu;
@@ -17,7 +20,7 @@ use std::sync::Arc;
 /// A function on device buffers, ready to run.
 pub type DeviceFunction = Arc<dyn Fn(&mut DeviceCall<'_>) -> Result<(), String> + Send + Sync>;
 
-/// What makes a function on device buffers for a device.
+/// Prepares a function on device buffers for a device.
 type Prepare = Arc<dyn Fn(&Gpu) -> Result<DeviceFunction, String> + Send + Sync>;
 
 /// Host functions by name, as graphs call them with `call_host @name`.
@@ -87,7 +90,7 @@ impl HostFunctions {
     /// Those on device buffers that `plan` calls, ready to run; checks that all others are there.
     ///
     /// # Errors
-    /// A function that is not registered, or not in the form in which it is called; what its preparation says.
+    /// A function is not registered, or not in the form in which it is called; or its preparation fails.
     pub(crate) fn prepare(&self, gpu: &Gpu, plan: &Plan) -> Result<BTreeMap<Name, DeviceFunction>, GpuError> {
         let mut ready = BTreeMap::new();
         for step in plan.all_steps() {
@@ -130,7 +133,7 @@ impl HostFunctions {
 pub struct DeviceOperand<'a> {
     /// Name, type, shape and storage form.
     pub view: &'a BufferView,
-    /// The buffer; several slices, one after another, where one binding does not hold the tensor.
+    /// The buffer, or several slices in order if the tensor exceeds one binding.
     pub buffers: &'a [wgpu::Buffer],
 }
 
@@ -138,7 +141,7 @@ pub struct DeviceOperand<'a> {
 pub struct DeviceCall<'a> {
     /// The device and its queue.
     pub gpu: &'a Gpu,
-    /// What the run has encoded so far: the function adds its own commands.
+    /// The run's encoder: the function adds its own commands.
     pub encoder: &'a mut wgpu::CommandEncoder,
     /// Operands in order.
     pub inputs: Vec<DeviceOperand<'a>>,
@@ -147,8 +150,8 @@ pub struct DeviceCall<'a> {
 }
 
 impl DeviceCall<'_> {
-    /// Dispatches `pipeline` over so many workgroups. Its bind group 0 holds the buffers of the operands, then those of the
-    /// results that are in place of none, bound in this order from 0 on.
+    /// Dispatches `pipeline` over these workgroups. Its bind group 0 has the buffers of the operands, then of the
+    /// results that are not in place of an operand, with bindings from 0 on in this order.
     pub fn dispatch(&mut self, pipeline: &wgpu::ComputePipeline, workgroups: [u32; 3]) {
         let mut bound: Vec<&wgpu::Buffer> = vec![];
         for operand in self.inputs.iter().chain(&self.outputs) {
@@ -174,7 +177,8 @@ impl DeviceCall<'_> {
         pass.dispatch_workgroups(workgroups[0], workgroups[1], workgroups[2]);
     }
 
-    /// Submits what is encoded so far. What the function then submits itself comes behind it, and before the rest of the run.
+    /// Submits the commands so far. Submissions that the function then makes itself run after them and before the rest
+    /// of the run.
     pub fn flush(&mut self) {
         let encoded = std::mem::replace(self.encoder, new_encoder(self.gpu));
         self.gpu.queue.submit([encoded.finish()]);

@@ -1,4 +1,8 @@
-//! Runs in flight: what the host does for one overlaps with what the device does for another.
+//! Runs in flight: the host's work for one run overlaps with the device's work for another.
+//!
+//! [`Session::submit`] starts a run and leaves it in flight, with the copies of its results. The queue executes runs in
+//! the order of submission, and each run has the results of its own inputs. The program `overlap` in `benches` times
+//! one, two and three runs in flight.
 
 use crate::error::GpuError;
 use crate::poller::Polling;
@@ -13,7 +17,8 @@ use compiler::tensor::Tensor;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A run that is submitted, with the copies of its results. It has resources of its own until it is waited for or dropped.
+/// A run that is submitted, with the copies of its results. It has resources of its own until it is waited for or
+/// dropped.
 #[must_use = "the results come when the run is waited for"]
 pub struct InFlight {
     shared: Arc<Shared>,
@@ -25,11 +30,11 @@ pub struct InFlight {
 }
 
 impl Session {
-    /// Uploads inputs and submits a run with the copies of its results, and waits for neither. The device does runs in the order of these calls, and
-    /// each [`InFlight`] has the results of its own inputs, in whatever order they are waited for. As many may be in flight as the session's options
-    /// say; beyond, the future waits until one is waited for or dropped.
+    /// Uploads inputs and submits a run with the copies of its results, without waiting. The device executes runs in
+    /// the order of these calls. Each [`InFlight`] has the results of its own inputs, in any order of waiting. If as
+    /// many runs are in flight as the session's options allow, the future waits until one is waited for or dropped.
     ///
-    /// Where the host decides or computes something in the middle of a run, the future waits for that.
+    /// If the host decides or computes something in the middle of a run, the future waits for that.
     ///
     /// # Errors
     /// Wrong inputs, a failed host step, a lost device.
@@ -48,7 +53,7 @@ impl Session {
 }
 
 impl InFlight {
-    /// The results, in the order of the plan's outputs. Whoever polls the future is woken when they are there.
+    /// The results, in the order of the plan's outputs. The future is woken when they are ready.
     ///
     /// # Errors
     /// A lost device.
@@ -68,8 +73,8 @@ impl InFlight {
         Ok(outputs)
     }
 
-    /// As [`InFlight::wait`], with results in the memory of `outputs` as [`Session::run_into`] has them; says where the time went. What the device took
-    /// counts from the submission until it was waited for, with the runs before it.
+    /// As [`InFlight::wait`], with results in the memory of `outputs` as in [`Session::run_into`]; also returns the
+    /// times. The device time is from the submission until the wait, including earlier runs.
     ///
     /// # Errors
     /// A lost device.

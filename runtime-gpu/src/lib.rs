@@ -1,10 +1,15 @@
-//! Weft's runtime on wgpu: adapters and their profiles, sessions that hold everything prebuilt, runs and timings.
+//! Weft's runtime on wgpu: adapters and their profiles, sessions with everything prepared, runs and timings.
 //!
-//! A [`Session`] owns the device buffers, pipelines and bind groups of one [`compiler::plan::Plan`]; a run only writes
-//! inputs, encodes, submits and reads back. Nothing is compiled in a run, and no memory allocated but for results that are new.
+//! A [`Session`] owns the device buffers, pipelines and bind groups of one [`compiler::plan::Plan`]. A run only writes
+//! inputs, encodes, submits and reads back. Nothing is compiled in a run, and no memory is allocated except for new
+//! results.
 //!
-//! Any number of threads and futures may run on one session, and any number of sessions on one device: what the runs of a
-//! session share is never written, and what a run writes is its own for as long as it lasts (`resources.rs`).
+//! Any number of threads and futures may run on one session, and any number of sessions on one device: runs never write
+//! the data that they share, and each run has its own resources for the data that it writes (`resources.rs`).
+//!
+//! Limits are checked before anything is dispatched: bindings and buffers against the profile, memory against the free
+//! memory of the system. Tensors that no kernel uses stay on the host, and a host step between GPU segments reads back
+//! only its operands.
 
 mod adapters;
 mod bindings;

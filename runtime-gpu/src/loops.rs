@@ -1,8 +1,10 @@
-//! Loops of a plan: iterations are encoded one behind the other. The host waits for the device only where an iteration leaves
-//! whether to go on.
+//! Loops of a plan. The number of iterations is read back once, unless it is known, and in each iteration one bool if
+//! the loop has a condition; otherwise iterations are encoded one after another without waiting for the device.
 //!
-//! What goes from one iteration to the next has two buffers that change places, with the dispatches bound both ways; where a loop is
-//! inside another, it is copied instead.
+//! A carried value has two buffers that are swapped, with the dispatches bound both ways; if there is an inner loop, it
+//! is copied instead. A collected row is copied behind the earlier rows. If the number of rows is known only at run
+//! time, their buffer grows; only results of the network may be such buffers, since nodes that compute with them are in
+//! another part of the network.
 
 use crate::buffers::new_encoder;
 use crate::error::GpuError;
@@ -28,11 +30,11 @@ pub(crate) struct Running {
     trips: Option<u64>,
     done: u64,
     odd: bool,
-    /// What is collected in host memory.
+    /// Collected rows in host memory.
     rows: Vec<Vec<Tensor>>,
 }
 
-/// What is encoded and not yet submitted.
+/// Commands that are not yet submitted.
 type Encoder = Option<wgpu::CommandEncoder>;
 
 fn truth(tensors: &[Tensor]) -> bool {
@@ -105,7 +107,7 @@ impl Resources {
         Ok(Some(bound.bodies[usize::from(running.odd)].clone()))
     }
 
-    /// Keeps what iteration `at` leaves.
+    /// Collects the rows of iteration `at`.
     fn collect(
         &mut self,
         shared: &Shared,
@@ -139,7 +141,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Room for so many rows in a buffer that grows: at least twice what there was.
+    /// Makes room for this number of rows in a growing buffer: at least twice the old size.
     fn grow(&mut self, shared: &Shared, encoder: &mut Encoder, c: &Collected, rows: u64) -> Result<(), GpuError> {
         let gpu = &shared.gpu;
         let old = self.buffers[c.all].first().cloned();
@@ -165,7 +167,7 @@ impl Resources {
         Ok(())
     }
 
-    /// What an iteration leaves becomes what the next one reads.
+    /// Makes the carried values of one iteration the inputs of the next.
     fn hand_on(&mut self, shared: &Shared, encoder: &mut Encoder, running: &mut Running) {
         let bound = running.bound.clone();
         for c in &bound.plan.carried {
@@ -180,7 +182,7 @@ impl Resources {
         running.odd ^= bound.alternates;
     }
 
-    /// Brings what the loop carried to where what follows finds it, and puts together what it collected in host memory.
+    /// Moves the carried values to their final buffers, and joins the rows that were collected in host memory.
     fn finish_loop(&mut self, shared: &Shared, encoder: &mut Encoder, running: &mut Running) -> Result<(), GpuError> {
         let bound = running.bound.clone();
         for c in bound.plan.carried.iter().filter(|c| running.odd && !shared.holds_tensor(c.now)) {
@@ -226,7 +228,7 @@ impl Resources {
         }
     }
 
-    /// Writes the number of an iteration to where the body reads it.
+    /// Writes the number of an iteration to the buffer that the body reads.
     fn number_iteration(
         &mut self,
         shared: &Shared,
@@ -252,7 +254,7 @@ impl Resources {
             }),
         });
         if numbers.first != Some(first) {
-            // What is encoded copies from those that are there now.
+            // Submit first: the encoded commands copy from the current buffers.
             submit(shared, encoder);
             let list = first as i32..(first + NUMBERS) as i32;
             let bytes: Vec<u8> = list.flat_map(i32::to_le_bytes).collect();

@@ -15,7 +15,7 @@ pub struct KernelTimer {
 }
 
 impl KernelTimer {
-    /// A timer that takes the fastest of `runs` runs, after two that do not count: what others do on the machine only adds.
+    /// A timer that takes the fastest of `runs` runs, after two warm-up runs: other load on the machine only adds time.
     pub fn new(gpu: Arc<Gpu>, runs: usize) -> KernelTimer {
         KernelTimer { gpu, runs: runs.max(1) }
     }

@@ -1,4 +1,4 @@
-//! Networks whose sizes are open: pipelines and constants once, activations for each list of sizes that comes up.
+//! Networks of open sizes: pipelines and constants are made once, activations for each list of sizes that is used.
 
 use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
@@ -13,8 +13,9 @@ use compiler::name::Name;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
 
-/// An open session for inputs of any sizes within the declared ranges. A list of sizes that came up before costs nothing but its
-/// run; a new one costs the numbering of buffers, their allocation and bind groups, no compilation and no upload of constants.
+/// An open session for inputs of any sizes within the declared ranges. A list of sizes that came up before costs
+/// nothing but its run; a new one costs the numbering of buffers, their allocation and bind groups, no compilation and
+/// no upload of constants.
 pub struct OpenSession {
     open: Arc<OpenPlan>,
     first: Session,
@@ -36,12 +37,12 @@ impl From<SizeError> for GpuError {
 }
 
 impl OpenSession {
-    /// Of a session that is open for some sizes, and what makes plans for others.
+    /// Makes it from a session for some sizes, and the open plan for others.
     pub fn new(open: Arc<OpenPlan>, first: Session) -> OpenSession {
         OpenSession { open, first, kept: Recent::default(), alone: None }
     }
 
-    /// For sizes beyond what the kernels for any sizes do, what `alone` compiles for them runs; without it they are refused.
+    /// Sizes beyond the limits of the kernels for all sizes are compiled by `alone`; without it they are refused.
     pub fn with_plans_alone(self, alone: Arc<Alone>) -> OpenSession {
         OpenSession { alone: Some(alone), ..self }
     }
@@ -72,7 +73,8 @@ impl OpenSession {
         self.at(&shapes)
     }
 
-    /// The session for inputs of these shapes and no others, and what it was compiled from; `compiled` is the compilation for all sizes.
+    /// The session for inputs of exactly these shapes, with its compilation; `compiled` is the compilation for all
+    /// sizes.
     ///
     /// # Errors
     /// As [`OpenSession::at`].

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a driver made of the shaders of one plan, on disk.
+/// The driver's pipelines of one plan, on disk.
 pub(crate) struct PipelineCache {
     cache: wgpu::PipelineCache,
     folder: CacheFolder,
@@ -20,7 +20,8 @@ pub(crate) struct PipelineCache {
     found: Found,
 }
 
-/// What of a plan's pipelines was on disk. Some are not where a session of the process had built them already: the driver's data lacks them.
+/// Which of a plan's pipelines were on disk. Some may be missing because a session of the process had built them
+/// already, so the driver's data did not include them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -32,8 +33,8 @@ enum Found {
 const ALL: u8 = 1;
 
 impl PipelineCache {
-    /// The cache of these shaders on this device and driver, filled from disk when there is a file for them; none where the
-    /// backend has no such caches.
+    /// The cache of these shaders on this device and driver, read from disk if there is a file; `None` if the backend
+    /// has no pipeline caches.
     pub(crate) fn open(gpu: &Gpu, plan: &Plan, folder: &CacheFolder) -> Option<PipelineCache> {
         if !gpu.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
@@ -53,8 +54,8 @@ impl PipelineCache {
             Some((&ALL, _)) => Found::All,
             Some(_) => Found::Some,
         };
-        // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version), whole by its
-        // checksum; the driver checks its own header again and falls back to an empty cache.
+        // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version),
+        // whole by its checksum; the driver checks its own header again and falls back to an empty cache.
         let cache = unsafe {
             gpu.device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("weft"),
@@ -70,8 +71,8 @@ impl PipelineCache {
         &self.cache
     }
 
-    /// Writes what was not found on disk; `all` says whether all pipelines were built with this cache. Failing to write costs the next
-    /// start some time, and is no error.
+    /// Writes pipelines that were not on disk; `all` says whether all pipelines were built with this cache. A failure
+    /// to write is not an error: it only costs time at the next start.
     pub(crate) fn store(self, all: bool) {
         let better = match self.found {
             Found::Nothing => true,
@@ -102,7 +103,7 @@ impl Built {
     }
 }
 
-/// What decides a pipeline. Its name does not: the label that debuggers show is that of the session which built it.
+/// The key of a pipeline. It does not include the name: the label in debuggers is that of the session that built it.
 fn pipeline_key(kernel: &PlanKernel) -> Fingerprint {
     let e = &kernel.emitted;
     Fingerprint::of(|w| {
@@ -114,8 +115,8 @@ fn pipeline_key(kernel: &PlanKernel) -> Fingerprint {
     })
 }
 
-/// The pipelines of all kernels: those that a session on the device has, and the others built, on as many threads as the machine has, since a
-/// driver that compiles now does so for several at once. `progress` hears of each that is done.
+/// The pipelines of all kernels: existing ones of sessions on the device, and new ones, built on all threads of the
+/// machine, since drivers that compile at once can do several in parallel. `progress` is called for each.
 pub(crate) fn build_all(
     gpu: &Gpu,
     plan: &Plan,
@@ -153,7 +154,7 @@ pub(crate) fn build_all(
     Ok(Built { list: list.into_iter().flatten().collect(), keys, new: missing })
 }
 
-/// [`build`] with what wgpu says of it: error scopes belong to the thread that opens them.
+/// [`build`] in an error scope of wgpu, which belongs to the thread that opens it.
 fn build_checked(
     gpu: &Gpu,
     kernel: &PlanKernel,

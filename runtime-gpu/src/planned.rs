@@ -3,11 +3,11 @@
 use crate::session::Session;
 use compiler::compile::Compiled;
 
-/// A session, and the compilation that it is of, where there is one.
+/// A session with its compilation, if there is one.
 pub struct Planned {
     /// The session.
     pub session: Session,
-    /// What was compiled.
+    /// The compilation.
     pub compiled: Option<Box<Compiled>>,
 }
 

@@ -1,7 +1,8 @@
-//! A thread that waits for a device on behalf of futures.
+//! A thread that polls a device on behalf of futures.
 //!
-//! wgpu calls back only while somebody polls the device, and polling until a submission is done blocks. A future must not, so it
-//! leaves the submission here and is woken by the callback. The thread starts with the first future and ends with the device.
+//! wgpu calls back only while a thread polls the device, and polling until a submission is done blocks. A future must
+//! not block, so it passes the submission to this thread and is woken by the callback. The thread starts with the first
+//! future and ends with the device.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -9,13 +10,13 @@ use std::thread::JoinHandle;
 /// Who polls the device until a submission is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Polling {
-    /// The thread that asks; it blocks.
+    /// The calling thread, which blocks.
     Caller,
-    /// The device's own thread; who asks is woken.
+    /// The device's polling thread, which wakes the caller.
     Thread,
 }
 
-/// A submission to wait for, and what to call when the device does not answer any more.
+/// A submission to wait for, and a callback for a device that no longer answers.
 struct Job {
     index: wgpu::SubmissionIndex,
     failed: Box<dyn FnOnce(String) + Send>,
@@ -56,8 +57,8 @@ impl Poller {
 }
 
 impl Drop for Poller {
-    /// Waits for the thread, so that no driver is at work when the process ends; unless a callback on the thread itself drops
-    /// the device.
+    /// Waits for the thread, so that no driver is at work when the process ends; unless a callback on the thread itself
+    /// drops the device.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take().filter(|t| t.thread().id() != std::thread::current().id()) {

@@ -1,9 +1,9 @@
-//! Things that one run at a time may use, lent out and given back.
+//! A pool of objects that one run at a time may use.
 
 use async_channel::{Receiver, Sender};
 use std::ops::{Deref, DerefMut};
 
-/// What is there to lend. Who asks while all of it is lent waits, as a thread or as a future.
+/// The objects to lend. If all are lent, the caller waits, as a thread or as a future.
 pub(crate) struct Pool<T> {
     back: Sender<T>,
     free: Receiver<T>,
@@ -53,7 +53,7 @@ impl<T> DerefMut for Lease<T> {
 impl<T> Drop for Lease<T> {
     fn drop(&mut self) {
         if let Some(thing) = self.thing.take() {
-            // It came out of the pool, so there is room for it; where the pool is gone, it goes too.
+            // It came from the pool, so there is room for it. If the pool is gone, it is dropped.
             let _ = self.back.try_send(thing);
         }
     }

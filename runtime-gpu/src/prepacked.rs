@@ -1,6 +1,7 @@
-//! Constants as sessions upload them, in a file: packed, in their storage form, mapped when a session opens.
+//! A file of constants in the form that sessions upload (packed, in their storage form). It is mapped when a session
+//! opens.
 //!
-//! Behind the data stand its index and the index's length. Data begins at multiples of [`ALIGNMENT`].
+//! After the data comes the index, then the length of the index. Data begins at multiples of [`ALIGNMENT`].
 
 use crate::cache::{CacheFolder, Mapped, WEIGHTS};
 use crate::constants::{load_constant, source_digest, storage_parts};
@@ -33,7 +34,7 @@ impl std::fmt::Debug for Prepacked {
 struct Packed {
     offset: u64,
     bytes: u64,
-    /// What it was packed from.
+    /// The digest of its source data.
     source: Fingerprint,
     /// Type and shape of a tensor that stays in host memory.
     host: Option<(DType, Vec<usize>)>,
@@ -81,7 +82,7 @@ impl Prepacked {
         failed.map_or(written.map_err(unwritable), Err)
     }
 
-    /// The file of that key, where it holds all constants of `plan`.
+    /// The file of that key, if it has all constants of `plan`.
     pub fn open(folder: &CacheFolder, key: Fingerprint, plan: &Plan) -> Option<Prepacked> {
         let file = folder.map(WEIGHTS, key)?;
         let (rest, length) = file.split_last_chunk::<8>()?;
@@ -102,7 +103,7 @@ impl Prepacked {
         self.file.get(p.offset as usize..(p.offset + p.bytes) as usize)
     }
 
-    /// What the data of a buffer was packed from.
+    /// The digest of a buffer's source data.
     pub(crate) fn source(&self, buffer: usize) -> Option<Fingerprint> {
         self.places.get(&buffer).map(|p| p.source)
     }

@@ -1,7 +1,7 @@
-//! Tensors back from the device: copied into staging memory, mapped once the device is done, decoded.
+//! Reads tensors back from the device: copied into staging memory, mapped once the device is done, decoded.
 //!
-//! A submission that is done is not yet mapped: whichever thread polls first does that, and calls back. So a reader waits for the
-//! callback, never for the submission alone.
+//! A finished submission is not mapped yet: the thread that polls first maps it and runs the callback. So a reader
+//! waits for the callback, never for the submission alone.
 
 use crate::buffers::{new_encoder, slice_sizes};
 use crate::device::Gpu;
@@ -23,7 +23,7 @@ pub(crate) struct Readback {
 }
 
 impl Readback {
-    /// Submits what is encoded so far, with copies of `tensors` behind it.
+    /// Submits the encoder, followed by copies of `tensors`.
     pub(crate) fn submit<'a>(
         shared: &Shared,
         resources: &Resources,
@@ -81,7 +81,8 @@ impl Readback {
         gpu.check_lost()
     }
 
-    /// True when the tensors are mapped, and the commands done with them; of commands without tensors nobody can tell. Does not wait.
+    /// True if the tensors are mapped, so the commands are done. For commands without tensors that is not known. Does
+    /// not wait.
     ///
     /// # Errors
     /// A lost device.
@@ -91,7 +92,8 @@ impl Readback {
         Ok(self.mapped.len() >= self.tensors.iter().filter(|s| s.1.is_some()).count())
     }
 
-    /// The tensors, once they are mapped, in the memory of `kept` where that has tensors of their types and shapes that nobody else holds.
+    /// The tensors, once they are mapped, in the memory of `kept` if it has unshared tensors of the same types and
+    /// shapes.
     ///
     /// # Errors
     /// A tensor on the host that was never written.

@@ -1,4 +1,4 @@
-//! What was made for lists of sizes: the last few are kept.
+//! A small cache by lists of sizes: the last few entries are kept.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How many are kept.
 const KEPT: usize = 16;
 
-/// Keys with what was made for them, the one that was used last at the end.
+/// Keys with their values, the most recently used last.
 type List<K, V> = VecDeque<(K, Arc<V>)>;
 
 /// Values that cost something to make, by key.
@@ -23,10 +23,10 @@ impl<K: PartialEq, V> Recent<K, V> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value for a key, which is made where it is not there. Others are found while it is made.
+    /// The value for a key; it is made if it is missing. Other values are available meanwhile.
     ///
     /// # Errors
-    /// What `make` says.
+    /// An error of `make`.
     pub fn get<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<Arc<V>, E> {
         if let Some(value) = take(&mut self.list(), &key) {
             return Ok(value);

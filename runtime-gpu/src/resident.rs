@@ -1,4 +1,4 @@
-//! Repeated execution with inputs and results left on the device, and its times.
+//! Repeated execution with inputs and results on the device, for timing.
 
 use crate::buffers::new_encoder;
 use crate::error::GpuError;
@@ -22,8 +22,8 @@ pub enum TimeSource {
     HostClock,
 }
 
-/// A session with inputs on the device. Others who run on the session wait until it is dropped: a thread that holds it must
-/// not run on the session itself.
+/// A session with inputs on the device. Others who run on the session wait until it is dropped: a thread that holds it
+/// must not run on the session itself.
 pub struct Resident<'a> {
     shared: &'a Shared,
     resources: Lease<Resources>,
@@ -57,8 +57,8 @@ impl Resident<'_> {
         Ok(ms(start))
     }
 
-    /// Executes `n` times with at most `depth` submissions in flight; total milliseconds. The runs use the same memory, so the
-    /// device does one after another; only the host is ahead.
+    /// Executes `n` times with at most `depth` submissions in flight; total milliseconds. The runs use the same memory,
+    /// so the device does one after another; only the host is ahead.
     ///
     /// # Errors
     /// As [`Resident::run`].
@@ -87,8 +87,9 @@ impl Resident<'_> {
         Ok(ms(start))
     }
 
-    /// Microseconds of each call of a host function that no branch decides about, in plan order, by the host's clock: `(group, us)`.
-    /// Each is submitted and waited for alone; one on tensors counts with its tensors' way to the host and back.
+    /// Microseconds of each call of a host function that no branch decides about, in plan order, by the host's clock:
+    /// `(group, us)`. Each is submitted and waited for alone; one on tensors counts with its tensors' way to the host
+    /// and back.
     ///
     /// # Errors
     /// As [`Resident::run`].

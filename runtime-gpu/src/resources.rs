@@ -1,8 +1,10 @@
-//! What a run writes: buffers of inputs, activations and results, the bind groups over them, and tensors on the host.
-//! The types of loops, calls and given buffers are here too; the modules `loops`, `calls` and `bindings` act on them.
+//! The data that a run writes: buffers of inputs, activations and results, the bind groups over them, and tensors on
+//! the host. The types of loops, calls and given buffers are here too; the modules `loops`, `calls` and `bindings` act
+//! on them.
 //!
-//! A run has resources to itself from its inputs to its results. Constants, pipelines and the plan are shared by all runs
-//! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
+//! A run takes resources from the session's pool and has them exclusively from its inputs to its results. The pool has
+//! as many as runs may be in flight (`SessionOptions::runs_in_flight`); further runs wait, `run_async` as a future.
+//! Constants, pipelines and the plan are shared by all runs ([`Shared`]) and never written.
 
 use crate::buffers::{allocate, new_encoder, slice_sizes};
 use crate::device::Gpu;
@@ -19,7 +21,7 @@ use compiler::tensor::Tensor;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What all runs of a session read.
+/// The data that all runs of a session read.
 pub(crate) struct Shared {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) plan: Plan,
@@ -50,7 +52,7 @@ pub(crate) enum BoundStep {
     /// By a host function on device buffers.
     DeviceCall(HostStep, DeviceFunction),
     Copy(usize, usize),
-    /// The condition, and what runs where it is true and where it is false.
+    /// The condition, and the steps for true and for false.
     Branch(BufferView, [BoundSteps; 2]),
     Loop(Arc<BoundLoop>),
     Call(Arc<Call>),
@@ -75,7 +77,7 @@ pub(crate) struct Numbers {
     pub(crate) first: Option<u64>,
 }
 
-/// What the calls of a run have to themselves.
+/// The buffers of a run's calls.
 #[derive(Default)]
 pub(crate) struct Calls {
     /// The functions, as the plan has them.
@@ -87,13 +89,13 @@ pub(crate) struct Calls {
 pub(crate) struct Function {
     /// The steps over the plan's own buffers.
     pub(crate) body: BoundSteps,
-    /// For calls inside a call of it, by depth.
+    /// Frames of nested calls, by depth.
     pub(crate) frames: Vec<Frame>,
     /// Calls under way.
     pub(crate) depth: usize,
 }
 
-/// What a call has to itself; while it is under way, what the call around it has.
+/// The buffers of a call; while it is active, those of the enclosing call.
 pub(crate) struct Frame {
     /// In the order of the function's buffers.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
@@ -111,7 +113,7 @@ pub(crate) struct Active {
 /// Buffers of callers, by the plan's buffer that they are in the place of.
 pub(crate) type Given = Vec<(usize, Vec<wgpu::Buffer>)>;
 
-/// What of a run's resources callers gave.
+/// The resources of a run that the caller gave.
 #[derive(Default)]
 pub(crate) struct Bindings {
     pub(crate) now: Given,
@@ -121,13 +123,13 @@ pub(crate) struct Bindings {
     pub(crate) own_steps: Option<BoundSteps>,
     /// Steps over given buffers, those that were used last at the end.
     pub(crate) kept: VecDeque<(Given, BoundSteps)>,
-    /// Where results are wanted, in the order of the plan's outputs.
+    /// Buffers for results, in the order of the plan's outputs.
     pub(crate) results: Vec<Option<DeviceTensor>>,
     /// Results that are copied there, since they could not be bound.
     pub(crate) copied: Vec<usize>,
 }
 
-/// What one run at a time writes.
+/// The data that one run at a time writes.
 pub(crate) struct Resources {
     /// Slices of the plan's buffers, the shared constants among them.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
@@ -135,7 +137,7 @@ pub(crate) struct Resources {
     /// Buffers of callers among them.
     pub(crate) bindings: Bindings,
     pub(crate) staging: Staging,
-    /// What the run has moved so far.
+    /// Bytes that the run has moved so far.
     pub(crate) moved: Counters,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
@@ -145,7 +147,7 @@ pub(crate) struct Resources {
     pub(crate) rows: BTreeMap<usize, usize>,
     /// Numbers of iterations, by the buffer that they are copied to.
     pub(crate) numbers: BTreeMap<usize, Numbers>,
-    /// What calls of the plan's functions have to themselves.
+    /// The buffers of calls of the plan's functions.
     pub(crate) calls: Calls,
 }
 
@@ -182,7 +184,7 @@ impl Calls {
 }
 
 impl Bindings {
-    /// Where the n-th result is wanted.
+    /// The given buffer for the n-th result.
     pub(crate) fn result(&self, n: usize) -> Option<&DeviceTensor> {
         self.results.get(n)?.as_ref()
     }
@@ -213,7 +215,7 @@ impl Shared {
     /// Encodes a step that runs on the device.
     ///
     /// # Errors
-    /// What a host function says.
+    /// An error of a host function.
     pub(crate) fn encode(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -255,7 +257,7 @@ impl Shared {
 }
 
 impl Resources {
-    /// Allocates what the constants do not hold, and binds everything.
+    /// Allocates all buffers except constants, and binds everything.
     pub(crate) fn new(shared: &Shared) -> Resources {
         let plan = &shared.plan;
         let mut buffers = Vec::with_capacity(plan.buffers.len());
@@ -304,7 +306,7 @@ impl Resources {
         Ok(())
     }
 
-    /// Writes a tensor: to the device it goes before the next submission.
+    /// Writes a tensor; it reaches the device before the next submission.
     pub(crate) fn write(&mut self, shared: &Shared, tensor: &BufferView, t: &Tensor) -> Result<(), GpuError> {
         if shared.on_host(tensor) {
             self.host[tensor.buffer] = Some(t.clone());
@@ -334,7 +336,7 @@ impl Resources {
         }
     }
 
-    /// The shape of what a view shows now.
+    /// The current shape of a view.
     pub(crate) fn shape_of(&self, tensor: &BufferView) -> Vec<usize> {
         let mut shape = tensor.shape.clone();
         if let (Some(&rows), Some(first)) = (self.rows.get(&tensor.buffer), shape.first_mut()) {

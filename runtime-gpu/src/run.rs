@@ -18,7 +18,7 @@ use std::time::Instant;
 pub struct RunTimes {
     /// Inputs to device memory.
     pub upload: f64,
-    /// Encoding and submitting; 0 where the host splits the run, whose times all count as `gpu`.
+    /// Encoding and submitting; 0 if the host splits the run, since all its times then count as `gpu`.
     pub encode: f64,
     /// From submit until the device is done.
     pub gpu: f64,
@@ -35,8 +35,8 @@ pub(crate) fn ms(from: Instant) -> f64 {
 }
 
 impl Session {
-    /// Runs once: `inputs` in the order of the plan's inputs; results in the order of its outputs. Where others run on this
-    /// session, it waits for its turn.
+    /// Runs once: `inputs` in the order of the plan's inputs; results in the order of its outputs. If all resources are
+    /// in use by other runs, it waits.
     ///
     /// # Errors
     /// Wrong inputs, a failed host step, a lost device.
@@ -44,8 +44,8 @@ impl Session {
         Ok(self.run_timed(inputs)?.0)
     }
 
-    /// As [`Session::run`], with results in the memory of `outputs` where that holds results of an earlier run which nobody else holds:
-    /// then no memory is taken for them.
+    /// As [`Session::run`], with results in the memory of `outputs` if these are unshared results of an earlier run:
+    /// then no memory is allocated for them.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -53,10 +53,10 @@ impl Session {
         pollster::block_on(self.run_polled(inputs, outputs, Polling::Caller))
     }
 
-    /// Runs once without blocking the thread that polls the future while it waits for its turn or for the device. What the
-    /// host does itself it does there: encoding inputs and results, and host steps of the plan.
+    /// Runs once without blocking the polling thread while it waits for resources or for the device. Work of the host
+    /// runs on the polling thread: encoding inputs and results, and host steps of the plan.
     ///
-    /// A future that is dropped gives its turn to the next; what the device has been given, it finishes first.
+    /// Dropping the future releases its resources, after the device has finished the submitted commands.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -66,7 +66,7 @@ impl Session {
         Ok(outputs)
     }
 
-    /// Runs once and says where the time went, from its turn on.
+    /// Runs once, and returns the times from the moment it has resources.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -113,11 +113,11 @@ struct Open {
     steps: BoundSteps,
     /// How many of them are done.
     at: usize,
-    /// What runs them.
+    /// The owner of the steps.
     owner: Owner,
 }
 
-/// What runs a list of steps.
+/// The owner of a list of steps.
 enum Owner {
     /// A run, or a branch.
     Once,
@@ -126,7 +126,8 @@ enum Owner {
 }
 
 impl Resources {
-    /// Executes every step behind what `encoder` has; those behind the last one on the host are encoded and left to the caller to submit.
+    /// Executes all steps after the commands in `encoder`. Steps after the last host step are encoded, and the caller
+    /// submits them.
     pub(crate) async fn execute(
         &mut self,
         shared: &Shared,
@@ -134,7 +135,8 @@ impl Resources {
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
         self.restore_buffers(shared);
-        // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside another.
+        // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside
+        // another.
         let mut open = vec![Open { steps: self.steps.clone(), at: 0, owner: Owner::Once }];
         while let Some(inner) = open.last_mut() {
             let (steps, at) = (inner.steps.clone(), inner.at);
@@ -183,7 +185,7 @@ impl Resources {
         Ok(encoder)
     }
 
-    /// Tensors behind what is encoded, which is submitted.
+    /// Submits the encoder, then reads these tensors back.
     pub(crate) async fn read(
         &mut self,
         shared: &Shared,
@@ -200,8 +202,8 @@ impl Resources {
         Ok(tensors)
     }
 
-    /// Runs a host step behind what is encoded: that must be submitted first, since what the step writes reaches the device
-    /// before the next submission.
+    /// Submits the encoder, then runs a host step: writes of the host reach the device before the next submission, so
+    /// earlier commands must be submitted first.
     pub(crate) async fn host_step(
         &mut self,
         shared: &Shared,

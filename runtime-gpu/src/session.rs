@@ -1,4 +1,4 @@
-//! Sessions: buffers filled, constants prepacked and uploaded, pipelines and bind groups built.
+//! Sessions: fill buffers, prepack and upload constants, and build pipelines and bind groups.
 
 use crate::cache::CacheFolder;
 use crate::constants::{Upload, load_constant, same_constants};
@@ -21,22 +21,22 @@ use std::time::Instant;
 /// How a session opens.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
-    /// Where the driver's pipelines are kept; none: nowhere.
+    /// The folder for the driver's pipelines; `None` means they are not kept.
     pub cache: Option<CacheFolder>,
     /// The constants as they were packed before; none: they are packed from the module.
     pub prepacked: Option<Arc<Prepacked>>,
-    /// What `call_host` nodes call.
+    /// The functions that `call_host` nodes call.
     pub host_functions: HostFunctions,
     /// Runs that may be under way at once, each with memory of its own for activations; 0 is 1.
     pub runs_in_flight: usize,
 }
 
-/// Where the time went while a session opened, in milliseconds.
+/// Times of opening a session, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenTimes {
     /// Constants: read, packed, uploaded.
     pub constants: f64,
-    /// Pipelines: shaders to the driver, and what it does with them.
+    /// Pipelines: the driver's compilation of shaders.
     pub pipelines: f64,
     /// All of it.
     pub total: f64,
@@ -45,13 +45,13 @@ pub struct OpenTimes {
 /// An open session: any thread may run on it. As many runs are under way at once as its options say.
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
-    /// What runs write: one for each run that may be under way; others wait for their turn.
+    /// Resources of runs: one for each run that may be in flight; further runs wait.
     pub(crate) pool: Pool<Resources>,
     times: OpenTimes,
     opened: Opened,
 }
 
-/// What a session made that others may share.
+/// Parts that a session made, which others may share.
 struct Made {
     built: Built,
     constants: HashMap<Fingerprint, Arc<DeviceConstant>>,
@@ -59,7 +59,8 @@ struct Made {
 
 impl Session {
     /// Opens a session: checks limits, allocates, uploads the constants of `module` one after another (each is read,
-    /// packed, written and dropped), builds pipelines. `progress` is called with a stage, the number done and the total.
+    /// packed, written and dropped), builds pipelines. `progress` is called with a stage, the number done and the
+    /// total.
     ///
     /// # Errors
     /// Limits, memory, unreadable constants: before anything is dispatched.
@@ -146,18 +147,19 @@ impl Session {
         Ok((Session { shared: Arc::new(shared), pool, times, opened }, Made { built, constants: made }))
     }
 
-    /// Where the time went while it opened.
+    /// The times of opening it.
     pub fn open_times(&self) -> OpenTimes {
         self.times
     }
 
-    /// What it made when it opened, and what it shares with other sessions on the device: equal kernels have one pipeline, equal constants in
-    /// equal form one buffer, for as long as a session with them is open.
+    /// The parts that it made when it opened, and those that it shares with other sessions on the device. Equal kernels
+    /// share a pipeline, and equal constants of equal form a buffer, while a session with them is open.
     pub fn opened(&self) -> Opened {
         self.opened
     }
 
-    /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for other sizes.
+    /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for
+    /// other sizes.
     ///
     /// # Errors
     /// Limits and memory.
@@ -197,7 +199,7 @@ impl Session {
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.shared.gpu
     }
-    /// What `call_host` nodes call.
+    /// The functions that `call_host` nodes call.
     pub fn host_functions(&self) -> &HostFunctions {
         &self.shared.host_functions
     }
@@ -251,7 +253,8 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// Bytes of host memory that can be had, where the system says so: it overcommits, and a software device allocates there.
+/// Available bytes of host memory, if the system reports them: the system overcommits, and a software device allocates
+/// there.
 pub fn available_memory() -> Option<u64> {
     let mut system = sysinfo::System::new().ok()?;
     system.refresh_memory();

@@ -1,6 +1,9 @@
-//! What sessions on one device share, as long as one of them is open: pipelines by their code, constants by their content.
+//! Parts that sessions on one device share while one of them is open: pipelines by their code; constants by type,
+//! shape, data and packing.
 //!
-//! A session adds what it made once it is open, so nobody finds what failed.
+//! A session publishes its pipelines and constants only after it opened successfully. A pipeline's label is that of the
+//! session that built it. Packed weights on disk keep the digest of their source data, so a second start does not read
+//! the weights for the comparison. A file of pipelines records whether it has all pipelines of its plan.
 
 use compiler::fingerprint::Fingerprint;
 use std::collections::HashMap;
@@ -12,12 +15,12 @@ pub(crate) struct Pipeline {
     pub(crate) layout: wgpu::BindGroupLayout,
 }
 
-/// A constant on the device, in slices where one binding does not hold it. Nobody writes to it.
+/// A constant on the device, in slices if it exceeds one binding. It is never written.
 pub(crate) struct DeviceConstant {
     pub(crate) slices: Vec<wgpu::Buffer>,
 }
 
-/// What a session made when it opened, and what others on the device had made already.
+/// The parts that a session made when it opened, and those that other sessions had made already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// Constants that it uploaded.
@@ -32,7 +35,7 @@ pub struct Opened {
     pub shared_pipelines: usize,
 }
 
-/// Things by fingerprint, for as long as somebody holds them.
+/// Objects by fingerprint, as weak references.
 pub(crate) struct Kept<T>(Mutex<HashMap<Fingerprint, Weak<T>>>);
 
 impl<T> Default for Kept<T> {
@@ -42,11 +45,11 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// What somebody holds.
+    /// An object that is still alive.
     pub(crate) fn find(&self, key: Fingerprint) -> Option<Arc<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?.upgrade()
     }
-    /// Adds what is held, and forgets what nobody holds any more.
+    /// Adds objects, and removes entries of dropped ones.
     pub(crate) fn add<'a>(&self, things: impl IntoIterator<Item = (Fingerprint, &'a Arc<T>)>)
     where
         T: 'a,
@@ -57,7 +60,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// What sessions on a device share.
+/// Parts that sessions on a device share.
 #[derive(Default)]
 pub(crate) struct SharedParts {
     pub(crate) pipelines: Kept<Pipeline>,

@@ -1,7 +1,7 @@
-//! Networks whose sizes are decided while they run: a session for what comes before, one for the loops that decide sizes (other nodes that
-//! have to run for that do so on the host), and a session for what comes after, for each list of sizes that has come up. One that has
-//! costs nothing but its run. Of what comes before, the host reads the numbers that say sizes, and what runs there; the rest stays
-//! on the device.
+//! Networks whose sizes are decided at run time (`compiler::compile::Stages`): one session for the head, one for loops
+//! that decide sizes (other nodes that decide sizes run on the host), and one for the tail per list of sizes, of which
+//! the last 16 are kept. A list that was used before costs only its run. Of the head's results, the host reads the
+//! numbers that determine sizes, and operands of host nodes; everything else stays on the device.
 
 use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
@@ -20,11 +20,11 @@ use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
 
-/// A session for inputs of any sizes, and the compilation that it is of, where there is one.
+/// A session for inputs of any sizes, with its compilation, if there is one.
 pub struct OpenPlanned {
     /// The session.
     pub session: OpenSession,
-    /// What was compiled.
+    /// The compilation.
     pub compiled: Option<Box<Compiled>>,
 }
 
@@ -36,8 +36,8 @@ impl OpenPlanned {
     }
 }
 
-/// What looks at a part with a plan: its name, the plan, and its operands. Parts are called `before`, `deciding` and `after`; those of a part that is in
-/// parts itself stand behind its own name, `after.before`.
+/// A visitor of the parts with a plan: name, plan and operands. Parts are called `before` (head), `deciding` and
+/// `after` (tail); parts of a split part have its name as prefix, `after.before`.
 pub type Visit<'a, E> = dyn FnMut(&str, &Planned, &[Tensor]) -> Result<(), E> + 'a;
 
 /// A part of a network, ready to run.
@@ -46,16 +46,17 @@ pub enum Part<E> {
     Session(Box<Planned>),
     /// On a device, for inputs of any sizes.
     Open(Box<OpenPlanned>),
-    /// On the CPU executor: what no plan is for.
+    /// A part without a plan, for the CPU executor.
     Host(Box<Module>),
     /// In parts again.
     Staged(Box<Staged<E>>),
 }
 
-/// Compiles a module whose sizes are known as far as they can be, and opens it.
+/// Compiles a module with all known sizes, and opens it.
 pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 
-/// What a part is for: the sizes of the network's open dimensions, the shapes that it takes, and the numbers that say sizes.
+/// The key of a part: the sizes of the network's open dimensions, the shapes of its operands, and the numbers that
+/// determine sizes.
 type Sizes = (Vec<(Name, i64)>, Vec<Vec<usize>>, Vec<Tensor>);
 
 /// Parts for lists of sizes.
@@ -63,19 +64,19 @@ type Kept<E> = Recent<Sizes, Part<E>>;
 
 /// A network in parts.
 pub struct Staged<E> {
-    /// None where nothing that is computed before is needed.
+    /// `None` if the head computes nothing that is used later.
     head: Option<Part<E>>,
     stages: Stages,
-    /// What the network's open dimensions may be.
+    /// The ranges of the network's open dimensions.
     ranges: DimRanges,
-    /// Of the nodes that have to run to decide sizes.
+    /// Sessions of the nodes that decide sizes.
     sizings: Kept<E>,
     tails: Kept<E>,
     open: Open<E>,
     functions: HostFunctions,
 }
 
-/// Results of what comes before, where it left them.
+/// Results of the head, on the device or on the host.
 enum Results {
     Host(Vec<Tensor>),
     Device(Box<DeviceOutputs>),
@@ -119,7 +120,7 @@ impl Run<'_> {
             StageValue::Sizing(n) => self.sized[n].shape().to_vec(),
         }
     }
-    /// The values in host memory; what is on the device is read at once.
+    /// The values in host memory; those on the device are read back together.
     fn read(&self, list: &[StageValue]) -> Result<Vec<Tensor>, GpuError> {
         let of_head = list.iter().filter_map(|v| if let StageValue::Head(n) = v { Some(*n) } else { None });
         let mut read = self.head.read(&of_head.collect::<Vec<_>>())?.into_iter();
@@ -160,11 +161,11 @@ impl Operand {
 }
 
 impl<E: From<GpuError>> Staged<E> {
-    /// Opens what comes before, and where no dimension is open the nodes that decide sizes; the rest opens when its sizes are known.
-    /// `ranges` says what open dimensions may be.
+    /// Opens the head and, if no dimension is open, the nodes that decide sizes. The tail opens when its sizes are
+    /// known. `ranges` are those of the open dimensions.
     ///
     /// # Errors
-    /// What `open` says.
+    /// An error of `open`.
     pub fn open(stages: Stages, ranges: DimRanges, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
         let head = if gives(&stages.head) { Some(open(stages.head.clone())?) } else { None };
         let staged = Staged { head, stages, ranges, sizings: Kept::default(), tails: Kept::default(), open, functions };
@@ -178,7 +179,7 @@ impl<E: From<GpuError>> Staged<E> {
         Ok(staged)
     }
 
-    /// The nodes that decide sizes, for operands of these shapes: on the device where there are loops.
+    /// The nodes that decide sizes, for operands of these shapes: on the device if there are loops.
     fn sizing(&self, dims: Vec<(Name, i64)>, shapes: Vec<Vec<usize>>) -> Result<Arc<Part<E>>, E> {
         self.sizings.get((dims, shapes, vec![]), |(dims, shapes, _)| {
             let module = self.stages.sizing_at(dims, shapes).map_err(|e| GpuError::Input(e.to_string()))?;
@@ -190,14 +191,14 @@ impl<E: From<GpuError>> Staged<E> {
         })
     }
 
-    /// What later parts of a run take, after the head has left `head`.
+    /// The operands of later parts of a run, after the head gave `head`.
     fn begin<'a>(&self, inputs: &'a [Tensor], head: Results) -> Result<Run<'a>, E> {
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         let dims = self.stages.sizes(&shapes, &self.ranges).map_err(GpuError::from)?;
         Ok(Run { dims, inputs, head, sized: vec![] })
     }
 
-    /// The part that decides sizes, and its operands; none where no node has to run for that.
+    /// The part that decides sizes, with its operands; `None` if no node has to run for that.
     fn deciding(&self, run: &Run<'_>) -> Result<Option<(Arc<Part<E>>, Vec<Tensor>)>, E> {
         if !gives(&self.stages.sizing) {
             return Ok(None);
@@ -210,7 +211,7 @@ impl<E: From<GpuError>> Staged<E> {
     /// Runs once: `inputs` in the order of the network's inputs; results in the order of its outputs.
     ///
     /// # Errors
-    /// Wrong inputs, sizes that a later node refuses, what compiling the second part says, a failed run.
+    /// Wrong inputs, sizes that a later node refuses, an error of compiling the tail, or a failed run.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E> {
         let head = match &self.head {
             Some(part) => part.start(inputs, &self.functions)?,
@@ -233,10 +234,11 @@ impl<E: From<GpuError>> Staged<E> {
         }
     }
 
-    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it runs.
+    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it
+    /// runs.
     ///
     /// # Errors
-    /// As [`Staged::run`], and what `visit` says.
+    /// As [`Staged::run`], and errors of `visit`.
     pub fn visit(&self, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
         self.visit_within("", inputs, visit)
     }

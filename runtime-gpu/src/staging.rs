@@ -1,5 +1,10 @@
-//! Staging memory of a run, kept from one run to the next: inputs are written into mapped memory that the device copies from, results are
-//! copied into memory that is mapped once the device is done. A run at sizes that were there before allocates none.
+//! Staging memory of a run, kept for later runs: inputs are written into mapped memory that the run's first commands
+//! copy from; results are copied into memory that is mapped once the device is done.
+//!
+//! A run at sizes that were used before allocates no staging memory. With results in the memory of earlier ones
+//! (`Session::run_into`), every run makes the same number of allocations, and none is as large as a tensor
+//! (`benches/tests/allocations.rs` counts over 1,000 runs). Host steps are the exception: they allocate what their
+//! operators need.
 
 use crate::error::GpuError;
 use crate::storage::encode_portions;
@@ -51,8 +56,8 @@ impl Upload {
 }
 
 impl Staging {
-    /// Encodes an upload of `t` into `slices`, the buffers of an input; false where the staging memory is still in use by a run that nobody
-    /// waited for, and nothing was done.
+    /// Encodes an upload of `t` into `slices`, the buffers of an input. Returns false, without changes, if the staging
+    /// memory is still in use by an unfinished run.
     ///
     /// # Errors
     /// A value without a storage form.
@@ -91,7 +96,7 @@ impl Staging {
         Ok(true)
     }
 
-    /// What was copied from is submitted: it is mapped again when the device is done.
+    /// To be called after submission: the staging memory is mapped again when the device is done.
     pub(crate) fn submitted(&mut self) {
         self.uploads.values_mut().for_each(Upload::map_again);
     }
@@ -111,7 +116,8 @@ impl Staging {
         }
     }
 
-    /// Keeps a buffer that is no longer mapped; of more than `results` buffers and a few, the smallest goes.
+    /// Keeps a buffer that is no longer mapped. If there are more than `results` buffers and a few spare ones, the
+    /// smallest is dropped.
     pub(crate) fn give_back(&self, buffer: wgpu::Buffer, results: usize) {
         let mut kept = self.readbacks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(buffer);

@@ -22,7 +22,7 @@ pub fn encode_tensor(t: &Tensor, encoding: Encoding) -> Result<Cow<'_, [u8]>, St
     Ok(Cow::Owned(out))
 }
 
-/// Calls `write` with the tensor's bytes in storage form, in order: all at once, or some at a time where they are converted.
+/// Calls `write` with the tensor's bytes in storage form, in order: all at once, or in portions if they are converted.
 ///
 /// # Errors
 /// As [`encode_tensor`].

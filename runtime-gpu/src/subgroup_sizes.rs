@@ -1,8 +1,9 @@
-//! Which subgroups the driver took for kernels on matrix units.
+//! Checks the subgroup sizes that the driver chose for kernels on matrix units.
 //!
-//! How many threads a subgroup has is the driver's choice, for each pipeline. A kernel shares tasks and lanes out for any size that the
-//! device announced to the compiler; each runs once, one workgroup in a variant that also stores the size, before a session is
-//! believed to be right.
+//! The driver chooses the size for each pipeline. A kernel is right for every size in the range that the device
+//! announced to the compiler. When a session opens, each kernel runs once, for one workgroup, in a variant that also
+//! stores the size. If a size is outside of the range, the facade compiles again without matrix units and subgroups,
+//! with a remark.
 
 use crate::device::Gpu;
 use crate::error::GpuError;
@@ -12,7 +13,7 @@ use compiler::plan::{Dispatch, Plan};
 use shaders_gen::GeneratedModule;
 use std::sync::Arc;
 
-/// Bytes from one kernel's word to the next: no device asks for offsets of more.
+/// Bytes from one kernel's word to the next: no device requires a larger alignment.
 const APART: u64 = 256;
 
 /// A kernel on matrix units, the sizes it was made for, and a dispatch of it.
@@ -34,8 +35,8 @@ fn candidates(plan: &Plan) -> Vec<Candidate<'_>> {
 /// Runs each kernel on matrix units once.
 ///
 /// # Errors
-/// [`GpuError::SubgroupSize`] for the first whose subgroups are of a size that it was not made for; what building and running
-/// it says.
+/// [`GpuError::SubgroupSize`] for the first kernel with an unsupported subgroup size; errors of building and running
+/// it.
 pub(crate) fn check(gpu: &Gpu, plan: &Plan, constants: &[Option<Arc<DeviceConstant>>]) -> Result<(), GpuError> {
     let all = candidates(plan);
     if all.is_empty() {
@@ -72,13 +73,13 @@ pub(crate) fn check(gpu: &Gpu, plan: &Plan, constants: &[Option<Arc<DeviceConsta
     }
 }
 
-/// Whether a kernel for subgroups from `least` to `largest` is right on those of `size`. A device that computes nothing stores nothing:
-/// others notice that.
+/// Whether a kernel for subgroups of `least` to `largest` threads is right with `size`. Size 0 passes: a device that
+/// does not compute stores nothing, which other checks find.
 fn fits(size: u32, (least, largest): (u32, u32)) -> bool {
     size == 0 || (least..=largest).contains(&size)
 }
 
-/// Dispatches one workgroup of the variant. Constants are the session's; what else it binds is memory of its own.
+/// Dispatches one workgroup of the variant, with the session's constants and temporary memory for all other bindings.
 fn run(
     gpu: &Gpu,
     plan: &Plan,

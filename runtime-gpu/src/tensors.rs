@@ -1,4 +1,4 @@
-//! Tensors on the device, and what a run takes as an input.
+//! Tensors on the device, and the inputs of a run.
 
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
@@ -7,7 +7,7 @@ use compiler::tir::Encoding;
 /// A tensor in device memory.
 #[derive(Clone, Debug)]
 pub struct DeviceTensor {
-    /// Its bytes in storage form, in slices where one binding does not hold them.
+    /// Its bytes in storage form, in slices if they exceed one binding.
     pub(crate) buffers: Vec<wgpu::Buffer>,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
@@ -17,9 +17,9 @@ pub struct DeviceTensor {
 }
 
 impl DeviceTensor {
-    /// A buffer of one's own with the elements in order, in the form of WGSL's arrays: 32 bits each (integers of 64 bits too), f16 in 16. It belongs
-    /// to the device that sessions run on. To be an input it must be for storage and have its bytes padded to 16; to take a result, for storage
-    /// or for copies to it.
+    /// A caller's buffer with the elements in order, in the form of WGSL's arrays: 32 bits each (also 64-bit integers),
+    /// f16 in 16 bits. It belongs to the device of the sessions. As an input it needs storage usage and a size padded
+    /// to 16 bytes; for a result it needs storage usage or copy-destination usage.
     pub fn from_buffer(buffer: wgpu::Buffer, dtype: DType, shape: &[usize]) -> DeviceTensor {
         let encoding = if dtype.is_int() && dtype.size() == 8 { Encoding::Narrow } else { Encoding::Native };
         DeviceTensor { buffers: vec![buffer], dtype, shape: shape.to_vec(), encoding, constant: false }
@@ -40,7 +40,7 @@ impl DeviceTensor {
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
-    /// The buffers that hold it, for commands of one's own.
+    /// Its buffers, for the caller's own commands.
     pub fn buffers(&self) -> &[wgpu::Buffer] {
         &self.buffers
     }

@@ -1,16 +1,16 @@
-//! Bytes that a run moves: between host and device, and on the device beside what kernels read and write.
+//! Bytes that a run moves: between host and device, and copies on the device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that one run has moved. What kernels read and write, and what host functions of one's own copy, does not count.
+/// Bytes that one run has moved. Reads and writes of kernels, and copies in host functions, do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transfers {
     /// From the host to the device: inputs, and results of steps on the host.
     pub uploaded: u64,
     /// From the device to the host: results, operands of steps on the host, conditions of branches and loops.
     pub read_back: u64,
-    /// From one buffer of the device to another: results of branches, what loops carry and collect, results that a given buffer could not
-    /// be bound for.
+    /// From one buffer of the device to another: results of branches, carried values and collected rows of loops, and
+    /// results whose given buffer could not be bound.
     pub copied: u64,
 }
 
@@ -32,7 +32,7 @@ impl Counters {
     pub(crate) fn copy(&self, bytes: u64) {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
     }
-    /// What was moved since the last [`Counters::reset`].
+    /// Bytes moved since the last [`Counters::reset`].
     pub(crate) fn so_far(&self) -> Transfers {
         let [uploaded, read_back, copied] =
             [&self.uploaded, &self.read_back, &self.copied].map(|n| n.load(Ordering::Relaxed));

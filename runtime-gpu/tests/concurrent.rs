@@ -1,4 +1,4 @@
-//! Threads and futures on one session, and sessions on one device: each run gives its own results.
+//! Threads and futures on one session, and several sessions on one device: each run gives its own results.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::graph::Module;
@@ -55,8 +55,8 @@ fn inputs(session: &Session, seed: u64) -> Vec<Tensor> {
     session.plan().inputs.iter().map(|s| random_tensor(s.dtype, &s.shape, seed)).collect()
 }
 
-/// Runs `sessions[i]` with inputs of its own on thread `i`, many times at once; each result must be what the first run of
-/// these inputs alone gave, to the bit.
+/// Runs `sessions[i]` with inputs of its own on thread `i`, many times at once; each result must be what the first run
+/// of these inputs alone gave, to the bit.
 fn race(sessions: &[&Session]) {
     let work: Vec<(&Session, Vec<Tensor>, Vec<Tensor>)> = (0u64..)
         .zip(sessions)

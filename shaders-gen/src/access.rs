@@ -1,4 +1,4 @@
-//! Which elements of a buffer an access touches, in the buffer's physical order.
+//! The elements of a buffer that an access reads or writes, in the buffer's physical order.
 
 use crate::error::EmitError;
 use crate::lanes::{Lane, per_lane, split_lane};

@@ -1,9 +1,9 @@
-//! What the threads of a workgroup hold, combined: within each subgroup, then across them.
+//! Combines values of all threads of a workgroup: within each subgroup, then across subgroups (a `combine` loop).
 //!
-//! A subgroup's size is the driver's choice, for each kernel even, and which threads it has is its own business: each subgroup
-//! combines what its threads hold, its first thread stores that at the subgroup's own place in workgroup memory, and behind a
-//! barrier every subgroup combines what is there, each of its threads loading one result at a time. The profile's least size only says
-//! how many there may be.
+//! The driver chooses the size of subgroups and their threads, per kernel. Each subgroup combines the values of its
+//! threads, and its first thread stores the result in the subgroup's own element of a workgroup array. After a barrier
+//! every subgroup combines the array, each of its threads loading one result at a time. The profile's smallest subgroup
+//! size only bounds the length of the array.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
@@ -29,7 +29,7 @@ impl KernelEmitter<'_> {
         let count = threads.div_ceil(least);
         let held = self.subgroup_results(v.kind, count);
         if self.b.top() > 0 {
-            // In a loop: others may still read what they had the time before.
+            // In a loop, other subgroups may still read the values of the previous iteration.
             self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
         }
         let lane = self.subgroup_builtin(BuiltIn::SubgroupInvocationId, "subgroup_lane");
@@ -45,7 +45,7 @@ impl KernelEmitter<'_> {
         let subgroups = self.subgroup_builtin(BuiltIn::NumSubgroups, "subgroups");
         let identity = self.b.identity(combiner, v.kind, 1, self.f.buffers[leaf.buffer].dtype);
         let mut all: Option<Value> = None;
-        // One round where a subgroup has as many threads as there are subgroups.
+        // One round if a subgroup has at least as many threads as there are subgroups.
         for round in 0..count.div_ceil(least) {
             let mut at = lane;
             if round > 0 {

@@ -1,7 +1,8 @@
 //! Derives workgroup barriers: between a write and a read, or a read and a write, of memory that threads share.
 //!
-//! A barrier goes before the outermost statement that conflicts with what happened since the last one, so a copy nest
-//! waits once and not in every iteration. Loops are walked twice: the second walk sees what the last iteration left.
+//! A barrier goes before the outermost statement that conflicts with an access since the last barrier, so a copy nest
+//! waits once and not in every iteration. Loops are walked twice: the second walk starts with the accesses of the last
+//! iteration.
 
 use crate::grid::{Axes, Axis};
 use crate::tree::{Leaf, Node};
@@ -127,8 +128,8 @@ impl<'a> Barriers<'a> {
         now.iter().any(|(b, now)| before.get(b).is_some_and(|before| self.clash(*b, before, now)))
     }
 
-    /// Accesses of one element by the thread that owns it need no barrier: they name it by one and the same index, which
-    /// tells all threads apart, in whatever iterations they are.
+    /// Accesses of an element by the thread that owns it need no barrier: both use the same index, which differs
+    /// between all threads in all iterations.
     fn clash(&self, buffer: BufferId, before: &Touched, now: &Touched) -> bool {
         let mut all: FxHashSet<&Vec<Int>> = before.writes.keys().chain(now.writes.keys()).collect();
         all.extend(before.reads.iter().chain(&now.reads));

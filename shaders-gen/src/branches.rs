@@ -1,4 +1,7 @@
-//! Sequences of statements, in which a condition and its opposite make one branch.
+//! Sequences of statements. A condition followed by its opposite becomes one branch with two sides.
+//!
+//! On a device with few registers per thread, if a thread takes the same side in every iteration of a loop, the first
+//! part of the load addresses on both sides becomes one value, chosen before the loop.
 
 use crate::access::{Form, resolve_form};
 use crate::error::EmitError;
@@ -10,7 +13,8 @@ use tensor_ir::int::Int;
 use tensor_ir::tir::{Cond, CondOp, Scope};
 
 impl KernelEmitter<'_> {
-    /// Statements one after another. What stands under a condition and what follows under its opposite are the two sides of one branch.
+    /// Statements one after another. A statement under a condition and the next one under the opposite condition become
+    /// the two sides of one branch.
     pub fn sequence(&mut self, list: &[Node]) -> Result<(), EmitError> {
         let mut rest = list;
         while let Some((first, others)) = rest.split_first() {
@@ -28,7 +32,7 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// `if conds { body }`, which knows them.
+    /// `if conds { body }`; the body may use them as facts.
     pub fn conditional(&mut self, conds: &[Cond], body: &Node) -> Result<(), EmitError> {
         let condition = self.all(conds)?;
         let mark = self.ranges.mark();
@@ -38,7 +42,7 @@ impl KernelEmitter<'_> {
         done
     }
 
-    /// `if decides { .. } else { .. }`, where all conditions of `common` hold; each side knows its own conditions.
+    /// `if decides { .. } else { .. }` under the conditions of `common`; each side may use its own conditions as facts.
     fn either(&mut self, common: &[Cond], decides: &Cond, sides: [(&[Cond], &Node); 2]) -> Result<(), EmitError> {
         let around = if common.is_empty() { None } else { Some(self.all(common)?.handle) };
         let condition = self.all(std::slice::from_ref(decides))?.handle;
@@ -70,8 +74,9 @@ impl KernelEmitter<'_> {
 }
 
 impl KernelEmitter<'_> {
-    /// Where registers are few: one value for what the addresses of a loop's loads have in common on each side of a branch, where a thread
-    /// takes the same side every time, so that it holds one base and not both.
+    /// For devices with few registers: if a thread takes the same side of a branch in every iteration of a loop, the
+    /// common parts of the load addresses of both sides become one value, so that a thread holds one base instead of
+    /// two.
     fn one_base(
         &mut self,
         decides: &Cond,
@@ -92,7 +97,8 @@ impl KernelEmitter<'_> {
         Ok(Some([(a, base), (b, base)]))
     }
 
-    /// What the addresses of all loads from device memory of one side have in common that scopes from `below` on do not change.
+    /// The common part of the addresses of all loads from device memory on one side, as far as scopes from `below` on
+    /// do not change it.
     fn base_of(&mut self, (conds, body): (&[Cond], &Node), below: usize) -> Result<Option<Int>, EmitError> {
         let mark = self.ranges.mark();
         self.ranges.assume(conds);
@@ -121,8 +127,8 @@ impl KernelEmitter<'_> {
     }
 }
 
-/// The conditions that both lists have, and the one of the first list whose opposite the second has in its place, where they differ in
-/// nothing else. A condition on what memory holds is none: what stands under it may change that.
+/// The common conditions of both lists, and the one condition of the first list whose opposite is in the second, if
+/// they differ in nothing else. A condition that reads memory does not qualify: its body may change the memory.
 fn opposites<'c>(a: &'c [Cond], b: &[Cond]) -> Option<(Vec<Cond>, &'c Cond)> {
     let (common, own): (Vec<&Cond>, Vec<&Cond>) = a.iter().partition(|c| b.contains(c));
     let theirs: Vec<&Cond> = b.iter().filter(|c| !a.contains(c)).collect();

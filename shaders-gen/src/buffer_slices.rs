@@ -1,4 +1,5 @@
-//! Buffers beyond one binding: the unit index chooses the slice.
+//! Buffers beyond one binding: the unit index selects the slice. Slices are several bindings of one kernel;
+//! `Binding::slice` has the number.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;

@@ -1,7 +1,7 @@
-//! Appends expressions and statements to a naga function, keeping track of nested scopes.
+//! Appends expressions and statements to a naga function, and keeps track of nested scopes.
 //!
-//! An expression may be emitted into any open scope: what an inner statement needs and what depends on outer variables
-//! only goes to the outer scope, before the loop that is being built.
+//! An expression may be emitted into any open scope: if it depends on outer variables only, it is emitted in the outer
+//! scope, before the loop that is being built.
 
 use crate::lines::Sources;
 use naga::{
@@ -48,7 +48,7 @@ pub(crate) struct Value {
     pub lanes: u8,
 }
 
-/// What a loaded value is remembered by.
+/// The key of a loaded value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum LoadKey {
     /// A word or unit of memory.
@@ -85,9 +85,9 @@ pub(crate) struct Builder {
     locals: FxHashMap<Handle<LocalVariable>, Handle<Expression>>,
     globals: FxHashMap<Handle<naga::GlobalVariable>, Handle<Expression>>,
     bits: FxHashMap<u32, Handle<LocalVariable>>,
-    /// What conversions from f16 were made of.
+    /// The f16 operands of conversions to f32.
     halves: FxHashMap<Handle<Expression>, Value>,
-    /// What is being built comes from.
+    /// The sources of the expressions and statements being built.
     pub sources: Sources,
     pub capabilities: naga::valid::Capabilities,
     /// As in the profile of the device.
@@ -241,8 +241,8 @@ impl Builder {
     pub fn bool(&mut self, v: bool) -> Handle<Expression> {
         self.literal(u64::from(v), Kind::Bool, Literal::Bool(v))
     }
-    /// A f32 constant. Infinities and NaN have no literal: they come as bits through a variable, out of reach of constant
-    /// folding, which would refuse them.
+    /// A f32 constant. Infinities and NaN have no literal: they come as bits through a variable, out of reach of
+    /// constant folding, which would refuse them.
     pub fn f32(&mut self, v: f32) -> Handle<Expression> {
         if v.is_finite() {
             return self.literal(u64::from(v.to_bits()), Kind::F32, Literal::F32(v));
@@ -365,7 +365,8 @@ impl Builder {
         }
         if kind == Kind::F16 {
             self.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16;
-            // What came from a half is that half: not every driver finds out.
+            // A conversion of a value that came from a half gives that half: not every driver removes the two
+            // conversions.
             if let Some(half) = self.halves.get(&a.handle) {
                 return *half;
             }
@@ -404,7 +405,7 @@ impl Builder {
     pub fn remember(&mut self, buffer: BufferId, key: LoadKey, v: Value) {
         self.scope().loads.insert((buffer, key), v);
     }
-    /// Forgets what was loaded from the buffers that `changed` names.
+    /// Forgets values that were loaded from the `changed` buffers.
     pub fn forget(&mut self, changed: &dyn Fn(BufferId) -> bool) {
         for s in &mut self.scopes {
             s.loads.retain(|(b, _), _| !changed(*b));

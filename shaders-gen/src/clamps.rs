@@ -1,14 +1,14 @@
-//! Removes clamps that the loops and conditions around them make needless.
+//! Removes clamps that the enclosing loops and conditions make unnecessary, by `Facts::prove_less`.
 //!
-//! A schedule clamps what it computes ahead of a guard, for all threads there may be. Where the guard came to stand around the
-//! computation after all, and where an index is that of a loop of open length, the clamp says nothing.
+//! A schedule clamps indices that are computed ahead of a guard, for all threads. If the guard is later placed around
+//! the computation, or the index is that of a loop of open length, the clamp has no effect.
 
 use crate::grid::{Axes, open_end};
 use crate::tree::{Leaf, Node, has_load};
 use tensor_ir::int::{Facts, Int};
 use tensor_ir::tir::Cond;
 
-/// What is known on the way to a place.
+/// The facts at a program point.
 pub(crate) struct Clamps<'a> {
     pub ranges: &'a mut Facts,
     /// True for a leaf whose value all threads compute.

@@ -3,7 +3,7 @@
 use tensor_ir::name::Name;
 use tensor_ir::plan::EmitFailure;
 
-/// Why a kernel cannot be emitted. Limits name what was asked for and what is there.
+/// Why a kernel cannot be emitted. For a limit, the error has the needed and the available amount.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmitError {
@@ -15,11 +15,11 @@ pub enum EmitError {
     Limit {
         /// The kernel.
         kernel: Name,
-        /// What is limited.
+        /// The limited resource.
         what: &'static str,
-        /// What the kernel asks for.
+        /// The amount that the kernel needs.
         needed: u64,
-        /// What the device has.
+        /// The amount that the device has.
         available: u64,
     },
     /// The kernel uses something that the device does not have.

@@ -1,8 +1,9 @@
-//! Resolves loop kinds: bound loops become axis variables, unrolled loops are repeated, vectorised loops become the lane
-//! of their leaves. Indices are simplified, so that constants emerge.
+//! Resolves loop kinds: bound loops become axis variables, unrolled loops are repeated, vectorised loops become the
+//! *lane* of their leaves. Indices are simplified, so that constants emerge.
 //!
-//! A leaf that cannot run as a vector (a reduction over the lanes, a guard that differs between them) is repeated for each
-//! lane instead.
+//! An index of a vectorised leaf is split into `base + step * lane`; aligned runs become vector accesses, anything else
+//! is gathered. A leaf that cannot run as a vector (a reduction over the lanes, a guard that differs between them) is
+//! repeated for each lane.
 
 use crate::error::EmitError;
 use crate::grid::Axes;
@@ -244,7 +245,7 @@ impl<'a> Expander<'a> {
         Ok(Node::seq(out))
     }
 
-    /// The identity stands where all reduction loops are at 0.
+    /// Conditions for the identity: all reduction loops are at 0.
     fn init_conds(&mut self, b: &Block) -> Vec<Cond> {
         let function = self.function;
         let loops = self.reductions.entry(b.name).or_insert_with(|| function.reduction_loops(b.name)).clone();
@@ -334,8 +335,8 @@ impl<'a> Expander<'a> {
         true
     }
 
-    /// `flat(store) < numel` of a global buffer: lanes beyond the end fall into the buffer's padding to 16 bytes, so only
-    /// the first lane is tested.
+    /// `flat(store) < numel` of a global buffer: lanes beyond the end fall into the buffer's padding to 16 bytes, so
+    /// only the first lane is tested.
     fn padded_tail(&mut self, g: &Cond, leaf: &Leaf, lane: Lane) -> Option<Cond> {
         let buffer = &self.function.buffers[leaf.buffer];
         if buffer.scope != Scope::Global || g.op != CondOp::Lt || leaf.combiner.is_some() {
@@ -365,7 +366,7 @@ fn uniform_guard(g: &Cond, lane: Lane) -> Option<Cond> {
     })
 }
 
-/// True when 0 is added to a running sum: sums begin at +0 and are never -0, so that they stay what they are.
+/// True if 0 is added to a running sum. Sums begin at +0 and are never -0, so that does not change them.
 fn adds_nothing(leaf: &Leaf) -> bool {
     let zero = match &leaf.value {
         Expr::Const(Scalar::Float(v), _) => v.to_bits() == 0,
@@ -375,7 +376,8 @@ fn adds_nothing(leaf: &Leaf) -> bool {
     zero && leaf.combiner == Some(Combiner::Sum) && leaf.init.is_none()
 }
 
-/// Removes conditions that are decided by the ranges of variables, selects on them, and the factors 1 and -1 that are left of some.
+/// Removes conditions that are decided by the ranges of variables, selects on them, and the factors 1 and -1 that are
+/// left of some.
 fn fold_conditions(e: &Expr, ranges: &mut Facts) -> Expr {
     e.rewrite(&mut |i| i.clone(), &mut |e| match e {
         Expr::All(conds) => {

@@ -1,7 +1,8 @@
-//! Which arrays of a SPIR-V module say how they lie in memory.
+//! Array strides in SPIR-V modules that are written to files.
 //!
-//! naga writes the stride of every array. SPIR-V for Vulkan wants that of arrays in buffers, and since VUID-StandaloneSpirv-None-10684
-//! refuses it for those in workgroup memory and registers, whose layout is the driver's.
+//! naga writes the stride of every array. Vulkan requires it for arrays in buffers. For arrays in workgroup memory and
+//! registers, whose layout the driver chooses, newer validators refuse it (VUID-StandaloneSpirv-None-10684), so it is
+//! removed. wgpu gives drivers naga's own SPIR-V.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,11 +1,11 @@
-//! The larger and the smaller of two floats, where NaN stays NaN.
+//! Maximum and minimum of two floats, with NaN preserved.
 //!
-//! Shading languages leave open what `min` and `max` give where an operand is NaN; devices give the other operand. So the operand is
-//! tested by its bits: drivers take `x != x` for false. What is constant, an index, or was an integer is no NaN and is not tested, and all constant
-//! bounds around a value share one test. `relu` is one comparison and one selection: as integers, floats below 0 that are no NaN are those
-//! up to minus infinity.
+//! Shading languages do not define `min` and `max` if an operand is NaN; devices return the other operand. So the
+//! operand is tested by its bits: drivers assume that `x != x` is false. Values that cannot be NaN (constants, indices,
+//! converted integers) are not tested, and all constant bounds of a value share one test. `relu` is one comparison and
+//! one selection: as integers, negative floats that are not NaN are the range up to minus infinity.
 //!
-//! With [`Nan::Fast`] an extremum is the device's own, and a NaN may be lost in it.
+//! With [`Nan::Fast`] the device's own functions are used, which may lose NaN.
 
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
@@ -14,13 +14,14 @@ use naga::{BinaryOperator as B, MathFunction as M};
 use tensor_ir::profile::Nan;
 use tensor_ir::tir::{BinaryOp, Expr, Scalar, TensorFunction, UnaryOp};
 
-/// Minus infinity's bits as a signed integer. Floats from minus infinity to -0 are the integers from the lowest one to this.
+/// Minus infinity's bits as a signed integer. Floats from minus infinity to -0 are the integers from the lowest one to
+/// this.
 const MINUS_INFINITY: i32 = 0xff80_0000_u32 as i32;
 /// Infinity's bits. Larger ones of floats without a sign are NaN.
 const INFINITY: u32 = 0x7f80_0000;
 
 impl Builder {
-    /// The larger or smaller of two floats, NaN where one of them is.
+    /// The maximum or minimum of two floats; NaN if one of them is NaN.
     ///
     /// `select(a > b || is_nan(a), a, b)`: where `b` alone is NaN, `a > b` is false.
     pub(crate) fn extremum(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
@@ -33,7 +34,7 @@ impl Builder {
         self.select(either, a, b)
     }
 
-    /// `v`, but `a` where that is NaN: for functions of `a` that lose it.
+    /// `a` if that is NaN, else `v`: for functions of `a` that lose NaN.
     pub(crate) fn keep_nan(&mut self, a: Value, v: Value) -> Value {
         if self.nan == Nan::Fast {
             return v;
@@ -55,7 +56,7 @@ fn function(op: BinaryOp) -> M {
     if op == BinaryOp::Max { M::Max } else { M::Min }
 }
 
-/// False where the float is no NaN whatever the inputs are.
+/// False if the float is never NaN, whatever the inputs are.
 fn may_be_nan(f: &TensorFunction, e: &Expr) -> bool {
     match e {
         Expr::Const(Scalar::Float(v), _) => v.is_nan(),

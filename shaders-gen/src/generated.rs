@@ -1,4 +1,4 @@
-//! The validated module of one kernel, and its text and words.
+//! The validated module of one kernel, with its text and its words.
 
 use crate::error::EmitError;
 use crate::explicit_layout::without_strides_of_locals;
@@ -6,17 +6,17 @@ use crate::lines::Outline;
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use tensor_ir::plan::LineSpan;
 
-/// Which WGSL is written: wgpu's reader and the standard's differ in what they want declared.
+/// The dialect of WGSL: wgpu's parser and the standard require different declarations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WgslDialect {
-    /// What wgpu and naga take.
+    /// For wgpu and naga.
     #[default]
     Wgpu,
-    /// What the W3C's text says, as Tint and so browsers take it.
+    /// The W3C's standard, for Tint and browsers.
     Standard,
 }
 
-/// What standard WGSL has no words for, with its name in a refusal.
+/// Capabilities that standard WGSL cannot express, with their names for error messages.
 const NOT_STANDARD: &[(Capabilities, &str)] = &[
     (Capabilities::IMMEDIATES, "immediates, which hold sizes that only a run knows"),
     (Capabilities::COOPERATIVE_MATRIX, "cooperative matrices"),
@@ -26,8 +26,8 @@ const NOT_STANDARD: &[(Capabilities, &str)] = &[
     (Capabilities::SHADER_INT16, "16-bit integers"),
 ];
 
-/// The largest f32 as the standard takes it. naga writes the fewest digits that read back, and those of this one number are
-/// rounded up, out of the range.
+/// The largest f32 in a form that the standard accepts. naga writes the fewest digits that read back; for this number
+/// they are rounded up, out of the range.
 const LARGEST: [&str; 2] = ["340282350000000000000000000000000000000f", "340282346638528859811704183484516925440f"];
 
 /// First line of WGSL with matrices that are not square.
@@ -48,26 +48,27 @@ fn rows_by_columns(text: &str) -> String {
     out
 }
 
-/// What SPIR-V depends on beyond the kernel, as a runtime on Vulkan decides it.
+/// Settings of SPIR-V that a runtime on Vulkan decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpirvForm {
     /// Version of the language.
     pub version: (u8, u8),
-    /// The device drops accesses beyond a buffer by itself (`robustBufferAccess2`): kernels that are not proved need no test of theirs.
+    /// The device drops accesses beyond a buffer by itself (`robustBufferAccess2`): kernels that are not proved need no
+    /// test of theirs.
     pub robust_buffers: bool,
     /// The device has instructions for products of packed integers.
     pub integer_dot_product: bool,
 }
 
 impl Default for SpirvForm {
-    /// For whatever Vulkan 1.1 device.
+    /// For any Vulkan 1.1 device.
     fn default() -> Self {
         SpirvForm { version: (1, 3), robust_buffers: false, integer_dot_product: true }
     }
 }
 
 impl SpirvForm {
-    /// Every capability that kernels may use, where not all are there.
+    /// Every capability that kernels may use, if not all are available.
     fn capabilities(self) -> Option<Vec<naga::back::spv::Capability>> {
         use naga::back::spv::Capability as C;
         let subgroups = [
@@ -94,12 +95,12 @@ pub struct GeneratedModule {
     pub info: ModuleInfo,
     /// Name of the entry point.
     pub entry: String,
-    /// What the module needs beyond plain compute shaders.
+    /// Capabilities that the module needs beyond plain compute shaders.
     #[serde(with = "capability_bits")]
     pub capabilities: Capabilities,
     /// All accesses are proved in bounds: no run-time checks are needed.
     pub bounds_proved: bool,
-    /// What could not be proved, where not all is.
+    /// The properties that could not be proved.
     pub unproved: Vec<String>,
     /// Threads of the smallest and the largest subgroup that it is made for.
     pub subgroup_sizes: (u32, u32),
@@ -119,7 +120,7 @@ mod capability_bits {
     }
 }
 
-/// naga's analysis of a module, or what is wrong with it.
+/// naga's analysis of a module, or its error.
 pub(crate) fn validated(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {
     Validator::new(ValidationFlags::all(), capabilities)
         .subgroup_stages(ShaderStages::COMPUTE)
@@ -150,7 +151,7 @@ impl GeneratedModule {
         let subgroup_sizes = (0, u32::MAX);
         Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved, unproved, subgroup_sizes, outline })
     }
-    /// What lines of a text come from; `None` when it is not this kernel's WGSL.
+    /// The origin of the lines of a text; `None` if it is not this kernel's WGSL.
     pub(crate) fn lines(&self, wgsl: &str) -> Option<Vec<LineSpan>> {
         self.outline.lines(wgsl, &self.entry)
     }
@@ -172,7 +173,7 @@ impl GeneratedModule {
             .map_err(|e| self.invalid(e))?;
         Ok(if self.has_oblong_matrices() { format!("{OBLONG}\n{}", rows_by_columns(&text)) } else { text })
     }
-    /// True when it has matrices of subgroups, which HLSL cannot say, and MSL only those of eight rows and columns.
+    /// True if it has subgroup matrices. HLSL has none, and MSL only matrices of eight rows and columns.
     pub fn uses_matrices(&self) -> bool {
         self.capabilities.contains(Capabilities::COOPERATIVE_MATRIX)
     }
@@ -199,12 +200,12 @@ impl GeneratedModule {
         if !lacks.is_empty() {
             return Err(EmitError::unsupported(format!("standard WGSL has no {}", lacks.join(", no "))));
         }
-        // naga's writer leaves this line out, as its reader knows no such extension.
+        // naga's writer omits this line, since its parser does not have the extension.
         let enable = if self.capabilities.contains(Capabilities::SUBGROUP) { "enable subgroups;\n" } else { "" };
         Ok(format!("{enable}{}", text.replace(LARGEST[0], LARGEST[1])))
     }
-    /// SPIR-V words, checked or not as [`GeneratedModule::bounds_proved`] says. They are those that wgpu would make, without strides of
-    /// arrays that no buffer holds.
+    /// SPIR-V words, with bounds checks unless [`GeneratedModule::bounds_proved`]. They are the words that wgpu would
+    /// make, without strides of arrays outside of buffers.
     ///
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
@@ -218,8 +219,8 @@ impl GeneratedModule {
     pub fn emit_spirv_as(&self, form: SpirvForm) -> Result<Vec<u32>, EmitError> {
         self.write_spirv(&self.module, form, None)
     }
-    /// The same words with `OpLine` before what has a source: line `n` stands for the part of the kernel whose `first` is
-    /// `n - 1`.
+    /// The same words with `OpLine` before instructions with a source: line `n` is the part of the kernel whose `first`
+    /// is `n - 1`.
     ///
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
@@ -317,8 +318,8 @@ impl GeneratedModule {
     }
 }
 
-/// Parses and validates WGSL text as a compute shader that may use whatever this crate emits. Text with matrices that are not square
-/// says so in its first line, and is not read.
+/// Parses and validates WGSL text as a compute shader with all capabilities that this crate uses. Text with non-square
+/// matrices, which its first line says, is not parsed.
 ///
 /// # Errors
 /// naga's message.

@@ -1,4 +1,7 @@
-//! Thread axes: which loops share an index, how large workgroup and grid are.
+//! Thread axes: which loops share an index, and the sizes of workgroup and grid.
+//!
+//! Loops bound to one axis share one variable. A workgroup axis beyond the device's limit is folded into another one.
+//! Threads beyond the end of a shorter loop skip only its leaves.
 
 use crate::error::EmitError;
 use tensor_ir::int::{self, Bounds, Int};
@@ -7,7 +10,7 @@ use tensor_ir::plan::OpenGrid;
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::tir::{Cond, For, LoopKind, Stmt};
 
-/// A group or local axis: the variable that stands for all loops bound to it, and its size.
+/// A group or local axis: the variable of all loops bound to it, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     pub var: Name,
@@ -18,7 +21,8 @@ pub(crate) struct Axis {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Axes {
     pub group: [Option<Axis>; 3],
-    /// Workgroups along each axis, where only the run knows how many: [`Axis::extent`] is then what there may be.
+    /// Workgroups along each axis, if their number is known only at run time; [`Axis::extent`] is then the largest
+    /// number.
     pub open: [Option<Int>; 3],
     pub local: [Option<Axis>; 3],
     /// Subgroups along x and y.
@@ -45,7 +49,7 @@ pub(crate) enum Grid {
     Direct([u32; 3]),
     /// The dispatch is folded: the linear workgroup index is split along the axes; `exact` when none is beyond the end.
     Folded { dispatch: [u32; 3], total: u64, exact: bool },
-    /// The run knows how many there are.
+    /// The number is known only at run time.
     Open(OpenGrid),
 }
 
@@ -63,8 +67,8 @@ impl Axes {
     /// Collects the bound loops of a kernel.
     ///
     /// # Errors
-    /// When the extent of one is no positive constant; of a loop over workgroups it may be an expression of the symbols, whose ranges
-    /// are in `symbols`.
+    /// When the extent of one is no positive constant; of a loop over workgroups it may be an expression of the
+    /// symbols, whose ranges are in `symbols`.
     pub fn of(kernel: Name, body: &Stmt, symbols: &Bounds) -> Result<Axes, EmitError> {
         let mut axes = Axes { task_loops: task_loops(body), ..Axes::default() };
         let mut bad = None;
@@ -143,13 +147,13 @@ impl Axes {
     pub fn all(&self) -> impl Iterator<Item = &Axis> {
         self.group.iter().chain(&self.local).chain(&self.subgroup).flatten()
     }
-    /// What the subgroups of a workgroup share out: 0 without loops over subgroups.
+    /// Number of tasks for the subgroups of a workgroup; 0 without loops over subgroups.
     pub fn subgroup_tasks(&self) -> u32 {
         let mut extents =
             self.subgroup.iter().flatten().map(|a| u32::try_from(a.extent).unwrap_or(u32::MAX)).peekable();
         if extents.peek().is_none() { 0 } else { extents.fold(1, u32::saturating_mul) }
     }
-    /// True where threads along several axes are digits of one index: what tells subgroups apart needs that.
+    /// True if threads along several axes are digits of one index, as kernels need that distinguish subgroups.
     pub fn is_flat(&self) -> bool {
         self.subgroup_tasks() > 0
     }
@@ -197,7 +201,7 @@ impl Axes {
 }
 
 impl Axes {
-    /// How the run tells the number of workgroups. It is folded where an axis may be longer than the device's.
+    /// The grid as expressions; folded if an axis may exceed the device's limit.
     fn open_grid(&self, profile: &DeviceProfile) -> OpenGrid {
         let extent =
             |a: usize| self.open[a].clone().unwrap_or_else(|| Int::from(self.group[a].map_or(1, |axis| axis.extent)));
@@ -237,7 +241,7 @@ fn fold_grid(kernel: Name, extents: [u64; 3], max: u64) -> Result<Grid, EmitErro
 }
 
 impl Grid {
-    /// Workgroups to dispatch; what each run asks, where the run knows.
+    /// Workgroups to dispatch, or their expressions if they are known only at run time.
     pub fn dispatch(&self) -> ([u32; 3], Option<OpenGrid>) {
         match self {
             Grid::Direct(d) | Grid::Folded { dispatch: d, .. } => (*d, None),

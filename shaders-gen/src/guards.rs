@@ -1,9 +1,9 @@
-//! Places conditions: as far out as possible where no barrier or subgroup operation is inside, at the leaf otherwise.
+//! Places conditions: as far out as possible if no barrier or subgroup operation is inside, else at the leaf.
 //!
-//! Barriers and subgroup operations must be reached by all threads, so around them only uniform conditions may branch.
+//! All threads must reach barriers and subgroup operations, so around these only uniform conditions may branch.
 //!
-//! What only fills registers has no conditions of its own: where all that uses the registers stands under a condition on the
-//! thread, so do they, and threads beyond the end compute nothing.
+//! Statements that only fill registers have no conditions of their own. If all uses of the registers are under a
+//! condition on the thread, the statements are placed under it too, so threads beyond the end compute nothing.
 
 use crate::grid::Axes;
 use crate::tree::{Leaf, Node, has_load};
@@ -54,7 +54,7 @@ impl<'a> Guards<'a> {
         self.axes.is_uniform(&c.lhs) && self.axes.is_uniform(&c.rhs)
     }
 
-    /// A loop that not all threads run equally often, although all must reach what is inside.
+    /// A loop whose number of iterations differs between threads, although all threads must reach its body.
     pub fn divergent_loop(&self, node: &Node) -> Option<Name> {
         match node {
             Node::Seq(list) => list.iter().find_map(|n| self.divergent_loop(n)),
@@ -118,7 +118,7 @@ impl<'a> Guards<'a> {
         }
     }
 
-    /// What all statements share goes out; neighbours with the same rest share one branch.
+    /// Conditions of all statements move out; neighbours with the same remaining conditions share one branch.
     fn hoist_seq(&self, list: Vec<Node>) -> (Vec<Cond>, Node) {
         let parts: Vec<(Vec<Cond>, Node)> = list.into_iter().map(|n| self.hoist(n)).collect();
         let common = self.common(&parts);
@@ -148,14 +148,14 @@ impl<'a> Guards<'a> {
         candidates.into_iter().filter(|c| of_all(c) || own && self.is_of_thread(c)).cloned().collect()
     }
 
-    /// True for what writes registers of its thread and nothing else.
+    /// True if the node writes only registers of its thread.
     fn is_quiet(&self, node: &Node) -> bool {
         let mut quiet = true;
         node.visit_leaves(&mut |l| quiet &= self.f.buffers[l.buffer].scope == Scope::Register && !l.across);
         quiet && !node.needs_uniform_flow(self.collective)
     }
 
-    /// True where the registers that the quiet parts write are accessed in no other place.
+    /// True if the registers that the quiet parts write are not accessed anywhere else.
     fn registers_are_own(&self, parts: &[(Vec<Cond>, Node)], quiet: &[bool]) -> bool {
         let here = accesses(parts.iter().map(|p| &p.1));
         let mut written: FxHashSet<BufferId> = FxHashSet::default();

@@ -1,8 +1,8 @@
-//! Rounding f32 to narrower floats in registers, by their bits.
+//! Rounds f32 to narrower floats in registers, by integer operations on the bits.
 //!
-//! The conversions that shading languages have for this leave open what becomes of values beyond the range (WGSL's
-//! `pack2x16float` and `quantizeToF16`; drivers give NaN for infinity) and may flush subnormals. Rounding integers is the same
-//! on every device.
+//! The conversions of shading languages leave open how values beyond the range are converted (WGSL's `pack2x16float`
+//! and `quantizeToF16`; drivers give NaN for infinity), and may flush subnormals. Integer operations give the same
+//! result on every device.
 
 use crate::builder::{Builder, Kind, Value};
 use naga::{BinaryOperator as B, MathFunction as M};
@@ -11,7 +11,7 @@ use naga::{BinaryOperator as B, MathFunction as M};
 const INFINITY: u32 = 0x7f80_0000;
 /// The smallest normal f16, 2^-14, as f32.
 const HALF_NORMAL: u32 = 0x3880_0000;
-/// The first f32 beyond f16, 65536: what rounds to it is infinite.
+/// The first f32 beyond f16, 65536: values that round to it become infinite.
 const HALF_BEYOND: u32 = 0x4780_0000;
 
 impl Builder {
@@ -31,7 +31,7 @@ impl Builder {
         self.binary(op, a, b)
     }
 
-    /// Bits of which the lowest `drop` are to go, with half of a unit of those that stay added, ties to even.
+    /// Adds half a unit of the remaining bits (ties to even) to bits whose lowest `drop` will be removed.
     fn with_half_added(&mut self, bits: Value, drop: u32) -> Value {
         let odd = self.shift_right(bits, drop);
         let odd = self.and(odd, 1);
@@ -73,7 +73,7 @@ impl Builder {
         self.binary(B::InclusiveOr, sign, half)
     }
 
-    /// Each f32 rounded to what f16 holds.
+    /// Each f32 rounded to f16.
     pub fn quantize_half(&mut self, v: Value) -> Value {
         let bits = self.bitcast(v, Kind::U32);
         let magnitude = self.and(bits, 0x7fff_ffff);
@@ -107,7 +107,7 @@ impl Builder {
         self.and(rounded, 0xffff_0000)
     }
 
-    /// Each f32 rounded to what bf16 holds.
+    /// Each f32 rounded to bf16.
     pub fn quantize_brain_half(&mut self, v: Value) -> Value {
         let rounded = self.brain_half(v);
         self.bitcast(rounded, Kind::F32)

@@ -1,7 +1,8 @@
-//! Emits index expressions and conditions on them, each in the outermost scope where its variables are defined.
+//! Emits index expressions and conditions, each in the outermost scope that defines all its variables. Loads are reused
+//! until a store or barrier, so shaders stay small.
 //!
-//! A sum is emitted from the outermost variables inwards, the constant last, so that unrolled instances share all but
-//! the constant and loops share what does not change in them.
+//! A sum is emitted from the outermost variables inwards, with the constant last. So unrolled instances share
+//! everything but the constant, and loops share the terms that do not change in them.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
@@ -94,7 +95,7 @@ impl KernelEmitter<'_> {
     }
 
     fn int_math(&mut self, fun: MathFunction, a: &Int, b: &Int, level: usize) -> Emitted {
-        // What is compared is within 32 bits, so a bound beyond them may be the last number within.
+        // Compared values fit 32 bits, so a bound beyond them is replaced by the last 32-bit number.
         let saturated = |e: &Int| match e.as_const() {
             Some(c) => Int::new(c.clamp(i64::from(i32::MIN), i64::from(i32::MAX))),
             None => e.clone(),
@@ -167,7 +168,7 @@ impl KernelEmitter<'_> {
         Ok(leveled)
     }
 
-    /// What of a sum is the same in all scopes from `below` on, and is no constant.
+    /// The part of a sum, without constants, that does not change in scopes from `below` on.
     pub fn outer_part(&mut self, e: &Int, below: usize) -> Result<Option<Int>, EmitError> {
         let mut sum = Int::new(0);
         for (level, term, c) in self.leveled_terms(e)? {
@@ -179,7 +180,8 @@ impl KernelEmitter<'_> {
         Ok(Some(sum).filter(|s| s.as_const().is_none()))
     }
 
-    /// A sum that begins with the one which the branch's sides share a register for. It holds on this side only, and is remembered nowhere.
+    /// A sum that begins with the one which the branch's sides share a register for. It holds on this side only, and is
+    /// remembered nowhere.
     pub fn sum_from_shared_base(&mut self, e: &Int) -> Result<Option<Handle<Expression>>, EmitError> {
         let (Some((base, h)), IntNode::Add(..) | IntNode::Sub(..)) = (self.shared_base.clone(), e.node()) else {
             return Ok(None);

@@ -1,4 +1,9 @@
-//! What packed words hold, and which buffers of halves are declared as words on devices that have f16.
+//! Elements of packed words, and buffers of halves that are declared as words on devices with f16.
+//!
+//! Some drivers' compilers join neighbouring loads of words, but not of halves. If a driver's compiler recognises the
+//! way that halves are taken from words (`DeviceProfile::half_words`), such memory is declared as 32-bit words: Mesa
+//! for NVIDIA recognises 16-bit integers; Mesa for AMD and Intel removes a conversion to f32 and back. Elements that
+//! are only copied are then copied as words, also under conditions (`words.rs`).
 
 use crate::access::{Form, resolve_form};
 use crate::lanes::Lane;
@@ -33,9 +38,10 @@ impl Vectors<'_> {
     }
 }
 
-/// The buffers of halves that are words, with the elements of a unit. Where compilers see integers through, that is device memory that is
-/// read by vectors of eight, which words make one load; else device memory that is copied, and registers on the way of such copies, so
-/// that nothing takes halves apart that are stored together.
+/// The buffers of halves that are declared as words, with the elements of a unit. With
+/// [`HalfWords::Integers`](tensor_ir::profile::HalfWords::Integers): device memory that is read by vectors of eight,
+/// which then are one load. Otherwise: device memory that is copied, and the registers of such copies, so that halves
+/// that are stored together are not separated.
 pub(crate) fn joined_halves(
     f: &TensorFunction,
     root: &Node,
@@ -85,7 +91,8 @@ pub(crate) fn word_of_constant(s: Scalar, t: DType) -> Option<u32> {
     }
 }
 
-/// True when the lanes of a value of type `t` are those of words that are loaded from `packed` buffers, of one of two such, or constants.
+/// True if the lanes of a value of type `t` come from words of `packed` buffers, from a select of two such values, or
+/// from constants.
 pub(crate) fn is_of_words(
     f: &TensorFunction,
     e: &Expr,

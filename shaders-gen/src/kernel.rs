@@ -42,7 +42,7 @@ pub(crate) struct KernelEmitter<'a> {
     pub levels: FxHashMap<Int, usize>,
     pub lane: Option<Lane>,
     pub block: Name,
-    /// What could not be proved, for messages.
+    /// The properties that could not be proved, for messages.
     pub unproved: Vec<String>,
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
@@ -50,9 +50,9 @@ pub(crate) struct KernelEmitter<'a> {
     pub profile: &'a DeviceProfile,
     /// A workgroup's index on the device, and how many there are along x, at most.
     pub workgroup: (Option<Handle<Expression>>, u32),
-    /// On a side of a branch: a sum, and the value that stands for it there.
+    /// On a side of a branch: a sum, and the value that replaces it there.
     pub shared_base: Option<(Int, Handle<Expression>)>,
-    /// True in subgroups that have a task of their own, where there may be more than tasks.
+    /// True in subgroups with a task of their own, if there may be more subgroups than tasks.
     pub has_task: Option<Handle<Expression>>,
     pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
 }
@@ -153,7 +153,7 @@ impl<'a> KernelEmitter<'a> {
         }
     }
 
-    /// Declares the symbols that the kernel uses as immediates; all of the function's, so that offsets are the caller's.
+    /// Declares symbols as immediates: all of the function's, so that the offsets are the caller's.
     pub fn declare_symbols(&mut self) {
         if self.f.symbols.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! How an index depends on the lane of a vectorised loop: `base + step * lane`, and what divides `base`.
+//! The dependence of an index on the lane of a vectorised loop: `base + step * lane`, and the divisors of `base`.
 
 use tensor_ir::int::{Int, IntNode, divisor};
 use tensor_ir::name::Name;

@@ -1,6 +1,13 @@
-//! How the buffers of a kernel are declared: storage words, vector units, bindings and slices.
+//! Declarations of a kernel's buffers: storage words, vector units, bindings and slices.
 //!
-//! Memory is a sequence of *units*; a unit is 1, 2 or 4 *words*, and a word holds one element, two halves or four bytes.
+//! Memory is a sequence of *units*; a unit is 1, 2 or 4 *words*, and a word holds one element, two halves or four
+//! bytes. A buffer has vector units if some aligned run uses them; other accesses then select components. Device
+//! buffers are padded to 16 bytes, so the last vector of a flat store may reach into the padding (its condition `flat <
+//! numel` is tested for the first lane only).
+//!
+//! In packed halves (`Encoding::HalfPair`) one thread writes whole words: a flat vectorised store does so, and its tail
+//! reaches into the buffer's padding. A tile that ends inside a word (odd rows) is written to f32 memory, and one more
+//! kernel packs it.
 
 use crate::access::{Form, local_numel, resolve_form};
 use crate::error::EmitError;
@@ -26,7 +33,8 @@ pub(crate) enum Word {
     RoundedHalf,
     /// Two f16 in a u32.
     Halves,
-    /// The same on a device that has f16: of device memory that is read, and of registers that words are copied to and from.
+    /// The same on a device that has f16: of device memory that is read, and of registers that words are copied to and
+    /// from.
     JoinedHalves,
     /// Two bf16 in a u32.
     BrainHalves,
@@ -81,7 +89,7 @@ impl StorageLayout {
     }
 }
 
-/// What the kernel's accesses to one buffer are like.
+/// The kernel's accesses to one buffer.
 #[derive(Default, Debug)]
 struct Usage {
     runs: FxHashSet<u8>,

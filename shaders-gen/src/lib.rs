@@ -1,21 +1,25 @@
 //! Tensor IR to naga to WGSL, SPIR-V, MSL and HLSL.
 //!
-//! One scheduled kernel (a [`Stmt::Kernel`] body) becomes one compute shader. The lowering
-//! knows loops, buffers and expressions, and neither ops nor schedule rules; it is the only place that creates entry
-//! points. Steps, each in its own file:
+//! One scheduled kernel (a [`Stmt::Kernel`] body) becomes one compute shader ([`emit_kernel`]). The emitter handles
+//! loops, buffers and expressions; it depends on neither ops nor schedule rules. No other code creates entry points.
+//! Steps, each in its own file:
 //!
 //! 1. `grid`: which loops are thread axes; the grid is folded against the device's limit.
 //! 2. `expand`: unrolled loops are repeated, vectorised loops become lanes of their leaves, indices are simplified.
-//! 3. `barriers`: workgroup barriers are derived from what is written and read.
-//! 4. `guards`: conditions are placed as far out as uniform control flow allows; `clamps`: what they make needless goes.
-//! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
-//!    variables for registers with constant indices, slices for what is beyond one binding; `joined`: which halves are words.
-//! 6. `kernel` (with `branches`), `index`, `value`, `memory` (with `packing`, `words`, `half`, `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses
-//!    become naga IR through `builder` and `ops` (with `extrema`).
-//! 7. `generated`: validation, and text and words for each target; `lines`: what each line of the text comes from.
+//! 3. `barriers`: workgroup barriers are derived from reads and writes.
+//! 4. `guards`: conditions are placed as far out as uniform control flow allows; `clamps`: unnecessary clamps are
+//!    removed.
+//! 5. `layout`: the form of each buffer follows from its accesses: vectors of four if all runs are aligned, separate
+//!    variables for registers with constant indices, slices beyond one binding; `joined`: halves that are declared as
+//!    words.
+//! 6. `kernel` (with `branches` and `loops`), `index`, `value`, `memory` (with `packing`, `words`, `half`,
+//!    `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses become naga IR through `builder`
+//!    and `ops` (with `extrema`).
+//! 7. `generated`: validation, and text and words for each target; `lines`: the origin of each line of the text.
 //!
-//! Always holds: a load is in bounds, because it is proved or because its index is clamped; [`EmittedKernel::bounds_proved`]
-//! says whether stores and 32-bit index arithmetic are proved too. Floats are f32 in registers whatever their storage.
+//! Always holds: a load is in bounds, by proof or by a clamp of its index. A select evaluates both sides, so its loads
+//! need that too. [`EmittedKernel::bounds_proved`] says whether stores and 32-bit index arithmetic are also proved, and
+//! [`GeneratedModule::unproved`] lists the missing proofs. Floats are f32 in registers, whatever their storage.
 //!
 //! Deliberately absent: atomics, textures, calls.
 #![warn(missing_docs)]
@@ -159,8 +163,8 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     })
 }
 
-/// Buffers distributed over a subgroup need subgroups of just that size, along x; those that threads only combine need all threads
-/// along x, and subgroups of any size.
+/// Buffers that are distributed over a subgroup need subgroups of exactly that size, along x; buffers that threads only
+/// combine need all threads along x, with subgroups of any size.
 fn check_subgroups(
     f: &TensorFunction,
     kernel: Name,

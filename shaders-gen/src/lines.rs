@@ -1,8 +1,9 @@
-//! Which lines of a shader's text come from which block or loop of the tensor function.
+//! Maps each line of a shader's text to its block or loop of the tensor function.
 //!
-//! The builder notes a source for every expression and statement ([`SourceId`], kept in the statement's span until the module is
-//! finished). naga's writer keeps their order: each statement is a line, or the head of nested lines, and an expression that
-//! gets a line of its own is called `_eN` after its number or by the name that it was given. So the text is read once beside the lists.
+//! The builder records a source for every expression and statement ([`SourceId`], kept in the statement's span until
+//! the module is finished). naga's writer keeps their order: each statement is a line, or the first line of nested
+//! ones, and an expression with a line of its own is called `_eN` by its number, or by its given name. So the text is
+//! read once in parallel with the lists.
 
 use naga::{Expression, Handle, Span, Statement};
 use rustc_hash::FxHashMap;
@@ -13,7 +14,7 @@ use tensor_ir::plan::LineSpan;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SourceId(u32);
 
-/// What a line comes from; nothing in particular for both `None`.
+/// The origin of a line; the whole kernel if both are `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Source {
     pub block: Option<Name>,
@@ -31,7 +32,7 @@ impl Sources {
     pub fn new() -> Sources {
         Sources { list: vec![Source::default()], current: SourceId(0), expressions: vec![] }
     }
-    /// What follows comes from `source`; returns what it came from so far.
+    /// Sets the current source; returns the previous one.
     pub fn enter(&mut self, source: Source) -> SourceId {
         let before = self.current;
         self.current = match self.list.iter().rposition(|s| *s == source) {
@@ -43,11 +44,11 @@ impl Sources {
         };
         before
     }
-    /// What follows comes from what `enter` returned.
+    /// Restores the source that `enter` returned.
     pub fn leave(&mut self, before: SourceId) {
         self.current = before;
     }
-    /// What comes now.
+    /// The current source.
     pub fn current(&self) -> Source {
         self.list[self.current.0 as usize]
     }
@@ -189,9 +190,9 @@ impl Outline {
     }
 }
 
-/// The sources of lines of `text`, another language's form of the kernel whose WGSL is `wgsl` with the sources `known`. naga's
-/// writers call a value by the same name in all languages: a line that defines one is known, any other one comes from where the
-/// last value that it uses does.
+/// The sources of the lines of `text`, the kernel in another language; `wgsl` is its WGSL with the sources `known`.
+/// naga's writers use the same names of values in all languages. So a line that defines a value has the source of that
+/// value; any other line has the source of the last value that it uses.
 pub fn lines_by_names(wgsl: &str, known: &[LineSpan], text: &str) -> Vec<LineSpan> {
     let mut sources: FxHashMap<&str, Source> = FxHashMap::default();
     let lines: Vec<&str> = wgsl.lines().collect();

@@ -1,4 +1,8 @@
-//! Loops at run time.
+//! Serial loops of the shader.
+//!
+//! Some drivers' compilers unroll short loops and then sink prefetch loads to their stores, or spill registers (the
+//! quirks `unrolls-loops` and `unrolls-scalar-loops`). There the bound of a short loop with barriers depends on the
+//! workgroup's number, by a condition that always holds, so the driver cannot unroll the loop.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
@@ -11,12 +15,12 @@ use rustc_hash::FxHashSet;
 use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 
-/// Iterations, at most, of a loop that a compiler would unroll (Mesa's: 26 instructions for each of 32 iterations, and a loop with
-/// barriers has at least a dozen).
+/// Iterations, at most, of a loop that a compiler would unroll (Mesa's: 26 instructions for each of 32 iterations, and
+/// a loop with barriers has at least a dozen).
 const SHORT: i64 = 64;
 
 impl KernelEmitter<'_> {
-    /// A counted loop; the test is at the end where there is at least one iteration.
+    /// A counted loop; the test is at the end if there is at least one iteration.
     pub fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
         let before = self.b.sources.enter(Source { block: body.only_block(), around: Some(var) });
         let done = self.counted(var, extent, body);
@@ -33,7 +37,7 @@ impl KernelEmitter<'_> {
         done
     }
 
-    /// A loop from one place on in steps of another, of 0 and 1 where there are none.
+    /// A loop from a start and with a step; 0 and 1 if not given.
     pub fn counted_from(
         &mut self,
         var: Name,
@@ -76,9 +80,9 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// The end of a loop. Of a short one whose threads wait for each other, where that is to stay a loop
-    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid,
-    /// but only a dispatch tells.
+    /// The bound of a loop. For a short loop with barriers that must not be unrolled
+    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)), it depends on a condition that is always true
+    /// at run time (the workgroup's number is below the grid's size), but that compilers cannot evaluate.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));

@@ -1,8 +1,13 @@
-//! What subgroups do as a whole: tasks that they share out, loops that their lanes share out, and operations on matrices.
+//! Operations of whole subgroups: tasks, loops over lanes, and operations on matrices.
 //!
-//! How many threads a subgroup has is the driver's choice, for each kernel even. So no number of lanes or subgroups stands in an
-//! address: a subgroup takes the task of its number; where there may be fewer subgroups than tasks, the whole workgroup goes round
-//! until all tasks are done, and a subgroup without a task of its own does the last one again and stores nothing.
+//! The driver chooses the subgroup size, per kernel. So no address depends on the number of lanes or subgroups.
+//! Subgroup i runs task i; if there may be fewer subgroups than tasks, the workgroup repeats that in rounds until all
+//! tasks are done. A subgroup beyond the last task repeats the last one and stores nothing. `lane` loops are strided by
+//! the subgroup size. A `tensor` nest is one operation on matrices, which is recognised by the memory that it accesses.
+//!
+//! Loops over subgroups that are not nested follow each other like statements of the workgroup; the emitter refuses
+//! rounds there. If a kernel distinguishes subgroups, its workgroup is one-dimensional, and threads along x and y are
+//! digits of its index.
 
 use crate::access::resolve;
 use crate::builder::{Kind, Value};
@@ -94,7 +99,7 @@ impl KernelEmitter<'_> {
         }
     }
 
-    /// A loop whose iterations the lanes of the subgroup share out.
+    /// A loop whose iterations are distributed over the lanes of the subgroup.
     pub fn spread_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
         // Matrices beyond the last row or column leave nothing to do.
         let mut any = false;
@@ -154,7 +159,7 @@ impl KernelEmitter<'_> {
             match condition {
                 Some(c) => self.branch(c, |this| this.spread_once(var, at, body))?,
                 None => {
-                    // A scope of its own: what is computed from the iteration's number holds for no other.
+                    // A new scope, since values that depend on the iteration are valid only there.
                     self.b.open();
                     self.spread_once(var, at, body)?;
                     let block = self.b.close();
@@ -174,7 +179,7 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// A leaf that is one operation: which one, the memory of its buffers tells.
+    /// A leaf that is one operation, which is determined by the memory of its buffers.
     pub fn matrix_operation(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
         let refused = |this: &Self| {
             let text = format!("kernel `{}`: block `{}` is no operation on matrices", this.kernel, leaf.block);
@@ -284,7 +289,7 @@ impl KernelEmitter<'_> {
         Ok((ty, rows, columns, role))
     }
 
-    /// The memory that the operation goes through, with the variables of its loops in `indices`.
+    /// The memory of the operation, with the variables of its loops in `indices`.
     fn place(&mut self, leaf: &Leaf, buffer: BufferId, indices: &[Int]) -> Result<FragmentSource, EmitError> {
         let b = &self.f.buffers[buffer];
         let refused = |why: &str| EmitError::unsupported(format!("block `{}`: `{}` {why}", leaf.block, b.name));

@@ -54,7 +54,8 @@ impl KernelEmitter<'_> {
         }
     }
 
-    /// `i` when it is proved in bounds here, else clamped into the buffer: what a load out of bounds gives is never used.
+    /// `i` if it is proved in bounds here, else clamped into the buffer. The value of a load out of bounds is never
+    /// used.
     pub fn inside(&mut self, buffer: BufferId, i: &Int, access: &Access) -> Int {
         if access.proved { i.clone() } else { self.clamp(i, &self.last_element(buffer)) }
     }
@@ -168,7 +169,8 @@ impl KernelEmitter<'_> {
             return Ok(v);
         }
         let mut address = self.address_of(i, &layout);
-        // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read whole.
+        // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read
+        // whole.
         let word = match address.part {
             Part::Word(c) if matches!(self.f.buffers[buffer].scope, Scope::Global | Scope::Shared) => {
                 address.part = Part::Whole;

@@ -1,7 +1,8 @@
 //! Scalar functions and conversions on values in registers.
 //!
 //! Floats compute in f32 whatever their storage; integers narrower than 32 bits are wrapped to their width after each
-//! operation that can leave it. A flat match per table, longer than a function usually is here.
+//! operation that can leave it. Tables are flat matches, so their functions are longer than usual here. If a driver's
+//! log and exp are finite at the edges of their domain (the quirk `loose-log-exp`), selects give the right values.
 
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
@@ -150,7 +151,7 @@ impl Builder {
         self.binary(op, magnitude, inf)
     }
 
-    /// The logarithm: on every device minus infinity for 0, infinity for itself, NaN for NaN and what is negative.
+    /// The logarithm: on every device minus infinity for 0, infinity for infinity, NaN for NaN and negative values.
     fn log(&mut self, a: Value) -> Value {
         let inside = self.math(M::Log, &[a]);
         if !self.loose_log_exp {
@@ -277,7 +278,8 @@ impl Builder {
         }
     }
 
-    /// `b`, or 1 where the quotient is undefined: division by 0, and the lowest integer by -1, which gives itself.
+    /// `b`, or 1 if the quotient is undefined: division by 0, and of the lowest integer by -1 (which then gives
+    /// itself).
     fn safe_divisor(&mut self, a: Value, b: Value) -> Value {
         let (zero, one) = (self.c(b, 0.0), self.c(b, 1.0));
         let mut bad = self.binary(B::Equal, b, zero);
@@ -354,7 +356,7 @@ impl Builder {
             DType::U64 => (0.0, f64::from(i32::MAX)),
             _ => (f64::from(i32::MIN), f64::from(i32::MAX)),
         };
-        // The largest f32 below 2^31 and 2^32; what is above is set by a select.
+        // The largest f32 below 2^31 and 2^32; a select handles larger values.
         let top = if high > 4e9 {
             4_294_967_040.0
         } else if high > 2e9 {

@@ -1,4 +1,4 @@
-//! Elements and storage words: halves, bytes and bools are packed and unpacked around loads and stores.
+//! Storage words of elements: halves, bytes and bools are packed and unpacked at stores and loads.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;

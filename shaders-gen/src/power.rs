@@ -1,5 +1,5 @@
-//! Powers: by multiplication where the exponent is a small constant or an integer, else by the device's function with the edges
-//! of its domain put right.
+//! Powers: by multiplication if the exponent is a small constant or an integer, else by the device's function, with the
+//! right values at the edges of its domain.
 
 use crate::builder::{Builder, Kind, Value};
 use naga::{BinaryOperator as B, MathFunction as M, UnaryOperator as U};

@@ -1,8 +1,8 @@
-//! The remainder of floats. A device's own is `a - b * trunc(a / b)`, which is wrong once the quotient has more than 24 bits; this
-//! one is exact, as C's `fmod` is.
+//! The remainder of floats, exact like C's `fmod`. Devices compute `a - b * trunc(a / b)`, which is wrong if the
+//! quotient has more than 24 bits.
 //!
-//! A float is a mantissa below 2^24 times a power of two. The dividend's mantissa is reduced by the divisor's, then doubled and
-//! reduced again once for each power of two between them, eight at a time (a mantissa times 2^8 fits a word).
+//! A float is a mantissa below 2^24 times a power of two. The dividend's mantissa is reduced by the divisor's, then
+//! doubled and reduced again for each power of two between them, eight at a time (a mantissa times 2^8 fits a word).
 
 use crate::builder::{Builder, Kind, Value};
 use naga::{BinaryOperator as B, Expression, MathFunction as M, Statement};
@@ -13,7 +13,8 @@ const INFINITY: u32 = 0x7f80_0000;
 const HIDDEN: u32 = 1 << 23;
 
 impl Builder {
-    /// The remainder of `a / b` with the sign of `a`. NaN for an infinite dividend, a divisor of 0, and where either is NaN.
+    /// The remainder of `a / b` with the sign of `a`. NaN for an infinite dividend, a divisor of 0, and where either is
+    /// NaN.
     pub(crate) fn float_remainder(&mut self, a: Value, b: Value) -> Value {
         let (a, b) = self.widen(a, b);
         let [whole, divisor] = [a, b].map(|v| self.bitcast(v, Kind::U32));

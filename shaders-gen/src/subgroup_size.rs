@@ -1,11 +1,12 @@
-//! Which subgroups a driver takes for a kernel: a variant that says so.
+//! A variant of a kernel that reports the subgroup size that the driver chose for it.
 
 use crate::error::EmitError;
 use crate::generated::{GeneratedModule, validated};
 use naga::{AddressSpace, Binding, BuiltIn, Expression, Scalar, Span, Statement, StorageAccess, TypeInner};
 
 impl GeneratedModule {
-    /// The same kernel, which also stores the number of threads in its subgroups: one word, in a buffer of its own at this binding.
+    /// The same kernel, which also stores the number of threads in its subgroups: one word, in a buffer of its own at
+    /// this binding.
     ///
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.

@@ -1,4 +1,4 @@
-//! A kernel with its loop kinds resolved: what remains are serial loops, conditions, leaves and barriers.
+//! A kernel with its loop kinds resolved: only serial loops, conditions, leaves and barriers remain.
 
 use crate::lanes::Lane;
 use tensor_ir::int::Int;
@@ -22,13 +22,14 @@ pub(crate) struct Leaf {
     pub value: Expr,
     /// How the value is combined into the element.
     pub combiner: Option<Combiner>,
-    /// Where all hold, the combiner's identity stands for the old element (`Some` of none: always).
+    /// If all hold, the combiner's identity replaces the old element (`Some` of an empty list: always).
     pub init: Option<Vec<Cond>>,
     /// The vectorised loop that the leaf runs in.
     pub lane: Option<Lane>,
-    /// What all threads along x compute is combined, and then into the element.
+    /// The values of all threads along x are combined, and then combined with the element.
     pub across: bool,
-    /// Loops whose iterations are one operation of the subgroup, with their extents; their variables stand in the indices.
+    /// Loops whose iterations are one operation of the subgroup, with their extents; their variables stand in the
+    /// indices.
     pub tensor: Vec<(Name, i64)>,
 }
 
@@ -81,13 +82,13 @@ impl Node {
             Node::Barrier => {}
         }
     }
-    /// The block that all leaves belong to, where it is one: what is around them is part of it.
+    /// The block that all leaves belong to, if there is only one.
     pub fn only_block(&self) -> Option<Name> {
         let (mut found, mut one) = (None, true);
         self.visit_leaves(&mut |l| one &= *found.get_or_insert(l.block) == l.block);
         found.filter(|_| one)
     }
-    /// The block of the last leaf: what the others compute is for it.
+    /// The block of the last leaf, which uses the results of the others.
     pub fn last_block(&self) -> Option<Name> {
         let mut last = None;
         self.visit_leaves(&mut |l| last = Some(l.block));

@@ -1,4 +1,9 @@
-//! Evaluates value expressions.
+//! Emits value expressions.
+//!
+//! Drivers fold `x / 0` to arbitrary values. So if a driver might find a divisor to be 0 for all inputs, a 0 that is
+//! known only at run time is mixed into both operands. A divisor does not need that if it is a non-zero constant, an
+//! index whose range excludes 0, or an element of an input. A product needs it too if drivers may first multiply its
+//! constants, and their product leaves the range of f32. Products and differences of infinities are left to the driver.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
@@ -15,7 +20,7 @@ impl KernelEmitter<'_> {
     /// Evaluates `e`: a scalar when all lanes agree, else a vector.
     ///
     /// A select evaluates both sides, so its condition proves nothing about them: a load that may be out of bounds is
-    /// clamped, and what it gives is not chosen.
+    /// clamped, and its value is not selected.
     pub fn value(&mut self, e: &Expr) -> Result<Value, EmitError> {
         match e {
             Expr::Const(s, t) => self.scalar(*s, *t),
@@ -31,7 +36,7 @@ impl KernelEmitter<'_> {
                     && self.b.nan == Nan::Keep
                     && !matches!(**a, Expr::Load(b, _) if self.is_given(b))
                 {
-                    // Drivers take log(exp(x)) for x, and what is then x - x for 0.
+                    // Drivers simplify log(exp(x)) to x, and then x - x to 0.
                     v = self.out_of_reach(v);
                 }
                 Ok(self.b.unary_op(*op, v, t))
@@ -62,7 +67,7 @@ impl KernelEmitter<'_> {
                     right = self.out_of_reach(right);
                 }
                 if t.is_float() && self.may_lose_nan(*op, (a, left), (b, right)) {
-                    // Of one side alone: two equal sides would still be equal.
+                    // Applied to one side only: two equal sides would remain equal.
                     right = self.out_of_reach(right);
                     left = if *op == BinaryOp::Mul { self.out_of_reach(left) } else { left };
                 }
@@ -97,7 +102,7 @@ impl KernelEmitter<'_> {
         }
     }
 
-    /// True when a driver might find out that the value is 0 whatever the inputs are.
+    /// True if a driver might find that the value is 0 for all inputs.
     fn may_fold_to_zero(&mut self, e: &Expr) -> bool {
         match e {
             Expr::Const(s, _) => register_value(*s) == 0.0,
@@ -114,12 +119,13 @@ impl KernelEmitter<'_> {
         }
     }
 
-    /// True for memory that the kernel only reads: no driver knows what is in it.
+    /// True for memory that the kernel only reads: drivers do not know its content.
     fn is_given(&self, b: BufferId) -> bool {
         self.f.buffers[b].scope == Scope::Global && !self.layouts[&b].written
     }
 
-    /// True where a driver knows the result of numbers, and takes it for NaN and infinity too: `x - x`, `x / x`, `x * 0`.
+    /// True for expressions that drivers simplify as for finite numbers, although x may be NaN or infinite: `x - x`, `x
+    /// / x`, `x * 0`.
     fn may_lose_nan(&self, op: BinaryOp, (a, left): (&Expr, Value), (b, right): (&Expr, Value)) -> bool {
         let is_zero = |e: &Expr| matches!(e, Expr::Const(s, _) if register_value(*s) == 0.0);
         let known = match op {
@@ -130,12 +136,13 @@ impl KernelEmitter<'_> {
         known && self.b.nan == Nan::Keep
     }
 
-    /// The same float, of which no compiler knows the value.
+    /// The same float, hidden from the driver's compiler.
     ///
-    /// lavapipe takes a division by a constant 0 for undefined, and of 0 by anything for 0, where IEEE 754 has infinity and NaN.
-    /// A division by an accumulator that nothing was added to comes to that. It also multiplies constants of one product with
-    /// each other first, which may be infinite where the product is not. So both sides get a 0 mixed into their bits that
-    /// only the driver's run time knows to be one: a buffer without elements cannot be bound.
+    /// lavapipe treats a division by a constant 0 as undefined, and a division of 0 as 0, although IEEE 754 gives
+    /// infinity and NaN. A division by an accumulator without any summand is such a division. lavapipe also multiplies
+    /// the constants of a product first, which may overflow although the product does not. So a 0 that is known only at
+    /// run time is mixed into the bits of both sides: it is 1 only for a buffer without elements, which cannot be
+    /// bound.
     fn out_of_reach(&mut self, v: Value) -> Value {
         let Some(zero) = self.unknown_zero() else { return v };
         let bits = self.b.bitcast(v, Kind::U32);
@@ -169,7 +176,7 @@ impl KernelEmitter<'_> {
             (Kind::Bool, Scalar::Int(v)) => self.b.bool(v != 0),
             (Kind::Bool, Scalar::Float(v)) => self.b.bool(v != 0.0),
             (Kind::U32, Scalar::Int(v)) => self.b.u32(v.clamp(0, i64::from(u32::MAX)) as u32),
-            // A 64-bit constant beyond i32 stands for "beyond everything" where values are proved to fit.
+            // A 64-bit constant beyond i32 means "beyond all values", since values are proved to fit.
             (_, Scalar::Int(v)) => self.b.i32(v.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32),
             (Kind::U32, Scalar::Float(v)) => self.b.u32(v as u32),
             (_, Scalar::Float(v)) => self.b.i32(v as i32),
@@ -178,7 +185,7 @@ impl KernelEmitter<'_> {
     }
 }
 
-/// What a comparison with a 64-bit constant comes to that no value of 32 bits reaches; the other side is proved to fit into them.
+/// The result of a comparison with a 64-bit constant beyond 32 bits; the other side is proved to fit 32 bits.
 fn beyond_words(op: BinaryOp, a: &Expr, b: &Expr) -> Option<bool> {
     let far = |e: &Expr| match e {
         Expr::Const(Scalar::Int(v), DType::I64) => i32::try_from(*v).err().map(|_| *v > 0),
@@ -219,7 +226,7 @@ fn leaves_range(a: f64, b: f64) -> bool {
     a != 1.0 && b != 1.0 && normal(a) && normal(b) && !normal(a * b)
 }
 
-/// A constant as a float register holds it: what is too small is 0 there.
+/// A constant in a float register: values that are too small become 0.
 fn register_value(s: Scalar) -> f32 {
     match s {
         Scalar::Float(v) => v as f32,

@@ -1,4 +1,5 @@
-//! Packed words as they are: products of two words of bytes, and copies of bytes or halves from one buffer to another.
+//! Operations on packed words without unpacking: products of two words of bytes, and copies of bytes or halves between
+//! buffers.
 
 use crate::access::{Form, resolve};
 use crate::builder::{Kind, Value};
@@ -45,7 +46,7 @@ impl KernelEmitter<'_> {
         self.load_word(buffer, &i)
     }
 
-    /// Stores a leaf whose lanes are those of packed words, and which computes none anew: words are copied. False for any other.
+    /// Stores a leaf that only copies packed words. Returns false for any other leaf.
     pub fn copied_word(&mut self, leaf: &Leaf) -> Result<bool, EmitError> {
         let (buffer, layout) = (&self.f.buffers[leaf.buffer], self.layout(leaf.buffer));
         let Some(lane) = leaf.lane else { return Ok(false) };

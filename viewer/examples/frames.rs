@@ -1,7 +1,7 @@
-//! How long the viewer takes for a large network: `cargo run --release -p weft-viewer --example frames [-- NODES]`.
+//! Times the viewer with a large network: `cargo run --release -p weft-viewer --example frames [-- NODES]`.
 //!
-//! It compiles a network of residual blocks, and prints the time of laying the graph out, of a step to another pass, and of
-//! frames with all of it and with a part of it in sight, each beside that of a frame with nothing in it.
+//! It compiles a network of residual blocks, and prints the time for laying out the graph, for a step to another pass,
+//! and for frames with the whole graph or a part of it visible, each beside the time of an empty frame.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;

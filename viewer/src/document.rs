@@ -1,4 +1,4 @@
-//! A trace with the indices that readers of it need at once.
+//! A trace with indices for fast look-ups.
 
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
@@ -8,11 +8,11 @@ use compiler::trace::{CompileTrace, TraceError};
 use graphview::picture::Node;
 use rustc_hash::FxHashMap;
 
-/// A trace, the text of its stages, and what leads from boxes to groups, times and errors.
+/// A trace, the text of its stages, and indices from boxes to groups, times and errors.
 pub struct Document {
     trace: CompileTrace,
     texts: Vec<String>,
-    /// Stages that are graphs: the source and what each pass left.
+    /// Number of stages that are graphs: the source, and one after each pass.
     graphs: usize,
     by_function: FxHashMap<String, usize>,
     by_node: FxHashMap<String, Vec<usize>>,
@@ -20,7 +20,7 @@ pub struct Document {
     times: Vec<Option<f64>>,
     /// Of each group: dispatches with their kernels.
     calls: Vec<Vec<(usize, usize)>>,
-    /// Of each group: those that read it.
+    /// For each group, the groups that read it.
     readers: Vec<Vec<usize>>,
     /// Of each group: remarks about its border.
     borders: Vec<Vec<usize>>,
@@ -74,7 +74,7 @@ impl Document {
     pub fn last_graph(&self) -> usize {
         self.graphs.saturating_sub(1)
     }
-    /// The stage whose graph stands for that of `stage`: the last one not behind it that changed something.
+    /// The stage with the same graph as `stage`: the last one up to it that changed something.
     pub fn graph_of(&self, stage: usize) -> usize {
         let last = stage.min(self.last_graph());
         (1..=last).rev().find(|&s| !self.trace.stages[s].delta.is_empty()).unwrap_or(0)
@@ -99,7 +99,7 @@ impl Document {
         let profile = profile.map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
         Ok((self.module(at)?, profile))
     }
-    /// Groups that a box is, or that what came from its source nodes is in.
+    /// The groups of a box: itself, or the groups with its source nodes.
     pub fn groups_of(&self, node: &Node) -> Vec<usize> {
         if let Some(&g) = node.callee.as_ref().and_then(|c| self.by_function.get(c)) {
             return vec![g];
@@ -125,7 +125,7 @@ impl Document {
     pub fn readers_of(&self, group: usize) -> &[usize] {
         self.readers.get(group).map_or(&[], Vec::as_slice)
     }
-    /// Why two groups, the second of which reads the first, are not one.
+    /// Why two groups, the second of which reads the first, were not fused.
     pub fn border_between(&self, from: usize, to: usize) -> Vec<&Remark> {
         self.borders.get(from).map_or_else(Vec::new, |own| self.trace.border_between(from, to, own))
     }

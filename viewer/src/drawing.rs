@@ -1,4 +1,4 @@
-//! Scenes, laid out on a thread of their own: the window asks for one, and paints the last one it got until then.
+//! Lays out scenes on a separate thread. Until a requested scene is ready, the window paints the previous one.
 
 use crate::document::Document;
 use crate::worker::Worker;
@@ -9,15 +9,15 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A scene to draw: the graph of a stage, and which boxes are not as they are at first (control flow is open, groups are
-/// closed).
+/// A scene to draw: the graph of a stage, and which boxes are not as they are at first (control flow is open, groups
+/// are closed).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Want {
     /// The stage, one that [`Document::graph_of`] gives.
     pub stage: usize,
     /// Keys of boxes that were opened or closed.
     pub toggled: Arc<BTreeSet<String>>,
-    /// What boxes say.
+    /// The text of boxes.
     pub detail: Detail,
     /// In columns, so that all of it suits a window.
     pub columns: bool,
@@ -25,7 +25,7 @@ pub struct Want {
     pub direction: Direction,
 }
 
-/// What boxes say beside their op.
+/// The text of boxes besides their op.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Detail {
     /// Their names.
@@ -43,9 +43,9 @@ impl Default for Detail {
 
 /// A scene that is ready.
 pub struct Drawn {
-    /// What was asked for.
+    /// The request.
     pub want: Want,
-    /// What it is a picture of.
+    /// The picture.
     pub picture: Arc<Picture>,
     /// Boxes and edges with places.
     pub scene: Scene,
@@ -63,7 +63,8 @@ impl Drawn {
         }
         Drawn { want, picture, scene, by_key, by_origin }
     }
-    /// The box that shows what a box of another scene shows: the same one, or the innermost one with most of its source nodes.
+    /// The box that corresponds to a box of another scene: the same one, or the innermost one with most of its source
+    /// nodes.
     pub fn counterpart(&self, node: &Node) -> Option<usize> {
         if let Some(&i) = self.by_key.get(&node.key) {
             return Some(i);
@@ -136,13 +137,13 @@ pub fn time_layouts(trace: &compiler::trace::CompileTrace) -> [std::time::Durati
     })
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Studio {
     document: Arc<Document>,
     widths: Widths,
     pictures: FxHashMap<usize, Arc<Picture>>,
-    /// Where source nodes stand across in the graph as it came: graphs of later stages resemble it, so that a node stays
-    /// where it was while one steps through the passes.
+    /// The positions across of source nodes in the source graph. Graphs of later stages start from them, so that a node
+    /// keeps its position while stepping through the passes.
     places: Option<(Direction, FxHashMap<String, f32>)>,
 }
 
@@ -203,7 +204,7 @@ fn place_of(places: &FxHashMap<String, f32>, n: &Node) -> Option<f32> {
     (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
 }
 
-/// What a box says: its op, and as much as is wanted of its name, its attributes and the constants that it reads.
+/// The text of a box: its op, and on request its name, its attributes and the constants that it reads.
 pub fn lines(node: &Node, name: &str, detail: Detail) -> Vec<String> {
     if node.category == Category::Terminal {
         return vec![short(&node.name)];
@@ -245,7 +246,7 @@ pub fn split_attributes(attrs: &str) -> Vec<&str> {
     out
 }
 
-/// What stands on the edges that leave a box: the type of its first result, with its layout where it has one.
+/// The label of the edges that leave a box: the type of its first result, with its layout if it has one.
 pub fn label(node: &Node) -> Option<String> {
     let ty = node.outputs.first()?;
     Some(match node.layout {

@@ -3,12 +3,12 @@
 use crate::state::Viewer;
 use std::path::{Path, PathBuf};
 
-/// What can be written.
+/// The kinds of exports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Export {
     /// The shown graph.
     Svg,
-    /// What the window shows.
+    /// The content of the window.
     Png,
     /// The dispatches with their times.
     Perfetto,
@@ -44,10 +44,10 @@ fn fresh_name(v: &Viewer, stage: &str, ending: &str) -> PathBuf {
     (0..).map(|n| v.folder.join(name(n))).find(|p| !p.exists()).unwrap_or_default()
 }
 
-/// The text of what can be written without a window.
+/// The text of an export that needs no window.
 ///
 /// # Errors
-/// What the trace lacks.
+/// The trace lacks the data.
 pub fn text(v: &mut Viewer, what: Export) -> Result<String, String> {
     match what {
         Export::Svg => {

@@ -1,11 +1,11 @@
-//! The keyboard: Netron's habits where it has some.
+//! The keyboard, with Netron's keys where it has some.
 
 use crate::canvas::Canvas;
 use crate::export::{self, Export};
 use crate::state::Viewer;
 use egui::{Event, Key, Modifiers, Ui};
 
-/// What a key does.
+/// The action of a key.
 type Deed = fn(&mut Viewer, &Ui);
 
 /// A key of the table.
@@ -14,7 +14,7 @@ pub struct Binding {
     keys: &'static [Key],
     /// The keys in words.
     pub words: &'static str,
-    /// What they do.
+    /// Their action.
     pub about: &'static str,
     /// Also while text is being written.
     always: bool,

@@ -1,16 +1,17 @@
-//! Weft's viewer: what a compilation did, from its trace.
+//! Weft's viewer: shows a compilation from its trace.
 //!
-//! A [`Document`] is a trace with indices, a [`Viewer`] what is shown and selected of it, without graphics; [`show()`] draws it
-//! with egui; `open` (feature `window`) puts it into a window, `screenshot` (feature of the same name) into a picture. The
-//! graph is a [`graphview::scene::Scene`], laid out on a thread of its own ([`drawing`]) and painted by [`canvas`]; [`panes`]
-//! are what stands beside it.
+//! A [`Document`] is a trace with indices. A [`Viewer`] is the state of the view (what is shown and selected), without
+//! graphics. [`show()`] draws it with egui; `open` (feature `window`) opens a window, `screenshot` (feature of the same
+//! name) makes a picture. The graph is a [`graphview::scene::Scene`], laid out on a separate thread ([`drawing`]) and
+//! painted by [`canvas`]; [`panes`] are beside it.
 //!
-//! Always holds: selection is a set of source nodes. Choosing a box, a line, a group, a kernel or a remark selects the nodes it
-//! came from, and everything else that came from them is marked. Nothing here parses shaders: what the trace lacks is made
-//! anew from its scheduled tensor functions.
+//! Always holds: the selection is a set of source nodes. Choosing a box, a line, a group, a kernel or a remark selects
+//! its source nodes, and everything else with these source nodes is marked. Nothing here parses shaders: shaders that a
+//! trace does not have are made again from its scheduled tensor functions.
 //!
-//! Deliberately absent: models and devices. Whoever opens a model compiles it first and hands over the trace, and may give a
-//! [`live::Host`] that compiles it anew and times kernels; without one, edited schedules are checked and compiled all the same.
+//! Deliberately absent: models and devices. A program that opens a model compiles it first and passes the trace. It may
+//! give a [`live::Host`] that compiles the model again and times kernels; without one, edited schedules are still
+//! checked and compiled.
 
 #![warn(missing_docs)]
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// A query as it is being written, and what it finds.
 #[derive(Default)]
 pub struct Search {
-    /// What is written.
+    /// The text.
     pub text: String,
     /// The field gets the keyboard at the next frame.
     pub grab: bool,
-    /// What is wrong with it.
+    /// Its error.
     pub fault: Option<String>,
     found: BTreeSet<usize>,
     shown: Option<(String, Arc<Drawn>)>,

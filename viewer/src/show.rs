@@ -1,4 +1,4 @@
-//! The whole window: header, passes, graph, and what stands beside it.
+//! The whole window: header, passes, graph and panes.
 
 use crate::canvas::colour::ColourBy;
 use crate::canvas::{Action, Canvas, Shown};
@@ -81,7 +81,7 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
     });
 }
 
-/// What changes how the graph is shown.
+/// Controls of the graph's appearance.
 fn view_tools(ui: &mut Ui, v: &mut Viewer) {
     ui.toggle_value(&mut v.passes, "Passes");
     ui.separator();
@@ -122,7 +122,7 @@ fn view_tools(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
-/// What concerns the whole window: compiling again, exports, light and dark, help.
+/// Controls of the whole window: compiling again, exports, light and dark, help.
 fn window_tools(ui: &mut Ui, v: &mut Viewer) {
     if v.host.is_some() && ui.button("Compile again").on_hover_text("With other options, and run it").clicked() {
         v.again.open = !v.again.open;
@@ -284,7 +284,7 @@ fn title(ui: &Ui, v: &Viewer, which: usize, area: Rect) {
     ui.painter().galley(at, galley, weak);
 }
 
-/// What tells one compilation from another.
+/// A description that distinguishes compilations.
 fn about(d: &Document) -> String {
     let (t, o) = (d.trace(), &d.trace().options);
     format!(

@@ -1,4 +1,4 @@
-//! What the viewer shows at first: a pass, a node, a view, as the command line asks for them.
+//! The first view: a pass, a node or a view from the command line.
 
 use crate::canvas::colour::ColourBy;
 use crate::panes::time::Part;
@@ -14,7 +14,7 @@ pub enum Fault {
     Window(String),
 }
 
-/// What to show, and how large.
+/// The view to show, and its size.
 #[derive(Clone, Debug)]
 pub struct Shot {
     /// Width and height in points.

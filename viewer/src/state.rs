@@ -1,4 +1,4 @@
-//! What is shown and selected.
+//! The view and the selection.
 
 use crate::canvas::Canvas;
 use crate::canvas::colour::ColourBy;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What stands beside the graph.
+/// The pane beside the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tab {
     /// All that is known of a box.
@@ -32,11 +32,11 @@ pub enum Tab {
     Groups,
     /// Where the time goes.
     Time,
-    /// What buffers hold when.
+    /// Live ranges of buffers.
     Memory,
-    /// Casts, what stays in f32, errors.
+    /// Casts, nodes that stay in f32, errors.
     Precision,
-    /// What passes did and did not.
+    /// Remarks of passes.
     Remarks,
 }
 impl Tab {
@@ -53,10 +53,10 @@ impl Tab {
     ];
 }
 
-/// A trace and what is chosen of it.
+/// A trace, and the current view and selection.
 pub struct Viewer {
     document: Arc<Document>,
-    /// What stands beside the graph.
+    /// The pane beside the graph.
     pub tab: Tab,
     /// Whether anything stands beside it.
     pub dock: bool,
@@ -64,17 +64,17 @@ pub struct Viewer {
     pub passes: bool,
     /// Before and after a pass side by side.
     pub compare: bool,
-    /// What boxes say.
+    /// The text of boxes.
     pub detail: Detail,
     /// The graph in columns, so that all of it suits a window.
     pub columns: bool,
     /// Where edges go.
     pub direction: Direction,
-    /// What colours of boxes tell.
+    /// The meaning of colours.
     pub colour: ColourBy,
-    /// Whether lists leave out what has nothing to do with the selection.
+    /// Whether lists show only items that belong to the selection.
     pub only_selected: bool,
-    /// Whether the list of passes leaves out those that changed nothing.
+    /// Whether the list of passes shows only passes that changed something.
     pub only_changed: bool,
     /// The text pane.
     pub text: TextPane,
@@ -88,7 +88,7 @@ pub struct Viewer {
     pub help: bool,
     /// Where files are written: the folder that Weft was started in.
     pub folder: PathBuf,
-    /// What was said last, of a file that was written.
+    /// The last message about a written file.
     pub message: Option<String>,
     stage: usize,
     kernel: usize,
@@ -99,7 +99,7 @@ pub struct Viewer {
     /// The graph after the pass, and that before it.
     pub(crate) canvases: [Canvas; 2],
     pub(crate) drawing: Option<Drawing>,
-    /// The model and a device, where whoever opened the viewer has them.
+    /// The model and a device, if the program that opened the viewer has them.
     pub host: Option<Arc<dyn Host>>,
     /// Compiling the model anew.
     pub again: Again,
@@ -176,7 +176,7 @@ impl Viewer {
             document,
         })
     }
-    /// Shows another trace in place of this one; what is shown beside the graph, and how, stays.
+    /// Shows another trace in place of this one, with the same panes and settings.
     ///
     /// # Errors
     /// When the trace's stages cannot be restored: this one stays then.
@@ -246,7 +246,7 @@ impl Viewer {
         (self.other, self.marks) = (None, None);
         self.canvases[1] = Canvas::default();
     }
-    /// What the left one of two canvases is of: another compilation, or this one before the pass.
+    /// The document of the left canvas: another compilation, or this one before the pass.
     pub(crate) fn left_document(&self) -> &Arc<Document> {
         self.other.as_ref().map_or(&self.document, |o| &o.document)
     }
@@ -267,7 +267,7 @@ impl Viewer {
         let want = self.want(stage);
         self.drawing.as_mut()?.get(&want)
     }
-    /// What the shown pass did; `None` until both scenes are there, or where it changed nothing.
+    /// The changes of the shown pass; `None` until both scenes are ready, or if it changed nothing.
     pub(crate) fn compared(&mut self) -> Option<&Compared> {
         let (before, after) = (self.before()?.ok()?, self.after()?.ok()?);
         let stages = [before.want.stage, after.want.stage];
@@ -408,14 +408,14 @@ impl Viewer {
         self.selected = nodes;
         let groups = self.selected.iter().flat_map(|o| self.document.groups_of_source(o));
         let kernels: Vec<usize> = groups.flat_map(|&g| self.document.calls_of(g)).map(|c| c.1).collect();
-        // The kernel that is shown stays, where it has to do with what is selected.
+        // The shown kernel stays if it belongs to the selection.
         if let Some(&k) = kernels.first()
             && !kernels.contains(&self.kernel)
         {
             self.kernel = k;
         }
     }
-    /// Selects what a group came from, and shows its first kernel.
+    /// Selects the source nodes of a group, and shows its first kernel.
     pub fn select_group(&mut self, group: usize) {
         let Some(g) = self.trace().groups.get(group) else { return };
         let origins = g.origins.clone();
@@ -428,7 +428,7 @@ impl Viewer {
     pub fn show_kernel(&mut self, kernel: usize) {
         self.kernel = kernel.min(self.trace().kernels.len().saturating_sub(1));
     }
-    /// Shows a kernel and selects what its groups came from.
+    /// Shows a kernel and selects the source nodes of its groups.
     pub fn select_kernel(&mut self, kernel: usize) {
         if kernel >= self.trace().kernels.len() {
             return;
@@ -439,7 +439,7 @@ impl Viewer {
             groups.iter().flat_map(|&g| self.trace().groups[g].origins.iter().cloned()).collect();
         self.select(origins);
     }
-    /// Selects what a remark is about.
+    /// Selects the nodes of a remark.
     pub fn select_remark(&mut self, remark: usize) {
         let nodes = self.trace().remarks.get(remark).map(|r| r.nodes.iter().map(|n| n.to_string()).collect::<Vec<_>>());
         self.select(nodes.unwrap_or_default());

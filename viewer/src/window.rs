@@ -24,7 +24,7 @@ impl eframe::App for App {
     }
 }
 
-/// Opens a window on a trace; returns when it is closed. `host` compiles and measures what one changes there.
+/// Opens a window on a trace; returns when it is closed. `host` compiles and measures changes.
 ///
 /// # Errors
 /// When the trace is damaged, has no such pass or view, or there is no display or no device to draw with.

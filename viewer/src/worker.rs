@@ -1,4 +1,4 @@
-//! Work off the thread that draws the window: answers are asked for, made one after the other, and kept.
+//! Work off the window's thread: requests are answered one after another, and answers are kept.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
@@ -11,7 +11,7 @@ pub struct Worker<Q, A> {
     answers: Mutex<Receiver<(Q, A)>>,
     ready: FxHashMap<Q, A>,
     asked: FxHashSet<Q>,
-    /// The most that answers together may weigh before they are forgotten, and what one weighs.
+    /// The largest total weight of kept answers, and the weight of one.
     keep: (usize, fn(&A) -> usize),
 }
 

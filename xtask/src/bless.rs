@@ -1,4 +1,4 @@
-//! `cargo xtask bless [FILTER]`: runs the filetests and writes what they gave as their expectation.
+//! `cargo xtask bless [FILTER]`: runs the filetests and writes their output as the expectation.
 
 use crate::cargo::{cargo, run as run_command};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh clone to ResNet-50 compiled, run and timed.
+//! `cargo xtask demo`: compiles, runs and times ResNet-50 in a fresh clone.
 
 use crate::cargo::{build_weft, run as run_command};
 use crate::heading::heading;

@@ -1,7 +1,9 @@
-//! `cargo xtask gpu-report [MODEL ...]`: what the compilers of real GPUs make of Weft's kernels, in docs/gpu-kernels.md.
+//! `cargo xtask gpu-report [MODEL ...]`: statistics of Weft's kernels as compiled for real GPUs, in
+//! docs/gpu-kernels.md.
 //!
-//! Mesa's Vulkan drivers compile shaders without hardware when a shim answers for the kernel (`scripts/gpu/with-gpu.sh`).
-//! `scripts/gpu/report.py` reads the code that comes out; this command runs it over the zoo and writes the table.
+//! Mesa's Vulkan drivers compile shaders without hardware if a shim replaces the kernel driver
+//! (`scripts/gpu/with-gpu.sh`). `scripts/gpu/report.py` analyses the compiled code; this command runs it over the zoo
+//! and writes the table.
 
 use crate::cargo::{build_weft, root, target_dir};
 use crate::heading::heading;

@@ -1,8 +1,8 @@
 //! `cargo xtask kernels [MODEL ...]`: every kernel of the built-in networks in every language, checked.
 //!
-//! Each network is compiled for several devices that need not be here. Each kernel must come out as WGSL that reads back,
-//! as SPIR-V that `spirv-val` accepts, as standard WGSL that Tint takes, as MSL and as HLSL; and `weft opt` must make the same WGSL again from the text that
-//! `weft compile --emit weft` writes, byte for byte.
+//! Each network is compiled for several devices, which need not be present. Each kernel must be written as WGSL that
+//! parses again, as SPIR-V that `spirv-val` accepts, as standard WGSL that Tint accepts, as MSL and as HLSL. `weft opt`
+//! must make the same WGSL, byte for byte, from the text that `weft compile --emit weft` writes.
 
 use crate::cargo::{build_weft, show, succeeds, target_dir};
 use crate::heading::heading;

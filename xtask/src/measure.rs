@@ -1,4 +1,4 @@
-//! `cargo xtask measure`: all that is to be measured on a machine with a GPU, as JSON and a table.
+//! `cargo xtask measure`: all measurements that need a machine with a GPU, as JSON and a table.
 
 use crate::cargo::{build_weft, root, run as run_command};
 use crate::python;

@@ -1,6 +1,6 @@
-//! `cargo xtask networks`: a trained network that is too large to be kept here, against ONNX Runtime's results.
+//! `cargo xtask networks`: compares a trained network that is too large for the repository with ONNX Runtime's results.
 //!
-//! The networks of the zoo and those kept under `benches/models` are the tests' own (`whole_networks`, `real_networks`).
+//! The networks of the zoo and of `benches/models` are compared by tests (`whole_networks`, `real_networks`).
 
 use crate::cargo::{build_weft, root, run as run_command, target_dir};
 use crate::python;

@@ -1,6 +1,6 @@
 //! `cargo xtask replay BASE`: compiles the zoo at another commit and here, and lists the kernels whose text changed.
 //!
-//! A refactoring must change none; a change of a rule shows just what it changes.
+//! A refactoring must change none; for a change of a rule, the list shows its effect.
 
 use crate::cargo::{build_weft, cargo, root, run as run_command, show, target_dir};
 use crate::heading::heading;
@@ -122,7 +122,7 @@ fn report(model: &str, old: &Kernels, new: &Kernels) -> usize {
     differences.len()
 }
 
-/// What happened to each kernel that is not the same in both. A text that only got another name counts as the same.
+/// The changes of kernels between both. A text that only got another name counts as unchanged.
 fn compare<'a>(old: &'a Kernels, new: &'a Kernels) -> Vec<(&'static str, &'a str)> {
     let old_texts: BTreeSet<&str> = old.values().map(String::as_str).collect();
     let new_texts: BTreeSet<&str> = new.values().map(String::as_str).collect();

@@ -1,8 +1,8 @@
 //! `cargo xtask report [MODEL ...]`: the HTML report in a browser.
 //!
-//! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it as a reader would: it
-//! pans, zooms, searches, chooses a box, steps through the passes and opens the tables. What it saw is written into the page,
-//! which the browser prints.
+//! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it like a reader:
+//! it pans, zooms, searches, chooses a box, steps through the passes and opens the tables. The script writes its
+//! observations into the page, and the browser prints them.
 
 use crate::cargo::{build_weft, succeeds, target_dir};
 use crate::heading::heading;
@@ -33,7 +33,8 @@ pub fn run(args: &[String]) -> Result<(), String> {
 /// Drives the reports of `models`, with the program `weft`.
 ///
 /// # Errors
-/// The first report that failed, with what the browser said. Where there is no browser and none can be installed, that is said loudly.
+/// The first report that failed, with what the browser said. Where there is no browser and none can be installed, that
+/// is said loudly.
 pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
     let Some(browser) = find_browser() else { return Ok(()) };
     let models = if models.is_empty() { vec!["squeezenet1_1".to_string()] } else { models.to_vec() };

@@ -137,7 +137,8 @@ fn add_components(quick: bool) {
     }
 }
 
-/// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice.
+/// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built
+/// twice.
 const ALL: &[&str] = &["--workspace", "--features", "weft-cli/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {

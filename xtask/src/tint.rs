@@ -1,4 +1,4 @@
-//! Tint, the WGSL front end of Chromium, where npm can fetch it: it says what browsers take.
+//! Tint, the WGSL front end of Chromium, if npm can fetch it: it tells whether browsers accept a shader.
 
 use crate::cargo::{root, show, succeeds, target_dir};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 /// The npm package that carries Dawn with Tint, for the common systems.
 const PACKAGE: &str = "webgpu@0.6.2";
 
-/// Where the package's module is, fetched on first use; none, with advice, where Node is not here or npm reaches nothing.
+/// Where the package's module is, fetched on first use; none, with advice, where Node is not here or npm reaches
+/// nothing.
 pub fn find() -> Option<PathBuf> {
     let advice = |why: &str| {
         eprintln!("\n!!! {why}, so Tint does not read the kernels; it comes with Node.js through npm ({PACKAGE})\n");

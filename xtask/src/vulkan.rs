@@ -1,4 +1,4 @@
-//! A Vulkan driver for this machine: looked for, and on Debian-like systems installed (Mesa's software driver).
+//! Finds a Vulkan driver on this machine; on Debian-like systems it installs one (Mesa's software driver).
 //!
 //! macOS (Metal) and Windows (DX12, with WARP as its software device) bring their own, so nothing is done there.
 
@@ -22,8 +22,8 @@ const ICD_FOLDERS: &[&str] = &["/usr/share/vulkan/icd.d", "/usr/local/share/vulk
 const LIBRARY_FOLDERS: &[&str] =
     &["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// Looks for a driver and for `spirv-val`, and installs what is missing where apt allows it. Returns whether a driver is
-/// there.
+/// Looks for a driver and for `spirv-val`, and installs what is missing where apt allows it. Returns whether a driver
+/// is there.
 ///
 /// # Errors
 /// When there is none and `missing` says that it matters.

@@ -1,8 +1,8 @@
-//! Follows docs/add-an-op.md, add-a-pass.md and add-a-rule.md to the letter, in a copy of the compiler: a page that leaves
-//! out a line does not build.
+//! Follows docs/add-an-op.md, add-a-pass.md and add-a-rule.md to the letter, in a copy of the compiler: a page that
+//! leaves out a line does not build.
 //!
-//! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff` blocks;
-//! what it adds is tested by the `cargo test --package PACKAGE NAME` that it names.
+//! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff`
+//! blocks; what it adds is tested by the `cargo test --package PACKAGE NAME` that it names.
 //!
 //! What any page or comment tells Cargo to run names packages, examples and programs of the workspace.
 

@@ -97,8 +97,9 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Files that know ops by type, and which: the op that a rewrite is about, or those of an equation. The tables of equations
-/// (`simplify`, `canonicalize_ops`) are rules by nature. Everything else that a pass asks of an op is a property of `Op`.
+/// Files that know ops by type, and which: the op that a rewrite is about, or those of an equation. The tables of
+/// equations (`simplify`, `canonicalize_ops`) are rules by nature. Everything else that a pass asks of an op is a
+/// property of `Op`.
 const NAMED_OPS: &[(&str, &[&str], &str)] = &[
     ("inspect.rs", &["BatchNorm"], "statistics are no parameters that are learned"),
     (
@@ -314,7 +315,8 @@ fn the_compiler_touches_nothing_outside() {
     assert_none("compiler reaches outside", broken);
 }
 
-/// Of what passes and rules may ask, the estimate alone knows what a device does in a second, so that its prices are nobody else's.
+/// Of what passes and rules may ask, the estimate alone knows what a device does in a second, so that its prices are
+/// nobody else's.
 #[test]
 fn rates_are_known_to_the_estimate_alone() {
     let mut readers = Vec::new();
@@ -429,7 +431,8 @@ fn circles_of_modules_are_known() {
     assert_eq!(found, known.collect(), "circles of modules: undo a new one, and take one that is gone out of CIRCLES");
 }
 
-/// The ops of the table but the IR's own (`ops/control.rs`, `ops/function_values.rs`): constants, calls, regions, functions as values.
+/// The ops of the table but the IR's own (`ops/control.rs`, `ops/function_values.rs`): constants, calls, regions,
+/// functions as values.
 fn op_types() -> BTreeSet<String> {
     let text = read(&root().join("compiler/src/ops/mod.rs"));
     let table = text.split("\nops! {").nth(1).and_then(|t| t.split("\n}").next()).expect("the table of ops");

@@ -1,5 +1,5 @@
-//! Holds the layout pass against the device: for zoo networks, the time under `auto` (estimated costs and measured ones)
-//! as a ratio to the better one of `nchw` and `nhwc`.
+//! Compares the layout pass with measurements: for zoo networks, the time with `auto` (estimated and measured costs) as
+//! a ratio to the better one of `nchw` and `nhwc`.
 //!
 //! ```text
 //! cargo run -p weft-benches --release --bin layout_choice -- [--device auto] [--rounds 5] [--costs F.json] [--json F.json] [MODEL...]

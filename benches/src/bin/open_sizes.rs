@@ -1,12 +1,12 @@
-//! What open sizes cost: a network compiled once for all sizes against one compilation for each.
+//! The cost of open sizes: a network compiled once for all sizes, compared with one compilation per size.
 //!
 //! `cargo run --release -p weft-benches --bin open_sizes -- encoder 16 64 128 256 512`
 //!
-//! A network of the zoo takes batches, or lengths of texts; a file takes sizes of all the dimensions that it leaves open (`320x480`), where
-//! leading ones that are not given are 1.
+//! A network of the zoo takes batches, or lengths of texts; a file takes the sizes of all its open dimensions
+//! (`320x480`), where missing leading ones are 1.
 //!
-//! For each size: milliseconds until a session is ready that did not know the size before (no compilation, no shader), the median of
-//! a run, and its ratio to a run of the network compiled for that size alone, both measured in turn.
+//! For each size: milliseconds until a session is ready for the new size (no compilation, no shader), the median of a
+//! run, and its ratio to a run of the network compiled for that size only. The two are measured in turn.
 
 use benches::zoo::{self, Input};
 use compiler::compile::{CompileOptions, Compiled, compile};

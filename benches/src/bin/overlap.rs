@@ -1,11 +1,12 @@
-//! How much of the way to the device and back is hidden behind the device's work when several runs are in flight: `overlap [MODEL [RUNS]]`. MODEL is a
-//! name of the zoo or a file, resnet18 without; RUNS a round, 20 without.
+//! How much of upload and readback overlaps with the device's work if several runs are in flight: `overlap [MODEL
+//! [RUNS]]`. MODEL is a name of the zoo or a file (default resnet18); RUNS is per round (default 20).
 //!
-//! Rounds with 1, 2 and 3 runs in flight take turns, so that what else the machine does falls on all alike. A round is RUNS runs with inputs
-//! and results in host memory, whose memory is taken once. What it reports: milliseconds of each part of a run alone; with so many in flight the
-//! milliseconds a run, their ratio to one in flight, milliseconds of upload + readback, and which part of those was hidden: the host wrote
-//! inputs while the run before was not done, which is asked before the writing (some drivers submit only when that run is done), or read results while
-//! the run behind was not, which is asked after the reading.
+//! Rounds with 1, 2 and 3 runs in flight alternate, so that other load on the machine affects all equally. A round is
+//! RUNS runs with inputs and results in host memory, which is allocated once. It reports milliseconds of each part of a
+//! single run; and for each number in flight the milliseconds per run, their ratio to one in flight, the milliseconds
+//! of upload + readback, and the fraction of those that overlapped: the host wrote inputs while the run before was not
+//! done (tested before the writing, since some drivers submit only when that run is done), or read results while the
+//! next run was not done (tested after the reading).
 
 use benches::statistics::Statistics;
 use compiler::dtype::DType;

@@ -1,9 +1,10 @@
-//! How long a program takes from its start to its first submission, without and with what the cache keeps:
-//! `second_start [MODEL [RUNS]]`. MODEL is a name of the zoo or a file, resnet50 without.
+//! The time of a program from its start to its first submission, without and with the cache: `second_start [MODEL
+//! [RUNS]]`. MODEL is a name of the zoo or a file, resnet50 without.
 //!
-//! Each start is a process of its own. The first finds an empty folder. What it reports: `device` (loader and driver until the device is open),
-//! `model` (the network, its weights not read), `plan` (compiled, or taken from disk), `constants` (weights packed, or mapped, and uploaded),
-//! `pipelines` (shaders to the driver, and what it does), `submit`. Our own time is all but `device` and `pipelines`.
+//! Each start is a separate process; the first one finds an empty folder. It reports `device` (loader and driver until
+//! the device is open), `model` (the network without reading its weights), `plan` (compiled, or read from disk),
+//! `constants` (weights packed or mapped, and uploaded), `pipelines` (the driver's compilation of shaders) and
+//! `submit`. Weft's own time is everything except `device` and `pipelines`.
 
 use std::error::Error;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::net::{Act, Built, ConvSpec, GATE_GAIN, Net, SMOOTH_GAIN};
 
 const EPSILON: f64 = 1e-5;
-/// Spread of what a block adds to its input.
+/// Spread of a block's branch, which is added to its input.
 const BRANCH_GAIN: f64 = 0.7;
 
 pub(super) fn efficientnet_b0(net: &mut Net<'_>, x: &Act) -> Built {

@@ -1,5 +1,5 @@
-//! Devlin et al. 2018, "BERT", its encoder in a small form: embedded tokens with learned positions, four layers of width 256. The
-//! number of tokens may stay open.
+//! Devlin et al. 2018, "BERT", its encoder in a small form: embedded tokens with learned positions, four layers of
+//! width 256. The number of tokens may stay open.
 
 use super::moments::Moments;
 use super::net::{Act, Built, Net};

@@ -2,8 +2,8 @@
 //!
 //! The architectures are torchvision's, operator for operator; parameters and nodes carry the names that PyTorch and
 //! its ONNX exporter give them. Weights come from a seeded generator when they are first read, so building is instant.
-//! Statistics of batch norms follow from the architecture (see [`moments`]), so that activations neither grow nor vanish and
-//! everything fits in f16.
+//! Statistics of batch norms follow from the architecture (see [`moments`]), so that activations neither grow nor
+//! vanish and everything fits in f16.
 
 mod densenet;
 mod efficientnet;
@@ -26,7 +26,7 @@ use compiler::int::Dim;
 use net::{Act, Net};
 pub use size::Size;
 
-/// What a network reads.
+/// The inputs of a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// `input: f32[batch, channels, height, width]`.
@@ -55,14 +55,14 @@ pub struct ZooEntry {
     pub parameters: u64,
     /// Multiply-accumulates of one run at batch 1.
     pub macs: u64,
-    /// What the input is.
+    /// The kind of the input.
     pub input: Input,
     /// Name of the output.
     pub output: &'static str,
     /// How networks of this kind are trained to see pixels: `imagenet` (torchvision's classifiers) or `unit` (0..1).
     pub preset: &'static str,
-    /// The form that tests run whole: the smallest image that every layer can take, and so few channels and layers that the
-    /// CPU executor is done in moments.
+    /// The form that tests run whole: the smallest image that every layer can take, and so few channels and layers that
+    /// the CPU executor is done in moments.
     pub smallest: Size,
     build: fn(&mut Net<'_>, &Act) -> Result<Act, BuildError>,
 }
@@ -87,7 +87,7 @@ pub enum ZooError {
     BadSize {
         /// What was asked for.
         text: String,
-        /// What is wrong with it.
+        /// Its error.
         why: String,
     },
     /// The architecture does not type-check.
@@ -118,8 +118,8 @@ macro_rules! zoo {
 
 /// Every model, in the order of `weft zoo`. The smallest form is image, narrow, layers.
 ///
-/// That of squeezenet1_1 has 64 pixels: its layers magnify rounding alike at any size, and of 32 pixels one is left behind them, so that its
-/// last mean averages nothing (benches/results/2026-11-22-squeezenet-fp16.md).
+/// That of squeezenet1_1 has 64 pixels: its layers magnify rounding alike at any size, and of 32 pixels one is left
+/// behind them, so that its last mean averages nothing (benches/results/2026-11-22-squeezenet-fp16.md).
 static MODELS: &[ZooEntry] = zoo! {
     "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", "imagenet", resnet::resnet18, (32, 4, 2), "residual network, 18 layers, basic blocks";
     "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", "imagenet", resnet::resnet50, (32, 4, 2), "residual network, 50 layers, bottlenecks (v1.5)";
@@ -146,9 +146,9 @@ pub fn find(name: &str) -> Option<&'static ZooEntry> {
     MODELS.iter().find(|m| m.name == name)
 }
 
-/// Builds a model for `batch` images with weights from `seed`. The entry is `main`, its input `input` is
-/// `f32[batch, channels, height, width]`. Weights are generated when they are read. A colon and a form ([`Size::parse`])
-/// may follow the name.
+/// Builds a model for `batch` images with weights from `seed`. The entry is `main`, its input `input` is `f32[batch,
+/// channels, height, width]`. Weights are generated when they are read. A colon and a form ([`Size::parse`]) may follow
+/// the name.
 ///
 /// # Errors
 /// An unknown name or form, or a batch of 0.

@@ -1,10 +1,10 @@
 //! Mean and variance of activations, carried through a network that is being built.
 //!
 //! Weights are random with known variance, so the mean and variance of each layer's output follow from those of its
-//! input, taken as normal and independent. Batch norms get these values as their running statistics, so what leaves them
-//! has about unit variance. Since those are fixed, an error of the prediction scales everything behind it. Networks of piecewise
-//! linear activations pass such a factor on as it is; smooth ones amplify or damp it at unit scale, and are therefore
-//! run at a larger one (see `net::SMOOTH_GAIN`), and gates are kept near their middle.
+//! input, taken as normal and independent. Batch norms get these values as their running statistics, so their results
+//! have about unit variance. Since those are fixed, an error of the prediction scales everything after it. Networks
+//! with piecewise linear activations pass such a factor on unchanged. Smooth activations amplify or damp it at unit
+//! scale, so these networks run at a larger scale (see `net::SMOOTH_GAIN`), and gates are kept near their middle.
 
 /// Mean and variance of a run of channels.
 #[derive(Clone, Copy, PartialEq, Debug)]

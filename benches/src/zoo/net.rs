@@ -24,7 +24,7 @@ use compiler::tensor::{ConstData, Tensor};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What building gives.
+/// The result of building.
 pub(super) type Built = Result<Act, BuildError>;
 
 /// An activation of a network under construction.
@@ -32,7 +32,7 @@ pub(super) type Built = Result<Act, BuildError>;
 pub(super) struct Act {
     /// The value.
     pub(super) value: ValueId,
-    /// What is known about its elements.
+    /// The moments of its elements.
     pub(super) moments: Moments,
     /// The filters of a depthwise convolution that gave this; the means in `moments` are then those of its input, still
     /// to be multiplied by each filter's sum.
@@ -364,17 +364,17 @@ impl<'m> Net<'m> {
     }
 }
 
-/// Spread of what each of `blocks` residual blocks adds to its input: all of them together add half the variance that was
-/// there. Trained networks lie near this (De and Smith 2020, "Batch Normalization Biases Residual Blocks Towards the Identity
-/// Function in Deep Networks"). Blocks that add more make a deep network chaotic: it then magnifies the rounding of its input
-/// a hundredfold, and no precision but f64 gives the same logits twice.
+/// Spread of what each of `blocks` residual blocks adds to its input: all of them together add half the variance that
+/// was there. Trained networks lie near this (De and Smith 2020, "Batch Normalization Biases Residual Blocks Towards
+/// the Identity Function in Deep Networks"). Blocks that add more make a deep network chaotic: it then magnifies the
+/// rounding of its input a hundredfold, and no precision but f64 gives the same logits twice.
 pub(super) fn branch_gain(blocks: usize) -> f64 {
     (0.5 / blocks.max(1) as f64).sqrt()
 }
 
 /// Gain of batch norms before a smooth activation: it is then nearly linear on both sides of 0.
 pub(super) const SMOOTH_GAIN: f64 = 2.5;
-/// Gain of what goes into the sigmoid of a gate.
+/// Gain of the input of a gate's sigmoid.
 pub(super) const GATE_GAIN: f64 = 0.3;
 /// Spread of the offsets of channels, relative to that of their values.
 const JITTER: f64 = 0.05;

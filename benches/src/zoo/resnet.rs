@@ -1,4 +1,5 @@
-//! He et al. 2015, "Deep Residual Learning for Image Recognition"; bottlenecks with the stride in the 3x3 convolution (v1.5).
+//! He et al. 2015, "Deep Residual Learning for Image Recognition"; bottlenecks with the stride in the 3x3 convolution
+//! (v1.5).
 
 use super::net::{Act, Built, ConvSpec, Net, branch_gain};
 
@@ -42,7 +43,7 @@ struct Shape {
     bottleneck: bool,
     /// With a convolution in the shortcut.
     project: bool,
-    /// Spread of what the block adds.
+    /// Spread of the block's branch.
     gain: f64,
 }
 

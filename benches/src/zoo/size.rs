@@ -1,6 +1,7 @@
 //! Smaller forms of a network: the same architecture on a smaller image, with fewer channels and fewer layers.
 //!
-//! Written behind the name: `vgg16:image=32,narrow=4`, `vit_b_16:layers=2`, or `NAME:smallest` for the form that tests run.
+//! Written behind the name: `vgg16:image=32,narrow=4`, `vit_b_16:layers=2`, or `NAME:smallest` for the form that tests
+//! run.
 
 use super::ZooError;
 

@@ -1,6 +1,6 @@
-//! The detector of Sandler et al. 2018 ("MobileNetV2", SSDLite), after Liu et al. 2016, "SSD: Single Shot MultiBox Detector": heads of
-//! separable convolutions on feature maps of falling size, boxes relative to anchors, and NonMaxSuppression, which decides how
-//! many boxes there are.
+//! The detector of Sandler et al. 2018 ("MobileNetV2", SSDLite), after Liu et al. 2016, "SSD: Single Shot MultiBox
+//! Detector": heads of separable convolutions on feature maps of falling size, boxes relative to anchors, and
+//! NonMaxSuppression, which decides how many boxes there are.
 //!
 //! The anchors are torchvision's for `ssdlite320`: six a cell, of scales evenly from 0.2 to 0.95 of the image.
 
@@ -39,8 +39,8 @@ const EPSILON: f64 = 1e-3;
 
 type Value = Result<ValueId, BuildError>;
 
-/// Results: `boxes f32[found, 4]` (y, x, y, x of two corners, in shares of the image), `scores f32[found]`, and `classes` and `images`, both
-/// `i64[found]`.
+/// Results: `boxes f32[found, 4]` (y, x, y, x of two corners, in shares of the image), `scores f32[found]`, and
+/// `classes` and `images`, both `i64[found]`.
 pub(super) fn ssdlite(net: &mut Net<'_>, x: &Act) -> Built {
     let levels = levels(net, x)?;
     let (mut classes, mut deltas, mut anchors) = (vec![], vec![], vec![]);

@@ -1,4 +1,4 @@
-//! Sizes against torchvision, and that what is built is whole.
+//! Compares sizes with torchvision, and checks that networks are complete.
 
 use super::weights::{Fill, Generated};
 use super::{build, list};

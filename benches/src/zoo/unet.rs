@@ -1,5 +1,5 @@
-//! Ronneberger et al. 2015, "U-Net: Convolutional Networks for Biomedical Image Segmentation", with padded convolutions, so
-//! that the output is as large as the input.
+//! Ronneberger et al. 2015, "U-Net: Convolutional Networks for Biomedical Image Segmentation", with padded
+//! convolutions, so that the output is as large as the input.
 
 use super::moments::Moments;
 use super::net::{Act, Built, ConvSpec, Net};

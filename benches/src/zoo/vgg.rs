@@ -23,8 +23,8 @@ pub(super) fn vgg16(net: &mut Net<'_>, x: &Act) -> Built {
         x = net.max_pool(&x, &format!("features.{index}"), 2, 2, 0, false)?;
         index += 1;
     }
-    // The adaptive pool to 7x7 changes nothing at the size that the network is made for; at others the dense layers have
-    // what is there.
+    // The adaptive pool to 7x7 changes nothing at the size that the network is made for; at others the dense layers
+    // have what is there.
     let x = net.flatten(&x, "")?;
     let features = net.b.ty(x.value).shape[1].as_const().map_or(0, |n| n as usize);
     let dense = size.width(4096);

@@ -1,7 +1,7 @@
 //! Seeded tensors that are generated when they are read.
 //!
-//! Every tensor has its own stream, seeded by the model's seed and the tensor's name, so that it does not depend on which
-//! others were read. The same bits come out on every machine: only sums, products and square roots are used.
+//! Every tensor has its own stream, seeded by the model's seed and the tensor's name, so that it does not depend on
+//! which others were read. The same bits come out on every machine: only sums, products and square roots are used.
 
 use bytes::Bytes;
 use compiler::fault::Fault;
@@ -18,8 +18,8 @@ pub enum Fill {
         std: f64,
     },
     /// Near-normal, and every row of so many elements sums to 0: a filter that ignores what all its inputs share, so
-    /// that the part of the signal that tells one image from another survives a deep network. With a `share` below 1 some of
-    /// the sum stays, and the layer magnifies rounding less.
+    /// that the part of the signal that tells one image from another survives a deep network. With a `share` below 1
+    /// some of the sum stays, and the layer magnifies rounding less.
     Centered {
         /// Standard deviation before the row's mean is taken off.
         std: f64,
@@ -36,8 +36,9 @@ pub enum Fill {
         /// Relative spread.
         spread: f64,
     },
-    /// Rows of so many elements, near-normal but for this: the square of a row's sum equals its sum of squares, which is
-    /// `row * std^2`. Such a depthwise filter gives the same variance whether neighbouring pixels are independent or equal.
+    /// Rows of so many elements, near-normal but for this: the square of a row's sum equals its sum of squares, which
+    /// is `row * std^2`. Such a depthwise filter gives the same variance whether neighbouring pixels are independent or
+    /// equal.
     Balanced {
         /// Root mean square.
         std: f64,

@@ -1,4 +1,4 @@
-//! Loops in plans of open sizes: what they carry, what they collect and how often they run follow from the sizes of a run.
+//! Loops in plans of open sizes: carried values, collected rows and numbers of iterations depend on the sizes of a run.
 
 use super::{agrees, agrees_on, compiled, opened};
 use compiler::dtype::DType;
@@ -61,8 +61,8 @@ graph @main(%x: f32[batch,8], %q: f32[steps,batch,8]) -> (y: f32[batch,8], rows:
     agrees_at(&parsed(text), &[("batch", 1, 8), ("steps", 1, 100)], &sizes);
 }
 
-/// The number of iterations is read, and so is whether to go on: rows whose number only a run decides, of an open size, and a loop
-/// in a loop.
+/// The number of iterations is read, and so is whether to go on: rows whose number only a run decides, of an open size,
+/// and a loop in a loop.
 #[test]
 fn rows_that_grow_have_an_open_size() {
     let text = "graph @main(%x: f32[n,3], %n: i64[], %limit: f32[]) -> (y: f32[n,3], rows: f32[trips,n,3], z: f32[n,3], inner: f32[2,n]) {
@@ -94,7 +94,8 @@ fn rows_that_grow_have_an_open_size() {
     }
 }
 
-/// LSTM in both directions, GRU, and a backward RNN over sequences of different lengths; batch and number of steps are open.
+/// LSTM in both directions, GRU, and a backward RNN over sequences of different lengths; batch and number of steps are
+/// open.
 #[test]
 fn recurrent_layers_take_sequences_of_any_length() {
     let m = import_onnx(include_bytes!("models/recurrent.onnx").to_vec().into(), &NoExternalData);

@@ -76,7 +76,8 @@ fn agrees_on(session: &OpenSession, m: &Module, sizes: &[(&str, i64)], given: Gi
     }
 }
 
-/// A graph that calls a tensor function of its own twice, at two shapes, with ordinary ops and a flatten of both sizes between.
+/// A graph that calls a tensor function of its own twice, at two shapes, with ordinary ops and a flatten of both sizes
+/// between.
 const CALLS: &str = "tensor @mm(%a: f32[p,q], %b: f32[q,r], out %y: f32[p,r]) {
   symbol p in 1..=4096
   symbol q in 1..=4096
@@ -154,8 +155,8 @@ const VERSIONS: &str = "graph @main(%x: f32[n,256], %k: f32[256,n]) -> (y: f32[n
 }
 ";
 
-/// For each group the dispatches at these sizes are of the first version whose conditions hold, or of the kernels for all sizes.
-/// Returns how many are of a version.
+/// For each group the dispatches at these sizes are of the first version whose conditions hold, or of the kernels for
+/// all sizes. Returns how many are of a version.
 fn picks_rightly(session: &OpenSession, c: &Compiled, sizes: &[(&str, i64)]) -> usize {
     let open = c.open.as_ref().expect("sizes are open");
     let list: Vec<(Name, i64)> =

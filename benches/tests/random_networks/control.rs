@@ -1,5 +1,5 @@
-//! Networks with control flow: branches and loops inside each other, with conditions and numbers of iterations that the device computes,
-//! several carried values, collected rows, values captured from outside, loops that run zero times.
+//! Networks with control flow: branches and loops inside each other, with conditions and numbers of iterations that the
+//! device computes, several carried values, collected rows, values captured from outside, loops that run zero times.
 //!
 //! A network follows from its seed alone. `PROPTEST_CASES` draws more than every run of the tests does, `WEFT_SEED` others.
 //!

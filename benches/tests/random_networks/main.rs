@@ -1,10 +1,11 @@
-//! Random networks: the interpreter on the graph as written, on the optimised graph, on the compiled module, and the device
-//! must agree, under every mode of layout and fusion, compiled for the device or for another profile ([`targets`]), and in
-//! mixed precision with native and with packed f16.
+//! Random networks: the interpreter on the graph as written, on the optimised graph, on the compiled module, and the
+//! device must agree, under every mode of layout and fusion, compiled for the device or for another profile
+//! ([`targets`]), and in mixed precision with native and with packed f16.
 //!
-//! A network is drawn as a list of [`recipe::Step`]s, so that a failing one shrinks to the few that matter; what a step asks for is
-//! made to fit the values that are there. Odd sizes, axes of size 1, groups, dilation, asymmetric padding, and broadcasting
-//! from every side come out of the draw.
+//! A network is drawn as a list of [`recipe::Step`]s, so that a failing network shrinks to the few steps that matter;
+//! each step is adapted to the existing values. Networks have odd sizes, axes of size 1, groups, dilation, asymmetric
+//! padding, and broadcasting from every side. `PROPTEST_CASES=600 cargo test -p weft-benches --test random_networks`
+//! draws more of them.
 
 mod control;
 mod nan;

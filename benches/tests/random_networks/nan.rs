@@ -1,6 +1,6 @@
-//! Networks with NaN in their inputs: which results are NaN is the same on the device, and none vanishes in mixed precision.
+//! Networks with NaN in their inputs: the same results are NaN on the device, and none disappears in mixed precision.
 //!
-//! Infinities and resizes are left out: what a weight of 0 makes of NaN and of an infinity is up to the driver, where it knows the weight.
+//! Infinities and resizes are left out: if a driver knows that a weight is 0, it may compute 0 from NaN or infinity.
 
 use super::tally::Tally;
 use super::targets::{self, Target};

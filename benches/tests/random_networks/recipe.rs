@@ -184,7 +184,8 @@ impl Growing<'_> {
         let values = t.to_f64_vec().into_iter().map(|x| low + (x + 1.0) / 2.0 * width);
         self.b.constant("c", &Tensor::from_f64(DType::F32, shape.to_vec(), values))
     }
-    /// Weights for sums of `depth` terms, of about variance 1 over `depth`, so that sums are no larger than their terms.
+    /// Weights for sums of `depth` terms, of about variance 1 over `depth`, so that sums are no larger than their
+    /// terms.
     fn weights(&mut self, shape: &[usize], depth: usize) -> ValueId {
         let bound = (3.0 / depth.max(1) as f64).sqrt();
         self.constant(shape, -bound, 2.0 * bound)

@@ -1,7 +1,8 @@
-//! How well a network bears f16: its f32 graph run node by node, with every number rounded to f16.
+//! The sensitivity of a network to f16: its f32 graph is run node by node, with every number rounded to f16.
 //!
-//! What mixed precision gives can only be held against the f32 results where rounding as such leaves them in place. A sum
-//! of numbers that cancel, or a normalisation of numbers that are all alike, magnifies any rounding; such networks say nothing.
+//! Results of mixed precision can be compared with f32 results only if rounding alone changes them little. A sum of
+//! numbers that cancel, or a normalisation of nearly equal numbers, amplifies any rounding. If rounding alone uses more
+//! than half of f16's tolerance, the network is drawn again.
 
 use compiler::agreement::{F16_TOLERANCE, Tolerance, agree_in_slices};
 use compiler::graph::{Module, ValueId};

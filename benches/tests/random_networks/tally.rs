@@ -1,4 +1,5 @@
-//! What was drawn and thrown away: a generator that mostly draws what says nothing tests nothing.
+//! Counts networks that were drawn and discarded, and steps that did not fit. They are printed, and bounded: a
+//! generator that discards most of its networks tests little.
 
 use super::recipe::Drawn;
 use std::cell::Cell;

@@ -1,11 +1,11 @@
-//! What a network is compiled for: the device itself, or another profile as far as the device can run its kernels, perhaps with
-//! a schedule rule asked for by name. So the schedules of devices that are not here run on the one that is.
+//! Targets of compilation: the device itself, or another profile limited to the device, possibly with a schedule rule
+//! requested by name. So schedules for other devices are run on the device at hand.
 
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules;
 use proptest::prelude::*;
 
-/// What to compile for.
+/// The target of compilation.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// A named profile; none for the device itself.

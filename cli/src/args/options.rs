@@ -8,7 +8,7 @@ use runtime_gpu::HostFunctions;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A schedule provider of one's own.
+/// A schedule provider of another crate.
 #[derive(Clone, Default)]
 pub struct Schedules(pub Option<Arc<dyn ScheduleProvider>>);
 
@@ -102,8 +102,8 @@ pub struct Common {
     /// A library of host functions, as docs/weft_host_functions.h declares it
     #[arg(long = "host-functions", value_name = "LIBRARY", help_heading = COMPILER)]
     pub host_functions: Vec<PathBuf>,
-    /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off [default: WEFT_CACHE, else the
-    /// user's cache folder]
+    /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off
+    /// [default: WEFT_CACHE, else the user's cache folder]
     #[arg(long, value_name = "DIR", help_heading = COMPILER)]
     pub cache: Option<String>,
     /// Keep weights there too, as they go to the device
@@ -115,8 +115,8 @@ pub struct Common {
     /// Batch size
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub batch: Option<u32>,
-    /// Size of a named dimension; with a range it stays open, and one compilation serves all sizes in it: NAME=0..64, or
-    /// NAME=32..640:32 for every 32nd size, or NAME=open for any
+    /// Size of a named dimension; with a range it stays open, and one compilation serves all sizes in it: NAME=0..64,
+    /// or NAME=32..640:32 for every 32nd size, or NAME=open for any
     #[arg(long, value_name = "NAME=N", help_heading = MODEL)]
     pub dim: Vec<String>,
     /// Shape of an input
@@ -153,7 +153,7 @@ pub struct Common {
     /// The host functions there are.
     #[arg(skip)]
     pub functions: HostFunctions,
-    /// What was said and timed so far; copies share it.
+    /// Messages and times so far; clones share them.
     #[arg(skip)]
     pub state: State,
 }

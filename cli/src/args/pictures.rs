@@ -1,4 +1,4 @@
-//! How an image becomes an input, as options say it.
+//! Options for converting an image to an input.
 
 /// How images become the size of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]

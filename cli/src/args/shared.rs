@@ -1,5 +1,5 @@
-//! Which command honours which of the shared options. An option that a command has no use for is refused: a slip never
-//! changes the work silently.
+//! Which command supports which of the shared options. A command refuses options that it does not use, so a mistake is
+//! never ignored silently.
 
 use super::{Cli, Command, Common};
 use crate::error::{CliError, CliResult};
@@ -177,7 +177,7 @@ impl Use {
     }
 }
 
-/// The whole command line: what a command has no use for is hidden in it.
+/// The whole command line; options that a command does not use are hidden.
 pub fn command() -> clap::Command {
     let options = shared_options();
     USES.iter().fold(Cli::command(), |cli, u| {
@@ -196,7 +196,7 @@ pub fn command() -> clap::Command {
 /// Reads the command line.
 ///
 /// # Errors
-/// Clap's, for what it shows on request too; and an option that the command does not honour.
+/// An error of clap (also for help and version), or an option that the command does not support.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(args)?;
@@ -236,7 +236,7 @@ fn flag(id: &str) -> String {
     format!("--{}", id.replace('_', "-"))
 }
 
-/// Refuses options that say how to load or compile where there is nothing to load or compile: `what` was read.
+/// Refuses options for loading or compiling if `what` was read, which is neither loaded nor compiled.
 ///
 /// # Errors
 /// The first such option.

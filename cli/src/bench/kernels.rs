@@ -1,4 +1,4 @@
-//! What each kernel takes.
+//! The time of each kernel.
 
 use crate::args::BenchArgs;
 use crate::compile::dispatches;

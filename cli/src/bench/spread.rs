@@ -1,4 +1,4 @@
-//! How the samples of a measurement spread, what else a run takes, and whether the measurement is to be trusted.
+//! The spread of a measurement's samples, the other costs of a run, and whether the measurement can be trusted.
 
 use super::number;
 use crate::error::CliResult;
@@ -37,7 +37,7 @@ pub fn show(r: &Value) -> CliResult<()> {
     Ok(())
 }
 
-/// Why the measurement is not to be trusted, with what to do; none where it is.
+/// Why the measurement cannot be trusted, and what to do; `None` if it can.
 pub fn unstable(r: &Value) -> Option<String> {
     let samples: Vec<f64> = r["latency_ms"]["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
     let (median, device) = (number(r, &["latency_ms", "median"]), number(r, &["device_ms", "median"]));

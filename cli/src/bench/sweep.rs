@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use compiler::passes::{AmpMode, FuseMode, LayoutMode};
 
-/// What `--sweep` varies, with the values there are.
+/// The settings that `--sweep` varies, with their values.
 const SWEPT: &[(&str, &str)] = &[
     ("amp", "off, fp16, auto"),
     ("layout", "auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none"),

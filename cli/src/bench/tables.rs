@@ -1,4 +1,4 @@
-//! What `weft bench` prints: a line for each result, and tables below them.
+//! The output of `weft bench`: a line for each result, and tables below them.
 
 use super::{number, spread};
 use crate::driver_stats;

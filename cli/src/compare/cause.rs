@@ -1,8 +1,8 @@
-//! What leads from a failing comparison to its cause: errors along the graph, the node where the tolerance is passed, and what
-//! keeping it in f32 costs.
+//! Finds the cause of a failing comparison: errors along the graph, the node at which the tolerance is exceeded, and
+//! the cost of keeping it in f32.
 //!
-//! Mixed precision is rounded on the CPU executor as the compiled kernels store. Where that alone is within the tolerance, and
-//! without mixed precision, the device runs once more with the result of every node as an output.
+//! For mixed precision, the CPU executor rounds the same values that the compiled kernels store in f16. If that result
+//! is within the tolerance, and without mixed precision, the device runs again with every node's result as an output.
 
 use crate::args::CompareArgs;
 use crate::error::CliResult;
@@ -31,18 +31,18 @@ pub struct Cause {
     rounding: Option<Accumulated>,
     /// The device's errors with those before them.
     device: Vec<NodeError>,
-    /// What gives the first result that fails.
+    /// The node that gives the first failing result.
     producer: Option<(String, String)>,
 }
 
-/// What runs, and on what.
+/// The model and the device of the run.
 pub struct Run<'r> {
     pub module: &'r Module,
     pub inputs: &'r [Tensor],
     pub device: &'r Device,
     pub profile: &'r DeviceProfile,
     pub pipeline: &'r PipelineOptions,
-    /// What calibration keeps in f32, as names of the model.
+    /// The nodes that calibration keeps in f32, as names of the model.
     pub chosen: &'r [Name],
     /// It stores something in f16.
     pub mixed: bool,
@@ -51,7 +51,8 @@ pub struct Run<'r> {
 /// Looks for the cause of differences; `None` where the results agree.
 ///
 /// # Errors
-/// What a run on the device says. A graph that the CPU executor cannot run with rounding has no errors along it.
+/// An error of a run on the device. For a graph that the CPU executor cannot run with rounding, there are no errors
+/// along the graph.
 pub fn cause_of(a: &CompareArgs, run: &Run<'_>, rows: &[(String, Difference)]) -> CliResult<Option<Cause>> {
     let Some(at) = rows.iter().position(|r| !r.1.pass) else { return Ok(None) };
     let mut cause = Cause { producer: producer(run.module, at), ..Cause::default() };

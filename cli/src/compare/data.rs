@@ -1,4 +1,5 @@
-//! `weft compare --data DIR`: one model over a folder of inputs, and how its results are distributed against the reference.
+//! `weft compare --data DIR`: runs one model on a folder of inputs, and reports the distribution of its differences
+//! from the reference.
 
 use super::side::{Reference, Side, differences, judge_all_in_f32, reference_of};
 use super::with_name;
@@ -33,7 +34,7 @@ struct Output {
     rows: Option<Vec<Row>>,
 }
 
-/// What came of one input.
+/// The result for one input.
 struct Case {
     file: PathBuf,
     outputs: Vec<Output>,

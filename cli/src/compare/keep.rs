@@ -1,8 +1,8 @@
 //! `--write-keep`: the smallest keep list with which the comparison passes, found by measuring.
 //!
-//! Calibration proposes lists, for smaller and smaller shares of the tolerance, until one passes where the comparison runs.
-//! Then names are left out of it, in runs of several at first and one by one at last (after Zeller and Hildebrandt's delta debugging),
-//! as long as it passes without them.
+//! Calibration proposes lists, for smaller and smaller fractions of the tolerance, until the comparison passes with
+//! one. Then names are removed while it still passes, first several at once and finally one by one (after Zeller and
+//! Hildebrandt's delta debugging).
 
 use super::cause::Run;
 use super::side::{differences, is_all_in_f32};
@@ -32,7 +32,7 @@ pub struct Found {
     pub patterns: Vec<String>,
     /// Lists that were measured.
     pub measured: usize,
-    /// What is known of it, for the file and for people.
+    /// A description of it, for the file and for people.
     pub about: String,
 }
 
@@ -52,7 +52,7 @@ pub fn refuse_without_f16(a: &CompareArgs) -> CliResult<()> {
 /// Looks for the list; `want` is the reference.
 ///
 /// # Errors
-/// What compilation or a run says.
+/// An error of the compilation or of a run.
 pub fn find(a: &CompareArgs, run: &Run<'_>, want: &Named) -> CliResult<Found> {
     let plain = PipelineOptions { amp: AmpMode::Fp16, keep_f32: vec![], ..run.pipeline.clone() };
     let progress = Progress::new(&a.common, &[]);

@@ -1,4 +1,4 @@
-//! The two sides of a comparison: what ran where, and the results to compare with.
+//! The two sides of a comparison: what ran where, and its results.
 
 use crate::args::{Common, CompareArgs};
 use crate::arrays::{Named, read_npz};
@@ -11,7 +11,7 @@ use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use std::path::Path;
 
-/// Refuses what needs no run to be seen as a comparison of a thing with itself.
+/// Refuses comparisons of a side with itself that are recognised without a run.
 pub fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
     let same = match a.against.as_str() {
         "fp32" => a.common.amp == "off",
@@ -30,15 +30,15 @@ pub fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
         .help(help))
 }
 
-/// Mixed precision was asked for and has put nothing into f16 (by a keep list, by calibration, or since the pass does not run), and
-/// the reference is f32 in the same place. Without mixed precision the sides differ by where they ran, and that is known once they
-/// have.
+/// Mixed precision was requested but has put nothing into f16 (by a keep list, by calibration, or since the pass does
+/// not run), and the reference is f32 on the same device. Without mixed precision the sides differ by their devices,
+/// which is known after the run.
 pub fn is_all_in_f32(a: &CompareArgs, device: &Device, mixed: bool) -> bool {
     let same_place = a.against == "fp32" || a.against == "cpu" && matches!(device, Device::Cpu);
     !mixed && same_place && a.common.amp != "off"
 }
 
-/// Refuses to hold f32 against f32, or says that `--amp auto` has decided for it. True where there is nothing to compare.
+/// Refuses to compare f32 with f32, or reports that `--amp auto` has chosen f32. True if there is nothing to compare.
 ///
 /// # Errors
 /// With `--amp fp16`: a keep list, or the passes that run, have undone what was asked for.
@@ -79,7 +79,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// What a run gave. Where the device could not run the model, the run was the CPU executor's.
+    /// The results of a run. If the device could not run the model, the CPU executor did.
     pub fn of_run(device: &Device, place: &'static str, amp: &str) -> Side {
         let device =
             if place == CPU_EXECUTOR { crate::device::describe(&Device::Cpu) } else { crate::device::describe(device) };
@@ -108,7 +108,7 @@ impl Side {
     }
 }
 
-/// What the results are held against.
+/// The reference of a comparison.
 pub enum Reference {
     /// The module on the CPU executor, in f32.
     Cpu,
@@ -122,7 +122,7 @@ impl Reference {
     /// What `--against` names. `inputs` are of the shapes that runs will have.
     ///
     /// # Errors
-    /// A file that is not there or holds no results; what compilation says.
+    /// A missing file, a file without results, or an error of the compilation.
     pub fn open(a: &CompareArgs, module: &Module, device: &Device, inputs: &[Tensor]) -> CliResult<Reference> {
         match a.against.as_str() {
             "cpu" => Ok(Reference::Cpu),
@@ -139,7 +139,7 @@ impl Reference {
     /// The results by name, and whose they are.
     ///
     /// # Errors
-    /// What a run says; a side that is `result` itself.
+    /// An error of a run; or the reference is `result` itself.
     pub fn run(
         &self,
         common: &Common,
@@ -167,8 +167,8 @@ impl Reference {
     }
 }
 
-/// Each result against the reference's of its name. With `mixed` precision the tolerance is that of f16, else that of the
-/// result's type.
+/// Each result against the reference's of its name. With `mixed` precision the tolerance is that of f16, else that of
+/// the result's type.
 ///
 /// # Errors
 /// A result that the reference lacks.

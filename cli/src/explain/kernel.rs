@@ -1,4 +1,4 @@
-//! One kernel: the choices that its schedule was made with, and what the other values of each are estimated to cost.
+//! One kernel: the choices of its schedule, and the estimated costs of their other values.
 
 use super::names;
 use super::relations::Relations;

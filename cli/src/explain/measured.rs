@@ -1,4 +1,4 @@
-//! What was measured of a model, by group: times on a device, errors against a reference.
+//! Measurements of a model, by group: times on a device, errors against a reference.
 
 use super::relations::{Relations, how};
 use crate::args::ExplainArgs;

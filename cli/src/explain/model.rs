@@ -1,4 +1,4 @@
-//! The whole model: what each pass changed, and the groups with the reason why each one ends where it does.
+//! The whole model: the changes of each pass, and the groups with the reason why each ends where it does.
 
 use super::relations::{Relations, how, join, numbers};
 use crate::args::ExplainArgs;
@@ -56,7 +56,7 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, parts: Option<&Parts>) -> Cli
     parts.show()
 }
 
-/// What all dispatches are estimated to take, where the compilation says what they do.
+/// The estimated time of all dispatches, if the compilation has their work.
 fn estimated(t: &CompileTrace) -> Option<Cost> {
     let (cost, missing) = t.estimated_cost(&t.estimates().ok()?);
     (missing == 0).then_some(cost)
@@ -71,7 +71,7 @@ fn passes(r: &Relations<'_>, shown: usize) -> Vec<String> {
             names.push(&p.name);
         }
     }
-    // What a compilation does besides its passes.
+    // Steps of a compilation besides its passes.
     let besides = ["fuse-ops", "lower-groups", "schedule"];
     names.extend(besides.into_iter().filter(|name| r.t.passes.iter().all(|p| p.name != *name)));
     for name in names {

@@ -1,4 +1,4 @@
-//! Names as tables print them: source nodes, layers' short names, labels of groups, kernels and their files.
+//! Names in tables: source nodes, short names of layers, labels of groups, kernels and their files.
 
 use compiler::text::edit_distance;
 use compiler::trace::{CompileTrace, Group};
@@ -6,7 +6,7 @@ use compiler::trace::{CompileTrace, Group};
 /// Names that are offered for one that is not there.
 const OFFERED: usize = 5;
 
-/// What a name stands for.
+/// The meaning of a name.
 pub struct Named {
     /// The source node; the group's own name where no node has this one.
     pub node: String,
@@ -14,8 +14,8 @@ pub struct Named {
     pub groups: Vec<usize>,
 }
 
-/// What `name` is in the compilation: a node, else a layer, a group or a kernel as tables call them. Without groups it is no name of
-/// theirs; remarks may still know it.
+/// What `name` is in the compilation: a node, else a layer, a group or a kernel as tables call them. Without groups it
+/// is no name of theirs; remarks may still know it.
 pub fn find(t: &CompileTrace, name: &str) -> Named {
     let exact = t.groups_of_node(name);
     if !exact.is_empty() {

@@ -1,4 +1,4 @@
-//! One source node: the kernel it is in, what was done with it, and what stopped the next fusion.
+//! One source node: its kernel, what passes did with it, and what stopped the next fusion.
 
 use super::names;
 use super::relations::{Relations, SCHEDULING, how, join, numbers};

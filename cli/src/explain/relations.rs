@@ -1,4 +1,4 @@
-//! What a compilation says about its groups: who feeds whom, which dispatches they have, and why they end where they do.
+//! Relations of groups: producers and readers, dispatches, and why groups end where they do.
 
 use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind};
@@ -11,7 +11,7 @@ pub const SCHEDULING: &str = "schedule";
 pub struct Relations<'a> {
     /// The compilation.
     pub t: &'a CompileTrace,
-    /// For each group those that read its results.
+    /// For each group, the groups that read its results.
     pub feeds: Vec<Vec<usize>>,
     /// For each group its dispatches, in order.
     pub dispatches: Vec<Vec<&'a Call>>,
@@ -38,7 +38,7 @@ impl<'a> Relations<'a> {
     pub fn boundary(&self, i: usize) -> Vec<String> {
         self.t.border_of_group(i, &self.borders[i], &self.feeds[i])
     }
-    /// What the schedule rules said of the group: which took it, or why others declined.
+    /// The remarks of the schedule rules about the group: which rule took it, or why others declined.
     pub fn scheduling(&self, i: usize, kind: RemarkKind) -> Vec<&'a str> {
         let g = self.group(i);
         let same = |r: &Remark| r.nodes.iter().map(|n| n.as_str()).eq(g.origins.iter().map(String::as_str));

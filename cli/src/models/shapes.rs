@@ -1,4 +1,4 @@
-//! The sizes of a model's inputs: what `--shape`, `--dim`, `--batch` and the inputs that are given say of them.
+//! The sizes of a model's inputs, from `--shape`, `--dim`, `--batch` and the given inputs.
 
 use crate::args::Common;
 use crate::arrays::Named;
@@ -10,7 +10,8 @@ use weft::Sizes;
 
 type Ports = [(Name, TensorType)];
 
-/// What the options and `inputs` say of the sizes of `ports`. With `keep_open`, what nothing decides stays open where no inputs are given.
+/// What the options and `inputs` say of the sizes of `ports`. With `keep_open`, what nothing decides stays open where
+/// no inputs are given.
 pub fn sizes(ports: &Ports, common: &Common, inputs: Option<&Named>, keep_open: bool) -> CliResult<Sizes> {
     let ranges = range_options(common)?;
     ranges.iter().try_for_each(|(name, _)| check_dim(ports, name))?;

@@ -1,4 +1,4 @@
-//! Values for a model's inputs: the given ones, checked; or random ones.
+//! Values for a model's inputs: given ones, which are checked, or random ones.
 
 use crate::args::Common;
 use crate::arrays::Named;

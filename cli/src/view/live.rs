@@ -1,6 +1,6 @@
-//! What the viewer asks of a machine with the model and a device: kernels to time, and the model compiled with other options.
+//! The viewer's host: times kernels on a device, and compiles the model with other options.
 //!
-//! The model is compiled and measured by this very command in a process of its own, so that it can be given up at any time.
+//! This command compiles and measures the model in a separate process, which can be stopped at any time.
 
 use compiler::compile::Compiled;
 use compiler::compile::MeasureKernel;

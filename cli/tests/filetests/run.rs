@@ -1,11 +1,11 @@
-//! `test run`: the same random inputs through every way of running a module, which must agree.
+//! `test run`: runs the same random inputs in every way of running a module; the results must agree.
 //!
 //! A module with graph functions: the interpreter on the input, on the module after the passes (those of the header's
-//! `; passes a,b`, or the standard ones), on the compiled module, and the device; and
-//! the compiled tensor functions, printed, parsed and scheduled again, must give the same WGSL. A module of tensor functions alone:
-//! each unscheduled function against its scheduled form, in the interpreter and on the device.
-//! The device runs kernels of its own profile, or of the header's `; profile NAME` as far as it can, with the rules of `; rules A,B`.
-//! `; seed N` draws other inputs, `; dim n=4 m=2` sets symbols (3 without it), `; device off` leaves out the device.
+//! `; passes a,b`, or the standard ones), on the compiled module, and the device; and the compiled tensor functions,
+//! printed, parsed and scheduled again, must give the same WGSL. A module of tensor functions alone: each unscheduled
+//! function against its scheduled form, in the interpreter and on the device. The device runs kernels of its own
+//! profile, or of the header's `; profile NAME` as far as it can, with the rules of `; rules A,B`. `; seed N` draws
+//! other inputs, `; dim n=4 m=2` sets symbols (3 without it), `; device off` leaves out the device.
 
 use crate::file::TestFile;
 use crate::gpu;
@@ -212,8 +212,8 @@ fn report(names: &[String], want: &[Tensor], got: &[Tensor], how: &str, half: bo
     Ok(out)
 }
 
-/// [`compiler::agreement`] of floats, in slices too: as f16 where the passes made that (`half`), and as the same sums in another
-/// order where the interpreter ran both in f32 (`how` is not on a device); other elements must be equal.
+/// [`compiler::agreement`] of floats, in slices too: as f16 where the passes made that (`half`), and as the same sums
+/// in another order where the interpreter ran both in f32 (`how` is not on a device); other elements must be equal.
 fn compare(want: &Tensor, got: &Tensor, how: &str, half: bool) -> Result<(), String> {
     if want.dtype() != got.dtype() || want.shape() != got.shape() {
         return Err(format!("{}{:?} instead of {}{:?}", got.dtype(), got.shape(), want.dtype(), want.shape()));

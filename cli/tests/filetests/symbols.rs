@@ -1,7 +1,7 @@
-//! Symbols under other names: a name decides nothing, also where names decide an order, as in the canonical form of `n*m`.
+//! Renames symbols: names must not matter, although they decide an order in the canonical form of `n*m`.
 //!
-//! Each file whose graph functions have several symbols is read with their names exchanged. It must parse, verify and compile as it
-//! does under its own names, and give the same results.
+//! Each file whose graph functions have several symbols is read with their names exchanged. It must parse, verify and
+//! compile as with the original names, and give the same results.
 
 use crate::file::TestFile;
 use crate::verbs::check;

@@ -84,7 +84,8 @@ fn verify(t: &TestFile<'_>) -> Result<String, String> {
     Ok(check(&m).err().unwrap_or_else(|| "ok".to_string()))
 }
 
-/// What `print-ir` printed on the way, the module after the passes of the header, and their remarks; or the error of a pass.
+/// What `print-ir` printed on the way, the module after the passes of the header, and their remarks; or the error of a
+/// pass.
 fn pipeline(t: &TestFile<'_>) -> Result<String, String> {
     let mut m = valid_module(t)?;
     let mut cx = context(t)?;
@@ -132,8 +133,8 @@ fn print_remark(r: &Remark) -> String {
     format!("remark {} {kind} [{}]: {}\n", r.pass, nodes.join(", "), r.message)
 }
 
-/// The module with every `schedule` block applied, or the error of the first instruction that does not apply, or what is
-/// refused of the result.
+/// The module with every `schedule` block applied, or the error of the first instruction that does not apply, or what
+/// is refused of the result.
 fn apply_schedules(t: &TestFile<'_>) -> Result<String, String> {
     let (mut m, profile) = (valid_module(t)?, profile(t)?);
     for f in m.tensor_functions.values_mut() {

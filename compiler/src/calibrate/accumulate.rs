@@ -1,4 +1,4 @@
-//! How errors of f16 storage grow along a graph: what a failing comparison says about its cause.
+//! Growth of errors of f16 storage along a graph, to explain a failing comparison.
 
 use super::storage::{Graph, Kernel};
 use super::trial::Trial;
@@ -26,7 +26,7 @@ pub struct Point {
     pub used: f64,
 }
 
-/// The node with whose rounding the results leave the tolerance.
+/// The node whose rounding takes the results beyond the tolerance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passed {
     /// A name of the model that means the node.
@@ -52,29 +52,30 @@ pub struct Accumulated {
     pub points: Vec<Point>,
     /// Share of the tolerance that the results take with everything rounded.
     pub used: f64,
-    /// Where they leave the tolerance, or reach nine tenths of what they take; `None` where nothing is rounded.
+    /// The node at which they leave the tolerance, or reach nine tenths of their final error; `None` if nothing is
+    /// rounded.
     pub passed: Option<Passed>,
     /// Bytes that f16 saves.
     pub saved: u64,
 }
 
-/// What a compiled module keeps in f32, and what f16 saves in it.
+/// Bytes that a compiled module keeps in f32, and bytes that f16 saves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stored {
     /// Nodes of the compiled program that compute.
     pub nodes: usize,
     /// Those of them that are on the keep list.
     pub kept: usize,
-    /// Bytes of constants and of what kernels give, all in f32.
+    /// Bytes of constants and results of kernels, all in f32.
     pub single: u64,
     /// Bytes that f16 saves of them.
     pub saved: u64,
 }
 
-/// What `module` stores, compiled with `pipeline`.
+/// The stored bytes of `module`, compiled with `pipeline`.
 ///
 /// # Errors
-/// What a pass says.
+/// An error of a pass.
 pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceProfile) -> Result<Stored, PassError> {
     let m = before_mixed_precision(module, pipeline, profile)?;
     let f = m.main();
@@ -86,11 +87,11 @@ pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceP
     Ok(Stored { nodes: nodes.len(), kept, single: storage.single, saved: storage.saved(f) })
 }
 
-/// Runs the f32 graph of `module` on the host with everything rounded that it stores in f16 when it is compiled with `pipeline`,
-/// and finds the first kernel up to which rounding makes the results leave the tolerance.
+/// Runs the f32 graph of `module` on the host with everything rounded that it stores in f16 when it is compiled with
+/// `pipeline`, and finds the first kernel up to which rounding makes the results leave the tolerance.
 ///
 /// # Errors
-/// What a pass or the CPU executor says.
+/// An error of a pass or of the CPU executor.
 pub fn accumulate(
     module: &Module,
     pipeline: &PipelineOptions,
@@ -148,7 +149,8 @@ pub fn accumulate(
     Ok(Accumulated { points, used, passed: Some(Passed { node, op, before, after, keep, kept, bytes }), saved })
 }
 
-/// The first kernel up to whose rounding the results take more than the tolerance, and what they take before and with it.
+/// The first kernel whose rounding, together with all earlier ones, takes the results beyond the tolerance; and the
+/// fractions of the tolerance without and with it.
 fn crossing(
     trial: &mut Trial<'_>,
     kernels: &[Kernel],

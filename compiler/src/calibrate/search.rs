@@ -1,8 +1,8 @@
-//! Which kernels' rounding moves the results, and the cheapest of them to keep in f32.
+//! Finds the kernels whose rounding changes the results, and the cheapest set of them to keep in f32.
 //!
-//! Errors of rounding are small, so those of several kernels add up, element by element: what half of a part does follows from
-//! what the part does and what its other half does alone. Parts of neighbouring kernels are halved where kernels would be kept,
-//! so that few runs, most of them of the network's end alone, find the kernels that matter.
+//! Errors of rounding are small, so errors of several kernels add up element by element: the effect of one half of a
+//! part is the effect of the part minus the effect of the other half. Parts of neighbouring kernels are halved where
+//! kernels would be kept. So few runs, most of them of the end of the network only, find the kernels that matter.
 
 use super::storage::Kernel;
 use super::trial::Trial;
@@ -11,15 +11,16 @@ use crate::interpreter::ExecError;
 use crate::tensor::Tensor;
 use std::ops::Range;
 
-/// A share beyond this is no small error: what it adds to others is not known.
+/// Above this share, an error is not small, and its effect does not simply add to others.
 const WILD: f32 = 1e6;
 
 /// Neighbouring kernels that are rounded together.
 pub(super) struct Part {
     pub kernels: Range<usize>,
-    /// What their rounding alone takes of the tolerance.
+    /// The fraction of the tolerance that their rounding alone uses.
     pub used: f64,
-    /// What their rounding alone adds to each element of the float results, as a share of what the element may differ by.
+    /// The error that their rounding alone adds to each element of the float results, as a fraction of the element's
+    /// tolerance.
     errors: Vec<f32>,
     bytes: f64,
 }
@@ -28,7 +29,7 @@ pub(super) struct Part {
 struct Elements {
     /// Where each result ends.
     ends: Vec<usize>,
-    /// What a share of 1 in the element is of what the norm may differ by.
+    /// The weight of an element in the norm, as a fraction of the norm's tolerance.
     weights: Vec<f32>,
 }
 
@@ -61,7 +62,8 @@ impl<'s> Search<'s> {
         s
     }
 
-    /// The parts to keep in f32 for the others to take no more than `limit` of the tolerance, as far as their errors alone tell.
+    /// The parts to keep in f32 for the others to take no more than `limit` of the tolerance, as far as their errors
+    /// alone tell.
     pub fn kept(&self, limit: f64) -> Vec<&Part> {
         let n = self.elements.weights.len();
         let (mut sums, mut squares) = (vec![0f64; n], vec![0f64; n]);
@@ -85,7 +87,8 @@ impl<'s> Search<'s> {
             add(&self.parts[best.1], -1.0, &mut sums, &mut squares);
             kept.push(best.1);
         }
-        // Only together do they show which errors the same elements take: the dearest that is kept in vain goes back to f16.
+        // Only together they show which errors affect the same elements: the most expensive kernel that is kept without
+        // effect goes back to f16.
         let mut order = kept.clone();
         order.sort_by(|a, b| self.parts[*b].bytes.total_cmp(&self.parts[*a].bytes));
         for i in order {
@@ -102,7 +105,7 @@ impl<'s> Search<'s> {
     /// Halves the parts that would be kept, the dearest first, as long as runs of the network are left: `runs` in all.
     ///
     /// # Errors
-    /// What a run says.
+    /// An error of a run.
     pub fn refine(
         &mut self,
         trial: &mut Trial<'_>,
@@ -168,7 +171,8 @@ impl<'s> Search<'s> {
 }
 
 impl Elements {
-    /// What errors take of the tolerance: as they are, whose sum luck may make small, and as their squares tell.
+    /// The fraction of the tolerance that errors use: the larger of the actual sums, which may cancel by chance, and an
+    /// estimate from their squares.
     fn used(&self, sums: &[f64], squares: &[f64]) -> f64 {
         let (mut most, mut from) = (0.0f64, 0);
         for &end in &self.ends {
@@ -183,8 +187,9 @@ impl Elements {
         most
     }
 
-    /// What the square of an element's error counts: where elements are nearest to their limit, the derivative of the sum of the
-    /// errors' eighth powers, which stands for that of the largest; else what it adds to the norm.
+    /// The weight of the square of an element's error. If single elements are nearest to their limit, it is the
+    /// derivative of the sum of the errors' eighth powers, as an approximation of the largest error; else its
+    /// contribution to the norm.
     fn mended(&self, squares: &[f64]) -> Vec<f64> {
         let elements = squares.iter().map(|s| s.powi(4)).sum::<f64>().powf(0.25);
         let norms = squares.iter().zip(&self.weights).map(|(s, w)| s * f64::from(*w).powi(2));

@@ -1,5 +1,5 @@
-//! What a module stores in f16 once it is compiled. Found by running the passes as far as the groups, so that what stays in
-//! a kernel's registers does not count: mixed precision there costs nothing, and rounds nothing.
+//! The values that a compiled module stores in f16. The passes run up to the groups to find them, since values in a
+//! kernel's registers do not count: mixed precision costs nothing there and rounds nothing.
 
 use crate::arena::Id;
 use crate::dtype::DType;
@@ -10,24 +10,24 @@ use crate::passes::{AmpMode, KeepF32, PassContext, PassError, PipelineOptions, S
 use crate::profile::DeviceProfile;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What one kernel rounds. Nodes and values are those of the f32 graph that the pass `mixed-precision` finds.
+/// The values that one kernel rounds. Nodes and values are those of the f32 graph before the pass `mixed-precision`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kernel {
-    /// Nodes that stay in f32 for nothing of this to be rounded: those that read the constants, that give the results, and
-    /// that read these. What else is in their kernels may be f16 in registers.
+    /// Nodes that must stay in f32 so that nothing of this is rounded: the readers of the constants, the makers of the
+    /// results, and the readers of these. Other values in their kernels may be f16 in registers.
     pub nodes: Vec<Name>,
-    /// What it stores in f16, and the constants that it reads so.
+    /// The values that it stores in f16, and the constants that it reads in f16.
     pub values: Vec<ValueId>,
     /// Bytes that f32 would add.
     pub bytes: u64,
 }
 
-/// What a compiled module stores.
+/// The values that a compiled module stores.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Storage {
     /// The kernels that round something, in execution order.
     pub kernels: Vec<Kernel>,
-    /// Bytes of everything in f32: constants, and what kernels give.
+    /// Bytes of constants and results of kernels, all in f32.
     pub single: u64,
 }
 impl Storage {
@@ -53,7 +53,8 @@ impl<'a> Graph<'a> {
         Graph { module, pipeline, profile, by_name }
     }
 
-    /// What is stored in f16 when the nodes of `keep` stay in f32 besides those of the pipeline, in mode `amp`.
+    /// The values that are stored in f16 in mode `amp`, if the nodes of `keep` stay in f32 besides those of the
+    /// pipeline.
     pub fn storage(&self, amp: AmpMode, keep: &[KeepF32]) -> Result<Storage, PassError> {
         let mut cx = PassContext::new(self.profile.clone());
         self.pipeline.configure(&mut cx);
@@ -142,7 +143,8 @@ impl Grouped<'_> {
         names.into_iter().filter(|n| self.graph.by_name.contains_key(n)).collect()
     }
 
-    /// The nodes of the f32 graph that read operand `i` of node `n` of the entry function, over what passes put in between.
+    /// The nodes of the f32 graph that read operand `i` of node `n` of the entry function, over what passes put in
+    /// between.
     fn readers(&self, n: NodeId, i: usize) -> Vec<Name> {
         let Some(g) = self.group(n) else { return self.members(n) };
         let uses = g.uses();

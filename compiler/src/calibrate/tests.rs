@@ -2,7 +2,8 @@ use super::*;
 use crate::agreement::agree;
 use crate::text::{parse_module, random_tensor};
 
-/// Two branches meet before a sigmoid. The rounding of the first moves it much, that of the second a thousandth as much.
+/// Two branches meet before a sigmoid. The rounding of the first moves it much, that of the second a thousandth as
+/// much.
 const BRANCHES: &str = r#"
 const @w : f32[8,8,3,3] = random(1)
 const @v : f32[8,8,3,3] = random(2)
@@ -54,8 +55,8 @@ fn only_kernels_whose_rounding_matters_stay_in_f32() {
     assert!(!sources.contains(&"Conv_4") && !sources.contains(&"Conv_6"), "{sources:?}");
 }
 
-/// What the calibration rounds is what a run of the mixed graph rounds: kept nodes bring the interpreter's result within
-/// the tolerance, too.
+/// What the calibration rounds is what a run of the mixed graph rounds: kept nodes bring the interpreter's result
+/// within the tolerance, too.
 #[test]
 fn the_mixed_graph_agrees_with_the_nodes_kept() {
     let (m, found) = calibration(&Limits::default());

@@ -1,4 +1,4 @@
-//! Runs of the f32 graph in which some values are rounded to f16: how far its results move.
+//! Runs of the f32 graph with some values rounded to f16, to measure the change of its results.
 
 use super::storage::Kernel;
 use crate::agreement::{Difference, Tolerance, agree};
@@ -67,7 +67,8 @@ impl<'a> Trial<'a> {
         sum
     }
 
-    /// The results with these kernels' values rounded. `visit` sees what each node of the entry function gives, rounded where it is.
+    /// The results with these kernels' values rounded. `visit` sees what each node of the entry function gives, rounded
+    /// where it is.
     pub fn run<'k>(
         &mut self,
         kernels: impl IntoIterator<Item = &'k Kernel> + Clone,
@@ -87,7 +88,7 @@ impl<'a> Trial<'a> {
         self.interpreter.rerun(self.module.entry, values, &change)
     }
 
-    /// What rounding in `kernels` does to the results.
+    /// The effect of rounding in `kernels` on the results.
     pub fn outcome<'k>(&mut self, kernels: impl IntoIterator<Item = &'k Kernel> + Clone) -> Result<Outcome, ExecError> {
         let got = self.run(kernels, &mut |_, _| ())?;
         Ok(self.judge(&got))
@@ -106,7 +107,8 @@ fn rounded_values<'k>(kernels: impl IntoIterator<Item = &'k Kernel>) -> FxHashSe
     kernels.into_iter().flat_map(|k| k.values.iter().copied()).collect()
 }
 
-/// The share of each node in the work of the entry function, by the elements that it gives and the products that it adds up.
+/// The share of each node in the work of the entry function, by the elements that it gives and the products that it
+/// adds up.
 fn work_of_nodes(f: &Function, values: &Values) -> Vec<f64> {
     let mut work = vec![0.0; f.nodes.len()];
     for &n in &f.blocks[f.body].nodes {

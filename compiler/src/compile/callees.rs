@@ -1,7 +1,13 @@
-//! Functions that stay calls, joined with the entry function for planning: each is a region of one node behind the entry function's
-//! last, so that all values that the plan has places for are values of one function.
+//! Functions that stay calls (those that call themselves, directly or through others), joined with the entry function
+//! for planning.
 //!
-//! Only the plan is made of the joined function. The module gets what its nodes became back into the functions that they are of.
+//! A called function becomes a region of one node at the end of the entry function, so that all values of the plan
+//! belong to one function. Its body is planned once, with buffers that nothing else shares. Operands are copied there
+//! and results back, on the device; the host reads only conditions. Parameter and result types of a function are the
+//! same in all calls, so shapes cannot depend on the depth of recursion. Calls nest 256 deep, as in the interpreter
+//! (`interpreter::MAX_CALL_DEPTH`).
+//!
+//! Only the plan uses the joined function. Afterwards the nodes are moved back into their own functions.
 
 use crate::arena::Id;
 use crate::attr_struct;
@@ -66,7 +72,7 @@ impl Bodies {
     }
 }
 
-/// What was joined: the entry function as it was, and which node of which function each copy is of.
+/// The record of a join: the original entry function, and for each copied node its function and original node.
 pub(super) struct Joined {
     entry: Function,
     copies: Vec<(NodeId, Name, NodeId)>,
@@ -105,7 +111,7 @@ pub(super) fn join(module: &mut Module) -> Option<Joined> {
 }
 
 impl Joined {
-    /// Takes the functions apart again; nodes keep what they became.
+    /// Separates the functions again. Nodes keep the changes that planning made.
     pub fn part(self, module: &mut Module) {
         let mut entry = self.entry;
         let joined = module.main().clone();

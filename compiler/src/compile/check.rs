@@ -1,4 +1,4 @@
-//! What a module must be to have a plan; anything else is for the CPU executor, or has open dimensions.
+//! Checks that a module can have a plan. Any other module runs on the CPU executor, or has open dimensions.
 
 use super::CompileError;
 use super::callees::Callees;
@@ -12,14 +12,14 @@ use crate::ops::function_values::Apply;
 /// Refuses an entry function that has no plan.
 ///
 /// # Errors
-/// Open dimensions, and what only the CPU executor can run.
+/// Refuses open dimensions, and modules that only the CPU executor can run.
 pub(super) fn check(module: &Module, main: &Function) -> Result<(), CompileError> {
     check_functions(main)?;
     check_sizes(main, &open_dims(module))?;
     check_nodes(module, main)
 }
 
-/// All sizes must be known, except that the CPU executor runs what has sizes that a node's run defines.
+/// All sizes must be known. A module with sizes that a node defines at run time needs the CPU executor.
 fn check_sizes(main: &Function, known: &[Name]) -> Result<(), CompileError> {
     let nodes = main.walk();
     for &n in &nodes {
@@ -41,14 +41,14 @@ fn check_sizes(main: &Function, known: &[Name]) -> Result<(), CompileError> {
     values.into_iter().try_for_each(|v| check_value(main, v, known))
 }
 
-/// What a loop collects.
+/// The collected rows of a loop.
 fn collected(main: &Function, n: NodeId) -> &[ValueId] {
     let node = &main.nodes[n];
     node.outputs.get(node.inputs.len().saturating_sub(Loop::CONTROL)..).unwrap_or(&[])
 }
 
-/// True for a loop whose number of iterations a run decides, where the network's results alone read what it collects: that grows
-/// as the loop runs. A row has a size that is known before.
+/// True for a loop whose number of iterations is known only at run time, and whose collected rows are only results of
+/// the network: their buffer grows while the loop runs. The size of a row is known before.
 fn only_collects(main: &Function, n: NodeId, known: &[Name]) -> bool {
     let node = &main.nodes[n];
     let rows = collected(main, n);

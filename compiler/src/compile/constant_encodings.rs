@@ -1,4 +1,4 @@
-//! Storage forms of a plan's constants, as their readers expect them.
+//! Storage forms of a plan's constants, as their readers require them.
 
 use crate::name::Name;
 use crate::plan::{Content, Plan, Step};

@@ -1,4 +1,4 @@
-//! The dispatches of a group: those of its kernels for all sizes, and of their versions for some.
+//! The dispatches of a group: its kernels for all sizes, and their versions for some sizes.
 
 use super::CompileError;
 use super::kernels::{Built, BuiltVersion};

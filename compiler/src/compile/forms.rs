@@ -1,4 +1,4 @@
-//! What a lowered group is on a device: a view, or buffers with storage forms.
+//! The device form of a lowered group: a view, or buffers with storage forms.
 
 use crate::dtype::DType;
 use crate::int::{Bounds, Int, flatten_index, simplify};
@@ -57,8 +57,8 @@ pub fn assign_encodings(t: &mut TensorFunction, profile: &DeviceProfile) -> Resu
     Ok(())
 }
 
-/// True when every i64 value is moved, chosen, made from an index within 32 bits or from a narrower integer, so that it fits
-/// 32 bits when its sources do.
+/// True when every i64 value is moved, chosen, made from an index within 32 bits or from a narrower integer, so that it
+/// fits 32 bits when its sources do.
 fn integer_movement_only(t: &TensorFunction) -> bool {
     let bounds = t.bounds();
     let fits = |i: &Int| {

@@ -1,4 +1,4 @@
-//! The report of a group: what it holds, how it runs, what it costs.
+//! The report of a group: its nodes, how it runs, and its cost.
 
 use super::names::{Sources, label};
 use super::work::{node_flops, node_macs};
@@ -32,7 +32,7 @@ pub(super) fn fused_group(
     let label = label(origins.names(), (stands.op.name(), stands.origins.names(), stands.name), &ops, sources);
     let stage = |n: &Option<NodeId>| {
         let own = n.map_or(Origins::none(), |n| origins_of(f, n));
-        // What a pass put in may serve nodes of another group.
+        // An inserted node may serve nodes of another group.
         let here: Vec<Name> = own.names().iter().copied().filter(|o| origins.names().contains(o)).collect();
         if here.is_empty() { origins.names().to_vec() } else { here }
     };

@@ -1,4 +1,4 @@
-//! What host steps compute, and the part of the module that they need.
+//! The computations of host steps, and the part of the module that they need.
 
 use super::callees::join;
 use crate::arena::Id;
@@ -8,8 +8,8 @@ use crate::ops::control::{Call, CallHost, CallTensor};
 use crate::plan::{HostCall, HostComputation, Plan, Step};
 use std::sync::Arc;
 
-/// What host steps need of the module: functions and constants, and of the tensor functions those that `nodes` of `main`, which run on
-/// the host, and other functions call.
+/// The part of the module that host steps need: graph functions, constants, and the tensor functions that are called by
+/// other functions or by `nodes` of `main`, which run on the host.
 pub(super) fn host_module(m: &Module, main: &Function, nodes: impl Iterator<Item = NodeId>) -> Module {
     let own = nodes.map(|n| &main.nodes[n]);
     let others =
@@ -25,7 +25,8 @@ pub(super) fn host_module(m: &Module, main: &Function, nodes: impl Iterator<Item
     }
 }
 
-/// Gives the host steps of a saved plan what they compute. `module` is the plan's, behind the passes ([`super::compile_graph`]).
+/// Binds the computations of a saved plan's host steps. `module` is the plan's module after its passes
+/// ([`super::compile_graph`]).
 ///
 /// # Errors
 /// A module that has no such node: another one's plan.

@@ -1,7 +1,9 @@
-//! Kernels of open sizes as bytes: scheduling again is what a second start would take longest for.
+//! Kernels of open sizes as bytes, for the cache on disk: without them a second start would spend most of its time on
+//! scheduling.
 //!
-//! A plan of open sizes follows from the module behind its passes and its kernels, so the kernels are kept, each with the fingerprint of
-//! what it was made of. Where one does not fit, all are made anew.
+//! A plan of open sizes follows from the module after its passes and from its kernels, so a second start runs passes
+//! and planning again and only the kernels are kept, each with the fingerprint of its input. If one does not match, all
+//! are made again.
 
 use super::CompileError;
 use super::kernels::{Built, BuiltVersion, Request, Requests};
@@ -12,9 +14,10 @@ use crate::plan::{EmitKernel, EmittedKernel};
 use crate::text::parse_instructions;
 use crate::tir::TensorFunction;
 
-/// Where the kernels of one module are kept, for one device and list of options: whoever implements it tells builds of the program apart.
+/// Storage for the kernels of one module, one device and one list of options. The implementation must distinguish
+/// builds of the program.
 pub trait KeepKernels: Send + Sync {
-    /// What [`KeepKernels::write`] was given, if anything is there.
+    /// The bytes that [`KeepKernels::write`] stored, if any.
     fn read(&self) -> Option<Vec<u8>>;
     /// Keeps the kernels; a place that cannot be written costs the next start its time.
     fn write(&self, bytes: &[u8]);
@@ -71,7 +74,7 @@ impl Kept {
     }
 }
 
-/// What the kernels of a request follow from, beside the device.
+/// The inputs of a request's kernels, besides the device.
 fn key(request: &Request) -> Fingerprint {
     Fingerprint::of(|w| {
         w.text(request.function.name.as_str());

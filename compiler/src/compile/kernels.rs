@@ -1,8 +1,8 @@
-//! Scheduling and reuse: tensor functions become kernels, equal ones once.
+//! Scheduling and reuse: tensor functions become kernels, and equal functions share one.
 //!
-//! Equal means: the same [`TensorFunction::fingerprint`] and the same parameters that are constants; rules and shader
-//! generator are functions of these and the profile, which is one for all. Different functions are scheduled and emitted in parallel,
-//! and each on its own, so that neither names nor order nor text depends on which is done first.
+//! Functions are equal if they have the same [`TensorFunction::fingerprint`] and the same constant parameters. Rules
+//! and shader generator depend only on these and on the profile, which is the same for all. Different functions are
+//! scheduled and emitted in parallel and independently, so names, order and text do not depend on which is done first.
 
 use super::{Backend, CompileError, Progress};
 use crate::arena::Id;
@@ -53,8 +53,8 @@ impl Requests {
         Requests { list: vec![], known: FxHashMap::default(), taken: own.collect() }
     }
 
-    /// The id of the request, which is that of an equal one where there was one. One of the module's `own` functions keeps
-    /// its name, unless it is requested once more with other constants; other functions get a name that is free.
+    /// The id of the request; an equal earlier request has the same id. A function of the module (`own`) keeps its
+    /// name, unless it is requested again with other constants; other functions get a free name.
     pub fn add(&mut self, mut function: TensorFunction, constants: Vec<BufferId>, own: bool) -> FunctionId {
         let next = FunctionId::from_index(self.list.len());
         let id = *self.known.entry((function.fingerprint(), constants.clone())).or_insert(next);
@@ -137,7 +137,7 @@ pub(super) struct Built {
 
 /// A function under an assumption about its sizes, with kernels.
 pub(super) struct BuiltVersion {
-    /// What holds for the symbols of the function for all sizes.
+    /// The conditions on the symbols of the function for all sizes.
     pub when: Vec<Cond>,
     /// The version's symbols as expressions of these.
     pub symbols: Vec<(Name, Int)>,
@@ -204,7 +204,8 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
     Ok(Built { before, function, rule, applied, declined, kernels, versions })
 }
 
-/// The kernels of a version; none where the device does not take them, since the function for all sizes is there.
+/// The kernels of a version; `None` if the device does not support them, since the function for all sizes can run
+/// instead.
 fn version(
     v: rules::FunctionVersion,
     base: Name,

@@ -1,4 +1,4 @@
-//! What nodes cost by measurement: each is compiled alone, its kernels are timed by whoever has a device, and their times looked up.
+//! Measured costs of nodes: each node is compiled alone, a device times its kernels, and the times are looked up.
 
 use super::{CompileOptions, Compiled, compile};
 use crate::cost::{CostModel, EstimatedCost, Measurement, Measurements, NodeForm, single_node_module};
@@ -10,7 +10,7 @@ use crate::schedule::estimate::Estimate;
 use crate::tir::{BufferId, TensorFunction};
 use std::sync::{Arc, Mutex};
 
-/// Measured times with the shader generator whose kernels they are of.
+/// Measured times, and the shader generator that made the measured kernels.
 pub struct KernelTimes {
     /// The times.
     pub measurements: Measurements,
@@ -24,12 +24,13 @@ pub struct MeasuredCost {
     profile: DeviceProfile,
     estimated: EstimatedCost,
     scale: f64,
-    /// What was asked before: a time follows from the node's kernels, which take a while to make.
+    /// Answers to earlier questions: a time needs the node's kernels, and compiling these takes time.
     known: Mutex<Vec<(NodeForm, Option<f64>)>>,
 }
 
 impl MeasuredCost {
-    /// For a device, where open sizes have these ranges. The scale of the estimate follows from the measurements on that device.
+    /// For a device, where open sizes have these ranges. The scale of the estimate follows from the measurements on
+    /// that device.
     pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile, dims: &DimRanges) -> MeasuredCost {
         let scale = times.measurements.scale(profile);
         let estimated = EstimatedCost::within(profile, dims.clone());
@@ -65,7 +66,7 @@ impl CostModel for MeasuredCost {
     }
 }
 
-/// Times a compiled module on a device; implemented by whoever has one.
+/// Times a compiled module on a device. The runtime implements it.
 pub trait MeasureKernel {
     /// The time of one run on the device, in nanoseconds: inputs and results resident, the least disturbed of several
     /// runs.
@@ -78,7 +79,7 @@ pub trait MeasureKernel {
 /// Compiles a node alone, in the layout that it has.
 ///
 /// # Errors
-/// What [`single_node_module`] and the compilation say.
+/// An error of [`single_node_module`] or of the compilation.
 pub fn compile_single(form: &NodeForm, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Result<Compiled, String> {
     let pipeline = PipelineOptions { layout: LayoutMode::None, ..PipelineOptions::default() };
     let options = CompileOptions { pipeline, ..CompileOptions::default() };

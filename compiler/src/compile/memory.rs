@@ -55,7 +55,8 @@ impl Pool {
     fn push(&mut self, life: Lifetime, scratch: bool) -> PoolId {
         self.values.push(PoolValue { life, open: None, scratch, function: self.function })
     }
-    /// What is added from here on are values of that function: of each call that is under way, beside those of all others.
+    /// Values that are added from here on belong to that function. Each active call has its own copies of them, so they
+    /// share no slots with other values.
     pub fn enter(&mut self, function: Option<usize>) {
         self.function = function;
     }
@@ -65,7 +66,7 @@ impl Pool {
             self.values[id].open = Some((elements.clone(), dtype, encoding));
         }
     }
-    /// The pool with numbers for open sizes; what has none counts nothing.
+    /// The pool with numbers for open sizes. A size without a number counts as 0.
     pub fn at(&self, size: &dyn Fn(Name) -> Option<i64>) -> Pool {
         let mut pool = self.clone();
         for (_, v) in pool.values.iter_mut() {
@@ -81,7 +82,7 @@ impl Pool {
         let last = &mut self.values[id].life.last;
         *last = (*last).max(at);
     }
-    /// The steps behind `first` up to `last` run again and again: what was there before and is used in them stays until the last.
+    /// The steps after `first` up to `last` are a loop: values from before it that are used in it live until `last`.
     pub fn extend_over(&mut self, first: usize, last: usize) {
         for (_, v) in self.values.iter_mut() {
             if v.life.first < first && v.life.last > first {
@@ -98,9 +99,9 @@ impl Pool {
     pub fn naive_bytes(&self) -> u64 {
         self.values.iter().filter(|(_, v)| !v.scratch).map(|(_, v)| v.life.bytes).sum()
     }
-    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several slices, share slots
-    /// among themselves only: a slice boundary must be where the kernel expects it. So do the values of a function: it may run while
-    /// its caller's are needed.
+    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several slices,
+    /// share slots among themselves only: a slice boundary must be where the kernel expects it. So do the values of a
+    /// function: it may run while its caller's are needed.
     pub fn assign(&self, most: u64) -> (Vec<SlotId>, Arena<SlotId, u64>) {
         let mut slots = vec![SlotId::from_index(0); self.values.len()];
         let mut sizes = Arena::new();

@@ -1,8 +1,8 @@
-//! The one pipeline: graph passes, lowering of groups to tensor functions, schedules, kernels, plan.
+//! The compilation pipeline: graph passes, lowering of groups to tensor functions, schedules, kernels, plan.
 //!
-//! [`lower_module`] takes a module whose entry function consists of constants, calls of primitive functions (fused
-//! groups) and, where the device cannot take part, other nodes; it leaves `call_tensor`s, tensor functions and a
-//! [`Plan`].
+//! [`compile`] runs all of it, [`compile_graph`] the passes only. [`lower_module`] does the part after the passes. It
+//! takes a module whose entry function consists of constants, calls of primitive functions (fused groups) and, if the
+//! device cannot run them, other nodes; it leaves `call_tensor`s, tensor functions and a [`Plan`].
 
 mod callees;
 mod check;
@@ -65,16 +65,16 @@ pub use transposes::count_transposes;
 pub struct Group {
     /// Primitive function of the group.
     pub function: Name,
-    /// The source node that stands for it: its anchor, else the first node of the model in it.
+    /// The source node that represents it: its anchor, or else its first source node.
     pub layer: Name,
-    /// A short name of the layer and what is fused with it.
+    /// A short name of the layer and the ops fused with it.
     pub label: String,
     /// Source nodes, sorted.
     pub origins: Vec<Name>,
-    /// All of it was put in by passes: none of the source nodes is in it, it serves them.
+    /// The group has no source node: passes inserted all of it. `origins` are the nodes that it serves.
     pub inserted: bool,
-    /// Source nodes of each stage of its tensor function, as it is before scheduling; none for a function that came with
-    /// the module, of which every stage is of all origins.
+    /// Source nodes of each stage of its unscheduled tensor function. Empty for a function of the source module: each
+    /// of its stages belongs to all origins.
     pub stages: Vec<Vec<Name>>,
     /// Op names in order.
     pub ops: Vec<&'static str>,
@@ -98,11 +98,11 @@ pub struct Group {
     pub is_result: bool,
     /// Floating-point operations (two per multiply-accumulate, one per element of other ops).
     pub flops: u64,
-    /// Bytes that its dispatches read and write: operands and results, and what one leaves for the next.
+    /// Bytes that its dispatches read and write: operands, results and scratch between them.
     pub bytes: u64,
 }
 
-/// What compilation gives.
+/// The result of a compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The module after all passes: `call_tensor`s in the entry function, scheduled tensor functions.
@@ -115,13 +115,13 @@ pub struct Compiled {
     pub groups: Vec<Group>,
     /// The plan; with open sizes, that for the least of them.
     pub plan: Plan,
-    /// What makes the plan for other sizes; none where none is open.
+    /// Makes plans for other sizes; `None` if no size is open.
     pub open: Option<Arc<OpenPlan>>,
     /// Byte counts.
     pub memory: MemoryReport,
     /// Remarks of all passes.
     pub remarks: Vec<Remark>,
-    /// What each pass did.
+    /// Statistics of each pass.
     pub passes: Vec<PassStats>,
     /// Layout changes in the graph that reached `fuse-ops`.
     pub transposes: TransposeReport,
@@ -167,7 +167,7 @@ impl Compiled {
         m
     }
 
-    /// The same, with the versions as functions of their own, which nobody calls: for those who look at one.
+    /// The same, with versions as separate, uncalled functions, so that readers can inspect them.
     fn all_unscheduled(&self) -> Module {
         let mut m = self.module.clone();
         for (name, f) in &self.unscheduled {
@@ -203,15 +203,15 @@ pub struct CompileOptions {
     pub record: bool,
     /// Times of kernels on the device; costs are estimated without them.
     pub measurements: Option<Arc<KernelTimes>>,
-    /// What open dimensions may be.
+    /// The ranges of open dimensions.
     pub dims: DimRanges,
-    /// Where the kernels of open sizes are kept.
+    /// Storage for kernels of open sizes.
     pub keep: Option<Arc<dyn KeepKernels>>,
-    /// Who schedules functions that come without a schedule; the rules where it is `None`.
+    /// Schedules functions that have no schedule; `None` means the rules.
     pub schedules: Option<Arc<dyn ScheduleProvider>>,
 }
 
-/// What makes kernels of tensor functions for a device.
+/// Everything that turns tensor functions into kernels for a device.
 #[derive(Clone, Copy)]
 struct Backend<'a> {
     profile: &'a DeviceProfile,
@@ -263,8 +263,8 @@ pub fn compile(
     Ok(compiled)
 }
 
-/// The passes alone: no groups, no kernels, an empty plan. For looking at modules that [`compile`] refuses because only the CPU
-/// executor runs them.
+/// The passes alone: no groups, no kernels, an empty plan. For looking at modules that [`compile`] refuses because only
+/// the CPU executor runs them.
 ///
 /// # Errors
 /// A failing pass.
@@ -352,7 +352,7 @@ pub enum CompileError {
     /// An option that does not fit the module.
     #[error("{0}")]
     Option(String),
-    /// The module cannot run on a device as it stands (recursion, data-dependent sizes): the CPU executor can.
+    /// The module cannot run on a device (recursion, data-dependent sizes); the CPU executor can run it.
     #[error("{0}")]
     NeedsCpu(String),
     /// A tensor function came with a schedule for another device.
@@ -376,10 +376,10 @@ pub enum CompileError {
     Schedule {
         /// The function.
         function: String,
-        /// What does not fit.
+        /// The mismatch.
         message: String,
     },
-    /// No schedule of a group goes with all of its open sizes; a plan runs it on the host instead.
+    /// No schedule of a group is valid for all of its open sizes. A plan can run it on the host instead.
     #[error("no schedule of @{function} goes with all sizes of {dims}; give the sizes")]
     NoOpenSchedule {
         /// The group's tensor function.
@@ -392,7 +392,7 @@ pub enum CompileError {
     Bug {
         /// Function or kernel.
         at: String,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }

@@ -1,7 +1,9 @@
-//! Names of groups and kernels: the source node that stands for a group, and what is fused with it.
+//! Names of groups and kernels: the source node that represents a group, and the ops fused with it.
 //!
-//! A name follows from the model alone: its first call's anchor and the source ops in the group, in the model's order. It
-//! does not depend on other kernels, unless two would be called the same.
+//! A name depends on the model alone: the anchor of the group's first call, and its source ops in the model's order. It
+//! does not depend on other kernels, unless two would have the same name. The name (`PlanKernel::name`) is the same in
+//! `compile`, `bench`, traces, file names and the labels that GPU debuggers show. The shader's entry point keeps the
+//! name of the tensor function's kernel instead, so that equal code is equal text.
 
 use super::Group;
 use crate::graph::Module;
@@ -37,15 +39,15 @@ impl Sources {
     }
 }
 
-/// What a group is called.
+/// The name of a group.
 pub(super) struct Label {
-    /// The source node that stands for it.
+    /// The source node that represents it.
     pub layer: Name,
-    /// The node's short name and what is fused with it.
+    /// The node's short name and the ops fused with it.
     pub text: String,
 }
 
-/// The label of a group whose nodes have these names, ops and origins; `main` is the one that stands for it.
+/// The label of a group whose nodes have these names, ops and origins; `main` is the node that represents it.
 pub(super) fn label(
     origins: &[Name],
     main: (&'static str, &[Name], Name),
@@ -54,7 +56,7 @@ pub(super) fn label(
 ) -> Label {
     let (op, own, name) = main;
     let of_main = sources.ordered(own);
-    // The source node of the same op, else (for what a pass has put there) the one that it serves.
+    // The source node of the same op; or, for an inserted node, the node that it serves.
     let exact = of_main.iter().find(|s| s.1 == op).copied();
     let (layer, layer_op) = exact.or(of_main.first().copied()).unwrap_or((own.first().copied().unwrap_or(name), op));
     let short = short_name(layer.as_str(), layer_op);
@@ -108,8 +110,8 @@ pub(super) struct KernelNames {
 }
 
 impl KernelNames {
-    /// The name of a kernel whose first call is in `group`; `part` tells it from others of the same function, the conditions `when` from
-    /// those for other sizes.
+    /// The name of a kernel whose first call is in `group`. `part` distinguishes kernels of the same function, the
+    /// conditions `when` versions.
     pub fn give(&mut self, group: &Group, part: Option<Name>, when: &[Cond]) -> String {
         let mut base = match part {
             None => group.label.clone(),

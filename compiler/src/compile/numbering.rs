@@ -1,4 +1,4 @@
-//! The plan's buffers: each storage location has one, made on first use.
+//! Numbers of the plan's buffers: each storage location gets a buffer when it is first used.
 
 use super::memory::SlotId;
 use super::residency::value_encoding;
@@ -33,7 +33,7 @@ impl Packers {
     }
 }
 
-/// What tells the buffers of a plan apart.
+/// The identity of a buffer of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum BufferKey {
     /// The n-th input of the entry function.

@@ -1,4 +1,41 @@
-//! A plan whose sizes are open: everything but numbers is decided, and each list of sizes gives a plan with the same kernels.
+//! Plans of open sizes: everything except numbers is decided once, and each list of sizes gives a plan with the same
+//! kernels.
+//!
+//! The *ranges* of open dimensions (`CompileOptions::dims`, [`DimRange`]) are known when a network is compiled; their
+//! sizes only at run time. Passes, groups and tensor functions hold the sizes as expressions. Rules choose schedules
+//! for typical sizes (`schedule::rules`), and estimates use typical sizes too. Kernels get sizes as immediates and a
+//! grid as expressions (`plan::OpenGrid`, folded if an axis may be too long). They are proved for the whole range, or
+//! keep clamps. Steps, lifetimes and kernels are decided once.
+//!
+//! [`OpenPlan::at`] makes the plan for given sizes by numbering: it shares memory anew for these sizes, and binds the
+//! attributes of operators and host steps. A session over it shares pipelines and constants with the others
+//! (`runtime_gpu::OpenSession`, which keeps 16 lists of sizes). Sizes are checked against the ranges before anything is
+//! dispatched.
+//!
+//! - *A value beyond one binding*: the positions of the slices are part of the kernels, so a value must fit one binding
+//!   at the sizes of a run. Sizes at which it does not get a plan of their own, compiled for them alone
+//!   (`OpenSession::with_plans_alone`). If there is none, the CPU executor runs.
+//! - *Loops*: the number of iterations, the bytes of a collected row and the buffers of carried values are computed
+//!   from the sizes too.
+//! - *Values that are sizes* are expressions (`Op::infer_value`): shape arithmetic, and comparisons, choices and logic
+//!   on it. A comparison that the ranges do not decide is an expression of minima and maxima with value 0 or 1
+//!   (`Cond::truth`). So the shape that exporters write for an expansion (`Shape`, `Concat`, `Equal` to -1, `Where`,
+//!   `Expand`) is an expression. So is the number of iterations of a loop that compares a counter with a size
+//!   (`onnx/import/trips.rs`). A node that decides a size in another way splits the network (`stages.rs`), and a remark
+//!   names it.
+//! - *Sizes that the model does not accept* may be within a range: for example, two operands of a concatenation differ,
+//!   or a window does not fit. For each new list of sizes, [`OpenPlan::at`] infers the types of the source network, and
+//!   names the node that refuses them. If a value gets another shape than its expression says (for example a slice
+//!   beyond the end), these sizes get a plan of their own. Sample runs of schedules skip sizes at which the unscheduled
+//!   function fails too.
+//! - *Empty sizes*: a range may begin at 0, as for a cache of keys that begins empty. A kernel whose results then have
+//!   no elements gets a grid of no workgroups, and is proved for sizes from 1 on; other kernels are proved for 0 too.
+//!   If a range begins at 1, size 0 gets a plan of its own.
+//! - *Versions*: kernels for some of the sizes only (`schedule::rules::versions`).
+//! - *Work*: the operations and bytes of a dispatch are expressions too (`work.rs`). A session reports the numbers for
+//!   its sizes, and a trace can compute them for any sizes (`trace::OpenCall`).
+//!
+//! The facade decides which dimensions of a model stay open, and the sizes of the others (`weft::Sizes`).
 
 use super::memory::Pool;
 use super::numbering::Packers;
@@ -17,11 +54,11 @@ use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
-/// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
+/// Makes the plan for given sizes. It has the steps before buffers are numbered, and sizes as expressions.
 pub struct OpenPlan {
     /// Functions and constants, with open sizes; the entry function as it was planned.
     pub(super) module: Module,
-    /// The network as it came: what its nodes make of sizes.
+    /// The source network, to check which sizes its nodes accept.
     pub(super) source: Option<Module>,
     pub(super) profile: DeviceProfile,
     pub(super) ranges: DimRanges,
@@ -33,7 +70,7 @@ pub struct OpenPlan {
     pub(super) growing: FxHashSet<ValueId>,
     pub(super) pending: Vec<Pending>,
     pub(super) kernels: Vec<PlanKernel>,
-    /// What plans are held against, where they are verified.
+    /// The reference for verifying plans, if they are verified.
     pub(super) values: Option<PlanValues>,
 }
 
@@ -72,9 +109,9 @@ pub enum SizeError {
     OutOfRange {
         /// The dimension.
         dim: Name,
-        /// What it would be.
+        /// The requested size.
         size: i64,
-        /// What it may be.
+        /// Its range.
         range: DimRange,
     },
     /// Sizes within their ranges that a node does not take.
@@ -85,14 +122,14 @@ pub enum SizeError {
         /// The node, and what it says.
         why: BindError,
     },
-    /// A dimension of which the inputs say nothing.
+    /// A dimension that no input shape determines.
     #[error("the inputs do not say how large `{0}` is")]
     Unknown(Name),
-    /// Beyond what the kernels for any sizes do on this device: a tensor that one binding does not hold, too many rounds of a loop. There may be a
-    /// plan for these sizes alone.
+    /// Beyond the limits of the kernels for all sizes: a tensor that exceeds one binding, or too many loop iterations.
+    /// There may be a plan for these sizes alone.
     #[error("{0}")]
     BeyondOpenPlan(String),
-    /// What the device does not have for these sizes.
+    /// These sizes exceed a limit of the device.
     #[error("{0}")]
     BeyondDevice(String),
     /// A bug of ours.
@@ -100,7 +137,7 @@ pub enum SizeError {
     Bug {
         /// Node, kernel or step.
         at: String,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }
@@ -122,13 +159,13 @@ pub struct KernelVersion {
     pub kernel: KernelIndex,
     /// The group whose dispatch it is.
     pub group: usize,
-    /// What must hold for the open dimensions.
+    /// The conditions on open dimensions.
     pub when: Vec<Cond>,
 }
 
 impl OpenPlan {
-    /// The kernels that run for some sizes only: for each group in the order in which a plan for given sizes asks them. Where the
-    /// conditions of none hold, the group has its kernels for all sizes.
+    /// The kernels for some sizes only, per group in the order in which their conditions are tested. If no condition
+    /// holds, the group's kernels for all sizes run.
     pub fn versions(&self) -> Vec<KernelVersion> {
         let of = |p: &Pending| match p {
             Pending::Dispatch { kernel, group, version: Some(v), .. } => {
@@ -139,7 +176,7 @@ impl OpenPlan {
         self.pending.iter().filter_map(of).collect()
     }
 
-    /// The groups whose dispatches a kernel is, for any sizes.
+    /// The groups that dispatch a kernel, at any sizes.
     pub(super) fn groups_of(&self, kernel: KernelIndex) -> Vec<usize> {
         let of = |p: &Pending| match p {
             Pending::Dispatch { kernel: own, group, .. } if *own == kernel => Some(*group),
@@ -154,7 +191,7 @@ impl OpenPlan {
         open_dims(&self.module)
     }
 
-    /// What the dimensions may be.
+    /// The ranges of the dimensions.
     pub fn ranges(&self) -> &DimRanges {
         &self.ranges
     }
@@ -235,7 +272,7 @@ impl OpenPlan {
         Ok((plan, memory))
     }
 
-    /// Each value must fit one binding: where a value is cut is a part of kernels.
+    /// Each value must fit one binding: positions of slices are part of the kernels.
     fn check_bindings(&self, plan: &Plan) -> Result<(), SizeError> {
         let open = |b: &&crate::plan::PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
         match plan.buffers.iter().filter(open).find(|b| b.bytes > self.profile.max_binding) {
@@ -248,7 +285,8 @@ impl OpenPlan {
     }
 }
 
-/// The sizes of the open dimensions of a network that inputs of these shapes have, in the order in which the inputs have them.
+/// The sizes of the open dimensions of a network that inputs of these shapes have, in the order in which the inputs
+/// have them.
 ///
 /// # Errors
 /// Shapes that do not go with the network's inputs, sizes beyond their ranges.
@@ -282,7 +320,7 @@ fn check_range(ranges: &DimRanges, (dim, size): (Name, i64)) -> Result<(), SizeE
 /// Refuses sizes of inputs of these shapes that are beyond the ranges of the network's open dimensions.
 ///
 /// # Errors
-/// [`SizeError::OutOfRange`] alone: whoever runs the network refuses other shapes.
+/// Only [`SizeError::OutOfRange`]; the caller that runs the network refuses other wrong shapes.
 pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) -> Result<(), SizeError> {
     match sizes_of(module, shapes, ranges) {
         Err(e @ SizeError::OutOfRange { .. }) => Err(e),
@@ -290,8 +328,7 @@ pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) ->
     }
 }
 
-/// The network that sizes are checked against: a function has the types that it is called with. None where that cannot be, which
-/// type inference says.
+/// The network for checking sizes: each function has the types that it is called with. `None` if type inference fails.
 pub(super) fn as_called(module: &Module) -> Option<Module> {
     let mut source = module.clone();
     instantiate_functions(&mut source).ok()?;
@@ -301,8 +338,8 @@ pub(super) fn as_called(module: &Module) -> Option<Module> {
 /// Infers the types of `source` anew for these sizes of its open dimensions.
 ///
 /// # Errors
-/// A node that does not take them; a value of another shape than the expressions say that kernels for any sizes are made for, such as a slice
-/// beyond the end.
+/// A node that does not take them; a value of another shape than the expressions say that kernels for any sizes are
+/// made for, such as a slice beyond the end.
 pub(super) fn check_sizes(source: &Module, sizes: &[(Name, i64)]) -> Result<(), SizeError> {
     let mut bound = source.clone();
     bind_dims(&mut bound, sizes).map_err(|why| SizeError::Refused { sizes: listed(sizes), why })?;

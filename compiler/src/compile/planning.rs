@@ -1,8 +1,9 @@
 //! From a module of groups to tensor functions, kernels and the plan.
 //!
-//! `check` refuses what has no plan; `residency` says what each call becomes and which values live on the device;
-//! `kernels` schedules and emits the different tensor functions; `groups` reports; here the nodes of the entry function
-//! become steps, in order, and its values storage locations (`storage`), to which `memory` and `numbering` give buffers.
+//! `check` refuses a module that cannot have a plan. `residency` decides how each call runs and which values are on the
+//! device. `kernels` schedules and emits the different tensor functions, and `groups` reports. This file turns the
+//! nodes of the entry function into steps, in order, and its values into storage locations (`storage`); `memory` and
+//! `numbering` assign buffers to these.
 
 use super::callees::{Callees, called, join};
 use super::check::check;
@@ -30,19 +31,19 @@ use crate::remark::{Remark, RemarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// The pass of remarks about what groups become.
+/// The pass name in remarks about the forms of groups.
 pub(super) const LOWERING: &str = "lower-groups";
 
 /// The pass of remarks about schedules.
 pub(super) const SCHEDULING: &str = "schedule";
 
-/// What the nodes of the entry function become.
+/// The forms of the entry function's nodes.
 pub(super) type Lowering = FxHashMap<NodeId, Lowered>;
 
-/// What nodes' kernels come from.
+/// The origins of nodes' kernels.
 pub(super) type Origins = FxHashMap<NodeId, Origin>;
 
-/// What a node's kernels come from.
+/// The origin of a node's kernels.
 pub(super) struct Origin {
     pub(super) function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
@@ -51,7 +52,7 @@ pub(super) struct Origin {
     pub(super) work: Arc<GroupWork>,
 }
 
-/// Plans a module whose groups are formed; with `verify`, plans are held against the graph.
+/// Plans a module whose groups are formed; with `verify`, the plan is verified against the graph.
 ///
 /// # Errors
 /// Open dimensions, modules only the CPU executor can run, bugs.
@@ -132,7 +133,7 @@ pub(super) fn plan_module(
     Ok(Compiled { unscheduled, versions, groups, plan, open, memory, remarks, ..empty })
 }
 
-/// Verifies the plan; what plans for other sizes are held against.
+/// Verifies the plan; returns the reference for plans of other sizes.
 fn verified(module: &Module, main: &Function, groups: &[Group], plan: &Plan) -> Result<PlanValues, CompileError> {
     let is_view = |group: usize| groups.get(group).is_some_and(|g| g.kind == GroupKind::View);
     let values = PlanValues::of(module, main, is_view, &plan.kernels);
@@ -166,7 +167,7 @@ pub(super) struct Planner<'a> {
     /// The node of each group.
     planned: Vec<NodeId>,
     pub(super) aliases: Aliases,
-    /// Values that a region computes right where they are needed behind it.
+    /// Values that a region computes directly in the buffers of its results.
     pub(super) results: FxHashMap<ValueId, PoolId>,
     /// Values that grow as a loop runs.
     pub(super) growing: FxHashSet<ValueId>,
@@ -288,8 +289,8 @@ impl Planner<'_> {
         self.pending.push(Pending::Host { node: n, group });
     }
 
-    /// A call of a host function. Results in place of an operand take its buffer, or that of a copy where the operand is still
-    /// needed.
+    /// A call of a host function. Results in place of an operand take its buffer, or that of a copy where the operand
+    /// is still needed.
     fn host_call(&mut self, n: NodeId) {
         let main = self.main;
         let node = &main.nodes[n];
@@ -314,7 +315,7 @@ impl Planner<'_> {
         self.host_step(n);
     }
 
-    /// Gives a new value its place: in the pool, or in host memory where no kernel touches it.
+    /// Assigns a storage location to a new value: in the pool, or in host memory if no kernel uses it.
     pub(super) fn new_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
         if !self.on_device.contains(&v) {
             let location = self.on_host_value();

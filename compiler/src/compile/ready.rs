@@ -1,4 +1,4 @@
-//! What the groups of a module become: tensor functions with kernels, views, host steps.
+//! The forms of a module's groups: tensor functions with kernels, views, or host steps.
 
 use super::kept_kernels::{self, KeepKernels};
 use super::kernels::{Built, Requests};
@@ -15,10 +15,10 @@ use crate::tir::TensorFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// What is known of a network whose sizes are open.
+/// The open sizes of a network.
 #[derive(Default)]
 pub(super) struct OpenSizes<'a> {
-    /// What its dimensions may be.
+    /// The ranges of its dimensions.
     pub dims: DimRanges,
     /// The network before its passes.
     pub source: Option<&'a Module>,
@@ -26,7 +26,7 @@ pub(super) struct OpenSizes<'a> {
     pub keep: Option<&'a dyn KeepKernels>,
 }
 
-/// What the groups of a module become, with kernels.
+/// The forms of a module's groups, with kernels.
 pub(super) struct Ready {
     pub lowered: Lowering,
     pub on_device: FxHashSet<ValueId>,

@@ -1,5 +1,9 @@
-//! What owns regions in the entry function: branches and loops. Their steps stand in the one list of pending ones, between a
-//! beginning and an end.
+//! Nodes with regions in the entry function: branches and loops. Their steps are in the one list of pending steps,
+//! between a begin and an end marker.
+//!
+//! The steps of both sides of a branch follow each other, and the body of a loop is listed once, so their buffers are
+//! planned once. A value that a loop reads from outside lives until the end of the loop. The result of a region is
+//! computed directly in its buffer if possible, else copied.
 
 use super::callees::Bodies;
 use super::numbering::BufferKey;
@@ -81,14 +85,14 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What a branch computes as a result of its own is computed right where the results of the `if` live.
+    /// Lets a branch compute its results directly in the buffers of the `if`'s results.
     fn aim(&mut self, n: NodeId, region: BlockId) {
         let main = self.main;
         let to: Vec<StorageLocation> = main.nodes[n].outputs.iter().map(|v| self.location[v]).collect();
         self.aim_at(region, main.blocks[region].results.iter().copied().zip(to));
     }
 
-    /// Results of a region that it computes itself are computed right where they are needed.
+    /// Lets a region compute its own results directly in their final buffers.
     fn aim_at(&mut self, region: BlockId, results: impl Iterator<Item = (ValueId, StorageLocation)>) {
         let main = self.main;
         self.results.clear();
@@ -101,7 +105,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A loop: what it carries has two places, one that an iteration reads and one where it leaves it for the next.
+    /// A loop: each carried value has two buffers, one that an iteration reads and one that it writes for the next.
     pub(super) fn repeat(&mut self, n: NodeId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
         let main = self.main;
         let node = &main.nodes[n];
@@ -140,8 +144,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Two places for each value that a loop carries, with the first value in the one that iterations read. The results are
-    /// there in the end.
+    /// Two places for each value that a loop carries, with the first value in the one that iterations read. The results
+    /// are there in the end.
     fn carry(&mut self, node: &Node, args: &[ValueId]) -> Vec<(StorageLocation, StorageLocation)> {
         let main = self.main;
         let mut out = vec![];

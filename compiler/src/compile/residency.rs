@@ -1,7 +1,7 @@
-//! What calls become, and where values live: in device memory where a kernel touches them, in host memory otherwise.
+//! How each call runs, and where values live: in device memory if a kernel uses them, else in host memory.
 //!
-//! A view shares its operand's memory, so both live in the same place. Constants are not asked: host steps read them from the
-//! module, kernels from a device buffer of their own.
+//! A view shares its operand's memory, so both live in the same place. Constants have no such location: host steps read
+//! them from the module, kernels from a device buffer for each constant.
 
 use super::CompileError;
 use super::callees::Bodies;
@@ -19,8 +19,8 @@ use crate::schedule::rules::has_edited_choices;
 use crate::tir::{BufferId, Encoding, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for values
-/// that only the host holds.
+/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for
+/// values that only the host holds.
 pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 | DType::Bool => Some(Encoding::Native),
@@ -33,7 +33,7 @@ pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<En
     }
 }
 
-/// What a group becomes.
+/// The form of a group.
 pub(super) enum Lowered {
     /// Its operand under another shape.
     View,
@@ -91,7 +91,8 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     }
     let numbers = known.iter().filter_map(|(&symbol, d)| Some((symbol, d.as_const()?))).collect();
     let fixed = t.with_sizes(&numbers);
-    // A schedule for open sizes may name loops that have one iteration for these: then its kernels are those for all sizes.
+    // A schedule for open sizes may name loops that have one iteration for these: then its kernels are those for all
+    // sizes.
     let applies = |f: &TensorFunction| has_edited_choices(f) || apply_pending(&mut f.clone()).is_ok();
     if applies(&fixed) || !applies(&t) {
         t = fixed;
@@ -113,7 +114,7 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     }
 }
 
-/// What the symbols of the tensor function `t` are, that node `n` calls: dimensions of operands and results.
+/// The values of the symbols of tensor function `t`, which node `n` calls, from the dimensions of operands and results.
 fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
     let node = &main.nodes[n];
     let values = node.inputs.iter().flatten().chain(&node.outputs).map(|&v| main.ty(v).shape.as_slice());
@@ -124,8 +125,9 @@ fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Na
     }
 }
 
-/// The symbols of the tensor function that node `n` calls, as expressions of the module's: those of what a group was lowered to
-/// are the module's own, those of a function that came with it follow from the types of operands and results.
+/// The symbols of the tensor function that node `n` calls, as expressions in the module's symbols. A lowered group uses
+/// the module's symbols directly; for a function of the source module they follow from the types of operands and
+/// results.
 pub(super) fn symbols_of(main: &Function, n: NodeId, f: &TensorFunction) -> Vec<(Name, Int)> {
     let known = unify_symbols(main, n, f);
     let of = |s: &(Name, i64, i64)| (s.0, known.get(&s.0).cloned().unwrap_or_else(|| Int::var(s.0)));
@@ -165,7 +167,7 @@ impl Aliases {
     pub fn root(&self, v: ValueId) -> ValueId {
         self.source.get(&v).copied().unwrap_or(v)
     }
-    /// True when nothing behind node `n`, and no other operand of it, needs the memory of its operand `v`.
+    /// True if no later node, and no other operand of `n`, needs the memory of its operand `v`.
     pub fn ends_at(&self, main: &Function, v: ValueId, n: NodeId) -> bool {
         let root = self.root(v);
         let same = |u: &ValueId| self.root(*u) == root;
@@ -190,8 +192,8 @@ fn uses(main: &Function, n: NodeId) -> Vec<ValueId> {
     out
 }
 
-/// The values of `main` that live on the device: those that kernels touch, or host functions that work on device buffers; with the
-/// results of an `if` those that its branches yield.
+/// The values of `main` that live on the device: operands and results of kernels, and of host functions on device
+/// buffers. The results of an `if` include the values that its branches yield.
 pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashSet<ValueId> {
     let aliases = Aliases::of(main, lowered);
     let (nodes, bodies) = (main.walk(), Bodies::of(main));
@@ -224,8 +226,8 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
     all.filter(|&v| touched.contains(&aliases.root(v))).collect()
 }
 
-/// The values around the regions of node `n` that live in the same kind of memory: results with what is yielded for them, what a
-/// loop carries with its first value and its argument, and the operands and results of a call with those of the callee.
+/// Sets of values at the regions of node `n` that must live in the same kind of memory: a result and the yielded
+/// values; a carried value, its first value and its argument; operands and results of a call and those of the callee.
 fn values_together(main: &Function, n: NodeId, bodies: &Bodies) -> Vec<Vec<ValueId>> {
     let node = &main.nodes[n];
     if let Some((_, body)) = bodies.called(main, n) {
@@ -250,7 +252,7 @@ fn values_together(main: &Function, n: NodeId, bodies: &Bodies) -> Vec<Vec<Value
     node.outputs.iter().enumerate().filter(|_| !node.regions.is_empty()).map(class).collect()
 }
 
-/// What a host function on device buffers works on has a form there.
+/// Checks that the operands and results of host functions on device buffers have a device form.
 ///
 /// # Errors
 /// The first call that has an operand or a result without: the CPU executor can run its reference.
@@ -311,7 +313,7 @@ pub(super) fn lower_all(
     out
 }
 
-/// What one element of a result needs is bound to one kernel, each tensor with all its slices: that must fit what a kernel has.
+/// Checks that each kernel's tensors, with all their slices, fit the bindings of a kernel.
 ///
 /// # Errors
 /// The first group that takes more: the CPU executor has no such limit.

@@ -1,8 +1,18 @@
-//! A network in parts, where sizes are known only when some of its nodes have run: what comes before, the nodes that decide sizes,
-//! and what comes after, which is planned for the sizes that they give.
+//! Splits a network in which some sizes are known only after some of its nodes have run.
 //!
-//! Of a node whose sizes a few operands decide ([`Op::size_operands`](crate::ops::Op::size_operands)) those alone are read: it is in
-//! what comes after, with them as attributes. Others run in a part of their own.
+//! [`split_stages`] cuts it at the nodes that define sizes (`Op::defined_symbols`):
+//! - the *head*: everything that does not depend on such a node. It is one plan, an open plan if the network has open
+//!   dimensions;
+//! - the nodes that decide sizes. If a few operands say the sizes of a node
+//!   ([`Op::size_operands`](crate::ops::Op::size_operands): a shape, axes, `k`, the bounds of a slice), the host reads
+//!   only those, and the node becomes part of the tail as a node of known sizes (`Op::with_sizes`). For an `if` whose
+//!   branches differ in shape, the condition is that operand, and the region that is taken replaces the node
+//!   (`Op::region_taken`). A loop that decides sizes runs as a plan. Other nodes run on the host, one by one;
+//! - the *tail*: everything else, compiled for the sizes that came out. `runtime_gpu::Staged` keeps 16 of these, by
+//!   shapes and by the values that were read. A tail may be split again.
+//!
+//! Values that the host neither reads nor computes stay on the device: results of one part are bound as inputs of the
+//! next.
 
 use super::check::is_known;
 use super::open::{SizeError, sizes_of};
@@ -22,13 +32,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub enum StageValue {
     /// The n-th input of the network.
     Input(usize),
-    /// The n-th result of what comes before.
+    /// The n-th result of the head.
     Head(usize),
     /// The n-th result of the nodes that decide sizes.
     Sizing(usize),
 }
 
-/// A node of what comes after that defines sizes, and the operands that say them, but for constants.
+/// A node of the tail that defines sizes, and its operands that determine them, without constants.
 #[derive(Clone, Debug)]
 pub struct SizedNode {
     /// The node, of the tail's entry function.
@@ -40,13 +50,13 @@ pub struct SizedNode {
 /// The parts of a network: modules whose entry functions take values of the parts before.
 #[derive(Clone, Debug)]
 pub struct Stages {
-    /// What depends on no such size. It takes the network's inputs.
+    /// Everything that does not depend on such sizes. It takes the network's inputs.
     pub head: Module,
     /// The nodes that have to run to decide sizes, and depend on no other such node.
     pub sizing: Module,
     /// Its operands.
     pub sizing_operands: Vec<StageValue>,
-    /// What is left, perhaps with further nodes that decide sizes. Its results are the network's.
+    /// The rest, possibly with further nodes that decide sizes. Its results are the network's.
     pub tail: Module,
     /// Its operands.
     pub tail_operands: Vec<StageValue>,
@@ -55,7 +65,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The values that decide sizes, to be read before what comes after is known.
+    /// The values that determine sizes. They are read before the tail is compiled.
     pub fn reads(&self) -> Vec<StageValue> {
         self.sized.iter().flat_map(|s| s.operands.iter().map(|o| o.1)).collect()
     }
@@ -78,7 +88,8 @@ impl Stages {
         Ok(module)
     }
 
-    /// What comes after, for these sizes of the network's open dimensions, operands of these shapes, and these values of [`Stages::reads`].
+    /// The tail for these sizes of the network's open dimensions, operands of these shapes, and these values of
+    /// [`Stages::reads`].
     ///
     /// # Errors
     /// Sizes that there cannot be, or that a later node refuses.
@@ -104,7 +115,8 @@ fn set_sizes(module: &mut Module, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -
     set_shapes_in_order(module, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// Gives a node the sizes that operands say, and notes what its symbols are; of one with regions the one that they choose stays.
+/// Makes the sizes that operands determine attributes of a node, and records the values of its symbols. A node with
+/// regions is replaced by the region that its operands choose.
 fn size_node(
     module: &mut Module,
     n: NodeId,
@@ -143,11 +155,11 @@ fn size_node(
     Ok(())
 }
 
-/// The parts of a network in which nodes decide sizes; none where no node of the entry function does, with calls inlined, or all that
-/// there are do and depend on no other.
+/// The parts of a network in which nodes decide sizes. `None` if no node of the entry function does (after inlining
+/// calls), or if all nodes do and depend on no other.
 ///
 /// # Errors
-/// What inlining says.
+/// An error of inlining.
 pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
     let mut module = module.clone();
     let mut cx = PassContext::default();
@@ -257,7 +269,8 @@ fn used(f: &Function, n: NodeId) -> Vec<ValueId> {
     out
 }
 
-/// The values that the nodes and `results` use, and neither the nodes nor constants define, in the order of their first use.
+/// The values that the nodes and `results` use, and neither the nodes nor constants define, in the order of their first
+/// use.
 fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<ValueId> {
     let mut made: FxHashSet<ValueId> = FxHashSet::default();
     for &n in nodes {
@@ -271,7 +284,8 @@ fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<Value
     uses.filter(|&v| !made.contains(&v) && f.def_op::<Const>(v).is_none() && seen.insert(v)).collect()
 }
 
-/// Names for values between parts: `t0`, `t1` ..., but for those that parameters, results and open dimensions of the network have.
+/// Names for values between parts: `t0`, `t1` ..., but for those that parameters, results and open dimensions of the
+/// network have.
 struct FreshNames {
     taken: FxHashSet<Name>,
     next: usize,

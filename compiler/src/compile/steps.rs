@@ -1,4 +1,7 @@
-//! From what is planned, in order, to the tree of steps, with numbered buffers.
+//! From the list of pending steps to the tree of steps, with numbered buffers.
+//!
+//! All pending steps are in one list, and buffer lifetimes are computed in its order. The tree is that of
+//! [`plan::steps`](crate::plan).
 
 use super::callees::Bodies;
 use super::constant_encodings::constant_encodings;
@@ -24,8 +27,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A step before buffers have numbers. They stand in one list, whose positions the lifetimes of values are told in: both branches of
-/// an `if` one after the other, the body of a loop once.
+/// A step before buffers are numbered. All steps are in one list, with both branches of an `if` one after the other and
+/// the body of a loop once. Lifetimes of values are ranges of positions in this list.
 pub(super) enum Pending {
     Dispatch {
         kernel: KernelIndex,
@@ -34,7 +37,7 @@ pub(super) enum Pending {
         /// The work of all kernels of the group, and which of them this is.
         work: Arc<KernelWork>,
         part: usize,
-        /// The symbols of the kernel's function, and what they are in open sizes of the module.
+        /// The symbols of the kernel's function as expressions in open sizes of the module.
         symbols: Vec<(Name, Int)>,
         /// For which sizes it runs; none: for all.
         version: Option<VersionChoice>,
@@ -47,13 +50,14 @@ pub(super) enum Pending {
         from: StorageLocation,
         to: StorageLocation,
     },
-    /// What follows, up to the first end, runs where the condition is true; from there to the second, where it is false.
+    /// Begin of a branch: the steps up to the first end marker run if the condition is true, those up to the second if
+    /// it is false.
     Branch {
         condition: ValueId,
         group: usize,
     },
     EndBranch,
-    /// What follows, up to its end, runs again and again.
+    /// Begin of a loop: the steps up to its end marker are the body.
     Loop(Box<PendingLoop>),
     EndLoop,
     /// A node that calls a function of the plan.
@@ -61,7 +65,8 @@ pub(super) enum Pending {
         node: NodeId,
         group: usize,
     },
-    /// What follows, up to its end, is the body of a function, which stands behind the steps of the entry function.
+    /// Begin of a function: the steps up to its end marker are its body. Functions follow the steps of the entry
+    /// function.
     Function(Name),
     /// The body has so many tensors in host memory, from the first.
     EndFunction {
@@ -77,7 +82,7 @@ pub(super) fn host_nodes(pending: &[Pending]) -> impl Iterator<Item = NodeId> {
 /// One of several versions of the kernels of a group.
 #[derive(Clone)]
 pub(super) struct VersionChoice {
-    /// The conditions of each version, in open sizes of the module, in the order in which they are asked.
+    /// The conditions of each version, in open sizes of the module, in the order in which they are tested.
     pub when: Arc<Vec<Vec<Cond>>>,
     /// Which of them this is; their number for the one for all sizes.
     pub index: usize,
@@ -104,17 +109,17 @@ pub(super) struct PendingLoop {
     pub begin: Option<ValueId>,
     pub go_on: Option<ValueId>,
     pub index: Option<ValueId>,
-    /// Where an iteration reads what is carried, and where it leaves that.
+    /// For each carried value, the location that an iteration reads and the one that it writes.
     pub carried: Vec<(StorageLocation, StorageLocation)>,
     pub collected: Vec<PendingRows>,
     pub group: usize,
 }
 
-/// What a loop collects, before buffers have numbers.
+/// The collected rows of a loop, before buffers are numbered.
 pub(super) struct PendingRows {
-    /// What an iteration leaves.
+    /// The row of one iteration.
     pub row: ValueId,
-    /// Where all of it is kept.
+    /// The location of all rows.
     pub all: StorageLocation,
     pub grows: bool,
 }
@@ -125,7 +130,7 @@ struct Open {
     step: Inner,
 }
 
-/// What is being collected.
+/// The steps that are being collected.
 enum Inner {
     Branch { condition: BufferView, group: usize, then: Option<Vec<Step>> },
     Loop(Box<Loop>),
@@ -140,7 +145,7 @@ fn show_grids(plan: &mut Plan) {
     }
 }
 
-/// What the steps are made of.
+/// The inputs for making steps.
 pub(super) struct Steps<'a> {
     pub module: &'a Module,
     pub main: &'a Function,
@@ -152,7 +157,7 @@ pub(super) struct Steps<'a> {
     pub packers: &'a Packers,
     pub growing: &'a FxHashSet<ValueId>,
     pub pending: &'a [Pending],
-    /// What open sizes are.
+    /// The values of open sizes.
     pub sizes: &'a FxHashMap<Name, Int>,
 }
 
@@ -387,8 +392,8 @@ impl Steps<'_> {
         Ok((grid, numbers))
     }
 
-    /// Operands and results of a host function on device buffers. An operand whose place a result takes is seen there: in its own
-    /// buffer, or in the copy of it.
+    /// Operands and results of a host function on device buffers. If a result is in place of an operand, the operand is
+    /// in the result's buffer: its own buffer, or a copy.
     fn device_views(
         &self,
         node: &Node,

@@ -1,4 +1,4 @@
-//! Storage locations of values, and the tensors of the plan that they become.
+//! Storage locations of values, and the plan's tensors in them.
 
 use super::CompileError;
 use super::memory::{PoolId, SlotId};

@@ -1,4 +1,4 @@
-//! Taking a trace from a compiled module.
+//! Makes a trace of a compiled module.
 
 use super::open::OpenNumbers;
 use super::{CompileOptions, Compiled};

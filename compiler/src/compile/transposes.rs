@@ -1,11 +1,11 @@
-//! Counting layout changes.
+//! Counts layout changes.
 
 use crate::graph::Module;
 use crate::ops::control::Const;
 use crate::report::TransposeReport;
 
-/// Counts the transposes and layout transforms of the entry function that move data (one that only moves dimensions of extent 1 is a
-/// view). Which values are constants follows from the graph.
+/// Counts the transposes and layout transforms of the entry function that move data (one that only moves dimensions of
+/// extent 1 is a view). Which values are constants follows from the graph.
 pub fn count_transposes(module: &Module) -> TransposeReport {
     let f = module.main();
     let mut constant = vec![false; f.values.len()];

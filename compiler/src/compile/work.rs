@@ -1,8 +1,8 @@
-//! Floating-point operations: of nodes, of stages, of dispatches.
+//! Floating-point operations of nodes, stages and dispatches.
 //!
-//! A tensor function that somebody wrote has the operations that its loops say ([`operations`](crate::tir::operations)).
-//! A node's operations are shared out to its stages and a stage's to the kernels that compute it, by their iterations: the
-//! dispatches of a group sum to the group's, however often it is split.
+//! A tensor function that was written by hand has the operations of its loops ([`operations`](crate::tir::operations)).
+//! The operations of a node are distributed over its stages, and those of a stage over the kernels that compute it, by
+//! their iterations. So the dispatches of a group add up to the group's operations, however often it is split.
 
 use super::kernels::Built;
 use crate::graph::{Function, NodeId, TensorType, ValueId};
@@ -85,7 +85,7 @@ impl GroupWork {
         GroupWork { nodes, stages: stages.len() }
     }
 
-    /// Of a function that came with the module, whose blocks are numbered as its stages; `symbols` are the caller's sizes.
+    /// The work of a function of the source module. Its blocks are its stages; `symbols` are the caller's sizes.
     pub fn written(t: &TensorFunction, symbols: &[(Name, Int)]) -> GroupWork {
         let own = |e: &Int| e.replace(&mut |v| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone()));
         let work = t.stage_work();
@@ -128,9 +128,9 @@ impl GroupWork {
 
 /// The work of a group's kernels, whatever its sizes.
 pub(super) struct KernelWork {
-    /// What the group computes.
+    /// The work of the group.
     pub group: Arc<GroupWork>,
-    /// Of each kernel the stages that its blocks compute, and their iterations; blocks that stand for no stage have none.
+    /// For each kernel, the stages that its blocks compute and their iterations; `None` for blocks without a stage.
     pub iterations: Vec<Vec<(Option<usize>, Int)>>,
     /// Bytes of the buffers that each kernel binds.
     pub bytes: Vec<Int>,
@@ -183,14 +183,14 @@ impl KernelWork {
         for (&flops, weights) in of_stages.iter().zip(&iterations) {
             out.iter_mut().zip(share(flops, weights)).for_each(|(o, part)| *o += part);
         }
-        // What belongs to no stage, such as a node that only passes its operand on.
+        // Operations that belong to no stage, for example of a node that only returns its operand.
         let rest = total.saturating_sub(out.iter().sum());
         out.iter_mut().zip(share(rest, &work)).for_each(|(o, part)| *o += part);
         out
     }
 }
 
-/// `total` in parts as `weights` are to each other; the heaviest gets what rounding leaves. All zero for no weight.
+/// Divides `total` in proportion to `weights`; the heaviest gets the rounding remainder. All zero if all weights are 0.
 fn share(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|&w| u128::from(w)).sum();
     if sum == 0 {
@@ -205,7 +205,8 @@ fn share(total: u64, weights: &[u64]) -> Vec<u64> {
     parts
 }
 
-/// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the buffer's.
+/// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the
+/// buffer's.
 fn buffer_bytes(main: &Function, n: NodeId, f: &TensorFunction, symbols: &[(Name, Int)]) -> FxHashMap<BufferId, Int> {
     let node = &main.nodes[n];
     let of = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());

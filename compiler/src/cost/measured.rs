@@ -1,7 +1,7 @@
-//! Times of kernels on devices, as they are kept, and the modules that are timed.
+//! Measured times of kernels, with their text form, and the modules that are timed.
 //!
-//! A time belongs to a digest of the code that ran (shaders, grids, workgroups) on a device with its processor and driver
-//! version. A changed rule or lowering emits other code, so that it never meets the time of the old one.
+//! The key of a time is a digest of the code that ran (shaders, grids, workgroups), the device, its driver version and
+//! the processor. A changed rule or lowering emits other code, so its kernels never get the old times.
 
 use super::NodeForm;
 use crate::fault::Fault;
@@ -26,8 +26,7 @@ pub struct Measurements {
 pub struct Measurement {
     /// Time in nanoseconds.
     pub ns: f64,
-    /// What the estimate says of it in nanoseconds, which gives the scale for kernels that were not measured; 0 where it was
-    /// not asked.
+    /// Its estimate in nanoseconds, for the scale of kernels that were not measured; 0 if it was not estimated.
     #[serde(default)]
     pub estimated_ns: u64,
 }
@@ -41,7 +40,7 @@ impl Measurements {
     pub fn insert(&mut self, profile: &DeviceProfile, plan: &Plan, measurement: Measurement) {
         self.devices.entry(profile.identity()).or_default().insert(code_digest(plan).to_string(), measurement);
     }
-    /// What a device takes for each nanosecond of the estimate: the median of its ratios; 1 where nothing was measured on it.
+    /// Measured time per estimated time on a device: the median of the ratios; 1 if nothing was measured.
     pub fn scale(&self, profile: &DeviceProfile) -> f64 {
         let own = self.devices.get(&profile.identity()).into_iter().flat_map(BTreeMap::values);
         let mut ratios: Vec<f64> = own.filter(|m| m.estimated_ns > 0).map(|m| m.ns / m.estimated_ns as f64).collect();
@@ -67,7 +66,7 @@ pub fn code_digest(plan: &Plan) -> Fingerprint {
 /// are made when they are first read.
 ///
 /// # Errors
-/// What the op says about operands of these types; open dimensions of constants.
+/// The op refuses operands of these types; or a constant has open dimensions.
 pub fn single_node_module(form: &NodeForm) -> Result<Module, String> {
     let mut module = Module::new("main");
     let mut b = FunctionBuilder::new(&mut module, "main");

@@ -1,10 +1,13 @@
-//! What running an op or a group costs: estimated, or measured on a device.
+//! The cost of an op or a group: estimated, or measured on a device.
 //!
-//! A [`CostModel`] answers for one node by its op and the types around it, so that a pass can ask about forms that are
-//! not in the graph, and for tensor functions. [`EstimatedCost`] asks [`schedule::estimate`](crate::schedule::estimate), the one
-//! estimate there is; [`MeasuredCost`](crate::compile::MeasuredCost) looks the node's kernels up in [`Measurements`] and falls back to the estimate, scaled to what
-//! was measured. [`RecordingCost`] remembers what was asked, which is the list of kernels to measure. Costs are nanoseconds.
-//! Deliberately absent: the clock; whoever has a device measures.
+//! A [`CostModel`] answers for one node by its op and the types around it, so a pass can ask about nodes that are not
+//! in the graph; and for tensor functions. [`EstimatedCost`] uses the one estimate,
+//! [`schedule::estimate`](crate::schedule::estimate), and asks each question once.
+//! [`MeasuredCost`](crate::compile::MeasuredCost) looks the node's kernels up in [`Measurements`]; if they are missing,
+//! it uses the estimate, scaled to the measured times. [`RecordingCost`] records the questions: they are the list of
+//! kernels to measure. Costs are nanoseconds.
+//!
+//! Deliberately absent: the clock. A caller with a device measures (`compile::MeasureKernel`).
 
 mod measured;
 
@@ -34,7 +37,7 @@ pub struct NodeForm {
 }
 
 impl NodeForm {
-    /// A node as it stands.
+    /// The form of an existing node.
     pub fn of(f: &Function, n: NodeId) -> NodeForm {
         let node = &f.nodes[n];
         let operand = |v: &Option<ValueId>| v.map(|v| (f.ty(v).clone(), f.def_op::<Const>(v).is_some()));
@@ -43,7 +46,7 @@ impl NodeForm {
     }
 }
 
-/// What nodes and groups cost, in nanoseconds.
+/// Costs of nodes and groups, in nanoseconds.
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.
     fn node(&self, form: &NodeForm) -> u64;
@@ -75,7 +78,7 @@ impl EstimatedCost {
             let found = self.function(&te, &constants);
             found.as_ref().as_ref().map(Estimate::total).map_err(String::clone)
         });
-        // What has no tensor expression moves its operands and results once.
+        // A node without a tensor expression moves its operands and results once.
         let moved = || {
             let types = form.inputs.iter().flatten().map(|t| &t.0).chain(&form.outputs);
             let bytes = types.map(|ty| self.estimator.elements(&ty.numel()) * ty.dtype.size() as f64).sum::<f64>();

@@ -1,4 +1,4 @@
-//! Specialising a module: open dimensions and input shapes become numbers, and types follow.
+//! Specialises a module: open dimensions and input shapes become numbers, and types are inferred again.
 
 use super::builder::possible;
 use super::instantiate::instantiate_functions;
@@ -50,7 +50,7 @@ pub enum BindError {
         node: Name,
         /// Its op.
         op: &'static str,
-        /// What inference says.
+        /// An error of inference.
         message: String,
     },
 }
@@ -106,7 +106,8 @@ fn match_shape(input: Name, old: &[Dim], new: &[usize], map: &mut FxHashMap<Name
 /// Gives open dimensions their sizes, everywhere in the module, and infers all types anew.
 ///
 /// # Errors
-/// A name that no open dimension has, a negative size (of a dimension or of what is computed from several), or a node that does not accept the new types.
+/// A name that no open dimension has, a negative size (of a dimension or of what is computed from several), or a node
+/// that does not accept the new types.
 pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindError> {
     let known = open_dims(module);
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
@@ -333,7 +334,7 @@ pub fn substitute_function_dims(f: &mut Function, map: &FxHashMap<Name, Int>) {
     }
 }
 
-/// What the symbols in dimensions are where the value with them has become one of another shape.
+/// Learns the values of symbols from the old (symbolic) and the new dimensions of a value.
 pub fn learn_dims(old: &[Dim], new: &[Dim], map: &mut FxHashMap<Name, Int>) {
     map.extend(
         old.iter().zip(new).filter(|(old, new)| old != new).filter_map(|(old, new)| Some((old.as_var()?, new.clone()))),

@@ -15,7 +15,7 @@ pub struct BuildError {
     pub op: &'static str,
     /// Node name.
     pub node: Name,
-    /// What the op says.
+    /// The error of the op.
     pub why: Fault,
 }
 
@@ -99,7 +99,8 @@ impl<'m> FunctionBuilder<'m> {
         let block = function.body;
         FunctionBuilder { module, function, block, name: None, origins: Origins::none() }
     }
-    /// Name and origin of the nodes that are added from now on (the source node's name); `None` names them after the op.
+    /// Name and origin of the nodes that are added from now on (the source node's name); `None` names them after the
+    /// op.
     pub fn set_source(&mut self, name: Option<Name>) {
         self.name = name;
         self.origins = name.map_or(Origins::none(), Origins::one);
@@ -135,7 +136,7 @@ impl<'m> FunctionBuilder<'m> {
     pub(crate) fn enter(&mut self, block: BlockId) -> BlockId {
         std::mem::replace(&mut self.block, block)
     }
-    /// Runs `f`; where that fails, the nodes that it has added to the current block go again.
+    /// Runs `f`; if it fails, the nodes that it added to the current block are removed again.
     ///
     /// # Errors
     /// As `f`.

@@ -1,4 +1,4 @@
-//! Nodes of one function copied into another: what inlines a call, and what joins functions for a plan.
+//! Copies nodes of one function into another, to inline a call or to join functions for a plan.
 
 use super::{Block, BlockId, Function, Node, NodeId, Origins, ValueDef, ValueId};
 use crate::arena::Id;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 pub(crate) struct CopyNodes<'a> {
     /// The function that they come from.
     pub from: &'a Function,
-    /// What its values are there. Values from outside of what is copied must be in it.
+    /// The new values of old ones. It must contain all values from outside of the copied nodes.
     pub map: FxHashMap<ValueId, ValueId>,
     /// Source nodes for those that have none.
     pub origins: Origins,

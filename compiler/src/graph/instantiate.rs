@@ -1,4 +1,5 @@
-//! Graph functions for all sizes: symbols of a function's parameters are its own, and each call says what they are.
+//! Graph functions with symbols: the symbols of a function's parameters are local to it, and each call gives them
+//! values.
 //!
 //! ```text
 //! %1 = call @f %x : f32[3,4]                      %1 = call @f_1 %x : f32[3,4]
@@ -10,7 +11,7 @@
 //!                                                 graph @f_2(%x: f32[5,4]) -> f32[5,4] { ... }
 //! ```
 //!
-//! A function that calls itself does so with its parameters' types, so that there is an end of its instances.
+//! A function that calls itself must use the types of its own parameters, so the number of instances is finite.
 
 use super::bind::{BindError, reinfer, substitute_function_dims};
 use super::{Function, Module, NodeId, TensorType, ValueId};
@@ -20,11 +21,13 @@ use crate::ops::OpRef;
 use crate::ops::control::Call;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Instances that are made of a module's functions, at most: functions that call each other with growing shapes have no end of them.
+/// Instances that are made of a module's functions, at most: functions that call each other with growing shapes have no
+/// end of them.
 const MOST_INSTANCES: usize = 1000;
 
 impl Function {
-    /// What the symbols of the first parameters are for operands of these types: dimensions that are a symbol alone, the first of several.
+    /// The values of the symbols of the first parameters, for operands of these types: from the first dimension that is
+    /// just the symbol.
     ///
     /// # Errors
     /// The position of the first operand that does not fit, and the type that it would need.
@@ -62,8 +65,8 @@ pub(crate) fn sized(ty: &TensorType, sizes: &FxHashMap<Name, Int>) -> TensorType
     ty
 }
 
-/// Makes a function of its own for each list of types that a function is called with, as far as calls lead from the entry or from functions
-/// that nobody calls; functions that nobody calls any more are removed. True when there were any.
+/// Makes a separate function for each list of types that a function is called with, following calls from the entry and
+/// from uncalled functions. Functions without calls afterwards are removed. Returns whether anything changed.
 ///
 /// # Errors
 /// A node that does not accept the types of a call, and functions without an end of instances.
@@ -143,8 +146,8 @@ fn add_instance(module: &mut Module, callee: Name, operands: &[TensorType]) -> N
     name
 }
 
-/// Removes those of `names` that no other function calls or holds as a value, until all that are left are used: a function
-/// may be called by another of `names` alone.
+/// Removes functions of `names` that no other function calls or uses as a value. Repeats that until all remaining ones
+/// are used, since functions of `names` may call each other.
 fn remove_uncalled(module: &mut Module, names: Vec<Name>) {
     let unused = |module: &Module, name: Name| {
         let calls = |f: &Function| f.name != name && callees(f).contains(&name);

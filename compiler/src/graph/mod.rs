@@ -42,8 +42,8 @@ define_id!(/// A value of a graph function.
 define_id!(/// A block (region body) of a graph function.
     BlockId);
 
-/// Source nodes (names in the imported model) that a node or value came from; sorted, shared. A node that a pass put in, to
-/// convert what others compute, has those that it *serves*: none of them is in it.
+/// Source nodes (names in the imported model) of a node or value; sorted, shared. A node that a pass inserted (for
+/// example a cast or transpose) has the nodes that it *serves* instead: it computes none of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Origins {
     names: Option<Arc<Vec<Name>>>,
@@ -69,11 +69,11 @@ impl Origins {
     pub fn serving(&self) -> Origins {
         Origins { names: self.names.clone(), served: self.names.is_some() }
     }
-    /// True when the names are those of nodes that are served.
+    /// True if the names are served nodes.
     pub fn are_served(&self) -> bool {
         self.served
     }
-    /// The union of both. What is served counts only where there is nothing else.
+    /// The union of both. Served nodes count only if there are no other names.
     pub fn union(&self, other: &Origins) -> Origins {
         match (self, other) {
             (a, b) if b.names.is_none() || a == b => a.clone(),
@@ -343,7 +343,7 @@ impl Constant {
     /// Reads the data.
     ///
     /// # Errors
-    /// What the data source says, or a length that does not match.
+    /// An error of the data source, or a wrong length.
     pub fn load(&self) -> Result<Tensor, Fault> {
         let bytes = match &self.data {
             ConstData::Inline(b) => b.clone(),
@@ -369,7 +369,8 @@ pub struct Module {
     pub tensor_functions: IndexMap<Name, TensorFunction>,
     /// Constants.
     pub constants: IndexMap<Name, Constant>,
-    /// What open dimensions may be. Text does not hold it: whoever compiles says it ([`crate::compile::CompileOptions::dims`]).
+    /// The ranges of open dimensions. They are not part of the text; they come from
+    /// [`crate::compile::CompileOptions::dims`].
     pub dims: DimRanges,
 }
 impl Module {

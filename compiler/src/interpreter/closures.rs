@@ -1,4 +1,4 @@
-//! Function values of a run. What stands for one among tensors is its number.
+//! Function values of a run. Among tensors, a function value is represented by its number.
 
 use crate::graph::{BlockId, ValueId};
 use crate::name::Name;

@@ -29,7 +29,7 @@ pub enum ExecError {
     Inputs {
         /// The function.
         function: Name,
-        /// What does not fit.
+        /// The mismatch.
         message: String,
     },
     /// A node failed.
@@ -39,7 +39,7 @@ pub enum ExecError {
         op: &'static str,
         /// Node name.
         node: Name,
-        /// What the op says.
+        /// The error of the op.
         why: Fault,
     },
     /// A host function is not registered.
@@ -127,9 +127,9 @@ impl<'a> Interpreter<'a> {
         self.call(name, inputs.to_vec())
     }
 
-    /// Runs function `name` anew from the values that another run of it had, where `change` replaces some of them: only the
-    /// nodes that depend on those are computed. `values` holds the parameters and the results of the body's nodes but for
-    /// constants.
+    /// Runs function `name` again from the `values` of an earlier run, some of which `change` replaces: only nodes that
+    /// depend on the replaced values are computed. `values` has the parameters and the results of the body's nodes,
+    /// without constants.
     ///
     /// # Errors
     /// As [`Interpreter::run`].
@@ -177,7 +177,7 @@ impl<'a> Interpreter<'a> {
         let module = self.module;
         let f = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
         let symbols = check_inputs(f, &inputs).map_err(|message| ExecError::Inputs { function: name, message })?;
-        // A group is no call of its own: depths are those of the functions as they were written.
+        // A call of a fused group does not count: the depth is that of the source functions.
         if self.depth >= MAX_CALL_DEPTH && !f.primitive {
             return Err(ExecError::Depth(name));
         }
@@ -218,7 +218,7 @@ impl<'a> Interpreter<'a> {
         results(f, block, env)
     }
 
-    /// Counts what is out of range ([`Op::checked`](crate::ops::Op::checked)) into `found`, in regions and called functions too.
+    /// Counts elements that are out of range ([`Op::checked`](crate::ops::Op::checked)), also in regions and callees.
     pub fn count_out_of_range(mut self, found: &'a mut Vec<NodeOutOfRange>) -> Self {
         self.out_of_range = Some(found);
         self
@@ -364,7 +364,7 @@ impl<'a> Interpreter<'a> {
         Ok(carried)
     }
 
-    /// Runs the registered function; where there is none, the graph function that says what it computes.
+    /// Runs the registered function; without one, the reference graph function.
     fn call_host(
         &mut self,
         f: &Function,
@@ -470,8 +470,8 @@ fn last_uses(f: &Function, block: BlockId) -> Vec<Vec<ValueId>> {
     out
 }
 
-/// Bytes of all values that are held at once when the function's body runs, where it takes most. Values of sizes that only a
-/// run decides, and those of regions and callees, are left out.
+/// The peak of the bytes of all live values during a run of the function's body. Values whose sizes are known only at
+/// run time, and values of regions and callees, are not counted.
 pub fn peak_bytes(f: &Function) -> u64 {
     let bytes = |v: &ValueId| f.ty(*v).bytes().unwrap_or(0) as u64;
     let total = |list: &[ValueId]| list.iter().map(bytes).fold(0, u64::saturating_add);

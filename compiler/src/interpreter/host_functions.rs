@@ -1,7 +1,7 @@
-//! Functions of host tensors that `call_host` nodes name: an expert's own code, an external library.
+//! Functions on host tensors that `call_host` nodes name: an expert's own code, or an external library.
 //!
-//! A function either returns its results ([`HostFunctions::register`]) or writes them into memory that is there already
-//! ([`HostFunctions::register_into`]). Results are held to the types that the call declares.
+//! A function either returns its results ([`HostFunctions::register`]) or writes them into given memory
+//! ([`HostFunctions::register_into`]). Results must have the types that the call declares.
 
 use crate::dtype::DType;
 use crate::name::Name;
@@ -46,8 +46,8 @@ impl HostFunctions {
     ) {
         self.map.insert(name.into(), HostFunction::Returning(Arc::new(f)));
     }
-    /// Registers `f`, which writes its results into tensors of the declared types. They hold zeros; a result that is declared
-    /// in place of an operand holds that operand's values, in its memory where nobody else holds it.
+    /// Registers `f`, which writes its results into tensors of the declared types. They hold zeros; a result that is
+    /// declared in place of an operand holds that operand's values, in its memory where nobody else holds it.
     pub fn register_into(
         &mut self,
         name: impl Into<Name>,
@@ -115,7 +115,7 @@ fn write_results(
     }
     for d in declared {
         results.push(match d.in_place_of {
-            // Its place among the operands is taken by an empty tensor, so that nobody else holds the memory.
+            // An empty tensor replaces it among the operands, so that its memory is not shared.
             Some(operand) => {
                 let held = inputs.get_mut(operand).ok_or_else(|| format!("there is no operand {operand}"))?;
                 TensorMut::in_place(std::mem::replace(held, Tensor::zeros(held.dtype(), vec![0])), operand)

@@ -1,12 +1,12 @@
-//! The interpreter of graphs: the oracle that everything else is compared with, and the device of last resort.
+//! The interpreter of graphs: the reference for everything else, and the executor if there is no device.
 //!
 //! - [`run_function`] and [`Interpreter`] run graph functions node by node, at concrete shapes.
-//! - [`eval_node`] runs one op; constant folding calls it. [`eval_expression`] runs just its tensor expression.
-//! - [`HostFunctions`] are what `call_host` nodes call.
+//! - [`eval_node`] runs one op; constant folding calls it. [`eval_expression`] runs only its tensor expression.
+//! - [`HostFunctions`] are the functions that `call_host` nodes call.
 //! - Tensor functions run in [`tensor_ir::interpreter`], whose functions are exported here too.
 //!
 //! Always holds: an op's meaning comes from its tensor expression (or its host evaluation), never from a second
-//! implementation here.
+//! implementation here. The interpreter rounds after every op.
 //!
 //! Deliberately absent: approximations, a thread pool of its own, files and clocks.
 

@@ -19,7 +19,7 @@ const MAX_CONSTANT: usize = 1024;
 /// calls of graph or host functions need an [`super::Interpreter`].
 ///
 /// # Errors
-/// What the op's inference, tensor expression or host evaluation says.
+/// An error of the op's inference, tensor expression or host evaluation.
 pub fn eval_node(op: &OpRef, inputs: &[Option<Tensor>], module: &Module) -> OpResult<Vec<Tensor>> {
     if let Some(c) = op.downcast::<Const>() {
         let constant =

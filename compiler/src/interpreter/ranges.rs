@@ -1,4 +1,4 @@
-//! Counts what is out of range in the operands of the nodes that the interpreter runs.
+//! Counts elements that are out of range (indices, divisors of 0) in the operands of nodes that the interpreter runs.
 
 use crate::graph::{Node, TensorType};
 use crate::name::Name;

@@ -35,7 +35,7 @@ pub enum ImportError {
         node: Name,
         /// Its ONNX op type.
         op: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
     /// A function of the model calls itself, at once or through others.
@@ -53,7 +53,7 @@ pub enum ImportError {
         what: &'static str,
         /// Its name.
         name: Name,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
     /// Nodes depend on each other in a circle.
@@ -99,7 +99,7 @@ pub enum ExportError {
     Constant {
         /// The constant.
         name: Name,
-        /// What its source says.
+        /// The error of its source.
         message: String,
     },
     /// Protobuf messages end at 2 GiB.

@@ -1,14 +1,15 @@
 //! Tensor data outside the model file.
 //!
-//! The compiler knows no files: it asks an [`ExternalData`] for a lazy source, after it has checked that the location
-//! stays inside the model's folder.
+//! The compiler opens no files: it gets a lazy source from an [`ExternalData`], after checking that the location is
+//! inside the model's folder.
 
 use crate::tensor::DataSource;
 use std::sync::Arc;
 
 /// Opens external tensor data of a model. Implemented over files by the program around the compiler.
 pub trait ExternalData {
-    /// A source of bytes of the model's own file where `location` is [`MODEL_FILE`](super::MODEL_FILE). Otherwise a source of `length` bytes from `offset` of the file `location`, a checked relative path in the model's folder
+    /// A source of bytes of the model's own file where `location` is [`MODEL_FILE`](super::MODEL_FILE). Otherwise a
+    /// source of `length` bytes from `offset` of the file `location`, a checked relative path in the model's folder
     /// with `/` or `\` between its parts. Without a length: everything from `offset` on. Nothing is read yet, but a
     /// file that is missing or too short is best refused here.
     ///

@@ -1,4 +1,4 @@
-//! Files that are given as models and are something else, told by how they begin.
+//! Recognises files of other formats that are given as models, by their first bytes.
 
 use super::error::ImportError;
 

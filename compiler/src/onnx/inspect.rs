@@ -1,4 +1,4 @@
-//! The summary of an ONNX model, which works for models with unsupported operators too.
+//! The summary of an ONNX model; it also works for models with unsupported operators.
 
 use super::error::ImportError;
 use super::external::ExternalData;
@@ -12,8 +12,8 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Summary of an ONNX model, with its inputs as `options` decide them. Operators are counted under their ONNX names, branches
-/// and bodies included.
+/// Summary of an ONNX model, with its inputs as `options` decide them. Operators are counted under their ONNX names,
+/// branches and bodies included.
 ///
 /// # Errors
 /// As [`import_onnx_with`], except that unsupported operators are part of the summary.

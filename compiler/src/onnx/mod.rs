@@ -1,5 +1,14 @@
-//! ONNX in and out. The protobuf layer lives here; what one ONNX op means lives in the op's own file, as an
-//! [`OnnxImport`] row and an [`Op::export`](crate::ops::Op::export) method, in the terms of [`ops::onnx`](crate::ops::onnx).
+//! ONNX import and export. This module has the protobuf layer. The meaning of an ONNX op is in the op's own file, as an
+//! [`OnnxImport`] row and an [`Op::export`](crate::ops::Op::export) method; `ops/onnx.rs`
+//! ([`ops::onnx`](crate::ops::onnx)) has the interface for these.
+//!
+//! Operators of `com.microsoft` become the ops that they were fused from (`ops/fused_*.rs`, `multi_head_attention.rs`,
+//! `group_query_attention.rs`, `block_quantized.rs`, `quantized_functions.rs`). `cli/tests/ort_cases.rs` compares them
+//! with ONNX Runtime's results, which `scripts/ort_cases.py` writes.
+//!
+//! No size in a file is trusted: types are bounded where nodes are added (`graph::builder::possible`), ranks by
+//! `tensor::MAX_RANK`, constants that importers make by a budget, and memory whose size comes from a file or from data
+//! by `tensor::reserve`.
 
 mod error;
 mod export;

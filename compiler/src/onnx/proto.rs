@@ -1,7 +1,7 @@
 //! The protobuf messages of ONNX, annotated by hand (field numbers from onnx.proto, IR version 10).
 //!
-//! Decoding from [`bytes::Bytes`] makes `raw_data` a slice of the file: weights are not copied. Messages that Weft has
-//! no use for (training, quantization annotations, device configurations) are absent and skipped.
+//! Decoding from [`bytes::Bytes`] makes `raw_data` a slice of the file, so weights are not copied. Messages that Weft
+//! does not use (training, quantization annotations, device configurations) are skipped.
 
 #![allow(missing_docs)]
 

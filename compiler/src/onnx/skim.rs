@@ -1,9 +1,10 @@
-//! Reading a model's file without its weights.
+//! Reads a model's file without its weights ([`skim_model`]).
 //!
-//! A file that is mapped into memory ends the process when another program cuts it off, and one that is read whole keeps
-//! all weights in memory to the end. So the file is walked once: tensor data of [`LARGE`] bytes and more becomes external
-//! data *in the file itself*, which is read, and checked, when it is needed. Everything else is copied as it stands, and
-//! what comes out is decoded as any model. Lengths are believed only as far as the file goes.
+//! Mapping the file into memory is not safe: the process dies if another program truncates the file. Reading it whole
+//! would keep all weights in memory. So the file is walked once: tensor data of at least [`LARGE`] bytes becomes
+//! external data *in the file itself*, which is read in parts, and checked, when it is needed. Everything else is
+//! copied unchanged, and the result is decoded like any model. Lengths are trusted only up to the end of the file; a
+//! file that shrinks later is an error.
 
 use super::error::ImportError;
 use super::formats::no_model;
@@ -180,8 +181,8 @@ fn append(out: &mut Vec<u8>, part: &[u8]) -> Walked<()> {
     Ok(())
 }
 
-/// The fields of a tensor whose data is at `offset` of the model's file. Fields of one message may come in any order, and
-/// in several parts.
+/// The fields of a tensor whose data is at `offset` of the model's file. Fields of one message may come in any order,
+/// and in several parts.
 fn reference(offset: u64, length: u64) -> Vec<u8> {
     let entry = |key: &str, value: String| StringStringEntry { key: Some(key.into()), value: Some(value) };
     let external_data = vec![

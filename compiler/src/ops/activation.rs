@@ -114,7 +114,7 @@ attr_struct! {
     pub struct Shrink("shrink") {
         /// Threshold.
         pub lambd: f64 = 0.5,
-        /// What is taken off.
+        /// The subtracted bias.
         pub bias: f64 = 0.0,
     }
 }

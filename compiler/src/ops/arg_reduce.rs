@@ -31,8 +31,8 @@ impl Extreme {
 }
 
 attr_struct! {
-    /// Position along `axis` of the largest or smallest element, as i64. The first NaN counts as that element, as in NumPy; with
-    /// `select_last` the last NaN.
+    /// Position along `axis` of the largest or smallest element, as i64. The first NaN counts as that element, as in
+    /// NumPy; with `select_last` the last NaN.
     pub struct ArgReduce("arg_reduce") {
         /// Which element.
         pub kind: Extreme = Extreme::Max,
@@ -73,8 +73,8 @@ impl Place {
 
 /// Stages `best` and `place`: the extreme over the split's axes and its position in the flattened axes.
 ///
-/// Any NaN comes before all numbers, whether or not `best` is NaN. For the first position NaN at `p` is `p` and a number there
-/// `p + count`, of which the least is taken; for the last position it is the other way round.
+/// Any NaN comes before all numbers, whether or not `best` is NaN. For the first position NaN at `p` is `p` and a
+/// number there `p + count`, of which the least is taken; for the last position it is the other way round.
 fn locate(
     cx: &mut ComputeContext<'_>,
     split: &Split,

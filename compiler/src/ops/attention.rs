@@ -1,4 +1,4 @@
-//! Scaled dot-product attention and rotary embeddings, composed of other ops when a model comes in.
+//! Scaled dot-product attention and rotary embeddings, composed of other ops on import.
 
 use super::OpResult;
 use super::binary::{Add, And, Div, Greater, Less, LessOrEqual, Mul, Sub};
@@ -80,8 +80,8 @@ fn heads(cx: &mut ImportContext<'_, '_>) -> OpResult<Heads> {
     Ok(Heads { query, key, value, past })
 }
 
-/// `softmax(softcap(q k^T scale) + mask) v` (A. Vaswani et al., Attention Is All You Need); several query heads may share
-/// one head of keys and values (J. Ainslie et al., GQA). All have the form `[batch, heads, length, size]`.
+/// `softmax(softcap(q k^T scale) + mask) v` (A. Vaswani et al., Attention Is All You Need); several query heads may
+/// share one head of keys and values (J. Ainslie et al., GQA). All have the form `[batch, heads, length, size]`.
 pub(super) struct Scores {
     /// Queries.
     pub query: ValueId,
@@ -99,7 +99,7 @@ pub(super) struct Scores {
     pub sink: Option<ValueId>,
 }
 
-/// What [`Scores::attend`] gives, all but `out` of shape `[batch, heads, queries, keys]`.
+/// The results of [`Scores::attend`]; all except `out` have the shape `[batch, heads, queries, keys]`.
 pub(super) struct Attended {
     /// `[batch, heads, queries, size]`.
     pub out: ValueId,
@@ -114,8 +114,8 @@ pub(super) struct Attended {
 }
 
 impl Scores {
-    /// The nodes. `mask` gives the masked scores and, where it may leave out all keys of a query, whether the query sees
-    /// any: of size 1 along the keys. The result of a query that sees none is 0.
+    /// The nodes. `mask` gives the masked scores and, where it may leave out all keys of a query, whether the query
+    /// sees any: of size 1 along the keys. The result of a query that sees none is 0.
     ///
     /// # Errors
     /// Shapes that do not fit.
@@ -243,8 +243,8 @@ fn softcap(cx: &mut ImportContext<'_, '_>, x: ValueId, cap: f64, dtype: DType) -
     cx.add(Mul {}, &[small, cap])
 }
 
-/// The scores with what operand 3, causality and the lengths in operand 6 leave out at minus infinity; and, where they may
-/// leave out all keys, whether a query sees any (of size 1 along the keys).
+/// The scores with what operand 3, causality and the lengths in operand 6 leave out at minus infinity; and, where they
+/// may leave out all keys, whether a query sees any (of size 1 along the keys).
 fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult<(ValueId, Option<ValueId>)> {
     let ty = cx.type_of(scores);
     let (length, total) = (ty.shape[2].clone(), ty.shape[3].clone());

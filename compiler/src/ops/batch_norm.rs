@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use crate::tir::{Expr, UnaryOp};
 
 attr_struct! {
-    /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` along the channel axis. Operands: data, scale, bias, mean,
-    /// variance.
+    /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` along the channel axis. Operands: data, scale, bias,
+    /// mean, variance.
     pub struct BatchNorm("batch_norm") {
         /// Added to the variance.
         pub epsilon: f64 = 1e-5,

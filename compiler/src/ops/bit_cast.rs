@@ -1,4 +1,4 @@
-//! The bits of elements as another type of the same width. Runs on the host.
+//! Reinterprets the bits of elements as another type of the same width. Runs on the host.
 
 use super::cast::{dtype_of_onnx, onnx_code};
 use super::{InferContext, Op, OpResult};

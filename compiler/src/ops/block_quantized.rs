@@ -1,5 +1,4 @@
-//! Weights whose blocks have scales of their own: `MatMulNBits` and `GatherBlockQuantized`, composed of other ops when
-//! a model comes in.
+//! Weights with a scale per block: `MatMulNBits` and `GatherBlockQuantized`, composed of other ops on import.
 
 use super::OpResult;
 use super::binary::{Add, Mul, Sub};

@@ -1,4 +1,4 @@
-//! How many of some sorted bounds an element reaches (NumPy's `searchsorted`, PyTorch's `bucketize`).
+//! Counts the sorted bounds that are at or below each element (NumPy's `searchsorted`, PyTorch's `bucketize`).
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, Combiner, Expr};
 
 attr_struct! {
-    /// For each element of operand 0 how many of the bounds, operand 1 of rank 1, are at most as large; i32. None of
+    /// For each element of operand 0 the number of bounds (operand 1, of rank 1) that are at or below it; i32. 0 for
     /// NaN.
     pub struct Bucketize("bucketize") {}
 }

@@ -1,4 +1,11 @@
 //! Conversion between element types.
+//!
+//! A value that an op computes in f16 or bf16 has *excess precision* until it is stored, in a model of f16 tensors as
+//! in mixed precision: the number of intermediate roundings depends on fusion. A cast that the model's author wrote is
+//! the exception. It rounds to f16 or bf16 wherever it is computed (in tensor IR `quantizef16` and `quantizebf16`),
+//! unless it has `excess_precision`, like the casts that mixed precision inserts. No pass removes a cast whose operand
+//! may have excess precision. Shaders round on bits (`shaders-gen/src/half.rs`), so the result is the same on every
+//! device, also for subnormals and infinities.
 
 use super::narrow::{self, Narrow, PowerRounding};
 use super::{InferContext, Op, OpResult};
@@ -12,13 +19,13 @@ use crate::te::ComputeContext;
 use crate::tir::Expr;
 
 attr_struct! {
-    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`; to f16 and bf16 they round to
-    /// the nearest, ties to even, and beyond the range to infinity.
+    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`; to f16 and bf16 they round
+    /// to the nearest, ties to even, and beyond the range to infinity.
     pub struct Cast("cast") {
         /// The new element type.
         pub to: DType = DType::F32,
-        /// The result may keep more precision than its type has until it is stored. Only for casts that say where memory is
-        /// narrower, as those of mixed precision; a cast that the model's author wrote rounds, fused or not.
+        /// The result may keep more precision than its type has until it is stored. Only for casts that say where
+        /// memory is narrower, as those of mixed precision; a cast that the model's author wrote rounds, fused or not.
         pub excess_precision: bool = false,
     }
 }
@@ -108,7 +115,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "CastLike", domain: "", since: 15, import: import_cast_like },
 ];
 
-/// What a cast is to.
+/// The target of a cast.
 enum Target {
     Plain(DType),
     Narrow(Narrow),

@@ -42,8 +42,8 @@ impl Op for Const {
 }
 
 attr_struct! {
-    /// Calls the graph function `callee`; operands are its parameters, results its results. Recursion is allowed. Symbols of the
-    /// parameters' types are what the operands say, each call for itself.
+    /// Calls the graph function `callee`; operands are its parameters, results its results. Recursion is allowed. In
+    /// each call the operands determine the symbols of the parameters' types.
     pub struct Call("call") {
         /// Global name of the function.
         pub callee: Name = Name::new(""),
@@ -66,19 +66,19 @@ impl Op for Call {
 
 attr_struct! {
     /// Calls the tensor function `callee` in destination-passing style: operands are its read parameters, results its
-    /// write parameters, in order. The stages of a plain function are the op's tensor expression, so that it fuses with its
-    /// neighbours; one with a schedule of its own is called as it is.
+    /// write parameters, in order. The stages of a plain function are the op's tensor expression, so that it fuses with
+    /// its neighbours; one with a schedule of its own is called as it is.
     pub struct CallTensor("call_tensor") {
         /// Global name of the tensor function.
         pub callee: Name = Name::new(""),
-        /// Symbols of the callee that no operand's shape tells ...
+        /// Symbols of the callee that no operand's shape determines ...
         pub symbols: Vec<Name> = vec![],
-        /// ... and what they are here.
+        /// ... and their values in this call.
         pub sizes: Vec<Int> = vec![],
     }
 }
 impl CallTensor {
-    /// What the symbols of the callee are for values of these shapes.
+    /// The values of the callee's symbols for operands of these shapes.
     pub fn unify<'s>(
         &self,
         callee: &TensorFunction,
@@ -121,8 +121,8 @@ impl Op for CallTensor {
 }
 
 attr_struct! {
-    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library. It is never merged
-    /// with another call, fused or left out, and keeps its place among the other effects.
+    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library. It is never
+    /// merged with another call, fused or left out, and keeps its place among the other effects.
     pub struct CallHost("call_host") {
         /// Registered name.
         pub callee: Name = Name::new(""),
@@ -132,16 +132,15 @@ attr_struct! {
         pub shapes: Vec<Vec<Int>> = vec![],
         /// On a device it works on device buffers, through the queue; else on tensors in host memory.
         pub on_device: bool = false,
-        /// For each result the operand whose memory it takes, -1 for none; results beyond the list take none. An operand that is
-        /// read later is copied before.
+        /// For each result the operand whose memory it reuses, -1 for none; results beyond the list reuse none. An
+        /// operand that is read later is copied first.
         pub in_place: Vec<i64> = vec![],
-        /// A graph function that computes the same, for where the host function is not registered (the CPU executor, when the
-        /// function works on device buffers); empty for none.
+        /// A graph function that computes the same, if the host function cannot run (not registered, no device).
         pub reference: Name = Name::new(""),
     }
 }
 impl CallHost {
-    /// The operand whose memory result `i` takes.
+    /// The operand whose memory result `i` reuses.
     pub fn in_place_operand(&self, i: usize) -> Option<usize> {
         self.in_place.get(i).and_then(|&operand| usize::try_from(operand).ok())
     }
@@ -202,7 +201,7 @@ impl Op for CallHost {
 }
 
 attr_struct! {
-    /// Ends the run with a message: stands for a branch that the model's shapes make impossible, which a run must not take.
+    /// Ends the run with a message. It replaces a branch that is impossible for the model's shapes.
     pub struct Trap("trap") {
         /// Why.
         pub message: String = String::new(),
@@ -249,7 +248,7 @@ fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorT
 
 attr_struct! {
     /// Runs region 0 when the boolean scalar operand is true, region 1 otherwise; the regions take no arguments and
-    /// yield the results. Sizes in which the regions differ, or that one of them defines, are symbols that the run defines.
+    /// yield the results. Sizes that differ between the regions, or that one of them defines, are new symbols.
     pub struct If("if") {
         /// Result shapes, where there are such sizes; empty: the regions yield the same types.
         pub shapes: Vec<Vec<Int>> = vec![],
@@ -258,7 +257,7 @@ attr_struct! {
     }
 }
 impl If {
-    /// Of these two regions, with symbols made by `fresh` for sizes in which they differ.
+    /// The result types of these two regions, with symbols made by `fresh` for sizes in which they differ.
     ///
     /// # Errors
     /// Regions that differ in the number of results, or in a dtype or a rank.
@@ -295,7 +294,7 @@ impl If {
     }
 }
 
-/// What a region of an `if` yields.
+/// The yielded values of a region of an `if`.
 struct Side {
     types: Vec<TensorType>,
     /// Symbols that its nodes define.
@@ -399,21 +398,22 @@ impl Op for Let {
 }
 
 attr_struct! {
-    /// Runs its one region again and again. Operands: how often at most (one i64; absent: `trips`, else no limit), whether to
-    /// run it at all (one bool; absent: yes), then the first values of what it carries. The region takes the number of the iteration
-    /// (i64, from 0) and the carried values. It yields, with `while`, whether to go on (one bool), then the next carried
-    /// values, then what is collected. The results are the last carried values, then what was collected, along a new axis 0.
+    /// Runs its one region repeatedly. Operands: the largest number of iterations (i64; absent: `trips`, else no
+    /// limit), whether to run at all (bool; absent: yes), then the first carried values. The region takes the number of
+    /// the iteration (i64, from 0) and the carried values. It yields, with `while`, whether to continue (bool), then
+    /// the next carried values, then the rows to collect. Results: the last carried values, then the collected rows
+    /// along a new axis 0.
     pub struct Loop("loop") {
-        /// The number of iterations where it is known, or a size, and operand 0 absent.
+        /// The number of iterations, if it is known or a size and operand 0 is absent.
         pub trips: Option<Int> = None,
         /// The region yields whether to go on.
         pub r#while: bool = false,
-        /// The symbol of the number of iterations, where only a run decides it and something is collected; empty for none.
+        /// The symbol of the number of iterations, if only a run decides it and rows are collected; empty for none.
         pub count: Name = Name::new(""),
     }
 }
 impl Loop {
-    /// Operands before the first values of what is carried.
+    /// Number of operands before the first carried values.
     pub const CONTROL: usize = 2;
     /// Values of the region before the next carried ones.
     pub fn leading(&self) -> usize {
@@ -424,7 +424,7 @@ impl Loop {
         let carried = node.inputs.iter().skip(Loop::CONTROL).map(|v| v.map(|v| f.ty(v).clone()));
         [Some(TensorType::new(DType::I64, vec![]))].into_iter().chain(carried).collect()
     }
-    /// The number of iterations, for the axis of what is collected.
+    /// The number of iterations, for the axis of collected rows.
     fn iterations(&self, cx: &InferContext<'_>) -> OpResult<Int> {
         let counted = self.trips.clone().filter(|_| !self.r#while && cx.input(1).is_none());
         match (self.count.as_str().is_empty(), counted) {

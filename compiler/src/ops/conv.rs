@@ -15,8 +15,8 @@ use crate::te::ComputeContext;
 use crate::tir::{Combiner, Expr};
 
 attr_struct! {
-    /// Convolution of data `[n, c, spatial...]` (or `[n, h, w, c]`, or packed) with weights `[out, c / group, kernel...]`
-    /// in every layout, and an optional bias `[out]`.
+    /// Convolution of data `[n, c, spatial...]` (or `[n, h, w, c]`, or packed) with weights `[out, c / group,
+    /// kernel...]` in every layout, and an optional bias `[out]`.
     pub struct Conv("conv") {
         /// Steps along the spatial axes; empty for 1.
         pub strides: Vec<i64> = vec![],
@@ -30,7 +30,7 @@ attr_struct! {
         pub auto_pad: AutoPad = AutoPad::NotSet,
         /// Layout of data and result.
         pub layout: DataLayout = DataLayout::Nchw,
-        /// What stands in the padding: the zero point of quantised data. Of data in floats it is 0.
+        /// The value of the padding: the zero point of quantised data; 0 for floats.
         pub pad_value: i64 = 0,
     }
 }
@@ -56,8 +56,8 @@ impl Conv {
     }
 }
 
-/// Refuses operands of other dtypes than the data, operand 0. Weights and biases may be in the type that the data's sums
-/// are kept in: f32 beside data of f16. Behind a product of bytes, the bias is of the product's type.
+/// Refuses operands of other dtypes than the data, operand 0. Weights and biases may be in the type that the data's
+/// sums are kept in: f32 beside data of f16. Behind a product of bytes, the bias is of the product's type.
 pub(super) fn check_operand_dtypes(cx: &InferContext<'_>) -> OpResult<()> {
     let first = cx.require(0)?.dtype;
     for i in 1..cx.len() {

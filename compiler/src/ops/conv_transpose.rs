@@ -14,8 +14,8 @@ use crate::te::ComputeContext;
 use crate::tir::{Combiner, Cond, CondOp, Expr};
 
 attr_struct! {
-    /// Transposed convolution of data `[n, c, spatial...]` (or `[n, h, w, c]`) with weights `[c, out / group, kernel...]`
-    /// in both layouts, and an optional bias `[out]`: the gradient of a convolution by its data.
+    /// Transposed convolution of data `[n, c, spatial...]` (or `[n, h, w, c]`) with weights `[c, out / group,
+    /// kernel...]` in both layouts, and an optional bias `[out]`: the gradient of a convolution by its data.
     pub struct ConvTranspose("conv_transpose") {
         /// Distances of neighbouring data elements in the result; empty for 1.
         pub strides: Vec<i64> = vec![],

@@ -1,5 +1,11 @@
-//! Ops whose data decide how many elements they give, as ops of known sizes: room for all that there could be, and the number of
-//! those that there are, which come first.
+//! Ops whose number of results depends on data (`non_zero`, `compress`, `unique`, `non_max_suppression`), expressed by
+//! ops of known sizes.
+//!
+//! Each result is allocated at its upper bound; the first `count` entries are valid
+//! ([`Op::counted`](super::Op::counted)). The pass `count-results`, which `compile::split_stages` runs, applies this;
+//! the host then reads only the count. Running sums of blocks find the positions of the entries that stay. Suppression
+//! is a loop of rounds over all classes at once, for up to 256 boxes per class. `unique` compares each slice with each
+//! other one, for up to 2,048 slices.
 
 use super::OpRef;
 use super::binary::{Add, Div, LessOrEqual, Min, Mod, Mul, Sub};
@@ -19,25 +25,25 @@ use crate::tensor::Tensor;
 /// The most elements that are counted on a device; more are for the host.
 pub(super) const MOST_COUNTED: usize = 1 << 20;
 
-/// What an op gives.
+/// The results of a counted op.
 pub struct Counted {
-    /// For each result of the op room for all elements, and the axis along which there are `count`, the first ones; none where that
-    /// is the result.
+    /// Each result is allocated at its upper bound; the first `count` entries along the axis are valid. Without an axis
+    /// the whole result is valid.
     pub results: Vec<(ValueId, Option<usize>)>,
-    /// The number of those that there are: `i64[1]`.
+    /// The number of valid entries: `i64[1]`.
     pub count: ValueId,
 }
 
-/// An operand of an op that counts: its value in the function that is built, and what it is where it is a constant.
+/// An operand of a counted op: its value in the new function, and its constant value if it has one.
 #[derive(Clone)]
 pub struct CountedOperand {
-    /// The value; none where the operand is absent.
+    /// The value; `None` if the operand is absent.
     pub value: Option<ValueId>,
     /// The constant.
     pub constant: Option<Tensor>,
 }
 
-/// Builds what an op gives, in i32.
+/// Builds the results of a counted op, with positions in i32.
 pub struct Counting<'b, 'm> {
     /// The function.
     pub b: &'b mut FunctionBuilder<'m>,
@@ -61,7 +67,7 @@ impl Counting<'_, '_> {
     pub(super) fn ty(&self, v: ValueId) -> TensorType {
         self.b.ty(v).clone()
     }
-    /// The sizes of a value; none where they are not known.
+    /// The sizes of a value; `None` if not known.
     pub(super) fn shape(&self, v: ValueId) -> Option<Vec<usize>> {
         const_dims(&self.b.ty(v).shape)
     }
@@ -97,13 +103,14 @@ impl Counting<'_, '_> {
         self.add(Concat { axis: axis as i64 }, &rows)
     }
 
-    /// Where `flags` (`i32[n]`, 0 or 1) are 1, in order, as `i32[n]`, the rest of which is some index; and how many there are, `i64[1]`.
+    /// The positions at which `flags` (`i32[n]`, 0 or 1) are 1, in order, as `i32[n]` (the rest has any valid index);
+    /// and their number, `i64[1]`.
     ///
-    /// The `j`-th place is the number of elements up to which no more than `j` flags are 1. Running sums of blocks and within
-    /// each make that some `n * sqrt(n)` comparisons.
+    /// The `j`-th place is the number of elements up to which no more than `j` flags are 1. Running sums of blocks and
+    /// within each make that some `n * sqrt(n)` comparisons.
     pub(super) fn places(&mut self, flags: ValueId, n: usize) -> Result<(ValueId, ValueId), BuildError> {
         let block = n.isqrt().next_power_of_two().max(16);
-        // Of one block nothing would be chosen, which no kernel does.
+        // At least two blocks: with one block there would be nothing to select, and no kernel computes that.
         let blocks = n.div_ceil(block).max(2);
         let room = Pad { pads: vec![Int::new(0), Int::from(blocks * block - n)], ..Pad::default() };
         let flags = self.add(room, &[flags])?;

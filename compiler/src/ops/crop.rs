@@ -1,5 +1,4 @@
-//! Cutting and unpooling, composed of other ops when a model comes in: `CenterCropPad`, `MaxUnpool` and
-//! `MeanVarianceNormalization`.
+//! `CenterCropPad`, `MaxUnpool` and `MeanVarianceNormalization`, composed of other ops on import.
 
 use super::OpResult;
 use super::binary::{Add, Div, Mul, Sub};
@@ -60,8 +59,8 @@ fn import_center(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     Ok(vec![out])
 }
 
-/// Elements back at their places (operand 1: positions in the whole flattened result of the pooled tensor's own size), zeros
-/// elsewhere; operand 2 may ask for a larger result.
+/// Elements back at their places (operand 1: positions in the whole flattened result of the pooled tensor's own size),
+/// zeros elsewhere; operand 2 may ask for a larger result.
 fn import_unpool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, indices, ty) = (cx.input(0)?, cx.input(1)?, cx.ty(0)?);
     let sizes =

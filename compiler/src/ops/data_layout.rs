@@ -1,5 +1,5 @@
-//! Data layouts: where batch, channels and spatial axes of an op's data stand, plain and packed, and what an op says
-//! about the layout that it computes in.
+//! Data layouts: the positions of batch, channels and spatial axes in an op's data, plain or packed; and the layout
+//! rules of ops.
 //!
 //! A packed layout `NCHW16c` splits the channels: `[n, c / 16, h, w, 16]`, channel `16 * i + j` at place `i` of the
 //! second axis and `j` of the last (TVM's name and meaning).
@@ -11,7 +11,7 @@ use crate::int::{Bounds, Int, simplify};
 use std::ops::Range;
 
 attr_enum! {
-    /// Where the channel axis of the data is. Any number of spatial axes counts as `HW`.
+    /// The position of the channel axis of the data. Any number of spatial axes counts as `HW`.
     pub enum DataLayout {
         /// Channels before the spatial axes.
         Nchw = "nchw",
@@ -36,7 +36,7 @@ impl DataLayout {
             DataLayout::Nchw16c => "NCHW16c",
         }
     }
-    /// Channels of a group, where the channels are split.
+    /// Channels of a group, if the channels are split.
     pub fn block(self) -> Option<i64> {
         match self {
             DataLayout::Nchw | DataLayout::Nhwc => None,
@@ -57,7 +57,7 @@ impl DataLayout {
             _ => 2..rank - 1,
         }
     }
-    /// The channel axis of a tensor of `rank`; none where the channels are split.
+    /// The channel axis of a tensor of `rank`; `None` if the channels are split.
     pub fn channel_axis(self, rank: usize) -> Option<usize> {
         match self {
             DataLayout::Nchw => Some(1),
@@ -100,7 +100,7 @@ impl DataLayout {
         let groups = self.groups(channels).ok_or_else(|| format!("{channels} channels do not divide by {block}"))?;
         Ok([vec![batch.clone(), groups], spatial, vec![Int::new(block)]].concat())
     }
-    /// Groups of `channels` channels in a packed layout; `None` where they do not divide evenly.
+    /// Groups of `channels` channels in a packed layout; `None` if they do not divide evenly.
     pub fn groups(self, channels: &Int) -> Option<Int> {
         let block = self.block()?;
         (crate::int::divisor(channels) % block == 0).then(|| tidy(&channels.div(block)))
@@ -147,11 +147,11 @@ fn tidy(d: &Int) -> Int {
 pub trait LayoutRule {
     /// The layout that the op computes in now.
     fn data_layout(&self) -> DataLayout;
-    /// Positions of operands that change with the layout (weights included where theirs does).
+    /// Positions of operands that change with the layout (also weights, if their layout changes).
     fn operands_to_convert(&self) -> Vec<usize>;
     /// Positions of results that change with the layout.
     fn results_to_convert(&self) -> Vec<usize>;
-    /// The op in another layout; the context has its operands as they stand.
+    /// The op in another layout; the context has its original operands.
     ///
     /// # Errors
     /// Says why it has no such form.

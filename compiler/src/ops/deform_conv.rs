@@ -1,7 +1,7 @@
-//! Convolution whose taps are moved by offsets that are data (J. Dai et al., Deformable Convolutional Networks).
+//! Convolution with taps that are moved by an operand of offsets (J. Dai et al., Deformable Convolutional Networks).
 //!
-//! Two stages give the moved coordinates, one the bilinear samples of all taps (zeros outside), and the last contracts them
-//! with the weights.
+//! Two stages give the moved coordinates, one the bilinear samples of all taps (zeros outside), and the last contracts
+//! them with the weights.
 
 use super::unary::math_dtype;
 use super::window::{Window, WindowSpec};
@@ -15,9 +15,9 @@ use crate::te::ComputeContext;
 use crate::tir::{BufferId, Combiner, Cond, Expr, UnaryOp};
 
 attr_struct! {
-    /// Convolution of data `[n, c, h, w]` with weights `[out, c / group, kh, kw]`, whose tap `k` is moved by rows and columns
-    /// `2k` and `2k + 1` of operand 2 `[n, offset_group * 2 * taps, oh, ow]`. Operands 3 and 4, where present: bias, and a factor
-    /// of each sample `[n, offset_group * taps, oh, ow]`.
+    /// Convolution of data `[n, c, h, w]` with weights `[out, c / group, kh, kw]`, whose tap `k` is moved by rows and
+    /// columns `2k` and `2k + 1` of operand 2 `[n, offset_group * 2 * taps, oh, ow]`. Operands 3 and 4, where present:
+    /// bias, and a factor of each sample `[n, offset_group * taps, oh, ow]`.
     pub struct DeformConv("deform_conv") {
         /// Steps; empty for 1.
         pub strides: Vec<i64> = vec![],

@@ -1,4 +1,4 @@
-//! Boxes and regions of object detectors. Samples of a region depend on data, so they are taken on the host.
+//! Boxes and regions of object detectors. The sample positions of a region depend on data, so the host computes them.
 
 use super::arg_reduce::ArgReduce;
 use super::binary::{Add, And, Div, Equal, Greater, Less, Max, Min, Mul, Or, Sub};
@@ -21,9 +21,9 @@ use crate::tensor::{Tensor, reserve};
 use crate::{attr_enum, attr_struct};
 
 attr_struct! {
-    /// Batch, class and box number of the boxes that stay when, of each class in the order of their scores, boxes are left out
-    /// that overlap a better one. Operands: boxes `[batch, boxes, 4]`, scores `[batch, classes, boxes]`, and optional numbers:
-    /// the most boxes a class, the overlap (intersection over union) beyond which a box goes, the score that one must exceed.
+    /// Batch, class and box number of all boxes that do not overlap a better box of their class. Operands: boxes
+    /// `[batch, boxes, 4]`, scores `[batch, classes, boxes]`, and optional numbers: the most boxes per class, the
+    /// overlap (intersection over union) above which the worse box is removed, and the score that a box must exceed.
     pub struct NonMaxSuppression("non_max_suppression") {
         /// Whether boxes are centre and size (x, y, width, height), or else two opposite corners (y, x, y, x).
         pub center_point_box: bool = false,
@@ -62,7 +62,7 @@ impl Op for NonMaxSuppression {
             return None;
         };
         let most = value(2)?;
-        // Where a run says how many, there is room for all.
+        // If the number is known only at run time, all boxes are allocated.
         let known = operands.get(2)?.constant.as_ref().and_then(|t| t.to_i64_vec().first().copied());
         let rounds = known.map_or(n, |k| usize::try_from(k).unwrap_or(0).min(n));
         let total = batch * classes * rounds;
@@ -126,10 +126,10 @@ impl NonMaxSuppression {
 
 /// The most boxes of a class that are found on a device, in as many rounds; more are for the host.
 const MOST_ROUNDS: usize = 256;
-/// The score of a box that is gone. A box whose score is NaN or no more than this is never selected.
+/// The score of a removed box. A box whose score is NaN or at most this is never selected.
 const TAKEN: f64 = f32::MIN as f64;
 
-/// Suppression in rounds, all classes and images at once: each takes the best box that is left, and what overlaps it goes.
+/// Suppression in rounds, in all classes and images at once: each takes the best box and removes boxes that overlap it.
 struct Suppression {
     classes: usize,
     rounds: usize,
@@ -139,8 +139,8 @@ struct Suppression {
 }
 
 impl Suppression {
-    /// `most`, `overlap` and `least`: the operands that say how many boxes a class has at most, the overlap beyond which one goes, and the
-    /// score that one must exceed.
+    /// `most`, `overlap` and `least`: the operands for the largest number of boxes per class, the overlap above which a
+    /// box is removed, and the least score.
     fn build(
         &self,
         c: &mut Counting<'_, '_>,
@@ -239,7 +239,7 @@ fn one_number(c: &mut Counting<'_, '_>, v: ValueId) -> Result<ValueId, BuildErro
     c.reshape(v, &[])
 }
 
-/// Which boxes have more in common with the box `best` of their class than the share `overlap`; none has with one without an area.
+/// Which boxes overlap the box `best` of their class by more than `overlap`; none overlaps a box without an area.
 fn overlaps(
     c: &mut Counting<'_, '_>,
     corners: &[ValueId; 5],

@@ -1,4 +1,9 @@
-//! Function values: graph functions that are passed around, with values that they captured.
+//! Function values: graph functions as values, with the values that they captured. Their type has a signature; in the
+//! interpreter a number represents one (`interpreter/closures.rs`).
+//!
+//! Two passes before inlining remove them: `lift-lambdas` makes graph functions of closures, and `specialize-functions`
+//! turns the application of a known function into a call. No plan has function values; a module that still has some
+//! needs the CPU executor.
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
@@ -11,7 +16,8 @@ use crate::tensor_type::{Signature, TensorType};
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// The graph function `callee` as a value. Operands are its first parameters, which are captured; what applies it gives the others.
+    /// The graph function `callee` as a value. Operands are its first parameters, which are captured; an application
+    /// passes the others.
     pub struct FunctionValue("function") {
         /// Global name of the function.
         pub callee: Name = Name::new(""),
@@ -35,7 +41,7 @@ impl Op for FunctionValue {
 }
 
 attr_struct! {
-    /// Its region as a function value, which captures what it uses from outside.
+    /// Its region as a function value. Values from outside are captured.
     pub struct Lambda("lambda") {}
 }
 impl Op for Lambda {

@@ -1,5 +1,5 @@
-//! Activations as ONNX Runtime's optimiser fuses them with the sum before them. They become sums and activations again
-//! when a model comes in.
+//! Activations that ONNX Runtime's optimiser fused with the sum before them. Import turns them back into sums and
+//! activations.
 
 use super::OpResult;
 use super::activation::{Gelu, GeluApproximation, Swish};

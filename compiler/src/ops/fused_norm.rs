@@ -1,5 +1,5 @@
-//! Normalisations as ONNX Runtime's optimiser fuses them: with the sum before them, and with the embeddings before
-//! that. They become sums and normalisations again when a model comes in.
+//! Normalisations that ONNX Runtime's optimiser fused with the sum before them, and with the embeddings before the sum.
+//! Import turns them back into their parts.
 
 use super::OpResult;
 use super::binary::{Add, Mul};

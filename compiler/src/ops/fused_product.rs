@@ -1,5 +1,5 @@
-//! Products as ONNX Runtime's optimiser fuses them: with transposes before them, and with sums and activations behind
-//! them. They become the parts again when a model comes in.
+//! Products that ONNX Runtime's optimiser fused with transposes before them, and with sums and activations after them.
+//! Import turns them back into their parts.
 
 use super::OpResult;
 use super::binary::{Add, Mul};

@@ -1,7 +1,7 @@
-//! Elements at indices that are data.
+//! Gathers: elements at indices from an operand.
 //!
-//! An index outside of `-d..d`, which ONNX forbids, takes the nearest element ([`super::out_of_range`]), which also proves every access in
-//! bounds.
+//! ONNX forbids an index outside of `-d..d`. Weft then takes the nearest element ([`super::out_of_range`]), which also
+//! proves that every access is in bounds.
 
 use super::out_of_range::{load_nearest, nearest};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
@@ -56,7 +56,7 @@ impl Op for Gather {
         Ok(())
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
-        // With one index (rank 0) the axis goes away; with a list of them (rank 1) it stays in its place.
+        // With one index (rank 0) the axis is removed; with a list of indices (rank 1) it stays in its place.
         let axis = normalize_axis(self.axis, perm.len()).ok()?;
         let rank = cx.input(1)?.rank();
         let mut out = PermutedOp::uniform(Gather { axis: permuted_axis(axis, perm) as i64 }, perm, 1, 1);

@@ -1,4 +1,4 @@
-//! Tensors made from nothing but numbers and shapes.
+//! Tensors that are made from numbers and shapes only.
 
 use super::cast::{Cast, dtype_of_onnx, onnx_code};
 use super::host_copy::{check_count, check_sizes};
@@ -100,8 +100,8 @@ fn filled(dtype: DType, shape: Vec<usize>, value: f64) -> Tensor {
 }
 
 attr_struct! {
-    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta. The limit may be absent where the
-    /// size is known.
+    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta. The limit may be
+    /// absent where the size is known.
     pub struct Range("range") {
         /// Number of elements.
         pub size: Int = Int::new(0),

@@ -1,7 +1,7 @@
-//! Sampling at coordinates that are data, and the grids of affine maps.
+//! Sampling at coordinates from an operand, and the grids of affine maps.
 //!
-//! For each spatial axis two small stages give the source index and the weight of every tap; the result is a reduction over
-//! the combinations of taps. Padding is decided per tap, so the source index is always inside.
+//! For each spatial axis two small stages give the source index and the weight of every tap; the result is a reduction
+//! over the combinations of taps. Padding is decided per tap, so the source index is always inside.
 
 use super::matmul::MatMul;
 use super::transpose::Transpose;
@@ -29,7 +29,7 @@ attr_enum! {
     }
 }
 attr_enum! {
-    /// What lies outside the data.
+    /// The values outside of the data.
     pub enum SamplePadding {
         /// Zeros.
         Zeros = "zeros",
@@ -40,8 +40,8 @@ attr_enum! {
     }
 }
 attr_struct! {
-    /// Samples of operand 0 `[n, c, spatial...]` at the coordinates in the last dimension of operand 1 `[n, out..., axes]`: -1 and
-    /// 1 are the ends of an axis, and the last axis comes first.
+    /// Samples of operand 0 `[n, c, spatial...]` at the coordinates in the last dimension of operand 1 `[n, out...,
+    /// axes]`: -1 and 1 are the ends of an axis, and the last axis comes first.
     pub struct GridSample("grid_sample") {
         /// Interpolation.
         pub mode: SampleMode = SampleMode::Linear,
@@ -100,7 +100,8 @@ impl GridSample {
         let (low, high) = self.border(size);
         let at = match self.padding {
             SamplePadding::Zeros => at,
-            // Of a cubic sample each tap is moved inside instead: beyond the border it still leans on the elements inside.
+            // Of a cubic sample each tap is moved inside instead: beyond the border it still leans on the elements
+            // inside.
             SamplePadding::Border if self.mode == SampleMode::Cubic => at,
             SamplePadding::Border => at.max(number(0.0)).min(number(size - 1.0)),
             SamplePadding::Reflection => {

@@ -1,4 +1,4 @@
-//! Normalisation by the statistics of groups of channels.
+//! Normalisation with the statistics of groups of channels.
 
 use super::conv::check_vector;
 use super::data_layout::data_layout_rule;
@@ -15,8 +15,8 @@ use crate::tensor::Tensor;
 use crate::tir::Expr;
 
 attr_struct! {
-    /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of data `[n, c, spatial...]`, or in another layout, with the
-    /// statistics of each sample and channel. Operands: data, scale `[c]`, bias `[c]`.
+    /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of data `[n, c, spatial...]`, or in another layout, with
+    /// the statistics of each sample and channel. Operands: data, scale `[c]`, bias `[c]`.
     pub struct InstanceNorm("instance_norm") {
         /// Added to the variance.
         pub epsilon: f64 = 1e-5,
@@ -204,8 +204,8 @@ impl Op for GroupNorm {
 }
 
 impl GroupNorm {
-    /// The ONNX nodes from `data` to `out`, both of this shape in NCHW. The opset that is written has the statistics only as
-    /// InstanceNormalization of [n, groups, rest].
+    /// The ONNX nodes from `data` to `out`, both of this shape in NCHW. The opset that is written has the statistics
+    /// only as InstanceNormalization of [n, groups, rest].
     fn export_nodes(&self, cx: &mut ExportContext<'_>, shape: &[Int], data: String, out: String) -> OpResult<()> {
         let dtype = cx.output_types[0].dtype;
         let dims = const_dims(shape).ok_or("needs constant dimensions for its ONNX form")?;

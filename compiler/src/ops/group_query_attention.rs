@@ -1,5 +1,5 @@
-//! `GroupQueryAttention`: several query heads share a head of keys and values, whose cache and rotation are a part of
-//! the operator. Composed of other ops when a model comes in.
+//! `GroupQueryAttention`: several query heads share one head of keys and values. The operator includes the cache of
+//! keys and values and their rotation. Composed of other ops on import.
 
 use super::OpResult;
 use super::attention::{Scores, merge_heads, own_result, places, rotate, split_heads};
@@ -121,7 +121,7 @@ impl Places {
     fn cached(&self, cx: &mut Context<'_, '_>, past: usize, x: ValueId) -> OpResult<ValueId> {
         let (Some(before), Some(past)) = (self.before, cx.opt(past)) else { return Ok(x) };
         let ty = cx.type_of(past);
-        // What a past holds behind its last token is nothing.
+        // The elements of a past after its last token are not used.
         let at = places(cx, &ty.shape[2])?;
         let count = cx.reshape(before, vec![Int::new(-1), Int::new(1), Int::new(1), Int::new(1)])?;
         let at = cx.add(Unsqueeze { axes: vec![1] }, &[at])?;

@@ -1,4 +1,4 @@
-//! Copying elements on the host, for ops whose result shape is known only when they run.
+//! Copies elements on the host, for ops whose result shape is known only at run time.
 
 use super::OpResult;
 use crate::dtype::DType;

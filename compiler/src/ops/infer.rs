@@ -1,4 +1,5 @@
-//! What inference knows of a node's operands: their types, constant values, and integers through shape arithmetic.
+//! The knowledge of shape inference about a node's operands: types, constant values, and integers from shape
+//! arithmetic.
 
 use super::OpResult;
 use super::binary::{Div, Mul};
@@ -14,7 +15,7 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What inference may look at: operand types, constant operand values, symbolic integer values, callees.
+/// The inputs of inference: operand types, constant operand values, symbolic integer values, callees.
 pub struct InferContext<'a> {
     /// The module (constants, callees).
     pub module: &'a Module,
@@ -72,8 +73,8 @@ impl<'a> InferContext<'a> {
         }
         Ok(f)
     }
-    /// The results of a graph function of the module that takes the operands, which say what the symbols of its parameters are. In a call
-    /// of itself a function has the types that it has.
+    /// The result types of a graph function of the module that is called with the operands, which determine the symbols
+    /// of its parameters. A recursive call uses the function's own types.
     ///
     /// # Errors
     /// Without such a function, with another number of operands, and for operands that do not fit.
@@ -205,7 +206,7 @@ fn is_whole(v: f64) -> bool {
     v.fract() == 0.0 && v.abs() <= LARGEST_WHOLE as f64 && !(v == 0.0 && v.is_sign_negative())
 }
 
-/// Of the values of all results of a node, one after another, those of `v`.
+/// The values of `v` in the list of the values of all results of its node.
 fn result_of(f: &Function, node: &Node, v: ValueId, all: Vec<Dim>) -> Option<Vec<Dim>> {
     if node.outputs.len() == 1 {
         return Some(all);
@@ -215,8 +216,8 @@ fn result_of(f: &Function, node: &Node, v: ValueId, all: Vec<Dim>) -> Option<Vec
     Some(all.get(before..before + length(v)?)?.to_vec())
 }
 
-/// A quotient of sizes in floats, or a multiple by a fraction, that a node rounds to an integer: what exporters write for sizes that are
-/// scaled. The float is less than half an integer's distance from the exact value, and on its side of every integer.
+/// A quotient of sizes in floats, or a product with a fraction, that a node rounds to an integer: exporters write that
+/// for scaled sizes. The float is less than 1/2 from the exact value, and on the same side of every integer.
 fn rounded(cx: &InferContext<'_>, node: &Node) -> Option<Vec<Dim>> {
     let up = node.op.is::<Ceil>();
     let cast = node.op.downcast::<Cast>().is_some_and(|c| c.to.is_int());

@@ -1,4 +1,4 @@
-//! Changing the data layout of a tensor: TVM's `layout_transform`.
+//! Changes the data layout of a tensor: TVM's `layout_transform`.
 
 use super::data_layout::DataLayout;
 use super::reshape::loop_bounds;

@@ -1,5 +1,5 @@
-//! Attention with a state that grows by one token at a time, and the convolution that goes with it; composed of other ops when a
-//! model comes in. The recurrence is unrolled, so the number of tokens must be known.
+//! Attention with a state that is updated token by token, and its convolution; composed of other ops on import. The
+//! recurrence is unrolled, so the number of tokens must be known.
 
 use super::OpResult;
 use super::activation::Swish;
@@ -57,7 +57,8 @@ fn head_scale(cx: &ImportContext<'_, '_>, size: &Dim) -> OpResult<f64> {
     }
 }
 
-/// `s = exp(g) s + k (beta (v - s^T k))^T`, `o = scale * s^T q` for each token, with the parts that `update_rule` names.
+/// `s = exp(g) s + k (beta (v - s^T k))^T`, `o = scale * s^T q` for each token, with the parts that `update_rule`
+/// names.
 fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let dtype = cx.ty(0)?.dtype;
     let number = |cx: &ImportContext<'_, '_>, name: &str| {

@@ -1,4 +1,4 @@
-//! Losses, composed of other ops when a model comes in: `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
+//! Losses, composed of other ops on import: `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
 
 use super::OpResult;
 use super::binary::{Div, Equal, Mul};
@@ -32,8 +32,8 @@ fn import_cross_entropy(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>
     Ok(vec![likelihood(cx, log_probabilities)?, log_probabilities])
 }
 
-/// `-weight[t] * x[n, t, ...]` for the class `t` of each place in operand 1, 0 where `t` is `ignore_index`; then summed, or
-/// averaged by weight. Operand 2 holds the weight of each class.
+/// `-weight[t] * x[n, t, ...]` for the class `t` of each place in operand 1, 0 where `t` is `ignore_index`; then
+/// summed, or averaged by weight. Operand 2 holds the weight of each class.
 fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
     let dtype = cx.type_of(x).dtype;
     let (mut target, target_ty) = (cx.input(1)?, cx.ty(1)?);

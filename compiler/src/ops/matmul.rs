@@ -90,7 +90,8 @@ pub(super) fn infer_product(cx: &InferContext<'_>, a: &[Int], b: &[Int]) -> OpRe
     Ok(Product::of(a, b)?.shape())
 }
 
-/// The product of operands 0 and 1 read in the orders `read`, written in the order `write` (permutations; empty for none).
+/// The product of operands 0 and 1 read in the orders `read`, written in the order `write` (permutations; empty for
+/// none).
 pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], write: &[usize]) -> OpResult<()> {
     let (a, b) = (cx.require(0)?, cx.require(1)?);
     let ordered = |s: Vec<Int>, p: &[usize]| if p.is_empty() { s } else { permute(&s, p) };

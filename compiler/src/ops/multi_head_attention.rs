@@ -1,6 +1,5 @@
-//! Attention and rotary embeddings in the forms of ONNX Runtime (`MultiHeadAttention`, `Attention` with weights of its
-//! own,
-//! `RotaryEmbedding`), composed of other ops when a model comes in.
+//! Attention and rotary embeddings in ONNX Runtime's forms (`MultiHeadAttention`, `Attention` with its own weights,
+//! `RotaryEmbedding`), composed of other ops on import.
 
 use super::OpResult;
 use super::attention::{Scores, causal, merge_heads, own_result, places, rotate, split_heads};
@@ -35,7 +34,7 @@ pub(super) fn part(cx: &mut Context<'_, '_>, x: ValueId, axis: usize, start: Dim
     cx.add(Slice { starts, ends, axes: vec![axis as i64], steps: vec![], dims: vec![] }, &[x])
 }
 
-/// What attention keeps out of its softmax, and what it adds to its scores.
+/// The masks of attention, and the bias of its scores.
 struct Masking {
     /// Which keys count: `[batch]` (how many), `[2 * batch]` (end and start), `[batch, keys]` or `[batch, queries,
     /// keys]`.

@@ -1,4 +1,5 @@
-//! Activations that attributes of recurrent and fused operators name (`Tanh`, `LeakyRelu` ...), with their factors.
+//! Activations that are named by attributes of recurrent and fused operators (`Tanh`, `LeakyRelu` ...), with their
+//! factors.
 
 use super::OpResult;
 use super::activation::{Elu, HardSigmoid, LeakyRelu, Swish, ThresholdedRelu};
@@ -69,7 +70,7 @@ impl NamedActivation {
     /// The activation of `x`.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub(super) fn apply(&self, cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
         let dtype = cx.type_of(x).dtype;
         let (alpha, beta) = (self.alpha, self.beta);

@@ -1,9 +1,9 @@
-//! Element types that Weft stores and converts, and does not compute in: integers of 2 and 4 bits, floats of 4 and 8
-//! bits.
+//! Narrow element types, which Weft stores and converts but does not compute in: integers of 2 and 4 bits, floats of 4
+//! and 8 bits.
 //!
-//! While a model comes in, a value of such a type is one of bytes: the integers as i8 or u8, the floats as the u8 of
-//! their bits. The importer knows which type is meant ([`Narrow`]); `Cast`, `QuantizeLinear` and `DequantizeLinear`
-//! convert by the nodes that are made here, and what only moves elements takes them as they are.
+//! During import, a value of such a type is a tensor of bytes: integers as i8 or u8, floats as the u8 of their bits.
+//! The importer keeps the type ([`Narrow`]). `Cast`, `QuantizeLinear` and `DequantizeLinear` convert with the nodes
+//! that are made here; ops that only move elements take the bytes unchanged.
 //!
 //! Formats: IEEE P3109's predecessors in ONNX. e4m3fn and e5m2: P. Micikevicius et al., FP8 Formats for Deep Learning
 //! (2022); the `uz` forms: B. Noune et al., 8-bit Numerical Formats for Deep Neural Networks (2022); e2m1 and e8m0: OCP
@@ -36,7 +36,7 @@ pub enum Narrow {
     F8E8M0,
 }
 
-/// What a float format encodes.
+/// The encoding of a float format.
 struct Format {
     exponent: i32,
     mantissa: i32,
@@ -214,7 +214,7 @@ impl Format {
 /// A narrow value as numbers: floats in f32, integers as their bytes.
 ///
 /// # Errors
-/// What inference says.
+/// An error of inference.
 pub fn widen(cx: &mut ImportContext<'_, '_>, x: ValueId, from: Narrow) -> OpResult<ValueId> {
     let Some(format) = from.format() else { return Ok(x) };
     let values = format.values();
@@ -228,7 +228,7 @@ pub fn widen(cx: &mut ImportContext<'_, '_>, x: ValueId, from: Narrow) -> OpResu
 /// two.
 ///
 /// # Errors
-/// What inference says.
+/// An error of inference.
 pub fn narrow(
     cx: &mut ImportContext<'_, '_>,
     x: ValueId,

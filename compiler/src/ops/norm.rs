@@ -1,4 +1,4 @@
-//! Normalisation by statistics of the data itself.
+//! Normalisation with the statistics of the data itself.
 
 use super::broadcast::operand_index;
 use super::permute::{PermutedOp, normalize_axis};
@@ -91,8 +91,8 @@ fn check_data(cx: &InferContext<'_>, axis: usize) -> OpResult<TensorType> {
     Ok(x.clone())
 }
 
-/// The normalisation `op` of the axes from `axis` on, of data transposed by `perm`: the same op where these axes stay behind the
-/// others, with a scale and a bias in their new order.
+/// The normalisation `op` of the axes from `axis` on, of data transposed by `perm`: the same op where these axes stay
+/// behind the others, with a scale and a bias in their new order.
 fn permuted_norm(op: OpRef, axis: usize, results: usize, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
     if perm[..axis].iter().any(|p| *p >= axis) {
         return None;

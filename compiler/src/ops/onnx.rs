@@ -1,4 +1,4 @@
-//! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
+//! The interface between an op's file and ONNX: attributes, operands, and the insertion of nodes.
 
 use crate::dtype::DType;
 use crate::fault::Fault;
@@ -60,8 +60,8 @@ impl OnnxAttrs {
 /// Importing one ONNX node: add graph nodes through `b` and return one value per ONNX output.
 /// Names, origins and result names are set by the importer around the call.
 ///
-/// A text as an error says that the model is wrong; [`Fault::unsupported`](crate::fault::Fault::unsupported) that it is right, and needs what Weft does not
-/// have.
+/// A text as an error says that the model is wrong; [`Fault::unsupported`](crate::fault::Fault::unsupported) that it is
+/// right, and needs what Weft does not have.
 pub struct ImportContext<'a, 'm> {
     /// Where nodes go.
     pub b: &'a mut FunctionBuilder<'m>,
@@ -188,7 +188,8 @@ impl ImportContext<'_, '_> {
     pub fn fresh_dim(&mut self, base: &str, i: usize) -> Dim {
         Dim::var(format!("{}_{base}{}_{i}", self.b.function.name, self.b.function.values.len()).as_str())
     }
-    /// Dimensions of a result whose shape is operand `i`, known only at run time: a fresh symbol for each of its elements.
+    /// Dimensions of a result whose shape is operand `i`, known only at run time: a fresh symbol for each of its
+    /// elements.
     ///
     /// # Errors
     /// An operand whose length is not known, or is more than a shape has.
@@ -202,21 +203,21 @@ impl ImportContext<'_, '_> {
     /// Adds a node with one result.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn add(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> OpResult<ValueId> {
         self.b.add(op, inputs).map_err(|e| e.why)
     }
     /// Adds a node with optional operands and any number of results.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> OpResult<Vec<ValueId>> {
         self.b.add_multi(op, inputs, vec![]).map_err(|e| e.why)
     }
     /// Adds nodes to `block`, the region of a node to come.
     ///
     /// # Errors
-    /// What `add` says.
+    /// An error of `add`.
     pub fn in_block<R>(&mut self, block: BlockId, add: impl FnOnce(&mut Self) -> OpResult<R>) -> OpResult<R> {
         let around = self.b.enter(block);
         let result = add(self);
@@ -234,14 +235,14 @@ impl ImportContext<'_, '_> {
     /// `v` as `dtype`: itself, or through a cast.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn cast(&mut self, v: ValueId, dtype: DType) -> OpResult<ValueId> {
         if self.b.ty(v).dtype == dtype { Ok(v) } else { self.add(Cast::new(dtype), &[v]) }
     }
     /// `v` in the shape `shape`, of which one entry may be -1.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn reshape(&mut self, v: ValueId, shape: Vec<Dim>) -> OpResult<ValueId> {
         self.add(Reshape { shape, ..Reshape::default() }, &[v])
     }
@@ -278,7 +279,8 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
-/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from `inputs`.
+/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from
+/// `inputs`.
 pub struct ExportContext<'a> {
     /// Names of the operands; `None` for an absent one.
     pub inputs: Vec<Option<String>>,
@@ -298,7 +300,7 @@ pub struct ExportContext<'a> {
     pub symbols: &'a FxHashMap<Name, (String, usize)>,
 }
 impl ExportContext<'_> {
-    /// A name nobody else has.
+    /// A new, unique name.
     pub fn fresh(&self) -> String {
         format!("{}_{}", self.prefix, self.nodes.len() + self.constants.len())
     }

@@ -1,10 +1,10 @@
-//! Operands that name elements which are not there: indices of gathers and scatters beyond a dimension, and divisors of
-//! integers that are 0.
+//! Operands that name elements which do not exist (indices of gathers and scatters beyond a dimension), and integer
+//! divisors that are 0.
 //!
-//! ONNX forbids both. A constant one is refused where the model is imported. Of data there is one rule on every device
-//! (docs/ir.md): a gather takes the nearest element, or 0 if the dimension is empty; a scatter drops the update; an integer
-//! divided by 0 is 0, with remainder 0. An index of `-d..0` counts from the end of a dimension of `d`. The interpreter counts
-//! such elements on request.
+//! ONNX forbids both. A constant one is refused on import. For all other data there is one rule on every device
+//! (docs/ir.md): a gather takes the nearest element, or 0 if the dimension is empty; a scatter drops the update; an
+//! integer divided by 0 is 0, with remainder 0. An index of `-d..0` counts from the end of a dimension of `d`. The
+//! interpreter counts such elements on request.
 
 use crate::dtype::DType;
 use crate::graph::TensorType;
@@ -12,7 +12,7 @@ use crate::int::{Dim, Int};
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, Expr};
 
-/// What an operand's elements have to be.
+/// The condition on an operand's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Checked {
     /// Indices: element `n` is one into a dimension of `sizes[n % sizes.len()]` elements.
@@ -34,7 +34,7 @@ pub enum Checked {
 pub struct OutOfRange {
     /// How many there are.
     pub count: u64,
-    /// What is wrong with the first one.
+    /// The error of the first one.
     pub first: String,
 }
 
@@ -51,7 +51,7 @@ impl Checked {
         let depth = usize::try_from(indices.shape.last()?.as_const()?).ok()?;
         Some(Checked::Indices { operand: 1, sizes: data.shape.get(first..first.checked_add(depth)?)?.to_vec() })
     }
-    /// The divisors of operand 1, where they are integers.
+    /// Operand 1 as divisors, if it has integers.
     pub(super) fn divisors(types: &[Option<&TensorType>]) -> Option<Checked> {
         let integers = types.get(1).copied().flatten()?.dtype.is_int();
         integers.then_some(Checked::Divisors { operand: 1 })
@@ -91,12 +91,13 @@ impl Checked {
     }
 }
 
-/// The element of `x` at `at`; 0 where one of the dimensions that data index is empty.
+/// The element of `x` at `at`; 0 if one of the dimensions that are indexed by data is empty.
 pub(super) fn load_nearest(x: BufferId, at: Vec<Int>, indexed: &[Int], dtype: DType) -> Expr {
     if indexed.iter().any(|d| d.is(0)) { Expr::int(0, dtype) } else { Expr::load(x, at) }
 }
 
-/// The index of data into a dimension of `d` elements: one from the end where it is negative, the nearest one where it is outside.
+/// The index of data into a dimension of `d` elements: one from the end where it is negative, the nearest one where it
+/// is outside.
 pub(super) fn nearest(index: &Int, d: &Int) -> Int {
     match index.as_const() {
         Some(c) if c >= 0 => index.min(d.clone() - 1),

@@ -1,4 +1,4 @@
-//! Ops on packed data: what axis-carrying ops answer to the layout pass about layouts that split the channels.
+//! Ops on packed data: the answers of axis-carrying ops to the layout pass, for layouts that split the channels.
 
 use super::{DataLayout, OpRef, OpResult};
 use crate::int::Int;

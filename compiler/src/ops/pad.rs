@@ -16,7 +16,7 @@ use crate::tir::{Cond, Expr};
 use crate::{attr_enum, attr_struct};
 
 attr_enum! {
-    /// Where padded elements come from.
+    /// The source of padded elements.
     pub enum PadMode {
         /// A constant.
         Constant = "constant",

@@ -1,4 +1,4 @@
-//! Axes and permutations: what axis-carrying ops answer to the layout pass.
+//! Axes and permutations: the answers of axis-carrying ops to the layout pass.
 
 use super::{OpRef, OpResult};
 
@@ -67,7 +67,8 @@ pub fn invert(perm: &[usize]) -> Vec<usize> {
     (0..perm.len()).map(|i| permuted_axis(i, perm)).collect()
 }
 
-/// The permutation of the dimensions that stay when `removed` (old axes) are taken out of a tensor transposed by `perm`.
+/// The permutation of the dimensions that stay when `removed` (old axes) are taken out of a tensor transposed by
+/// `perm`.
 pub fn permutation_without(perm: &[usize], removed: &[usize]) -> Vec<usize> {
     let kept: Vec<usize> = perm.iter().copied().filter(|p| !removed.contains(p)).collect();
     kept.iter().map(|&p| kept.iter().filter(|&&q| q < p).count()).collect()

@@ -12,12 +12,12 @@ use crate::te::ComputeContext;
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// `transpose(matmul(transpose(a, perm_a), transpose(b, perm_b)), perm_out)` without the transposes: its index maps
-    /// hold them. What `absorb-transposes` makes of the heads of attention.
+    /// `transpose(matmul(transpose(a, perm_a), transpose(b, perm_b)), perm_out)` with the transposes in its index maps.
+    /// `absorb-transposes` makes it, for example for the heads of attention.
     pub struct PermutedMatMul("permuted_matmul") {
-        /// Order in which the first operand is read; empty for as it stands.
+        /// Order in which the first operand is read; empty for the original order.
         pub perm_a: Vec<usize> = vec![],
-        /// Order in which the second operand is read; empty for as it stands.
+        /// Order in which the second operand is read; empty for the original order.
         pub perm_b: Vec<usize> = vec![],
         /// Order in which the result is written; empty for as it comes.
         pub perm_out: Vec<usize> = vec![],

@@ -153,7 +153,8 @@ impl Op for MaxPool {
         let xs = cx.shape(cx.require(0)?);
         let scan = Scan::new(cx, self.layout, self.window(&xs))?;
         let out = cx.output_type(0).clone();
-        // Where places are asked for, no padding is larger than an element: there is one in each window, which has a place.
+        // Where places are asked for, no padding is larger than an element: there is one in each window, which has a
+        // place.
         let outside = match self.indices && out.dtype.is_float() {
             true => f64::NEG_INFINITY,
             false => out.dtype.lowest(),
@@ -263,7 +264,8 @@ impl Op for AveragePool {
     }
 }
 impl AveragePool {
-    /// Number of elements that count along spatial axis `d` of window `step`: all taps where none can leave the data.
+    /// Number of elements that count along spatial axis `d` of window `step`: all taps if none can be outside of the
+    /// data.
     fn count(&self, scan: &Scan, d: usize, step: &Int) -> Int {
         let w = &scan.window;
         let mut conds = vec![];

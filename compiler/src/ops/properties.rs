@@ -1,4 +1,9 @@
-//! What ops say of themselves, as values.
+//! Properties of ops, as values. Everything that a pass has to know about an op is a property of [`Op`](super::Op),
+//! defined in the op's file: `commutes`, `is_idempotent`, `is_nonnegative`, `clamp_bounds`, `homogeneity`,
+//! `broadcasts`, `weight_channels`, `is_view`, `moves_data`, `moves_axes`, `callee`, layouts, precision.
+//!
+//! Passes name by type only the IR's own ops (`ops/control.rs`), the ops of an equation (`passes/simplify`,
+//! `passes/canonicalize_ops`), and the op that the pass is about. A tidy test lists the last (`NAMED_OPS`).
 
 /// How mixed precision treats an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,15 +16,16 @@ pub enum Precision {
     Never,
 }
 
-/// What an op does besides producing its results.
+/// Effects of an op besides its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
+    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or
+    /// removed.
     pub stateful: bool,
 }
 
-/// What becomes of a factor of the data, operand 0: `f(a x) = a f(x)` for one factor `a` for each element of an elementwise op, or
-/// for each channel of an op with a data layout.
+/// Homogeneity in operand 0: `f(a x) = a f(x)`, with a factor `a` per element for an elementwise op, or per channel for
+/// an op with a data layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Homogeneity {
     /// It does not pass through.

@@ -1,4 +1,4 @@
-//! Quantisation to narrow integers, composed of other ops when a model comes in, so that it fuses with its neighbours.
+//! Quantisation to narrow integers, composed of other ops on import, so that it fuses with its neighbours.
 //!
 //! Integer products are exact: operands become i32 without their zero points before they are multiplied.
 
@@ -211,7 +211,7 @@ impl DynamicWeights {
     /// `x` times the weights, of floats `[.., m, k]`.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub(super) fn times(&self, cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
         let [bytes, scale, zero] = dynamic(cx, x)?;
         let x = exact_value(cx, bytes, Some(zero), as_it_is)?;
@@ -276,8 +276,8 @@ fn import_qlinear_matmul(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId
     Ok(vec![rescale(cx, product, a_scale, b_scale, 0)?])
 }
 
-/// The i32 `x` times `a * b / c`, with the zero point added and saturated: `c` is operand 6, the zero point operand 7; without
-/// one the result has the type of operand `like`.
+/// The i32 `x` times `a * b / c`, with the zero point added and saturated: `c` is operand 6, the zero point operand 7;
+/// without one the result has the type of operand `like`.
 fn rescale(cx: &mut ImportContext<'_, '_>, x: ValueId, a: ValueId, b: ValueId, like: usize) -> OpResult<ValueId> {
     let c = cx.input(6)?;
     let [a, b, c] = [cx.cast(a, DType::F32)?, cx.cast(b, DType::F32)?, cx.cast(c, DType::F32)?];

@@ -1,6 +1,5 @@
-//! Functions of quantised data as ONNX Runtime's quantiser writes them, composed of the function in floats between a
-//! dequantisation and a quantisation when a model comes in, so that they fuse with their neighbours. Sums of integer
-//! products stay integers.
+//! Functions of quantised data in the forms of ONNX Runtime's quantiser. On import each becomes a dequantisation, the
+//! function in floats and a quantisation, so that it fuses with its neighbours. Sums of integer products stay integers.
 
 use super::OpResult;
 use super::activation::LeakyRelu;

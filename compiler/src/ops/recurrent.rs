@@ -1,5 +1,5 @@
-//! `RNN`, `GRU` and `LSTM`, composed of other ops when a model comes in: the products with the inputs of all steps are one
-//! matrix product; a few steps are unrolled, more are a loop.
+//! `RNN`, `GRU` and `LSTM`, composed of other ops on import. The products with the inputs of all steps are one matrix
+//! product; a few steps are unrolled, more become a loop.
 
 use super::OpResult;
 use super::binary::{Add, Greater, Mul, Sub};
@@ -78,7 +78,7 @@ impl Weights {
     }
 }
 
-/// What one direction needs in every step.
+/// The data of one direction for every step.
 struct Cell {
     kind: Kind,
     hidden: i64,
@@ -267,7 +267,7 @@ impl Sequence<'_> {
         let (steps, one) = (cx.cast(steps, dtype)?, cx.number(1.0, dtype));
         cx.add(Sub {}, &[steps, one])
     }
-    /// What is shown of a step, and the next states; beyond the end of an entry's sequence nothing is shown and nothing changes.
+    /// The output of a step (zero beyond the end of an entry's sequence), and the next states (then unchanged).
     fn step(
         &self,
         cx: &mut Context<'_, '_>,

@@ -14,7 +14,7 @@ use crate::tir::{BufferId, Combiner, Expr, UnaryOp};
 use crate::{attr_enum, attr_struct};
 
 attr_enum! {
-    /// What a reduction computes of the elements `x`.
+    /// The function that a reduction computes from the elements `x`.
     pub enum ReduceKind {
         /// `sum x`
         Sum = "sum",
@@ -42,7 +42,7 @@ attr_enum! {
 attr_struct! {
     /// Reduces `axes` of its operand. Over no axes each element is its own reduction.
     pub struct Reduce("reduce") {
-        /// What is computed.
+        /// The kind of reduction.
         pub kind: ReduceKind = ReduceKind::Sum,
         /// Reduced axes, ascending.
         pub axes: Vec<usize> = vec![],

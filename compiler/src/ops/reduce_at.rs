@@ -16,7 +16,7 @@ pub const ONNX: &[OnnxImport] = &[];
 attr_struct! {
     /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one.
     pub struct ReduceAt("reduce_at") {
-        /// What is computed.
+        /// The kind of reduction.
         pub kind: ReduceKind = ReduceKind::Sum,
         /// Keeps reduced axes as size 1.
         pub keepdims: bool = false,

@@ -257,7 +257,8 @@ fn reshape_host(x: &Tensor, shape: &[Dim]) -> OpResult<Vec<Tensor>> {
     Ok(vec![x.reshaped(shape)])
 }
 
-/// Implements the parts that the attribute-only reshapes share; each has `fn resolve(&self, &[Dim]) -> OpResult<Vec<Dim>>`.
+/// Implements the parts that the attribute-only reshapes share; each has `fn resolve(&self, &[Dim]) ->
+/// OpResult<Vec<Dim>>`.
 macro_rules! reshape_op {
     ($name:ident, $op:ident, $cx:ident => $export:block, $perm:ident, $pcx:ident => $permuted:block) => {
         impl Op for $name {

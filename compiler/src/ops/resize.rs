@@ -176,7 +176,8 @@ impl Resize {
             Coordinates::Asymmetric => Coordinate::new(q.clone(), Int::new(0), p.clone()),
             Coordinates::TfHalfPixelForNn => half_pixel(q.clone()),
             Coordinates::AlignCorners => {
-                // The result's exact size is from * p / q, which need not be an integer. A result of one element is at 0.
+                // The result's exact size is from * p / q, which need not be an integer. A result of one element is at
+                // 0.
                 let (last, q) = match self.scales.get(axis) {
                     Some(_) => (simplify(&(p.clone() * from - &q), &Bounds::new()), q),
                     None => (to.clone() - 1, Int::new(1)),

@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr};
 
 attr_struct! {
-    /// The upper or lower triangle of the last two dimensions; 0 elsewhere. The diagonal that bounds it may be the integer
-    /// operand 1.
+    /// The upper or lower triangle of the last two dimensions; 0 elsewhere. The diagonal that bounds it may be the
+    /// integer operand 1.
     pub struct Trilu("trilu") {
         /// Whether the upper triangle stays.
         pub upper: bool = true,
@@ -145,7 +145,7 @@ running_ops! {
     CumProd("cumprod"), "CumProd", Prod, 1, i64::wrapping_mul, |a, b| a * b;
 }
 
-/// What running sums and products share.
+/// The common part of running sums and products.
 struct Running {
     axis: i64,
     exclusive: bool,
@@ -155,7 +155,8 @@ struct Running {
     ints: fn(i64, i64) -> i64,
     floats: fn(f64, f64) -> f64,
 }
-/// Elements that one level of a scan combines: of each block its total, and of each element those before it in its block.
+/// Elements that one level of a scan combines: of each block its total, and of each element those before it in its
+/// block.
 const BLOCK: i64 = 4;
 /// The longest axis that is scanned at once: each element combines all before it.
 const AT_ONCE: i64 = 32;
@@ -201,10 +202,11 @@ fn along(list: &[Int], axis: usize, value: Int) -> Vec<Int> {
 }
 
 impl Running {
-    /// A scan in levels (G. Blelloch, Prefix Sums and Their Applications): stages `totals` combine blocks of [`BLOCK`]
-    /// elements until few are left, and of these each combines all before it. Then each level, from the top down, combines
-    /// for each element what is before its block with the elements before it in the block, in their order. The work is
-    /// linear in the axis. Floats are combined in this order, in f32 at least; integers are exact.
+    /// A scan in levels (G. Blelloch, Prefix Sums and Their Applications). Stages `totals` combine blocks of [`BLOCK`]
+    /// elements until few totals are left; each of these is combined with all before it. Then each level, from the top
+    /// down, combines for each element the total before its block with the elements before it in the block, in order.
+    /// The work is linear in the length of the axis. Floats are combined in this order, in f32 at least; integers are
+    /// exact.
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let ty = cx.output_type(0).clone();
@@ -237,8 +239,8 @@ impl Running {
         cx.output(0, out);
         Ok(())
     }
-    /// What is before each element of a level (at the lowest level up to it, unless the scan is exclusive), combined in `t`
-    /// and given as `to`. `carried` is what is before each block; without it the level is one block.
+    /// What is before each element of a level (at the lowest level up to it, unless the scan is exclusive), combined in
+    /// `t` and given as `to`. `carried` is what is before each block; without it the level is one block.
     fn descend(
         &self,
         cx: &mut ComputeContext<'_>,

@@ -1,10 +1,10 @@
-//! Updates at indices that are data.
+//! Scatters: updates at indices from an operand.
 //!
-//! Several updates may meet in one element, so no kernel stores by index: each element of the result looks for the updates
-//! that are meant for it, of those that can be, in their order. That is quadratic; where it is more than 2^26 comparisons, the host
-//! scatters.
+//! Several updates may have the same target, so no kernel stores by index: each element of the result searches the
+//! updates that can target it, in their order. The cost is the number of elements times these updates. Above 2^26
+//! comparisons, the host scatters.
 //!
-//! An update whose index is outside of `-d..d`, which ONNX forbids, is dropped ([`super::out_of_range`]).
+//! ONNX forbids an index outside of `-d..d`; its update is dropped ([`super::out_of_range`]).
 
 use super::broadcast::{same_dim, unify_dims};
 use super::host_copy::for_each_index;
@@ -136,9 +136,9 @@ fn operands(inputs: &[Option<Tensor>]) -> Option<[&Tensor; 3]> {
 /// The most comparisons of an index with a place that a kernel makes.
 const MOST_COMPARED: i64 = 1 << 26;
 
-/// The scatter of an operand, indices and updates: `meant(i, n)` says whether the `n`-th of the `count` updates that can be meant for element
-/// `i` is, `update(i, n)` is it, and both are only asked where `there(i)` holds. `place` has the dimensions of the operand that say which updates
-/// are meant: those that follow share them.
+/// The scatter of an operand, indices and updates. Of the `count` updates that may target element `i`, `meant(i, n)`
+/// says whether the `n`-th one does, and `update(i, n)` is its value; both are evaluated only if `there(i)` holds.
+/// `place` has the leading dimensions of the operand that determine the updates; all later dimensions share them.
 fn search(
     cx: &mut ComputeContext<'_>,
     reduction: Reduction,
@@ -277,7 +277,8 @@ impl ScatterElements {
     }
 }
 
-/// True where the index of data names place `at` of a dimension of `d` elements: nothing is at an index that is out of range.
+/// True if an index from data is position `at` of a dimension of `d` elements. An index that is out of range has no
+/// position.
 fn names(index: &Int, at: &Int, d: &Int) -> Expr {
     let equal = |place: &Int| {
         Expr::binary(BinaryOp::Eq, Expr::Index(index.clone(), DType::I32), Expr::Index(place.clone(), DType::I32))

@@ -19,8 +19,8 @@ use crate::tir::{BinaryOp, Combiner, Cond, Expr, UnaryOp};
 use std::cmp::Ordering;
 
 attr_struct! {
-    /// The `k` largest (or smallest) elements along `axis`, in order, and their i64 indices. Equal elements, as 0 and -0 are, keep
-    /// their order. A NaN is larger than any number and equal to another NaN.
+    /// The `k` largest (or smallest) elements along `axis`, in order, and their i64 indices. Equal elements, as 0 and
+    /// -0 are, keep their order. A NaN is larger than any number and equal to another NaN.
     pub struct TopK("top_k") {
         /// How many. A symbol when operand 1 says it only at run time.
         pub k: Int = Int::new(1),
@@ -100,8 +100,8 @@ impl Op for TopK {
 const RANKED: i64 = 4096;
 
 impl TopK {
-    /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, the element of that rank) and
-    /// the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts.
+    /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, the element of
+    /// that rank) and the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts.
     fn compute_ranked(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let (ty, shape, dtype) = (cx.output_type(0).clone(), cx.shape(x), cx.dtype(x));
@@ -183,7 +183,8 @@ impl TopK {
     }
 }
 
-/// The order of floats where elements are sorted: 0 and -0 are equal, and any NaN is larger than all numbers and equal to another.
+/// The order of floats where elements are sorted: 0 and -0 are equal, and any NaN is larger than all numbers and equal
+/// to another.
 pub(super) fn compare_numbers(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

@@ -1,4 +1,4 @@
-//! Elements of sequences whose lengths and places are data.
+//! Elements of sequences with lengths and positions from operands.
 
 use super::permute::normalize_axis;
 use super::{InferContext, Op, OpResult};
@@ -10,8 +10,8 @@ use crate::te::ComputeContext;
 use crate::tir::{Cond, Expr};
 
 attr_struct! {
-    /// The first `lengths[b]` elements along the time axis in reverse order, the others as they are, for each entry `b` of the
-    /// batch axis.
+    /// The first `lengths[b]` elements along the time axis in reverse order, the others as they are, for each entry `b`
+    /// of the batch axis.
     pub struct ReverseSequence("reverse_sequence") {
         /// Axis of the sequences: 0 or 1.
         pub batch_axis: usize = 1,
@@ -59,8 +59,8 @@ impl Op for ReverseSequence {
 }
 
 attr_struct! {
-    /// Operand 0 (a cache) with the elements from place `indices[b]` on along `axis` replaced by operand 1 (an update), for each
-    /// entry `b` of axis 0; without operand 2 the places are 0.
+    /// Operand 0 (a cache) with the elements from place `indices[b]` on along `axis` replaced by operand 1 (an update),
+    /// for each entry `b` of axis 0; without operand 2 the places are 0.
     pub struct TensorScatter("tensor_scatter") {
         /// The axis; negative counts from the end.
         pub axis: i64 = -2,

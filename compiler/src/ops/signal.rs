@@ -18,8 +18,8 @@ use crate::tir::{Combiner, Cond, Expr, UnaryOp};
 use std::f64::consts::PI;
 
 attr_struct! {
-    /// `X[k] = sum x[n] e^(-2 pi i k n / length)` along `axis`. The last dimension of the data holds a real number, or its real
-    /// and imaginary part; the data is cut off or followed by zeros where `length` says so.
+    /// `X[k] = sum x[n] e^(-2 pi i k n / length)` along `axis`. The last dimension of the data holds a real number, or
+    /// its real and imaginary part; the data is cut off or followed by zeros where `length` says so.
     pub struct Dft("dft") {
         /// The axis; negative counts from the end.
         pub axis: i64 = -2,
@@ -136,7 +136,8 @@ impl Op for Dft {
 }
 
 attr_struct! {
-    /// Parts of `length` elements of the operand's axis 1, `step` apart, as a new axis before it: `[batch, frames, length, ...]`.
+    /// Parts of `length` elements of the operand's axis 1, `step` apart, as a new axis before it: `[batch, frames,
+    /// length, ...]`.
     pub struct Frames("frames") {
         /// Elements of a part.
         pub length: i64 = 1,

@@ -1,4 +1,4 @@
-//! Moving blocks of space into channels and back.
+//! Moves blocks of the spatial axes into channels and back.
 
 use super::window::DataLayout;
 use super::{InferContext, LayoutRule, Op, OpRef, OpResult};

@@ -1,5 +1,5 @@
-//! Distinct elements or slices. The number of them is known only when the op has run. Where there are few enough, each is compared with
-//! each on a device, which gives room for all and the number; else the host sorts.
+//! Distinct elements or slices. Their number is known only at run time. If there are few slices, a device compares each
+//! with each (`counted.rs`); else the host sorts.
 
 use super::binary::{And, Equal, Less, Min, Mul, Or};
 use super::counted::{Counted, CountedOperand, Counting};
@@ -21,8 +21,8 @@ use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
 attr_struct! {
-    /// The distinct slices along `axis` (without one, the distinct elements), the place of the first of each, the number of
-    /// each slice of the operand among them, and how often each occurs.
+    /// The distinct slices along `axis` (without one, the distinct elements), the place of the first of each, the
+    /// number of each slice of the operand among them, and how often each occurs.
     pub struct Unique("unique") {
         /// The axis; negative counts from the end, none flattens.
         pub axis: Option<i64> = None,
@@ -87,8 +87,8 @@ const MOST_SLICES: usize = 1 << 11;
 const MOST_COMPARED: usize = 1 << 24;
 
 impl Unique {
-    /// Each of `n` slices is compared with each. The number of a slice is that of the first ones of their kind that come before
-    /// its own; the place of a number is the first slice that has it.
+    /// Compares each of `n` slices with each other one. The number of a slice is the count of distinct slices before
+    /// its first equal one; the position of a number is the first slice that has it.
     fn count_distinct(
         &self,
         c: &mut Counting<'_, '_>,

@@ -1,4 +1,4 @@
-//! Integers of a few bits that share bytes: weights of 2, 4 or 8 bits.
+//! Unpacks integers of a few bits from bytes: weights of 2, 4 or 8 bits.
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;

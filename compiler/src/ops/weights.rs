@@ -1,9 +1,9 @@
-//! Where an op with weights keeps the channels of its data and of its result: what folding factors and offsets into weights
-//! asks of an op.
+//! The positions of an op's data channels and result channels in its weights, for folding factors and offsets into
+//! weights.
 
 use super::{DataLayout, OpRef};
 
-/// Where weights keep channels.
+/// The position of channels in weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
     /// Along one dimension.
@@ -25,8 +25,8 @@ impl Channels {
     }
 }
 
-/// How an op whose operand 1 are weights is linear in its data and its weights: a factor for each channel of the data or of the
-/// result may move into the weights.
+/// An op that is linear in its data and its weights (operand 1): a factor per channel of the data or of the result may
+/// move into the weights.
 #[derive(Clone, Debug)]
 pub struct WeightChannels {
     /// Channels of the result in the weights.
@@ -44,13 +44,13 @@ pub struct WeightChannels {
 /// How an op adds its bias, operand 2.
 #[derive(Clone, Debug)]
 pub struct Bias {
-    /// What the op multiplies it by.
+    /// The factor of the bias in the op.
     pub factor: f64,
     /// The op that adds a bias of one element for each channel as it is.
     pub plain: OpRef,
 }
 impl Bias {
-    /// Of an op that adds its bias as it is.
+    /// The bias of an op that adds it without a factor.
     pub(super) fn plain(op: impl Into<OpRef>) -> Bias {
         Bias { factor: 1.0, plain: op.into() }
     }
@@ -65,7 +65,7 @@ impl WeightChannels {
     pub fn data_axis(&self, rank: usize) -> usize {
         if self.data_transposed { rank.saturating_sub(2) } else { self.result_axis(rank) }
     }
-    /// True where each result sums over the channels of a group, of which there are several.
+    /// True if there are several groups, so each result sums over the channels of one group.
     pub fn is_grouped(&self) -> bool {
         matches!(self.data, Channels::Grouped(groups) if groups > 1)
     }

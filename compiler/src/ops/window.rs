@@ -257,8 +257,8 @@ pub fn export_channels_first(
     Ok(())
 }
 
-/// Writes the change of `input` between NCHW and another layout as ONNX nodes: a transpose, with a reshape that splits or
-/// joins the channels of a packed layout. `shape` is the shape on the side that is not NCHW.
+/// Writes the change of `input` between NCHW and another layout as ONNX nodes: a transpose, with a reshape that splits
+/// or joins the channels of a packed layout. `shape` is the shape on the side that is not NCHW.
 ///
 /// # Errors
 /// A symbol in the shape of packed data that is no dimension of an input.

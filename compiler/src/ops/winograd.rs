@@ -1,14 +1,14 @@
 //! Convolution by Winograd's minimal filtering: the transforms around a batched matrix product.
 //!
-//! F(m, 3) computes m x m neighbouring results of a 3x3 convolution of step 1 from t x t elements, t = m + 2, with t * t products
-//! instead of 9 * m * m for each pair of channels: `Y = A ((G w G') * (B x B')) A'`, where the products of all tiles and channels
-//! are t * t matrix products. Source of the method: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks
-//! (arXiv:1509.09308); of the points: Barabasz et al., Error Analysis and Improving the Accuracy of Winograd Convolution
-//! (arXiv:1803.10986). Sums of a tile are rounded more often than those of the convolution: the largest error relative to the
-//! results' root mean square is about 2e-6 for F(2, 3) and 1e-5 for F(4, 3) with 256 channels of normal data in f32, where the
-//! convolution itself has 1e-6 (`tests::errors_are_as_stated`).
+//! F(m, 3) computes m x m neighbouring results of a 3x3 convolution of step 1 from t x t elements, t = m + 2, with t *
+//! t products instead of 9 * m * m for each pair of channels: `Y = A ((G w G') * (B x B')) A'`, where the products of
+//! all tiles and channels are t * t matrix products. Source of the method: Lavin and Gray, Fast Algorithms for
+//! Convolutional Neural Networks (arXiv:1509.09308); of the points: Barabasz et al., Error Analysis and Improving the
+//! Accuracy of Winograd Convolution (arXiv:1803.10986). The sums of a tile have more roundings than those of the
+//! convolution. With 256 channels of normal data in f32, the largest error relative to the results' root mean square is
+//! about 2e-6 for F(2, 3) and 1e-5 for F(4, 3); the convolution itself has 1e-6 (`tests::errors_are_as_stated`).
 //!
-//! Tiles that reach beyond the result are computed whole. No importer makes these ops; the pass `winograd` does.
+//! Tiles that reach beyond the result are computed completely. The pass `winograd` makes these ops; no importer does.
 
 use super::data_layout::DataLayout;
 use super::window::tidy;
@@ -26,8 +26,9 @@ use crate::tir::{Combiner, Cond, Expr, UnaryOp};
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// Data `[n, h, w, c]` (or `[n, c, h, w]`) as transformed tiles `[t, t, tiles, c]` (or `[t, t, c, tiles]`), t = tile + 2. The
-    /// tiles of an image are those of its rows, one after another; where they are innermost, zeros may follow the last.
+    /// Data `[n, h, w, c]` (or `[n, c, h, w]`) as transformed tiles `[t, t, tiles, c]` (or `[t, t, c, tiles]`), t =
+    /// tile + 2. The tiles of an image are in row order; if they are the innermost dimension, zeros may follow the last
+    /// one.
     pub struct WinogradInput("winograd_input") {
         /// Results of a tile along each axis: 2 or 4.
         pub tile: i64 = 4,
@@ -47,8 +48,8 @@ attr_struct! {
     }
 }
 attr_struct! {
-    /// Products `[t, t, tiles, c]` (or `[t, t, c, tiles]`) as results `[n, height, width, c]` (or `[n, c, height, width]`), with an
-    /// optional bias `[c]`.
+    /// Products `[t, t, tiles, c]` (or `[t, t, c, tiles]`) as results `[n, height, width, c]` (or `[n, c, height,
+    /// width]`), with an optional bias `[c]`.
     pub struct WinogradOutput("winograd_output") {
         /// Results of a tile along each axis: 2 or 4.
         pub tile: i64 = 4,
@@ -79,8 +80,8 @@ const TWO: Transform = Transform {
     weights: &[&[1., 0., 0.], &[0.5, 0.5, 0.5], &[0.5, -0.5, 0.5], &[0., 0., 1.]],
     output: &[&[1., 1., 1., 0.], &[0., 1., -1., -1.]],
 };
-/// With the points 0, 3/4, -3/4, 3/2, -3/2 and infinity: the largest error is a quarter of that with whole numbers, and the
-/// coefficients for data and products are exact in f32.
+/// With the points 0, 3/4, -3/4, 3/2, -3/2 and infinity: the largest error is a quarter of that with whole numbers, and
+/// the coefficients for data and products are exact in f32.
 const FOUR: Transform = Transform {
     input: &[
         &[81. / 64., 0., -45. / 16., 0., 1., 0.],
@@ -176,8 +177,8 @@ fn tiles(results: &Int, tile: i64) -> Int {
     tidy(&results.ceil_div(tile))
 }
 
-/// Tiles that products of images have, `each` of an image. Innermost ones are whole vectors where that is an eighth more at most: rows
-/// of 49 would begin at any word.
+/// The number of tiles for `images` with `each` tiles. If tiles are innermost, it is rounded up to whole vectors if
+/// that adds at most an eighth, so that rows are aligned (rows of 49 would begin at any word).
 fn count(images: &Int, each: Int, layout: DataLayout) -> OpResult<Int> {
     let count = tidy(&(images.clone() * &each));
     let (n, each) = match (count.as_const(), each.as_const()) {

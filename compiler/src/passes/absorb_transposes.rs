@@ -7,8 +7,9 @@
 //! %3 = matmul %1, %2
 //! ```
 //!
-//! A transpose that only a product uses vanishes into it, also through elementwise ops with scalars in between; so does
-//! one that is the only user of a product. It leaves alone what has other users, since the transpose would stay.
+//! A transpose that only a product uses is merged into the product, also through elementwise ops with scalars in
+//! between. A transpose that is the only user of a product is merged too. A value with other users is not changed,
+//! since its transpose would remain.
 
 use super::fusion_kind::describe_node;
 use super::rewriter::Rewriter;
@@ -55,7 +56,7 @@ fn product(r: &Rewriter<'_>, n: NodeId) -> Option<PermutedMatMul> {
 
 /// A transpose above an operand, through elementwise ops with scalars.
 struct Above {
-    /// What is transposed.
+    /// The operand of the transpose.
     source: ValueId,
     perm: Vec<usize>,
     transpose: NodeId,
@@ -176,7 +177,7 @@ impl AbsorbTransposes {
     }
 }
 
-/// The operand without its transpose: the elementwise ops in between, on what is transposed.
+/// The operand without its transpose: the elementwise ops in between are applied to the transpose's operand.
 fn lift(r: &mut Rewriter<'_>, at: NodeId, above: &Above) -> Option<ValueId> {
     let mut v = above.source;
     for &(n, up) in &above.between {

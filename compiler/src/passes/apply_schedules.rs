@@ -1,4 +1,4 @@
-//! apply-schedules: applies the instructions that stand in the `schedule` block of each tensor function.
+//! apply-schedules: applies the instructions in the `schedule` block of each tensor function.
 //!
 //! ```text
 //! tensor @f(out %y: f32[8]) {                           tensor @f(out %y: f32[8]) {
@@ -12,9 +12,9 @@
 //! }
 //! ```
 //!
-//! Choices that were edited are followed: the rules are asked again, for the profile of the context. The block becomes the
-//! function's record of applied instructions, and the result is checked for races, accesses out of
-//! bounds and gaps ([`check`](crate::check)). A function without the block stays as it is.
+//! If a choice was edited, the rules are asked again, for the profile of the context. The block becomes the function's
+//! record of applied instructions, and the result is checked for races, accesses out of bounds and missing elements
+//! ([`check`](crate::check)). A function without the block does not change.
 
 use super::{FunctionPass, OneTensorFunction, PassContext, PassError, TensorFunctions};
 use crate::attr_struct;

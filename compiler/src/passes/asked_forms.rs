@@ -1,4 +1,4 @@
-//! The nodes whose costs passes ask for: what there is to measure.
+//! The nodes whose costs passes ask for, as the list of kernels to measure.
 
 use super::{PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
 use crate::cost::{NodeForm, RecordingCost};

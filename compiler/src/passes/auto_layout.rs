@@ -1,4 +1,4 @@
-//! auto-layout: runs convolutions, pools and everything between them in the layout that costs least.
+//! auto-layout: runs convolutions, pools and the ops between them in the cheapest layout.
 //!
 //! ```text
 //! %0 = conv %x, %w              %t = transpose %x {perm=[0,2,3,1]}
@@ -9,30 +9,33 @@
 //!                               return %u
 //! ```
 //!
-//! After OneFlow's auto-NHWC, in three steps. *Layout propagation*: an op with a layout rule says in which layout its data stand, and
-//! that spreads through every op whose index maps allow it: ops that carry axes answer `Op::permuted`, elementwise and
-//! broadcasting ops of any rank follow from their tensor expressions. Transposes between the two layouts dissolve:
-//! their result is the same tensor in the other layout. *Choice*: a minimum cut over the whole block, one transform per
-//! value and layout. *Rewrite*. Constants are laid out again at compile time; a transposition that only moves dimensions
-//! of size 1 is a reshape and costs nothing. Weights keep their order, since layout rules say which operands move.
+//! It follows OneFlow's auto-NHWC, in three steps:
+//!
+//! 1. *Layout propagation*: an op with a layout rule says the layout of its data. That spreads through every op whose
+//!    index maps allow it: ops with axes answer `Op::permuted`; for elementwise and broadcasting ops of any rank it
+//!    follows from their tensor expressions. A transpose between the two layouts is removed: its result is the same
+//!    tensor in the other layout.
+//! 2. *Choice*: a minimum cut over the whole block, with one transform per value and layout.
+//! 3. *Rewrite*: constants are transformed at compile time. A transposition that only moves dimensions of size 1 is a
+//!    reshape and costs nothing. Weights keep their order, since layout rules say which operands move.
 //!
 //! The same steps choose between NCHW and a packed layout (`nchw4c`, `nchw8c`, `nchw16c`), as TVM's AlterOpLayout does
-//! for a target: convolutions run packed where their channels divide into groups, what lies between follows, and
-//! `layout_transform`s stand at the edges, those of constants too, for `fold-constants` to fold. Ops answer `Op::packed`;
-//! what reaches inside a group of channels refuses (padding or slicing there, prelu, lrn).
+//! for a target. Convolutions run packed if their channels divide into groups, and the ops between them follow.
+//! `layout_transform`s are inserted at the borders; those of constants are folded by `fold-constants`. Ops answer
+//! `Op::packed`; an op that accesses single channels of a group refuses (padding or slicing of channels, prelu, lrn).
 //!
-//! Where a packed layout is to be chosen and convolutions stand in NHWC, they are brought to NCHW first; if none is packed
-//! then, they stay as they were. Changes between NHWC and the packed layout are joined by `simplify`.
+//! If a packed layout is considered and convolutions are in NHWC, they are converted to NCHW first; if none is packed
+//! then, the conversion is undone. `simplify` joins changes between NHWC and the packed layout.
 //!
-//! Callbacks of one's own ([`AlterLayout`], as TVM's FTVMAlterOpLayout) say for an op on a target in which layout it has to run, or
-//! which op takes its place. Options of the pass go before them, they go before the mode.
+//! Callbacks ([`AlterLayout`], like TVM's FTVMAlterOpLayout) may set the layout of an op on a target, or replace the
+//! op. Options of the pass have priority over callbacks, and callbacks over the mode.
 //!
-//! In mode `auto` the choice by anchors is held against the layouts as they stand and, where it is a mix, against the other layout
-//! throughout, all as the whole module will be fused (`whole.rs`), and the best one is kept: between anchors a layout changes kernels whose
-//! costs no anchor has. Measured costs are not held against the estimate of the whole.
+//! In mode `auto` the choice is compared with the original layouts and, if it mixes layouts, with the other layout
+//! everywhere. The comparison is of the whole module after fusion (`whole.rs`), since a layout also changes kernels
+//! between anchors. The cheapest is kept. Measured costs are not compared this way.
 //!
-//! Guards: rank 4 only, a profile that prefers NHWC or names a packed layout (unless the mode or a callback names one), a mode
-//! other than `none`.
+//! Conditions: rank 4 only; a profile that prefers NHWC or names a packed layout (unless the mode or a callback names
+//! one); a mode other than `none`.
 
 mod alter;
 mod choose;
@@ -71,7 +74,7 @@ pub const TO_NCHW: [usize; 4] = [0, 3, 1, 2];
 attr_struct! {
     /// Chooses data layouts. Names of nodes may hold `*`, which matches anything.
     pub struct AutoLayout("auto-layout") {
-        /// `auto`, `nchw`, `nhwc`, `nchw4c`, `nchw8c`, `nchw16c` or `none`; the context's mode where absent.
+        /// `auto`, `nchw`, `nhwc`, `nchw4c`, `nchw8c`, `nchw16c` or `none`; absent means the context's mode.
         pub mode: Option<LayoutMode> = None,
         /// Nodes that stay in NCHW.
         pub nchw: Vec<Name> = vec![],
@@ -141,7 +144,7 @@ fn channels_first(r: &mut Rewriter<'_>, block: BlockId, cx: &mut PassContext) ->
     Ok(true)
 }
 
-/// The layouts to choose between; none where the pass must not run.
+/// The layouts to choose between; `None` if the pass must not run.
 fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     let other = match mode {
         LayoutMode::None => return None,
@@ -161,7 +164,8 @@ fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     Some(Scheme { other })
 }
 
-/// The cheapest choice; where costs are uncertain, the better one of the uniform choices unless a mix gains more than that.
+/// The cheapest choice. If costs are uncertain, a mix of layouts must gain more than the uncertainty over the better
+/// uniform choice.
 fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u8>) -> choose::Choice {
     let cheapest = choose::choose(costs, block, &|n| pinned.get(&n).copied());
     let uncertainty = costs.model.uncertainty();
@@ -177,7 +181,7 @@ fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u
 }
 
 impl AutoLayout {
-    /// Runs `go` on each block; tells whether it said so of any, and whether anything changed.
+    /// Runs `go` on each block. Returns whether it returned true for any, and whether anything changed.
     fn on_blocks(
         &self,
         module: &mut Module,

@@ -1,4 +1,5 @@
-//! canonicalize-ops: one form for what models write in many ways, so that later passes and schedules know one.
+//! canonicalize-ops: one form for computations that models write in different ways, so that later passes and schedules
+//! handle only one.
 //!
 //! ```text
 //! %0 = add %x, 3.0
@@ -12,10 +13,11 @@
 //! ```
 //!
 //! Written-out activations, softmax, layer and RMS normalisation become their ops; pools and means over the whole
-//! picture become global pools; constants added behind a convolution or gemm become its bias; a gemm's factors move into
-//! its constants; comparisons with a number become clips. Each rule stands under its equation in `canonicalize_ops/`.
-//! Batch normalisation is `fold-batch-norm`'s business. Rules change roundings by some units in the last place; a
-//! division by a constant that has no exact reciprocal stays, since a rounding behind it might flip.
+//! picture become global pools; a constant added after a convolution or gemm becomes its bias; a gemm's factors move
+//! into its constants; comparisons with a number become clips. Each rule is listed under its equation in
+//! `canonicalize_ops/`. Batch normalisation is handled by `fold-batch-norm`. Rules may change results by some units in
+//! the last place. A division by a constant without an exact reciprocal is not changed, since a later rounding could go
+//! the other way.
 
 mod activations;
 mod arithmetic;

@@ -1,14 +1,14 @@
-//! Siblings that read the same data and have constant weights, as one wider op and a split: what `combine-parallel-conv`
-//! and `combine-parallel-matmul` share.
+//! Combines sibling ops that read the same data and have constant weights into one wider op and a split: the common
+//! part of `combine-parallel-conv` and `combine-parallel-matmul`.
 //!
-//! It pays when the data are read once instead of often, launches are saved, and a device is filled that each sibling
-//! leaves partly idle, for more than it costs: whoever reads a part now reads a slice. A transpose or a concatenation takes
-//! a slice for free, since it moves the data anyway; for any other reader the slice is a copy, and what was the epilogue of
-//! a sibling becomes a kernel of its own. An anchor or a reduction takes a slice for free where vectors stay whole. All of it is
-//! what the estimate says of the siblings, the wider op and the copies.
+//! The gain: the data are read once, there are fewer launches, and a device is filled that each sibling leaves partly
+//! idle. The cost: users of a part now read a slice. A transpose or a concatenation takes a slice for free, since it
+//! moves the data anyway. An anchor or a reduction takes a slice for free if vectors stay whole. For any other user the
+//! slice is a copy, and the epilogue of a sibling becomes a kernel of its own. The estimate weighs the siblings against
+//! the wider op and the copies.
 //!
-//! Limits: the wider weights and result take no more bindings than the largest of the siblings'. Weights of more than
-//! 1 MiB are joined when they are read.
+//! Limits: the wider weights and result take no more bindings than the largest of the siblings. Weights above 1 MiB are
+//! joined when they are read.
 
 use super::fold_constants::folded_constant;
 use super::fusion_kind::describe_node;
@@ -225,7 +225,7 @@ fn limits(r: &Rewriter<'_>, group: &[Branch], profile: &DeviceProfile) -> Result
     }
 }
 
-/// What the siblings cost, and the wider op with the slices that are copied, in nanoseconds.
+/// The cost in nanoseconds of the siblings, and of the wider op with the copied slices.
 struct Balance {
     apart: u64,
     together: u64,
@@ -306,8 +306,8 @@ fn copy_of(ty: &TensorType) -> NodeForm {
     NodeForm { op: Transpose { perm }.into(), inputs: vec![Some((ty.clone(), false))], outputs: vec![ty.clone()] }
 }
 
-/// Users of `v` that would read a copied slice: all but those that move data anyway, and those whose kernels read slices
-/// that are aligned.
+/// Users of `v` that would need a copy of the slice: all except users that move data anyway, and users whose kernels
+/// read aligned slices.
 fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users, aligned: bool) -> Vec<Name> {
     let mut out = vec![];
     for &(n, _) in users.get(crate::arena::Id::index(v)).into_iter().flatten() {

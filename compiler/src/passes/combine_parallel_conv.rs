@@ -5,9 +5,9 @@
 //! %1 = conv %x, %w1              =>        %1, %2 = split %0 {axis=1}
 //! ```
 //!
-//! The siblings have equal attributes, one group, and constant weights that differ in the number of result channels
-//! only. Equal elementwise ops behind all of them move along (bias, relu ...). See [`super::combine_parallel`] for
-//! when it pays and which limits hold.
+//! The siblings have equal attributes, one group, and constant weights that differ only in the number of result
+//! channels. Equal elementwise ops after all of them are combined too (bias, relu ...). See [`super::combine_parallel`]
+//! for costs and limits.
 
 use super::combine_parallel::{Family, combine};
 use super::{Pass, PassContext, PassError};

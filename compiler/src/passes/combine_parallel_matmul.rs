@@ -1,5 +1,5 @@
-//! combine-parallel-matmul: sibling products of the same matrix with constant weights become one wider product and a split,
-//! such as the queries, keys and values of attention.
+//! combine-parallel-matmul: sibling products of the same matrix with constant weights become one wider product and a
+//! split, such as the queries, keys and values of attention.
 //!
 //! ```text
 //! %q = matmul %x, %wq                      %0 = matmul %x, concat(wq, wk, wv)
@@ -7,9 +7,9 @@
 //! %v = matmul %x, %wv
 //! ```
 //!
-//! The siblings are all `matmul` or all `gemm` with equal attributes, and their weights are matrices of the same depth. Equal
-//! elementwise ops behind all of them move along (bias, gelu ...). See [`super::combine_parallel`] for when it pays and
-//! which limits hold.
+//! The siblings are all `matmul` or all `gemm` with equal attributes, and their weights are matrices of the same depth.
+//! Equal elementwise ops after all of them are combined too (bias, gelu ...). See [`super::combine_parallel`] for costs
+//! and limits.
 
 use super::combine_parallel::{Family, combine};
 use super::{Pass, PassContext, PassError};

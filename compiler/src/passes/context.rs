@@ -1,4 +1,4 @@
-//! What passes share: options, target, instruments, remarks, statistics.
+//! The context of passes: options, target, instruments, remarks, statistics.
 
 use super::{PassBase, PassDef, PassError, PassInstrument, find_pass};
 use crate::attr::{AttrStruct, Attrs};
@@ -11,7 +11,7 @@ use crate::remark::{Remark, RemarkKind};
 use std::sync::Arc;
 
 attr_enum! {
-    /// How far `fuse-ops` goes.
+    /// The mode of `fuse-ops`.
     pub enum FuseMode {
         /// Beyond the classic rules, each with a remark.
         Full = "full",
@@ -23,7 +23,7 @@ attr_enum! {
 }
 
 attr_enum! {
-    /// What `auto-layout` does.
+    /// The mode of `auto-layout`.
     pub enum LayoutMode {
         /// The cheapest layout for each region.
         Auto = "auto",
@@ -54,13 +54,13 @@ attr_enum! {
     }
 }
 
-/// Time from outside; the compiler itself knows no clock.
+/// The clock; the compiler has none of its own.
 pub trait Clock: Send + Sync {
     /// Milliseconds since some fixed moment.
     fn now_ms(&self) -> f64;
 }
 
-/// What one run of a pass did.
+/// Statistics of one run of a pass.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PassStats {
     /// The pass.
@@ -71,25 +71,25 @@ pub struct PassStats {
     pub nodes_before: usize,
     /// Live nodes of all graph functions after.
     pub nodes_after: usize,
-    /// What the pass said.
+    /// Whether the pass reported a change.
     pub changed: bool,
 }
 
-/// What passes share.
+/// The context that all passes share.
 pub struct PassContext {
     /// Opt level; 2 by default, as in TVM.
     pub opt_level: u8,
-    /// Passes that run whatever their level.
+    /// Passes that run at any opt level.
     pub required: Vec<String>,
     /// Passes that never run.
     pub disabled: Vec<String>,
     /// Options by pass name.
     pub config: Vec<(String, Attrs)>,
-    /// Passes of one's own, found by name before those of the table.
+    /// Passes of other crates, found by name before those of the table.
     pub registry: Vec<PassDef>,
     /// The device compiled for.
     pub profile: DeviceProfile,
-    /// How far fusion goes.
+    /// The mode of fusion.
     pub fuse: FuseMode,
     /// Layout mode.
     pub layout: LayoutMode,
@@ -99,7 +99,7 @@ pub struct PassContext {
     pub keep_f32: Vec<super::KeepF32>,
     /// Callbacks that say in which layout ops have to run; the first that answers counts.
     pub alter_layouts: Vec<super::AlterLayout>,
-    /// What nodes and groups cost; the estimate for the device where this is absent ([`PassContext::costs`]).
+    /// Costs of nodes and groups; absent means the estimate for the device ([`PassContext::costs`]).
     pub cost_model: Option<Arc<dyn CostModel>>,
     /// Constants that passes laid out again at compile time.
     pub folded_layouts: usize,
@@ -153,7 +153,7 @@ impl PassContext {
         let has = |list: &[String]| list.iter().any(|n| n == name);
         !has(&self.disabled) && (has(&self.required) || opt_level <= self.opt_level)
     }
-    /// The row of a pass name: one's own first, then the table.
+    /// The row of a pass name: first the registry, then the table.
     pub fn find(&self, name: &str) -> Option<PassDef> {
         self.registry.iter().find(|d| d.name == name).or_else(|| find_pass(name)).copied()
     }
@@ -186,12 +186,13 @@ impl PassContext {
             None => Ok(T::default()),
         }
     }
-    /// What nodes and groups cost: one model for all passes, which remembers what it was asked.
+    /// Costs of nodes and groups: one model for all passes, which caches its answers.
     pub fn costs(&mut self) -> Arc<dyn CostModel> {
         let profile = &self.profile;
         self.cost_model.get_or_insert_with(|| Arc::new(EstimatedCost::new(profile))).clone()
     }
-    /// A context with the same options, target and costs, for a trial: without instruments, and with remarks of its own.
+    /// A context with the same options, target and costs, for a trial: without instruments, and with remarks of its
+    /// own.
     pub fn apart(&mut self) -> PassContext {
         PassContext {
             opt_level: self.opt_level,

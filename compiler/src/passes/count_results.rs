@@ -1,14 +1,14 @@
-//! count-results: ops whose data decide how many elements they give become ops of known sizes, which kernels compute, and a slice
-//! to the number of elements that there are.
+//! count-results: replaces ops whose number of results depends on data by ops of known sizes, which kernels compute,
+//! and a slice to the actual number.
 //!
 //! ```text
 //! %0 = compress %x, %c {axis=0, count=n} : f32[n,4]   =>   %0, %1 = call @counted %x, %c : f32[8,4], i64[1]
 //!                                                          %2 = slice %0, %zero, %1 {axes=[0], dims=[n,4]} : f32[n,4]
 //! ```
 //!
-//! The called function is made of ordinary ops ([`Op::counted`](crate::ops::Op::counted)); `inline-functions` puts them in the call's
-//! place. What is left for the host is to read the number. Left alone are nodes in regions, operands of open sizes, and
-//! sizes beyond what is worth counting on a device.
+//! The called function is made of ordinary ops ([`Op::counted`](crate::ops::Op::counted)); `inline-functions` replaces
+//! the call by them. The host then only reads the number. Not changed: nodes in regions, operands of open sizes, and
+//! operands that are too large to count on a device.
 
 use super::rewriter::Rewriter;
 use super::{Pass, PassContext, PassError};
@@ -54,8 +54,8 @@ impl Pass for CountResults {
     }
 }
 
-/// A function of what a node of the entry function gives, and the axis along which the results are counted; none where the op cannot
-/// say it.
+/// A function of what a node of the entry function gives, and the axis along which the results are counted; none where
+/// the op cannot say it.
 fn counted(module: &mut Module, n: NodeId) -> Option<(Name, Vec<Option<usize>>)> {
     let f = module.main();
     let node = f.nodes[n].clone();

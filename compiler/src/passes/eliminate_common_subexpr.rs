@@ -1,4 +1,4 @@
-//! eliminate-common-subexpr: computes equal things once.
+//! eliminate-common-subexpr: computes equal values once.
 //!
 //! ```text
 //! %0 = add %x, %c
@@ -6,11 +6,10 @@
 //! %2 = add %0, %1                   %2 = add %0, %0
 //! ```
 //!
-//! Two nodes are equal when op, attributes and operands are (of commutative ops in any order); constants also when their
-//! data are (up to 4 KiB), and calls of tensor
-//! functions when those are equal whatever their names. A value
-//! of an enclosing block may stand for one of a region, never the other way round. Stateful nodes are never merged, nor
-//! are nodes with regions.
+//! Two nodes are equal if their op, attributes and operands are equal (for commutative ops in any order). Constants are
+//! also equal if their data are (up to 4 KiB); calls of tensor functions are equal if the functions are, whatever their
+//! names. A value of an enclosing block may replace one of a region, never the other way round. Stateful nodes and
+//! nodes with regions are never merged.
 
 use super::rewriter::Rewriter;
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
@@ -117,8 +116,8 @@ fn same_kernel(r: &Rewriter<'_>, a: NodeId, b: NodeId) -> bool {
     callee(a).is_some_and(|found| callee(b) == Some(found)) && types(a).eq(types(b))
 }
 
-/// Pure, without regions. A tensor function computes its results and nothing else; a graph function may have effects, so its calls are
-/// left alone.
+/// Pure, without regions. A tensor function computes its results and nothing else; a graph function may have effects,
+/// so its calls are left alone.
 fn mergeable(r: &Rewriter<'_>, n: NodeId) -> bool {
     let node = &r.f.nodes[n];
     let defines = !node.op.defined_symbols().is_empty();

@@ -1,5 +1,4 @@
-//! eliminate-dead: removes nodes whose results nobody uses and that have no effects, constants that nobody reads, and
-//! fused groups that nobody calls.
+//! eliminate-dead: removes nodes without users and effects, constants without readers, and fused groups without calls.
 //!
 //! ```text
 //! %0 = relu %x
@@ -7,7 +6,7 @@
 //! return %0                    return %0
 //! ```
 //!
-//! Operands of a removed node die with it; stateful nodes, and all that they need, stay.
+//! Operands of a removed node are removed if they have no other users. Stateful nodes and their operands stay.
 
 use super::remove_unused_functions::{reachable, remove_unread_constants};
 use super::{Pass, PassContext, PassError};
@@ -19,7 +18,7 @@ use crate::ops::control::Const;
 use rustc_hash::FxHashSet;
 
 attr_struct! {
-    /// Removes what nobody uses.
+    /// Removes unused nodes.
     pub struct EliminateDead("eliminate-dead") {}
 }
 
@@ -109,7 +108,7 @@ fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
     order.into_iter().filter(|n| !live_node[n.index()]).collect()
 }
 
-/// Fused groups that nobody calls, and constants that nobody reads.
+/// Fused groups without calls, and constants without readers.
 fn remove_unused_globals(module: &mut Module) -> bool {
     let roots: Vec<Name> = module.functions.values().filter(|f| !f.primitive).map(|f| f.name).collect();
     let (called, before) = (reachable(module, roots), module.functions.len());

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! with `s = scale / sqrt(var + epsilon)`. New weights are computed from the old ones on demand, so host memory never
-//! holds both sets.
+//! holds both.
 
 use super::rewriter::Rewriter;
 use super::scaled_weights::{constant_of, scale_weights};

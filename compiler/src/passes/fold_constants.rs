@@ -1,4 +1,4 @@
-//! fold-constants: computes at compile time what depends on constants only.
+//! fold-constants: computes nodes at compile time if they depend on constants only.
 //!
 //! ```text
 //! %c = const @c                                %y = const @y      (c + c, named after the node)
@@ -7,9 +7,9 @@
 //! if (const true) { A } else { B }             A
 //! ```
 //!
-//! Shape queries of static shapes fold through the values that inference knows. A result larger than 1 MiB is folded
-//! only when it is not more than 64 times its operands, and its data are then computed on demand, so that host memory
-//! holds one of the two at a time. Stateful ops never fold.
+//! Shape queries of static shapes fold by shape inference. A result above 1 MiB is folded only if it is at most 64
+//! times as large as its operands. Its data are then computed on demand, so that host memory holds either the operands
+//! or the result. Stateful ops never fold.
 
 use super::rewriter::Rewriter;
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
@@ -179,11 +179,11 @@ impl DataSource for Folded {
     }
 }
 
-/// The first result of `op` on constants, of the given type: at once when it is small, else on demand, and so for operands whose data
-/// cannot be read: who wants the result is told.
+/// The first result of `op` on constants, of the given type: at once when it is small, else on demand, and so for
+/// operands whose data cannot be read: who wants the result is told.
 ///
 /// # Errors
-/// What the op says about its operands.
+/// The op refuses its operands.
 pub(super) fn folded_constant(
     op: OpRef,
     inputs: Vec<Option<Constant>>,

@@ -1,5 +1,5 @@
-//! fold-scale-axis: a constant factor for each channel moves into the weights of a convolution or matrix product, the one
-//! before it (backward) or the one behind it (forward), through what keeps a factor.
+//! fold-scale-axis: a constant factor per channel moves into the weights of the convolution or matrix product before it
+//! (backward) or after it (forward), through ops that preserve the factor.
 //!
 //! ```text
 //! %0 = conv %x, %w, %b                     %0 = conv %x, %w2, %b2      w2 = w * s, b2 = b * s
@@ -11,10 +11,10 @@
 //! %2 = conv %1, %w
 //! ```
 //!
-//! Positively homogeneous ops (relu, leaky relu, max pooling) keep factors above 0; homogeneous ones (average pooling), products
-//! with constants and (backward) sums with constants keep every factor, and the constants of sums are scaled too. Left alone: a factor that is not constant
-//! or varies along other axes, results that others use as well, and large weights that others read: they would be
-//! there twice. New weights are computed when they are read.
+//! Positively homogeneous ops (relu, leaky relu, max pooling) preserve factors above 0. Homogeneous ops (average
+//! pooling), products with constants and (backward) sums with constants preserve every factor; the constants of sums
+//! are scaled too. Not changed: a factor that is not constant or varies along other axes, results with other users, and
+//! large weights with other readers, which would be stored twice. New weights are computed when they are read.
 
 use super::rewriter::Rewriter;
 use super::scaled_weights::{constant_of, scale_weights};

@@ -1,7 +1,8 @@
-//! Passes that look at one function at a time, beside those that look at the module: TVM's function passes and `PrimFunc` passes.
+//! Passes that work on one function at a time: TVM's function passes and `PrimFunc` passes.
 //!
-//! A [`FunctionPass`] says which functions it is for and what it does to one of them, and is a [`Pass`] by that. What is decided over
-//! the whole module (which functions are called, names that must be new, a state that functions share) is a module pass.
+//! A [`FunctionPass`] says which functions it is for and rewrites one of them; it is a [`Pass`] automatically. A pass
+//! that needs the whole module (calls between functions, new names, a state that functions share) implements [`Pass`]
+//! itself.
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{Pass, PassBase, PassContext, PassError};
@@ -11,7 +12,7 @@ use crate::tir::TensorFunction;
 
 /// A kind of function that passes may be for.
 pub trait Functions: 'static {
-    /// What a pass has in hand of one.
+    /// The form in which a pass gets one function.
     type One<'m>;
     /// Calls `go` for each function of the module, and puts it back; whether anything changed.
     ///
@@ -31,7 +32,7 @@ pub struct TensorFunctions;
 
 /// A tensor function that is taken out of its module while a pass looks at it.
 pub struct OneTensorFunction<'m> {
-    /// The module, where the function has no body meanwhile.
+    /// The module; meanwhile the function has no body in it.
     pub module: &'m Module,
     function: TensorFunction,
     changed: bool,

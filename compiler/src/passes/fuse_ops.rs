@@ -1,4 +1,4 @@
-//! fuse-ops: groups nodes that become one kernel each.
+//! fuse-ops: forms groups of nodes, each of which becomes one kernel.
 //!
 //! ```text
 //! %0 = conv %x, %w                 func @fused_conv_add_relu_0(%x, %w, %b) { conv; add; relu }
@@ -7,11 +7,13 @@
 //! ```
 //!
 //! The classic rules are TVM's FuseOps: fusion kinds from the index maps of each op's tensor expression, the
-//! post-dominator tree, a union-find with at most one anchor a group, three phases (see `fuse_ops/`). Each group becomes
-//! a primitive graph function and a call; names and origins stay on the copies. Constants stay outside, except literals
-//! (one element) and operands that only decide an op's form. No group exceeds the device's storage buffers.
+//! post-dominator tree, a union-find with at most one anchor a group, three phases (see `fuse_ops/`). Each group
+//! becomes a primitive graph function and a call; the copied nodes keep names and origins. Constants stay outside,
+//! except literals (one element) and operands that only decide an op's form. No group exceeds the device's storage
+//! buffers.
 //!
-//! `full` starts from the classic groups and goes on by the named rules of `fuse_ops/full.rs`; `off`, the default of opt level 0, makes each node its own group.
+//! `full` starts from the classic groups and applies the rules of `fuse_ops/full.rs`; `off`, the default of opt level
+//! 0, makes each node its own group.
 
 mod dominators;
 mod forward;
@@ -44,12 +46,12 @@ use rustc_hash::FxHashMap;
 attr_struct! {
     /// Groups nodes into kernels.
     pub struct FuseOps("fuse-ops") {
-        /// `full`, `classic` or `off`; the context's mode where absent.
+        /// `full`, `classic` or `off`; absent means the context's mode.
         pub mode: Option<FuseMode> = None,
         /// Largest number of nodes in a group.
         pub max_group: usize = 256,
-        /// Most scalar operations of a kernel for an element, a function like `exp` counted as 16: drivers take a time that grows with their
-        /// square.
+        /// Most scalar operations of a kernel for an element, a function like `exp` counted as 16: drivers take a time
+        /// that grows with their square.
         pub max_operations: usize = 512,
     }
 }
@@ -102,7 +104,7 @@ impl FuseOps {
         Ok(())
     }
 
-    /// TVM's groups, and those of `full` where that is the mode, each sorted by place in the block.
+    /// TVM's groups, in mode `full` joined by its rules, each sorted by position in the block.
     fn partition_groups(
         &self,
         (module, f): (&Module, &Function),
@@ -175,8 +177,8 @@ impl FuseOps {
     }
 }
 
-/// Sizes that an op reads from an operand become attributes where they are known as expressions: inside a group nothing says
-/// how the operand was computed. (Constants go into the group with their users.)
+/// Sizes that an op reads from an operand become attributes if they are known as expressions: inside a group the
+/// computation of the operand is not visible. (Constants go into the group with their users.)
 fn take_sizes_in(module: &Module, f: &mut Function) {
     for n in f.walk() {
         let node = &f.nodes[n];

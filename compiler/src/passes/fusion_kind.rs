@@ -1,4 +1,4 @@
-//! What fusion knows about a node: its kind, and which operands its kernel reads.
+//! Properties of a node for fusion: its kind, and the operands that its kernel reads.
 
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::Int;
@@ -124,8 +124,9 @@ fn small_constant(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
     if is_small(f.ty(v)) { const_value(module, f, v) } else { None }
 }
 
-/// Whether the op accepts its operands with their axes in other orders, and gives its results with theirs in that order. Index
-/// maps simplify over axes of size 1, so that a matmul over one column reads like a broadcast; its shapes tell them apart.
+/// Whether the op accepts its operands with their axes in other orders, and gives its results with theirs in that
+/// order. Index maps simplify over axes of size 1, so that a matmul over one column reads like a broadcast; its shapes
+/// tell them apart.
 fn fits_any_order(module: &Module, f: &Function, n: NodeId) -> bool {
     let node = &f.nodes[n];
     let rank = node.outputs.iter().map(|&v| f.ty(v).rank()).max().unwrap_or(0);

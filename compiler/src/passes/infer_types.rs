@@ -5,7 +5,7 @@
 //! %0 = relu %x : f32[n*1 + 0,4]     =>      %0 = relu %x : f32[n,4]
 //! ```
 //!
-//! A graph function that is called with several sizes becomes one for each ([`instantiate_functions`]).
+//! A graph function that is called with different sizes becomes one function per size ([`instantiate_functions`]).
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
@@ -35,7 +35,8 @@ impl Pass for InferTypes {
     }
 }
 
-/// [`instantiate_functions`] at the start of the pass of this name, which takes calls to be of the types that the callee has.
+/// [`instantiate_functions`] at the start of the pass of this name, which takes calls to be of the types that the
+/// callee has.
 pub(super) fn instantiated(module: &mut Module, pass: &str) -> Result<bool, PassError> {
     instantiate_functions(module).map_err(|e| PassError::request(pass, e.to_string()))
 }

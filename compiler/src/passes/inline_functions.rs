@@ -1,4 +1,4 @@
-//! inline-functions: calls of graph functions become the callee's nodes.
+//! inline-functions: replaces calls of graph functions by the callee's nodes.
 //!
 //! ```text
 //! graph @main(%x) {                          graph @main(%x) {
@@ -9,8 +9,8 @@
 //! graph @f(%a) { %0 = relu %a; return %0 }
 //! ```
 //!
-//! Calls stay where the callee calls itself, perhaps by way of others; where it defines sizes of its own that two calls would
-//! mix up; and where the function would grow beyond `max_nodes`. Calls of fused groups are no calls in this sense.
+//! A call stays if the callee calls itself, directly or through others; if the callee defines sizes of its own, which
+//! two calls would mix up; or if the function would grow beyond `max_nodes`. Calls of fused groups are not inlined.
 
 use super::infer_types::instantiated;
 use super::{Pass, PassContext, PassError};

@@ -1,10 +1,10 @@
-//! Callbacks around passes: printing, timing, one's own.
+//! Callbacks around passes: printing, timing, or others.
 
 use super::{PassContext, PassStats};
 use crate::graph::Module;
 use std::sync::{Arc, Mutex};
 
-/// What an instrument is told about a pass.
+/// The information about a pass for an instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassInfo {
     /// Name.

@@ -9,10 +9,15 @@
 //! %y = matmul %1, (cast @w)                %y = sub %1, (%zx - 128) * sums of @w2
 //! ```
 //!
-//! Both operands come out as i8: of u8, 128 is taken off values and zero points alike (`z` is what is left of `%zx`, and stands in the
-//! padding). The zero point of data comes off the sums behind the product, times the sums of the weights; that of
-//! weights comes off the weights. Every sum is exact: what a model computes in floats between `DequantizeLinear` and
-//! `QuantizeLinear` is rounded once, by the scale. The product is left as it is where a condition does not hold, and a remark says which.
+//! Both operands become i8: for u8, 128 is subtracted from values and zero points (`z` is `%zx` minus 128, and the
+//! padding value). After the product, the zero point of the data times the sums of the weights is subtracted. The zero
+//! point of the weights is subtracted from the weights. Every sum is exact: the values between `DequantizeLinear` and
+//! `QuantizeLinear`, which a model computes in floats, are rounded once, by the scale. If a condition does not hold,
+//! the product is not changed, and a remark names the condition.
+//!
+//! The pass runs if the device multiplies words of four bytes at once (`DeviceProfile::multiplies_bytes`); otherwise
+//! quantised models remain products of floats. The kernels use the intrinsics `dot4_i8` and `dot4_u8`
+//! ([`crate::tir::intrinsic`]).
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
@@ -40,7 +45,7 @@ attr_struct! {
     }
 }
 
-/// What is taken off a u8 to make it an i8.
+/// Subtracted from a u8 to make it an i8.
 const SHIFT: f64 = 128.0;
 /// Sums of i32 go so far; a byte and its zero point are at most 255 apart.
 const MOST: f64 = i32::MAX as f64 / 256.0;
@@ -70,7 +75,7 @@ impl Pass for IntegerProducts {
     }
 }
 
-/// A quantised operand: bytes, what is taken off them, and what they are multiplied by then.
+/// A quantised operand: bytes, their zero point, and their scale.
 #[derive(Clone, Copy)]
 struct Quantised {
     bytes: ValueId,
@@ -105,7 +110,7 @@ fn made_by<T: 'static>(r: &Rewriter<'_>, v: ValueId) -> Option<[ValueId; 2]> {
     }
 }
 
-/// What is constant, read, or computed of constants.
+/// The value of a constant, read or computed from constants.
 fn tensor_of(r: &Rewriter<'_>, v: ValueId, what: &str) -> Result<Tensor, String> {
     evaluated(r, v)?.ok_or_else(|| format!("{what} is not constant"))
 }
@@ -220,7 +225,8 @@ impl Product {
         Ok(Some(Tensor::from_vec(shape, all.into_iter().map(|s| s * factor).collect())))
     }
 
-    /// The shape of values of the weights' result channels, given in a shape that meets the weights, as it meets the result.
+    /// The shape of values of the weights' result channels, given in a shape that meets the weights, as it meets the
+    /// result.
     fn per_result(&self, r: &Rewriter<'_>, shape: &[usize], what: &str) -> Result<Vec<usize>, String> {
         let count: usize = shape.iter().product();
         let weights = r.f.ty(self.weights.bytes);
@@ -235,7 +241,7 @@ impl Product {
         }
     }
 
-    /// What stands in a convolution's padding: the data's zero point as an i8.
+    /// The value of a convolution's padding: the data's zero point as an i8.
     fn padding(&self, r: &Rewriter<'_>) -> Result<i64, String> {
         if self.conv.is_none() {
             return Ok(0);
@@ -312,7 +318,7 @@ impl Product {
         if floats && most > MOST { Err("its sums may be larger than i32".into()) } else { Ok(()) }
     }
 
-    /// What is taken off the results: the data's zero point, as that of i8, times the sums of the weights. None where that is 0.
+    /// The correction of the results: the data's zero point (of i8) times the sums of the weights. `None` if that is 0.
     fn correction(
         &self,
         r: &mut Rewriter<'_>,

@@ -1,4 +1,4 @@
-//! lift-lambdas: closures become graph functions; what they capture becomes their first parameters.
+//! lift-lambdas: closures become graph functions; captured values become their first parameters.
 //!
 //! ```text
 //! %f = lambda : function(f32[4]) -> f32[4] (%a: f32[4]) {      %f = function @main_lambda_0 %k
@@ -92,7 +92,8 @@ fn copy_constant(node: &Node, f: &Function, v: ValueId, g: &mut Function) -> Val
     new
 }
 
-/// The values that the nodes of a block, and those inside them, use and that are defined outside of it, in the order of their uses.
+/// The values that the nodes of a block, and those inside them, use and that are defined outside of it, in the order of
+/// their uses.
 fn outside_values(f: &Function, block: BlockId) -> Vec<ValueId> {
     let mut own: Vec<BlockId> = vec![block];
     let mut at = 0;

@@ -1,15 +1,18 @@
-//! lower: chosen nodes become calls of tensor functions, which stand in the module as text that a person can read, change and schedule.
+//! lower: selected nodes become calls of tensor functions, whose text a person can read, change and schedule.
 //!
 //! ```text
 //! %1 = relu %0        =>     %1 = call_tensor @lowered_relu_1 %0
 //!                            tensor @lowered_relu_1(%p0: f32[n,4], out %relu_0: f32[n,4]) { symbol n ... block ... }
 //! ```
 //!
-//! A node is chosen by its name or the name of a source node, as a pattern (`*`, `?`), or by `op:` and a pattern of its op; without any
-//! all are. A node that calls a fused group becomes one call of that group's tensor function. A function without a schedule fuses with
-//! its neighbours as the node did; one that is given a trace is called as it is. Small constants that may decide the
-//! form of a computation stand in the function as numbers, other operands are parameters. Nodes without a tensor expression
-//! stay.
+//! A node is selected by its name or the name of a source node, as a pattern (`*`, `?`), or by `op:` and a pattern of
+//! its op; without patterns all nodes are selected. A node that calls a fused group becomes one call of that group's
+//! tensor function. A function without a schedule fuses with its neighbours as the node did; a function that is given a
+//! trace is called as it is. Small constants that may decide the form of a computation become numbers in the function;
+//! other operands are parameters. Nodes without a tensor expression stay.
+//!
+//! Nodes can be lowered one by one: the calls stand beside ops that were not selected. Fused groups are lowered by the
+//! same code ([`crate::lowering`]).
 
 use super::replace_with_host_calls::{chosen, push};
 use super::rewriter::Rewriter;

@@ -9,18 +9,20 @@
 //!                                        return %2
 //! ```
 //!
-//! Each op declares its class ([`Op::precision`](crate::ops::Op::precision)): *always* takes f16 operands, *follow* takes
-//! them when all its operands are f16 already, *never* keeps f32. An op that computes in f32 whatever its operands are
-//! ([`Op::widens`](crate::ops::Op::widens): softmax, normalisations, means) may read and write f16. Sums of products are
-//! kept in f32 by the ops' tensor expressions, and kernels compute in f32 registers: f16 is storage.
+//! Each op declares its class ([`Op::precision`](crate::ops::Op::precision)): *always* takes f16 operands, *follow*
+//! takes them when all its operands are f16 already, *never* keeps f32. An op that computes in f32 whatever its
+//! operands are ([`Op::widens`](crate::ops::Op::widens): softmax, normalisations, means) may read and write f16. Sums
+//! of products are kept in f32 by the ops' tensor expressions. f16 is storage only: kernels compute in f32 registers
+//! and round a value when it is stored. So this pass only decides the types of buffers, native and packed f16 differ
+//! only in the rounding of stored values, and casts inside a kernel cost nothing. See [`ops::cast`](crate::ops::cast)
+//! for casts that must round.
 //!
-//! A node stays in f32 when it is on the keep list, when one of its constants or bounds does not fit f16, or when an operand
-//! may be larger than f16 holds; so do, but for `--amp auto`, the first layers of networks with depthwise convolutions
-//! (`stem.rs` says why).
-//! Biases and weights that are few beside the data stay f32 operands: rounding them saves nothing, and its error is the same
-//! in every element that they reach. Inputs and results of functions keep their types. A value gets at most one cast to each
-//! type in a block, right before its first user, and what came from f16 goes back to that very value: there is no chain of
-//! casts f16 -> f32 -> f16. Constants are converted at compile time, on demand.
+//! A node stays in f32 if it is on the keep list, if one of its constants or bounds does not fit f16, or if an operand
+//! may exceed f16. Except with `--amp auto`, the first layers of networks with depthwise convolutions stay in f32 too
+//! (see `stem.rs`). Biases and small weights stay f32: rounding them saves almost nothing, and their error affects
+//! every element that they are combined with. Inputs and results of functions keep their types. A value gets at most
+//! one cast to each type in a block, right before its first user. A cast back to f16 uses the original f16 value, so
+//! there is no chain of casts f16 -> f32 -> f16. Constants are converted at compile time, on demand.
 
 mod decide;
 mod fit;
@@ -45,7 +47,8 @@ attr_struct! {
     pub struct MixedPrecision("mixed-precision") {
         /// Source nodes that stay in f32, as patterns (`*` and `?`), besides those of the context.
         pub keep_f32: Vec<String> = vec![],
-        /// Parameters of functions count as f16 (they are cast at the edge): ops that follow need no f16 producer before.
+        /// Parameters of functions count as f16 (they are cast at the edge): ops that follow need no f16 producer
+        /// before.
         pub half_inputs: bool = false,
     }
 }

@@ -69,7 +69,7 @@ use crate::graph::Module;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PassErrorKind {
-    /// No pass has the name, or it has no such option: whoever asked for it.
+    /// The request is wrong: an unknown pass or option.
     Request,
     /// The module that came in, or the pass itself.
     Module,
@@ -81,7 +81,7 @@ pub enum PassErrorKind {
 pub struct PassError {
     /// The pass.
     pub pass: String,
-    /// What went wrong.
+    /// The error.
     pub message: String,
     /// Whose fault it is.
     pub kind: PassErrorKind,
@@ -97,12 +97,13 @@ impl PassError {
     }
 }
 
-/// One pass over a module. A pass over one function at a time is a [`FunctionPass`], and one of these by that.
+/// A pass over a module. A pass over one function at a time is a [`FunctionPass`], which implements this trait
+/// automatically.
 pub trait Pass: PassBase {
     /// The opt level from which it runs by default (0 always).
     fn opt_level(&self) -> u8;
-    /// Passes without which this one goes wrong on a module as it comes: they run right before it. What it only profits from is the
-    /// pipeline's order.
+    /// Passes that must run right before this one for correct results on any module. Passes that only improve its
+    /// results are ordered by the pipeline.
     fn required(&self) -> &'static [&'static str] {
         &[]
     }
@@ -138,7 +139,8 @@ pub struct PassDef {
     pub from_attrs: fn(&Attrs) -> Result<Box<dyn Pass>, String>,
 }
 impl PassDef {
-    /// The row of a pass type: `PassDef::of::<MyPass>()` registers a pass of one's own in [`PassContext::registry`].
+    /// The row of a pass type. `PassDef::of::<MyPass>()` in [`PassContext::registry`] registers a pass of another
+    /// crate.
     pub fn of<T: Pass + AttrStruct>() -> PassDef {
         PassDef { name: T::NAME, from_attrs: |a| Ok(Box::new(T::from_attrs(a)?)) }
     }

@@ -1,5 +1,5 @@
-//! The one estimate: fusion and layouts change with it, and with nothing else here. The schedule rules have a test of
-//! their own beside the estimate (`rules_ask_the_estimate`).
+//! Tests that fusion and layouts depend on the estimate and on no other cost model. Schedule rules have their own test
+//! beside the estimate (`rules_ask_the_estimate`).
 
 use super::auto_layout::AutoLayout;
 use super::fuse_ops::FuseOps;
@@ -42,8 +42,8 @@ fn ada() -> DeviceProfile {
     DeviceProfile::named("ada").expect("a profile")
 }
 
-/// The same device to whatever asks anything but the estimate, which finds that nothing but launches takes time on it. A tidy test holds
-/// that passes and rules do not read these rates.
+/// The same device to whatever asks anything but the estimate, which finds that nothing but launches takes time on it.
+/// A tidy test holds that passes and rules do not read these rates.
 fn launches_alone() -> DeviceProfile {
     DeviceProfile { gflops: 1e15, gb_s: 1e15, ..ada() }
 }
@@ -56,8 +56,8 @@ fn parsed(text: &str) -> Module {
     parse_module(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// How many ops are in each group that fusion makes of two convolutions, each with pooling behind it: in windows that do not overlap,
-/// and in others that do.
+/// How many ops are in each group that fusion makes of two convolutions, each with pooling behind it: in windows that
+/// do not overlap, and in others that do.
 fn groups(costs: Arc<dyn CostModel>) -> Vec<usize> {
     let mut m = parsed(
         "const @w : f32[64,32,3,3] = random(1)
@@ -105,7 +105,8 @@ fn fusion_asks_the_estimate() {
     for without in &others {
         assert_ne!(&with, without);
     }
-    // Nothing is joined that the estimate would have to speak for, and all where it finds that one kernel is less than two.
+    // Nothing is joined that the estimate would have to speak for, and all where it finds that one kernel is less than
+    // two.
     assert_eq!(others[0].len(), 4, "{others:?}");
     assert_eq!(others[1].len(), 2, "{others:?}");
 }

@@ -22,7 +22,7 @@ pub struct PipelineOptions {
     pub config: Vec<(String, Attrs)>,
     /// Passes that never run.
     pub disabled: Vec<String>,
-    /// A pipeline of one's own instead of the standard one.
+    /// A pipeline that replaces the standard one.
     pub passes: Option<Vec<String>>,
 }
 impl Default for PipelineOptions {
@@ -56,8 +56,8 @@ impl PipelineOptions {
     }
 }
 
-/// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each source
-/// node ends in exactly one group.
+/// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each
+/// source node ends in exactly one group.
 pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     if let Some(own) = &options.passes {
         return own.clone();

@@ -1,11 +1,11 @@
-//! print-ir: prints the module as it stands, and leaves it alone.
+//! print-ir: prints the module without changing it.
 //!
 //! ```text
 //! fold-constants, print-ir {label="folded"}, fuse-ops
 //! ```
 //!
-//! As TVM's `PrintIR` inside of a `Sequential`. The text goes to [`PassContext::printed`] under the label; the command
-//! shows it on stderr.
+//! Like TVM's `PrintIR` in a `Sequential`. The text goes to [`PassContext::printed`] under the label; the command
+//! prints it to stderr.
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;

@@ -1,5 +1,5 @@
-//! remove-unused-functions: removes graph functions and tensor functions that no call reaches from the entry, and the
-//! constants that nobody else reads.
+//! remove-unused-functions: removes graph functions and tensor functions that no call reaches from the entry function,
+//! and constants that only these read.
 //!
 //! ```text
 //! graph @main ... { call @a ... }
@@ -8,8 +8,8 @@
 //! const @only_in_b
 //! ```
 //!
-//! `keep` names further functions that others may call from outside. Prepacking functions belong to their tensor function
-//! and are no functions of the module.
+//! `keep` names further functions that may be called from outside. Prepacking functions belong to their tensor
+//! function, not to the module.
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
@@ -19,7 +19,7 @@ use crate::ops::control::{CallHost, Const};
 use rustc_hash::FxHashSet;
 
 attr_struct! {
-    /// Removes functions that nobody calls.
+    /// Removes functions without calls.
     pub struct RemoveUnusedFunctions("remove-unused-functions") {
         /// Functions that stay besides the entry.
         pub keep: Vec<Name> = vec![],

@@ -1,13 +1,14 @@
-//! replace-with-host-calls: chosen nodes become calls of host functions, an expert's own kernels among them.
+//! replace-with-host-calls: selected nodes become calls of host functions, for example of an expert's own kernels.
 //!
 //! ```text
 //! %1 = relu %0        =>     %1 = call_host @my_relu %0 {reference=reference_relu_1, dtypes=[f32], shapes=[[4]]}
 //!                            graph @reference_relu_1(%0: f32[4]) primitive { relu }
 //! ```
 //!
-//! A node is chosen by the name of a source node, as a pattern (`*`, `?`), or by `op:` and a pattern of its op. Its constant
-//! operands stay operands; absent ones are left out. The node itself stays as the call's reference: what runs where the function is not
-//! registered. Nodes with regions and calls are not replaced.
+//! A node is selected by the name of a source node, as a pattern (`*`, `?`), or by `op:` and a pattern of its op. Its
+//! constant operands remain operands; absent ones are left out. The node itself is kept as the call's reference, which
+//! runs if the function is not registered, for example on the CPU executor (`docs/expert-kernel.md`). Nodes with
+//! regions and calls are not replaced.
 
 use super::mixed_precision::matches_pattern;
 use super::rewriter::Rewriter;
@@ -103,7 +104,8 @@ impl ReplaceWithHostCalls {
     }
 }
 
-/// True when `pattern` chooses the node: a pattern of its name or of the name of a source node, or `op:` and a pattern of its op.
+/// True when `pattern` chooses the node: a pattern of its name or of the name of a source node, or `op:` and a pattern
+/// of its op.
 pub(super) fn chosen(pattern: &str, node: &Node) -> bool {
     let op = node.op.name();
     if node.op.is::<Const>() || node.op.is::<CallHost>() {

@@ -47,7 +47,7 @@ impl<'m> Rewriter<'m> {
     pub fn num_uses(&self, v: ValueId) -> u32 {
         self.uses.get(v.index()).copied().unwrap_or(0)
     }
-    /// The value that stands for `v` now.
+    /// The current value for `v`.
     pub fn resolve(&self, mut v: ValueId) -> ValueId {
         while let Some(&next) = self.replaced.get(&v) {
             v = next;
@@ -69,7 +69,7 @@ impl<'m> Rewriter<'m> {
     /// Adds a node right before `at` (after those already added there).
     ///
     /// # Errors
-    /// What the op's inference says; nothing is added then.
+    /// An error of the op's inference; then nothing is added.
     pub fn add_before(
         &mut self,
         at: NodeId,
@@ -88,7 +88,7 @@ impl<'m> Rewriter<'m> {
     /// Adds a node at the end of a block, after those already added there.
     ///
     /// # Errors
-    /// What the op's inference says; nothing is added then.
+    /// An error of the op's inference; then nothing is added.
     pub fn add_at_end(
         &mut self,
         block: BlockId,
@@ -197,7 +197,7 @@ impl<'m> Rewriter<'m> {
             self.changed = true;
         }
     }
-    /// Puts `new` in the place of the first result of node `n`, which goes.
+    /// Replaces the first result of node `n` by `new`, and removes `n`.
     ///
     /// # Errors
     /// The type of that result, where `new` has another; nothing is changed then.
@@ -245,7 +245,8 @@ impl<'m> Rewriter<'m> {
         }
         self.erase(n);
     }
-    /// Puts a region of a node in its place, and replaces the symbols that the node defined by the sizes that the region yields.
+    /// Puts a region of a node in its place, and replaces the symbols that the node defined by the sizes that the
+    /// region yields.
     pub fn splice_taken(&mut self, n: NodeId, region: usize) {
         let node = &self.f.nodes[n];
         let results = &self.f.blocks[node.regions[region]].results;
@@ -257,7 +258,7 @@ impl<'m> Rewriter<'m> {
         self.splice(n, node.regions[region]);
         substitute_function_dims(&mut self.f, &sizes);
     }
-    /// Adds origins to a node: it now stands for those source nodes too.
+    /// Adds origins to a node: it now also computes these source nodes.
     pub fn absorb_origins(&mut self, n: NodeId, from: &Origins) {
         let node = &mut self.f.nodes[n];
         node.origins = node.origins.union(from);

@@ -1,10 +1,11 @@
-//! Tables of rewrite rules: an equation, a [pattern](crate::pattern) and what takes the place of a match.
+//! Tables of rewrite rules: an equation, a [pattern](crate::pattern) and the replacement of a match.
 //!
 //! A [`RuleSet`] tries the rules at each node, in order of the table, and sweeps over a function until nothing changes.
-//! Only the rules whose pattern starts with the node's op, or with a property of ops, are tried. `simplify` and `canonicalize-ops` are such tables.
+//! Only the rules whose pattern starts with the node's op, or with a property of ops, are tried. `simplify` and
+//! `canonicalize-ops` are such tables.
 //!
-//! Always holds: the new value has the type of the old one; it has the origins of every node that the pattern spells
-//! out, except those that make its operands.
+//! Always holds: the new value has the type of the old one, and the origins of every node that the pattern spells out,
+//! except nodes that compute its operands.
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{PassBase, PassContext};
@@ -24,17 +25,17 @@ const READABLE: usize = 64 << 10;
 pub struct Rule {
     /// The equation, for remarks.
     pub equation: &'static str,
-    /// What it looks for.
+    /// The pattern.
     pub pattern: fn() -> Pattern,
-    /// What takes the place of a match; `None` where it does not apply after all.
+    /// The replacement of a match; `None` if the rule does not apply.
     pub apply: fn(&Match<'_, '_>) -> Option<Change>,
 }
 
-/// What takes a node's place.
+/// The replacement of a node.
 pub enum Change {
     /// A value that is there already.
     Value(ValueId),
-    /// New nodes, the last of which (with one result) takes the place and the name.
+    /// New nodes; the last one (with one result) replaces the node and gets its name.
     Nodes(Vec<(OpRef, Vec<Operand>)>),
 }
 
@@ -80,7 +81,7 @@ impl Match<'_, '_> {
     pub fn value(&self, name: &str) -> ValueId {
         self.r.resolve(self.found.value(name))
     }
-    /// The value that the pattern names so, where the matched alternative has it.
+    /// The value with that name in the pattern, if the matched alternative has it.
     pub fn get(&self, name: &str) -> Option<ValueId> {
         self.found.get(name).map(|v| self.r.resolve(v))
     }
@@ -212,7 +213,7 @@ impl RuleSet {
     }
 }
 
-/// Puts `change` in the place of `n`; false where an op refuses its operands, or the type would change.
+/// Replaces `n` by `change`; false if an op refuses its operands, or the type would change.
 fn replace(r: &mut Rewriter<'_>, n: NodeId, found: &Found, change: Change) -> bool {
     let name = r.f.nodes[n].name;
     let new = match change {
@@ -274,7 +275,7 @@ fn build(
     made.last().copied()
 }
 
-/// Origins of the matched nodes, without those that make the values that stay.
+/// Origins of the matched nodes, without nodes that make values that stay.
 fn origins_between(r: &Rewriter<'_>, n: NodeId, found: &Found, kept: &[ValueId]) -> Origins {
     let stays = |d: &NodeId| r.f.nodes[*d].outputs.iter().any(|o| kept.contains(&r.resolve(*o)));
     let nodes = found.nodes.iter().chain(&found.between).filter(|d| **d != n && !stays(d));

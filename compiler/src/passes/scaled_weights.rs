@@ -1,4 +1,4 @@
-//! Constants times a factor for each channel, computed when they are read: what folding a scale into weights leaves.
+//! Constants times a factor per channel, computed when they are read. Folding a scale into weights makes them.
 //!
 //! ```text
 //! w2[o, i, ...] = w[o, i, ...] * s[o]        Axis(0)
@@ -6,7 +6,7 @@
 //! w2[i, o, ...] = w[i, o, ...] * s[group(i) * shape[1] + o]        Grouped(groups)
 //! ```
 //!
-//! Host memory never holds the old and the new weights both for longer than one reading.
+//! Host memory holds both the old and the new weights only during one reading.
 
 use super::rewriter::Rewriter;
 use crate::fault::Fault;

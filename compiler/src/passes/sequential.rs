@@ -1,4 +1,4 @@
-//! Running passes one after another, with TVM's rules.
+//! Runs passes one after another, by TVM's rules.
 
 use super::context::count_nodes;
 use super::{Pass, PassContext, PassError, PassInfo, PassStats};
@@ -74,7 +74,7 @@ impl Sequential {
 /// Opt level and required passes are [`Sequential`]'s business.
 ///
 /// # Errors
-/// What the pass or the verifier says.
+/// An error of the pass or the verifier.
 pub fn run_pass(pass: &dyn Pass, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
     let required = cx.required.iter().any(|n| n == pass.name());
     let info = PassInfo { name: pass.name(), opt_level: pass.opt_level(), required };

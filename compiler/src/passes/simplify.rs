@@ -1,4 +1,4 @@
-//! simplify: algebra and the removal of what does nothing, as a table of small rules.
+//! simplify: algebra and the removal of no-ops, as a table of small rules.
 //!
 //! ```text
 //! %0 = mul %x, 1.0                         %x
@@ -6,9 +6,9 @@
 //! %2 = transpose %1 {perm=[1,0]}
 //! ```
 //!
-//! Each rule stands under its equation in `simplify/`, with the [pattern](crate::pattern) that it looks for; nodes are
-//! visited in order until nothing changes any more. Rules hold for every finite value; the sign of a zero may change
-//! (`-0 + 0 = 0`), and sums and products of constants are rounded once more or less.
+//! Each rule is listed under its equation in `simplify/`, with its [pattern](crate::pattern). Nodes are visited in
+//! order until nothing changes any more. Rules hold for every finite value, but the sign of a zero may change (`-0 + 0
+//! = 0`), and sums and products of constants may be rounded once more or once less.
 
 mod algebra;
 mod shapes;

@@ -1,4 +1,5 @@
-//! specialize-functions: function values that are known before a run go: what applies one calls the function, and a function that takes one is copied for it.
+//! specialize-functions: removes function values that are known at compile time. An application of one becomes a call
+//! of the function, and a function that takes one as an argument is copied for it (recursive functions too).
 //!
 //! ```text
 //! %f = function @scale %k                                      %y = call @twice_scale %k, %x
@@ -9,9 +10,10 @@
 //!     %1 = apply %f, %0; return %1 }                             return %1 }
 //! ```
 //!
-//! What the function captured goes along as operands, also from one call of a recursive function to the next. A call that gives a
-//! function is put in place of its callee's nodes. One of two functions that an `if` chooses becomes an `if` around what uses it. What is left
-//! is a function value that only a run knows: a parameter of a loop, a result of recursion, more functions than `max_functions` or `max_depth`.
+//! Captured values become operands, also between the calls of a recursive function. A call that returns a function is
+//! inlined. If an `if` chooses between two functions, the use moves into an `if` of the same condition. Function values
+//! that are known only at run time stay: parameters of loops, results of recursion, and any beyond `max_functions` or
+//! `max_depth`.
 
 mod choices;
 
@@ -29,12 +31,12 @@ use crate::ops::function_values::{Apply, FunctionValue};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 attr_struct! {
-    /// Makes calls of function values that are known.
+    /// Replaces known function values by calls.
     pub struct SpecializeFunctions("specialize-functions") {
         /// Functions that it makes, at most.
         pub max_functions: usize = 256,
-        /// Functions that it makes for calls in others that it made, one in another, at most: recursion that wraps a function once more in
-        /// each call has no end of them, and each applies twice as many.
+        /// Functions that it makes for calls in others that it made, one in another, at most: recursion that wraps a
+        /// function once more in each call has no end of them, and each applies twice as many.
         pub max_depth: usize = 16,
     }
 }
@@ -76,13 +78,13 @@ fn has_function_values(f: &Function) -> bool {
     !f.primitive && f.values.iter().any(|(_, v)| v.ty.is_function())
 }
 
-/// The function that `v` is, with what it captured.
+/// The function of value `v`, with its captured values.
 fn known(f: &Function, v: ValueId) -> Option<(Name, Vec<ValueId>)> {
     let (n, value) = f.def_op::<FunctionValue>(v)?;
     Some((value.callee, f.nodes[n].inputs.iter().flatten().copied().collect()))
 }
 
-/// Says what is left, and why.
+/// Reports the remaining function values, and why they remain.
 fn report(pass: &SpecializeFunctions, f: &Function, cx: &mut PassContext) {
     for n in f.walk() {
         let node = &f.nodes[n];

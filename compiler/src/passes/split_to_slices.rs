@@ -1,4 +1,4 @@
-//! split-to-slices: lets the users of a split read their part of its operand themselves.
+//! split-to-slices: the users of a split read their part of its operand directly.
 //!
 //! ```text
 //! %0, %1 = split %x {axis=2, sizes=[8, 8]}             %2 = slice %x {starts=[0], ends=[8], axes=[2]}
@@ -7,14 +7,14 @@
 //!                                                      %5 = relu %4
 //! ```
 //!
-//! A split is one kernel that copies everything as long as its results have no common user behind them; a slice is a
-//! change of index that joins its user's kernel. Each user of a result gets a slice of its own.
+//! A split is a kernel that copies all data; a slice is a change of index that joins its user's kernel. Each user of a
+//! result gets its own slice.
 //!
-//! An anchor or a reduction reads each element of its slice where it would have read the copy (the fusion rule
-//! `prologue`), as long as whole vectors stay aligned.
+//! An anchor or a reduction reads the elements of its slice directly (the fusion rule `prologue`), if vectors stay
+//! aligned.
 //!
-//! Left alone are splits with a result that leaves the function, is used inside a region, or has a user that takes no
-//! moving work into its kernel: such a user would make a kernel of its slice. Sizes must be constants.
+//! A split is not changed if a result leaves the function, is used inside a region, or has a user that cannot take a
+//! slice into its kernel: the slice would become a kernel of its own. Sizes must be constants.
 
 use super::fusion_kind::describe_node;
 use super::rewriter::Rewriter;

@@ -1,4 +1,4 @@
-//! to-a-normal-form: one flat sequence of bindings for each block: scopes that only group bindings are dissolved.
+//! to-a-normal-form: one flat sequence of bindings per block. Scopes that only group bindings are dissolved.
 //!
 //! ```text
 //! %0 = let {                               %1 = exp %x
@@ -8,8 +8,8 @@
 //! }
 //! ```
 //!
-//! Operands are names already, and a value that is used twice is bound once, so this is all that TVM's pass of this name
-//! has left to do. The regions of an `if` stay, since only one of them runs.
+//! In Weft, operands are always names, and a value that is used twice is bound once. So of TVM's pass of this name,
+//! only this remains. The regions of an `if` stay, since only one of them runs.
 
 use super::rewriter::Rewriter;
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};

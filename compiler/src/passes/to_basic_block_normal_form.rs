@@ -1,5 +1,5 @@
-//! to-basic-block-normal-form: a binding lives in the innermost scope that holds all its uses: their lowest common
-//! ancestor.
+//! to-basic-block-normal-form: moves each binding into the innermost scope that contains all its uses (their lowest
+//! common ancestor).
 //!
 //! ```text
 //! %0 = exp %x                              %1 = if %c {
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! So a branch that is not taken costs nothing, as in TVM's pass of this name. A value that both branches use stays
-//! before the `if`. Constants move too. Stateful nodes, nodes that define symbols and values that nobody uses stay where
-//! they are; nothing moves into a region that may run more than once (there is none but those of `if` and `let`).
+//! before the `if`. Constants move too. Stateful nodes, nodes that define symbols and unused values stay where they
+//! are. Nothing moves into a region that may run more than once: only into regions of `if` and `let`.
 
 use super::{Pass, PassContext, PassError};
 use crate::arena::Id;

@@ -1,4 +1,4 @@
-//! winograd: convolutions as transformed tiles and matrix products, where that costs less.
+//! winograd: computes convolutions by transformed tiles and matrix products, if that is cheaper.
 //!
 //! ```text
 //! %y = conv %x, const @w {pads=[1, 1, 1, 1]}      %0 = winograd_input %x {tile=4, pads=[1, 1, 1, 1]}
@@ -6,10 +6,11 @@
 //!                                                 %y = winograd_output %1 {tile=4, height=.., width=..}
 //! ```
 //!
-//! Taken are convolutions in f32 of one group, 3x3 windows and step 1, with constant weights; `@u` are the weights
-//! transformed when they are read. F(4, 3) multiplies a quarter as often as the convolution and F(2, 3) less than half as often, but
-//! both read and write tiles that overlap, and weights of 4 or 1.8 times the size: the cost model decides. What the sums lose in
-//! precision is said in [`crate::ops::winograd`]; for it the gain must be a tenth.
+//! It takes f32 convolutions of one group with 3x3 windows, stride 1 and constant weights; `@u` are the transformed
+//! weights, computed when they are read. F(4, 3) needs a quarter of the convolution's multiplications, and F(2, 3) less
+//! than half. But both read and write overlapping tiles, and their weights are 4 or 1.8 times as large, so the cost
+//! model decides. The loss of precision is given in [`crate::ops::winograd`]; because of it, the gain must be at least
+//! a tenth.
 
 use super::fold_constants::folded_constant;
 use super::rewriter::{Rewriter, rewrite_functions};

@@ -1,4 +1,4 @@
-//! Matching, with the named values of the match or the place that did not fit.
+//! Matching. The result has the named values of the match, or the place of the mismatch.
 
 use super::{Kind, Operands, Pattern, Subject};
 use crate::graph::{NodeId, ValueDef, ValueId};
@@ -34,7 +34,7 @@ impl Found {
 pub struct Mismatch {
     /// The whole pattern.
     pub pattern: Pattern,
-    /// What did not fit, and what it should have been.
+    /// The value that did not match, and the expected pattern.
     pub why: String,
 }
 impl fmt::Display for Mismatch {

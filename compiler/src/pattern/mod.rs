@@ -1,5 +1,5 @@
-//! A pattern language over the graph: what a rewrite looks for, written down as a value that matches, prints itself and
-//! says why it did not match.
+//! A pattern language over the graph. A pattern is a value: it matches, prints itself, and reports why it did not
+//! match.
 //!
 //! A pattern is matched against a value and looks at the nodes behind it. In the printed form:
 //!
@@ -15,15 +15,15 @@
 //! | [`commuted`] | `add{*, const}` | the result of that op on two such operands, in either order |
 //! | [`is`] | `relu(..)` | the result of that op on anything |
 //! | [`either`] | `(relu(*) \| clip(*))` | the first alternative that matches |
-//! | [`Pattern::optional`] | `relu?(conv(..))` | with that op around it, or without |
-//! | [`Pattern::attr`], [`Pattern::when`] ... | `conv(..)[group=1]` | what also passes the test: attributes, types, shapes, uses |
+//! | [`Pattern::optional`] | `relu?(conv(..))` | the pattern, with or without that op around it |
+//! | [`Pattern::attr`], [`Pattern::when`] ... | `conv(..)[group=1]` | a value that also passes the test: attributes, types, shapes, uses |
 //! | [`Pattern::result`] | `split(..).1` | that result of a node |
 //! | [`Pattern::named`], [`var`] | `w:const`, `x` | remembers the value under a name; a name that occurs twice is one value |
 //! | [`dominator`] | `conv(..) => relu(..)* => mul(*, const)` | see there |
 //!
-//! Ops are types, never names: `op::<Relu>([any()])`; or properties: `any_op([any()]).property("idempotent", |op| op.is_idempotent())`. A match is a [`Found`]: the named values, and the nodes that the
-//! pattern spells out. What did not match is a [`Mismatch`], which prints as
-//! ``no match for conv(x, w:const): `relu_3` is relu, not conv``.
+//! Ops are types, never names: `op::<Relu>([any()])`; or properties: `any_op([any()]).property("idempotent", |op|
+//! op.is_idempotent())`. A match is a [`Found`]: the named values, and the nodes that the pattern spells out. What did
+//! not match is a [`Mismatch`], which prints as ``no match for conv(x, w:const): `relu_3` is relu, not conv``.
 //!
 //! ```
 //! use compiler::ops::{binary::Add, matmul::MatMul, unary::Relu};
@@ -44,7 +44,8 @@
 //! assert_eq!(miss.to_string(), "no match for relu(x): `add_3` is add, not relu");
 //! ```
 //!
-//! Deliberately absent: replacement templates (a rewrite is Rust, see `passes::rules`) and patterns over the order of nodes.
+//! Deliberately absent: replacement templates (a rewrite is Rust, see `passes::rules`) and patterns over the order of
+//! nodes.
 
 mod matcher;
 mod print;
@@ -132,7 +133,7 @@ pub fn any() -> Pattern {
 pub fn var(name: &'static str) -> Pattern {
     any().named(name)
 }
-/// A constant of the module, whatever its size; its data are not read.
+/// A constant of the module of any size; its data are not read.
 pub fn constant() -> Pattern {
     make(Kind::Constant)
 }
@@ -176,10 +177,10 @@ pub fn any_op_from(operands: impl IntoIterator<Item = Pattern>) -> Pattern {
 pub fn either(alternatives: impl IntoIterator<Item = Pattern>) -> Pattern {
     make(Kind::Either(alternatives.into_iter().collect()))
 }
-/// A region of the graph between two nodes, after TVM's dominator pattern: the value matches `child`; every operand chain
-/// behind it leads through results that match `path`, none or more, to one result that matches `parent`, or ends in a
-/// constant; and nothing in between, the parent included, is used from outside. What a rewrite moves from the child to
-/// the parent thus changes nothing else. Names inside `path` are forgotten; [`Found::between`] has the path's nodes.
+/// A region of the graph between two nodes, after TVM's dominator pattern. The value matches `child`. Every chain of
+/// operands from it leads through any number of results that match `path` to one result that matches `parent`, or ends
+/// in a constant. The parent and all nodes in between have no users outside. So moving something from the child to the
+/// parent does not affect other nodes. Names inside `path` are not kept; [`Found::between`] has the path's nodes.
 pub fn dominator(parent: Pattern, path: Pattern, child: Pattern) -> Pattern {
     make(Kind::Dominator { parent, path, child })
 }
@@ -197,7 +198,7 @@ impl Pattern {
     pub fn result(self, index: usize) -> Pattern {
         make(Kind::Result { inner: self, index })
     }
-    /// What also passes `test`, which `text` describes.
+    /// A value that also passes `test`, which `text` describes.
     pub fn when(
         self,
         text: impl Into<String>,
@@ -205,37 +206,37 @@ impl Pattern {
     ) -> Pattern {
         make(Kind::When { inner: self, text: text.into(), test: Box::new(test) })
     }
-    /// What is made by a `T` whose attributes pass `test`.
+    /// The result of a `T` whose attributes pass `test`.
     pub fn attr<T: Op>(self, text: impl Into<String>, test: impl Fn(&T) -> bool + Send + Sync + 'static) -> Pattern {
         self.when(text, move |s, v| {
             let f = s.function();
             f.def_node(v).and_then(|n| f.nodes[n].op.downcast::<T>()).is_some_and(&test)
         })
     }
-    /// What is made by an op that has a property, which `text` names.
+    /// The result of an op with a property, which `text` names.
     pub fn property(self, text: impl Into<String>, test: impl Fn(&dyn Op) -> bool + Send + Sync + 'static) -> Pattern {
         self.when(text, move |s, v| {
             let f = s.function();
             f.def_node(v).is_some_and(|n| test(&*f.nodes[n].op))
         })
     }
-    /// What has a type that passes `test`.
+    /// A value whose type passes `test`.
     pub fn ty(self, text: impl Into<String>, test: impl Fn(&TensorType) -> bool + Send + Sync + 'static) -> Pattern {
         self.when(text, move |s, v| test(s.function().ty(v)))
     }
-    /// What has the element type `dtype`.
+    /// A value with element type `dtype`.
     pub fn dtype(self, dtype: DType) -> Pattern {
         self.ty(dtype.to_string(), move |t| t.dtype == dtype)
     }
-    /// What has floating-point elements.
+    /// A value with floating-point elements.
     pub fn float(self) -> Pattern {
         self.ty("float", |t| t.dtype.is_float())
     }
-    /// What has `rank` dimensions.
+    /// A value with `rank` dimensions.
     pub fn rank(self, rank: usize) -> Pattern {
         self.ty(format!("rank {rank}"), move |t| t.rank() == rank)
     }
-    /// What has these dimensions; `None` for any.
+    /// A value with these dimensions; `None` for any.
     pub fn shape(self, shape: &[Option<i64>]) -> Pattern {
         let list: Vec<String> = shape.iter().map(|d| d.map_or("?".into(), |d| d.to_string())).collect();
         let shape = shape.to_vec();
@@ -243,7 +244,7 @@ impl Pattern {
             t.rank() == shape.len() && t.shape.iter().zip(&shape).all(|(d, s)| s.is_none_or(|s| d.is(s)))
         })
     }
-    /// What has exactly one use, as operand or block result.
+    /// A value with exactly one use, as operand or block result.
     pub fn used_once(self) -> Pattern {
         self.when("used once", |s, v| s.num_uses(v) == 1)
     }

@@ -1,20 +1,20 @@
-//! What patterns are matched against.
+//! The interface of a graph to patterns.
 
 use crate::graph::{Function, Module, ValueId};
 
-/// A graph function under a pattern: as it stands, or while it is rewritten.
+/// A graph function as seen by patterns: unchanged, or while it is rewritten.
 pub trait Subject {
     /// The module (constants).
     fn module(&self) -> &Module;
     /// The function.
     fn function(&self) -> &Function;
-    /// The value that stands for `v` now.
+    /// The current value for `v`.
     fn resolve(&self, v: ValueId) -> ValueId;
     /// Uses of a value as operand or block result.
     fn num_uses(&self, v: ValueId) -> u32;
 }
 
-/// A function that nobody rewrites.
+/// A function that is not being rewritten.
 pub struct Plain<'a> {
     module: &'a Module,
     function: &'a Function,

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 type Difference = Result<(), String>;
 
-/// Compares what text keeps: everything but ids, nodes in no block, and the data of constants where one side has none.
+/// Compares everything that text keeps: all except ids, nodes in no block, and the data of constants if one side has
+/// none.
 ///
 /// # Errors
 /// The first difference.

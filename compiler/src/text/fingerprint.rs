@@ -6,8 +6,9 @@ use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::graph::{Constant, Module};
 use crate::tensor::ConstData;
 
-/// The structural hash of a module: its text, which says all but the data of large constants, and the data of every constant; where it is not
-/// in memory and its source knows who it is ([`crate::tensor::DataSource::identity`]), that instead, so that nothing is read.
+/// The structural hash of a module: its text, which has everything except the data of large constants, and the data of
+/// every constant. For data that are not in memory, the identity of their source is used if there is one
+/// ([`crate::tensor::DataSource::identity`]), so that nothing is read.
 ///
 /// # Errors
 /// A constant whose data has to be read and cannot be.

@@ -1,10 +1,10 @@
-//! `.weft` text: a whole module, or parts of one, printed and parsed. The text is the test format, the reproducer and
-//! the contract of `weft compile --emit weft`; `docs/ir.md` has the grammar.
+//! `.weft` text: a whole module, or parts of one, printed and parsed. It is the format of tests, of reproducers, of
+//! `weft opt` and of `weft compile --emit weft`; `docs/ir.md` has the grammar.
 //!
 //! Always holds: `parse(print(m))` equals `m` (see [`compare_modules`]) except for the data of large constants, which
 //! stand in text by reference; `print` is canonical: `print(parse(print(m))) == print(m)`. Values and buffers are
-//! renumbered in print order, nodes that are in no block are left out. [`parse_module`] never panics; what it accepts
-//! may still be refused by the verifier.
+//! renumbered in print order, and nodes that are in no block are left out. [`parse_module`] never panics. The verifier
+//! may still refuse a module that it accepts.
 
 mod compare;
 mod fingerprint;

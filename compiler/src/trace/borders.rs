@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 const FUSION: &str = "fuse-ops";
 
 impl CompileTrace {
-    /// For each group those that read its results.
+    /// For each group, the groups that read its results.
     pub fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers = vec![vec![]; self.groups.len()];
         for (i, g) in self.groups.iter().enumerate() {
@@ -30,8 +30,8 @@ impl CompileTrace {
         }
         out
     }
-    /// Why `to`, which reads `from`, is a group of its own. `own` are the remarks about the border of `from`: those that name a node
-    /// of `to`, else those that name no other group's.
+    /// Why `to`, which reads `from`, is a separate group. `own` are the remarks about the border of `from`; those that
+    /// name a node of `to` are used, else those that name no node of another group.
     pub fn border_between<'a>(&'a self, from: usize, to: usize, own: &[usize]) -> Vec<&'a Remark> {
         let list: Vec<&Remark> = own.iter().map(|&i| &self.remarks[i]).collect();
         let names = |r: &Remark, g: usize| r.nodes.iter().any(|n| self.groups[g].nodes.iter().any(|o| o == n.as_str()));
@@ -42,7 +42,8 @@ impl CompileTrace {
         let inside = |r: &&Remark| r.nodes.iter().all(|n| self.groups[from].nodes.iter().any(|o| o == n.as_str()));
         list.into_iter().filter(inside).collect()
     }
-    /// Why nothing more followed in a group's kernel, in words. `own` are the remarks about its border, `readers` those that read it.
+    /// Why a group's kernel ends there, in words. `own` are the remarks about its border, `readers` the groups that
+    /// read it.
     pub fn border_of_group(&self, group: usize, own: &[usize], readers: &[usize]) -> Vec<String> {
         let mut why: Vec<String> = own.iter().map(|&i| self.remarks[i].message.clone()).collect();
         why.dedup();

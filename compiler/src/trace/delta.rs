@@ -1,8 +1,8 @@
-//! Differences of two texts, line by line.
+//! Line differences of two texts.
 //!
-//! The matching is patience diff (Bram Cohen): common ends are taken off, then the lines that occur exactly once on both
-//! sides are matched along a longest increasing subsequence, and what lies between two matches is treated in the same
-//! way. It takes time in proportion to `n log n`, whatever the texts, and gives up on runs of repeated lines only.
+//! The algorithm is patience diff (Bram Cohen): common beginnings and ends are removed, then lines that occur exactly
+//! once on both sides are matched along a longest increasing subsequence, and the parts between two matches are treated
+//! in the same way. It takes `n log n` time for all texts; only runs of repeated lines are not matched.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct Hunk {
     pub add: String,
 }
 
-/// What turns one text into another; what follows the last hunk is kept.
+/// The hunks that turn one text into another; the text after the last hunk is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TextDelta {
     /// Changes from top to bottom; none when the texts are equal.

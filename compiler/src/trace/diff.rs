@@ -1,7 +1,8 @@
-//! What differs between two traces: of one model compiled in two ways, or by two versions of Weft.
+//! Differences between two traces of one model that was compiled with different options or by different versions of
+//! Weft.
 //!
-//! Passes are paired by name and occurrence, groups by their source nodes, kernels through the groups that run them (their
-//! names may change), remarks by their content.
+//! Passes are paired by name and occurrence, groups by their source nodes, kernels through the groups that run them
+//! (their names may change), remarks by their content.
 
 use super::delta::TextDelta;
 use super::{CompileTrace, Group, Kernel, TraceError};
@@ -16,7 +17,8 @@ use std::hash::Hash;
 pub struct TraceDiff {
     /// Facts that differ: model, device, options, memory, transposes, counts.
     pub facts: Vec<Fact>,
-    /// Passes that are on one side only, or left another number of nodes, or said otherwise whether they changed anything.
+    /// Passes that are on one side only, or left another number of nodes, or said otherwise whether they changed
+    /// anything.
     pub passes: Vec<PassDiff>,
     /// Stages whose text differs.
     pub stages: Vec<StageDiff>,
@@ -34,15 +36,15 @@ pub struct TraceDiff {
     pub remarks_added: Vec<Remark>,
     /// Milliseconds of the compilation and its parts: never a difference by themselves.
     pub timings: Vec<Timing>,
-    /// Measured times of groups that both traces have, those first that changed most; empty unless both are measured. Never a
-    /// difference by themselves.
+    /// Measured times of groups that both traces have, those first that changed most; empty unless both are measured.
+    /// Never a difference by themselves.
     pub layers: Vec<LayerTime>,
 }
 
 /// The measured time of a group on both sides.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LayerTime {
-    /// What the group is called in the first trace.
+    /// The name of the group in the first trace.
     pub name: String,
     /// Index in the first trace.
     pub a: usize,
@@ -76,9 +78,9 @@ pub struct PassDiff {
     pub name: String,
     /// Its how-manieth run, from 1.
     pub run: usize,
-    /// What it did in the first trace.
+    /// Its statistics in the first trace.
     pub a: Option<PassStats>,
-    /// What it did in the second.
+    /// Its statistics in the second trace.
     pub b: Option<PassStats>,
 }
 
@@ -117,7 +119,7 @@ pub struct GroupDiff {
     pub b: usize,
     /// Source nodes.
     pub origins: Vec<String>,
-    /// What differs.
+    /// The differences.
     pub facts: Vec<Fact>,
 }
 
@@ -130,9 +132,9 @@ pub struct KernelDiff {
     pub b: Option<String>,
     /// Groups of the first trace (or of the second, for a kernel that the first has not) that run it.
     pub groups: Vec<usize>,
-    /// What differs.
+    /// The differences.
     pub facts: Vec<Fact>,
-    /// The schedules line by line, ` ` for what both have, `-` and `+` for what one has; empty when they are equal.
+    /// The schedules line by line: ` ` for common lines, `-` and `+` for lines of one side; empty if they are equal.
     pub schedule: Vec<String>,
 }
 
@@ -177,7 +179,7 @@ impl TraceDiff {
 
     fn groups_and_kernels(&mut self, a: &CompileTrace, b: &CompileTrace) {
         let indexed = |t: &CompileTrace| (0..t.groups.len()).collect::<Vec<_>>();
-        // Groups without source nodes (made by the compiler) are told apart by what they hold.
+        // Groups without source nodes (made by the compiler) are distinguished by their contents.
         let key = |t: &CompileTrace, i: &usize| {
             let g = &t.groups[*i];
             if g.origins.is_empty() { (vec![], g.ops.clone()) } else { (g.origins.clone(), vec![]) }
@@ -236,8 +238,8 @@ impl TraceDiff {
     }
 }
 
-/// Items of both sides under the same key, the n-th of one side with the n-th of the other, in the first side's order;
-/// what the second side has alone comes last.
+/// Pairs items with the same key, the n-th of one side with the n-th of the other, in the first side's order; items of
+/// the second side only come last.
 fn pair_by<'a, A, B, K: Hash + Eq + Clone>(
     a: &'a [A],
     b: &'a [B],

@@ -1,19 +1,20 @@
-//! What the compiler of a device's driver says of the kernels that it made, in its own words and in common figures.
+//! Statistics that a driver's compiler reports about its kernels: in the driver's own terms, and as common figures.
 //!
-//! Drivers name their statistics as they like (`VK_KHR_pipeline_executable_properties` sets no names). The list is kept as
-//! it came; [`Executable::figures`] finds in it what several drivers count, under one name. A statistic that no row of
-//! `KNOWN` names stays in the list alone.
+//! Drivers name their statistics freely (`VK_KHR_pipeline_executable_properties` defines no names). The list is kept
+//! unchanged; [`Executable::figures`] finds statistics in it that several drivers have, under one name. A statistic
+//! without a row in `KNOWN` is only in the list.
 
 use super::CompileTrace;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What a driver's compiler says of the kernels of a compiled model.
+/// Statistics of a driver's compiler about the kernels of a compiled model.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct DriverStats {
     /// Name of the device, its backend and its driver.
     pub device: String,
-    /// Executables of each kernel, kernels in the plan's order. A driver may make several of one, for subgroups of several sizes.
+    /// Executables of each kernel, kernels in the plan's order. A driver may make several of one, for subgroups of
+    /// several sizes.
     pub kernels: Vec<Vec<Executable>>,
 }
 
@@ -22,7 +23,7 @@ pub struct DriverStats {
 pub struct Executable {
     /// The driver's name for it.
     pub name: String,
-    /// Lanes of a subgroup that it was compiled for; 0 where the driver leaves that open.
+    /// Lanes of a subgroup that it was compiled for; 0 if the driver does not say.
     pub subgroup_size: u32,
     /// The driver's statistics, in its order.
     pub statistics: Vec<Statistic>,
@@ -75,16 +76,16 @@ impl StatisticValue {
     }
 }
 
-/// What several drivers count, under common names. `None`: the driver does not say.
+/// Statistics that several drivers have, under common names. `None` if the driver does not report it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Figures {
     /// Registers of a thread: vector registers on AMD (of 32 bits a lane), general registers on NVIDIA.
     pub registers: Option<u64>,
-    /// Registers that a subgroup has once, for what all its lanes share.
+    /// Scalar registers: one per subgroup, for values that all its lanes share.
     pub scalar_registers: Option<u64>,
     /// The most registers that hold something at one place of the code, before they are assigned.
     pub live_registers: Option<u64>,
-    /// Registers whose contents, or instructions by which they, went to memory for lack of registers.
+    /// Spilled registers, or instructions that spill them.
     pub spills: Option<u64>,
     /// Instructions that read such contents back.
     pub fills: Option<u64>,
@@ -92,7 +93,7 @@ pub struct Figures {
     pub scratch_bytes: Option<u64>,
     /// Bytes of workgroup memory.
     pub shared_bytes: Option<u64>,
-    /// Subgroups that can be resident at once in what `occupancy_of` names.
+    /// Subgroups that can be resident at once in the unit that `occupancy_of` names.
     pub occupancy: Option<u64>,
     /// `SIMD` on AMD, `SM` on NVIDIA.
     pub occupancy_of: Option<&'static str>,
@@ -100,7 +101,8 @@ pub struct Figures {
     pub code_bytes: Option<u64>,
     /// Instructions in the code.
     pub instructions: Option<u64>,
-    /// Cycles from the first to the last instruction by the driver's own model: it knows no run's numbers of loop turns.
+    /// Cycles from the first to the last instruction by the driver's own model, which does not know numbers of loop
+    /// iterations.
     pub latency_cycles: Option<u64>,
 }
 
@@ -112,8 +114,9 @@ fn add(figure: &mut Option<u64>, v: u64) {
     *figure = Some(figure.unwrap_or(0) + v);
 }
 
-/// Names of statistics, in whatever case, with the figure that each is: Mesa's RADV, ANV (its names of two generations) and
-/// NVK, and NVIDIA's own driver. No two drivers use one name for different things. ANV says 0 registers where they are not assigned one by one.
+/// Names of statistics (any case) and their figures: Mesa's RADV, ANV (names of two generations) and NVK, and NVIDIA's
+/// own driver. No two drivers use one name for different things. ANV reports 0 registers if they are not assigned one
+/// by one.
 const KNOWN: &[(&str, Put)] = &[
     ("VGPRs", |f, v| f.registers = Some(v)),
     ("Number of GPRs", |f, v| f.registers = Some(v)),
@@ -147,7 +150,7 @@ const KNOWN: &[(&str, Put)] = &[
 ];
 
 impl Executable {
-    /// What several drivers count, under common names.
+    /// Statistics that several drivers have, under common names.
     pub fn figures(&self) -> Figures {
         let mut out = Figures::default();
         for s in &self.statistics {
@@ -174,15 +177,16 @@ impl Executable {
     }
 }
 
-/// True for the name that a driver gives to a kernel's own instructions as text: `Assembly` (RADV), `GEN Assembly`, `NAK assembly`,
-/// `IR3 Assembly`, `Disassembly`, `ISA`; other representations are stages on the way there.
+/// True for the name that a driver gives to a kernel's own instructions as text: `Assembly` (RADV), `GEN Assembly`,
+/// `NAK assembly`, `IR3 Assembly`, `Disassembly`, `ISA`; other representations are stages on the way there.
 pub fn names_isa(representation: &str) -> bool {
     let name = representation.to_ascii_lowercase();
     name.contains("assembly") || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "isa")
 }
 
 impl DriverStats {
-    /// The instructions of a kernel as one text, each of several executables under a line with its name; `None` where the driver gives none.
+    /// The instructions of a kernel as one text, each of several executables under a line with its name; `None` where
+    /// the driver gives none.
     pub fn isa(&self, kernel: usize) -> Option<String> {
         let list = self.kernels.get(kernel)?;
         let texts: Vec<(&Executable, &str)> = list.iter().filter_map(|e| Some((e, e.isa.as_deref()?))).collect();

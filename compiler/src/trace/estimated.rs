@@ -1,4 +1,4 @@
-//! What the kernels of a compilation are estimated to cost, told from its scheduled tensor functions.
+//! Estimated costs of a compilation's kernels, computed from its scheduled tensor functions.
 
 use super::CompileTrace;
 use crate::graph::Module;
@@ -11,7 +11,8 @@ use crate::tir::Stmt;
 use rustc_hash::FxHashMap;
 
 impl CompileTrace {
-    /// The estimate of each kernel on the device of the compilation; `None` for one that the scheduled text does not have.
+    /// The estimate of each kernel on the device of the compilation; `None` for one that the scheduled text does not
+    /// have.
     ///
     /// # Errors
     /// A trace without scheduled tensor functions, or of a device or text that this version does not read.

@@ -1,6 +1,6 @@
-//! The bytes of a trace: `WEFTRACE`, the version as four little-endian bytes, then a zstd frame with a checksum that holds
-//! the postcard encoding of [`CompileTrace`]. Postcard names no fields, so every change of a recorded type needs a new
-//! [`VERSION`]; a test holds the layout in place.
+//! The bytes of a trace: `WEFTRACE`, the version as four little-endian bytes, then a zstd frame with a checksum that
+//! holds the postcard encoding of [`CompileTrace`]. Postcard stores no field names, so every change of a recorded type
+//! needs a new [`VERSION`]; a test fails if the layout changes.
 
 use super::CompileTrace;
 use std::io::Read;

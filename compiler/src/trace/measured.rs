@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Times {
     /// Name of the device, its backend and its driver.
     pub device: String,
-    /// What told the time: timestamps of the device, or the host's clock.
+    /// The clock: timestamps of the device, or the host's clock.
     pub source: String,
     /// Each dispatch, in the plan's order.
     pub dispatches: Vec<DispatchTime>,
@@ -16,11 +16,11 @@ pub struct Times {
     pub latency_ms: f64,
     /// Milliseconds of a run with inputs and results on the device: the median.
     pub device_ms: f64,
-    /// What the device can do at best, where that was measured.
+    /// The measured peak rates of the device, if available.
     pub ceilings: Option<Ceilings>,
 }
 
-/// What a device can do at best, measured by kernels of Weft's own.
+/// Peak rates of a device, measured by kernels of Weft.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Gigabytes read and written a second by a copy.
@@ -32,8 +32,8 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// The share of the ceiling that binds a kernel with these rates: the larger of its shares of both, as in the roofline
-    /// model (Williams, Waterman, Patterson, 2009).
+    /// The share of the ceiling that binds a kernel with these rates: the larger of its shares of both, as in the
+    /// roofline model (Williams, Waterman, Patterson, 2009).
     pub fn fraction(&self, gflops: f64, gb_s: f64) -> f64 {
         (gflops / self.fma_gflops).max(gb_s / self.copy_gb_s)
     }
@@ -70,9 +70,9 @@ impl DispatchTime {
 pub struct Errors {
     /// The device that computed.
     pub device: String,
-    /// What it is held against.
+    /// The reference of the comparison.
     pub against: String,
-    /// Errors carry those of the nodes before.
+    /// Errors include those of earlier nodes.
     pub cumulative: bool,
     /// Source nodes in execution order.
     pub nodes: Vec<NodeError>,
@@ -115,7 +115,7 @@ impl CompileTrace {
         let nodes = self.errors.as_ref()?.nodes.iter().filter(|n| origins.contains(&n.name));
         nodes.max_by(|a, b| a.rel_l2.total_cmp(&b.rel_l2))
     }
-    /// The remarks that are about a group: those that name one of its source nodes or its own nodes.
+    /// The remarks about a group: those that name one of its source nodes or its own nodes.
     pub fn remarks_of_group(&self, group: usize) -> Vec<usize> {
         let g = &self.groups[group];
         let about = |n: &str| g.origins.iter().chain(&g.nodes).any(|o| o == n);

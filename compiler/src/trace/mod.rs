@@ -1,12 +1,13 @@
-//! The compile trace: what a compilation did, for readers that come later.
+//! The compile trace: a record of a compilation, in one file of some hundred kilobytes: text of each stage as deltas,
+//! remarks, groups, kernels, plan, times and errors.
 //!
-//! [`CompileTrace::new`] takes it from a [`Compiled`](crate::compile::Compiled) module; [`CompileTrace::to_bytes`] and [`CompileTrace::from_bytes`]
-//! are its file form (magic, version, compressed). `weft compile -o` writes it; `weft inspect`, `explain`, `diff` and the
-//! viewer read it. [`CompileTrace::to_json`] is the JSON of `weft compile --json`.
+//! [`CompileTrace::new`] takes it from a [`Compiled`](crate::compile::Compiled) module; [`CompileTrace::to_bytes`] and
+//! [`CompileTrace::from_bytes`] are its file form (magic, version, compressed). `weft compile -o` writes it; `weft
+//! inspect`, `explain`, `diff` and the viewer read it. [`CompileTrace::to_json`] is the JSON of `weft compile --json`.
 //!
-//! Always holds: [`CompileTrace::stage_texts`] gives the very text that each pass left, byte for byte; stage `i + 1`
-//! belongs to `passes[i]`; each distinct kernel is stored once, calls and groups refer to it by index; indices are in
-//! range (checked on reading).
+//! Always holds: [`CompileTrace::stage_texts`] gives exactly the text after each pass, byte for byte; stage `i + 1`
+//! belongs to `passes[i]`; each distinct kernel is stored once, and calls and groups refer to it by index; indices are
+//! in range (checked on reading).
 //!
 //! Deliberately absent: the data of weights. A trace has their hashes, shapes and histograms.
 
@@ -46,16 +47,16 @@ use crate::remark::Remark;
 use crate::report::{GroupKind, MemoryReport, TransposeReport};
 use serde::{Deserialize, Serialize};
 
-/// How much goes into a trace.
+/// The contents of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
     /// Everything. Weights are read once; the stages are there when the compilation recorded them.
     Full,
-    /// What tables and JSON need: no weights, no SPIR-V.
+    /// Enough for tables and JSON: no weights, no SPIR-V.
     Summary,
 }
 
-/// What a compilation did.
+/// A record of a compilation.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CompileTrace {
     /// Name of the model, as the caller called it.
@@ -75,7 +76,7 @@ pub struct CompileTrace {
     /// The module before the passes, after each of them, lowered (tensor functions with their schedules pending), and
     /// scheduled.
     pub stages: Vec<Stage>,
-    /// What each pass did.
+    /// Statistics of each pass.
     pub passes: Vec<PassStats>,
     /// Remarks of all passes, in order.
     pub remarks: Vec<Remark>,
@@ -99,7 +100,7 @@ pub struct CompileTrace {
     pub times: Option<Times>,
     /// Errors against a reference, where they were measured.
     pub errors: Option<Errors>,
-    /// What the driver's compiler says of each kernel, where it was asked.
+    /// Statistics of the driver's compiler about each kernel, if they were requested.
     pub driver_stats: Option<DriverStats>,
 }
 
@@ -127,7 +128,7 @@ pub struct SourceNode {
     pub name: String,
     /// Op name.
     pub op: String,
-    /// Where it came from in turn: its own name, as a rule.
+    /// Its origins: usually its own name.
     pub origins: Vec<String>,
 }
 
@@ -136,7 +137,7 @@ pub struct SourceNode {
 pub struct Stage {
     /// `source`, the pass that made it, `lowered` or `scheduled`.
     pub label: String,
-    /// What differs from the stage before; the first one's from nothing.
+    /// The difference from the stage before; for the first stage, from an empty text.
     pub delta: TextDelta,
 }
 
@@ -145,13 +146,13 @@ pub struct Stage {
 pub struct Group {
     /// Its primitive function.
     pub function: String,
-    /// The source node that stands for it.
+    /// The source node that represents it.
     pub layer: String,
-    /// A short name of the layer and what is fused with it.
+    /// A short name of the layer and the ops fused with it.
     pub label: String,
     /// Source nodes, sorted.
     pub origins: Vec<String>,
-    /// All of it was put in by passes: none of the source nodes is in it, it serves them.
+    /// The group has no source node: passes inserted all of it. `origins` are the nodes that it serves.
     pub inserted: bool,
     /// For each stage of its tensor function the positions of its source nodes in `origins`.
     pub stages: Vec<Vec<u32>>,
@@ -200,9 +201,9 @@ pub struct Kernel {
     pub blocks: Vec<KernelBlock>,
     /// Its loops, outer ones first.
     pub loops: Vec<KernelLoop>,
-    /// What lines of the WGSL text come from, in order; the others belong to the whole kernel.
+    /// The origin of lines of the WGSL text, in order; other lines belong to the whole kernel.
     pub lines: Vec<KernelLines>,
-    /// What holds for the sizes that it is for; empty: it is for all of them.
+    /// The conditions on the sizes that it is for; empty if it is for all sizes.
     pub when: Vec<String>,
     /// The groups that it serves, for these sizes or others.
     pub groups: Vec<usize>,
@@ -232,7 +233,7 @@ pub struct Kernel {
 pub struct Binding {
     /// Buffer of the tensor function.
     pub buffer: String,
-    /// Slice of it, where it is beyond one binding.
+    /// Its slice, if it exceeds one binding.
     pub slice: u32,
     /// Written rather than read.
     pub written: bool,

@@ -1,4 +1,4 @@
-//! What a trace says of dimensions that stay open.
+//! Open dimensions in a trace.
 
 use super::CompileTrace;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ pub struct OpenCall {
     pub grid: [String; 3],
     /// Bytes of the buffers that it binds.
     pub bytes: String,
-    /// The ranges of all dimensions in them were declared, so that there is a least size that somebody stated.
+    /// The ranges of all dimensions in them were declared, so their least sizes were requested.
     pub declared: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct OpenDim {
 }
 
 impl CompileTrace {
-    /// True where the numbers of group `i` are for sizes that somebody stated, if only as the least of a range.
+    /// True if the numbers of group `i` are for requested sizes, at least as the lower end of a range.
     pub fn is_stated(&self, i: usize) -> bool {
         self.calls().filter(|c| c.group == i).all(|c| c.open.as_ref().is_none_or(|o| o.declared))
     }

@@ -1,4 +1,5 @@
-//! The origin map of a stage: which source nodes each line of its text came from, read off the `!from(...)` or `!for(...)` at its end.
+//! The origin map of a stage: the source nodes of each line of its text, read from the `!from(...)` or `!for(...)` at
+//! the end of the line.
 
 use super::{CompileTrace, TraceError};
 

@@ -1,4 +1,4 @@
-//! Buffers and steps of a plan, as a trace keeps them.
+//! Buffers and steps of a plan in a trace.
 
 use super::open::OpenCall;
 use crate::dtype::DType;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// Device buffers.
     pub buffers: Vec<PlanBuffer>,
-    /// Steps in order, those of a branch behind it.
+    /// Steps in order; the steps of a branch follow it.
     pub steps: Vec<Step>,
     /// Inputs of the entry function.
     pub inputs: Vec<BufferView>,
@@ -26,14 +26,14 @@ pub struct PlanFunction {
     pub name: String,
     /// Its first step; they end where those of the next function begin.
     pub first: usize,
-    /// Buffers of which each call has its own.
+    /// Buffers that each call has separately.
     pub buffers: Vec<usize>,
 }
 
 /// A device buffer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlanBuffer {
-    /// What it holds.
+    /// Its content.
     pub content: Content,
     /// Bytes in storage form.
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub struct PlanBuffer {
     pub slice_bytes: u64,
 }
 
-/// What a device buffer holds.
+/// The content of a device buffer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Content {
     /// The n-th input.
@@ -95,27 +95,27 @@ pub enum Step {
         /// To.
         to: usize,
     },
-    /// Of the steps behind it a run takes the first `then` where the condition is true, else the `otherwise` behind those. Branches
-    /// inside count with their steps.
+    /// Of the following steps, a run executes the first `then` steps if the condition is true, else the next
+    /// `otherwise` steps. Nested branches count with their steps.
     Branch {
         /// Index of the group.
         group: usize,
         /// Buffer of the condition.
         condition: usize,
-        /// How many steps run where it is true.
+        /// Number of steps for true.
         then: usize,
-        /// How many where it is false.
+        /// Number of steps for false.
         otherwise: usize,
     },
     /// The `body` steps behind it run again and again. Those inside count with their steps.
     Loop {
         /// Index of the group.
         group: usize,
-        /// How often, where that is known.
+        /// Number of iterations, if known.
         trips: Option<u64>,
         /// Buffers that the host reads: before the first iteration, and of each whether to go on.
         reads: Vec<usize>,
-        /// Buffers of what goes from one iteration to the next, and of what is collected.
+        /// Buffers of carried values and of collected rows.
         keeps: Vec<usize>,
         /// How many steps are an iteration.
         body: usize,
@@ -148,7 +148,7 @@ pub struct Call {
     pub flops: u64,
     /// Bytes of the buffers that it binds.
     pub bytes: u64,
-    /// What numbers above are for any sizes, where they depend on open ones.
+    /// The numbers above as expressions, if they depend on open sizes.
     pub open: Option<OpenCall>,
 }
 

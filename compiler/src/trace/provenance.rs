@@ -1,7 +1,8 @@
 //! From kernels to source nodes and back: blocks, loops, instructions and lines of shaders.
 //!
-//! A kernel knows the stages of its tensor function that its parts compute, a group the source nodes of each stage. Since equal groups
-//! share kernels, a part of a kernel leads to the nodes of all of them; with a group at hand, to those of that group.
+//! A kernel knows which stages of its tensor function each part computes; a group knows the source nodes of each stage.
+//! Equal groups share kernels, so a part of a kernel leads to the nodes of all these groups, or of one group if that is
+//! given.
 
 use super::{CompileTrace, Group, Kernel};
 use crate::name::Name;
@@ -47,7 +48,7 @@ pub struct KernelLines {
     pub r#loop: Option<u32>,
 }
 
-/// What a trace keeps of a kernel's inside.
+/// The parts of a kernel in a trace.
 #[derive(Default)]
 pub(crate) struct KernelParts {
     pub instructions: Vec<Vec<u32>>,
@@ -121,7 +122,7 @@ impl Kernel {
         let at = self.lines.partition_point(|l| l.first <= line).checked_sub(1)?;
         self.lines.get(at).filter(|l| line - l.first < l.count)
     }
-    /// Stages of blocks; none where one of them has none, which stands for all.
+    /// Stages of blocks; empty, which means all stages, if one of the blocks has none.
     fn stages_of(&self, blocks: &[u32]) -> Vec<u32> {
         let blocks: Vec<&KernelBlock> = blocks.iter().filter_map(|&b| self.blocks.get(b as usize)).collect();
         if blocks.iter().any(|b| b.stages.is_empty()) {
@@ -168,12 +169,12 @@ impl CompileTrace {
     pub fn nodes_of_block(&self, kernel: usize, block: usize) -> Vec<&str> {
         self.nodes_of_stages(kernel, &self.kernels[kernel].blocks[block].stages)
     }
-    /// Source nodes of what a loop of a kernel repeats.
+    /// Source nodes of the body of a kernel's loop.
     pub fn nodes_of_loop(&self, kernel: usize, l: usize) -> Vec<&str> {
         let k = &self.kernels[kernel];
         self.nodes_of_stages(kernel, &k.stages_of(&k.loops[l].blocks))
     }
-    /// Source nodes of what an instruction of a kernel's schedule is about.
+    /// Source nodes of the blocks that an instruction of a kernel's schedule names.
     pub fn nodes_of_instruction(&self, kernel: usize, instruction: usize) -> Vec<&str> {
         let stages = self.kernels[kernel].instructions.get(instruction);
         self.nodes_of_stages(kernel, stages.map_or(&[], Vec::as_slice))

@@ -10,7 +10,7 @@ use crate::text::print_module;
 use indexmap::IndexMap;
 use std::sync::{Arc, Mutex};
 
-/// What was recorded on the way through the passes.
+/// The recorded stages of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// The module before the passes, after each of them, lowered, and scheduled.

@@ -1,4 +1,4 @@
-//! What a trace keeps of a weight: its hash, its shape and how its values are distributed.
+//! Weights in a trace: hash, shape and histogram of each.
 
 use crate::dtype::DType;
 use crate::graph::Constant;
@@ -37,7 +37,7 @@ impl WeightSummary {
     /// Reads a constant once and sums it up.
     ///
     /// # Errors
-    /// What the constant's source says.
+    /// An error of the constant's source.
     pub fn of(name: &str, constant: &Constant) -> Result<WeightSummary, String> {
         let tensor = constant.load().map_err(|e| format!("weight `{name}`: {e}"))?;
         let mut summary = match tensor.as_slice::<f32>() {

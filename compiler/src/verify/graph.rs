@@ -219,7 +219,7 @@ impl Verifier<'_> {
     }
 }
 
-/// The type that a caller passes for a read parameter: what its packer reads, where it has one.
+/// The type that a caller passes for a read parameter: the type that its packer reads, if it has one.
 fn source_type(f: &TensorFunction, b: crate::tir::BufferId) -> Option<TensorType> {
     match f.prepacks.iter().find(|p| p.buffer == b) {
         Some(p) => source_type(&p.packer, p.packer.inputs().next()?),

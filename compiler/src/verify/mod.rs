@@ -1,8 +1,10 @@
-//! The verifier of modules. A module that it refuses is always a bug of the pass (or the text) that made it.
+//! The verifier of modules. A module that it refuses is always a bug of the pass (or the text) that made it. It runs
+//! after every pass in debug builds.
 //!
 //! Checked for a module:
-//! - the entry is a graph function (unless there is no graph function at all), and no fused group;
-//! - global names are distinct across graph functions, tensor functions and constants, and agree with the table's keys;
+//! - the entry is a graph function (if there is any graph function) and not a fused group;
+//! - global names are distinct across graph functions, tensor functions and constants, and equal the keys of the
+//!   tables;
 //! - constants have as many bytes in memory as their type says.
 //!
 //! Checked for a graph function:
@@ -12,7 +14,8 @@
 //! - dimensions are not negative and read no buffer;
 //! - the number of operands is within the op's arity, and result types are those that the op infers;
 //! - regions of `if` and `let` take no arguments;
-//! - function values are operands of calls, `function`, `apply` and loops alone, and none is a parameter or a result of the entry;
+//! - function values are operands only of calls, `function`, `apply` and loops, and never parameters or results of the
+//!   entry;
 //! - operands of `call_tensor` have the types of the callee's read parameters (before prepacking);
 //! - results have the declared names and types.
 //!

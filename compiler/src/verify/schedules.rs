@@ -1,4 +1,4 @@
-//! Checks the tensor functions of a module that came as text.
+//! Checks the tensor functions of a module that was parsed from text.
 
 use crate::check::{Refused, check_kernels};
 use crate::graph::Module;

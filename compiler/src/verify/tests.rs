@@ -1,4 +1,4 @@
-//! Each rule with text or a module that breaks it.
+//! A text or a module for each rule that breaks it.
 
 use super::*;
 use crate::text::parse_module;

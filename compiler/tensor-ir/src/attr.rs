@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use std::any::Any;
 use std::fmt;
 
-/// An attribute value as it stands in text.
+/// An attribute value in text form.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Attr {
     /// `3`
@@ -40,12 +40,12 @@ pub trait AttrValue: Sized + Clone + PartialEq {
     fn to_attr(&self) -> Attr;
     /// From the text form; `None` when the kind of value is wrong.
     fn from_attr(attr: &Attr) -> Option<Self>;
-    /// The values there are, where they are few; empty otherwise.
+    /// All values, if there are few; empty otherwise.
     fn choices() -> Vec<&'static str> {
         vec![]
     }
 }
-/// Any value, as it stands in text.
+/// Any value, in text form.
 impl AttrValue for Attr {
     fn to_attr(&self) -> Attr {
         self.clone()
@@ -195,7 +195,8 @@ impl<T: AttrStruct> AttrObject for T {
     }
 }
 
-/// Declares a documented struct of attributes: `attr_struct! { /// doc  pub struct Conv("conv") { /// doc  pub group: i64 = 1, } }`.
+/// Declares a documented struct of attributes: `attr_struct! { /// doc pub struct Conv("conv") { /// doc pub group: i64
+/// = 1, } }`.
 #[macro_export]
 macro_rules! attr_struct {
     ($(#[$doc:meta])* pub struct $name:ident($text:literal) { $($(#[$fdoc:meta])* pub $field:ident : $ty:ty = $default:expr),* $(,)? }) => {
@@ -235,7 +236,8 @@ macro_rules! attr_struct {
     };
 }
 
-/// Declares an enum that is an attribute value: `attr_enum! { /// doc  pub enum Mode { Nearest = "nearest", Linear = "linear" } }`.
+/// Declares an enum that is an attribute value: `attr_enum! { /// doc pub enum Mode { Nearest = "nearest", Linear =
+/// "linear" } }`.
 #[macro_export]
 macro_rules! attr_enum {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
@@ -270,7 +272,7 @@ pub fn field_name(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
 }
 
-/// What is wrong with the value of an attribute, with the values there are where they are few.
+/// An error message for a wrong value of an attribute. It lists the valid values if there are few.
 pub fn wrong_value<T: AttrValue>(owner: &str, key: &str, value: &Attr) -> String {
     let shown = print::print_value(value);
     match T::choices().as_slice() {

@@ -1,4 +1,4 @@
-//! Which names stand bare in text, and how the others are quoted.
+//! Which names are written without quotes in text, and how the others are quoted.
 
 /// Words that mean something as a bare attribute value.
 fn is_reserved(word: &str) -> bool {

@@ -1,19 +1,20 @@
-//! Why something that comes from outside is refused: one sentence, and whose fault it is.
+//! Why an input from outside is refused: one sentence, and the kind of fault.
 //!
-//! What comes from outside (a model, its data, the sizes that a run is asked for) may be wrong; or right, and more than Weft
-//! or the machine can do. Whoever shows the error tells these apart by [`FaultKind`], never by its words.
+//! An input (a model, its data, the sizes of a run) may be wrong, or it may be right but beyond the limits of Weft or
+//! of the machine. Callers that report the error distinguish the two by [`FaultKind`], never by the words of the
+//! message.
 
 use std::fmt;
 
 /// Whose fault it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FaultKind {
-    /// What was given is wrong.
+    /// The input is wrong.
     #[default]
     Invalid,
-    /// What was given is right, and Weft does not have it.
+    /// The input is right, but Weft does not support it.
     Unsupported,
-    /// What was given is right but for its size, which no memory holds.
+    /// The input is valid, but too large for the memory.
     TooLarge,
     /// This machine has no room for it now.
     NoRoom,
@@ -24,12 +25,12 @@ pub enum FaultKind {
 pub struct Fault {
     /// Whose fault it is.
     pub kind: FaultKind,
-    /// One sentence, without the name of what refuses.
+    /// One sentence, without the name of the component that refuses.
     pub message: String,
 }
 
 impl Fault {
-    /// What was given is right, and Weft does not have it.
+    /// The input is right, but Weft does not support it.
     pub fn unsupported(message: impl Into<String>) -> Fault {
         Fault { kind: FaultKind::Unsupported, message: message.into() }
     }
@@ -50,7 +51,7 @@ impl fmt::Display for Fault {
 }
 impl std::error::Error for Fault {}
 
-/// A sentence alone says that what was given is wrong.
+/// A plain sentence is an [`Invalid`](FaultKind::Invalid) fault.
 impl From<String> for Fault {
     fn from(message: String) -> Fault {
         Fault { kind: FaultKind::Invalid, message }
@@ -62,7 +63,7 @@ impl From<&str> for Fault {
     }
 }
 
-/// For whoever only shows it.
+/// For callers that only print it.
 impl From<Fault> for String {
     fn from(fault: Fault) -> String {
         fault.message

@@ -1,4 +1,4 @@
-//! Structural hashes: two things with the same fingerprint are the same, in this process and in any other.
+//! Structural hashes: two values with the same fingerprint are equal, in this process and in any other.
 //!
 //! A fingerprint is the first half of a SHA-256 over a self-delimiting encoding: every text and list is preceded by its
 //! length, every variant by a tag. Names count by their text, never by their number in the interner.
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// The fingerprint of what `write` writes.
+    /// The fingerprint of the data that `write` writes.
     pub fn of(write: impl FnOnce(&mut Fingerprinter)) -> Fingerprint {
         let mut f = Fingerprinter(Sha256::new());
         write(&mut f);

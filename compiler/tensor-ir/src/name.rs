@@ -1,7 +1,7 @@
 //! Interned names: symbols, loop variables, functions, constants, values, nodes.
 //!
-//! A [`Name`] is a `Copy` handle of a string in one process-wide table. Equal strings have equal handles; ordering is by
-//! the string, so that sorted output does not depend on the order of interning.
+//! A [`Name`] is a `Copy` handle of a string in one process-wide table. Equal strings have equal handles; ordering is
+//! by the string, so that sorted output does not depend on the order of interning.
 
 use rustc_hash::FxHashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The plan: everything that is decided before the first run. Plain data; the runtime executes it.
+//! The plan: everything that is decided before the first run, as plain data. The runtime executes it.
 
 mod saved;
 mod stand_in;
@@ -23,7 +23,8 @@ use std::sync::Arc;
 pub struct Binding {
     /// Buffer of the tensor function.
     pub buffer: BufferId,
-    /// Which slice of the buffer: elements `[slice * slice_elements, (slice + 1) * slice_elements)`. 0 where it fits one binding.
+    /// Which slice of the buffer: elements `[slice * slice_elements, (slice + 1) * slice_elements)`. 0 where it fits
+    /// one binding.
     pub slice: u32,
     /// Read-only or written.
     pub access: Access,
@@ -38,7 +39,7 @@ pub struct LineSpan {
     pub count: u32,
     /// The block; `None` for the head or the end of a loop around several.
     pub block: Option<Name>,
-    /// The innermost loop around, of those that are loops in the text.
+    /// The innermost enclosing loop that is also a loop in the text.
     pub r#loop: Option<Name>,
 }
 
@@ -47,7 +48,8 @@ pub struct LineSpan {
 pub struct OpenGrid {
     /// Expressions of the symbols of the kernel's function.
     pub extents: [Int; 3],
-    /// The kernel counts workgroups one after another, so many along x and the rest along y; none: the extents are the grid.
+    /// The kernel counts workgroups one after another, so many along x and the rest along y; none: the extents are the
+    /// grid.
     pub row: Option<u32>,
     /// Workgroups along an axis, at most.
     pub most: u32,
@@ -89,12 +91,14 @@ pub struct EmittedKernel {
     pub name: String,
     /// Threads of a workgroup.
     pub workgroup: [u32; 3],
-    /// Workgroups to dispatch (already folded against the device's limit per axis). With an `open_grid` the run's sizes say it.
+    /// Workgroups to dispatch (already folded against the device's limit per axis). With an `open_grid` the run's sizes
+    /// say it.
     pub grid: [u32; 3],
-    /// Workgroups as expressions of the function's symbols, where they are.
+    /// Workgroups as expressions, if they depend on the function's symbols.
     pub open_grid: Option<OpenGrid>,
-    /// Rounds that a thread makes in its loops, as an expression of the function's symbols, and how many the driver makes at most
-    /// ([`DeviceProfile::most_rounds`](crate::profile::DeviceProfile::most_rounds)); none where sizes decide nothing of that.
+    /// Loop iterations of a thread as an expression of the function's symbols, and the driver's limit
+    /// ([`DeviceProfile::most_rounds`](crate::profile::DeviceProfile::most_rounds)); `None` if they do not depend on
+    /// sizes, or the driver has no limit. Each plan for given sizes checks the limit.
     pub open_rounds: Option<(Int, u64)>,
     /// Bindings in order.
     pub bindings: Vec<Binding>,
@@ -106,7 +110,7 @@ pub struct EmittedKernel {
     pub bounds_proved: bool,
     /// WGSL text.
     pub wgsl: String,
-    /// What its lines belong to, in order; lines that belong to the whole kernel are left out.
+    /// The origin of its lines, in order; lines that belong to the whole kernel are left out.
     pub lines: Vec<LineSpan>,
     /// The validated shader module in the generator's own form (for the runtime).
     #[serde(skip, default = "saved::no_module")]
@@ -121,7 +125,7 @@ impl std::fmt::Debug for EmittedKernel {
 /// Why a shader generator makes no shader of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EmitFailure {
-    /// The kernel is beyond what the device has, or beyond the 32 bits of a shader's integers. The CPU executor has no such
+    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers. The CPU executor has no such
     /// limit.
     #[error("{0}")]
     BeyondDevice(String),
@@ -160,7 +164,7 @@ pub trait EmitKernel: Send + Sync {
         Err("this generator's shaders cannot be kept".into())
     }
 
-    /// What [`EmitKernel::save`] saved.
+    /// Restores the bytes of [`EmitKernel::save`].
     ///
     /// # Errors
     /// Bytes of something else.
@@ -169,7 +173,7 @@ pub trait EmitKernel: Send + Sync {
     }
 }
 
-/// What a plan buffer holds.
+/// The content of a plan buffer.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Content {
     /// The n-th input of the entry function, uploaded before a run.
@@ -202,13 +206,13 @@ pub enum HostContent {
 /// A device buffer of the plan. Outputs are read back from the buffer that [`Plan::outputs`] names.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PlanBuffer {
-    /// What it holds.
+    /// Its content.
     pub content: Content,
     /// Bytes in storage form, a multiple of 16.
     pub bytes: u64,
-    /// Bytes of one slice (a multiple of 16); `bytes` where one binding holds it all.
+    /// Bytes of one slice (a multiple of 16); `bytes` if one binding holds the whole buffer.
     pub slice_bytes: u64,
-    /// The storage form in which kernels, host steps or results read a constant; none for what is no constant.
+    /// The storage form in which kernels, host steps or results read a constant; `None` if it is not a constant.
     pub encoding: Option<Encoding>,
 }
 
@@ -248,7 +252,8 @@ pub struct PlanKernel {
 /// Characters of a kernel's file name, at most.
 const FILE_LENGTH: usize = 100;
 
-/// The name of a kernel's file without extension: its position in the plan, then its name in letters, digits, `_` and `-`.
+/// The name of a kernel's file without extension: its position in the plan, then its name in letters, digits, `_` and
+/// `-`.
 pub fn kernel_file(index: usize, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     format!("{index:03}_{}", name.chars().map(plain).take(FILE_LENGTH).collect::<String>())

@@ -1,4 +1,9 @@
-//! What a device can do: a plain value, asked by fusion, layout, mixed precision and schedules.
+//! What a device can do: a plain value, used by fusion, layout, mixed precision and schedules.
+//!
+//! [`KnownDevice`] is the one table of the figures that makers publish (cores, clocks, memory; found by PCI id or
+//! name). Named profiles take their figures from it. So do devices at hand, unless the driver counts its cores itself
+//! (`runtime-gpu/src/counted_cores.rs`). A figure that neither gives is measured once and kept in the user's cache
+//! folder. `weft devices` prints where each figure comes from.
 
 mod devices;
 mod named;
@@ -10,8 +15,8 @@ pub use quirks::{Quirk, Quirks};
 use crate::dtype::DType;
 use crate::tir::MatrixRole;
 
-/// Operations in f32 that a core of a middling GPU does in a nanosecond: what is taken for a device whose rate is not known, and by
-/// which a measured rate tells cores that are not.
+/// f32 operations per nanosecond of one core of a middling GPU. Used for a device with an unknown rate; and for a
+/// device with an unknown number of cores, to compute the cores from a measured rate.
 pub const OPERATIONS_A_CORE: f64 = 192.0;
 
 /// A shape of matrices that a subgroup multiplies at once: `C[m, n] += A[m, k] * B[k, n]`.
@@ -52,7 +57,7 @@ crate::attr_enum! {
 }
 
 crate::attr_enum! {
-    /// What becomes of NaN in the larger and the smaller of two floats, and in what is made of them (Relu, Clip, MaxPool, ReduceMax, Sign).
+    /// How minimum and maximum treat NaN, and the ops that are made of them (Relu, Clip, MaxPool, ReduceMax, Sign).
     #[derive(Default)]
     pub enum Nan {
         /// It stays NaN.
@@ -66,14 +71,15 @@ crate::attr_enum! {
 /// How two halves are taken from a word of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HalfWords {
-    /// By the bits of 16-bit integers: Mesa's compiler for NVIDIA sees the word through them. It leaves two neighbouring vectors of four
-    /// halves two loads of 8 bytes, and joins those of words.
+    /// By 16-bit integers: Mesa's compiler for NVIDIA recognises the word behind them. It joins loads of neighbouring
+    /// words, but not two neighbouring 8-byte loads of four halves.
     Integers,
     /// By the conversion to f32 and back, which Mesa's compilers for AMD and Intel leave out.
     Conversions,
 }
 
-/// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from [`DeviceProfile::named`].
+/// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from
+/// [`DeviceProfile::named`].
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceProfile {
     /// Name of the device or of the profile.
@@ -84,7 +90,7 @@ pub struct DeviceProfile {
     pub subgroup: (u32, u32),
     /// Native f16 arithmetic and storage in shaders.
     pub f16: bool,
-    /// 16-bit integers in shaders whose bits can be taken for f16: on Vulkan, naga 30's HLSL has no word for that.
+    /// 16-bit integers in shaders that can be bit-cast to f16. Vulkan only: naga 30 cannot write it in HLSL.
     #[serde(default)]
     pub i16: bool,
     /// Bytes of workgroup memory.
@@ -103,38 +109,41 @@ pub struct DeviceProfile {
     pub max_buffer: u64,
     /// Bytes of immediates; 0 without them.
     pub immediates: u32,
-    /// 32-bit registers that a thread may have, in the smallest subgroup where subgroups divide a register file; 0 where that is not known.
+    /// 32-bit registers that a thread may have, in the smallest subgroup where subgroups divide a register file; 0
+    /// where that is not known.
     #[serde(default)]
     pub registers: u32,
-    /// Compute units (a guess where the API does not say).
+    /// Compute units (a guess if the API does not report them).
     pub cores: u32,
     /// Whether NHWC kernels are preferred.
     pub prefers_nhwc: bool,
-    /// Channels of a group where packed layouts are preferred (4, 8 or 16); 0 where they are not.
+    /// Channels of a group if packed layouts are preferred (4, 8 or 16); 0 if they are not.
     #[serde(default)]
     pub packed_channels: u32,
-    /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ... ; empty when unknown.
+    /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ...
+    /// ; empty when unknown.
     pub driver: String,
-    /// What the driver does that kernels work round, as far as it is not switched off.
+    /// The driver's quirks that are in force.
     #[serde(default)]
     pub quirks: Quirks,
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
-    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not known.
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
+    /// known.
     #[serde(default)]
     pub gflops: f64,
     /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
     #[serde(default)]
     pub gb_s: f64,
-    /// Schedule rules that are asked before all others, by name, in this order: a choice of the user's, not of the device.
-    /// It stands here because it decides kernels as the limits do.
+    /// Names of schedule rules that are tried before all others, in this order. This is a wish of the user, not a
+    /// property of the device; it is here because it decides kernels, as the limits do.
     #[serde(default)]
     pub asked_rules: Vec<String>,
     /// Which kernels for some sizes only functions of open sizes get: a choice of the user's, as `asked_rules`.
     #[serde(default)]
     pub asked_versions: Versions,
-    /// What becomes of NaN: a choice of the user's, as `asked_rules`.
+    /// How NaN is treated: a wish of the user, like `asked_rules`.
     #[serde(default)]
     pub nan: Nan,
     /// Version of the driver, as it calls itself; empty for a named profile.
@@ -149,12 +158,13 @@ pub struct DeviceProfile {
 const MATRIX_QUIRKS: [&Quirk; 3] = [&quirks::EMULATES_MATRICES, &quirks::SLOW_MATRICES, &quirks::WRONG_MATRICES];
 /// Registers of a thread that are few.
 const FEW_REGISTERS: i64 = 128;
-/// Rounds of loops after which a thread of an old llvmpipe ends: its counter of 16 bits is of the thread, not of a loop.
+/// Rounds of loops after which a thread of an old llvmpipe ends: its counter of 16 bits is of the thread, not of a
+/// loop.
 const MOST_ROUNDS: u64 = 1 << 16;
 
 impl DeviceProfile {
-    /// What a time belongs to: device, driver with its version, the processor of a software device, and the driver's quirks that are
-    /// switched off.
+    /// The key of measured times: device, driver with its version, the processor of a software device, and the quirks
+    /// that are switched off.
     pub fn identity(&self) -> String {
         let own = Quirks::of(&self.driver, &self.name);
         let off: Vec<&str> = own.iter().filter(|q| !self.quirks.has(q)).map(|q| q.name).collect();
@@ -170,8 +180,8 @@ impl DeviceProfile {
     pub fn keeps_loops(&self, matrices: bool) -> bool {
         self.quirks.has(&quirks::UNROLLS_LOOPS) || !matrices && self.quirks.has(&quirks::UNROLLS_SCALAR_LOOPS)
     }
-    /// How halves are taken from words of 32 bits so that it costs no instruction; none where no way is known. Memory of halves that is
-    /// only copied is then declared as words.
+    /// How to take halves from 32-bit words without an extra instruction; `None` if no way is known. Memory of halves
+    /// that is only copied is then declared as words.
     pub fn half_words(&self) -> Option<HalfWords> {
         match () {
             () if self.software || !self.f16 => None,
@@ -180,14 +190,14 @@ impl DeviceProfile {
             () => None,
         }
     }
-    /// Rounds of loops that a thread of a kernel may have; none where there is no limit.
+    /// Largest number of loop iterations of a thread; `None` without a limit.
     pub fn most_rounds(&self) -> Option<u64> {
         self.quirks.has(&quirks::ENDS_LONG_LOOPS).then_some(MOST_ROUNDS)
     }
     /// The shapes of f16 matrices that add up in f32, those with the most work of one operation first.
     ///
     /// # Errors
-    /// Why none of them is used, where the device lists some.
+    /// Why the matrix shapes that the device lists are not used.
     pub fn matrix_units(&self) -> Result<Vec<&MatrixShape>, &'static str> {
         let mut all: Vec<&MatrixShape> = self.matrix_shapes.iter().filter(|s| s.ab == "f16" && s.cr == "f32").collect();
         all.sort_by_key(|s| std::cmp::Reverse(s.mnk.iter().product::<u32>()));
@@ -204,7 +214,7 @@ impl DeviceProfile {
     pub fn multiplies_matrices(&self) -> bool {
         !self.software && self.matrix_units().is_ok_and(|all| !all.is_empty())
     }
-    /// The same, or matrix units are there and the rule for them is asked for by name, as it must be on software devices.
+    /// The same; or the device has matrix units, and their rule is requested by name, as software devices require.
     pub fn may_multiply_matrices(&self) -> bool {
         let asked = self.asks_for("matmul-matrix") && self.matrix_units().is_ok_and(|all| !all.is_empty());
         asked || self.multiplies_matrices()
@@ -223,9 +233,9 @@ impl DeviceProfile {
     pub fn named(name: &str) -> Option<DeviceProfile> {
         Self::all().into_iter().find(|p| p.name == name)
     }
-    /// This profile as far as `device` can run what is compiled for it. What steers choices stays this profile's (cores,
-    /// layouts, driver family, whether it counts as software); limits are the smaller ones of both, features what both have.
-    /// Subgroups, where both have them, are the device's own: its lanes are those that a kernel runs on.
+    /// This profile, limited so that `device` can run the kernels. Values that steer choices are this profile's (cores,
+    /// layouts, driver family, whether it counts as software); limits are the smaller ones; features are those that
+    /// both have. If both have subgroups, their sizes are the device's, since kernels run on its lanes.
     pub fn limited_to(&self, device: &DeviceProfile) -> DeviceProfile {
         let [x, y, z] = self.max_workgroup_size;
         let [dx, dy, dz] = device.max_workgroup_size;
@@ -264,13 +274,13 @@ impl DeviceProfile {
     pub fn asks_for(&self, name: &str) -> bool {
         self.asked_rules.iter().any(|r| r == name)
     }
-    /// True where compilers choose among subgroups of `least` to `most` lanes, `most` up to 32, which divide one register file by their lanes: a
-    /// thread has as many registers as a subgroup has fewer lanes. Intel's GPUs do.
+    /// True if compilers choose subgroups of `least` to `most` lanes, `most` up to 32, that share a register file of
+    /// fixed size: half the lanes, twice the registers per thread. Intel's GPUs do.
     fn subgroups_divide_registers((least, most): (u32, u32)) -> bool {
         least < most && most <= 32
     }
-    /// What `registers` is for a device whose figure nobody publishes, told from its range of subgroup sizes: 0 without subgroups, 128
-    /// in the smallest subgroup of those that divide a register file, else 255.
+    /// `registers` of a device without a published figure, from its range of subgroup sizes: 0 without subgroups, 128
+    /// in the smallest subgroup if subgroups share a register file, else 255.
     pub fn usual_registers(subgroup: (u32, u32)) -> u32 {
         match subgroup {
             (_, 0) => 0,
@@ -278,7 +288,7 @@ impl DeviceProfile {
             _ => 255,
         }
     }
-    /// 32-bit registers of a thread where the driver takes the largest subgroup; 0 where that is not known.
+    /// 32-bit registers of a thread in the largest subgroup; 0 if not known.
     pub fn registers_of_largest_subgroup(&self) -> i64 {
         let (least, largest) = (i64::from(self.subgroup.0), i64::from(self.subgroup.1));
         let all = i64::from(self.registers);
@@ -292,8 +302,8 @@ impl DeviceProfile {
     pub fn fixed_subgroup(&self) -> Option<u32> {
         (self.subgroup.0 > 0 && self.subgroup.0 == self.subgroup.1).then_some(self.subgroup.0)
     }
-    /// Bytes of one slice of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that) that
-    /// fits a binding.
+    /// Bytes of one slice of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that)
+    /// that fits a binding.
     pub fn slice_bytes(&self) -> u64 {
         let unit = if self.max_binding >= 1024 { 1024 } else { 16 };
         (self.max_binding / unit * unit).max(16)

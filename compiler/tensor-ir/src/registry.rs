@@ -1,8 +1,14 @@
-//! Tables that other crates can add rows to: ops, ONNX importers, schedule instructions and rules.
+//! Tables that other crates can add rows to: ops with their ONNX importers, schedule instructions, schedule rules,
+//! fusion rules and quirks.
+//!
+//! Rows are added before anything is parsed, by the function of each table: `ops::register_op`,
+//! `schedule::register_instruction`, `schedule::rules::register`, `register_fusion_rule` and `quirks::register`.
+//! `cli::Extensions` and `weft::Extensions` take rows of all tables. `cli/examples` has one of each, tested by
+//! `cli/tests/own_parts.rs` and `own_pass.rs`.
 
 use std::sync::{PoisonError, RwLock};
 
-/// A table of named rows: those of this crate, and those that a program of one's own has added.
+/// A table of named rows: the rows of this crate, and rows that other crates have added.
 pub struct Table<T: 'static> {
     own: &'static [T],
     more: RwLock<Vec<&'static T>>,

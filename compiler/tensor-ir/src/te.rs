@@ -2,9 +2,9 @@
 //!
 //! An op of the compiler (`Op::compute`) receives a [`ComputeContext`] with the operands as buffers. It appends stages
 //! with [`ComputeContext::compute`] and [`ComputeContext::reduce`], and hands over the buffer of each result with
-//! [`ComputeContext::output`]. An op that calls a tensor function takes its stages over
-//! ([`ComputeContext::inline_callee`]).
-//! Loop variables are named after the stage, so names stay unique in a fused group.
+//! [`ComputeContext::output`]. An op that calls a tensor function copies the stages of the callee
+//! ([`ComputeContext::inline_callee`]). Loop variables are named after the stage, so names stay unique in a fused
+//! group.
 
 use crate::arena::Id;
 use crate::dtype::DType;
@@ -97,7 +97,8 @@ impl<'a> ComputeContext<'a> {
         }
         (1..).map(|i| Name::new(&format!("{base}_{i}"))).find(|&n| !taken(n)).expect("a free name")
     }
-    /// A stage `out[i...] = value(i)` over `shape`. `label` distinguishes the stages of one op (empty for the main one).
+    /// A stage `out[i...] = value(i)` over `shape`. `label` distinguishes the stages of one op (empty for the main
+    /// one).
     pub fn compute(
         &mut self,
         label: &str,
@@ -115,8 +116,8 @@ impl<'a> ComputeContext<'a> {
         out
     }
     /// A stage `out[i...] = combine over r of value(i, r)`; accumulates in `dtype`. Extents of constant 1 get no loop
-    /// (their index is 0), and without any loop left the stage is a plain `compute`. Over an extent of 0 nothing is read, and
-    /// every element is the combiner's identity.
+    /// (their index is 0), and without any loop left the stage is a plain `compute`. Over an extent of 0 nothing is
+    /// read, and every element is the combiner's identity.
     pub fn reduce(
         &mut self,
         label: &str,
@@ -187,8 +188,8 @@ impl<'a> ComputeContext<'a> {
     /// Appends the stages of the callee on the operands, with `sizes` for its symbols, and hands over its results.
     ///
     /// # Errors
-    /// Without a callee, for one that is not plain ([`TensorFunction::plain_stages`]) or not for these sizes, and where a loop has no
-    /// iteration.
+    /// The callee is missing, is not plain ([`TensorFunction::plain_stages`]), does not take these sizes, or has a loop
+    /// without iterations.
     pub fn inline_callee(&mut self, sizes: &FxHashMap<Name, Int>) -> Result<(), Fault> {
         let callee = self.callee()?;
         callee.check_sizes(sizes)?;

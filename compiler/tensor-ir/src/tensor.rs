@@ -8,19 +8,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Dimensions that a tensor may have. Nobody's network comes near; a file that asks for a billion is damaged.
+/// Largest number of dimensions of a tensor. Real networks have far fewer; a file with a billion is damaged.
 pub const MAX_RANK: usize = 64;
 
 /// The most bytes of one piece of host memory.
 static HOST_LIMIT: AtomicUsize = AtomicUsize::new(isize::MAX as usize);
 
-/// Sets the most bytes that [`reserve`] gives at once. The compiler knows no machine: the program around it says how much
-/// memory there is, so that a size read from a file is refused before the system ends the process for it.
+/// Sets the largest number of bytes that [`reserve`] gives at once. The compiler does not know the machine: the calling
+/// program says how much memory there is. So a size read from a file is refused before the system kills the process.
 pub fn limit_host_memory(bytes: usize) {
     HOST_LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// An empty vector with room for `len` elements. Memory whose size comes from a file or from data is taken through here.
+/// An empty vector with room for `len` elements. All memory whose size comes from a file or from data is allocated
+/// here.
 ///
 /// # Errors
 /// When the room is beyond the limit of [`limit_host_memory`], or the system refuses it.
@@ -96,7 +97,8 @@ impl Tensor {
         let len = shape.iter().product::<usize>() * dtype.size();
         Tensor { dtype, shape, data: Bytes::from(vec![0u8; len]) }
     }
-    /// Takes a vector of plain values without a copy of the elements' meaning. Panics when the length is not the shape's product.
+    /// Takes a vector of plain values without a copy of the elements' meaning. Panics when the length is not the
+    /// shape's product.
     pub fn from_vec<T: Element>(shape: Vec<usize>, values: Vec<T>) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "tensor length");
         Tensor { dtype: T::DTYPE, shape, data: Bytes::from_owner(Values(values)) }
@@ -242,7 +244,7 @@ impl TensorMut {
         let data = filled(len.ok_or_else(|| Fault::too_large("a tensor beyond any memory"))?, 0u8)?;
         Ok(TensorMut { dtype, shape, data: Bytes::from(data).into(), in_place_of: None })
     }
-    /// The tensor `t`, in its own memory where nobody else holds that, else in a copy.
+    /// The tensor `t`, in its own memory if that is not shared, else in a copy.
     pub fn of(t: Tensor) -> TensorMut {
         TensorMut { dtype: t.dtype, shape: t.shape, data: t.data.into(), in_place_of: None }
     }
@@ -250,7 +252,7 @@ impl TensorMut {
     pub fn in_place(t: Tensor, operand: usize) -> TensorMut {
         TensorMut { in_place_of: Some(operand), ..TensorMut::of(t) }
     }
-    /// The operand of a host function whose place it takes, and whose values it holds at first.
+    /// The operand of a host function whose memory this is, and whose values it has at first.
     pub fn in_place_of(&self) -> Option<usize> {
         self.in_place_of
     }
@@ -289,8 +291,8 @@ pub trait DataSource: Send + Sync {
     /// # Errors
     /// A message with the place (file and offset).
     fn read(&self) -> Result<Bytes, Fault>;
-    /// A text that is the same only where the bytes are, in any process, and costs no reading: a file's path, size and time, or the seed of
-    /// a generator. None where only the bytes tell.
+    /// A text that identifies the bytes in any process without reading them: a file's path, size and time, or the seed
+    /// of a generator. `None` if only the bytes identify them.
     fn identity(&self) -> Option<String> {
         None
     }

@@ -13,14 +13,14 @@ pub struct TensorType {
     pub dtype: DType,
     /// Dimensions; empty for a scalar.
     pub shape: Vec<Dim>,
-    /// For a function value, which is held as one i64: what it takes and gives.
+    /// The signature, for a function value (which is stored as one i64).
     pub signature: Option<Arc<Signature>>,
 }
 
-/// What a function value takes and gives. Shown as in text: `function(f32[4], i64[]) -> (f32[4], bool[])`.
+/// Parameter and result types of a function value, in text `function(f32[4], i64[]) -> (f32[4], bool[])`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Signature {
-    /// What is given where it is applied.
+    /// Types of the operands of a call.
     pub params: Vec<TensorType>,
     /// Its results.
     pub results: Vec<TensorType>,
@@ -45,8 +45,8 @@ impl std::fmt::Debug for TensorType {
     }
 }
 impl TensorType {
-    /// True for a type of at most [`MAX_RANK`] dimensions that are not negative, read no buffer, and whose constant size is
-    /// below 2^48 elements. A dimension without symbols that is no number has overflowed.
+    /// True for a type of at most [`MAX_RANK`] dimensions that are not negative and read no buffer, and whose constant
+    /// size is below 2^48 elements. A dimension without symbols that is not a number has overflowed.
     pub fn is_sane(&self) -> bool {
         let mut elements = 1i64;
         let mut sane = |d: &Int| match d.as_const() {
@@ -67,7 +67,7 @@ impl TensorType {
     pub fn is_function(&self) -> bool {
         self.signature.is_some()
     }
-    /// Replaces every dimension, those of a signature too. The new ones are in canonical form.
+    /// Replaces every dimension, also in a signature. The new dimensions are in canonical form.
     pub fn change_dims(&mut self, change: &dyn Fn(&Dim) -> Dim) {
         self.shape.iter_mut().for_each(|d| *d = canonical_dim(change(d)));
         if let Some(signature) = &mut self.signature {
@@ -75,7 +75,7 @@ impl TensorType {
             signature.params.iter_mut().chain(&mut signature.results).for_each(|t| t.change_dims(change));
         }
     }
-    /// A type with symbolic dimensions, which it has in canonical form: `n*m` and `m*n` are one type, whoever writes it.
+    /// A type with symbolic dimensions. They are brought to canonical form, so `n*m` and `m*n` are one type.
     pub fn new(dtype: DType, shape: Vec<Dim>) -> TensorType {
         TensorType { dtype, shape: shape.into_iter().map(canonical_dim).collect(), signature: None }
     }

@@ -1,4 +1,4 @@
-//! The ways into Weft. Adding one is a file, its `mod` line and its place in [`TARGETS`].
+//! The entry points of Weft that are fuzzed. A new one needs a file, its `mod` line and its row in [`TARGETS`].
 
 pub mod model;
 pub mod npz;

@@ -1,4 +1,4 @@
-//! What the command does with a model once it is a module: numbers of it, compilation, a run.
+//! The command's work on a loaded model: its summary, compilation, and a run.
 
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::{Module, bind_dims, open_dims};

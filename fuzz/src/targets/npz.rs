@@ -1,4 +1,4 @@
-//! npz and npy files: containers changed as they are, and arrays inside of whole containers.
+//! npz and npy files: mutated containers, and mutated arrays inside valid containers.
 
 use crate::raw::{self, one_in};
 use crate::target::{Outcome, Random, Target};

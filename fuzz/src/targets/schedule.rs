@@ -1,5 +1,5 @@
-//! Schedules: instructions of compiled filetests changed, moved, repeated and taken from other functions. What is accepted
-//! must verify, run without a race, and give what the function gives unscheduled.
+//! Schedules: instructions of compiled filetests are changed, moved, repeated and taken from other functions. An
+//! accepted schedule must verify, run without a race, and give the results of the unscheduled function.
 
 use super::model::compile_for;
 use crate::corpus::filetests;

@@ -1,4 +1,4 @@
-//! `.weft` text: words and lines of the filetests changed; what parses and verifies is printed, compiled and run.
+//! `.weft` text: mutated words and lines of filetests. Text that parses and verifies is printed, compiled and run.
 
 use super::model;
 use crate::corpus::filetests;

@@ -1,4 +1,4 @@
-//! Trace files: bytes changed as they are, and before they are compressed, so that damage gets past the checksum.
+//! Trace files: bytes are mutated in the file, and before compression, so that damage passes the checksum.
 
 use crate::corpus::filetests;
 use crate::raw::{self, one_in};

@@ -1,10 +1,10 @@
 //! Places across the layers: U. Brandes and B. Koepf, *Fast and Simple Horizontal Coordinate Assignment* (2001).
 //!
-//! Vertices are aligned with a middle neighbour of the layer before into vertical blocks, in four ways (from the top or the
-//! bottom, leftmost or rightmost first); each way is compacted; a vertex's place is the mean of the two middle ones of its
-//! four. Long edges stay straight, since an edge between two bends wins over others. Blocks are compacted by longest paths in
-//! the graph of blocks, first as far left as possible and then towards what follows, which avoids the flaw of the paper's own
-//! compaction that its authors' erratum (2020) describes.
+//! Vertices are aligned with a middle neighbour of the layer before into vertical blocks, in four ways (from the top or
+//! the bottom, leftmost or rightmost first); each way is compacted; a vertex's place is the mean of the two middle ones
+//! of its four. Long edges stay straight, since an edge between two bends has priority over others. Blocks are
+//! compacted by longest paths in the graph of blocks, first as far left as possible and then towards the next blocks.
+//! This avoids the error in the paper's compaction that its authors' erratum (2020) describes.
 
 use super::Layered;
 use rustc_hash::FxHashSet;
@@ -101,7 +101,7 @@ fn align(
 /// Places of the vertices when blocks are packed to the left (or to the right).
 fn compact(l: &Layered, root: &[usize], gap: f32, rightmost: bool) -> Vec<f32> {
     let count = root.len();
-    // Edges between blocks: what has to be how far to the right.
+    // Edges between blocks: minimal distances to the right.
     let mut after: Vec<Vec<(usize, f32)>> = vec![vec![]; count];
     let mut missing = vec![0; count];
     for layer in &l.layers {

@@ -1,7 +1,7 @@
-//! A long picture in columns: a network is many times as high as a page is.
+//! Arranges a long picture in columns, since a network is much higher than a page.
 //!
-//! The layers are cut where few edges cross, into as many columns as make the whole come nearest to the proportions asked for.
-//! Edges over a cut become portals.
+//! The layers are cut where few edges cross. The number of columns is the one whose proportions are nearest to the
+//! requested ones. Edges over a cut become portals.
 
 use super::{Graph, GraphLayout, Route};
 
@@ -10,11 +10,11 @@ const GUTTER: f32 = 3.0;
 /// Most columns.
 const MOST: usize = 24;
 
-/// What the layers cover.
+/// The extents of the layers.
 struct Bands {
     /// Upper and lower side of each layer.
     high: Vec<[f32; 2]>,
-    /// Left and right side of what is in each layer or passes it.
+    /// Left and right ends of the vertices and edges in each layer.
     wide: Vec<[f32; 2]>,
     /// Edges between each layer and the next.
     crossing: Vec<usize>,

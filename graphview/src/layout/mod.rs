@@ -1,14 +1,15 @@
 //! Layered layout of a directed acyclic graph, from top to bottom.
 //!
 //! The steps are those of Sugiyama, Tagawa and Toda (1981): `rank` gives each vertex a layer, long edges get one bend a
-//! layer, `order` sorts the layers so that few edges cross, `coordinates` gives places across (Brandes and Koepf, 2001).
-//! Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers is cut, and
-//! drawn as a pair of labelled stubs (a *portal*) instead.
+//! layer, `order` sorts the layers so that few edges cross, `coordinates` gives places across (Brandes and Koepf,
+//! 2001). Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers
+//! is cut, and drawn as a pair of labelled stubs (a *portal*) instead.
 //!
-//! Always holds: vertices do not overlap; an edge that is no portal goes down (or right); the same graph gives the same picture.
+//! Always holds: vertices do not overlap; every edge except portals goes down (or right); the same graph gives the same
+//! picture.
 //!
-//! Deliberately absent: cycles (a graph of operations has none) and nested boxes; whoever has regions lays the inner graph
-//! out first and gives its size as that of a vertex.
+//! Deliberately absent: cycles (a graph of operations has none) and nested boxes. For regions, lay out the inner graph
+//! first, and use its size as the size of a vertex.
 
 mod coordinates;
 mod fold;
@@ -24,8 +25,8 @@ pub struct Graph {
     pub sizes: Vec<[f32; 2]>,
     /// Edges from a vertex to a later one in the graph's order; the same pair may stand here several times.
     pub edges: Vec<(usize, usize)>,
-    /// Where each vertex stood across in a picture that this one should resemble, as far as it was there. The order of the
-    /// layers starts from it. Empty where there is no such picture.
+    /// Positions across of the vertices in a previous picture that this one should resemble, as the initial order of
+    /// layers. Empty without such a picture.
     pub before: Vec<Option<f32>>,
 }
 
@@ -61,9 +62,9 @@ pub struct Options {
     pub most_long: usize,
     /// How often the layers are sorted down and up again.
     pub sweeps: usize,
-    /// Fold the layers into columns (rows, where edges go right) that suit a page of this width for a height of 1.
+    /// Fold the layers into columns (rows, if edges go right) for a page of this width and height 1.
     pub fold: Option<f32>,
-    /// Where edges go. What is said here of up, down and across is then turned.
+    /// The direction of edges. Up, down and across are described for edges that go down.
     pub direction: Direction,
 }
 impl Default for Options {
@@ -113,7 +114,7 @@ impl Route {
         }
         out
     }
-    /// The distance of a point from the drawn line, where it is at most `reach`.
+    /// The distance of a point from the drawn line, if it is at most `reach`.
     pub fn distance(&self, point: [f32; 2], direction: Direction, reach: f32) -> Option<f32> {
         let stub = |p: [f32; 2], by: f32| {
             let [x, y] = direction.turn(p);

@@ -1,11 +1,11 @@
-//! The order of vertices in their layers: sweeps down and up that sort each layer by the middle of its neighbours in the
-//! layer before (the barycenter heuristic of Sugiyama, Tagawa and Toda), the best order seen kept. Crossings are counted as
-//! Barth, Juenger and Mutzel do (2002), in `edges * log(layer)`.
+//! The order of vertices in their layers: sweeps down and up that sort each layer by the middle of its neighbours in
+//! the layer before (the barycenter heuristic of Sugiyama, Tagawa and Toda). The best order is kept. Crossings are
+//! counted as Barth, Juenger and Mutzel do (2002), in `edges * log(layer)`.
 
 use super::Layered;
 use rustc_hash::FxHashMap;
 
-/// Sorts the layers, starting as vertices stood across before, where they did.
+/// Sorts the layers, starting with the positions of a previous picture if there are any.
 pub(super) fn sort(l: &mut Layered, before: &[Option<f32>], sweeps: usize) {
     start_depth_first(l);
     if before.iter().any(Option::is_some) {
@@ -33,7 +33,7 @@ pub(super) fn sort(l: &mut Layered, before: &[Option<f32>], sweeps: usize) {
     l.layers = best.1;
 }
 
-/// A first order in which what hangs together stands together: that of a depth-first walk from the top.
+/// The initial order of a depth-first walk from the top, which keeps connected vertices together.
 fn start_depth_first(l: &mut Layered) {
     let mut seen = vec![false; l.widths.len()];
     let mut number = vec![0; l.widths.len()];
@@ -56,7 +56,7 @@ fn start_depth_first(l: &mut Layered) {
     }
 }
 
-/// A first order in which vertices stand as they did; those that are new, and bends, stand where what is above them does.
+/// The initial order of a previous picture; new vertices and bends take the position of their predecessor.
 fn start_as_before(l: &mut Layered, before: &[Option<f32>]) {
     let mut x: Vec<Option<f32>> = (0..l.widths.len()).map(|v| before.get(v).copied().flatten()).collect();
     let mean = |x: &[Option<f32>], near: &[usize]| {

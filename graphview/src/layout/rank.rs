@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// The layer of each vertex: below all that it follows, and as near to what follows it as it can be where more edges leave
-/// it than enter it (a value made early and used late stands where it is used). Edges of a cycle that lead back are ignored.
+/// The layer of each vertex: below all predecessors. If a vertex has more outgoing than incoming edges, it is as near
+/// as possible to its successors (a value made early and used late is drawn where it is used). Back edges of a cycle
+/// are ignored.
 pub(super) fn ranks(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let (after, before) = neighbours(count, edges);
     let order = topological(&after, &before);

@@ -1,4 +1,5 @@
-//! Every rule, asked for by name, with every value of each of its choices, against the host executor.
+//! Every rule, requested by name, with every value of each of its choices, on workloads of random sizes, compared with
+//! the host executor.
 
 use crate::device::gpu;
 use crate::random;

@@ -20,7 +20,8 @@ pub fn gpu() -> &'static Gpu {
     GPU.get_or_init(|| pollster::block_on(open()))
 }
 
-/// True where shaders may hold f16. Where they may not, `test` is not run, and says so: SwiftShader has none. Any other driver must.
+/// True where shaders may hold f16. Where they may not, `test` is not run, and says so: SwiftShader has none. Any other
+/// driver must.
 pub fn has_f16(test: &str) -> bool {
     let DeviceProfile { f16, name, .. } = &gpu().profile;
     if !f16 {

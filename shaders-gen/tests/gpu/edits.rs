@@ -1,14 +1,15 @@
-//! Random edits of schedules: whatever the instructions accept computes what the unscheduled function computes.
+//! Random edits of schedules: every edit that the instructions accept computes the same as the unscheduled function, in
+//! the interpreter and on the device.
 //!
-//! A real schedule (what the rules propose for a workload and a device) is edited: instructions are deleted, repeated,
-//! swapped and invented, attributes changed. Instructions that refuse are left out, so every edit ends as a schedule that
-//! was accepted. Operands are small whole numbers, so that sums are exact whatever their order.
+//! A real schedule (the rules' proposal for a workload and a device) is edited: instructions are deleted, repeated,
+//! swapped and invented, and attributes changed. Instructions that refuse are left out, so every edit ends as an
+//! accepted schedule. Operands are small whole numbers, so that sums are exact in any order.
 //!
-//! A schedule's text is edited too: lines are dropped, repeated and swapped, and what comes of it is taken or refused as a whole, as a
-//! file is. Of what is taken, kernels alone run, as on a device: a statement outside of them computes nothing.
+//! A schedule's text is edited too: lines are dropped, repeated and swapped, and the result is accepted or refused as a
+//! whole, like a file. Only kernels run, as on a device: a statement outside of kernels computes nothing.
 //!
-//! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` say how many edits are drawn (2000 and 100 without them), `WEFT_SEED` from which
-//! seed on; a failure prints its seed and the schedule.
+//! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` set the number of edits (default 2000 and 100), `WEFT_SEED` the first seed; a
+//! failure prints its seed and the schedule.
 
 mod draw;
 
@@ -89,7 +90,8 @@ fn edited(base: &Base, others: &[Base], draw: &mut Draw) -> Option<TensorFunctio
     Some(f)
 }
 
-/// What a file with an edited schedule text gives: each line applied in order, or none; `None` where the file is refused.
+/// What a file with an edited schedule text gives: each line applied in order, or none; `None` where the file is
+/// refused.
 fn edited_text(base: &Base, _others: &[Base], draw: &mut Draw) -> Option<TensorFunction> {
     let mut f = TensorFunction { pending: base.trace.clone(), ..base.f.clone() };
     for _ in 0..1 + draw.below(2) {

@@ -1,4 +1,4 @@
-//! Emitted kernels against plain Rust, on whatever adapter there is; each is also printed as WGSL, parsed again, and
+//! Compares emitted kernels with plain Rust, on the adapter at hand; each is also printed as WGSL, parsed again, and
 //! written for the other targets.
 
 mod build;

@@ -1,4 +1,4 @@
-//! What the schedule rules make of common workloads, for several devices, against the host executor.
+//! Kernels of the schedule rules for common workloads and several devices, compared with the host executor.
 
 use crate::device::{gpu, has_f16};
 use crate::{assert_close, random, run_bytes};

@@ -1,4 +1,4 @@
-//! Products of packed words of bytes, over the whole range of bytes, against the host executor.
+//! Products of packed words of bytes, over the whole range of bytes, compared with the host executor.
 
 use crate::device::gpu;
 use crate::run_bytes;

@@ -1,4 +1,4 @@
-//! Where one looks at a scene from.
+//! The camera: position and zoom.
 
 use egui::{Pos2, Rect, Vec2, pos2, vec2};
 use graphview::layout::Direction;
@@ -46,7 +46,7 @@ impl Camera {
         let q = self.view.center + (p - screen.center()) / self.view.zoom;
         [q.x, q.y]
     }
-    /// What is seen of the scene.
+    /// The visible part of the scene.
     pub fn seen(&self, screen: Rect) -> Rect {
         Rect::from_center_size(self.view.center, screen.size() / self.view.zoom)
     }
@@ -55,7 +55,7 @@ impl Camera {
         self.target = None;
         self.view.center -= by / self.view.zoom;
     }
-    /// Magnifies at once; what is under `at` stays there.
+    /// Zooms at once; the point under `at` stays there.
     pub fn zoom(&mut self, screen: Rect, at: Pos2, factor: f32) {
         self.target = None;
         let fixed = self.to_scene(screen, at);
@@ -79,12 +79,12 @@ impl Camera {
             t.center += by;
         }
     }
-    /// The view that shows all of `size`, or its start where all would be too small to read.
+    /// The view that shows all of `size`, or its start if everything would be too small to read.
     pub fn fitting(screen: Rect, size: [f32; 2], whole: bool, direction: Direction) -> View {
         const MARGIN: f32 = 24.0;
         let room = (screen.size() - Vec2::splat(2.0 * MARGIN)).max(Vec2::splat(16.0));
         let (wide, high) = (room.x / size[0].max(1.0), room.y / size[1].max(1.0));
-        // A network is many times as long as a window: what it is across is to be seen.
+        // A network is much longer than a window, so its width must be visible.
         let (across, long, end) = match direction {
             Direction::Down => (wide, size[1], room.y),
             Direction::Right => (high, size[0], room.x),
@@ -137,7 +137,7 @@ impl Camera {
             self.target = Some(v);
         }
     }
-    /// The view after, where one went back.
+    /// The next view, after going back.
     pub fn forward(&mut self) {
         if let Some(v) = self.future.pop() {
             self.past.push(self.view);

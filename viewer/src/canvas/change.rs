@@ -1,4 +1,4 @@
-//! From one scene to the next: a box that stays is seen to move to its new place, a new one appears.
+//! Animates the change from one scene to the next: boxes that stay move to their new positions, new ones appear.
 
 use crate::drawing::Drawn;
 use egui::Vec2;
@@ -9,12 +9,12 @@ const DURATION: f32 = 0.28;
 
 /// A scene coming in place of another.
 pub struct Change {
-    /// Where each box comes from, relative to its place; `None` for one that is new.
+    /// The previous position of each box, relative to the new one; `None` for a new box.
     from: Vec<Option<Vec2>>,
     passed: f32,
 }
 
-/// The box of `old` that should stay where it is on the screen, and the one of `new` that it is there.
+/// The box of `old` that should keep its position on the screen, and the corresponding box of `new`.
 pub fn anchor(old: &Drawn, new: &Drawn, preferred: Option<usize>, center: [f32; 2]) -> Option<(usize, usize)> {
     let there = |i: usize| new.counterpart(&old.scene.boxes[i].node).map(|j| (i, j));
     if let Some(found) = preferred.and_then(there) {
@@ -43,7 +43,7 @@ pub fn middle(drawn: &Drawn, i: usize) -> Vec2 {
 }
 
 impl Change {
-    /// From `old`, whose places are moved by `shift` so that the box that anchors the view stays.
+    /// The change from `old`, whose positions are moved by `shift` so that the anchor box stays.
     pub fn new(old: &Arc<Drawn>, new: &Arc<Drawn>, shift: Vec2) -> Change {
         let from = (0..new.scene.boxes.len()).map(|i| {
             let same = old.counterpart(&new.scene.boxes[i].node)?;

@@ -1,4 +1,4 @@
-//! What colours of boxes stand for.
+//! Colours of boxes and their meanings.
 
 use crate::document::Document;
 use crate::drawing::Drawn;
@@ -7,7 +7,7 @@ use graphview::picture::{Category, Node};
 use graphview::svg::fill;
 use std::collections::BTreeMap;
 
-/// What the colour of a box tells.
+/// The meaning of the colour of a box.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ColourBy {
     /// The kind of work.
@@ -35,20 +35,20 @@ impl ColourBy {
     ];
 }
 
-/// Colours of a scene's boxes, and what they stand for.
+/// Colours of a scene's boxes, with their legend.
 #[derive(Clone, Default)]
 pub struct Palette {
     /// One for each box.
     pub fills: Vec<Color32>,
-    /// What the colours stand for; for a scale its ends.
+    /// The legend of the colours; the two ends for a scale.
     pub legend: Vec<(Color32, String)>,
     /// The colours run from the first of the legend to the last.
     pub scale: bool,
-    /// What there is to say where the trace lacks what the colours are to tell.
+    /// A message if the trace lacks the data for these colours.
     pub missing: Option<&'static str>,
 }
 
-/// A box of which nothing is known.
+/// A box without data.
 fn unknown(dark: bool) -> Color32 {
     if dark { Color32::from_gray(58) } else { Color32::from_gray(236) }
 }
@@ -78,7 +78,7 @@ pub fn heat(share: f32, dark: bool) -> Color32 {
     parse(stops[i]).lerp_to_gamma(parse(stops[i + 1]), at - i as f32)
 }
 
-/// Milliseconds in few digits, in microseconds where they are small.
+/// Milliseconds in few digits; small times in microseconds.
 pub fn milliseconds(ms: f64) -> String {
     match ms {
         ms if ms >= 100.0 => format!("{ms:.0} ms"),

@@ -1,4 +1,4 @@
-//! What the canvas knows of each box beside its place: colour, how its group runs, whether it anchors one.
+//! Properties of each box besides its position: colour, how its group runs, whether it is the group's anchor.
 
 use super::colour::{ColourBy, Palette};
 use crate::document::Document;
@@ -22,7 +22,7 @@ pub enum Runs {
     Host,
 }
 impl Runs {
-    /// What a box says of it; nothing of what needs no words.
+    /// The text of a box for it; `None` if it needs no text.
     pub fn badge(self) -> Option<String> {
         match self {
             Runs::Op | Runs::Kernel(1) => None,
@@ -37,7 +37,7 @@ impl Runs {
 pub struct Dress {
     /// The scene.
     pub drawn: Arc<Drawn>,
-    /// What the colours tell.
+    /// The meaning of the colours.
     pub by: ColourBy,
     /// For dark backgrounds.
     pub dark: bool,
@@ -49,7 +49,7 @@ pub struct Dress {
     pub anchors: Vec<bool>,
     /// The group that each box is in, where it is in just one.
     pub groups: Vec<Option<usize>>,
-    /// Edges between two groups of which it is known why they are not one.
+    /// For each edge, whether the reason is known why its two groups were not fused.
     pub borders: Vec<bool>,
     /// Edges that start at each box.
     pub leaving: Vec<Vec<usize>>,
@@ -85,7 +85,7 @@ impl Dress {
             dark,
         }
     }
-    /// Why the groups at the two ends of an edge are not one, in words; empty where that is not known or they are one.
+    /// Why the groups at the two ends of an edge were not fused, in words; empty if not known or if they are one group.
     pub fn border(&self, document: &Document, edge: usize) -> Vec<String> {
         let why = border(document, &self.groups, &self.drawn.scene.edges[edge]);
         why.unwrap_or_default().into_iter().map(|r| r.message.clone()).collect()
@@ -96,7 +96,7 @@ impl Dress {
     }
 }
 
-/// Why the groups at the two ends of an edge are not one; `None` where the ends are not in two groups.
+/// Why the groups at the two ends of an edge were not fused; `None` if the ends are not in two groups.
 fn border<'d>(document: &'d Document, groups: &[Option<usize>], e: &SceneEdge) -> Option<Vec<&'d Remark>> {
     let (from, to) = (groups[e.from]?, groups[e.to]?);
     (from != to).then(|| document.border_between(from, to))

@@ -1,4 +1,4 @@
-//! Painting edges, and what holds the boxes of a group together before fusion.
+//! Paints edges, and the outline of a group's boxes before fusion.
 
 use super::dress::Runs;
 use super::paint::Paint;
@@ -9,8 +9,8 @@ use graphview::scene::SceneEdge;
 use rustc_hash::FxHashSet;
 
 impl Paint<'_> {
-    /// The hulls of groups that will be: a ground behind each box of one and along the edges between them, so that it covers
-    /// no box of another.
+    /// The hulls of groups that will be: a ground behind each box of one and along the edges between them, so that it
+    /// covers no box of another.
     pub(super) fn hulls(&self, seen: &[(usize, Rect)]) {
         let d = self.s.dress;
         let group = |i: usize| d.groups[i].filter(|_| d.runs[i] == Runs::Op);

@@ -1,4 +1,4 @@
-//! What the colours stand for, and what is said of the box under the pointer.
+//! The legend of colours, and the description of the box under the pointer.
 
 use super::colour::milliseconds;
 use super::dress::Dress;
@@ -77,7 +77,7 @@ fn ramp(painter: &Painter, rect: Rect, entries: &[(Color32, String)]) {
     painter.add(Shape::mesh(mesh));
 }
 
-/// What is said of a box while the pointer is on it.
+/// The tooltip of a box.
 pub fn tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
     let b = &dress.drawn.scene.boxes[i];
     let n = &b.node;
@@ -110,7 +110,7 @@ pub fn tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
     });
 }
 
-/// What is said of an edge while the pointer is on it: the value, and why fusion did not cross it.
+/// The tooltip of an edge: the value, and why fusion did not cross it.
 pub fn edge_tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
     let scene = &dress.drawn.scene;
     let e = &scene.edges[i];

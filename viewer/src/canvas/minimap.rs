@@ -1,4 +1,4 @@
-//! The whole scene in a corner, with a frame around what is seen of it.
+//! The whole scene in a corner, with a frame around the visible part.
 
 use super::dress::Dress;
 use super::paint::Ink;
@@ -10,7 +10,7 @@ const MOST: Vec2 = vec2(190.0, 300.0);
 /// Least width and height, so that a chain of boxes is no mere line.
 const LEAST: f32 = 36.0;
 
-/// Where it lies, and how the scene lies in it.
+/// The position of the minimap, and of the scene in it.
 pub struct Minimap {
     /// Its place on the screen.
     pub rect: Rect,
@@ -18,7 +18,7 @@ pub struct Minimap {
 }
 
 impl Minimap {
-    /// In the lower right corner of `screen`; `None` where all of the scene is seen, or there is no room.
+    /// In the lower right corner of `screen`; `None` if the whole scene is visible, or there is no room.
     pub fn new(screen: Rect, size: [f32; 2], seen: Rect) -> Option<Minimap> {
         let whole = Rect::from_min_size(Pos2::ZERO, vec2(size[0], size[1]));
         let room = (screen.size() * vec2(0.25, 0.4)).min(MOST);

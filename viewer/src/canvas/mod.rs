@@ -1,4 +1,4 @@
-//! The canvas: a scene that one moves over, with all of it painted by one painter.
+//! The canvas: a scene that can be moved and zoomed, painted by one painter.
 
 pub mod camera;
 pub mod change;
@@ -22,7 +22,7 @@ use paint::{Sight, paint};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What the reader did on a canvas.
+/// An action of the user on a canvas.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Chose a box, by its place in the scene; `None` for the ground.
@@ -38,21 +38,21 @@ const REACH: f32 = 5.0;
 /// The least width of a canvas with a legend.
 const LEGEND_ROOM: f32 = 380.0;
 
-/// What to show.
+/// The content to show.
 pub struct Shown<'a> {
     /// The trace.
     pub document: &'a Document,
-    /// What colours tell.
+    /// The meaning of colours.
     pub by: ColourBy,
     /// Source nodes that are selected.
     pub selected: &'a BTreeSet<String>,
     /// Key of the box that the inspector shows.
     pub focus: Option<&'a str>,
-    /// What a pass did.
+    /// The changes of a pass.
     pub marks: Option<&'a Marks>,
     /// Boxes that a query finds.
     pub found: Option<&'a BTreeSet<usize>>,
-    /// Marks are what one looks at: they go around boxes, else they are in a corner.
+    /// Draw marks around boxes instead of in a corner.
     pub strong_marks: bool,
     /// Whether there is a legend.
     pub legend: bool,
@@ -61,7 +61,7 @@ pub struct Shown<'a> {
 /// A canvas.
 #[derive(Default)]
 pub struct Canvas {
-    /// Where one looks from.
+    /// The camera.
     pub camera: Camera,
     dress: Option<Dress>,
     change: Option<Change>,
@@ -72,7 +72,7 @@ pub struct Canvas {
     wanted: Option<String>,
     /// Show all once there is a scene.
     fit: Option<bool>,
-    /// Show all of the next scene, or where it starts.
+    /// Whether to fit the whole next scene or its start.
     fit_next: Option<bool>,
     dragged: bool,
     /// The wheel magnifies, and moves only with Shift.
@@ -92,7 +92,7 @@ impl Canvas {
     pub fn look_at(&mut self, key: &str) {
         self.wanted = Some(key.to_string());
     }
-    /// Shows everything, or the top of what is too long to be read as a whole.
+    /// Shows everything, or the top if the whole would be too small to read.
     pub fn fit(&mut self, whole: bool) {
         self.fit = Some(whole);
     }
@@ -109,7 +109,7 @@ impl Canvas {
         self.screen
     }
 
-    /// Takes a scene in. What is in both stays where it is on the screen as far as it can.
+    /// Switches to a scene. Boxes of both scenes keep their positions on the screen if possible.
     fn take(&mut self, drawn: &Arc<Drawn>, s: &Shown<'_>, dark: bool) {
         if self.dress.as_ref().is_some_and(|d| d.fits(drawn, s.by, dark)) {
             return;

@@ -1,4 +1,4 @@
-//! Painting a scene: one painter, only what is seen, and only as much of it as can be read.
+//! Paints a scene: only visible parts, and only details that are large enough to read.
 
 use super::camera::Camera;
 use super::change::Change;
@@ -17,11 +17,11 @@ const TITLES: f32 = 0.5;
 /// Smallest text that is painted, in points.
 const READABLE: f32 = 6.0;
 
-/// What there is to paint.
+/// Everything to paint.
 pub struct Sight<'a> {
     /// The scene with colours.
     pub dress: &'a Dress,
-    /// Where one looks from.
+    /// The camera.
     pub camera: &'a Camera,
     /// A movement between two scenes.
     pub change: Option<&'a Change>,
@@ -33,7 +33,7 @@ pub struct Sight<'a> {
     pub hover: Option<usize>,
     /// The edge under the pointer, where it is on no box.
     pub hover_edge: Option<usize>,
-    /// What a pass did to the boxes.
+    /// The changes of a pass.
     pub marks: Option<&'a Marks>,
     /// Whether marks go around boxes rather than into a corner.
     pub strong_marks: bool,
@@ -41,7 +41,7 @@ pub struct Sight<'a> {
     pub found: Option<&'a BTreeSet<usize>>,
 }
 
-/// Colours of what is no box.
+/// Colours of everything except boxes.
 pub struct Ink {
     /// Behind everything.
     pub ground: Color32,
@@ -49,7 +49,7 @@ pub struct Ink {
     pub line: Color32,
     /// Text on the ground.
     pub weak: Color32,
-    /// What is selected.
+    /// The colour of the selection.
     pub accent: Color32,
     frame: Color32,
 }
@@ -173,7 +173,7 @@ impl Paint<'_> {
         self.painter.add(Shape::mesh(mesh));
     }
 
-    /// The border of a box: what is selected, then what a pass did to it, then how it runs.
+    /// The border of a box: the selection has priority, then the change of the pass, then how it runs.
     fn border(&self, b: &SceneBox, i: usize) -> Stroke {
         let width = self.zoom.clamp(0.5, 1.2);
         if self.s.focus == Some(i) {

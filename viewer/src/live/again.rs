@@ -1,11 +1,11 @@
-//! Compiling the model anew on a thread of its own.
+//! Compiles the model again on a separate thread.
 
 use super::{Host, Ticket, Wanted};
 use compiler::trace::{CompileTrace, Options};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 
-/// What became of a compilation.
+/// The result of a compilation.
 pub type Done = Result<CompileTrace, String>;
 
 /// A compilation that is wanted, and the one that goes on.

@@ -42,12 +42,12 @@ pub struct Made {
     pub wgsl: String,
 }
 
-/// What a legal schedule gives.
+/// The result of a legal schedule.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// The kernels.
     pub kernels: Vec<Made>,
-    /// The schedule as it was applied: where a choice was edited, rules have written what follows from it.
+    /// The applied schedule: if a choice was edited, the rules have rewritten the following instructions.
     pub schedule: Vec<String>,
     /// Microseconds of the old schedule and of this one, taken in turns on the same device; why there are none.
     pub times: Result<[f64; 2], String>,
@@ -58,7 +58,7 @@ pub struct Outcome {
 /// Why a schedule is refused: the message, and the loops with the culprit's line marked by `>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The loops, a line each.
     pub loops: Vec<String>,
@@ -72,7 +72,7 @@ impl Refusal {
     }
 }
 
-/// Tries schedules and keeps what came of them.
+/// Tries schedules and keeps the results.
 pub type Trier = Worker<Attempt, Result<Arc<Outcome>, Refusal>>;
 
 impl Trier {
@@ -109,7 +109,7 @@ impl Source {
         let new = TensorFunction { pending, ..old.clone() };
         let compiled = self.alone(&new)?;
         let scheduled = compiled.module.tensor_functions.get(&name).ok_or("the function was not lowered")?;
-        // What instructions make is checked as they are applied; here the whole is, as for text that comes from a file.
+        // Instructions are checked when they are applied; here the whole function is checked, as for text from a file.
         check_function(scheduled).map_err(|e| e.to_string())?;
         let times = match host.filter(|_| a.timed) {
             None => Err("not run".to_string()),
@@ -125,7 +125,8 @@ impl Source {
         })
     }
 
-    /// Compiles a function alone, called with the operands that it has in the model: constants where they are constants.
+    /// Compiles a function alone, called with the operands that it has in the model: constants where they are
+    /// constants.
     fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
         let constants = self.constants_of(f);
         let mut module = Module::new("main");

@@ -1,7 +1,7 @@
-//! What needs more than a trace: the model, to compile it with other options, and a device, to time kernels.
+//! Functions that need more than a trace: compiling the model with other options, and timing kernels on a device.
 //!
-//! Whoever opens the viewer may give it a [`Host`]. Without one schedules can be edited all the same: whether an edit is legal,
-//! and what comes of it, follows from the trace's tensor functions ([`attempt`]).
+//! The program that opens the viewer may give it a [`Host`]. Schedules can be edited without one: the trace's tensor
+//! functions are enough to check and compile an edit ([`attempt`]).
 
 mod again;
 pub mod attempt;
@@ -40,16 +40,16 @@ pub trait Host: Send + Sync {
     /// Nanoseconds of a run of each of two modules, in turns, on inputs that are made up.
     ///
     /// # Errors
-    /// What the device says.
+    /// An error of the device.
     fn time(&self, modules: [&Compiled; 2]) -> Result<[f64; 2], String>;
-    /// Compiles the model, and measures what is wanted. It looks at the ticket between parts of the work.
+    /// Compiles the model, and measures on request. It checks the ticket between parts of the work.
     ///
     /// # Errors
-    /// A model that is not there, what the compiler says, or that it was cancelled.
+    /// The model is missing, the compilation fails, or it was cancelled.
     fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<CompileTrace, String>;
 }
 
-/// Where a piece of work is, and whether it is still wanted.
+/// The progress of a piece of work, and whether it was cancelled.
 #[derive(Default)]
 pub struct Ticket {
     stage: Mutex<(String, usize, usize)>,
@@ -72,7 +72,7 @@ impl Ticket {
         self.cancelled.store(true, Ordering::Relaxed);
     }
     /// # Errors
-    /// When nobody wants it any more.
+    /// The work was cancelled.
     pub fn check(&self) -> Result<(), String> {
         if self.cancelled.load(Ordering::Relaxed) { Err("cancelled".into()) } else { Ok(()) }
     }

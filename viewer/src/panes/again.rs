@@ -1,4 +1,4 @@
-//! The model once more, with other options: compiled and run off the window's thread.
+//! Compiles and runs the model with other options, off the window's thread.
 
 use crate::live::Wanted;
 use crate::state::Viewer;

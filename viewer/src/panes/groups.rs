@@ -1,4 +1,4 @@
-//! Fused groups: what is in each, how it runs, and why it ends where it does.
+//! Fused groups: their nodes, how they run, and why they end where they do.
 
 use crate::canvas::colour::{milliseconds, pastel};
 use crate::state::Viewer;
@@ -7,7 +7,7 @@ use compiler::remark::RemarkKind;
 use compiler::trace::Group;
 use egui::{RichText, ScrollArea, Ui};
 
-/// What a group is, in a line.
+/// A group in one line.
 pub fn title(index: usize, g: &Group) -> String {
     let how = match g.kind {
         GroupKind::Kernel => format!("by {}", g.rule),

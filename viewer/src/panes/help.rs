@@ -1,11 +1,11 @@
-//! The keys, and what one can search for.
+//! Help: keys and search terms.
 
 use crate::keys::BINDINGS;
 use crate::state::Viewer;
 use egui::{Grid, RichText, Ui, Window};
 use graphview::query::FIELDS;
 
-/// What the mouse does.
+/// The actions of the mouse.
 const MOUSE: &[(&str, &str)] = &[
     ("drag, wheel", "move"),
     ("Ctrl and wheel", "zoom"),

@@ -1,4 +1,4 @@
-//! The memory of a run: which buffer holds something from which dispatch to which.
+//! The memory of a run: the live range of each buffer, in dispatches.
 
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;

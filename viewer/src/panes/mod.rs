@@ -1,4 +1,4 @@
-//! What stands beside the graph.
+//! The panes beside the graph.
 
 pub mod again;
 pub mod groups;

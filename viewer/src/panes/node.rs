@@ -1,4 +1,4 @@
-//! All that is known of a box: what it is, where it came from, what became of it, and why.
+//! Details of a box: what it is, its source nodes, what passes did with it, and why.
 
 use super::groups;
 use crate::canvas::colour::milliseconds;
@@ -34,7 +34,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     });
 }
 
-/// What one can do while nothing is chosen, and the selection that has no box here.
+/// Help while nothing is chosen, and a selection without a box here.
 fn nothing(ui: &mut Ui, v: &mut Viewer) {
     if v.selected().is_empty() {
         ui.add_space(12.0);
@@ -201,7 +201,7 @@ fn became(ui: &mut Ui, v: &mut Viewer, n: &Node) {
     }
 }
 
-/// What an edge carries, and why fusion did not cross it.
+/// The value of an edge, and why fusion did not cross it.
 fn edge(ui: &mut Ui, v: &mut Viewer, ends: &Ends) {
     ui.heading("Edge");
     copyable(ui, &ends.ty);
@@ -234,7 +234,7 @@ fn edge(ui: &mut Ui, v: &mut Viewer, ends: &Ends) {
     };
 }
 
-/// What the group of a box reads and feeds, and why it is not one with them.
+/// The inputs and outputs of a box's group, and why they were not fused with it.
 fn borders(ui: &mut Ui, v: &mut Viewer, n: &Node) {
     let list = v.document().groups_of(n);
     let &[g] = list.as_slice() else { return };

@@ -1,4 +1,4 @@
-//! The passes: what each did to the number of nodes, and how long it took.
+//! The passes: change of the number of nodes, and time.
 
 use crate::canvas::colour::milliseconds;
 use crate::state::Viewer;

@@ -1,4 +1,4 @@
-//! Precision: casts that the compiler put in, nodes that it kept in f32 and why, and errors against a reference.
+//! Precision: casts that the compiler inserted, nodes that it kept in f32 and why, and errors against a reference.
 
 use crate::canvas::colour::heat;
 use crate::state::Viewer;

@@ -1,4 +1,4 @@
-//! What passes did and did not, and why.
+//! Remarks: what passes did and did not do, and why.
 
 use super::rows;
 use crate::state::Viewer;

@@ -1,4 +1,4 @@
-//! The module's text at a stage, with what the pass changed in it.
+//! The module's text at a stage, with the changes of the pass.
 
 use crate::document::Document;
 use crate::state::Viewer;
@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-/// What the text pane shows.
+/// The state of the text pane.
 pub struct TextPane {
     /// Which text.
     pub mode: Mode,

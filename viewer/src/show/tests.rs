@@ -1,4 +1,4 @@
-//! The viewer without a window: what is in it, and that what one does in one place is seen in the others.
+//! Tests of the viewer without a window: its contents, and that an action in one pane shows in the others.
 
 use super::*;
 use compiler::compile::{CompileOptions, compile};

@@ -1,8 +1,9 @@
-//! The committed list of how each case ends: a ratchet. Losing a case fails, gaining one is told.
+//! The committed list of the outcome of each case: a ratchet. A case that gets worse fails; one that gets better is
+//! reported.
 //!
-//! A line is a case and its two ends, on the CPU executor and on the device: `NAME CPU DEVICE`. An end is one word for the case
-//! as it stands and, where that is not the best, `/` and one word for the case with its small inputs made constants: real
-//! models hold sizes and axes as constants, the cases give them as inputs.
+//! A line is a case and its two outcomes, on the CPU executor and on the device: `NAME CPU DEVICE`. An outcome is one
+//! word for the original case and, if that is not the best outcome, `/` and one word for the case with its small inputs
+//! as constants: real models have sizes and axes as constants, the cases as inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;

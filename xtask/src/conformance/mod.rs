@@ -1,9 +1,9 @@
 //! `cargo xtask conformance`: ONNX's own node cases, each as `weft run --test-dir` would run it.
 //!
-//! The cases come with the Python package `onnx`. Each runs on the CPU executor and on the device, as it stands; where it is then
-//! not right, or not computed on the device alone, it runs once more with its small inputs made constants. Cases of operators that Weft
-//! does not have are counted apart (the command says so with its exit code), and so are those with elements of a type that
-//! it does not have (float8, int4, strings ...). What each case came to is held against the committed [`ledger`].
+//! The cases come with the Python package `onnx`. Each runs on the CPU executor and on the device. If it is then not
+//! right, or not computed on the device alone, it runs again with its small inputs as constants. Cases with unsupported
+//! operators are counted separately (the command tells by its exit code), and so are cases with unsupported element
+//! types (strings ...). The outcome of each case is compared with the committed [`ledger`].
 
 mod ledger;
 mod needs;

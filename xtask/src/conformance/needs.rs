@@ -1,4 +1,4 @@
-//! `docs/conformance.md`: the sums, and which cases still need constants, and why.
+//! Writes `docs/conformance.md`: the totals, and the cases that still need constants, with reasons.
 
 use super::Case;
 use super::ledger::{Ledger, Standing};
@@ -76,7 +76,8 @@ fn missing(cases: &[Case]) -> String {
     text
 }
 
-/// A message without what is particular to a case, quoted names and the count of nodes: of an operator that is missing, what it misses.
+/// A message without what is particular to a case, quoted names and the count of nodes: of an operator that is missing,
+/// what it misses.
 fn general(message: &str) -> String {
     let mut parts = message.split(" | ");
     let first = parts.next().unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::ops::control::Loop as LoopOp;
 use crate::plan::{Branch, BufferIndex, Call, Handover, Loop, Step, Trips, nested};
 use std::collections::BTreeSet;
 
-/// Where a function of the plan takes its operands and leaves its results, as its calls have it.
+/// The buffers of operands and results of a function of the plan, as its calls use them.
 #[derive(Default)]
 pub(super) struct Interface {
     parameters: Vec<(ValueId, BufferIndex)>,
@@ -14,7 +14,7 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// Takes what a call says of one parameter or result; false where another call has another buffer for it.
+    /// Records the buffer of one parameter or result of a call; false if another call uses another buffer for it.
     fn agrees(list: &mut Vec<(ValueId, BufferIndex)>, v: ValueId, buffer: BufferIndex) -> bool {
         match list.iter().find(|(known, _)| *known == v) {
             Some((_, known)) => *known == buffer,
@@ -183,7 +183,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Takes from `state` what steps overwrite.
+    /// Removes from `state` the values that steps overwrite.
     fn lose_written(&mut self, steps: &[Step], prefix: &str, state: &mut State) -> Verified<()> {
         for (i, step) in steps.iter().enumerate() {
             let place = format!("step {prefix}{i}");
@@ -225,8 +225,8 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// The buffers that a call of `callee` may overwrite: those of all functions that it reaches, but for the one that calls, whose calls
-    /// each have their own.
+    /// The buffers that a call of `callee` may overwrite: those of all functions that it reaches, except the caller's,
+    /// since each call has its own buffers.
     fn overwritten(&self, callee: usize) -> BTreeSet<BufferIndex> {
         let mut reached = vec![callee];
         let mut at = 0;

@@ -1,22 +1,27 @@
-//! The verifier of plans: between the definition of a value and its last read, no step writes the buffer that holds it. A plan that
-//! it refuses is always a bug of the planner.
+//! The verifier of plans: between the definition of a value and its last read, no step writes the buffer that holds it.
+//! A plan that it refuses is always a bug of the planner (exit code 6).
 //!
-//! It follows a run of the plan with the names of values instead of their elements. What a step should read and write comes from the
-//! graph: the operands and results of its node. What it does read and write comes from the plan: buffers and slices. For each slice of
-//! each buffer the verifier knows which values are there, and which step wrote last.
+//! It follows a run of the plan with the names of values instead of their elements. The reads and writes that a step
+//! should do come from the graph: the operands and results of its node. The reads and writes that it does come from the
+//! plan: buffers and slices. So the verifier and the planner share no computation of lifetimes. For each slice of each
+//! buffer the verifier knows which values are there, and which step wrote last. It runs in debug builds, if
+//! `CompileOptions::verify` requests it, and for each list of open sizes.
 //!
 //! Checked:
-//! - each binding of a kernel, each operand of a host step, each condition and number of iterations that the host reads, each operand
-//!   and result of a call and each result of the network is in the buffer where the step reads it, in all its slices;
-//! - kernels of one group leave each other's results and scratch alone until the last of them;
-//! - no dispatch reads a value in a buffer that it writes; of host functions on device buffers those results alone share a buffer with
-//!   an operand that take its place;
-//! - nothing writes inputs and constants, and a called function writes no buffers but its own;
-//! - after a branch a buffer holds what both sides leave there: a value of before where neither writes it, a result where both yield it;
-//! - values of before a loop are in their buffers in every iteration: no step of the body writes these;
-//! - an iteration finds its arguments in place, and leaves what the next one reads, what is collected and the condition where the loop
-//!   takes them; the buffers of a loop are distinct, so those of carried values may change places;
-//! - a call may overwrite all buffers of the functions that it reaches; each call of a function uses the same ones.
+//! - the buffer that a step reads holds the right value in all its slices: for each binding of a kernel, each operand
+//!   of a host step, each condition and number of iterations that the host reads, each operand and result of a call,
+//!   and each result of the network;
+//! - kernels of one group do not overwrite each other's results and scratch before the last of them has run;
+//! - no dispatch reads a value in a buffer that it writes; a result of a host function on device buffers shares a
+//!   buffer with an operand only if it is declared in place of it;
+//! - no step writes inputs or constants, and a called function writes only its own buffers;
+//! - after a branch, a buffer holds what both sides leave there: the earlier value if neither side writes it, a result
+//!   if both sides yield it;
+//! - values from before a loop are in their buffers in every iteration: no step of the body writes them;
+//! - each iteration finds its arguments in place, and leaves its carried values, its collected rows and its condition
+//!   where the loop expects them; the buffers of a loop are distinct, so that the buffers of carried values may be
+//!   swapped;
+//! - a call may overwrite all buffers of the functions that it reaches; all calls of a function use the same buffers.
 //!
 //! Not checked: that values fit their buffers, and what kernels do with their bindings.
 
@@ -37,30 +42,31 @@ use control::Interface;
 use rustc_hash::{FxHashMap, FxHashSet};
 use state::{Held, State, Writer};
 
-/// What plans of a module are held against.
+/// The reference for verifying plans of a module.
 #[derive(Clone)]
 pub(super) struct PlanValues {
     /// The node of each group.
     nodes: Vec<NodeId>,
     /// The operands of views, by their results.
     views: FxHashMap<ValueId, ValueId>,
-    /// What each binding of each kernel is.
+    /// The role of each binding of each kernel.
     kernels: Vec<Vec<Role>>,
 }
 
-/// What a kernel binds.
+/// The role of a binding.
 #[derive(Clone, Copy)]
 enum Role {
     /// The n-th operand of the group's node.
     Operand(usize),
     /// The n-th result.
     Result(usize),
-    /// What one kernel of the group leaves for another.
+    /// Scratch: written by one kernel of the group for another.
     Scratch(BufferId),
 }
 
 impl PlanValues {
-    /// Those of `main`, joined with what it calls, whose groups became `kernels` of `module`; `is_view` tells groups that became none.
+    /// The reference of `main`, joined with its callees, whose groups became `kernels` of `module`; `is_view` is true
+    /// for groups without kernels.
     pub fn of(module: &Module, main: &Function, is_view: impl Fn(usize) -> bool, kernels: &[PlanKernel]) -> PlanValues {
         let planned = |n: &NodeId| !main.nodes[*n].op.is::<Const>() && !main.nodes[*n].op.is::<Callees>();
         let nodes: Vec<NodeId> = main.walk().into_iter().filter(planned).collect();
@@ -138,7 +144,7 @@ fn fault<T>(place: &str, message: String) -> Verified<T> {
 }
 
 impl Verifier<'_> {
-    /// What is there before the first step: inputs and constants.
+    /// The state before the first step: inputs and constants.
     fn start(&mut self) -> State {
         let mut state = State::default();
         for (buffer, b) in self.plan.buffers.iter().enumerate() {
@@ -153,7 +159,7 @@ impl Verifier<'_> {
         state
     }
 
-    /// What holds a value: a view is its operand.
+    /// The content that represents a value: for a view, its operand.
     fn held(&self, v: ValueId) -> Held {
         let mut v = v;
         while let Some(&from) = self.values.views.get(&v) {
@@ -289,7 +295,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// What the dispatch writes, it binds once.
+    /// A dispatch binds each buffer that it writes only once.
     fn check_apart(&self, d: &Dispatch, written: &[((BufferIndex, u32), Held)], text: &str) -> Verified<()> {
         for (target, held) in written {
             if d.buffers.iter().filter(|b| *b == target).count() > 1 {

@@ -1,4 +1,4 @@
-//! What is in the buffers of a plan at one point of a run.
+//! The content of a plan's buffers at one point of a run.
 
 use crate::graph::ValueId;
 use crate::name::Name;
@@ -6,14 +6,14 @@ use crate::plan::BufferIndex;
 use crate::tir::BufferId;
 use rustc_hash::FxHashMap;
 
-/// What a buffer may hold.
+/// The content of a slice of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Held {
     /// A value of the entry function, joined with what it calls.
     Value(ValueId),
     /// A constant of the module.
     Constant(Name),
-    /// What one kernel of that group leaves for another, in that buffer of their function.
+    /// Scratch of a group, in a buffer of its function.
     Scratch(usize, BufferId),
 }
 
@@ -25,13 +25,13 @@ type At = (BufferIndex, u32);
 
 #[derive(Clone, Default, PartialEq)]
 struct Cell {
-    /// Several where they are equal: a copy is what it is a copy of, too.
+    /// Several if they are equal: a copy also counts as its original.
     held: Vec<Held>,
     /// None for what was there before the run.
     writer: Option<Writer>,
 }
 
-/// What each slice of each buffer holds.
+/// The content of each slice of each buffer.
 #[derive(Clone, Default)]
 pub(super) struct State {
     cells: FxHashMap<At, Cell>,
@@ -53,7 +53,7 @@ impl State {
     pub fn put(&mut self, at: At, held: Held, writer: Option<Writer>) {
         self.cells.insert(at, Cell { held: vec![held], writer });
     }
-    /// What is `held` somewhere may be called `also`, too.
+    /// Wherever `held` is, `also` is too.
     pub fn also(&mut self, held: Held, also: Held) {
         for cell in self.cells.values_mut().filter(|c| c.held.contains(&held)) {
             cell.held.push(also);
@@ -66,11 +66,11 @@ impl State {
             self.cells.insert((to, s), Cell { held, writer: Some(writer) });
         }
     }
-    /// What is in this buffer is lost.
+    /// The content of this buffer is lost.
     pub fn lose(&mut self, buffer: BufferIndex, slices: u32, writer: Writer) {
         (0..slices).for_each(|s| drop(self.cells.insert((buffer, s), Cell { held: vec![], writer: Some(writer) })));
     }
-    /// What holds after both: what both hold. Of what only one wrote the writer is kept.
+    /// The state after both branches: the content that both have. The writer is kept if only one branch wrote.
     pub fn meet(self, mut other: State) -> State {
         let mut cells = FxHashMap::default();
         for (at, mut cell) in self.cells {

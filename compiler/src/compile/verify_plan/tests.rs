@@ -1,4 +1,5 @@
-//! Good plans are broken on purpose: the verifier says which step reads the wrong value, and who overwrote it.
+//! Breaks good plans on purpose: the verifier must name the step that reads the wrong value, and the step that
+//! overwrote it.
 
 use super::*;
 use crate::compile::callees::join;
@@ -7,7 +8,7 @@ use crate::plan::{BufferView, Call, Collected, Loop, StandInEmitter, Trips};
 use crate::profile::DeviceProfile;
 use crate::text::parse_module;
 
-/// A plan and what it is held against.
+/// A plan and its reference.
 struct Planned {
     plan: Plan,
     main: Function,

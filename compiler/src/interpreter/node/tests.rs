@@ -1,4 +1,4 @@
-//! The tensor expressions of ops, by the vector executor against the interpreter in lockstep.
+//! Compares the vector executor with the lockstep interpreter, on the tensor expressions of ops.
 
 use super::*;
 use crate::interpreter::{run_scheduled, run_tensor_function};

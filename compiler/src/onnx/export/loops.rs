@@ -1,4 +1,4 @@
-//! Loops as ONNX's `Loop`, whose body has the number of the iteration, a condition and what is carried for its inputs.
+//! Writes loops as ONNX's `Loop`. The inputs of its body are the iteration number, a condition and the carried values.
 
 use super::super::error::ExportError;
 use super::super::proto::{AttributeProto, GraphProto, NodeProto, attribute_type as ty};

@@ -4,7 +4,7 @@
 //! `raw_data`; a call of a graph function becomes a call of a model-local function of the domain `weft`, so a fused
 //! graph keeps its groups. Names of inputs, outputs and values are kept.
 //!
-//! Always holds: every name in the written model is defined once, branches included.
+//! Always holds: every name in the written model is defined once, also across branches.
 
 mod loops;
 mod names;

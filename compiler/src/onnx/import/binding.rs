@@ -1,15 +1,19 @@
-//! What a name of a model stands for while the model is imported.
+//! Meanings of a model's names during import.
 //!
-//! Modules have tensors alone. A sequence is the list of its tensors, an optional is its element or nothing: both are
-//! known when the model is imported and leave no trace. A tensor of a narrow type is one of bytes with that type beside
-//! it.
+//! Modules have only tensors. Sequences, optionals and narrow types exist only during import:
+//! - a sequence is the list of its tensors, so lengths and positions must be known, and a loop that carries one is
+//!   unrolled. As an input or result of the model, element `i` of `x` is named `x.i`;
+//! - an optional is its element, or nothing;
+//! - a tensor of a narrow type (int4, float8 ...) is a tensor of bytes, with the type kept beside it. An importer that
+//!   supports such types takes them (`ImportContext::take_narrow`), ops with `keeps_elements` move them, and all others
+//!   refuse them.
 
 use super::element_name;
 use crate::graph::ValueId;
 use crate::name::Name;
 use crate::ops::narrow::Narrow;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Binding {
     /// An operand that is left out, or an optional without an element.
@@ -68,7 +72,7 @@ impl Binding {
             }
         })
     }
-    /// True where both hold as many tensors in the same places, of the same narrow types.
+    /// True if both have the same number of tensors in the same positions, with the same narrow types.
     pub(super) fn is_like(&self, other: &Binding) -> bool {
         match (self, other) {
             (Binding::Absent, Binding::Absent) => true,

@@ -1,4 +1,7 @@
 //! Operators that are part of the importer: constants and control flow.
+//!
+//! The shapes may forbid one branch of an `If` whose condition is known only at run time. That branch becomes a `trap`:
+//! taking it is an error.
 
 use super::super::OnnxAttrs;
 use super::super::error::ImportError;
@@ -45,11 +48,12 @@ impl Control {
     }
 }
 
-/// A branch in place of one that is impossible for the shapes at hand, with results as those of the other branch: exporters
-/// write an `If` around what depends on a size or a rate, and only one of its branches fits each. It is an error to take it.
+/// A branch that ends the run with an error, in place of a branch that is impossible for the given shapes. It has
+/// results like the other branch. Exporters write an `If` around code that depends on a size or a rate, and only one
+/// branch fits the shapes.
 ///
 /// # Errors
-/// `why`, where it is no matter of shapes.
+/// `why`, if the branch failed for another reason than shapes.
 fn trap(b: &mut FunctionBuilder<'_>, other: BlockId, why: ImportError) -> Result<BlockId, ImportError> {
     let ImportError::Invalid { node, op, message } = &why else { return Err(why) };
     let text = format!("the branch that runs is impossible for these shapes: node `{node}` ({op}): {message}");

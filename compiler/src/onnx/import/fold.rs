@@ -1,7 +1,8 @@
-//! Folding of shape arithmetic while a model comes in.
+//! Folding of shape arithmetic during import.
 //!
-//! Shapes computed by chains of small nodes must be known when the nodes that use them are imported: an importer of Pad or
-//! Reshape reads them once. So a node whose result is known and small is replaced by a constant at once.
+//! Shapes are often computed by chains of small nodes, and must be known when a node that uses them is imported: the
+//! importers of Pad and Reshape read them once. So a node whose result is known and small is replaced by a constant at
+//! once.
 
 use super::node::add_constant;
 use crate::arena::Id;

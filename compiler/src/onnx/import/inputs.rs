@@ -1,4 +1,4 @@
-//! A model's inputs: their types, and what sequences and optionals among them hold.
+//! A model's inputs: their types, and the elements of sequences and optionals among them.
 
 use super::super::error::ImportError;
 use super::super::proto::{DimensionProto, DimensionValue, GraphProto, TypeValue, ValueInfoProto};
@@ -18,7 +18,7 @@ pub(super) struct Input<'p> {
     held: Held,
 }
 
-/// What an input is.
+/// The kind of an input.
 enum Held {
     Tensor(TensorType, Option<Narrow>),
     /// An optional that is not there.

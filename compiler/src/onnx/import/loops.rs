@@ -1,5 +1,5 @@
-//! `Loop` and `Scan`: a few iterations are unrolled, more are a loop of the graph. One whose iterations have values of different
-//! shapes can only be unrolled.
+//! `Loop` and `Scan`: a few iterations are unrolled, more become a loop of the graph. A loop whose values change their
+//! shapes between iterations can only be unrolled.
 
 use super::super::error::ImportError;
 use super::super::proto::GraphProto;
@@ -18,7 +18,7 @@ use crate::ops::control::Loop;
 use crate::ops::permute::normalize_axis;
 use crate::tensor::Tensor;
 
-/// The most iterations that are unrolled where a loop of the graph would do.
+/// Largest number of iterations that are unrolled although a loop of the graph is possible.
 const FEW: i64 = 8;
 /// The most iterations that are unrolled.
 const UNROLL_LIMIT: i64 = 256;
@@ -32,7 +32,7 @@ impl<'p> Importer<'p> {
         scope: &Scope<'_, 'p>,
     ) -> Result<Vec<Binding>, ImportError> {
         let carried = given.get(2..).unwrap_or(&[]);
-        // What is no tensor is known when the model is imported, and so must be the iterations.
+        // Carried values that are not tensors must be known on import, and so must the iterations.
         if carried.iter().any(|x| !matches!(x, Binding::Tensor(_, None))) {
             return self.unroll_loop(b, node, given, scope);
         }
@@ -50,7 +50,7 @@ impl<'p> Importer<'p> {
             Err(e) => e,
             Ok(results) => return Ok(results.into_iter().map(Binding::tensor).collect()),
         };
-        // What has other shapes in each iteration may still be written out.
+        // A loop with different shapes in each iteration can still be unrolled.
         self.unroll_loop(b, node, given, scope).map_err(|_| refused)
     }
 
@@ -94,7 +94,7 @@ impl<'p> Importer<'p> {
         })?;
         let carries = &yields[1..=first.len()];
         let counting = Counting { b: &*b, index, args: &arguments[2..], first: &first, next: carries };
-        // As long as it goes: exporters write the largest number there is.
+        // No limit: exporters write the largest integer.
         let most = size.clone().filter(|n| n.as_const().is_none_or(|n| n <= i64::from(i32::MAX)));
         let counted = counting.trips(operand(1), yields[0]).filter(|_| trips.is_none());
         let counted = counted.map(|n| most.map_or(n.clone(), |most| n.min(most)));
@@ -310,7 +310,7 @@ impl<'p> Importer<'p> {
         known.ok_or_else(|| node.unsupported("unsupported loop: its condition is known at run time only"))
     }
 
-    /// What each iteration yields, along a new axis.
+    /// The yielded values of all iterations, along a new axis.
     pub(super) fn stack(
         &self,
         b: &mut FunctionBuilder<'_>,
@@ -331,9 +331,9 @@ impl<'p> Importer<'p> {
     }
 }
 
-/// What a scan goes over.
+/// The sequences of a scan.
 struct Sequences<'a> {
-    /// First values of what it carries.
+    /// First values of its carried values.
     states: &'a [ValueId],
     /// Sequences, in the order that iterations see their elements in, with their axes.
     sequences: &'a [(ValueId, i64)],

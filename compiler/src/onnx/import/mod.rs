@@ -1,12 +1,12 @@
 //! ONNX models to modules.
 //!
-//! The whole model is looked through first, so that all unsupported operators are reported at once; then the graph is
-//! imported node by node, each through the row that the op's own file has for it. Model-local functions are inlined.
-//! A symbol of the graph's inputs becomes a symbol of the module; a dimension without a name (or with the name `?` or a
-//! negative number) becomes a symbol of its own: `input.dim0`.
+//! The whole model is scanned first, so that all unsupported operators are reported together. Then the graph is
+//! imported node by node, each by the import row in its op's file. Model-local functions are inlined. A symbol of the
+//! graph's inputs becomes a symbol of the module; a dimension without a name (or with the name `?` or a negative
+//! number) becomes a symbol of its own: `input.dim0`.
 //!
-//! Deliberately absent: shape hints of the file (`value_info`): types are inferred, since hints are often wrong after a
-//! model was edited.
+//! Deliberately absent: the file's shape hints (`value_info`). Types are inferred, since hints are often wrong in
+//! edited models.
 
 mod attributes;
 mod binding;
@@ -62,24 +62,24 @@ pub fn import_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Module, 
     import_onnx_with(bytes, external, &ImportOptions::default())
 }
 
-/// What is fixed when a model is imported, so that everything computed from it is known.
+/// Values that are fixed on import, so that everything computed from them is known.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The first dimension of every input that has dimensions.
     pub batch: Option<usize>,
     /// Sizes of named dimensions.
     pub dims: Vec<(Name, i64)>,
-    /// Whole shapes of inputs; they go before the others. Element `i` of the sequence `x` is the input `x.i`: of a
-    /// sequence there are as many as have shapes here, and an optional is there where it has one.
+    /// Shapes of inputs; they have priority over the other settings. Element `i` of the sequence `x` is the input
+    /// `x.i`: a sequence has as many elements as there are shapes here, and an optional is present if it has a shape.
     pub shapes: Vec<(Name, Vec<usize>)>,
     /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
     pub values: Vec<(Name, Tensor)>,
-    /// What dimensions may be that stay open: decides comparisons in shape arithmetic.
+    /// Ranges of open dimensions. They decide comparisons in shape arithmetic.
     pub ranges: DimRanges,
 }
 
-/// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the model's
-/// nodes accept it.
+/// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the
+/// model's nodes accept it.
 ///
 /// # Errors
 /// As [`import_onnx`]; also [`ImportError::Shape`] for names that the model does not have and shapes that do not fit.
@@ -106,7 +106,7 @@ pub fn onnx_inputs(bytes: Bytes, shapes: &[(Name, Vec<usize>)]) -> Result<Vec<(N
     Ok(inputs.iter().flat_map(Input::ports).collect())
 }
 
-/// What an input or result of a model is.
+/// The kind of an input or result of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueKind {
     /// A tensor.
@@ -172,7 +172,7 @@ fn canonical_domain(domain: Option<&str>) -> &str {
     }
 }
 
-/// What is fixed while one model is imported.
+/// The state that is fixed while one model is imported.
 pub(crate) struct Importer<'p> {
     graph: &'p GraphProto,
     functions: FxHashMap<(&'p str, &'p str), &'p FunctionProto>,
@@ -184,7 +184,7 @@ pub(crate) struct Importer<'p> {
     made: Cell<usize>,
 }
 
-/// What is fixed inside one graph body or function body.
+/// The state that is fixed inside one graph body or function body.
 pub(crate) struct Environment<'p> {
     opsets: Option<Opsets>,
     /// Put before the names of nodes.
@@ -194,7 +194,7 @@ pub(crate) struct Environment<'p> {
     calls: Vec<(&'p str, &'p str)>,
 }
 
-/// What names of the file stand for.
+/// The meanings of the file's names.
 struct Scope<'s, 'p> {
     parent: Option<&'s Scope<'s, 'p>>,
     values: FxHashMap<&'p str, Binding>,
@@ -222,7 +222,7 @@ impl<'p> Importer<'p> {
     /// Refuses operators that nothing imports, all at once.
     ///
     /// # Errors
-    /// The operators, or the opset where that is so old that they had another form.
+    /// The unsupported operators, or an opset that is too old.
     fn check_support(&self) -> Result<(), ImportError> {
         let unsupported = unsupported_ops(self);
         match self.opsets.get("") {

@@ -1,4 +1,4 @@
-//! One node: through its op's row, as a control structure, or by inlining a function of the model.
+//! Imports one node: by its op's row, as a control structure, or by inlining a function of the model.
 
 use super::super::error::{ImportError, UnsupportedOp};
 use super::super::proto::{AttributeProto, FunctionProto, NodeProto};
@@ -52,8 +52,8 @@ pub(super) fn tensors(node: &NodeRef<'_>, given: &[Binding]) -> Result<Vec<Optio
     given.iter().enumerate().map(one).collect()
 }
 
-/// The narrow type of the results of nodes from `first` on, made by an importer that knows nothing of it: that of the
-/// operands, where all nodes move elements; none where they ask for shapes alone.
+/// The narrow type of the results of nodes from `first` on, made by an importer that does not handle narrow types: the
+/// type of the operands, if all nodes only move elements; `None` if they only read shapes.
 fn kept_narrow(
     b: &FunctionBuilder<'_>,
     node: &NodeRef<'_>,
@@ -96,7 +96,7 @@ impl NodeRef<'_> {
         let domain = canonical_domain(self.node.domain.as_deref()).to_string();
         ImportError::Unsupported(vec![UnsupportedOp { op: self.op(), domain, nodes: vec![self.name], why: why.into() }])
     }
-    /// What an op says about this node.
+    /// An op's error about this node.
     pub(super) fn refused(&self, Fault { kind, message }: Fault) -> ImportError {
         match kind {
             FaultKind::Invalid => self.invalid(message),
@@ -160,7 +160,7 @@ impl<'p> Importer<'p> {
         let outputs = match self.resolve(scope.env, node.node) {
             Resolved::Function(f) => self.inline_function(b, node, f, &inputs, scope)?,
             Resolved::Control(c) => self.import_control(b, node, c, &inputs, scope)?,
-            // Sequences and narrow types pass through the importer alone where it knows the operator too.
+            // Sequences and narrow types are handled by the importer itself if it has the operator too.
             Resolved::Row(row, opset) => match self.passes_through(node.node, &inputs) {
                 Some(c) => self.import_control(b, node, c, &inputs, scope)?,
                 None => self.import_row(b, node, row, opset, &inputs)?,
@@ -219,7 +219,7 @@ impl<'p> Importer<'p> {
         Ok(results.into_iter().map(|v| Binding::Tensor(v, made)).collect())
     }
 
-    /// Adds constants that a node made out of its attributes and sizes to those so far. A file of some bytes may ask for any
+    /// Counts the bytes of constants that a node made from its attributes and sizes. A small file may request any
     /// number of them.
     fn count_made<'c>(&self, node: &NodeRef<'p>, made: impl Iterator<Item = &'c Constant>) -> Result<(), ImportError> {
         let bytes = made.fold(self.made.get(), |n, c| n.saturating_add(c.byte_len()));

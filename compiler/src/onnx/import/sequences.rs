@@ -1,5 +1,5 @@
-//! Sequences and optionals: what they hold is known when a model is imported, so their operators make no nodes, but for
-//! the parts of a tensor and their concatenation. Positions and lengths must be known then.
+//! Sequences and optionals. Their elements are known during import, so their operators make no nodes, except for
+//! splitting a tensor and concatenating the parts. Positions and lengths must be known then.
 
 use super::super::error::ImportError;
 use super::super::{ImportContext, OnnxAttr, OnnxAttrs};
@@ -109,7 +109,7 @@ impl<'p> Importer<'p> {
                 let mut list = x.sequence(0)?.to_vec();
                 let at = match inputs.get(2) {
                     None | Some(Binding::Absent) => list.len(),
-                    // The end is a place too, and -1 stands for the place before the last element.
+                    // The end is a valid position too, and -1 means the position before the last element.
                     Some(_) => match known_scalar(b, x.tensor(2)?) {
                         Some(at) if at == list.len() as i64 => list.len(),
                         _ => x.position(b, 2, list.len())?,

@@ -1,4 +1,4 @@
-//! Looks through a whole model for operators that cannot be imported, before anything is imported.
+//! Scans a whole model for unsupported operators before anything is imported.
 
 use super::super::OnnxImport;
 use super::super::error::UnsupportedOp;
@@ -9,7 +9,7 @@ use crate::ops::find_onnx;
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-/// What imports a node.
+/// The importer of a node.
 pub(super) enum Resolved<'p> {
     /// A function of the model, inlined.
     Function(&'p FunctionProto),

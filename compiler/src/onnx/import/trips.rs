@@ -1,4 +1,4 @@
-//! How often a loop runs whose condition compares a counter with a size, as exporters write `while i < n`.
+//! The number of iterations of a loop whose condition compares a counter with a size, as exporters write `while i < n`.
 //!
 //! ```text
 //! loop (i = a) { i' = i + c; yield i' < n, i' }   runs   max(0, ceil((n - a) / c))   times, where a < n is asked before
@@ -32,7 +32,7 @@ pub(super) struct Counting<'a, 'm> {
     pub(super) b: &'a FunctionBuilder<'m>,
     /// The body's argument that counts iterations.
     pub(super) index: ValueId,
-    /// The body's arguments that are carried, what they are first, and what an iteration leaves for the next one.
+    /// The carried arguments of the body, their first values, and the values for the next iteration.
     pub(super) args: &'a [ValueId],
     pub(super) first: &'a [ValueId],
     pub(super) next: &'a [ValueId],
@@ -72,7 +72,7 @@ impl Counting<'_, '_> {
         (before.len() == bounds.len()).then_some(settle(least(trips)?))
     }
 
-    /// What the conditions that are joined in `v` say of counters.
+    /// The bounds on counters from the conjunction `v`.
     fn bounds(&self, v: ValueId, out: &mut Vec<Bound>) -> Option<()> {
         let mut conditions = vec![];
         self.conditions(v, &mut conditions)?;
@@ -85,7 +85,7 @@ impl Counting<'_, '_> {
         (!out.is_empty()).then_some(())
     }
 
-    /// The comparisons `a < b + plus` that are joined by And in `v`, as `(a, (b, plus))`; none where there is anything else.
+    /// The comparisons `a < b + plus` in the conjunction `v`, as `(a, (b, plus))`; `None` if it contains anything else.
     fn conditions(&self, v: ValueId, out: &mut Vec<(ValueId, (ValueId, i64))>) -> Option<()> {
         if out.len() > MOST_CONDITIONS {
             return None;
@@ -138,7 +138,7 @@ impl Counting<'_, '_> {
         Some((a + b * sign, by + also * sign))
     }
 
-    /// How far `v` is above `base`, where that is known.
+    /// The difference `v - base`, if it is a known number.
     fn above(&self, v: ValueId, base: ValueId, depth: usize) -> Option<Dim> {
         if v == base {
             return Some(Dim::new(0));

@@ -1,4 +1,5 @@
-//! Interpolation whose kernel is stretched where the result is smaller than the source, so that every source element counts.
+//! Interpolation with a kernel that is stretched if the result is smaller than the source, so that every source element
+//! contributes.
 
 use super::coordinate::Coordinate;
 use super::{Resize, ResizeMode, cubic_beyond, cubic_inner};

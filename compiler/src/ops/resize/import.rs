@@ -15,8 +15,9 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Resize", domain: "", since: 11, import: import_resize },
 ];
 
-/// The forms before opset 11: scales (an attribute, or operand 1) and asymmetric coordinates. The nearest element is the one below
-/// along an axis that grows, and the one above along an axis that shrinks; where there are both, one op does each.
+/// The forms before opset 11: scales (an attribute, or operand 1) and asymmetric coordinates. The nearest element is
+/// the one below along an axis that grows, and the one above along an axis that shrinks; where there are both, one op
+/// does each.
 fn import_by_scales(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let scales: Vec<f64> = match cx.attrs.floats("scales") {

@@ -1,5 +1,4 @@
-//! Callbacks of one's own that say for an op on a target in which layout it has to run, or which op takes its place: TVM's
-//! FTVMAlterOpLayout.
+//! Callbacks of other crates that set the layout of an op on a target, or replace the op: TVM's FTVMAlterOpLayout.
 
 use super::propagation::Propagation;
 use super::scheme::Scheme;
@@ -29,7 +28,7 @@ pub struct LayoutQuestion<'a> {
     pub profile: &'a DeviceProfile,
 }
 
-/// What a callback wants of a node.
+/// The answer of a callback.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LayoutAnswer {
     /// It runs in this layout.
@@ -40,7 +39,7 @@ pub enum LayoutAnswer {
 
 type Ask = dyn Fn(&LayoutQuestion<'_>) -> Option<LayoutAnswer> + Send + Sync;
 
-/// A callback by its name, for [`PassContext::alter_layouts`]. It must give the same answer whenever it is asked the same.
+/// A named callback, for [`PassContext::alter_layouts`]. It must always give the same answer to the same question.
 #[derive(Clone)]
 pub struct AlterLayout {
     name: &'static str,
@@ -79,7 +78,7 @@ impl PartialEq for AlterLayout {
     }
 }
 
-/// The first answer about a node, and whose it is.
+/// The first answer about a node, and the callback that gave it.
 fn answer(cx: &PassContext, f: &Function, n: NodeId) -> Option<(&'static str, LayoutAnswer)> {
     let node = &f.nodes[n];
     let question = LayoutQuestion {
@@ -92,7 +91,8 @@ fn answer(cx: &PassContext, f: &Function, n: NodeId) -> Option<(&'static str, La
     cx.alter_layouts.iter().find_map(|a| Some((a.name, (a.ask)(&question)?)))
 }
 
-/// The layouts to choose between where the mode leaves that open and a callback names one: NCHW and the first that is named.
+/// The layouts to choose between if the mode does not decide and a callback names one: NCHW and the first one that is
+/// named.
 pub(super) fn wished_scheme(module: &Module, mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     if mode != LayoutMode::Auto || cx.alter_layouts.is_empty() {
         return None;
@@ -105,7 +105,7 @@ pub(super) fn wished_scheme(module: &Module, mode: LayoutMode, cx: &PassContext)
     })
 }
 
-/// Puts the ops that callbacks name in place of those of a block; true when there were any.
+/// Replaces ops of a block by the ops that callbacks return; true if there were any.
 pub(super) fn replace_ops(
     pass: &AutoLayout,
     r: &mut Rewriter<'_>,

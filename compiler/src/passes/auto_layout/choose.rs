@@ -1,9 +1,9 @@
 //! The choice: a layout for each convertible node at the least total cost, as a minimum cut.
 //!
-//! A value that is made in one layout and wanted in the other by anybody costs one transform, however many want it. With
-//! the two colours 0 and 1 this is a sum of `cost * [maker is 0 and some user is 1]` and its mirror image; a helper node
-//! for "some user is 1" makes each a single edge. Costs are the cost model's: what an anchor costs in either layout, and
-//! each transform that moves data.
+//! A value that is made in one layout and used in the other costs one transform, for any number of users. With the two
+//! colours 0 and 1 the cost is a sum of `cost * [maker is 0 and some user is 1]` and its mirror image; an extra vertex
+//! for "some user is 1" makes each term a single edge. The cost model gives the costs: each anchor in either layout,
+//! and each transform that moves data.
 
 use super::min_cut::{CutGraph, INFINITE, ONE, ZERO};
 use super::propagation::{Convertible, Form, Propagation, unsqueezed};
@@ -22,21 +22,21 @@ pub struct Choice {
     pub cost: u64,
 }
 
-/// What the choice is made from.
+/// The inputs of the choice.
 #[derive(Clone, Copy)]
 pub struct Costs<'a> {
     /// The function.
     pub f: &'a Function,
-    /// What can be converted in it.
+    /// The convertible nodes of the block.
     pub propagation: &'a Propagation,
     /// The two layouts.
     pub scheme: Scheme,
-    /// What nodes cost.
+    /// Costs of nodes.
     pub model: &'a dyn CostModel,
 }
 
 impl Costs<'_> {
-    /// Changing data of type `ty` to colour `to`: nothing where that keeps the order of the elements.
+    /// The cost of changing data of type `ty` to colour `to`; 0 if the order of the elements does not change.
     pub fn transform(&self, ty: &TensorType, to: u8) -> u64 {
         if self.scheme.keeps_order(&ty.shape, to) {
             return 0;
@@ -77,7 +77,7 @@ impl Costs<'_> {
             outputs: node.outputs.iter().zip(&m.results).map(|(&v, form)| ty(v, Some(form))).collect(),
         })
     }
-    /// What the converted form of a node costs in transforms of its own.
+    /// The cost of the transforms that belong to the converted form of a node.
     fn own_transforms(&self, n: NodeId, m: &Convertible) -> u64 {
         let node = &self.f.nodes[n];
         let mut cost = 0u64;
@@ -148,7 +148,7 @@ impl Chooser<'_> {
         self.g.add_cost(x, ONE, cost[0]);
         self.g.add_cost(ZERO, x, cost[1]);
     }
-    /// Values by the tensor they stand for: results of dissolved transposes with their operands.
+    /// Values by tensor: the result of a removed transpose is in the class of its operand.
     fn classes(&self) -> Vec<(ValueId, Vec<ValueId>)> {
         let mut classes: indexmap::IndexMap<ValueId, Vec<ValueId>> = indexmap::IndexMap::new();
         let mut values: Vec<ValueId> = self.propagation.source_layout.keys().copied().collect();
@@ -158,7 +158,7 @@ impl Chooser<'_> {
         }
         classes.into_iter().collect()
     }
-    /// The colour that a convertible node gives value `v`; `None` when it comes as it stands.
+    /// The node whose colour decides the layout of value `v`; `None` if its layout is fixed.
     fn maker(&self, v: ValueId) -> Option<usize> {
         let ValueDef::Result(n, i) = self.f.values[v].def else { return None };
         let m = self.propagation.convertible.get(&n)?;

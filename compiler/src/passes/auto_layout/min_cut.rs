@@ -1,4 +1,4 @@
-//! Minimum cuts: the cheapest two-colouring of nodes with a cost for each coloured edge.
+//! Minimum cuts: the cheapest two-colouring of a graph in which each edge between different colours has a cost.
 //!
 //! Dinic's algorithm (1970): breadth-first levels, then blocking flows along them.
 

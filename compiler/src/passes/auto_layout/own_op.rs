@@ -1,4 +1,5 @@
-//! An op joins by what it says itself: this one is known to nobody, and runs in NHWC between two convolutions.
+//! An op of another crate takes part through its properties: this one is in no table, and runs in NHWC between two
+//! convolutions.
 
 use super::*;
 use crate::graph::{FunctionBuilder, TensorType};

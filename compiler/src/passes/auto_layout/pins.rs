@@ -14,16 +14,16 @@ pub struct Pins {
     mode: LayoutMode,
     scheme: Scheme,
     list: Vec<Pin>,
-    /// What anchors do that nothing else pins.
+    /// The treatment of anchors without another pin.
     pub anchors: Anchors,
     /// Whether an anchor got NCHW.
     pub mixed: bool,
 }
 
-/// What anchors do that nothing pins.
+/// The treatment of anchors without a pin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Anchors {
-    /// What costs least.
+    /// The cheapest layout.
     Free,
     /// They keep their layout.
     Stay,

@@ -1,9 +1,9 @@
-//! What can be converted: the layout that each value has as it stands (its source layout), and the converted form of each node.
+//! Layout propagation: the source layout of each value, and the converted form of each node that can be converted.
 //!
-//! Layouts are the two colours of a [`Scheme`]. An anchor says in which of them its data stand; from there source layouts spread
+//! Layouts are the two colours of a [`Scheme`]. An anchor says the layout of its data; from there source layouts spread
 //! through every op that has a converted form. A transpose between the two layouts makes the same tensor in the other
-//! one: it dissolves, and whoever uses its result just wants the other layout. What depends on constants only has no
-//! source layout: it is laid out at compile time, as whoever uses it wants.
+//! one: it is removed, and its users simply want the other layout. A value that depends only on constants has no source
+//! layout: it is transformed at compile time, as its users want it.
 
 use super::scheme::Scheme;
 use super::{TO_NCHW, TO_NHWC};
@@ -34,7 +34,7 @@ pub enum Form {
 /// A node that can run in the other layout.
 #[derive(Clone, Debug)]
 pub struct Convertible {
-    /// The layout of its data as it stands.
+    /// The source layout of its data.
     pub source_layout: u8,
     /// It has a native layout (a convolution, a pool).
     pub anchor: bool,
@@ -59,7 +59,7 @@ impl Convertible {
 /// Everything that can be converted in one block.
 #[derive(Debug, Default)]
 pub struct Propagation {
-    /// Layouts of values as they stand.
+    /// Source layouts of values.
     pub source_layout: FxHashMap<ValueId, u8>,
     /// Nodes that can be converted.
     pub convertible: FxHashMap<NodeId, Convertible>,
@@ -350,7 +350,8 @@ impl Former<'_> {
         self.check_inference(&operands)?;
         Ok(self.convertible(node.op.clone(), operands, vec![Form::Converted]))
     }
-    /// Refuses an op whose attributes hold shapes: on converted operands it would give another result than the converted one.
+    /// Refuses an op whose attributes hold shapes: on converted operands it would give another result than the
+    /// converted one.
     fn check_inference(&self, operands: &[(usize, Form)]) -> Result<(), String> {
         let node = &self.f.nodes[self.n];
         let to = 1 - self.source_layout;

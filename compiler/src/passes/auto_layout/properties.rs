@@ -1,4 +1,5 @@
-//! Properties of the layout pass over random graphs: results stay, and the choice is never dearer than either layout.
+//! Properties of the layout pass on random graphs: results do not change, and the choice never costs more than either
+//! layout.
 
 use super::random_graphs::{conv_layouts, random_graph};
 use super::*;

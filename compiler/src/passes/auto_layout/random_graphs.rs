@@ -1,5 +1,5 @@
 //! Random graphs for the tests of the layout pass: convolutions and pools with ops of every family in between, on data
-//! of rank 4 and of the ranks that come out of it. An op that refuses the operands it was given is left out.
+//! of rank 4 and of derived ranks. An op that refuses its operands is left out.
 
 use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};

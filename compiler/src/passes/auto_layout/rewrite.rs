@@ -1,5 +1,5 @@
-//! Rewriting a block to its chosen layouts: converted nodes are built again, and a value gets at most one transform to each
-//! layout, right before its first user there.
+//! Rewrites a block to the chosen layouts: converted nodes are built again, and a value gets at most one transform to
+//! each layout, right before its first user in that layout.
 
 use super::choose::root_of;
 use super::propagation::{Convertible, Form, Propagation, unsqueezed};
@@ -16,7 +16,7 @@ use crate::passes::fold_constants::folded_constant;
 use crate::passes::rewriter::Rewriter;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What the rewrite did.
+/// Statistics of the rewrite.
 #[derive(Default)]
 pub struct Done {
     /// Transposes of activations that were inserted.
@@ -106,7 +106,7 @@ impl Rewrite<'_, '_> {
         }
         Ok(())
     }
-    /// Makes sure that users who want `v` as it stands find it so.
+    /// Makes `v` available in its source layout for the users that want it.
     fn as_is(&mut self, point: InsertionPoint, v: ValueId) -> Result<(), String> {
         if let Some(&source_layout) = self.propagation.source_layout.get(&v) {
             let new = self.in_layout(point, v, source_layout)?;
@@ -254,8 +254,8 @@ impl Rewrite<'_, '_> {
         let op = (!keeps_order).then(|| Transpose { perm: perm.to_vec() }.into());
         self.constant(n, name, perm.to_vec(), op, shape)
     }
-    /// An operand that is not data with a source layout (a constant, or one that was unsqueezed) in colour `to`; the same operand
-    /// only once.
+    /// An operand that is not data with a source layout (a constant, or one that was unsqueezed) in colour `to`; the
+    /// same operand only once.
     fn converted_constant(&mut self, n: NodeId, v: ValueId, to: u8) -> Result<ValueId, String> {
         let plain = self.r.f.def_op::<Const>(v).is_some();
         if let Some(perm) = self.scheme.perm(to).filter(|_| plain) {

@@ -1,4 +1,4 @@
-//! Layout propagation on real ops, always held against the interpreter.
+//! Layout propagation on real ops, always compared with the interpreter.
 
 use super::*;
 use crate::interpreter::run_function;

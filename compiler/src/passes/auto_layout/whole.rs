@@ -1,5 +1,8 @@
-//! What a module costs as a whole, as it would be fused: the choice by anchors sees no epilogues, and none of the kernels between
-//! anchors, whose own costs a layout changes too.
+//! The cost of a whole module after fusion. The choice by anchors does not see epilogues, or the kernels between
+//! anchors, whose costs a layout changes too.
+//!
+//! If a module has few different groups ([`MOST_SCHEDULED`]), the kernels that the rules make are weighed; else the
+//! estimate of the unscheduled groups is used.
 
 use super::pins::{Anchors, Pins};
 use super::{AutoLayout, channels_first, stands_in_nhwc};
@@ -15,8 +18,8 @@ use crate::schedule::rules::schedule;
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use indexmap::IndexMap;
 
-/// A module of so many different groups at most is scheduled to be weighed. Beyond, what the rules would make is told from the loops:
-/// scheduling a network twice would take longer than the rest of its compilation.
+/// Largest number of different groups for which a module is scheduled to weigh it. Above, the estimate of the
+/// unscheduled groups is used: scheduling a network twice would take longer than the rest of its compilation.
 const MOST_SCHEDULED: usize = 12;
 
 /// A module before the pass, with the number of remarks then, and of folded transposes.
@@ -32,7 +35,7 @@ impl Start {
     }
 }
 
-/// A module with uniform layouts, and what making it said.
+/// A module with uniform layouts, and the remarks of making it.
 struct Uniform {
     anchors: Anchors,
     words: &'static str,
@@ -42,8 +45,9 @@ struct Uniform {
 }
 
 impl AutoLayout {
-    /// Holds the module, made by `pins` that left the choice free, against those that the `start` becomes with its anchors in the layouts that they had, and
-    /// with all in the target's other one, and keeps the cheapest.
+    /// Compares three modules and keeps the cheapest: the module with the chosen layouts (`pins` left the choice free),
+    /// and the modules that `start` becomes with all anchors in their original layouts, or all in the target's other
+    /// layout.
     pub(super) fn weigh_whole(
         &self,
         module: &mut Module,
@@ -116,10 +120,10 @@ struct Whole {
 }
 
 impl Whole {
-    /// Of a module. What has no kernel is left out: it is the same in every layout.
+    /// The groups of a module. Nodes without kernels are left out: they cost the same in every layout.
     ///
     /// # Errors
-    /// What one of those passes says.
+    /// An error of one of these passes.
     fn of(module: &Module, cx: &mut PassContext) -> Result<Whole, PassError> {
         let mut fused = module.clone();
         let mut own = cx.apart();
@@ -138,7 +142,7 @@ impl Whole {
     fn is_small(&self) -> bool {
         self.groups.len() <= MOST_SCHEDULED
     }
-    /// The estimated nanoseconds of all kernels: of those that the rules make, or of what they would make.
+    /// The estimated nanoseconds of all kernels: of the scheduled ones, or of the unscheduled groups.
     fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
         let model = cx.costs();
         let told =

@@ -1,4 +1,4 @@
-//! Activations that are written out of other ops.
+//! Activations that are written as several ops.
 
 use crate::ops::activation::{Gelu, GeluApproximation, HardSigmoid, Swish};
 use crate::ops::binary::{Add, Div, Mul, Pow};

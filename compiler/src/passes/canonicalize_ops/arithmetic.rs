@@ -1,4 +1,4 @@
-//! Functions of a constant, and functions that are written as others.
+//! Functions of a constant, and functions that are equal to another one.
 
 use crate::graph::Constant;
 use crate::ops::binary::{Add, Div, Max, Min, Mul, Pow, Sub};

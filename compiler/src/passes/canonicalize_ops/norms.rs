@@ -1,4 +1,4 @@
-//! Softmax and normalisations that are written out of other ops.
+//! Softmax and normalisations that are written as several ops.
 
 use crate::graph::{Constant, ValueId};
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
@@ -114,8 +114,8 @@ fn group_norm() -> Pattern {
     op::<GroupNorm>([var("x"), constant().named("s"), constant().named("b")]).used_once().named("norm")
 }
 
-/// The group normalisation of the match with the scale and bias that `f` makes of them and of the factor or summand `c` of
-/// each channel.
+/// The group normalisation of the match with the scale and bias that `f` makes of them and of the factor or summand `c`
+/// of each channel.
 fn affine(m: &Match<'_, '_>, f: fn(f64, f64, f64) -> (f64, f64)) -> Option<Change> {
     let norm = m.made_by::<GroupNorm>(m.value("norm"))?.clone();
     let x = m.ty_of(m.value("x"));

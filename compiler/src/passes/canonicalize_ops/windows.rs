@@ -1,4 +1,4 @@
-//! Pools over everything, and constants that convolutions and products can take themselves.
+//! Pools over whole axes, and constants that become the bias of convolutions and products.
 
 use crate::graph::{Constant, Module};
 use crate::int::const_dims;

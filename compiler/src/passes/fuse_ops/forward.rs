@@ -1,8 +1,7 @@
 //! The graph that fusion works on: nodes of one block in post-DFS order, with edges to their users.
 //!
-//! Besides the block's own nodes there are two that stand for nothing in the IR, as in TVM: the operand list of a
-//! concat (a tuple), and each used result of a node with several results (an injective projection). Constants and block
-//! arguments are not in the graph.
+//! As in TVM, two kinds of nodes have no counterpart in the IR: the operand list of a concat (a tuple), and each used
+//! result of a node with several results (an injective projection). Constants and block arguments are not in the graph.
 
 use crate::arena::Id;
 use crate::graph::{BlockId, Function, NodeId, ValueDef, ValueId};
@@ -11,7 +10,7 @@ use crate::passes::fusion_kind::NodeInfo;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
-/// What a node of the forward graph stands for.
+/// The origin of a node of the forward graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// A node.
@@ -33,7 +32,7 @@ impl Source {
 /// A node with its users.
 #[derive(Clone, Debug)]
 pub struct ForwardNode {
-    /// What it stands for.
+    /// Its origin.
     pub source: Source,
     /// Its kind.
     pub kind: FusionKind,
@@ -50,8 +49,8 @@ pub struct ForwardGraph {
     pub nodes: Vec<ForwardNode>,
 }
 
-/// Builds the graph of one block. `info` holds every node of the block but the constants; `is_concat` says whose operand
-/// lists are tuples.
+/// Builds the graph of one block. `info` holds every node of the block but the constants; `is_concat` says whose
+/// operand lists are tuples.
 pub fn build(
     f: &Function,
     block: BlockId,
@@ -91,7 +90,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The graph node that stands for a value; `None` for constants and values from outside of the block.
+    /// The graph node of a value; `None` for constants and values from outside of the block.
     fn producer(&self, v: ValueId) -> Option<Source> {
         let ValueDef::Result(n, i) = self.f.values[v].def else { return None };
         let node = &self.f.nodes[n];
@@ -100,7 +99,7 @@ impl Builder<'_> {
         }
         Some(if node.outputs.len() > 1 { Source::Projection(n, i) } else { Source::Node(n) })
     }
-    /// What a graph node uses, in order, with the value it goes through where there is one.
+    /// The nodes that a graph node uses, in order, each with the value on the edge if there is one.
     fn children(&self, source: Source) -> Vec<(Option<ValueId>, Source)> {
         match source {
             Source::Projection(n, _) => vec![(None, Source::Node(n))],

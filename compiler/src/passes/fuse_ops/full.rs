@@ -1,6 +1,6 @@
-//! Fusion beyond the classic rules. The rules of [`FUSION_RULES`] run one after another on the classic groups; each file says when its
-//! rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the
-//! device's storage buffers for a kernel.
+//! Fusion beyond the classic rules: the rules of [`FUSION_RULES`] run one after another on the classic groups. The file
+//! of each rule says when it applies; a rule that weighs one kernel against two asks the estimate. A rule only joins
+//! whole groups, and never exceeds the device's storage buffers for a kernel.
 
 mod attention;
 mod concat_in_place;
@@ -78,7 +78,7 @@ pub static FUSION_RULES: Table<FusionRule> = Table::new(&[
     FusionRule { name: permuted_store::RULE, looks_for: "a transpose behind an anchor", apply: permuted_store::apply },
 ]);
 
-/// Adds a rule of one's own. It runs before those of the table. To be called before anything is compiled.
+/// Adds a rule of another crate. It runs before those of the table. Call it before anything is compiled.
 ///
 /// # Errors
 /// When there is a rule of this name.
@@ -93,7 +93,7 @@ pub struct Made {
     pub rule: &'static str,
     /// The nodes, in post-DFS order.
     pub nodes: Vec<NodeId>,
-    /// What it did, where that is more than putting the nodes into one group.
+    /// A description, if it did more than joining the nodes into one group.
     pub what: Option<String>,
 }
 impl Made {
@@ -120,7 +120,7 @@ pub struct Declined {
     pub why: String,
 }
 
-/// What the rules work on.
+/// The groups and graph that the rules work on.
 pub struct GroupGraph<'a, 'g> {
     /// The groups.
     pub p: &'a mut Partition<'g>,
@@ -134,11 +134,11 @@ pub struct GroupGraph<'a, 'g> {
     pub info: &'a FxHashMap<NodeId, NodeInfo>,
     /// The device.
     pub profile: &'a DeviceProfile,
-    /// What groups cost.
+    /// The costs of groups.
     pub costs: &'a dyn CostModel,
-    /// What was joined.
+    /// The joined groups.
     pub made: Vec<Made>,
-    /// What was not, and why.
+    /// The declined candidates, with reasons.
     pub declined: Vec<Declined>,
 }
 
@@ -159,11 +159,11 @@ impl GroupGraph<'_, '_> {
         }
         groups.into_iter().map(|g| g.1).collect()
     }
-    /// Puts the groups of two nodes into one, in the name of the rule; a remark says `what` was joined.
+    /// Joins the groups of two nodes for the rule; a remark says `what` was joined.
     ///
     /// # Errors
-    /// With the reason, which becomes a remark: another node would run between both, the group would be too large or bind more
-    /// buffers than the device has, or no kernel computes it.
+    /// With the reason, which becomes a remark: another node would run between both, the group would be too large or
+    /// bind more buffers than the device has, or no kernel computes it.
     pub fn join(&mut self, rule: &'static str, [first, second]: [NodeId; 2], what: String) -> Result<(), String> {
         let joined = self.try_join([first, second]);
         match &joined {
@@ -208,7 +208,7 @@ impl GroupGraph<'_, '_> {
         let found = after.into_iter().filter(feeds).min()?;
         Some(self.f.nodes[self.g.nodes[found].source.node()].name)
     }
-    /// What these nodes, operands before users, cost as one group, and its kernels.
+    /// The cost of these nodes (operands before users) as one group, and the number of its kernels.
     fn cost(&self, nodes: &[NodeId]) -> Result<(Cost, usize), String> {
         let (te, outside, _) = group_expression(self.module, self.f, nodes)?;
         let constant = |v: &ValueId| self.f.def_op::<Const>(*v).is_some();
@@ -216,11 +216,12 @@ impl GroupGraph<'_, '_> {
         let found = self.costs.function(&te, &constants);
         found.as_ref().as_ref().map(|e| (e.cost, e.kernels.len())).map_err(String::clone)
     }
-    /// Whether two groups cost less as one, in words with the parts of both costs. Of what the estimate cannot tell apart one kernel
-    /// is the better: what it does not store takes no memory either. With `fewer` the one group must have fewer kernels, too.
+    /// Whether two groups cost less as one, described with the parts of both costs. If the costs are too close to
+    /// distinguish, one kernel is better, since it stores fewer values. With `fewer` the joined group must also have
+    /// fewer kernels.
     ///
     /// # Errors
-    /// In the same words where it does not pay, or with what the estimate cannot count.
+    /// The same description if it does not pay, or the reason why it cannot be estimated.
     pub fn pays(&self, first: &[NodeId], second: &[NodeId], fewer: bool) -> Result<String, String> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let ((one, kernels), (first, of_first), (second, of_second)) =
@@ -233,7 +234,7 @@ impl GroupGraph<'_, '_> {
         let words = format!("{one} as one, {two} apart");
         if one.total() < two.total() * (1.0 + unknown) { Ok(words) } else { Err(words) }
     }
-    /// For each node of the graph those that it uses.
+    /// For each node of the graph, the nodes that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {
         let mut makers: Vec<Vec<usize>> = vec![vec![]; self.g.nodes.len()];
         for (i, node) in self.g.nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Turns groups of nodes into fused graph functions and calls of them.
+//! Moves groups of nodes into primitive graph functions, and calls these.
 
 use crate::arena::Id;
 use crate::graph::{Block, BlockId, Function, Module, Node, NodeId, Origins, TensorType, Value, ValueDef, ValueId};
@@ -54,8 +54,8 @@ enum Unit {
     Group(usize),
 }
 
-/// Orders nodes and groups so that everything comes after what it uses, otherwise as in the block (a group where its
-/// last node stands), and stateful nodes in their order.
+/// Orders nodes and groups so that operands come before users. Otherwise the order is that of the block (a group is at
+/// the position of its last node); stateful nodes keep their order.
 fn order_units(f: &Function, block: BlockId, groups: &[Vec<NodeId>]) -> Result<Vec<Unit>, String> {
     let mut unit_of: FxHashMap<NodeId, usize> = FxHashMap::default();
     let mut units: Vec<(Unit, usize)> = groups.iter().enumerate().map(|(g, _)| (Unit::Group(g), 0)).collect();
@@ -111,7 +111,7 @@ fn order_units(f: &Function, block: BlockId, groups: &[Vec<NodeId>]) -> Result<V
     if out.len() < units.len() { Err("fused groups depend on each other in a circle".into()) } else { Ok(out) }
 }
 
-/// What goes in and out of a group.
+/// The inputs and outputs of a group.
 struct GroupShape {
     /// Members in order, constants that are copied inside first.
     members: Vec<NodeId>,

@@ -1,6 +1,6 @@
 //! Groups: a union-find over the forward graph, merged in TVM's three phases.
 //!
-//! A group has at most one anchor (an out-elementwise-fusable node). What a group reads and writes is counted as it
+//! A group has at most one anchor (an out-elementwise-fusable node). Reads and writes of a group are counted as it
 //! grows, so that no group needs more storage buffers than the device has.
 
 use super::dominators::PostDominators;
@@ -12,18 +12,18 @@ use crate::passes::fusion_kind::NodeInfo;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
-/// What bounds a group.
+/// The limits of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Nodes.
     pub max_group: usize,
     /// Storage buffers.
     pub max_bindings: u32,
-    /// Scalar operations in the text of what is computed for an element.
+    /// Scalar operations in the text for one element.
     pub max_operations: usize,
 }
 
-/// What a group reads from and writes for others: values with the number of uses.
+/// The values that a group reads from other groups and writes for them, with the number of uses.
 #[derive(Clone, Debug, Default)]
 struct Ports {
     /// Values from outside, with the number of uses inside.
@@ -45,7 +45,8 @@ pub struct Partition<'a> {
     size: Vec<usize>,
     members: Vec<Vec<usize>>,
     ports: Vec<Ports>,
-    /// Of each node, operations of its own text where that is put into its users', and the nodes that it loads, with how often.
+    /// For each node, the operations of its own text if that is inlined into its users, and the nodes that it loads,
+    /// with the number of loads.
     text: Vec<(f64, Vec<(usize, f64)>)>,
     stamp: Vec<u32>,
     round: u32,
@@ -161,7 +162,7 @@ impl<'a> Partition<'a> {
     /// limits hold; else records why not.
     pub(super) fn try_fuse(&mut self, src: usize, sink: usize, cond: &dyn Fn(FusionKind, bool) -> bool) {
         match self.path(src, sink, cond).and_then(|between| self.check_limits(src, &between, sink).map(|_| between)) {
-            // A later phase would count what others have gained since.
+            // A later phase would also count the nodes that other groups have gained since.
             Err(reason) if reason.is_limit() && self.declined[src].as_ref().is_some_and(Reason::is_limit) => {}
             Err(reason) => self.declined[src] = Some(reason),
             Ok(between) => {
@@ -227,9 +228,9 @@ impl<'a> Partition<'a> {
         }
         Ok(())
     }
-    /// Scalar operations in the text that a kernel of the groups `roots` has for an element: each load of an injective member stands for
-    /// its whole text, so that a chain of `x + x` doubles with every step. What an anchor or a reduction computes in loops of its own
-    /// counts as nothing.
+    /// Scalar operations in the text of a kernel of the groups `roots` for one element. Each load of an injective
+    /// member is replaced by its whole text, so a chain of `x + x` doubles with every step. Operations in the loops of
+    /// an anchor or a reduction do not count.
     fn operations(&self, roots: &[usize]) -> f64 {
         let mut members: Vec<usize> = roots.iter().flat_map(|&r| self.members[r].iter().copied()).collect();
         members.sort_unstable();
@@ -245,7 +246,7 @@ impl<'a> Partition<'a> {
                     sum += times * *inside;
                 }
             }
-            // What is no more than a map is put into its users; anything else is stored, and read as an element.
+            // A map is inlined into its users; any other node is stored, and loaded as an element.
             match self.g.nodes[m].kind <= FusionKind::Injective {
                 true => drop(whole.insert(m, (sum, false))),
                 false => total += sum,
@@ -289,7 +290,7 @@ impl<'a> Partition<'a> {
         debug_assert!(self.anchor[c].is_none() || self.anchor[p].is_none(), "a group has at most one anchor");
         self.link(c, p);
     }
-    /// Joins the groups of two nodes whatever they hold: for rules that make several kernels of a group.
+    /// Joins the groups of two nodes without checks, for rules that make several kernels of a group.
     pub(super) fn join(&mut self, child: usize, into: usize) {
         let (c, p) = (self.root(child), self.root(into));
         if c != p {
@@ -329,7 +330,7 @@ impl<'a> Partition<'a> {
     pub(super) fn size(&self, roots: &[usize]) -> usize {
         roots.iter().map(|&r| self.size[r]).sum()
     }
-    /// What bounds a group.
+    /// The limits of a group.
     pub(super) fn limits(&self) -> Limits {
         self.limits
     }
@@ -360,7 +361,8 @@ impl<'a> Partition<'a> {
         }
         out
     }
-    /// The boundaries: node, its post-dominator where it has one, and the reason; only where they are in different groups.
+    /// The boundaries: node, its post-dominator where it has one, and the reason; only where they are in different
+    /// groups.
     pub fn boundaries(&mut self) -> Vec<(usize, Option<usize>, Reason)> {
         let mut out = Vec::new();
         for i in 0..self.g.nodes.len() {
@@ -384,7 +386,7 @@ fn text_of(f: &Function, n: NodeId, info: &NodeInfo, places: &FxHashMap<Source, 
     (own, loads.collect())
 }
 
-/// What one node reads and writes.
+/// The reads and writes of one node.
 fn ports_of(f: &Function, n: NodeId, info: &NodeInfo, uses: &[u32]) -> Ports {
     let node = &f.nodes[n];
     let mut reads: Vec<(ValueId, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Why two nodes are in different groups: the failed condition with its values.
+//! Reasons why two nodes are in different groups: the failed condition with its values.
 
 use super::forward::{ForwardGraph, Source};
 use crate::graph::Function;
@@ -20,7 +20,7 @@ pub enum Reason {
         sink: usize,
         /// Largest edge kind.
         edge: FusionKind,
-        /// What the rule allows.
+        /// The kinds that the rule allows.
         needs: &'static str,
     },
     /// A group on the way has too large a kind.
@@ -66,7 +66,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True for what bounds a group, whatever is in it.
+    /// True for a limit that does not depend on the nodes of the group.
     pub fn is_limit(&self) -> bool {
         matches!(self, Reason::Size { .. } | Reason::Bindings { .. } | Reason::Operations { .. })
     }

@@ -30,7 +30,8 @@ fn list(values: &[i64]) -> String {
     format!("[{}]", words.join(", "))
 }
 
-/// A quantised convolution as `DequantizeLinear` around it makes it: weights `[5, 4, 3, 3]` with these zero points and scales.
+/// A quantised convolution as `DequantizeLinear` around it makes it: weights `[5, 4, 3, 3]` with these zero points and
+/// scales.
 fn convolution(data: DType, weights: DType, zero: i64, zeros: &[i64], range: i64, bias: bool) -> String {
     let values: Vec<i64> =
         (0..180).map(|i| zeros[i / 36 % zeros.len()] + (i as i64 * 29) % range - range / 2).collect();

@@ -1,4 +1,4 @@
-//! Which nodes are in f16: forward over the operands, then back from the users.
+//! Decides which nodes are in f16: forward over the operands, then backward from the users.
 
 use super::fit::{Fit, fit_constant, fit_values};
 use super::keep::KeepF32;
@@ -14,7 +14,7 @@ use crate::passes::fusion_kind::describe_node;
 use crate::tir::FusionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What becomes of a node with f32 operands.
+/// The decision for a node with f32 operands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Choice {
     /// Its f32 operands become f16.
@@ -35,8 +35,8 @@ pub(super) enum Choice {
     },
 }
 
-/// Constants of fewer elements than one in so many of the data that their op reads and writes are slight: f16 would save a
-/// few percent of its traffic at most, and round every result the same way.
+/// Constants of fewer elements than one in so many of the data that their op reads and writes are slight: f16 would
+/// save a few percent of its traffic at most, and round every result the same way.
 const SLIGHT: i64 = 16;
 
 /// Rows and columns of a matrix that matrix units multiply, at most.
@@ -44,7 +44,7 @@ const DEEP: usize = 16;
 /// Rows and columns of a product that matrix units are used for, at least.
 const LEAST: usize = 4;
 
-/// What is known of a value that the model has in f32.
+/// The knowledge about an f32 value of the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Half,
@@ -72,9 +72,9 @@ struct Decider<'a> {
     choices: FxHashMap<NodeId, Choice>,
 }
 
-/// The choice for every node that has f32 operands and can take f16 ones.
-/// With `half_inputs` parameters count as f16; with `stem` the first layers of some networks stay in f32; with `matrices` products
-/// gain by f16 operands whatever they save in bytes.
+/// The choice for every node that has f32 operands and can take f16 ones. With `half_inputs` parameters count as f16;
+/// with `stem` the first layers of some networks stay in f32; with `matrices` f16 operands of products pay even if they
+/// save no bytes.
 pub(super) fn choose(
     module: &Module,
     f: &Function,
@@ -240,8 +240,8 @@ impl Decider<'_> {
         if self.check_constants(n, &own).is_ok() { own } else { [own, slight].concat() }
     }
 
-    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices: those of a depthwise
-    /// convolution do not.
+    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices: those
+    /// of a depthwise convolution do not.
     fn is_deep(&self, n: NodeId, i: usize) -> bool {
         let dims = self.f.nodes[n].inputs[i].and_then(|v| const_dims(&self.f.ty(v).shape)).unwrap_or_default();
         let largest = dims.iter().copied().max().unwrap_or(1).max(1);
@@ -272,7 +272,8 @@ impl Decider<'_> {
         self.matrices && matrix && data.len() > 1 && data.iter().all(|&i| self.is_deep(n, i))
     }
 
-    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16, nor does it multiply faster.
+    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16, nor does
+    /// it multiply faster.
     fn reads_inputs(&self, n: NodeId, single: &[usize]) -> bool {
         !self.multiplies_data(n)
             && self.f.nodes[n].inputs.iter().enumerate().all(|(i, v)| match v.map(|v| self.state(v)) {

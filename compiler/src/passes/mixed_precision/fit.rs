@@ -1,4 +1,4 @@
-//! Which numbers f16 holds.
+//! Tests whether numbers fit f16.
 
 use crate::graph::Constant;
 use half::f16;
@@ -6,11 +6,11 @@ use half::f16;
 /// The largest finite f16.
 pub const F16_MAX: f64 = 65504.0;
 
-/// The largest loss ([`rounding_loss`]) of a constant that counts as held by f16: eight times the relative rounding of numbers
-/// in its normal range.
+/// The largest loss ([`rounding_loss`]) of a constant that counts as held by f16: eight times the relative rounding of
+/// numbers in its normal range.
 pub const MAX_LOSS: f64 = 1.0 / 256.0;
 
-/// What becomes of numbers in f16.
+/// How numbers fit f16.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fit {
     /// They are held.
@@ -24,8 +24,8 @@ pub enum Fit {
 /// The smallest normal f16, as the bits of an f32: from here up rounding is relative.
 const NORMAL: u32 = 0x3880_0000;
 
-/// The share `norm(f16(x) - x) / norm(x)` that numbers lose by being below f16's normal range, and the largest magnitude;
-/// both over the finite elements.
+/// The share `norm(f16(x) - x) / norm(x)` that numbers lose by being below f16's normal range, and the largest
+/// magnitude; both over the finite elements.
 pub fn rounding_loss(values: &[f32]) -> (f64, f64) {
     let (mut error, mut norm, mut largest) = (0.0f64, 0.0f64, 0u32);
     for x in values {

@@ -23,7 +23,7 @@ impl KeepF32 {
     pub fn node(name: Name, why: impl Into<String>) -> KeepF32 {
         KeepF32 { pattern: escape_pattern(name.as_str()), why: why.into(), listed: false }
     }
-    /// True when the node, or a source node that it stands for, is meant.
+    /// True if the pattern matches the node or one of its source nodes.
     pub fn covers(&self, node: &Node) -> bool {
         let hit = |n: &Name| matches_pattern(&self.pattern, n.as_str());
         hit(&node.name) || node.origins.names().iter().any(hit)

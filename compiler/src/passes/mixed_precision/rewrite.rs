@@ -12,7 +12,7 @@ use crate::passes::fold_constants::folded_constant;
 use crate::passes::rewriter::Rewriter;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What the rewrite did.
+/// Statistics of the rewrite.
 #[derive(Default)]
 pub(super) struct Done {
     /// Nodes in f16.
@@ -111,8 +111,8 @@ impl Rewrite<'_, '_> {
         Ok(())
     }
 
-    /// A cast of the model's own ties two forms of a value together. One to what its operand now is stays where it rounds: in
-    /// registers the operand may be more precise than f16.
+    /// A cast of the model's own ties two forms of a value together. One to what its operand now is stays where it
+    /// rounds: in registers the operand may be more precise than f16.
     fn model_cast(&mut self, n: NodeId, cast: &Cast) {
         let to = cast.to;
         let node = &self.r.f.nodes[n];

@@ -121,8 +121,8 @@ fn same_type(m: &Match<'_, '_>) -> Option<Change> {
     may_leave_out(m, m.op::<Cast>()?, x).then(|| m.same_type(x))?
 }
 
-/// A cast of `x` to its own type changes nothing unless it rounds, and `x` may be more precise than its type while it is in
-/// registers. Parameters, constants, and what such a cast has rounded are not.
+/// A cast of `x` to its own type changes nothing unless it rounds, and `x` may be more precise than its type while it
+/// is in registers. Parameters, constants, and what such a cast has rounded are not.
 fn may_leave_out(m: &Match<'_, '_>, cast: &Cast, x: ValueId) -> bool {
     let f = &m.r.f;
     let rounded = match f.def_node(x).map(|n| &f.nodes[n].op) {
@@ -141,7 +141,8 @@ fn reassociate(m: &Match<'_, '_>, op: OpRef) -> Option<Change> {
     }
     let operands = [Some(m.small_constant(a)?), Some(m.small_constant(b)?)];
     let joined = eval_node(&op, &operands, &Module::new("none")).ok()?.into_iter().next()?;
-    // Where x is large or small, a product that leaves the range of its type would be no more what the two products were.
+    // Where x is large or small, a product that leaves the range of its type would be no more what the two products
+    // were.
     let smallest =
         if joined.dtype() == DType::F16 { f64::from(half::f16::MIN_POSITIVE) } else { f64::from(f32::MIN_POSITIVE) };
     let in_range = |v: &f64| v.is_finite() && (op.is::<Add>() || v.abs() >= smallest);

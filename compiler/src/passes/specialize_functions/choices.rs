@@ -1,4 +1,4 @@
-//! One of two functions that an `if` chooses: what uses it is done inside an `if` of the same condition.
+//! An `if` that chooses between two functions: the use of the function moves into an `if` of the same condition.
 //!
 //! ```text
 //! %f = if %c { %g = function @a %k; yield %g }          %y = if %c { %0 = call @a %k, %x; yield %0 }
@@ -6,7 +6,8 @@
 //! %y = apply %f, %x
 //! ```
 //!
-//! What a function captured inside its branch is a further result of the `if`, with zeros from the other branch that nobody reads.
+//! A value that a function captured inside its branch becomes a further result of the `if`; the other branch yields
+//! zeros, which are not read.
 
 use crate::arena::Id;
 use crate::graph::{Block, Function, Module, Node, NodeId, ValueDef, ValueId};
@@ -15,8 +16,8 @@ use crate::ops::control::{Const, If};
 use crate::ops::function_values::FunctionValue;
 use crate::tensor::Tensor;
 
-/// Does node `n` twice, in the two branches of an `if`, for the two functions that its operand `at` may be; false where they, or
-/// what they captured, cannot be had outside of the branches.
+/// Copies node `n` into the two branches of a new `if`, one copy for each of the two functions that its operand `at`
+/// may be. False if these functions, or their captured values, are not available outside of the branches.
 pub(super) fn split(module: &mut Module, f: &mut Function, n: NodeId, (at, v): (usize, ValueId)) -> bool {
     let ValueDef::Result(m, j) = f.values[v].def else { return false };
     let (Some(&Some(condition)), Some(block)) = (f.nodes[m].inputs.first(), f.nodes[n].block) else { return false };

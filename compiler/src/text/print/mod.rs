@@ -1,4 +1,4 @@
-//! Printing. Every function here is total: an invalid module prints too, so that a verifier's message can show it.
+//! Printing. Every function here is total: invalid modules print too, so that messages of the verifier can show them.
 
 mod constants;
 mod graph;
@@ -12,7 +12,7 @@ use crate::graph::Module;
 use crate::name::Name;
 use tensor_ir::text::print_tensor_function;
 
-/// What is left out of the text.
+/// Parts that are left out of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct PrintOptions {
     /// Constants of at most this many elements are printed with their values.

@@ -4,7 +4,8 @@ use super::{Attr, Attrs};
 use crate::bare;
 use crate::int::print::{BufferName, number, print_int};
 
-/// ` {key=value, ...}` with a leading space, or nothing without attributes; `name` names the buffers that index expressions read.
+/// ` {key=value, ...}` with a leading space, or nothing without attributes; `name` names the buffers that index
+/// expressions read.
 pub(crate) fn print_attrs_with(attrs: &Attrs, name: BufferName<'_>) -> String {
     if attrs.is_empty() {
         return String::new();

@@ -1,5 +1,5 @@
-//! Proofs that every access of a kernel is inside of its buffer, under the conditions that hold where it happens: the
-//! block's guards, and those of the selects around a load.
+//! Proofs that every access of a kernel stays inside its buffer. The conditions of the access are used: the guards of
+//! its block, and the conditions of the selects around a load.
 
 use super::view::{Leaf, View};
 use crate::int::{self, Bounds, Facts, Int, IntNode};
@@ -43,7 +43,8 @@ struct ProgramPoint<'f> {
 }
 
 impl ProgramPoint<'_> {
-    /// What of a block is not proved to be inside. Guards are evaluated without their own conditions.
+    /// The first access of a block that is not proved to be in bounds. Guards are evaluated without their own
+    /// conditions.
     fn block(&mut self, b: &Block) -> Option<String> {
         let guards = b.guards.iter().flat_map(|c| [&c.lhs, &c.rhs]).find_map(|i| self.loads_of(i));
         guards.or_else(|| {
@@ -68,7 +69,7 @@ impl ProgramPoint<'_> {
         }
     }
 
-    /// A condition is evaluated where those before it hold.
+    /// A condition is evaluated only if the conditions before it hold.
     fn conditions(&mut self, list: &[Cond]) -> Option<String> {
         (0..list.len()).find_map(|n| {
             let Cond { lhs, rhs, .. } = &list[n];
@@ -112,7 +113,8 @@ impl ProgramPoint<'_> {
     }
 }
 
-/// Whether `i < extent`, which may be symbolic: a quotient or a minimum is then no sum that the analysis could take apart.
+/// Whether `i < extent`, which may be symbolic: a quotient or a minimum is then no sum that the analysis could take
+/// apart.
 fn below(facts: &mut Facts, i: &Int, extent: &Int) -> bool {
     facts.prove(&(extent.clone() - i), 1, i64::MAX)
         || match i.node() {

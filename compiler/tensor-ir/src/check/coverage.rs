@@ -1,9 +1,11 @@
-//! Whether every element of a result is stored exactly once.
+//! Checks that every element of a result is stored exactly once.
 //!
-//! The elements that a block *defines* (a store, or a reduction that sets its identity) are counted; a reduction that only
-//! adds to them defines nothing. By proof: the index is a number in mixed radix whose digits are the loops, or the digits of
-//! loops, so that it takes every value of a range once, and a guard cuts the range at the end of the buffer. Otherwise all
-//! iterations of the loops that the index and the guards use are tried.
+//! Only the elements that a block *defines* are counted: those of a plain store, and those of a reduction that sets its
+//! identity. A reduction that only adds to existing elements defines nothing.
+//!
+//! The proof: the index is a number in mixed radix whose digits are the loops, or digits of the loops. Such an index
+//! takes every value of a range once, and a guard cuts the range at the end of the buffer. If an index does not have
+//! this form, all iterations of the loops that the index and the guards use are tried.
 
 use super::bounds::ranges;
 use super::digits::{Digit, Radix, Sum};
@@ -31,8 +33,8 @@ pub(super) fn check(f: &TensorFunction, views: &[View<'_>]) -> Result<(), Gap> {
     f.outputs().try_for_each(|b| check_buffer(f, views, b))
 }
 
-/// As [`check`], of a function of open sizes that instructions have made of `plain`, and that keeps too much open to be counted: `plain`
-/// stores each element once, and so does this for some of its least sizes.
+/// As [`check`], of a function of open sizes that instructions have made of `plain`, and that keeps too much open to be
+/// counted: `plain` stores each element once, and so does this for some of its least sizes.
 pub(super) fn check_made(f: &TensorFunction, views: &[View<'_>], plain: &TensorFunction) -> Result<(), Gap> {
     match check(f, views) {
         Err(gap) if gap.undecided && !f.symbols.is_empty() => {
@@ -96,8 +98,8 @@ fn overwritten(f: &TensorFunction, leaf: &Leaf<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The ranges of the indices, dimension by dimension, that a block stores to exactly once; empty for all of a buffer whose
-/// shape has symbols. `None` where there is no proof.
+/// The index ranges, one per dimension, that a block stores to exactly once; empty for the whole of a buffer with
+/// symbols in its shape. `None` without a proof.
 fn covered(f: &TensorFunction, leaf: &Leaf<'_>) -> Option<Vec<(i64, i64)>> {
     let buffer = &f.buffers[leaf.block.buffer];
     let bounds = ranges(f, leaf);
@@ -165,8 +167,8 @@ fn shares_axis(leaf: &Leaf<'_>, vars: &[Name]) -> bool {
     twice || axes.iter().any(|a| leaf.along(*a).count() > 1)
 }
 
-/// The first value and the number of values of a sum that takes each of them once: its terms are the digits of a number in
-/// mixed radix.
+/// The first value and the number of values of a sum that takes each of them once: its terms are the digits of a number
+/// in mixed radix.
 fn consecutive(leaf: &Leaf<'_>, sum: &Sum<Name>, radix: &Radix<Name>) -> Option<(i64, Int)> {
     let mut list: Vec<(Digit<Name>, i64)> = sum.digits.iter().map(|(d, k)| (*d, *k)).collect();
     list.sort_unstable_by_key(|t| t.1);
@@ -184,7 +186,8 @@ fn consecutive(leaf: &Leaf<'_>, sum: &Sum<Name>, radix: &Radix<Name>) -> Option<
     Some((sum.constant, length))
 }
 
-/// Number of values of a digit that is independent of the loop's other digits: each of its values comes with each of theirs.
+/// Number of values of a digit that is independent of the loop's other digits: each of its values comes with each of
+/// theirs.
 fn values(leaf: &Leaf<'_>, digit: Digit<Name>, radix: &Radix<Name>) -> Option<Int> {
     let extent = &leaf.find(digit.of)?.extent;
     let highest = radix.digits(digit.of).last()?;

@@ -1,11 +1,11 @@
-//! Indices as sums of digits: a variable of which quotients and remainders are taken is a number in mixed radix, and each
-//! of its digits stands by itself.
+//! Indices as sums of digits. A variable from which quotients and remainders are taken is treated as a number in mixed
+//! radix, and each digit is a term of its own.
 
 use crate::int::{self, Bounds, Int, IntNode, divisor, gcd};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// What a digit is one of; loops that run along one axis are one key.
+/// The number that a digit belongs to. Loops along one axis have the same key.
 pub(super) trait Key: Copy + Eq + Ord + Hash {}
 impl<K: Copy + Eq + Ord + Hash> Key for K {}
 
@@ -47,8 +47,8 @@ impl Slice {
     }
 }
 
-/// The bases of each variable's digits, from 1 upwards: those that quotients and remainders are taken by, where each
-/// divides the next; otherwise the variable is one digit.
+/// The bases of each variable's digits, from 1 upwards: the divisors of its quotients and remainders, if each divides
+/// the next one. Otherwise the variable is one digit.
 pub(super) struct Radix<K>(FxHashMap<K, Vec<i64>>);
 
 impl<K: Key> Radix<K> {
@@ -56,7 +56,7 @@ impl<K: Key> Radix<K> {
         Radix(FxHashMap::default())
     }
 
-    /// Notes the quotients and remainders in an index; `key` gives what variables and sums are known as.
+    /// Records the quotients and remainders in an index; `key` gives the keys of variables and sums.
     pub(super) fn add(&mut self, e: &Int, key: &dyn Fn(&Int) -> Option<K>) {
         e.visit(&mut |e| {
             let slice = Slice::of(e).and_then(|s| key(&s.of).map(|k| (s, k)));
@@ -147,8 +147,8 @@ impl<K: Key> Sum<K> {
     }
 }
 
-/// The index with `(d*a + b) / (d*c)` written as `(a + b/d) / c`, the largest `d` first: the same sum as in remainders of
-/// `a + b/d`, where the other form would be another sum.
+/// Rewrites `(d*a + b) / (d*c)` as `(a + b/d) / c`, the largest `d` first, so that quotients and remainders divide the
+/// same sum `a + b/d`.
 pub(super) fn divide_in_steps(e: &Int) -> Int {
     match e.node() {
         IntNode::Add(a, b) => divide_in_steps(a) + divide_in_steps(b),
@@ -180,7 +180,7 @@ fn collect_addends(e: &Int, out: &mut Vec<Int>) {
     }
 }
 
-/// The sums of which quotients or remainders are taken in `indices`, in order of appearance.
+/// The dividends of quotients and remainders in `indices` that are sums, in order of appearance.
 pub(super) fn divided_sums(indices: &[Int]) -> Vec<Int> {
     let mut out: Vec<Int> = Vec::new();
     for i in indices {

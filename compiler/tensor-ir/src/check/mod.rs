@@ -1,15 +1,18 @@
-//! Holds tensor functions to what a device does with them: no races, no accesses out of bounds, complete results.
+//! Checks that a tensor function is right on a device: no races, no accesses out of bounds, complete results.
 //!
-//! - [`sharing`]: proofs about who writes and reads which element; asked of what schedule instructions make.
-//! - [`check_function`]: a function as it stands, for bodies and schedules that come from a file, and in debug builds for
-//!   what rules propose. Proofs come first. What they leave open is interpreted in lockstep at its real sizes, cut short
-//!   (`interpreter::sample_kernels`), or, for the stores to results, counted. What can be neither proved nor run is refused.
-//! - [`check_kernels`]: a function that the rules do not schedule must have all of its statements in kernels.
-//! - [`accept`](crate::schedule::accept()): applies the schedule that a function came with, and checks what it gives.
+//! - [`sharing`]: proofs about which thread writes and reads which element. Used on the result of schedule
+//!   instructions.
+//! - [`check_function`]: checks a whole function. Used for bodies and schedules that come from a file, and in debug
+//!   builds for every proposal of a rule. Proofs come first. What they cannot decide is run in lockstep by the
+//!   interpreter on some workgroups at the real sizes (`interpreter::sample_kernels`); stores to results are counted. A
+//!   function that can be neither proved nor run is refused.
+//! - [`check_kernels`]: all statements of a function that the rules do not schedule must be in kernels.
+//! - [`accept`](crate::schedule::accept()): applies the schedule that a function came with, and checks the result.
 //!
-//! A race is two threads touching one element with no barrier between, unless both read. Statements of a workgroup run in
-//! lockstep, and barriers are derived between statements that conflict; so what is left are conflicts within one
-//! statement, and those between workgroups of one kernel. Threads that store one and the same value do not conflict.
+//! A race is an access of two threads to one element with no barrier between, unless both read. Statements of a
+//! workgroup run in lockstep, and barriers are derived between statements that conflict. So only two kinds of race
+//! remain: conflicts within one statement, and conflicts between workgroups of one kernel. Threads that store the same
+//! value do not conflict.
 
 mod bounds;
 mod coverage;
@@ -34,11 +37,11 @@ use view::View;
 pub struct Refused {
     /// The function.
     pub function: Name,
-    /// What is wrong, or not proved.
+    /// The error, or the property that is not proved.
     pub message: String,
     /// The loops with the culprit marked.
     pub loops: Option<String>,
-    /// Nothing is wrong that was found, but it is neither proved nor could all of it be interpreted.
+    /// No error was found, but the function is not proved, and not all of it could be interpreted.
     pub undecided: bool,
 }
 
@@ -49,16 +52,17 @@ impl Refused {
     }
 }
 
-/// Checks a function as it stands, without what is pending.
+/// Checks a function without its pending instructions.
 ///
 /// # Errors
-/// The first rule of the verifier that is broken, a race, an access out of bounds, an element of a result that is not
-/// stored exactly once; or what of these is neither proved nor can be interpreted.
+/// The first broken rule of the verifier, a race, an access out of bounds, an element of a result that is not stored
+/// exactly once; or a property that can be neither proved nor interpreted.
 pub fn check_function(f: &TensorFunction) -> Result<(), Refused> {
     check(f, false)
 }
 
-/// Whether each block of a function is in a kernel: a device runs kernels alone, and would leave out a block that is in none.
+/// Whether each block of a function is in a kernel: a device runs kernels alone, and would leave out a block that is in
+/// none.
 ///
 /// # Errors
 /// The first block outside, marked in the loops.
@@ -80,19 +84,19 @@ fn outside_of_kernels(s: &Stmt) -> Option<&Block> {
     }
 }
 
-/// [`check_function`]; `run` asks for a run of the kernels whatever is proved.
+/// [`check_function`]; with `run`, the kernels run even if everything is proved.
 pub(crate) fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
     let views = View::all(f);
     check_races(f, None, &views, run, FULL)?;
     coverage::check(f, &views).map_err(|gap| refused(f, gap.block, gap.message))
 }
 
-/// [`check_function`] of what instructions have made of `plain`, a function without kernels.
+/// [`check_function`] for the result of instructions that were applied to `plain`, a function without kernels.
 ///
 /// # Errors
-/// As [`check_function`]. Where open sizes leave open whether each element is stored once, that is asked of `plain`, since instructions
-/// keep it, and counted for a few sizes. An access that `plain` has out of bounds too is excused at open sizes, where the
-/// sampled sizes may be ones that the network does not take.
+/// As [`check_function`]. If open sizes prevent the proof that each element is stored once, `plain` is checked instead,
+/// since instructions keep that property, and stores are counted for a few sizes. An access out of bounds that `plain`
+/// has too is accepted at open sizes: the network may not take the sampled sizes.
 pub(crate) fn check_made(f: &TensorFunction, plain: &TensorFunction) -> Result<(), Refused> {
     let views = View::all(f);
     let excused = (!f.symbols.is_empty()).then_some(plain);
@@ -100,7 +104,8 @@ pub(crate) fn check_made(f: &TensorFunction, plain: &TensorFunction) -> Result<(
     coverage::check_made(f, &views, plain).map_err(|gap| refused(f, gap.block, gap.message))
 }
 
-/// Holds what a rule proposes for `plain`, a function without kernels, to proofs, and to a short run of what they leave open.
+/// Checks a rule's proposal for `plain`, a function without kernels: by proofs, and by a short run of the parts that
+/// are not proved.
 ///
 /// # Errors
 /// As [`check_function`], results aside.

@@ -1,9 +1,9 @@
-//! Who owns an element: proofs that two accesses of one element come from the same index of an axis.
+//! Ownership of elements: proofs that two accesses of one element have the same index along an axis.
 //!
-//! An index is taken as a sum of multiples of loop variables. In such a sum a variable is *told* by the value when its
-//! coefficient is larger than all that the smaller terms can add up to: the rule of mixed radix digits. A variable of which
-//! quotients and remainders are taken is itself a number of such digits, each told by itself. Where the indices
-//! are not of that form, the flat index is tried, and then every combination of the variables' values, if they are few.
+//! An index is a sum of multiples of loop variables. The value of the sum *tells* a variable if its coefficient is
+//! larger than the sum of all smaller terms, as for the digits of a mixed radix number. A variable from which quotients
+//! and remainders are taken is itself such a number, and each digit is told separately. If the indices do not have this
+//! form, the flat index is tried, and then every combination of values, if there are few.
 
 use super::digits::{self, Radix, divide_in_steps, divided_sums};
 use super::view::{Leaf, Parallel};
@@ -14,33 +14,33 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
 
-/// Combinations of values that are tried one by one, at most: for a proof, and where a counterexample is all that matters.
+/// Largest number of combinations of values that are tried: for a proof, and for a search of a counterexample.
 pub(super) const PROOF: i64 = 1 << 14;
 pub(super) const COUNTEREXAMPLE: i64 = 1 << 8;
 
-/// What stands for a variable: loops of one axis share its index.
+/// A variable of an index. Loops of one axis are one variable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Term {
     Axis(Parallel),
-    /// A loop of which each access runs its own iteration.
+    /// A loop that the two accesses run independently of each other.
     Own(Name),
     /// A symbol, or a loop around the buffer's whole life: the same for both accesses.
     Same(Name),
-    /// The sum at this position of those that an access takes quotients or remainders of.
+    /// A sum that an access divides, by its position in the list of such sums.
     Sum(usize),
 }
 
 type Digit = digits::Digit<Term>;
 type Form = digits::Sum<Term>;
 
-/// A leaf whose `shared` outermost loops the other access shares.
+/// A leaf, and the number of its outermost loops that it shares with the other access.
 pub(super) struct AccessContext<'v, 'f> {
     leaf: &'v Leaf<'f>,
     shared: usize,
 }
 
-/// The sums that the indices of an access take quotients and remainders of. Such a sum is a number of digits too, and two
-/// accesses that agree on all of them agree on the sum.
+/// The sums that the indices of an access take quotients and remainders of. Such a sum is a number of digits too, and
+/// two accesses that agree on all of them agree on the sum.
 struct Sums(Vec<Int>);
 
 impl Sums {
@@ -106,7 +106,7 @@ impl<'v, 'f> AccessContext<'v, 'f> {
     fn most(&self, d: Digit, radix: &Radix<Term>) -> i64 {
         self.high_of(d, radix).unwrap_or(i64::MAX / 4)
     }
-    /// The indices as forms: dimension by dimension, or where that is not possible the flat one.
+    /// The indices as forms: one per dimension, or else the flat index.
     fn forms(&self, indices: &[Int], buffer: &Buffer, radix: &Radix<Term>, sums: &Sums) -> Vec<Form> {
         let each: Option<Vec<Form>> = indices.iter().map(|i| self.form(i, radix, sums)).collect();
         each.unwrap_or_else(|| {
@@ -121,8 +121,8 @@ impl<'v, 'f> AccessContext<'v, 'f> {
     }
 }
 
-/// The flat index as a sum of multiples of variables, where the indices are the quotients and remainders of one that a
-/// fused loop was taken apart into. The sum is guessed from its value where one variable is 1, and then proved.
+/// The flat index as a sum of multiples of variables, if the indices are quotients and remainders of one fused loop.
+/// The sum is guessed from its values with one variable set to 1, and then proved.
 pub(super) fn flat_sum(indices: &[Int], shape: &[Int], bounds: &Bounds) -> Option<Int> {
     let flat = int::flatten_index(indices, shape);
     let at = |one: Option<Name>| flat.eval(&|v| Some(i64::from(Some(v) == one)));
@@ -147,15 +147,15 @@ pub(super) fn flat_sum(indices: &[Int], shape: &[Int], bounds: &Bounds) -> Optio
     (whole || int::prove(&sum, 0, stride - 1, bounds)).then_some(sum)
 }
 
-/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the digit) + rest = 0`
-/// with `|rest| <= slack`.
+/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the digit) + rest
+/// = 0` with `|rest| <= slack`.
 struct Difference {
     /// Digit, coefficient, largest value.
     digits: Vec<(Digit, i64, i64)>,
     slack: i64,
 }
 
-/// What is known of a claim.
+/// The result of a proof attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Proved,
@@ -176,8 +176,8 @@ pub(super) fn same_owner(
     agree_on(buffer, a, b, &wanted, tries)
 }
 
-/// Whether the element tells apart all iterations of the loops that its indices use, those around the buffer's life
-/// aside.
+/// Whether different iterations of the loops that the indices use access different elements. Loops around the buffer's
+/// life do not count.
 pub(super) fn tells_its_loops(
     buffer: &Buffer,
     context: &AccessContext<'_, '_>,
@@ -316,7 +316,7 @@ fn told(d: &Difference, equal: &mut FxHashSet<Digit>) {
     }
 }
 
-/// What the indices of an access are computed from.
+/// The variables from which the indices of an access are computed.
 struct Terms {
     /// Each variable with the position of its term.
     vars: Vec<(Name, usize)>,
@@ -341,8 +341,9 @@ impl Terms {
         out
     }
 
-    /// Values of the terms one after another, until `visit` says false; true when these were all. Where they are more than `tries`,
-    /// the first few of each term with those of the others, and then those of each term alone.
+    /// Visits combinations of values until `visit` returns false; returns whether all were visited. If there are more
+    /// than `tries`, it visits the combinations of the first few values of each term, and then the values of each term
+    /// alone.
     fn for_each_combination(&self, tries: i64, visit: &mut dyn FnMut(&[i64]) -> bool) -> bool {
         let product = |list: &[i64]| list.iter().try_fold(1i64, |n, e| n.checked_mul(*e));
         let whole: Option<Vec<i64>> = self.list.iter().map(|t| t.1).collect();

@@ -1,27 +1,29 @@
-//! Which threads write and read which elements: proofs that running loops side by side keeps the results of running them
-//! one after another.
+//! Which thread writes and reads which element: proofs that loops may run in parallel with the same results as one after
+//! another.
 //!
-//! Each buffer is looked at along each axis of its kernel. Where all indices of the axis *share* the buffer's memory
-//! (global memory along every axis, workgroup memory along threads, everything along the lanes of a vectorised loop):
-//! - the elements that a block stores are told apart by the axis, or all its indices store one and the same value. A
-//!   reduction reads what it stores, so its elements must be told apart;
-//! - a block reads of the buffer that it stores to only the element that it stores;
-//! - what another workgroup stores is not read: nothing orders workgroups. A lane reads its own elements. In one loop over subgroups
-//!   neither is what another iteration stores; behind the loop it is.
+//! Each buffer is checked along each axis of its kernel.
+//!
+//! Where all indices of the axis *share* the buffer's memory (global memory along every axis, workgroup memory along
+//! threads, everything along the lanes of a vectorised loop):
+//! - different indices store different elements, or all store the same value. A reduction also reads the elements that
+//!   it stores, so its elements must differ;
+//! - a block that reads the buffer that it stores to reads only the element that it stores;
+//! - no workgroup reads elements that another workgroup stores, since nothing orders workgroups. A lane reads only its
+//!   own elements. Within one loop over subgroups no iteration reads the elements of another; after the loop it may.
 //!
 //! Where each index has memory of its *own* (registers along threads, workgroup memory along workgroups):
-//! - what is stored in a loop over the axis, inside the buffer's life, is read in such a loop, and by the index that stored
-//!   it; where conditions keep the indices of two blocks apart, neither says anything of the other; what is stored outside of such a loop and differs between the indices is not read inside of one.
+//! - an element that is stored inside a loop over the axis is read inside such a loop, by the same index. If conditions
+//!   separate the indices of two blocks, the blocks are independent. An element that is stored outside of such a loop
+//!   and differs between the indices is not read inside one.
 //!
-//! Fragments are a subgroup's as a whole: no loop over threads or lanes stands around what accesses them.
+//! A fragment belongs to a whole subgroup: no loop over threads or lanes encloses an access to it.
 //!
-//! Two loops over one axis inside each other run only where both indices agree, so what stands inside must not depend on
-//! the outer one. A buffer that is not global stays in one kernel.
+//! Two nested loops over one axis run only where both indices agree: the inner body must not depend on the outer loop.
+//! A buffer that is not global is used in one kernel. A reduction that sets its identity itself does so once per
+//! element: its index tells all loops that it uses apart.
 //!
-//! A reduction that sets its identity itself does so once for each element: its index tells all loops that it uses apart.
-//!
-//! Whoever changes who runs a loop, or where a buffer lives, keeps these rules (`schedule::apply` asks after an
-//! instruction, `schedule::replay` after a list); a kernel that came written keeps them, or is interpreted.
+//! `schedule::apply` checks these rules after one instruction, `schedule::replay` after a list. A kernel that was
+//! written by hand keeps them too, or is run by the interpreter.
 
 use super::owner::{AccessContext, COUNTEREXAMPLE, PROOF, Verdict, same_owner, tells_its_loops};
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};
@@ -35,14 +37,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub struct Violation {
     /// The block or loop to mark.
     pub culprit: Name,
-    /// The buffer, where the rule is about one.
+    /// The buffer, if the rule is about one.
     pub buffer: Option<Name>,
-    /// What is not proved.
+    /// The property that is not proved.
     pub message: String,
 }
 
-/// What an instruction must not bring about: everything that is not proved about memory nearer than the device's, and what
-/// is refuted about the device's. Statements at the top level count as a kernel each.
+/// Violations that an instruction must not introduce: for registers and workgroup memory everything that is not proved,
+/// for device memory only what is refuted. Each statement at the top level counts as a kernel.
 pub fn violations(f: &TensorFunction) -> Vec<Violation> {
     collect(f, false)
 }
@@ -70,7 +72,7 @@ fn collect(f: &TensorFunction, strict: bool) -> Vec<Violation> {
     out
 }
 
-/// What is not proved about one kernel.
+/// The properties of one kernel that are not proved.
 fn of_view(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
     reductions(view, strict, out);
     if view.axes.is_empty() {
@@ -124,7 +126,7 @@ fn scope_word(f: &TensorFunction, b: BufferId) -> &'static str {
 
 struct Sharing<'v, 'f> {
     view: &'v View<'f>,
-    /// What is open about device memory counts too.
+    /// Unproved accesses of device memory count too.
     strict: bool,
     /// Axes on which the content of a buffer depends that is not global.
     varying: FxHashMap<BufferId, FxHashSet<Parallel>>,
@@ -176,7 +178,7 @@ impl<'f> Sharing<'_, 'f> {
         }
     }
 
-    /// What a subgroup holds as a whole, single threads and lanes neither store nor load.
+    /// Single threads and lanes neither store nor load fragments, which belong to a whole subgroup.
     fn fragments(&mut self) {
         let view = self.view;
         let threads =
@@ -199,8 +201,8 @@ impl<'f> Sharing<'_, 'f> {
         }
     }
 
-    /// Axes on which an expression's value depends: those of the variables, and those on which the content of a buffer
-    /// depends whose memory they separate.
+    /// The axes on which an expression's value depends: the axes of its variables, and the axes along which a loaded
+    /// buffer has memory of its own and different content.
     fn axes_of_value(&self, leaf: &Leaf<'_>, out: &mut FxHashSet<Parallel>) {
         leaf.block.value.visit_ints(&mut |i| leaf.axes_used(i, out));
         visit_accesses(leaf.block, &mut |b, _, write| {
@@ -278,8 +280,8 @@ impl<'f> Sharing<'_, 'f> {
         self.view.axes.iter().copied().filter(|a| !a.separates(scope) && around(a)).collect()
     }
 
-    /// The axes on which a store depends, in element or value; for a reduction all. A reduction over lanes runs lane after
-    /// lane, when nothing else looks at the element in between.
+    /// The axes on which a store depends, in element or value; for a reduction all. A reduction over lanes runs lane
+    /// after lane, when nothing else looks at the element in between.
     fn distributed(&self, s: &Subject<'f>, w: &Access<'f>) -> FxHashSet<Parallel> {
         let leaf = self.leaf(w);
         let mut used = FxHashSet::default();
@@ -296,7 +298,8 @@ impl<'f> Sharing<'_, 'f> {
         self.shared_axes(s.id, leaf).into_iter().filter(depends).collect()
     }
 
-    /// True when serial loops store the same element several times: workgroups that store alike are not in the same iteration.
+    /// True when serial loops store the same element several times: workgroups that store alike are not in the same
+    /// iteration.
     fn stored_again(&self, w: &Access<'_>) -> bool {
         let serial = |l: &&For| Parallel::of(l).is_none() && l.extent.as_const() != Some(1);
         self.leaf(w).loops.iter().copied().filter(serial).any(|l| !w.indices.iter().any(|i| i.uses(l.var)))
@@ -337,14 +340,15 @@ impl<'f> Sharing<'_, 'f> {
         }
     }
 
-    /// True when a loop over subgroups stands around both: what stands in none together is as far apart as statements of the workgroup.
+    /// True if one loop over subgroups encloses both. Otherwise they are as independent as statements of the workgroup.
     fn in_one_task(&self, a: &Access<'_>, b: &Access<'_>) -> bool {
         let tasks = |l: &&For| matches!(Parallel::of(l), Some(Parallel::Subgroup(_)));
         let other: Vec<Name> = self.leaf(b).loops.iter().copied().filter(tasks).map(|l| l.var).collect();
         self.leaf(a).loops.iter().copied().filter(tasks).any(|l| other.contains(&l.var))
     }
 
-    /// Along an axis that shares memory but has no order between its indices: workgroups, and the lanes of one statement.
+    /// Along an axis that shares memory but has no order between its indices: workgroups, and the lanes of one
+    /// statement.
     fn no_foreign_reads(&mut self, s: &Subject<'f>, axis: Parallel) {
         let view = self.view;
         let buffer = &view.f.buffers[s.id];
@@ -355,7 +359,8 @@ impl<'f> Sharing<'_, 'f> {
         for w in writes {
             // Workgroups that do not run the store rely on another one's.
             let partial = !lane && self.leaf(w).along(axis).any(|(_, l)| l.extent.as_const() != Some(view.size(axis)));
-            // What all store alike stays as it is only where it is stored once, or where barriers keep all in the same iteration.
+            // Equal values from all threads are safe only if they are stored once, or if barriers keep all threads in
+            // the same iteration.
             let together = lane || matches!(axis, Parallel::Subgroup(_));
             let alike = !self.distributed(s, w).contains(&axis) && (together || !self.stored_again(w));
             if !partial && alike {
@@ -385,7 +390,7 @@ impl<'f> Sharing<'_, 'f> {
         }
     }
 
-    /// Along an axis of which each index has memory of its own.
+    /// Checks an axis along which each index has memory of its own.
     fn own_memory(&mut self, s: &Subject<'f>, axis: Parallel) {
         let view = self.view;
         let buffer = &view.f.buffers[s.id];
@@ -406,7 +411,8 @@ impl<'f> Sharing<'_, 'f> {
             }
             return;
         }
-        // What no index runs beside a store says nothing of it; but what an index loads, it has stored.
+        // An access that no index runs together with a store is independent of it; but each index must have stored the
+        // elements that it loads.
         let apart = |a: &Access<'f>, b: &Access<'f>| {
             let [a, b] = [a, b].map(|x| view.leaves[x.leaf].indices_along(view.f, axis));
             a.high < b.low || b.high < a.low

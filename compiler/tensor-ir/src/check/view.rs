@@ -1,11 +1,11 @@
-//! A kernel as the checker sees it: its leaves with the loops around them, and the axes that run at the same time.
+//! A kernel as the checker sees it: its leaves with the loops around them, and the axes that run in parallel.
 
 use crate::int::{Facts, Int, IntNode, Interval};
 use crate::name::Name;
 use crate::tir::{Block, BufferId, Expr, For, LoopKind, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashSet;
 
-/// What runs iterations of a loop at the same time. Loops bound to one axis share its index.
+/// An axis that runs iterations of a loop in parallel. Loops bound to one axis share its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Parallel {
     /// The workgroups along x, y or z.
@@ -195,8 +195,8 @@ impl<'f> View<'f> {
     }
 }
 
-/// Calls `f` with buffer, indices and whether it is the store, for every access of a block: loads of the value, of index
-/// expressions and guards, then the store.
+/// Calls `f` with buffer, indices and whether it is the store, for every access of a block: loads of the value, of
+/// index expressions and guards, then the store.
 pub(super) fn visit_accesses<'f>(block: &'f Block, f: &mut dyn FnMut(BufferId, &'f [Int], bool)) {
     block.value.visit(&mut |e| {
         if let Expr::Load(b, ix) = e {

@@ -1,4 +1,5 @@
-//! Whether an index is below a bound where both are open: by parts, since intervals forget what two expressions share.
+//! Proves that an index is below a bound if both are open. The terms are compared one by one, since intervals lose the
+//! parts that two expressions share.
 
 use super::{Facts, Int, IntNode, terms};
 use rustc_hash::FxHashMap;
@@ -6,14 +7,15 @@ use rustc_hash::FxHashMap;
 /// How many terms of a difference are replaced one after the other.
 const DEPTH: usize = 3;
 
-/// What was found out of differences and how deep, by the number of conditions in force. What they prove holds under more of them.
+/// Cached results for differences with their search depth, by the number of conditions in force. A proof remains valid
+/// under additional conditions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     stack: Vec<(usize, FxHashMap<(Int, usize), bool>)>,
 }
 
 impl Answers {
-    /// Drops what was found under more conditions than `mark`.
+    /// Drops results that were found under more than `mark` conditions.
     pub(super) fn forget(&mut self, mark: usize) {
         while self.stack.last().is_some_and(|s| s.0 > mark) {
             self.stack.pop();
@@ -40,8 +42,8 @@ impl Facts {
         self.prove(index, 0, i64::MAX) && self.prove_less(index, bound)
     }
 
-    /// True when `a < b` is proved here: as [`Facts::prove`] does it of the difference, or of a smaller difference with a part of a
-    /// minimum, maximum, quotient or remainder in its place.
+    /// True when `a < b` is proved here: as [`Facts::prove`] does it of the difference, or of a smaller difference with
+    /// a part of a minimum, maximum, quotient or remainder in its place.
     pub fn prove_less(&mut self, a: &Int, b: &Int) -> bool {
         self.is_positive(&(b.clone() - a.clone()), DEPTH)
     }

@@ -45,7 +45,7 @@ impl Cond {
     pub fn eq(a: impl Into<Int>, b: impl Into<Int>) -> Cond {
         Cond { lhs: a.into(), op: CondOp::Eq, rhs: b.into() }
     }
-    /// Whether it holds where variables have these values; none where one has none.
+    /// Whether it holds for these values of the variables; `None` if a variable has no value.
     pub fn holds(&self, value: &dyn Fn(Name) -> Option<i64>) -> Option<bool> {
         let (lhs, rhs) = (self.lhs.eval(value)?, self.rhs.eval(value)?);
         Some(match self.op {
@@ -54,7 +54,7 @@ impl Cond {
             CondOp::Eq => lhs == rhs,
         })
     }
-    /// 1 where it holds, else 0, as an expression.
+    /// An expression that is 1 if it holds, else 0.
     pub fn truth(&self) -> Int {
         let difference = || self.lhs.clone() - &self.rhs;
         match self.op {

@@ -1,11 +1,14 @@
-//! Sizes that stay open until a run: what they may be, and numbers to stand for them where a choice needs some.
+//! Sizes that stay open until a run: the range of each ([`DimRange`]), and typical sizes where a choice needs a number.
+//!
+//! A range has a lower end (0 or more), an upper end and a step; a dimension without a declared range has 1 to 65,536.
+//! [`typical_size`] takes a size between the ends, nearer to the upper one, since large runs cost more time.
 
 use super::{Bounds, Cond, Int, interval, prove, prove_cond, simplify};
 use crate::name::Name;
 use rustc_hash::FxHashMap;
 use std::fmt;
 
-/// The most that a size may be of which nobody says more.
+/// The largest size of a dimension without a declared range.
 const MOST: i64 = 1 << 16;
 
 /// The sizes that a dimension may have: `low`, `low + step` ... `high`.
@@ -20,7 +23,7 @@ pub struct DimRange {
 }
 
 impl DimRange {
-    /// The sizes from `low` to `high` in steps of `step`; none where there are none, or one is negative.
+    /// The sizes from `low` to `high` in steps of `step`; `None` if the range is empty or has a negative size.
     pub fn new(low: i64, high: i64, step: i64) -> Option<DimRange> {
         let there = 0 <= low && low <= high && step >= 1;
         there.then(|| DimRange { low, high: low + (high - low) / step * step, step })
@@ -29,8 +32,8 @@ impl DimRange {
     pub fn contains(self, size: i64) -> bool {
         (self.low..=self.high).contains(&size) && (size - self.low) % self.step == 0
     }
-    /// True where the range begins at 1 and `size` is 0: an input without elements, such as no boxes, is no size that somebody
-    /// wanted to leave out. It is compiled for itself.
+    /// True if the range begins at 1 and `size` is 0. An input without elements (for example no boxes) is accepted all
+    /// the same: it is compiled separately.
     pub fn takes_empty(self, size: i64) -> bool {
         size == 0 && self.low == 1
     }
@@ -59,7 +62,7 @@ impl DimRanges {
     pub fn declare_range(&mut self, dim: Name, range: DimRange) {
         self.declared.insert(dim, range);
     }
-    /// Declares what `other` declares.
+    /// Adds the declarations of `other`.
     pub fn extend(&mut self, other: &DimRanges) {
         self.declared.extend(other.declared.iter().map(|(&dim, &range)| (dim, range)));
     }
@@ -72,12 +75,12 @@ impl DimRanges {
     pub fn sizes(&self, dim: Name) -> DimRange {
         self.declared.get(&dim).copied().unwrap_or(DimRange { low: 1, high: MOST, step: 1 })
     }
-    /// The least size of `dim`: what a compilation shows where nothing else is stated.
+    /// The least size of `dim`. Reports show the numbers for it unless other sizes are requested.
     pub fn least(&self, dim: Name) -> i64 {
         self.range(dim).0
     }
-    /// What the symbols of expressions may be: any size where none is declared, and 0 where a range begins at 1
-    /// ([`DimRange::takes_empty`]).
+    /// Bounds of the symbols of expressions: any size for a symbol that is not declared, and 0 included if a range
+    /// begins at 1 ([`DimRange::takes_empty`]).
     pub fn bounds_of(&self, exprs: &[&Int]) -> Bounds {
         let mut bounds = Bounds::new();
         for v in exprs.iter().flat_map(|e| e.vars()) {
@@ -86,7 +89,7 @@ impl DimRanges {
         }
         bounds
     }
-    /// `expr` of sizes as a number, where these ranges leave only one; else simplified.
+    /// `expr` as a number if these ranges allow only one value; else simplified.
     pub fn settle(&self, expr: &Int) -> Int {
         if expr.as_const().is_some() {
             return expr.clone();
@@ -96,7 +99,7 @@ impl DimRanges {
         let span = interval(&simple, &bounds);
         if span.low == span.high { Int::new(span.low) } else { simple }
     }
-    /// True where `expr` of sizes is never further from 0 than `most`; nobody's size is beyond 65,536 unless it is declared.
+    /// True if `expr` never has an absolute value above `most`. Sizes without a declared range are at most 65,536.
     pub fn is_within(&self, expr: &Int, most: i64) -> bool {
         let mut bounds = self.bounds_of(&[expr]);
         for v in expr.vars().into_iter().filter(|&v| !self.is_declared(v)) {
@@ -104,11 +107,11 @@ impl DimRanges {
         }
         prove(expr, -most, most, &bounds)
     }
-    /// True where `expr` of sizes is at least `low` for all of them.
+    /// True if `expr` is at least `low` for all sizes.
     pub fn proves(&self, expr: &Int, low: i64) -> bool {
         prove(expr, low, i64::MAX, &self.bounds_of(&[expr]))
     }
-    /// The condition on sizes as 0 or 1, decided where these ranges decide it.
+    /// The condition as an expression of 0 or 1; a number if these ranges decide it.
     pub fn truth(&self, cond: &Cond) -> Int {
         match prove_cond(cond, &self.bounds_of(&[&cond.lhs, &cond.rhs])) {
             Some(holds) => Int::new(i64::from(holds)),
@@ -124,8 +127,9 @@ impl DimRanges {
 /// The largest size that a range makes likely which says no more than that a size is small enough to be one.
 const LIKELY: i64 = 4096;
 
-/// A size that stands for all of a range where a choice is made for them together, rounded to a multiple of 16 where there is one: the geometric
-/// mean of its ends, the upper one (at most 4,096) weighing twice, since what a larger size loses by the choice costs more time.
+/// The size for which choices are made that hold for a whole range: the geometric mean of its ends, rounded to a
+/// multiple of 16 if the range has one. The upper end (at most 4,096) counts twice, since a bad choice costs more time
+/// at larger sizes.
 pub fn typical_size((low, high): (i64, i64)) -> i64 {
     let likely = high.min(LIKELY.max(low)).max(1) as f64;
     let mean = (low.max(1) as f64 * likely * likely).cbrt().round() as i64;

@@ -1,4 +1,4 @@
-//! What divides every value of an expression: alignment of vectors and packed words.
+//! Divisors of every value of an expression, for the alignment of vectors and packed words.
 
 use super::{Int, IntNode};
 

@@ -1,4 +1,4 @@
-//! What is known about index expressions at a place: ranges of variables, and conditions that hold there.
+//! Facts about index expressions at a program point: ranges of variables, and the conditions that hold there.
 
 use super::below::Answers;
 use super::divisor::gcd;
@@ -16,13 +16,14 @@ struct Fact {
     range: Interval,
 }
 
-/// Interval analysis under conditions, with tables of what it has found out.
+/// Interval analysis under conditions, with tables of its results.
 ///
-/// A condition counts for what contains its expression: with `i*8 + j < 14`, `i*32 + j*4 + k` is below `56 + k`.
+/// A condition also bounds expressions that contain its expression: if `i*8 + j < 14`, then `i*32 + j*4 + k` is below
+/// `56+k`.
 #[derive(Clone, Debug)]
 pub struct Facts {
     bounds: Bounds,
-    /// What a load and a variable without declared range can be.
+    /// The range of loads and of variables without a declared range.
     unknown: Interval,
     facts: Vec<Fact>,
     simple: FxHashMap<Int, Int>,
@@ -124,7 +125,7 @@ impl Facts {
         self.spans.insert(e.clone(), r);
         r
     }
-    /// Range of `e` where the conditions hold.
+    /// Range of `e` under the conditions.
     pub fn span_here(&mut self, e: &Int) -> Interval {
         let r = self.span_of_sum(e);
         let Some((whole, _)) = terms(e).filter(|_| !self.facts.is_empty()) else { return r };
@@ -139,8 +140,8 @@ impl Facts {
         }
         r
     }
-    /// Range of the sum `e` that contains `times * (y + x/n)`, where condition `k` speaks of `n*y + x`: a whole number of times `n`
-    /// is below what is left of its range. With `i*64 + j < 184`, `i*8 + j/8` is below 23.
+    /// Range of the sum `e` that contains `times * (y + x/n)`, if condition `k` bounds `n*y + x`: then `y + x/n` is
+    /// bounded by the quotient of that bound and `n`. With `i*64 + j < 184`, `i*8 + j/8` is below 23.
     fn span_of_divided(&mut self, e: &Int, (atom, times): (&Int, i64), k: usize) -> Option<Interval> {
         let IntNode::Div(x, n) = atom.node() else { return None };
         let n = n.as_const().filter(|n| *n > 1)?;
@@ -161,7 +162,7 @@ impl Facts {
         let rest = self.simplify(&(e.clone() - whole * times));
         Some(Interval::new(low, high).scale(times) + self.span(&rest))
     }
-    /// The same from conditions on parts of `e` as they stand.
+    /// The same from conditions on terms of `e`.
     fn span_of_sum(&mut self, e: &Int) -> Interval {
         let mut r = self.span(e);
         if self.facts.is_empty() || e.as_const().is_some() {
@@ -182,8 +183,8 @@ impl Facts {
         }
         r
     }
-    /// Range of the sum `e` that contains `times * (x/n)` where a condition speaks of what `x` does: `n*e` is a sum of `times * x`, less
-    /// `times` what the division leaves over. With `i*16 + j < 168`, `i*2 + j/8` is below 21.
+    /// Range of the sum `e` that contains `times * (x/n)`, from a condition on a sum with `x`: `n*e` is that sum, minus
+    /// `times` the remainder of the division. With `i*16 + j < 168`, `i*2 + j/8` is below 21.
     fn span_of_quotient(&mut self, e: &Int, atom: &Int, times: i64) -> Option<Interval> {
         let IntNode::Div(x, n) = atom.node() else { return None };
         let n = n.as_const().filter(|n| *n > 1 && times.unsigned_abs() < 1 << 31)?;
@@ -195,12 +196,13 @@ impl Facts {
         let scaled = self.simplify(&((e.clone() - atom.clone() * times) * n + x.clone() * times));
         let left_over = Interval::new(0, n - 1).scale(-times);
         let Interval { low, high } = self.span_of_sum(&scaled) + left_over;
-        // Only the open end stays as it is: a sum that is held at the other one has a value. Upwards from below, `n*e >= low`.
+        // Only the open end stays as it is: a sum that is held at the other one has a value. Upwards from below, `n*e
+        // >= low`.
         let low = if low == i64::MIN { low } else { -low.saturating_neg().div_euclid(n) };
         let high = if high == i64::MAX { high } else { high.div_euclid(n) };
         Some(Interval::new(low, high))
     }
-    /// True when `low <= e <= high` is proved here; `i64::MIN` and `i64::MAX` ask for nothing.
+    /// True if `low <= e <= high` is proved here; `i64::MIN` and `i64::MAX` mean no bound.
     pub fn prove(&mut self, e: &Int, low: i64, high: i64) -> bool {
         let e = self.simplify(e);
         self.span(&e).within(low, high)
@@ -219,8 +221,8 @@ impl Facts {
         }
         c.op.decide(self.span_here(&difference))
     }
-    /// True when the value of `e` is proved to be an i32, conditions or not: a shader evaluates indices outside of the
-    /// conditions around their uses. Operands must be asked for on their own: that a sum fits says nothing of its parts.
+    /// True if the value of `e` is proved to fit i32 without using the conditions: a shader evaluates indices outside
+    /// of the conditions around their uses. Operands must be checked separately: a sum may fit though its parts do not.
     pub fn fits_i32(&mut self, e: &Int) -> bool {
         self.span(e).within(i32::MIN.into(), i32::MAX.into())
     }

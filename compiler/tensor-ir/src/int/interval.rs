@@ -1,8 +1,9 @@
-//! Interval arithmetic: the one definition of what an operator does to ranges, sound for every pair of operands.
+//! Interval arithmetic: the range of an operator's result from the ranges of its operands, sound for every pair of
+//! operands.
 //!
-//! An interval may be open on either side. `i64::MIN` as the lower end says that there is none, `i64::MAX` as the upper
-//! end likewise; an end that leaves i64 becomes open on the outside and saturates on the inside, so that an interval
-//! always holds every value, those beyond i64 included.
+//! An interval may be open on either side: `i64::MIN` as the lower end and `i64::MAX` as the upper end mean that there
+//! is no end. An end that leaves i64 becomes open on the outside and saturates on the inside. So an interval always
+//! contains every possible value, also values beyond i64.
 
 use super::{Int, IntNode};
 
@@ -15,13 +16,13 @@ pub struct Interval {
     pub high: i64,
 }
 
-/// Stands for an open end in products: beyond i64 whatever it is multiplied with, but 0.
+/// An open end in products: beyond i64 after multiplication with anything except 0.
 const OPEN: i128 = 1 << 66;
 
 impl Interval {
     /// Every integer.
     pub const ALL: Interval = Interval { low: i64::MIN, high: i64::MAX };
-    /// What 32-bit registers of a shader hold.
+    /// The range of a shader's 32-bit registers.
     pub const I32: Interval = Interval { low: i32::MIN as i64, high: i32::MAX as i64 };
 
     /// `low..=high`; an end of i64 is open.
@@ -39,11 +40,11 @@ impl Interval {
     fn as_point(self) -> Option<i64> {
         self.finite().filter(|(low, high)| low == high).map(|p| p.0)
     }
-    /// True when every value is at least `low` and at most `high`; `i64::MIN` and `i64::MAX` ask for nothing.
+    /// True if every value is at least `low` and at most `high`; `i64::MIN` and `i64::MAX` mean no bound.
     pub fn within(self, low: i64, high: i64) -> bool {
         self.low >= low && self.high <= high
     }
-    /// The values in both; where there are none, `low > high`.
+    /// The values in both; if there are none, `low > high`.
     pub fn intersect(self, other: Interval) -> Interval {
         Interval { low: self.low.max(other.low), high: self.high.min(other.high) }
     }

@@ -1,13 +1,16 @@
 //! Integer expressions: graph dimensions and tensor-IR indices are the same type, with one simplifier.
 //!
-//! An [`Int`] is an immutable shared tree. Constructors fold constants and trivial identities only; [`simplify`] knows
-//! the ranges of variables and does the rest. Division and remainder are floor division and floor modulo (the result of
-//! `a % b` has the sign of `b`), as in TVM's tensor IR; all divisors are positive in valid programs.
+//! An [`Int`] is an immutable shared tree. Constructors fold constants and trivial identities only; [`simplify`] uses
+//! the ranges of variables for everything else. Division and remainder are floor division and floor modulo (the result
+//! of `a % b` has the sign of `b`), as in TVM's tensor IR; all divisors are positive in valid programs.
 //!
-//! One interval analysis serves passes, schedules, the verifier and shaders: [`Interval`] is its arithmetic, [`range`] and
-//! [`prove`] ask it about one expression, [`Facts`] about many, with the conditions that hold at a place.
+//! There is one interval analysis for shape inference, passes, schedules, the verifier and shaders: [`Interval`] is its
+//! arithmetic, [`range`] and [`prove`] answer for one expression, [`Facts`] for many expressions under the conditions
+//! that hold at a program point.
 //!
-//! Always holds: evaluation is in i64; a shader evaluates in i32, and [`Facts::fits_i32`] proves that nothing overflows.
+//! Always holds: evaluation is in i64. A shader evaluates in i32, and [`Facts::fits_i32`] proves that nothing
+//! overflows. `int/tests.rs` compares the simplifier and the analysis with evaluation in i128, with the edges of i32
+//! and i64.
 
 mod below;
 mod cond;
@@ -179,8 +182,8 @@ impl Int {
             _ => Int(Arc::new(IntNode::Max(self.clone(), other))),
         }
     }
-    /// Replaces variables; `f` returns `None` to keep one. Rebuilt nodes go through the folding constructors; what has nothing to
-    /// replace stays shared.
+    /// Replaces variables; `f` returns `None` to keep one. Rebuilt nodes go through the folding constructors; subtrees
+    /// without a replacement stay shared.
     pub fn replace(&self, f: &mut dyn FnMut(Name) -> Option<Int>) -> Int {
         let mut both = |a: &Int, b: &Int, make: fn(Int, Int) -> Int| {
             let (x, y) = (a.replace(f), b.replace(f));

@@ -48,7 +48,7 @@ fn write_int(out: &mut String, e: &Int, parent: u8, name: BufferName<'_>) {
     });
 }
 
-/// What `write` writes, in parentheses where asked for.
+/// The text of `write`, in parentheses if requested.
 pub(crate) fn infix(out: &mut String, parentheses: bool, write: impl FnOnce(&mut String)) {
     if parentheses {
         out.push('(');

@@ -1,9 +1,9 @@
-//! Ranges of expressions from the ranges of their variables alone.
+//! Ranges of expressions, computed from the ranges of their variables only.
 
 use super::{Bounds, Int, IntNode, Interval};
 
-/// Inclusive range of `e`, or `None` when an end is not known or beyond i64. The tree is taken as it stands: simplify
-/// first where variables repeat.
+/// Inclusive range of `e`, or `None` if an end is not known or beyond i64. The tree is not simplified: simplify it
+/// first if variables repeat.
 pub fn range(e: &Int, bounds: &Bounds) -> Option<(i64, i64)> {
     interval(e, bounds).finite()
 }

@@ -1,12 +1,12 @@
 //! The one simplifier of [`Int`].
 //!
 //! An expression becomes a linear form (`linear.rs`): a sum of constant multiples of *atoms* plus a constant, sorted.
-//! Atoms are variables, loads, products of atoms, and the divisions, remainders, minima and maxima that no rule of
-//! their operator's file removes. Rules that pair terms of one sum are in `recombine.rs`.
+//! Atoms are variables, loads, products of atoms, and all divisions, remainders, minima and maxima that no rule
+//! removes. The rules of an operator are in its file; rules on pairs of terms of one sum are in `recombine.rs`.
 //!
-//! Always holds: every rule is an identity on the integers for positive divisors (every factor of a divisor that is a
-//! product being positive), whatever the values of unknown variables. An expression whose coefficients leave i64, or whose products have too many terms, is returned as it is.
-//! Divisors that are constants below 1 are left alone.
+//! Always holds: every rule is an identity on the integers for all values of the variables, if divisors are positive
+//! (for a divisor that is a product: if each factor is positive). An expression whose coefficients leave i64, or whose
+//! products have too many terms, is returned unchanged, and so is a division by a constant below 1.
 
 mod div;
 mod linear;
@@ -41,7 +41,7 @@ pub fn simplify(e: &Int, bounds: &Bounds) -> Int {
     }
 }
 
-/// True when `low <= e <= high` is proved; `i64::MIN` and `i64::MAX` ask for nothing.
+/// True if `low <= e <= high` is proved; `i64::MIN` and `i64::MAX` mean no bound.
 pub fn prove(e: &Int, low: i64, high: i64, bounds: &Bounds) -> bool {
     if super::interval(e, bounds).within(low, high) {
         return true;

@@ -1,4 +1,4 @@
-//! The terms of a sum as it stands, without simplifying it.
+//! The terms of a sum, without simplifying it.
 
 use super::{Int, IntNode};
 use crate::name::Name;
@@ -23,8 +23,8 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The element that an index names in a buffer: the index and the extent of each dimension, outermost first. `None` when a
-    /// factor leaves i64.
+    /// The element that an index names in a buffer: the index and the extent of each dimension, outermost first. `None`
+    /// when a factor leaves i64.
     pub fn of_index<'a>(index: impl IntoIterator<Item = (&'a Int, i64)>) -> Option<Sum> {
         index.into_iter().try_fold(Sum::default(), |mut flat, (i, extent)| {
             for t in &mut flat.terms {
@@ -35,8 +35,9 @@ impl Sum {
             Some(flat)
         })
     }
-    /// Its value for each row and each column, a list for each row. `of_row` gives the variables that are `own` to rows, `of_column` all
-    /// others; what only columns or only rows decide is told once for each of them. `None` when a value is not known or leaves i64.
+    /// Its value for each row and each column, a list for each row. `of_row` gives the values of the variables in
+    /// `own`, `of_column` those of all others. Terms that depend on rows only or on columns only are evaluated once per
+    /// row or column. `None` if a value is not known or leaves i64.
     pub fn tabulate<R, C>(
         &self,
         rows: &[R],

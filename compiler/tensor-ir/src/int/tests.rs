@@ -1,5 +1,5 @@
-//! The interval analysis and the simplifier against evaluation, on random expressions, ranges and conditions with the
-//! edges of i32 and i64 among them. Evaluation is in i128, so that what leaves i64 is seen too.
+//! Compares the interval analysis and the simplifier with evaluation in i128, on random expressions, ranges and
+//! conditions that include the edges of i32 and i64. i128 also shows values that leave i64.
 
 use super::{Bounds, Facts, Int, IntNode, Interval, divisor, interval, prove, prove_cond, simplify};
 use crate::arena::Id;

@@ -1,4 +1,4 @@
-//! Makes a tensor function concrete for given operands: operands are checked and prepacked, symbols get their values.
+//! Binds a tensor function to given operands: checks and prepacks the operands, and replaces symbols by their values.
 
 use super::run_scheduled;
 use crate::dtype::DType;
@@ -17,8 +17,8 @@ pub(super) struct Bound<'a> {
     pub(super) results: Vec<Vec<usize>>,
 }
 
-/// Checks the operands, packs those that have a prepacking, and substitutes the symbols by what the operands' shapes
-/// and `given` say.
+/// Checks the operands, prepacks them where the function requires it, and replaces the symbols by values from the
+/// operands' shapes and from `given`.
 pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[Tensor]) -> Result<Bound<'a>, String> {
     let buffers: Vec<_> = f.inputs().collect();
     if buffers.len() != inputs.len() {

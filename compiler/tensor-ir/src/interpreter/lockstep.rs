@@ -1,12 +1,14 @@
 //! The tensor-IR interpreter: runs any statement exactly as the conventions of [`crate::tir`] say.
 //!
-//! A kernel runs workgroup after workgroup. Inside one, each leaf statement is executed for all threads before the next
-//! one; within a leaf all threads read before any of them writes. Every index is checked against its buffer, stores to
-//! subgroup buffers against the lane. What is a race on a device is an error: two threads that in one statement give one
-//! element different values, or both reduce into it; a thread that reads what another one stores in the same statement; a
-//! workgroup that reads what another one of the same kernel stores, or stores something else there.
+//! Workgroups of a kernel run one after another. Inside a workgroup, each leaf statement is executed for all threads
+//! before the next statement; within a statement all threads read before any of them writes. Every index is checked
+//! against its buffer, and stores to subgroup buffers are checked against the lane.
 //!
-//! Slow and simple on purpose: this is what schedules are held against.
+//! Anything that is a race on a device is an error here: two threads store different values to one element in one
+//! statement, or both reduce into it; a thread reads an element that another one stores in the same statement; a
+//! workgroup reads an element that another one of the same kernel stores, or stores a different value there.
+//!
+//! It is slow and simple on purpose: it is the reference for schedules.
 
 mod code;
 mod launch;
@@ -49,8 +51,8 @@ pub fn run_scheduled_with(
     run_bound(bind(f, symbols, inputs)?, None)
 }
 
-/// [`run_scheduled`] on subgroups of `size` threads: they take tasks by their number, in rounds where there are fewer of them, and their
-/// lanes share loops out. Without a size there is a subgroup for each task.
+/// [`run_scheduled`] on subgroups of `size` threads. Subgroup i runs task i; with fewer subgroups than tasks, they
+/// continue in rounds. Lanes share out loops.
 ///
 /// # Errors
 /// As [`run_scheduled`]; workgroups that are no whole number of subgroups.
@@ -64,7 +66,8 @@ fn run_bound(bound: Bound<'_>, subgroup: Option<usize>) -> Result<Vec<Tensor>, S
     Ok(Bound::shaped(interpret(&f, &inputs, &outputs, subgroup)?, results))
 }
 
-/// Runs a concrete function, on subgroups of so many threads, and gives the content of `outputs`, any of its global buffers.
+/// Runs a concrete function, on subgroups of so many threads, and gives the content of `outputs`, any of its global
+/// buffers.
 pub(super) fn interpret(
     f: &TensorFunction,
     inputs: &[Tensor],

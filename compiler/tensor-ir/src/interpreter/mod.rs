@@ -1,4 +1,4 @@
-//! The interpreter of tensor functions: kernels are compared with it, and it runs them where there is no device.
+//! The interpreter of tensor functions. It is the reference for kernels, and it runs them if there is no device.
 //!
 //! - [`run_tensor_function`] runs the stages of an unscheduled tensor function with vectors and threads.
 //! - [`run_scheduled`] interprets any tensor function, scheduled or not, in lockstep and with every access checked.

@@ -1,8 +1,8 @@
-//! What every scalar function of tensor IR means on the host: one definition for the interpreter and the vector
-//! executor.
+//! The scalar functions of tensor IR on the host: one definition for the interpreter and the vector executor.
 //!
-//! Integers wrap in their dtype; division and remainder by 0 give 0; a shift by the width or more gives what shifting
-//! bit by bit gives. Float minimum and maximum hand NaN on. f16 and bf16 compute in f32 and round when stored or cast.
+//! Integers wrap in their dtype; division and remainder by 0 give 0; a shift by the width or more gives the same result
+//! as shifting bit by bit. Float minimum and maximum propagate NaN. f16 and bf16 compute in f32 and round when stored
+//! or cast.
 
 use crate::dtype::DType;
 use crate::tir::{BinaryOp, Combiner, Scalar, UnaryOp};

@@ -1,8 +1,8 @@
-//! Unscheduled tensor functions, stage by stage: vectors of lanes, threads over results, matrix products for
+//! Runs unscheduled tensor functions stage by stage: vectors of lanes, threads over results, matrix products for
 //! contractions.
 //!
-//! A stage whose store is not simply its spatial loops, that has guards, or that an index cannot be compiled for, makes
-//! the whole function go to the interpreter: slower, never different.
+//! If a stage has guards, an index that cannot be compiled, or a store that is not simply indexed by its spatial loops,
+//! the whole function is run by the interpreter instead. That is slower and gives the same results.
 
 mod contract;
 mod form;

@@ -1,8 +1,8 @@
-//! Plans as bytes: what a cache keeps of a compilation.
+//! Plans as bytes, for caches.
 //!
-//! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They say nothing of the build that wrote
-//! them, so whoever keeps them tells builds apart. What host steps compute comes from the module behind its passes: the
-//! compiler binds it again (`compile::bind_host_steps`).
+//! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not identify the
+//! build that wrote them, so the cache's key must. Host functions of steps are bound again from the module after its
+//! passes (`compile::bind_host_steps`).
 
 use super::{EmitKernel, HostComputation, Plan};
 use std::any::Any;
@@ -17,10 +17,10 @@ pub enum SavedPlanError {
     Shader {
         /// The kernel.
         kernel: String,
-        /// What the generator says.
+        /// The generator's error.
         why: String,
     },
-    /// The bytes are those of something else.
+    /// The bytes are not a saved plan, or are damaged.
     #[error("not a saved plan: {0}")]
     Damaged(String),
 }
@@ -62,7 +62,7 @@ pub(super) fn no_module() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Stands for what a host step computes until it is bound.
+/// Placeholder for the computation of a host step until it is bound.
 pub(super) fn no_computation() -> HostComputation {
     Arc::new(|_, _| Err("the step of a saved plan is not bound to its module".into()))
 }

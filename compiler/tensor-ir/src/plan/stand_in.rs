@@ -1,4 +1,4 @@
-//! A shader generator that makes no shaders: for tests, and for whoever wants a compilation without a back end.
+//! A shader generator that makes no shaders, for tests and for compilations without a back end.
 
 use super::{Binding, EmitFailure, EmitKernel, EmittedKernel};
 use crate::name::Name;
@@ -7,7 +7,7 @@ use crate::text::print_tensor_function;
 use crate::tir::TensorFunction;
 use std::sync::Arc;
 
-/// Stands for a shader generator, of which there are versions: the "shader" names the kernel, then prints its function.
+/// A stand-in for a shader generator, with a version: its "shader" is the kernel's name and the printed function.
 pub struct StandInEmitter {
     /// Other versions make other code of equal functions.
     pub version: u32,

@@ -1,4 +1,8 @@
 //! The steps of a plan: a tree, and functions that its leaves may call.
+//!
+//! Steps are `Gpu` (a segment: consecutive dispatches in one compute pass), `Host`, `Copy`, `Branch` (two lists of
+//! steps, and one value that the host reads to choose), `Loop` (its list runs repeatedly) and `Call` (runs the steps of
+//! a function of the plan).
 
 use super::{BufferIndex, BufferView, KernelIndex, saved};
 use crate::dtype::DType;
@@ -43,7 +47,7 @@ pub trait HostCaller {
     /// Runs a function on tensors in host memory.
     ///
     /// # Errors
-    /// An unknown name, what the function says, results other than declared.
+    /// An unknown name, an error of the function, or results of other types than declared.
     fn call(&self, function: Name, inputs: Vec<Tensor>, results: &[HostResult<'_>]) -> Result<Vec<Tensor>, String>;
 }
 
@@ -73,7 +77,7 @@ pub struct HostStep {
     /// The computation on tensors.
     #[serde(skip, default = "saved::no_computation")]
     pub run: HostComputation,
-    /// The host function, where it is a call of one.
+    /// The host function, if this is a call of one.
     pub call: Option<HostCall>,
     /// Group the step belongs to.
     pub group: usize,
@@ -104,7 +108,7 @@ pub enum Step {
         /// To.
         to: BufferIndex,
     },
-    /// Steps of which a run takes one list.
+    /// Two lists of steps; a run executes one of them.
     Branch(Branch),
     /// Steps that a run takes again and again.
     Loop(Loop),
@@ -117,9 +121,9 @@ pub enum Step {
 pub struct Call {
     /// Index into [`Plan::functions`](super::Plan::functions).
     pub callee: usize,
-    /// Copied before: from buffers of the caller to those of the callee.
+    /// Copied before the call: from buffers of the caller to buffers of the callee.
     pub arguments: Vec<Handover>,
-    /// Copied behind: from buffers of the callee to those of the caller.
+    /// Copied after the call: from buffers of the callee to buffers of the caller.
     pub results: Vec<Handover>,
     /// Group that the call belongs to.
     pub group: usize,
@@ -131,12 +135,12 @@ impl Call {
     }
 }
 
-/// A value that goes from one function to another.
+/// A value that is copied from one function to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Handover {
-    /// Where the one has it.
+    /// The buffer to copy from.
     pub from: BufferIndex,
-    /// Where the other gets it.
+    /// The buffer to copy to.
     pub to: BufferIndex,
 }
 
@@ -145,7 +149,7 @@ pub struct Handover {
 pub struct PlanFunction {
     /// Its name.
     pub name: Name,
-    /// What it runs.
+    /// The steps of the function.
     pub body: Vec<Step>,
     /// The buffers that it writes. Each call that is under way has its own.
     pub buffers: Vec<BufferIndex>,
@@ -156,9 +160,9 @@ pub struct PlanFunction {
 pub struct Branch {
     /// One bool.
     pub condition: BufferView,
-    /// What runs where it is true.
+    /// The steps for true.
     pub then: Vec<Step>,
-    /// What runs where it is false.
+    /// The steps for false.
     pub otherwise: Vec<Step>,
     /// Group that the branch belongs to.
     pub group: usize,
@@ -173,23 +177,23 @@ pub struct Loop {
     pub begin: Option<BufferView>,
     /// One bool, which an iteration leaves: whether to go on. None: until the trips are over.
     pub go_on: Option<BufferView>,
-    /// The number of the iteration, from 0, which is written before each; none where nothing reads it.
+    /// The number of the iteration, from 0, written before each iteration; `None` if nothing reads it.
     pub index: Option<BufferView>,
     /// An iteration.
     pub body: Vec<Step>,
-    /// What an iteration reads, and where it leaves that for the next one.
+    /// The values that each iteration reads and writes for the next one.
     pub carried: Vec<Carried>,
-    /// What is kept of each iteration.
+    /// The rows that are collected from all iterations.
     pub collected: Vec<Collected>,
     /// Group that the loop belongs to.
     pub group: usize,
 }
 impl Loop {
-    /// True when the buffers of what is carried may change places, rather than be copied: no loop is inside.
+    /// True if the two buffers of each carried value may be swapped instead of copied: there is no inner loop.
     pub fn alternates(&self) -> bool {
         !nested(&self.body).iter().any(|s| matches!(s, Step::Loop(_)))
     }
-    /// What the host reads before the first iteration.
+    /// The values that the host reads before the first iteration.
     pub fn read_before(&self) -> impl Iterator<Item = &BufferView> {
         let trips = if let Trips::Read(view) = &self.trips { Some(view) } else { None };
         trips.into_iter().chain(&self.begin)
@@ -207,29 +211,29 @@ pub enum Trips {
     Unlimited,
 }
 
-/// A value that goes from one iteration to the next. Behind the loop it is where iterations read it.
+/// A value that is carried from one iteration to the next. After the loop it is in `now`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Carried {
-    /// Where an iteration reads it.
+    /// The buffer that an iteration reads.
     pub now: BufferIndex,
-    /// Where an iteration leaves it.
+    /// The buffer that an iteration writes.
     pub next: BufferIndex,
 }
 
-/// What a loop keeps of each iteration, one behind the other.
+/// Rows of all iterations, one after another.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Collected {
-    /// What an iteration leaves.
+    /// The row of one iteration.
     pub row: BufferView,
-    /// Where it is kept.
+    /// The buffer of all rows.
     pub all: BufferIndex,
     /// Bytes of a row on the device.
     pub row_bytes: u64,
-    /// Only a run decides the number of rows: the buffer grows, and views of it have 0 for its first dimension.
+    /// The number of rows is known only at run time: the buffer grows, and views of it have 0 as first dimension.
     pub grows: bool,
 }
 
-/// Steps with those inside them behind them: of a branch first those of one side, then those of the other.
+/// All steps, each followed by the steps inside it: for a branch first `then`, then `otherwise`.
 pub fn nested(steps: &[Step]) -> Vec<&Step> {
     fn collect<'a>(steps: &'a [Step], out: &mut Vec<&'a Step>) {
         for step in steps {

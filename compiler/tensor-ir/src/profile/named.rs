@@ -1,7 +1,8 @@
-//! Profiles by name: devices that need not be here.
+//! Profiles by name, for compiling without the device.
 //!
-//! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), those of
-//! `hopper` and `apple` public data. Cores, registers and rates are those of a product in the table of `devices`.
+//! Limits, subgroup sizes and matrix shapes of [`GPUS`] are the values that wgpu reports with Mesa 26.2's drivers
+//! (RADV, ANV, NVK); those of `hopper` and `apple` are public data. Cores, registers and rates come from a product in
+//! the table of `devices`.
 
 use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks, Versions};
 
@@ -42,7 +43,7 @@ const HMMA: Matrices = &[
 /// Apple's simdgroup matrices, as wgpu's Metal backend reports them.
 const SIMDGROUP: Matrices = &[([8, 8, 8], "f32", "f32"), ([8, 8, 8], "f16", "f16"), ([8, 8, 8], "f16", "f32")];
 
-/// What GPUs of one driver have in common.
+/// Common values of the GPUs of one driver.
 const RADV: Gpu = Gpu {
     name: "",
     device: "",

@@ -1,9 +1,10 @@
-//! Quirks: what drivers do that kernels have to work round.
+//! Quirks: driver behaviour that kernels have to work around.
 //!
-//! A row of [`QUIRKS`] names the driver families that do it, the measurement that shows it, and when the row can go. A profile has the
-//! set that is in force ([`DeviceProfile::quirks`](super::DeviceProfile::quirks)): those of its driver, as far as nobody switched
-//! them off (`weft --quirk NAME=off`). The set is saved and compared with the profile, so kernels of different sets are different
-//! cache entries. `docs/drivers.md` lists the rows with what each one costs or gains.
+//! A row of [`QUIRKS`] names the driver families, the measurement that shows the behaviour, and the condition under
+//! which the row can be removed. A profile has the set that is in force
+//! ([`DeviceProfile::quirks`](super::DeviceProfile::quirks)): the quirks of its driver, without those that were
+//! switched off (`weft --quirk NAME=off`). The set is saved and compared with the profile, so kernels of different sets
+//! are different cache entries. `docs/drivers.md` lists the rows with their costs and gains.
 
 use crate::registry::Table;
 
@@ -29,7 +30,7 @@ impl Seen {
     }
 }
 
-/// What some drivers do.
+/// A quirk of some drivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quirk {
     /// Its name in `--quirk NAME=off`.
@@ -214,7 +215,7 @@ pub static QUIRKS: Table<&Quirk> = Table::new(&[
     &TALL_TILES,
 ]);
 
-/// Adds a quirk of one's own, for rules of one's own. To be called before a device is opened.
+/// Adds a quirk of another crate, for its rules. Call it before a device is opened.
 ///
 /// # Errors
 /// When there is a quirk of this name.
@@ -263,8 +264,8 @@ impl Quirks {
         self.0 = rows().filter(|q| all.iter().any(|n| n == q.name)).map(|q| q.name.to_string()).collect();
         Ok(())
     }
-    /// Those of a profile that is compiled for, on a device that runs it: what steers choices is the profile's, and what guards
-    /// results is both's.
+    /// The quirks for compiling for this profile and running on `device`: this profile's quirks that steer choices, and
+    /// the quirks of both that guard results.
     pub(super) fn limited_to(&self, device: &Quirks) -> Quirks {
         let in_force = |q: &&'static Quirk| self.has(q) || q.guards && device.has(q);
         Quirks(rows().filter(in_force).map(|q| q.name.to_string()).collect())

@@ -1,4 +1,4 @@
-//! Tensor functions that come with a schedule: it is applied, and what it gives is checked.
+//! Applies the schedule that a tensor function came with, and checks the result.
 
 use super::rules::has_edited_choices;
 use super::{Version, apply_pending};
@@ -6,11 +6,12 @@ use crate::check::{Refused, check, check_made};
 use crate::tir::TensorFunction;
 use crate::verify::verify_tensor_function;
 
-/// Applies the instructions that are pending in `f`, and checks the result. Where choices in them were edited, only a device can
-/// say what the schedule is ([`follow_choices`](crate::schedule::rules::follow_choices)): the loops are then checked without it.
+/// Applies the pending instructions of `f` and checks the result. If choices in them were edited, the schedule depends
+/// on a device ([`follow_choices`](crate::schedule::rules::follow_choices)), and only the unscheduled loops are
+/// checked.
 ///
 /// # Errors
-/// An instruction that does not apply, or what [`check_function`](crate::check::check_function) refuses.
+/// An instruction does not apply, or [`check_function`](crate::check::check_function) refuses the result.
 pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
     let name = f.name;
     if let Err(list) = verify_tensor_function(f) {
@@ -27,8 +28,8 @@ pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
     if written { check(f, true) } else { check_made(f, &plain) }
 }
 
-/// True for a function whose kernels the rules do not make: it has kernels, or instructions that make some. Lines that only ask for
-/// versions leave the schedule to the rules.
+/// True if the function has kernels, or instructions that make kernels, so that the rules do not schedule it.
+/// Instructions that only request versions do not count.
 pub fn has_own_schedule(f: &TensorFunction) -> bool {
     !f.kernels().is_empty() || f.pending.iter().any(|i| Version::of_instruction(i).is_none())
 }

@@ -151,8 +151,9 @@ impl Clamp<'_> {
         }
         out
     }
-    /// `min(i, extent - 1)`; where `i = 4*q + r` with `0 <= r < 4` and 4 divides the extent, `min(q, extent/4 - 1)*4 + r`,
-    /// so that vectors stay contiguous (for 4, 3, 2, and in the innermost dimension for 8, which are two vectors of halves).
+    /// `min(i, extent - 1)`; where `i = 4*q + r` with `0 <= r < 4` and 4 divides the extent, `min(q, extent/4 - 1)*4 +
+    /// r`, so that vectors stay contiguous (for 4, 3, 2, and in the innermost dimension for 8, which are two vectors of
+    /// halves).
     fn clamp_above(&mut self, i: &Int, extent: &Int, innermost: bool) -> Int {
         if let Some(n) = extent.as_const() {
             for g in [8, 4, 3, 2] {

@@ -1,6 +1,6 @@
-//! `cache-write`: holds the elements that a reduction accumulates in registers while its loop runs.
+//! `cache-write`: keeps the elements of a reduction in registers while its loop runs.
 //!
-//! Where the elements are workgroup or device memory, each step of the loop would load and store them.
+//! Without it, each step of the loop would load and store elements in workgroup or device memory.
 //!
 //! Before -> after, `cache-write {block=b, at=k, into=out}`:
 //!
@@ -36,7 +36,7 @@ attr_struct! {
 }
 
 impl CacheWrite {
-    /// The loops inside `at` that the block's elements have, under new names, and what stands for the old ones.
+    /// The loops inside `at` that the block's store uses, under new names, and the substitution of the old names.
     fn heads(&self, f: &TensorFunction, block: &Block) -> Result<(Vec<LoopHead>, Vec<Name>, Substitution), Refusal> {
         let path = loops_around_block(f, self.block)?;
         let at = position_around(&path, self.at, self.block)?;

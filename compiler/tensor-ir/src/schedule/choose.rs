@@ -1,4 +1,4 @@
-//! `choose`: records what a rule chose where it was free to, and what else it could have chosen.
+//! `choose`: records a choice of a rule, with the other values that it could have taken.
 //!
 //! Before -> after, `choose {unit=y, point=threads, value=64, of=[64,32,16]}`: nothing changes.
 //!
@@ -7,9 +7,9 @@
 //!   y: y[i] = f(i)                    y: y[i] = f(i)
 //! ```
 //!
-//! `of` begins with the value that the instructions behind the line were made with; the rest of the domain follows. A line with
-//! another `value` has been *edited*: the instructions behind it say something else, so it does not apply as it stands.
-//! [`follow_choices`](super::rules::follow_choices) asks the rules again and writes a schedule that does what the line says.
+//! `of` begins with the value for which the following instructions were made; the rest of the domain follows. A line
+//! with another `value` has been *edited*: the following instructions do not match it, so it cannot be applied.
+//! [`follow_choices`](super::rules::follow_choices) asks the rules again and writes a schedule for the new value.
 
 use super::loops::find_block;
 use super::{InstrRef, Instruction, Refusal, ScheduleError};
@@ -24,7 +24,7 @@ attr_struct! {
     pub struct Choose("choose") {
         /// The block that names the unit: its reduction, or the block that writes its result.
         pub unit: Name = "".into(),
-        /// What is chosen: `rule`, `rows`, `threads` ...
+        /// The name of the choice: `rule`, `rows`, `threads` ...
         pub point: Name = "".into(),
         /// The value.
         pub value: Attr = Attr::List(vec![]),

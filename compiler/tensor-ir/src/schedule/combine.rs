@@ -1,4 +1,4 @@
-//! `combine`: the threads of a workgroup combine what each of them holds, all at once.
+//! `combine`: the threads of a workgroup combine their partial results in one operation.
 //!
 //! Before -> after, `combine {loop=t}`:
 //!
@@ -9,9 +9,9 @@
 //!   b: y += part[t]                          b: y += part[t]
 //! ```
 //!
-//! The loop means what it meant, but for the order of its iterations, which is the device's: each subgroup combines what its threads
-//! hold, and where there are several, they hand their results to each other through workgroup memory. How many threads a subgroup has,
-//! and how many there are, only the run knows. What the threads hold is in registers then.
+//! The loop computes the same as before, in an order that the device chooses: each subgroup combines the values of its
+//! threads, and several subgroups exchange their results through workgroup memory. The partial results of the threads
+//! are then in registers. The size and the number of subgroups are known only when the kernel runs.
 
 use super::loops::{find_loop, find_loop_mut};
 use super::{Instruction, Refusal};
@@ -21,14 +21,14 @@ use crate::name::Name;
 use crate::tir::{BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
 
 attr_struct! {
-    /// Lets subgroups run a reduction over what each thread along x stored.
+    /// Lets subgroups run a reduction over the values that the threads along x stored.
     pub struct Combine("combine") {
         /// The reduction loop: as many iterations as there are threads.
         pub r#loop: Name = "".into(),
     }
 }
 
-/// True for what subgroups combine as single threads do: words without a rounding or wrapping of their own.
+/// True for types that subgroups combine exactly as single threads do: whole words, which need no rounding or wrapping.
 pub(super) fn combines(t: DType) -> bool {
     matches!(t, DType::F32 | DType::I32 | DType::U32)
 }

@@ -1,11 +1,13 @@
-//! `compute-at`: moves a producer to its consumer, computing just what one iteration of a loop needs.
+//! `compute-at`: moves a producer under a loop of its consumer, where it computes only the elements that one iteration
+//! of the loop needs.
 //!
 //! With one consumer, the buffer keeps a dimension for each loop inside `at` that the consumer's load uses (for shared
-//! memory also for the thread loops around `at`), and the producer computes the element that the consumer loads there. Of
-//! workgroup memory each subgroup around `at` has a slice, which it alone computes.
-//! Where one consumer loads several elements, dimensions in which these agree become the loops that their index uses, and the others
-//! stay whole. With several consumers a dimension whose index is the same everywhere and fixed inside `at` goes away and the
-//! others stay whole.
+//! memory also for the thread loops around `at`). The producer computes the element that the consumer loads there: the
+//! consumer's index expressions replace its spatial loop variables. In workgroup memory each subgroup around `at` has a
+//! slice, which only this subgroup computes. If one consumer loads several elements, a dimension in which their indices
+//! agree becomes the loops of that index; other dimensions stay whole. With several consumers, a dimension whose index
+//! is the same in all of them and fixed inside `at` is removed; other dimensions stay whole. With register scope the
+//! buffer is the accumulator of a matmul or convolution, and the consumer is its epilogue.
 //!
 //! Before -> after, `compute-at {block=t, at=i, scope=register}`:
 //!
@@ -60,14 +62,14 @@ attr_struct! {
         pub block: Name = "".into(),
         /// The loop around its consumers.
         pub at: Name = "".into(),
-        /// Where its buffer lives from now on.
+        /// The new scope of its buffer.
         pub scope: LocalScope = LocalScope::Register,
     }
 }
 
 /// How the producer's buffer looks after the move.
 struct Placement {
-    /// Loops over subgroups around `at`: the buffer's first dimensions, of which each subgroup has its own slice.
+    /// Loops over subgroups around `at`: the first dimensions of the buffer, so that each subgroup has its own slice.
     slices: Vec<LoopHead>,
     /// New loops, and further dimensions of the buffer.
     dims: Vec<LoopHead>,
@@ -77,13 +79,13 @@ struct Placement {
     load: IndexMap,
 }
 
-/// What the consumers' indices into a dimension have in common, and how far they go from there.
+/// The common start of the consumers' indices into a dimension, and the number of elements from there.
 struct Reach {
     /// The part that is fixed inside the loop, the same in all loads.
     start: Int,
     /// Elements from there on.
     extent: i64,
-    /// What keeps the index inside the dimension, where the loads have that.
+    /// The clamp of the loads' indices, if they have one.
     clamp: Option<Clamp>,
 }
 
@@ -191,7 +193,7 @@ impl ComputeAt {
         Ok(Placement { slices, dims, by, load: Box::new(load) })
     }
 
-    /// How far the loads go into dimension `d` inside the loop, where they start at one place that the loops around it decide.
+    /// The elements of dimension `d` that the loads reach inside the loop, if their start depends only on outer loops.
     fn reach(
         &self,
         f: &TensorFunction,
@@ -226,8 +228,8 @@ impl ComputeAt {
         Ok(found)
     }
 
-    /// Dimensions as far as the loads go into them from a place that is fixed inside the loop, and whole where there is none; no
-    /// dimension where the index is the same in all loads.
+    /// The new dimensions: the part that the loads reach from a start that is fixed inside the loop; the whole
+    /// dimension if there is no such start; and no dimension if the index is the same in all loads.
     fn place_whole(
         &self,
         f: &TensorFunction,
@@ -247,7 +249,7 @@ impl ComputeAt {
                     let used = c.loads.iter().any(|ix| ix[d].uses(l.var));
                     fixed &= !(used && self.varies(&c.path, n, c.at)?);
                 }
-                // A clamp says what is computed where nothing is stored.
+                // A clamp decides which element is computed for places that are not stored.
                 fixed &=
                     c.loads.iter().all(|ix| without_clamp(&ix[d], &shape[d]) == without_clamp(&first[d], &shape[d]));
             }
@@ -289,7 +291,7 @@ struct Clamp {
 }
 
 impl Clamp {
-    /// That of an index into a dimension of `n` elements, and what is clamped.
+    /// The clamp of an index into a dimension of `n` elements, and the clamped index.
     fn of_index(index: &Int, n: i64) -> Option<(Clamp, Int)> {
         let ends = |last: i64, of: i64| (last + 1) * of == n;
         let min = |i: &Int| match i.node() {
@@ -324,7 +326,7 @@ fn unclamped(index: &Int, extent: &Int) -> (Option<Clamp>, Int) {
     found.map_or_else(|| (None, index.clone()), |(clamp, inner)| (Some(clamp), inner))
 }
 
-/// The index without the clamp that keeps it inside a dimension, whose size may be open.
+/// The index without the clamp that keeps it inside its dimension. The size of the dimension may be open.
 fn without_clamp(index: &Int, extent: &Int) -> Int {
     let last = int::simplify(&(extent.clone() - 1), &Bounds::new());
     match index.node() {

@@ -11,8 +11,8 @@
 //!                                       y: ...
 //! ```
 //!
-//! `together=[[t, y]]` puts the neighbours that hold these blocks into one kernel: right only when no workgroup reads
-//! what another one of the same kernel writes.
+//! `together=[[t, y]]` puts the neighbouring statements with these blocks into one kernel. That is right only if no
+//! workgroup reads elements that another one of the same kernel writes.
 
 use super::loops::any_block;
 use super::{Instruction, Refusal};

@@ -1,4 +1,4 @@
-//! `decompose-reduction`: splits the setting of the identity off a reduction.
+//! `decompose-reduction`: moves the initialisation of a reduction into a block of its own, before loop `at`.
 //!
 //! Before -> after, `decompose-reduction {block=b, at=k}`:
 //!
@@ -43,7 +43,7 @@ impl Instruction for DecomposeReduction {
             let text = format!("`{}` is a reduction loop outside of `{}`", l.var, self.at);
             return Err(Refusal::at(l.var, text));
         }
-        // Outside of the buffer's life one setting would stand for several lives.
+        // Outside of the buffer's life, one initialisation would serve several lives.
         let used = |v: Name| block.indices.iter().any(|i| i.uses(v)) || reduction.contains(&v);
         if let Some(l) = path[at..].iter().find(|l| !used(l.var) && !l.extent.is(1)) {
             let text = format!("`{}` starts anew in each iteration of `{}`", f.buffers[block.buffer].name, l.var);

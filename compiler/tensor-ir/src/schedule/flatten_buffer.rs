@@ -1,6 +1,6 @@
-//! `flatten-buffer`: makes one dimension of adjacent ones.
+//! `flatten-buffer`: joins adjacent dimensions of a buffer.
 //!
-//! The order of the elements stays, so parameters can be flattened too.
+//! The order of the elements does not change, so parameters can be flattened too.
 //!
 //! Before -> after, `flatten-buffer {buffer=y, dims=[0, 1]}` for `y: [4, 6]`:
 //!

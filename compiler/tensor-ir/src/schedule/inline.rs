@@ -9,7 +9,8 @@
 //!   y: y[i2] = t[i2] * 2
 //! ```
 //!
-//! A block that nobody reads goes, a reduction too: where the loads of its readers turned out to be under conditions that never hold.
+//! A block without readers is removed. A reduction may have none if the loads of its readers are under conditions that
+//! never hold.
 
 use super::accesses::{rewrite_int_loads, rewrite_loads};
 use super::loops::{Substitution, plain_store, substitute, take_stage};
@@ -27,7 +28,7 @@ attr_struct! {
     }
 }
 
-/// The index that an integer value is, where it can be written as one.
+/// An integer value as an index expression, if possible.
 fn as_index(e: &Expr, f: &TensorFunction) -> Option<Int> {
     match e {
         Expr::Const(Scalar::Int(v), t) if t.is_int() => Some(Int::new(*v)),

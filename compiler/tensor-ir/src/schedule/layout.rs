@@ -1,5 +1,5 @@
-//! The mechanism of `transform-layout` and `flatten-buffer`: a buffer gets another shape, every access is rewritten, and a
-//! read parameter whose physical order changes is prepacked.
+//! The common part of `transform-layout` and `flatten-buffer`: gives a buffer another shape, rewrites every access, and
+//! prepacks a read parameter whose physical order changes.
 
 use super::Refusal;
 use super::accesses::rewrite_accesses;
@@ -19,7 +19,7 @@ pub(super) struct PhysicalLayout {
     pub shape: Vec<Int>,
     /// New indices for old ones.
     pub forward: IndexMap,
-    /// Old indices for new ones; may leave the old shape where the new one is padded.
+    /// Old indices from new ones. In the padding of the new shape they may be outside of the old shape.
     pub backward: IndexMap,
     /// Conditions on old indices under which an element exists; empty without padding.
     pub exists: Existence,

@@ -1,4 +1,4 @@
-//! Finding, building and replacing loops and blocks: what the instructions share.
+//! Finding, building and replacing loops and blocks, for all instructions.
 
 use super::Refusal;
 use crate::int::Int;
@@ -200,7 +200,7 @@ pub fn position_around(path: &[LoopHead], var: Name, block: Name) -> Result<usiz
         .ok_or_else(|| Refusal::at(block, format!("loop `{var}` is not around block `{block}`")))
 }
 
-/// Replaces the loop over `var` by what `rewrite` makes of it.
+/// Replaces the loop over `var` by the result of `rewrite`.
 ///
 /// # Errors
 /// When there is no such loop, or `rewrite` refuses.
@@ -299,8 +299,7 @@ pub fn take_stage(f: &mut TensorFunction, name: Name) -> Result<(Vec<LoopHead>, 
         .ok_or_else(|| Refusal::at(name, format!("block `{name}` is not in a perfect nest of serial loops of its own")))
 }
 
-/// The loop variable of every store index of an unscheduled block; `None` where the index is 0 in a dimension of
-/// extent 1.
+/// The loop variable of every store index of an unscheduled block; `None` if the index is 0 in a dimension of extent 1.
 ///
 /// # Errors
 /// When an index is anything else, or a variable occurs twice.
@@ -348,7 +347,7 @@ pub fn check_new_block(f: &TensorFunction, name: Name) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The reduction loops of every reduce block that stores to `buffer`, those of one iteration aside.
+/// The reduction loops of every reduce block that stores to `buffer`, without loops of one iteration.
 pub fn reductions_into(f: &TensorFunction, buffer: BufferId) -> Vec<(Name, Vec<Name>)> {
     let several = |v: &Name| find_loop(f, *v).is_ok_and(|l| !l.extent.is(1));
     let blocks = f.body.blocks().into_iter().filter(|b| b.buffer == buffer && b.reduce.is_some());
@@ -369,11 +368,11 @@ pub fn only_writer(f: &TensorFunction, block: &Block) -> Result<(), Refusal> {
     }
 }
 
-/// The most threads of a workgroup along one axis: many times what any device has.
+/// Largest number of threads of a workgroup along one axis: far above the limit of any device.
 const MAX_LOCAL: i64 = 1 << 16;
 
-/// A loop with more iterations than the 32 bits of a shader's index count, or with a number that left 64 bits (a product
-/// of constants that was not folded), or of more threads than a workgroup of any device; with what is wrong about it.
+/// The first loop that is too long, with the reason: more iterations than a 32-bit index, a number beyond 64 bits (an
+/// unfolded product of constants), or more threads than a workgroup of any device.
 pub fn too_long(f: &TensorFunction) -> Option<(Name, String)> {
     let mut found = None;
     f.body.visit(&mut |s| {
@@ -391,7 +390,7 @@ pub fn too_long(f: &TensorFunction) -> Option<(Name, String)> {
     found
 }
 
-/// The most bytes of a buffer that a workgroup, or a subgroup, shares: a hundred times what any GPU has.
+/// Largest size in bytes of a buffer of a workgroup or subgroup: a hundred times the memory of any GPU.
 const MAX_SHARED_BYTES: i64 = 16 << 20;
 /// The most bytes of a buffer of one thread.
 const MAX_REGISTER_BYTES: i64 = 1 << 20;

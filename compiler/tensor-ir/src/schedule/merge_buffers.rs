@@ -1,4 +1,4 @@
-//! `merge-buffers`: two register buffers that no thread uses both of become one.
+//! `merge-buffers`: joins two register buffers if no thread uses both. That is proved.
 //!
 //! Before -> after, `merge-buffers {buffer=bn, into=an}`:
 //!
@@ -21,7 +21,7 @@ use crate::tir::{Scope, TensorFunction};
 attr_struct! {
     /// Gives two buffers of registers one place.
     pub struct MergeBuffers("merge-buffers") {
-        /// The buffer that goes.
+        /// The buffer that is removed.
         pub buffer: Name = "".into(),
         /// The buffer that stays.
         pub into: Name = "".into(),

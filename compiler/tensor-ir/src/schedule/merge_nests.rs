@@ -1,6 +1,7 @@
 //! `merge-nests`: runs a compute block in the loops of an earlier one over the same elements.
 //!
-//! What the earlier block stored, the later one reads in the same iteration, so that one kernel writes several results.
+//! The later block reads the elements that the earlier one stored in the same iteration, so one kernel writes several
+//! results.
 //!
 //! Before -> after, `merge-nests {block=y, into=s}`:
 //!
@@ -31,8 +32,8 @@ attr_struct! {
 }
 
 impl MergeNests {
-    /// Everything that the moved block reads was written before its new place, and of what the other block writes it reads
-    /// the element of its own iteration only.
+    /// Checks that everything the moved block reads is written before its new place, and that it reads from the other
+    /// block's buffer only the element of its own iteration.
     fn check_reads(
         &self,
         f: &TensorFunction,
@@ -41,7 +42,7 @@ impl MergeNests {
         place: usize,
     ) -> Result<(), Refusal> {
         let bounds = bounds_with(f, heads);
-        // Where a loop has one iteration, its variable and 0 are the same index.
+        // If a loop has one iteration, its variable and 0 are the same index.
         let same =
             |ix: &[Int]| ix.iter().zip(&into.indices).all(|(a, b)| int::simplify(&(a.clone() - b), &bounds).is(0));
         for (b, ix) in block.value.loads() {
@@ -51,7 +52,7 @@ impl MergeNests {
             }
         }
         let reads: Vec<BufferId> = buffers_read(&block.value).into_iter().filter(|b| *b != into.buffer).collect();
-        // What is left may be one nest.
+        // The remaining statements may be one nest.
         let rest: &[Stmt] = match &f.body {
             Stmt::Seq(list) => list,
             one => std::slice::from_ref(one),

@@ -1,8 +1,28 @@
-//! Schedules are data: a trace of instructions that rewrite a tensor function's loops.
+//! Schedules are data: a trace of instructions that rewrite the loops of a tensor function.
 //!
-//! Each [`Instruction`] is an attribute struct in its own file under `schedule/` with one line in the
-//! `instructions!` table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
-//! the same function always gives the same result.
+//! Each [`Instruction`] is an attribute struct in its own file under `schedule/`, with one line in the `instructions!`
+//! table. It prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to the same function
+//! always gives the same result. A tensor function in text may have *pending* instructions (`schedule { ... }`);
+//! applied to its unscheduled body they give the same kernels, byte for byte.
+//!
+//! Two mechanisms move all data:
+//!
+//! - `stage-in-registers`, `stage-in-shared`, `stage-in-subgroup` and `stage-in-fragment` compute an operand expression
+//!   of a block ahead, into a buffer of a nearer memory (`staging.rs`). The expression may be anything, so padding,
+//!   im2col, casts and prologues are staged with the load, and no region inference is needed. The copy nest is then
+//!   split, fused, bound and vectorised like any other nest.
+//! - `compute-at` moves a producer block under a loop of its consumer (`compute_at.rs`). With register scope the
+//!   producer's buffer is the accumulator of a matmul or convolution, and the consumer is its epilogue.
+//!
+//! `inline` substitutes a compute block into its consumers. `transform-layout` reorders a buffer; a read parameter is
+//! then prepacked by a tensor function in `TensorFunction::prepacks`. A reduction over windows behind a contraction (a
+//! pool behind a convolution) is not a rule of its own: `rules/pooling.rs` joins the two reductions to one unit, which
+//! `matmul-subgroup`, `matmul-tiled` or `direct` may take. The choice `windows` records the decision.
+//!
+//! Barriers are derived by the shader generator, never scheduled. Instructions keep the results of loops that run one
+//! after another. Whether the loops may also run in parallel, as they are bound, is proved afterwards on the result
+//! ([`crate::check`]): once after a list of instructions or a rule's proposal. If that proof fails, it is repeated
+//! after each instruction, to name the one that is wrong.
 
 mod accept;
 mod accesses;
@@ -68,7 +88,7 @@ use crate::verify::verify_tensor_function;
 pub struct ScheduleError {
     /// The instruction as text.
     pub instruction: String,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The loop nest with the culprit marked.
     pub loops: Option<String>,
@@ -133,7 +153,8 @@ impl InstructionDef {
     }
 }
 
-/// Adds an instruction of one's own to the table: schedules in text may then name it. To be called before anything is parsed.
+/// Adds an instruction of another crate to the table, so that schedules in text may use it. Call it before anything is
+/// parsed.
 ///
 /// # Errors
 /// When there is an instruction of this name.
@@ -150,8 +171,8 @@ pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
 /// Applies one instruction, simplifies every index expression under the ranges of the loops, and notes the instruction
 /// in the function's trace.
 ///
-/// An instruction keeps what the function computes when its loops run one after another; that they may run side by side
-/// as they are bound ([`sharing`](crate::check::sharing)) is asked here, of the whole function.
+/// An instruction keeps the results of loops that run one after another. Whether the loops may run in parallel, as they
+/// are bound, is checked here for the whole function ([`sharing`](crate::check::sharing)).
 ///
 /// # Errors
 /// When the instruction does not apply; `f` is then as before.
@@ -167,7 +188,7 @@ pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// The function with one more instruction, which keeps what the function computes when its loops run one after another.
+/// The function with one more instruction applied, without the check for parallel loops.
 fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, ScheduleError> {
     let mut after = f.clone();
     if !i.rewrites() {
@@ -196,8 +217,8 @@ fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, Schedul
     Ok(after)
 }
 
-/// What the verifier finds wrong with kernels that subgroups work on as a whole: what a list of instructions has staged in fragments
-/// but left to single threads is no operation.
+/// Errors of the verifier in kernels with operations of whole subgroups. Example: instructions staged operands in
+/// fragments, but left the product to single threads.
 fn unfit_for_subgroups(f: &TensorFunction) -> Option<String> {
     let mut used = f.buffers.iter().any(|(_, b)| matches!(b.scope, Scope::Fragment(_)));
     f.body.visit(&mut |s| {
@@ -211,14 +232,14 @@ fn unfit_for_subgroups(f: &TensorFunction) -> Option<String> {
     errors.first().map(|e| format!("{}: {}", e.place.as_deref().unwrap_or("the function"), e.message))
 }
 
-/// A refusal for what `i` would make.
+/// A refusal of instruction `i`.
 fn refused(after: &TensorFunction, i: &InstrRef, message: String, culprit: Name) -> ScheduleError {
     let loops = print_loops(after, &after.body, Some(culprit));
     let loops = Some(format!("the loops would be\n{loops}"));
     ScheduleError { instruction: i.text(), message, loops }
 }
 
-/// What keeps the loops of `after` from running side by side. What did not hold before is not the fault of what was done since.
+/// Why the loops of `after` may not run in parallel. Violations that `before` has too do not count.
 fn new_violation(before: &TensorFunction, after: &TensorFunction) -> Option<Violation> {
     let found = violations(after);
     if found.is_empty() {
@@ -228,8 +249,8 @@ fn new_violation(before: &TensorFunction, after: &TensorFunction) -> Option<Viol
     found.into_iter().find(|v| !known.contains(v))
 }
 
-/// Applies instructions in order. Whether loops may run side by side is asked of the result: since each instruction keeps what
-/// the loops compute one after another, what holds there does not depend on the way.
+/// Applies instructions in order. Whether loops may run in parallel is checked on the result only: each instruction
+/// keeps the results of serial loops, so the intermediate steps do not matter.
 ///
 /// # Errors
 /// At the first instruction that does not apply; `f` then has those before it.

@@ -1,6 +1,8 @@
-//! `offset-loop`: a loop's iterations come later in a longer one.
+//! `offset-loop`: makes a loop longer and moves its iterations to the end.
 //!
-//! Bound to threads, the loop is run by others than the first ones: what two parts of a workgroup do side by side needs no thread for both.
+//! If the loop is bound to threads, its iterations run on later threads, and the first threads are free for other work.
+//! Example: if a thread would copy less than 16 bytes of each operand of a product, the first threads copy one operand
+//! and the later threads the other, through the same registers ([`MergeBuffers`](super::MergeBuffers)).
 //!
 //! Before -> after, `offset-loop {loop=i, by=4}`:
 //!
@@ -17,7 +19,7 @@ use crate::name::Name;
 use crate::tir::{Cond, LoopKind, Stmt, TensorFunction};
 
 attr_struct! {
-    /// Puts iterations that do nothing before those of a serial loop.
+    /// Puts empty iterations before the iterations of a serial loop.
     pub struct OffsetLoop("offset-loop") {
         /// The loop.
         pub r#loop: Name = "".into(),

@@ -1,7 +1,7 @@
 //! `pad-reduction`: turns the guards on reduction loops into zeros (or the combiner's identity).
 //!
-//! The block then runs in every iteration, and staged operands are zero where the reduction has ended. A product's sides
-//! are zeroed both, so that an infinity beyond the end cannot make a NaN.
+//! The block then runs in every iteration, and staged operands are zero beyond the end of the reduction. Both operands
+//! of a product are set to zero, since 0 times an infinity beyond the end would be NaN.
 //!
 //! Before -> after, `pad-reduction {block=b}`:
 //!

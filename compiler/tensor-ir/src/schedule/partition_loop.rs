@@ -1,8 +1,8 @@
-//! `partition-loop`: one nest becomes several that share its iterations, cut along one of its loops.
+//! `partition-loop`: cuts a nest along one of its loops into several nests.
 //!
-//! Conditions that tell the parts apart are decided in each of them. A concatenation along the loop so becomes one block
-//! for each operand, which stores right into its part of the result; an operand that is reduced then has a consumer of
-//! its own.
+//! Conditions that differ between the parts become constant in each of them. So a concatenation along the loop becomes
+//! one block per operand, which stores directly into its part of the result; an operand that is a reduction then has a
+//! consumer of its own.
 //!
 //! Before -> after, `partition-loop {block=y, loop=i, at=[3]}`:
 //!

@@ -1,4 +1,5 @@
-//! Who schedules a tensor function that comes without a schedule: the rules, or a table of tuned choices, an expert's text, a search.
+//! Schedule providers: they schedule a tensor function that has no schedule. The rules are one provider; a table of
+//! tuned choices, an expert's text or a search may be others.
 
 use super::ScheduleError;
 use super::rules::{self, FunctionVersion, Scheduled};
@@ -7,8 +8,9 @@ use crate::tir::{BufferId, TensorFunction};
 
 /// Schedules tensor functions for a device.
 pub trait ScheduleProvider: Send + Sync {
-    /// Schedules `function`, which has no schedule. `constants` are read parameters whose values are known when a session opens:
-    /// they may be packed beforehand. Every statement of the result is in a kernel; the compiler checks that.
+    /// Schedules `function`, which has no schedule. `constants` are read parameters whose values are known when a
+    /// session opens: they may be packed beforehand. Every statement of the result is in a kernel; the compiler checks
+    /// that.
     ///
     /// # Errors
     /// An instruction that does not apply. Then the compilation fails.
@@ -18,7 +20,7 @@ pub trait ScheduleProvider: Send + Sync {
         constants: &[BufferId],
         profile: &DeviceProfile,
     ) -> Result<Scheduled, ScheduleError>;
-    /// Kernels for some sizes only of a function of open sizes, where `all` is its schedule for every size.
+    /// Versions of a function of open sizes: kernels for some sizes only. `all` is its schedule for every size.
     fn versions(
         &self,
         function: &TensorFunction,
@@ -29,8 +31,8 @@ pub trait ScheduleProvider: Send + Sync {
         let _ = (function, constants, profile, all);
         vec![]
     }
-    /// What its schedules depend on beside function and profile: part of the key of cached plans. Plans are not cached where it is
-    /// `None`.
+    /// Everything besides function and profile that its schedules depend on, as part of the key of cached plans. With
+    /// `None`, plans are not cached.
     fn identity(&self) -> Option<String>;
 }
 

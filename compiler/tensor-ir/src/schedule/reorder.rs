@@ -1,6 +1,6 @@
 //! `reorder`: permutes loops of one perfect chain.
 //!
-//! The listed loops take the places they have together, in the listed order; other loops of the chain stay.
+//! The listed loops take each other's places, in the listed order; other loops of the chain stay where they are.
 //!
 //! Before -> after, `reorder {loops=[k, i]}`:
 //!

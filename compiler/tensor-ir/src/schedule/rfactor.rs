@@ -40,14 +40,15 @@ attr_struct! {
         pub scope: MemoryScope = MemoryScope::Global,
         /// The nest that is factored starts inside this loop; without it, at the outermost loop possible.
         pub at: Option<Name> = None,
-        /// Binds the new nest's loop over partial results. Where threads run side by side already, each of them would
-        /// reduce into every partial result until it is bound, so it must be bound at once.
+        /// Binds the new nest's loop over partial results. If there are loops over threads already, this is required:
+        /// until the new loop is bound, every thread would reduce into every partial result.
         pub axis: Option<Axis> = None,
     }
 }
 
 impl Rfactor {
-    /// The threads that run the nest behind `first` side by side: in workgroup memory each has partial results of its own.
+    /// The threads that run the nest behind `first` side by side: in workgroup memory each has partial results of its
+    /// own.
     fn threads(&self, f: &TensorFunction, first: Name) -> Result<Vec<LoopHead>, Refusal> {
         if self.scope != MemoryScope::Shared {
             return Ok(vec![]);

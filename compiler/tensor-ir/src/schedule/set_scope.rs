@@ -1,7 +1,7 @@
 //! `set-scope`: moves a buffer to another memory.
 //!
-//! Before -> after, `set-scope {buffer=t, scope=shared}`: the loops stay, `t` is workgroup memory. Refused where an
-//! access would not see the same elements as before.
+//! Before -> after, `set-scope {buffer=t, scope=shared}`: the loops stay, `t` is in workgroup memory. Refused if an
+//! access would no longer see the same elements.
 
 use super::loops::{find_buffer, reductions_into};
 use super::{Instruction, Refusal};

@@ -12,8 +12,8 @@ pub fn simplify_function(f: &mut TensorFunction) {
     simplify_where(f, |_, _| true);
 }
 
-/// [`simplify_function`] for what an instruction made of `before`, which is simplified if it has a trace: blocks that are as
-/// they were, with variables that have the ranges that they had, stay as they are.
+/// [`simplify_function`] for the result of an instruction applied to `before`, which is simplified if it has a trace.
+/// Blocks that did not change, and whose variables have unchanged ranges, are skipped.
 pub(super) fn simplify_changes(f: &mut TensorFunction, before: &TensorFunction) {
     if before.trace.is_empty() {
         return simplify_function(f);
@@ -81,8 +81,8 @@ pub fn simplify_conds(conds: &[Cond], bounds: &Bounds) -> Vec<Cond> {
 
 /// `4*x + v < 4*m` -> `x < m` for `0 <= v < 4`, so that a guard over a vector loop is one for the whole vector.
 ///
-/// Since `e < g*m` is `floor(e/g) < m`, any divisor `g` of the right side will do; taken is the coefficient on the left
-/// whose quotient uses the fewest variables.
+/// `e < g*m` equals `floor(e/g) < m` for any divisor `g` of the right side. `g` is the coefficient on the left whose
+/// quotient uses the fewest variables.
 fn widen(c: &Cond, bounds: &Bounds) -> Cond {
     let Some(right) = c.rhs.as_const() else { return c.clone() };
     if c.op == CondOp::Eq {

@@ -1,14 +1,17 @@
-//! `software-pipeline`: loads the next iteration's staged operands while this iteration computes.
+//! `software-pipeline`: loads the staged operands of the next iteration while this iteration computes.
 //!
-//! Operands travel through registers: those of the first iteration are loaded before the loop, an iteration stores what was
-//! loaded before it and then loads for the next one, so that all loads of an iteration are under way during its computation. What
-//! is computed from a loaded element (a select between it and padding, a conversion) is computed where it is stored, so that
-//! nothing waits for the load before; the element is then loaded whether or not it is wanted, from a place that is clamped into
-//! its buffer. The last iteration loads nothing; its condition also keeps some drivers from moving loads behind the computation, to
-//! the end of the loop, where only the next iteration wants them. Others wait for what was loaded at the end of the condition, before
-//! the computation: `always` leaves it out. With `double_buffer`, the staged buffer has two halves in turn
-//! and the store need not wait for the readers. Of a loop of one iteration nothing is loaded ahead: all its loads come before its
-//! stores.
+//! Operands go through registers. The operands of the first iteration are loaded before the loop. Each iteration stores
+//! the values that were loaded before it and then loads for the next one, so all loads of an iteration run during its
+//! computation. Operations on a loaded element (a select with padding, a conversion) run when it is stored, so that
+//! nothing waits for the load earlier. The element is then always loaded, wanted or not, from a place that is clamped
+//! into its buffer.
+//!
+//! The last iteration loads nothing. The condition for that also keeps some drivers from moving the loads behind the
+//! computation, to the end of the loop. Other drivers wait for the loads at the end of the condition, before the
+//! computation; for these, `always` leaves the condition out.
+//!
+//! With `double_buffer` the staged buffer has two halves that are used in turn, and the store need not wait for the
+//! readers. A loop with one iteration loads nothing ahead: all its loads come before its stores.
 //!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
@@ -41,7 +44,7 @@ attr_struct! {
     pub struct SoftwarePipeline("software-pipeline") {
         /// The serial loop.
         pub r#loop: Name = "".into(),
-        /// Buffers whose copies stand in the loop's body, in its outermost sequence.
+        /// Buffers whose copies are in the outermost sequence of the loop's body.
         pub buffers: Vec<Name> = vec![],
         /// Two halves of each buffer in turn, instead of one that is stored after the last read.
         pub double_buffer: bool = false,
@@ -87,16 +90,16 @@ struct Pipelined {
     next: Stmt,
 }
 
-/// What travels through registers.
+/// The value that is kept in registers.
 struct Held {
     value: Expr,
-    /// The buffer, where it is an element as it is loaded, not what is computed from it.
+    /// The buffer, if the value is a loaded element and not computed from one.
     from: Option<BufferId>,
 }
 
 impl Held {
-    /// The one element of device memory that `value` loads, at a place that exists in every iteration of the copy's `heads`;
-    /// all of the value where it loads several.
+    /// The one element of device memory that `value` loads, at an index that is valid in every iteration of the copy's
+    /// `heads`; the whole value if it loads several.
     fn of(f: &TensorFunction, heads: &[LoopHead], value: &Expr) -> Held {
         let mut loads = value.loads();
         loads.dedup();
@@ -152,7 +155,8 @@ impl SoftwarePipeline {
             b
         };
         let first = load(Int::new(0), &by, first_name);
-        // The condition makes the clamp needless, but with it drivers address with fewer instructions (NAK: 336 of 339 a loop).
+        // The condition makes the clamp needless, but with it drivers address with fewer instructions (NAK: 336 of 339
+        // a loop).
         let mut ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
         if !self.always {
             ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));

@@ -1,6 +1,8 @@
-//! `split-epilogue`: gives a block that writes a parameter a buffer of its own and a copying block after it.
+//! `split-epilogue`: lets a block that writes a parameter write a local buffer instead, and adds a block that copies
+//! it.
 //!
-//! A reduction whose result nobody else processes has no consumer to be computed at; this makes one.
+//! `compute-at` needs a consumer. A reduction whose result is not processed further has none; this instruction adds
+//! one.
 //!
 //! Before -> after, `split-epilogue {block=b, into=out}`:
 //!
@@ -28,7 +30,7 @@ attr_struct! {
         pub block: Name = "".into(),
         /// Name of the copying block; its loops are named after it and the original loops.
         pub into: Name = "".into(),
-        /// Name of the scratch buffer; `<block>_local` where there is none.
+        /// Name of the scratch buffer; empty means `<block>_local`.
         pub local: Name = "".into(),
     }
 }
@@ -41,7 +43,7 @@ impl Instruction for SplitEpilogue {
             _ => self.local,
         };
         check_new_block(f, local)?;
-        // The nest is taken out and goes back to its place, with the copy after it.
+        // The nest is removed, and put back at the same position followed by the copy.
         let position = match &f.body {
             Stmt::Seq(list) => list.iter().position(|s| any_block(s, |b| b.name == self.block)),
             _ => None,

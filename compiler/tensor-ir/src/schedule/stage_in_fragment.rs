@@ -1,4 +1,4 @@
-//! `stage-in-fragment`: loads an operand ahead into matrices of the subgroup.
+//! `stage-in-fragment`: loads an operand ahead into matrices that the lanes of a subgroup hold together.
 //!
 //! Before -> after, `stage-in-fragment {block=mm, operand="0", at=ki, into=af, matrix=a, order=[p, i, kk]}`:
 //!
@@ -13,7 +13,8 @@
 //!                                                     ... mm: c[p, i, j] += f32(af[p, i, kk]) * ...
 //! ```
 //!
-//! The last two dimensions are the rows and columns of a matrix; `tensorize` makes their loops one load.
+//! The last two dimensions are the rows and columns of a matrix; `tensorize` makes their loops one load. If registers
+//! are few, the matrices of one operand stay in registers, and those of the other are loaded one after another.
 
 use super::staging::{Arrangement, Staging, Target};
 use super::{Instruction, Refusal};
@@ -34,7 +35,7 @@ attr_struct! {
         pub into: Name = "".into(),
         /// The operand that the matrices are: `a` or `b`.
         pub matrix: String = "a".into(),
-        /// Loops around the block whose dimensions come first, in this order; the others follow as the loops stand.
+        /// Loops around the block whose dimensions come first, in this order; the others follow in loop order.
         pub order: Vec<Name> = vec![],
         /// Keeps an f16 that was cast to f32 as f16.
         pub narrow: bool = true,

@@ -1,7 +1,7 @@
 //! `stage-in-shared`: loads an operand ahead into workgroup memory.
 //!
-//! The new buffer also gets dimensions for the thread loops around `at` that the operand uses. Every thread copies all of
-//! it until the copy's loops are bound to thread axes.
+//! The new buffer also gets dimensions for the thread loops around `at` that the operand uses. As long as the loops of
+//! the copy are not bound to thread axes, every thread copies the whole buffer.
 //!
 //! Before -> after, `stage-in-shared {block=b, operand="0", at=ko, into=as}`:
 //!
@@ -15,8 +15,8 @@
 //!                                         b: c[i] += as[i, ki]
 //! ```
 //!
-//! With `order=[ki], pad=4` the buffer is `as: [4, 16 + 4]` and element `[i, ki]` lies at `as[ki, i]`: threads that read
-//! neighbouring rows in one step then read neighbouring words, and copies along `ki` store to different banks.
+//! With `order=[ki], pad=4` the buffer is `as: [4, 16 + 4]` and element `[i, ki]` lies at `as[ki, i]`: threads that
+//! read neighbouring rows in one step then read neighbouring words, and copies along `ki` store to different banks.
 
 use super::staging::{Arrangement, Staging, Target};
 use super::{Instruction, Refusal};
@@ -35,12 +35,12 @@ attr_struct! {
         pub at: Name = "".into(),
         /// Name of the new buffer and block; its loops are named after it and the loops they copy.
         pub into: Name = "".into(),
-        /// Loops around the block whose dimensions come first in the buffer, in this order; the others follow as the loops
-        /// stand.
+        /// Loops around the block whose dimensions come first in the buffer, in this order; the others follow in loop
+        /// order.
         pub order: Vec<Name> = vec![],
-        /// Elements that nobody uses behind each row, so that rows begin in other banks.
+        /// Unused elements after each row, so that rows begin in different banks.
         pub pad: i64 = 0,
-        /// Dimensions, from the first on, that tell rows apart, where rows are padded; a row is everything after them.
+        /// Number of leading dimensions that number the padded rows; a row is everything after them.
         pub rows: i64 = 1,
         /// Keeps an f16 that was cast to f32 as f16, and bytes that were cast to i32 as bytes in packed words.
         pub narrow: bool = false,

@@ -1,8 +1,8 @@
-//! `stage-in-subgroup`: loads an operand ahead, each lane of the subgroup an equal share.
+//! `stage-in-subgroup`: loads an operand ahead; each lane of the subgroup loads an equal share.
 //!
 //! The dimension of loop `dim` is distributed over the lanes of loop `lane`: lane `l` loads and holds the elements `l`,
-//! `l + size`, ...; where the extent is no multiple, the buffer is padded and the last loads are repeated. Every lane can
-//! then read every element through a broadcast.
+//! `l + size`, ...; if the extent is not a multiple of the size, the buffer is padded and the last loads are repeated.
+//! Every lane can read every element by a broadcast.
 //!
 //! Before -> after, `stage-in-subgroup {block=b, operand="0", at=k, into=as, lane=l, dim=p}`:
 //!

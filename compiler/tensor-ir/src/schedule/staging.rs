@@ -1,10 +1,12 @@
-//! The mechanism of `stage-in-registers`, `stage-in-shared` and `stage-in-subgroup`: an operand expression of a block is
-//! computed ahead into a buffer of a nearer scope.
+//! The common part of `stage-in-registers`, `stage-in-shared` and `stage-in-subgroup`: an operand expression of a block
+//! is computed ahead, into a buffer of a nearer scope. A copy nest over new loop variables is put into the body of loop
+//! `at`, before the statement of the block, and the expression in the block becomes a load.
 //!
 //! The buffer has one dimension for each loop variable that the operand uses and that varies while the buffer is alive:
-//! loops inside `at`, and for shared memory the thread loops around it too. The operand may be any expression, so padding,
-//! casts and gathers are staged with the load. Where the block is guarded, or a distributed dimension is padded, the operand
-//! is also computed for places that the block never reaches; its loads are clamped there and the values never used.
+//! loops inside `at`, for shared memory also the thread loops around it, for subgroup memory also the loop of the lane.
+//! The operand may be any expression, so padding, im2col, casts and gathers are staged with the load. If the block has
+//! a guard, or a distributed dimension is padded, the operand is also computed for elements that the block never uses;
+//! its loads are clamped there.
 
 use super::Refusal;
 use super::accesses::{buffers_read, clamp_loads};
@@ -17,7 +19,7 @@ use crate::int::{self, Bounds, Int};
 use crate::name::Name;
 use crate::tir::{Block, Buffer, Encoding, Expr, LoopKind, MatrixRole, Scope, Stmt, TensorFunction};
 
-/// Where the operand goes.
+/// The memory of the staged operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Target {
     /// Private to each thread.
@@ -35,7 +37,7 @@ pub(super) enum Target {
     },
 }
 
-/// What is staged, and where to.
+/// The staged operand and its target.
 pub(super) struct Staging<'a> {
     /// The block.
     pub block: Name,
@@ -54,10 +56,10 @@ pub(super) struct Staging<'a> {
 /// How the elements of a staged buffer lie.
 #[derive(Clone, Copy)]
 pub(super) struct Arrangement<'a> {
-    /// Loops around the block whose dimensions come first, in this order; the others follow as the loops stand. Loops that
+    /// Loops around the block whose dimensions come first, in this order; the others follow in loop order. Loops that
     /// the operand does not use have no dimension.
     pub order: &'a [Name],
-    /// Elements that nobody uses behind each row.
+    /// Unused elements after each row.
     pub pad: i64,
     /// Dimensions, from the first on, that tell rows apart; a row is everything after them.
     pub rows: usize,
@@ -137,7 +139,7 @@ impl Staging<'_> {
         insert_before_users(f, self.at, nest(&heads, Stmt::Block(Box::new(copy))), &reads, &[self.block])
     }
 
-    /// The buffer's shape, and where the element of the loops' indices lies in it.
+    /// The buffer's shape, and the index of the element for the loops' variables.
     fn layout(&self, path: &[LoopHead], dims: &[Dim]) -> Result<Placed, Refusal> {
         let Arrangement { order: first, pad, rows, .. } = self.arrangement;
         let mut order: Vec<usize> = Vec::new();
@@ -229,7 +231,7 @@ impl Staging<'_> {
         let (LoopKind::Local(0), Some(size)) = (kind, lanes.extent.as_const()) else {
             return Err(Refusal::at(lane, "the lane loop must be bound to local_x"));
         };
-        // What one lane holds it shares with none, and its index, simplified, names no lane.
+        // With one lane nothing is shared, and the simplified index does not contain a lane.
         if size < 2 || !size.unsigned_abs().is_power_of_two() {
             let why =
                 format!("the lane loop runs {size} times, not a power of two from 2: stage the operand in registers");
@@ -277,7 +279,7 @@ fn is_byte(t: DType) -> bool {
     matches!(t, DType::I8 | DType::U8)
 }
 
-/// The f16 value that `e` was before a cast to f32, or the byte before one to i32: what is rounded to f16 there stays what it is.
+/// The f16 value of `e` before a cast to f32, or the byte before a cast to i32.
 pub(super) fn narrowed(e: &Expr, f: &TensorFunction) -> Option<Expr> {
     match e {
         Expr::Cast(DType::F32, a) if a.dtype(f) == DType::F16 => Some((**a).clone()),
@@ -294,12 +296,13 @@ pub(super) fn narrowed(e: &Expr, f: &TensorFunction) -> Option<Expr> {
     }
 }
 
-/// An operand of a product is f16 where it is multiplied, however it lies in memory: staged `narrow`, it is kept so.
+/// True if an operand of a product is f16 when it is multiplied, whatever its type in memory. Staged `narrow`, it is
+/// kept as f16.
 pub(super) fn is_half(e: &Expr, f: &TensorFunction) -> bool {
     narrowed(e, f).is_some_and(|e| e.dtype(f) == DType::F16)
 }
 
-/// [`narrowed`], where an integer constant is of the type that stands beside it.
+/// [`narrowed`]; an integer constant takes the type of the operand `beside` it.
 fn narrowed_to(e: &Expr, beside: Option<DType>, f: &TensorFunction) -> Option<Expr> {
     match (e, beside) {
         (Expr::Const(crate::tir::Scalar::Int(v), DType::I32), Some(t)) => {

@@ -1,4 +1,4 @@
-//! `tensorize`: makes a nest of loops one operation of the device.
+//! `tensorize`: replaces a nest of loops by one operation of the device.
 //!
 //! Before -> after, `tensorize {loop=i, intrinsic=multiply_add_16x16x16_f16_f32}`:
 //!
@@ -10,8 +10,8 @@
 //!                         * f32(b[k, j])                            * f32(b[k, j])
 //! ```
 //!
-//! The nest unifies with the intrinsic's description ([`crate::tir::intrinsic`]), which says what it computes; the interpreter goes
-//! on running the loops. Stands for TVM's `tensorize`.
+//! The nest must unify with the description of the intrinsic ([`crate::tir::intrinsic`]). The interpreter still runs
+//! the loops. The name is TVM's.
 
 use super::loops::{find_loop, find_loop_mut};
 use super::{Instruction, Refusal};

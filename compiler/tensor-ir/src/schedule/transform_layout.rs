@@ -1,8 +1,9 @@
 //! `transform-layout`: splits the dimensions of a buffer and permutes the parts.
 //!
-//! Dimension `d` of extent `n` with split factor `f > 0` becomes two parts, `n/f` (rounded up) and `f`; with factor 0 it
-//! stays one part. `order` lists the parts (numbered in the order of their dimensions) in their new order. A read parameter
-//! whose elements change places is prepacked with zeros in the padding; scratch and local buffers are just rewritten.
+//! Dimension `d` of extent `n` with split factor `f > 0` becomes two parts, `n/f` (rounded up) and `f`; with factor 0
+//! it stays one part. `order` lists the parts (numbered in the order of their dimensions) in their new order. A read
+//! parameter whose elements move is prepacked, with zeros in the padding; for scratch and local buffers only the
+//! accesses change.
 //!
 //! Before -> after, `transform-layout {buffer=w, splits=[0, 32], order=[1, 0, 2]}` for `w: [K, 70]`:
 //!

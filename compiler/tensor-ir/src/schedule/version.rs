@@ -1,7 +1,8 @@
-//! `version`: asks for the function once more, for some of its sizes only.
+//! `version`: schedules the function a second time, for some of its sizes only.
 //!
-//! Before -> after, `version {symbol=n, multiple_of=4}`: nothing changes here; the rules schedule the function, as it was before its
-//! schedule, again for those sizes ([`rules::asked_versions`](super::rules::asked_versions)), and a run of such sizes takes the kernels of that.
+//! Before -> after, `version {symbol=n, multiple_of=4}`: this function does not change. The rules schedule its
+//! unscheduled form again for the given sizes ([`rules::asked_versions`](super::rules::asked_versions)), and a run with
+//! such sizes uses those kernels.
 //!
 //! ```text
 //! symbol n 1..1024                  symbol n 1..1024        symbol n_by_4 1..256
@@ -18,11 +19,11 @@ use crate::tir::TensorFunction;
 attr_struct! {
     /// Asks for kernels of their own for some sizes: those below a bound, or multiples.
     pub struct Version("version") {
-        /// The size that is told apart.
+        /// The symbol about which something is assumed.
         pub symbol: Name = "".into(),
-        /// The sizes below this one; 0: not asked.
+        /// The sizes below this one; 0 means no such limit.
         pub below: i64 = 0,
-        /// The multiples of this; 0: not asked.
+        /// The multiples of this number; 0 means all sizes.
         pub multiple_of: i64 = 0,
     }
 }
@@ -32,13 +33,13 @@ impl Version {
     pub fn of_instruction(i: &InstrRef) -> Option<&Version> {
         i.as_any().downcast_ref()
     }
-    /// What holds for the sizes that it is for.
+    /// The condition on sizes for this version.
     pub fn when(&self) -> Cond {
         let n = Int::var(self.symbol);
         if self.below > 0 { Cond::lt(n, self.below) } else { Cond::eq(n.rem(self.multiple_of.max(1)), 0) }
     }
-    /// The range of what the kernels have in the place of the symbol, which has this range: the symbol itself, or how many times it
-    /// is the multiple. Where that range is empty or one size, there is nothing to tell apart.
+    /// The range of the version's symbol (the symbol itself, or its quotient by `multiple_of`), if the symbol has this
+    /// range. `None` if that is empty or a single size.
     pub fn range(&self, (low, high): (i64, i64)) -> Option<(i64, i64)> {
         let (low, high) = match (self.below, self.multiple_of) {
             (below @ 1.., 0) => (low, high.min(below - 1)),

@@ -3,7 +3,7 @@
 use super::ParseError;
 use crate::bare::is_name_char;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tok {
     /// A word: keyword, op name, loop variable.

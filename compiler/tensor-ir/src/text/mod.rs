@@ -1,10 +1,10 @@
 //! Text of tensor functions, printed and parsed: index expressions, value expressions, attributes, schedule
-//! instructions and whole functions. `docs/ir.md` has the grammar. The text of modules is the compiler's, which builds
-//! on [`parse::Parser`].
+//! instructions and whole functions. `docs/ir.md` has the grammar. The compiler's `text` has modules, on top of
+//! [`parse::Parser`].
 //!
 //! Always holds: `parse(print(f))` equals `f` up to the numbering of buffers; `print` is canonical:
-//! `print(parse(print(f))) == print(f)`. [`parse_tensor_function`] never panics; what it accepts may still be refused
-//! by the verifier.
+//! `print(parse(print(f))) == print(f)`. [`parse_tensor_function`] never panics. The verifier may still refuse a
+//! function that it accepts.
 
 mod error;
 mod initial;

@@ -1,4 +1,4 @@
-//! What an op's tensor expression says about it: its fusion kind, and which operands it reads.
+//! Properties of an op's tensor expression: its fusion kind, and the operands that it reads.
 //!
 //! The kinds are TVM's. They follow from the index maps of an unscheduled tensor function's stages:
 //! - every load at exactly the output index: elementwise;
@@ -7,7 +7,7 @@
 //! - one reduction over whole axes, and then only elementwise: reduction;
 //! - a contraction, a window, or several reductions: out-elementwise-fusable.
 //!
-//! Index expressions are taken as they stand: a reshape that happens to be the identity is still injective.
+//! Index expressions are not simplified first: a reshape that happens to be the identity is still injective.
 
 use super::{BufferId, Expr, Stage, TensorFunction};
 use crate::int::{Int, IntNode};

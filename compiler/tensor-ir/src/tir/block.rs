@@ -1,4 +1,4 @@
-//! What a block reads, and its index expressions.
+//! The reads of a block, and its index expressions.
 
 use super::{Block, BufferId};
 use crate::int::{Int, IntNode};

@@ -1,4 +1,4 @@
-//! One numbering for equal functions: what the text form keeps, and what equality and lookups by function need.
+//! One numbering for equal functions, used by the text form, by equality and by lookups of functions.
 
 use super::{Block, BufferId, Expr, For, Stmt, TensorFunction};
 use crate::int::{Int, IntNode};

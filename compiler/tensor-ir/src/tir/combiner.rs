@@ -1,4 +1,4 @@
-//! How reduce blocks combine.
+//! Combiners of reduce blocks: sum, product, maximum and minimum.
 
 use super::{BinaryOp, Expr, Scalar};
 use crate::dtype::DType;

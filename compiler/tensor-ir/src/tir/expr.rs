@@ -91,8 +91,9 @@ impl UnaryOp {
             QuantizeBf16,
         ]
     };
-    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float to a
-    /// value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its type.
+    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float
+    /// to a value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its
+    /// type.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -164,8 +165,8 @@ pub enum Expr {
     All(Vec<Cond>),
     /// `if cond { a } else { b }`, lazy.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Conversion. Float to integer truncates and saturates; anything to bool is `!= 0`. Floats narrower than f32 may keep
-    /// the precision of f32 until they are stored ([`Expr::rounded_cast`] rounds).
+    /// Conversion. Float to integer truncates and saturates; anything to bool is `!= 0`. Floats narrower than f32 may
+    /// keep the precision of f32 until they are stored ([`Expr::rounded_cast`] rounds).
     Cast(DType, Box<Expr>),
 }
 
@@ -198,8 +199,8 @@ impl Expr {
     pub fn guarded(conds: Vec<Cond>, a: Expr, b: Expr) -> Expr {
         if conds.is_empty() { a } else { Expr::select(Expr::All(conds), a, b) }
     }
-    /// The value rounded to `to` where that is f16 or bf16, and converted: unlike a cast alone, which a shader leaves in f32
-    /// until the value is stored, this rounds wherever it is computed.
+    /// The value converted to `to`, and rounded at once if that is f16 or bf16. With a plain cast, a shader keeps f32
+    /// until the value is stored.
     pub fn rounded_cast(self, from: DType, to: DType) -> Expr {
         let round = match to {
             DType::F16 => UnaryOp::QuantizeF16,

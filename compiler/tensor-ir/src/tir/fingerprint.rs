@@ -1,8 +1,8 @@
-//! The fingerprint of a tensor function: everything that decides its kernels, and nothing else.
+//! The fingerprint of a tensor function. It covers everything that decides the function's kernels, and nothing else.
 //!
-//! Every struct is taken apart field by field, so that a new field does not compile until it is decided here whether it
-//! counts. The function's own name, the instructions applied so far and provenance do not count: they leave the kernels as
-//! they are.
+//! Every struct is destructured field by field, so a new field does not compile until it is decided here whether it
+//! counts. The function's own name, the applied instructions and the provenance do not count: they do not change the
+//! kernels.
 
 use super::{Block, Buffer, BufferId, Cond, Expr, For, Prepack, Reduce, Scalar, Stmt, TensorFunction};
 use crate::arena::Id;
@@ -12,8 +12,9 @@ use crate::int::{Int, IntNode};
 use crate::tir::InstrRef;
 
 impl TensorFunction {
-    /// The fingerprint of the body as it is scheduled (with the instructions that are still pending), parameters, buffers
-    /// with their storage forms, prepacks and symbols. Names of blocks, loops and buffers count, since they stand in the shader.
+    /// The fingerprint of the body as it is scheduled (with the instructions that are still pending), parameters,
+    /// buffers with their storage forms, prepacks and symbols. Names of blocks, loops and buffers count, since they
+    /// stand in the shader.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(|w| w.function(self))
     }

@@ -1,5 +1,5 @@
-//! What a schedule instruction is to a tensor function: the trace and the pending instructions hold some. The instructions, their
-//! table and how they are applied are in [`schedule`](crate::schedule).
+//! The interface of a schedule instruction to a tensor function, which holds a trace and pending instructions. The
+//! instructions, their table and their application are in [`schedule`](crate::schedule).
 
 use super::TensorFunction;
 use crate::attr::AttrObject;
@@ -24,7 +24,7 @@ pub trait Instruction: AttrObject {
 /// A message with the loop or block to mark.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The loop variable or block name to mark in the printed nest.
     pub culprit: Option<Name>,

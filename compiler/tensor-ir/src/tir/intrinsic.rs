@@ -1,4 +1,5 @@
-//! Operations of a device that stand for a nest of loops: described as tensor functions, which the interpreter runs.
+//! Intrinsics: operations of a device that replace a nest of loops. Each is described by a tensor function, which the
+//! interpreter runs.
 //!
 //! A matrix shape `m x n x k` of a device has four. `multiply_add_16x16x16_f16_f32`:
 //!
@@ -9,22 +10,36 @@
 //! } } }
 //! ```
 //!
-//! `fill_16x16_f32` sets an accumulator to 0, `load_a_16x16_f16` and `load_b_16x16_f16` read an operand from workgroup or device
-//! memory, `store_16x16_f32` writes an accumulator there. In memory one of the two dimensions lies next to each other, the other
-//! has a constant stride.
+//! `fill_16x16_f32` sets an accumulator to 0, `load_a_16x16_f16` and `load_b_16x16_f16` read an operand from workgroup
+//! or device memory, `store_16x16_f32` writes an accumulator there. In memory one of the two dimensions is contiguous,
+//! and the other has a constant stride.
 //!
-//! `dot4_i8` and `dot4_u8` multiply four bytes of two words and add all to an integer, which a thread does by itself:
+//! `dot4_i8` and `dot4_u8` multiply four bytes of two words and add the products to an integer. One thread executes
+//! them, on every driver:
 //!
 //! ```text
 //! buffer %a: i8[4] byte_quad   buffer %b: i8[4] byte_quad   buffer %c: i32[1] register
 //! for i in 0..4 { block dot4_i8 reduce sum { %c[0] <- i32(%a[i]) * i32(%b[i]) } }
 //! ```
 //!
-//! Each operand's four bytes are one word of packed memory; the result is any i32 that the loop does not move.
+//! The four bytes of each operand are one word of packed memory (`Encoding::ByteQuad`, also in workgroup memory and
+//! registers); the result is an i32 whose index does not depend on the loop.
 //!
-//! A nest of loops is an intrinsic when it *unifies* with its description: the same extents around one block without conditions, the
-//! same reduction, and a value that is the same but for casts to a wider type. Fragments are named by their loops alone in their last
-//! two dimensions.
+//! A nest of loops is an intrinsic if it *unifies* with the description: the same extents around one block without
+//! conditions, the same reduction, and the same value up to casts to a wider type. The last two indices of a fragment
+//! are exactly the loops of the nest.
+//!
+//! # Matrix units
+//!
+//! A fragment is a memory scope: its last two dimensions are a matrix that the lanes of a subgroup hold together. Loops
+//! over subgroups and lanes are axes, like those of threads. `tensorize` replaces a nest by an intrinsic.
+//!
+//! A kernel is right for every subgroup size in the range that its profile announces. When a session opens, each kernel
+//! on matrix units runs once in a variant that stores the size (`runtime-gpu/src/subgroup_sizes.rs`). If the size is
+//! outside of the range, the facade compiles again without matrix units and subgroups, with a remark.
+//!
+//! f16 operands are a precondition (from `--amp` or from the model), and scalar rules remain candidates. Drivers and
+//! devices on which matrix operations are wrong or slow are rows of [`quirks`](crate::profile::quirks).
 
 use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet};
 use super::{Stmt, TensorFunction};
@@ -33,7 +48,7 @@ use crate::int::{self, Bounds, Int};
 use crate::name::Name;
 use crate::profile::MatrixShape;
 
-/// What a matrix is in `C[m, n] += A[m, k] * B[k, n]`.
+/// The role of a matrix in `C[m, n] += A[m, k] * B[k, n]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum MatrixRole {
     /// The left operand.
@@ -56,12 +71,12 @@ impl MatrixRole {
     }
 }
 
-/// An operation of a device with what it computes.
+/// An operation of a device and its description.
 #[derive(Clone, Debug)]
 pub struct Intrinsic {
     /// Its name: the operation, the extents of its loops, the types of its operands and of its result.
     pub name: String,
-    /// One perfect nest of loops around one block. Memory of [`Scope::Shared`] stands for any that the operation can reach.
+    /// One perfect nest of loops around one block. [`Scope::Shared`] means any memory that the operation can access.
     pub description: TensorFunction,
 }
 
@@ -120,7 +135,7 @@ fn float(word: &str) -> Option<DType> {
 }
 
 impl Intrinsic {
-    /// Those of a matrix shape; none where its types are not f16 and f32.
+    /// The intrinsics of a matrix shape; none if its types are not f16 and f32.
     pub fn of_shape(shape: &MatrixShape) -> Vec<Intrinsic> {
         let (Some(ab), Some(cr)) = (float(&shape.ab), float(&shape.cr)) else { return vec![] };
         let [m, n, k] = shape.mnk.map(i64::from);
@@ -178,7 +193,7 @@ impl Intrinsic {
     /// Holds a nest of `f` against the description.
     ///
     /// # Errors
-    /// Where they differ first.
+    /// The first difference.
     pub fn unify(&self, f: &TensorFunction, nest: &Nest<'_>, bounds: &Bounds) -> Result<(), Mismatch> {
         let Some(Stmt::For(outer)) = Some(&self.description.body) else { unreachable!("descriptions are nests") };
         let own = Nest::under(outer)?;
@@ -216,7 +231,7 @@ struct Unification<'a> {
 }
 
 impl Unification<'_> {
-    /// The loop that stands for the description's.
+    /// The loop that corresponds to a loop of the description.
     fn var(&self, own: &Int) -> Option<Name> {
         let v = own.as_var()?;
         self.own_vars.iter().position(|o| *o == v).map(|n| self.vars[n])
@@ -257,7 +272,7 @@ impl Unification<'_> {
             }
         }
     }
-    /// The loop `var` goes through one packed word of `buffer`.
+    /// Checks that the loop `var` runs over the elements of one packed word of `buffer`.
     fn word(&self, buffer: &Buffer, indices: &[Int], var: Name) -> Result<(), String> {
         if buffer.encoding != Encoding::ByteQuad {
             return Err(format!("`{}` is no memory of packed bytes", buffer.name));
@@ -302,15 +317,15 @@ fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
     }
 }
 
-/// By how many elements an access moves with each of the loops `vars`, where that is the same everywhere.
+/// The strides in elements of an access along the loops `vars`, if they are constant.
 pub fn strides(buffer: &Buffer, indices: &[Int], vars: &[Name], bounds: &Bounds) -> Option<Vec<i64>> {
     let flat = int::flatten_index(indices, &buffer.shape);
     let step = |v: &Name| int::simplify(&(flat.substitute(*v, &(Int::var(*v) + 1)) - &flat), bounds).as_const();
     vars.iter().map(step).collect()
 }
 
-/// How a matrix lies in memory whose rows and columns are so far apart: whether rows lie next to each other, and the stride between
-/// them (else between columns).
+/// The layout of a matrix with these strides of rows and columns: whether a row is contiguous, and the stride between
+/// rows (else between columns).
 pub fn matrix_layout(strides: &[i64]) -> Option<(bool, i64)> {
     match *strides {
         [stride, 1] if stride > 0 => Some((true, stride)),

@@ -2,7 +2,8 @@
 //!
 //! A [`TensorFunction`] starts as a sequence of perfect loop nests, one per *stage*: `compute` (a block that stores a
 //! value) or `reduce` (a block that combines a value into its element). Schedule instructions rewrite the nests; the
-//! result is a sequence of [`Stmt::Kernel`]s, each lowered to one shader.
+//! result is a sequence of [`Stmt::Kernel`]s, each lowered to one shader. Unlike TVM's, blocks use loop variables
+//! directly.
 //!
 //! Conventions that always hold:
 //! - Loop variables are unique in a function, loops start at 0 and step by 1.
@@ -11,9 +12,9 @@
 //!   repeat the buffer's whole life ([`TensorFunction::reduction_loops`]). A reduce block with `init: true` sets the
 //!   element to the combiner's identity when every reduction loop is at 0.
 //! - [`Expr::Select`] is lazy: only the chosen side is evaluated, so a load is in bounds when its condition says so.
-//! - Loops bound to a thread or group axis run in parallel; two loops bound to the same axis share the index, and a
-//!   loop over fewer iterations than the axis has threads is skipped by the others. Statements of a workgroup run in
-//!   lockstep: what one statement wrote to shared memory or to subgroup buffers, the next one sees.
+//! - Loops bound to a thread or group axis run in parallel. Two loops bound to the same axis share the index; threads
+//!   beyond the end of a shorter loop skip it. Statements of a workgroup run in lockstep: each statement sees the
+//!   writes of the one before to shared memory and subgroup buffers.
 //! - Indices are in elements of the buffer's logical shape; the physical order is row-major.
 //!
 //! Deliberately absent: pointers, aliasing between parameters, while loops, recursion.
@@ -59,24 +60,24 @@ pub enum Scope {
     /// Private to a thread.
     Register,
     /// Distributed over the lanes of a subgroup (TVM's "warp" scope): element `i` along dimension `lane_dim` is held by
-    /// lane `i % size`. Stores must be to the lane's own elements; loads may name any element and become broadcasts
-    /// (constant lane) or shuffles. What only [`LoopKind::Combine`] loops read may be distributed over all threads along x, however
-    /// many subgroups these are.
+    /// lane `i % size`. A lane stores only its own elements; loads may name any element and become broadcasts (constant
+    /// lane) or shuffles. A buffer that only [`LoopKind::Combine`] loops read may be distributed over all threads along
+    /// x, in any number of subgroups.
     Subgroup {
         /// The dimension that is distributed.
         lane_dim: u32,
         /// Lanes of the subgroup.
         size: u32,
     },
-    /// A matrix of a subgroup, or several: the last two dimensions are its rows and columns, and which lane holds what is the
-    /// device's business. Only nests of [`LoopKind::Tensor`] loops access it.
+    /// Matrices of a subgroup (the last two dimensions), whose elements the device distributes over the lanes. Only
+    /// nests of [`LoopKind::Tensor`] loops access it.
     Fragment(MatrixRole),
 }
 
 /// How elements are stored in a global buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum Encoding {
-    /// As the shader type of the same name (f32, i32, u32, f16 where the device has it).
+    /// The shader type of the same name (f32, i32, u32; f16 if the device has it).
     #[default]
     Native,
     /// Two f16 in a u32.
@@ -101,7 +102,7 @@ impl Encoding {
             },
         }
     }
-    /// Bytes of a device buffer of `numel` elements: padded to 16, so that vectors and packed words may be stored whole.
+    /// Bytes of a device buffer of `numel` elements, padded to 16: vectors and packed words are stored whole.
     pub fn storage_bytes(self, dtype: DType, numel: u64) -> u64 {
         (numel * u64::from(self.element_bits(dtype))).div_ceil(8).next_multiple_of(16).max(16)
     }
@@ -122,8 +123,7 @@ pub struct Buffer {
     pub encoding: Encoding,
 }
 impl Buffer {
-    /// Dtype and encoding of scratch memory for what goes to this buffer later, where each element has a word of its own: threads
-    /// may store single elements, which they may not in packed words.
+    /// Dtype and encoding of scratch memory with a word per element, so that threads may store single elements.
     pub fn unpacked(&self) -> (DType, Encoding) {
         match self.encoding {
             Encoding::HalfPair => (DType::F32, Encoding::Native),
@@ -185,7 +185,7 @@ pub struct TensorFunction {
     pub buffers: Arena<BufferId, Buffer>,
     /// The statements.
     pub body: Stmt,
-    /// Instructions applied so far. Whoever keeps a function as bytes keeps them as text.
+    /// Instructions applied so far. When a function is saved as bytes, they are saved as text.
     #[serde(skip)]
     pub trace: Vec<InstrRef>,
     /// Instructions still to be applied to the body, in order (`schedule { ... }` in text); kept as text too.
@@ -193,7 +193,7 @@ pub struct TensorFunction {
     pub pending: Vec<InstrRef>,
     /// Parameters that are prepacked.
     pub prepacks: Vec<Prepack>,
-    /// What the instructions of the trace made and changed.
+    /// The loops and blocks that the instructions of the trace made and changed.
     pub provenance: Provenance,
 }
 
@@ -206,20 +206,20 @@ pub enum LoopKind {
     Unroll,
     /// The lanes of one vector operation; 2, 3 or 4 iterations.
     Vectorize,
-    /// All iterations at once, each by the thread along x that stored what it reads: subgroups combine what their threads hold. The
-    /// order in which iterations are combined is the device's.
+    /// All iterations at once, each by the thread along x that stored the element it reads: subgroups combine the
+    /// values of their threads, in an order that the device chooses.
     Combine,
     /// The workgroup's index along x, y or z (0, 1, 2).
     Group(u8),
     /// The thread's index in its workgroup along x, y or z.
     Local(u8),
-    /// Iterations that the subgroups of a workgroup share out, along x or y (0, 1): each of them has registers and fragments of its
-    /// own. How many threads a subgroup has is the run's: no index tells it, and what stands inside hands nothing from one
-    /// iteration to another.
+    /// Iterations (tasks) that the subgroups of a workgroup share out, along x or y (0, 1). Each task has its own
+    /// registers and fragments. No index depends on the subgroup size, and no value goes from one task to another in
+    /// the loop.
     Subgroup(u8),
     /// Iterations that the lanes of a subgroup share out, inside a loop over subgroups, however many lanes there are.
     Lane,
-    /// All iterations are one operation of the device ([`intrinsic`]): of a subgroup on matrices, or of a thread on packed words.
+    /// All iterations are one operation ([`intrinsic`]): of a subgroup on matrices, or of a thread on packed words.
     Tensor,
 }
 impl LoopKind {
@@ -249,7 +249,7 @@ pub struct For {
     pub extent: Int,
     /// How it runs.
     pub kind: LoopKind,
-    /// What it repeats.
+    /// The loop body.
     pub body: Stmt,
 }
 
@@ -267,7 +267,7 @@ pub struct Reduce {
 pub struct Block {
     /// Name, unique in the function; schedule instructions refer to it.
     pub name: Name,
-    /// The block runs where all hold.
+    /// The block runs if all of them hold.
     pub guards: Vec<Cond>,
     /// Destination.
     pub buffer: BufferId,

@@ -1,4 +1,5 @@
-//! Functions of open sizes: which symbols they have, and what they are for given ones.
+//! Functions of open sizes: their symbols, and the function for given sizes. [`TensorFunction::at_typical_sizes`] is
+//! the one place where costs guess a size.
 
 use super::{BufferId, Stmt, TensorFunction};
 use crate::int::{Bounds, DimRanges, Int, simplify, terms, typical_size};
@@ -32,8 +33,9 @@ impl TensorFunction {
         free
     }
 
-    /// Declares the free variables as symbols, with these ranges. A range from 0 begins at 1 where no result has elements for a size of
-    /// 0: then no kernel runs, and the others profit (a remainder by a size that may be 0 has no bounds).
+    /// Declares the free variables as symbols, with these ranges. A range from 0 is declared from 1 if no result has
+    /// elements at size 0: no kernel runs then, and proofs for the other sizes become possible (a remainder by a size
+    /// that may be 0 has no bounds).
     pub fn declare_symbols(&mut self, ranges: &DimRanges) {
         let none = |symbol: Name| {
             let nothing = |b: BufferId| self.buffers[b].numel().substitute(symbol, &Int::new(0)).is(0);
@@ -46,8 +48,9 @@ impl TensorFunction {
         self.symbols = self.free_variables().into_iter().map(range).collect();
     }
 
-    /// What the declared symbols are for a caller whose values have these shapes: dimensions of parameters that are a symbol alone,
-    /// the first of several, else a symbol times a number plus a number. Symbols are a function's own, whatever a caller calls its sizes.
+    /// The values of the declared symbols for a caller with these shapes. A symbol is taken from the first parameter
+    /// dimension that is just the symbol, else from one of the form symbol * number + number. Symbols are local to the
+    /// function, so one function serves calls of different shapes with one kernel.
     pub fn unify<'s>(&self, shapes: impl IntoIterator<Item = (BufferId, &'s [Int])>) -> FxHashMap<Name, Int> {
         let mut known = FxHashMap::default();
         let mut sums: FxHashMap<Name, Int> = FxHashMap::default();
@@ -68,7 +71,7 @@ impl TensorFunction {
         known
     }
 
-    /// Whether a caller's sizes are those that the function is for: each of its symbols has one, within the range where that is a number.
+    /// Checks a caller's sizes: each symbol needs a value, and a value that is a number must be within its range.
     ///
     /// # Errors
     /// The first symbol without a size, or with one beyond its range.
@@ -82,7 +85,7 @@ impl TensorFunction {
         })
     }
 
-    /// The shape that a caller gives a parameter: what its packer reads, where it has one.
+    /// The shape that a caller passes for a parameter: the shape that its packer reads, if it has one.
     pub fn caller_shape(&self, b: BufferId) -> &[Int] {
         let packer = self.prepacks.iter().find(|p| p.buffer == b).map(|p| &p.packer);
         match packer.and_then(|p| Some((p, p.inputs().next()?))) {
@@ -91,14 +94,14 @@ impl TensorFunction {
         }
     }
 
-    /// Replaces symbols by expressions, here and in packers, but for those that `self` declares: these are its own.
+    /// Replaces symbols by expressions, here and in packers, except the symbols that `self` declares.
     pub fn substitute_symbols(&mut self, values: &FxHashMap<Name, Int>) {
         let own: Vec<Name> = self.symbols.iter().map(|s| s.0).collect();
         self.replace_variables(&|v| values.get(&v).filter(|_| !own.contains(&v)).cloned());
         self.prepacks.iter_mut().for_each(|p| p.packer.substitute_symbols(values));
     }
 
-    /// The function with values for symbols, whose declarations go.
+    /// The function with symbols replaced by values; their declarations are removed.
     pub fn with_sizes(&self, values: &FxHashMap<Name, i64>) -> TensorFunction {
         let mut out = self.clone();
         out.symbols.retain(|s| !values.contains_key(&s.0));
@@ -119,8 +122,8 @@ impl TensorFunction {
         });
     }
 
-    /// Sizes of the symbols that stand for all others, for choices that have to be made for all of them; with `prime`, the next ones that
-    /// nothing divides.
+    /// Typical sizes of the symbols, for choices that hold for all sizes; with `prime`, the next sizes without
+    /// divisors.
     pub fn typical_sizes(&self, prime: bool) -> Vec<(Name, i64)> {
         let within = |&(name, low, high): &(Name, i64, i64)| {
             let size = typical_size((low, high));
@@ -129,8 +132,8 @@ impl TensorFunction {
         self.symbols.iter().map(within).collect()
     }
 
-    /// A function without open sizes that stands for this one in an estimate: declared symbols are typical of their ranges, others of
-    /// `ranges`.
+    /// A function without open sizes, for estimates: symbols get typical sizes of their declared ranges, other
+    /// variables of `ranges`.
     pub fn at_typical_sizes(&self, ranges: &DimRanges) -> Cow<'_, TensorFunction> {
         let free = self.free_variables();
         if free.is_empty() {

@@ -1,4 +1,4 @@
-//! Operations that the loops of a tensor function say: of one that somebody wrote, nothing else is known.
+//! Operation counts from the loops of a tensor function. For a function written by hand nothing else is known.
 
 use super::{BinaryOp, Block, Combiner, Expr, Scope, Stmt, TensorFunction};
 use crate::int::Int;
@@ -9,8 +9,8 @@ use crate::name::Name;
 pub struct StageWork {
     /// How often the block runs.
     pub iterations: Int,
-    /// Operations: two for each product that is added up, else one for each element that is stored. What only copies to registers or
-    /// workgroup memory, or sets them to a constant, computes nothing.
+    /// Operations: two for each product that is summed, else one for each stored element. Copies to registers or
+    /// workgroup memory, and initialisations by a constant, count as none.
     pub operations: Int,
 }
 

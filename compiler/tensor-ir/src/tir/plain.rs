@@ -1,15 +1,20 @@
-//! Functions that are plain: what an op's tensor expression could be. Their stages may become those of a larger function.
+//! Plain functions: unscheduled, and each buffer is stored once and completely. Their stages may become stages of a
+//! larger function.
+//!
+//! A call of a plain function (`call_tensor`) is the tensor expression of its node at the call's sizes, so a function
+//! written by hand in text fuses with its neighbours. A function with a schedule is called as it is, and `fuse-ops`
+//! says so in a remark.
 
 use super::{Block, Encoding, Scope, Stage, TensorFunction};
 use crate::int::Int;
 use rustc_hash::FxHashSet;
 
 impl TensorFunction {
-    /// The stages of an unscheduled function each of whose buffers one stage stores, element for element, before others load it. Extents
-    /// and indices may hold the function's symbols.
+    /// The stages, if every buffer is written by one stage, once and completely, before it is read. Extents and indices
+    /// may contain the function's symbols.
     ///
     /// # Errors
-    /// Says what else the function is or does.
+    /// Why the function is not plain.
     pub fn plain_stages(&self) -> Result<Vec<Stage<'_>>, String> {
         if !self.pending.is_empty() || !self.trace.is_empty() || !self.kernels().is_empty() || !self.prepacks.is_empty()
         {

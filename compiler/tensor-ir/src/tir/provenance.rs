@@ -1,14 +1,14 @@
-//! Where blocks, loops and instructions of a scheduled function come from.
+//! Provenance: the origin of blocks, loops and instructions of a scheduled function.
 //!
-//! A *stage* is a block of the unscheduled function, by its position. Every block knows the stages that it computes; every
-//! loop and block knows the instruction of the trace that made it, and every instruction the stages of the blocks that it
-//! names. Whoever has the group of a function knows the source nodes of each stage, so that everything leads back to them. Stages
-//! are positions rather than names, since equal functions are shared by groups of different nodes.
+//! A *stage* is a block of the unscheduled function, by its position. Every block knows the stages that it computes;
+//! every loop and block knows the instruction of the trace that made it; every instruction knows the stages of the
+//! blocks that it names. The group of a function knows the source nodes of each stage, so every part of a kernel leads
+//! to source nodes. Stages are positions, not names, because groups of different nodes share equal functions.
 //!
-//! Provenance also keeps the shapes that parameters were declared with, where an instruction gave their buffers others: callers
-//! know those.
+//! Provenance also keeps the declared shapes of parameters whose buffers an instruction reshaped: callers use the
+//! declared shapes (`declared_shape`).
 //!
-//! Always holds: provenance decides nothing about kernels. Functions that differ in it alone are equal.
+//! Always holds: provenance is ignored by `Eq` and by fingerprints.
 
 use super::{Block, BufferId, Stmt, TensorFunction};
 use crate::attr::Attr;
@@ -18,7 +18,7 @@ use crate::tir::InstrRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// Positions of stages, in order; empty where they are not known.
+/// Positions of stages, in order; empty if not known.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<u32>", into = "Vec<u32>")]
 pub struct StageSet(SmallVec<[u32; 4]>);
@@ -64,7 +64,7 @@ impl StageSet {
     }
 }
 
-/// What the instructions of a trace made and changed.
+/// The loops and blocks that the instructions of a trace made and changed.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Provenance {
     made_by: FxHashMap<Name, u32>,
@@ -80,12 +80,13 @@ impl PartialEq for Provenance {
 }
 
 impl Provenance {
-    /// The instruction (by its position in the trace) that made the loop or block `name`; `None` for what was there before.
+    /// The instruction (by its position in the trace) that made the loop or block `name`; `None` if it is from the
+    /// unscheduled function.
     pub fn maker(&self, name: Name) -> Option<usize> {
         self.made_by.get(&name).map(|&i| i as usize)
     }
-    /// Stages of the blocks that an instruction is about: those it names, and those in loops or with buffers that it names; all
-    /// of them when it names none.
+    /// Stages of the blocks that an instruction is about: those it names, and those in loops or with buffers that it
+    /// names; all of them when it names none.
     pub fn stages(&self, instruction: usize) -> Option<&StageSet> {
         self.changed.get(instruction)
     }

@@ -1,18 +1,19 @@
-//! A part of a tensor function's result: a few rows at a time, where the whole would take too much memory.
+//! A part of a tensor function's result: a few rows at a time, if the whole result would take too much memory.
 
 use super::{Access, LoopKind, Stmt, TensorFunction};
 use crate::int::Int;
 use crate::name::Name;
 
 impl TensorFunction {
-    /// Number of rows of the result, and elements of a row, of a function with one compute stage that stores its loop variables in order; a row is
-    /// one index of the outermost axis that is not of size 1. `None` for other functions.
+    /// Number of rows of the result, and elements of a row, of a function with one compute stage that stores its loop
+    /// variables in order; a row is one index of the outermost axis that is not of size 1. `None` for other functions.
     pub fn result_rows(&self) -> Option<(usize, usize)> {
         let (_, axis, shape) = self.row_axis()?;
         let rows = shape[axis];
         (rows > 0).then(|| (rows, shape.iter().product::<usize>() / rows))
     }
-    /// The function that computes rows `start .. start + count` of the result alone (see [`TensorFunction::result_rows`]).
+    /// The function that computes rows `start .. start + count` of the result alone (see
+    /// [`TensorFunction::result_rows`]).
     pub fn with_rows(&self, start: usize, count: usize) -> Option<TensorFunction> {
         let (var, axis, _) = self.row_axis()?;
         let mut f = self.clone();

@@ -1,4 +1,4 @@
-//! The accesses of one kernel: the elements that the lanes of a subgroup name in each, as numbers.
+//! The accesses of one kernel: for each access, the element numbers of all lanes of a subgroup.
 
 use super::transactions::{bank_passes, distinct_bytes, sectors};
 use super::{AccessTraffic, SECTOR_BYTES, element_bytes};
@@ -38,10 +38,10 @@ struct Lane {
     number: i64,
 }
 
-/// What stands around a block.
+/// The loops and axes around a block.
 struct Around<'f> {
     loops: Vec<&'f For>,
-    /// How an operation on a matrix touches memory, where the block is one.
+    /// The memory access of a matrix operation, if the block is one.
     matrix: Option<MatrixAccess>,
 }
 
@@ -241,7 +241,7 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the index uses.
+    /// The elements of all lanes, one list per iteration of the unrolled and vectorised loops that the index uses.
     fn offsets(&self, around: &Around<'_>, block: &Block, flat: &Int) -> Option<Offsets> {
         let instances: Vec<(Name, i64)> = around
             .loops
@@ -297,7 +297,7 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// By how many elements the other subgroups of the workgroup are moved through this term, as a divisor of it.
+    /// A divisor of the offset, in elements, that this term gives the other subgroups of the workgroup.
     fn moves(&self, around: &Around<'_>, atom: &Int, factor: i64) -> i64 {
         // A subgroup that is moved along an axis may be moved along those above it too.
         let (first, by) = match self.moved {
@@ -319,7 +319,7 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// True when the lanes of every subgroup stand in this term as those of the first do, but for a move of all.
+    /// True if this term gives the lanes of every subgroup the same pattern, up to a common offset.
     fn same_for_all(&self, around: &Around<'_>, atom: &Int) -> bool {
         let local = |v: &Name| matches!(around.kind(*v), Some(LoopKind::Local(_)));
         match self.moved {
@@ -332,7 +332,7 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// Values of the variables that are not the thread's: the middle of their ranges, or 0 where they only move all lanes.
+    /// Values of variables that do not depend on the thread: mid-range, or 0 if they only add a common offset.
     fn middle(&self, around: &Around<'_>, exact: bool) -> FxHashMap<Name, i64> {
         let mut out = FxHashMap::default();
         for l in &around.loops {
@@ -403,7 +403,7 @@ impl<'f> Kernel<'f> {
     }
 }
 
-/// Where a thread stands in a workgroup of this size.
+/// The position of a thread in a workgroup of this size.
 fn place(size: [i64; 3], thread: i64) -> [i64; 3] {
     [thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]]
 }
@@ -422,7 +422,7 @@ fn iteration(loops: &[(Name, i64)], n: i64) -> FxHashMap<Name, i64> {
 /// Elements by iteration and lane.
 struct Offsets {
     each: Vec<Vec<i64>>,
-    /// What other variables move all lanes by, as a divisor; 0 when they do not.
+    /// A divisor of the common offset that other variables add; 0 if there is none.
     step: i64,
     exact: bool,
     lanes: usize,
@@ -430,7 +430,7 @@ struct Offsets {
 }
 
 impl Offsets {
-    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their number.
+    /// The accesses of a thread: repeated ones once, up to `most` aligned neighbours as one, with their number.
     fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
         self.each.retain(|l| !l.is_empty());
         self.each.sort_unstable();
@@ -462,8 +462,8 @@ fn shift(step: i64, element: f64) -> i64 {
     }
 }
 
-/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
-/// elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with
+/// them. The elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
 pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
     let step = moves.iter().fold(0, |a, b| gcd(a, *b));
     let lanes = each.first().map_or(0, Vec::len);

@@ -1,21 +1,23 @@
-//! What the lanes of a subgroup do to memory when they access it together: passes over the banks of workgroup memory, and
-//! sectors of device memory, for every access of a scheduled kernel.
+//! Memory traffic of scheduled kernels: for every access of a subgroup, the passes over the banks of workgroup memory
+//! and the sectors of device memory. Estimates, explanations and tests use it; `cargo xtask gpu-report` compares it
+//! with the compilers of real GPUs.
 //!
-//! [`traffic`] looks at one kernel's body (anything below [`Stmt::Kernel`], or a nest that is to be one) and gives an
-//! [`AccessTraffic`] for each load and store of workgroup and device memory. [`Totals`] sums those of one kind, each as often as
-//! a thread runs it.
+//! [`traffic`] takes the body of one kernel (anything below [`Stmt::Kernel`], or a nest that will become one) and gives
+//! an [`AccessTraffic`] for each load and store of workgroup and device memory. [`Totals`] sums them by kind, each
+//! times the number of executions per thread.
 //!
-//! The model is the usual one. Workgroup memory has [`BANKS`] banks of 4 bytes: a pass serves one word of each bank, lanes that
-//! read the same word share it. Device memory is fetched in sectors of [`SECTOR_BYTES`]. Neighbouring elements that one thread
-//! accesses in unrolled or vectorised iterations, up to 16 bytes that are aligned, are one access, as shaders and drivers make
-//! it; elements that it loads again are not loaded again.
+//! The model is the usual one. Workgroup memory has [`BANKS`] banks of 4 bytes: a pass serves one word of each bank,
+//! and lanes that read the same word share it. Device memory is fetched in sectors of [`SECTOR_BYTES`]. Neighbouring
+//! elements that one thread accesses in unrolled or vectorised iterations, up to 16 aligned bytes, are one access, as
+//! in shaders and drivers; an element that is loaded again counts once.
 //!
-//! The figures are exact where the flattened index is affine in the thread's position, or where what is not affine does not
-//! mix threads with other variables ([`AccessTraffic::exact`]): banks do not depend on where the subgroup stands, and for
-//! sectors the mean is taken over all alignments that the other variables give. Else they are those of one place in the
-//! middle of the other variables' ranges. An index that is loaded from memory has no figures.
+//! The figures are exact if the flattened index is affine in the thread's position, or if its non-affine parts do not
+//! mix threads with other variables ([`AccessTraffic::exact`]): then banks do not depend on the position of the
+//! subgroup, and for sectors the mean over all alignments is taken. Otherwise they are the figures of one position in
+//! the middle of the ranges. An index that is loaded from memory has no figures.
 //!
-//! Deliberately absent: caches, the phases in which some devices serve wide accesses, tails (all lanes are taken to be inside).
+//! Deliberately absent: caches, the phases in which some devices serve wide accesses, and tails (all lanes are assumed
+//! to be inside).
 
 mod access;
 #[cfg(test)]
@@ -33,7 +35,7 @@ pub const BANK_BYTES: i64 = 4;
 /// Bytes of device memory that are fetched together.
 pub const SECTOR_BYTES: i64 = 32;
 
-/// What one access of a block costs a subgroup, once through the block's unrolled and vectorised loops.
+/// The traffic of one access of a block by a subgroup, for one pass through the block's unrolled and vectorised loops.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AccessTraffic {
     /// The block.
@@ -44,7 +46,7 @@ pub struct AccessTraffic {
     pub shared: bool,
     /// A store; else a load.
     pub store: bool,
-    /// How often a thread does this: the serial loops around the block. 0 where an extent is not constant.
+    /// Executions per thread: the iterations of the serial loops around the block. 0 if an extent is not constant.
     pub times: u64,
     /// The innermost serial loop around the block that is not part of the access.
     pub inside: Option<Name>,
@@ -56,7 +58,7 @@ pub struct AccessTraffic {
     pub accesses: u32,
     /// Bytes that a thread moves with each.
     pub width: u32,
-    /// Bytes that the subgroup asks for, each counted once.
+    /// Bytes that the subgroup requests, each counted once.
     pub bytes: f64,
     /// Passes over the banks; 0 for device memory.
     pub passes: f64,
@@ -86,7 +88,7 @@ impl AccessTraffic {
 pub struct Totals {
     /// Accesses.
     pub accesses: f64,
-    /// Bytes that a subgroup asks for.
+    /// Bytes that a subgroup requests.
     pub bytes: f64,
     /// Passes over the banks.
     pub passes: f64,
@@ -112,8 +114,8 @@ impl Totals {
     }
 }
 
-/// Bytes of an element of `buffer` where it lies: device memory has its encoding, workgroup memory halves only on a device
-/// that has them.
+/// Bytes of an element of `buffer` in its memory: by its encoding in device memory; in workgroup memory f16 takes 2
+/// bytes only on a device with f16.
 pub fn element_bytes(buffer: &Buffer, profile: &DeviceProfile) -> f64 {
     let bits = buffer.encoding.element_bits(buffer.dtype);
     match buffer.scope {
@@ -123,8 +125,8 @@ pub fn element_bytes(buffer: &Buffer, profile: &DeviceProfile) -> f64 {
     }
 }
 
-/// Every access of `kernel`, a kernel's body in `f`, to workgroup and device memory, in the order of the blocks; a block's
-/// loads come before its store. A device whose subgroup size is not known is taken to have 32 lanes.
+/// Every access of `kernel`, a kernel's body in `f`, to workgroup and device memory, in the order of the blocks; a
+/// block's loads come before its store. A device whose subgroup size is not known is taken to have 32 lanes.
 pub fn traffic(f: &TensorFunction, kernel: &Stmt, profile: &DeviceProfile) -> Vec<AccessTraffic> {
     access::Kernel::new(f, kernel, profile).accesses()
 }
@@ -134,8 +136,9 @@ pub fn touched_sectors(starts: &[i64], width: i64) -> f64 {
     transactions::sectors(starts, width, SECTOR_BYTES)
 }
 
-/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
-/// elements come by unrolled iteration and lane, as flattened indices; other variables move all lanes by sums of `moves`.
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with
+/// them. The elements come by unrolled iteration and lane, as flattened indices; other variables move all lanes by sums
+/// of `moves`.
 pub fn unrolled_accesses(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
     access::unrolled(each, moves, element)
 }

@@ -1,4 +1,4 @@
-//! Bytes that the lanes of a subgroup touch in one access, counted as passes and as sectors.
+//! Passes and sectors of one access, from the bytes that the lanes of a subgroup touch.
 
 use super::{BANK_BYTES, BANKS, SECTOR_BYTES};
 use rustc_hash::FxHashSet;
@@ -24,8 +24,8 @@ pub(super) fn bank_passes(starts: &[i64], width: i64) -> (i64, i64) {
     (load.into_iter().max().unwrap_or(0), least)
 }
 
-/// Sectors for accesses of `width` bytes at `starts`: the mean over starts that are all shifted by 0, `step`, 2 `step` ... bytes
-/// within a sector.
+/// Sectors for accesses of `width` bytes at `starts`: the mean over starts that are all shifted by 0, `step`, 2 `step`
+/// ... bytes within a sector.
 pub(super) fn sectors(starts: &[i64], width: i64, step: i64) -> f64 {
     let step = step.clamp(1, SECTOR_BYTES);
     let shifts: Vec<i64> = (0..SECTOR_BYTES / step).map(|n| n * step).collect();

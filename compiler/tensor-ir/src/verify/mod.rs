@@ -1,4 +1,5 @@
 //! The verifier of tensor functions. A function that it refuses is always a bug of the pass (or the text) that made it.
+//! It runs after every pass in debug builds.
 //!
 //! Checked for a tensor function:
 //! - parameters: distinct global buffers, reads before writes, reads are never stored to;
@@ -12,14 +13,14 @@
 //! - stores to subgroup buffers use the loop bound to `local_x` along the lane dimension;
 //! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel,
 //!   outside of kernels in one nest;
-//! - a reduction that sets its identity itself has no condition that may leave out the first iteration of its loops;
-//! - loops that lanes share out, and operations on matrices, stand inside loops over subgroups, in none that threads share
-//!   out; an operation's nest is what its intrinsic describes; in kernels, nothing else accesses fragments;
+//! - a reduction that sets its identity itself has no condition that may skip the first iteration of its loops;
+//! - loops over lanes and operations on matrices are inside loops over subgroups, and not inside loops over threads;
+//!   the nest of an operation is that of its intrinsic; in kernels, only operations access fragments;
 //! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
 //!
-//! Not checked here: that accesses are in bounds, write parameters written completely and threads do not race
-//! ([`check`](crate::check) proves that for functions from files); that index arithmetic does not overflow (proved
-//! where kernels are emitted).
+//! Not checked here: that accesses are in bounds, that results are written completely, and that threads do not race
+//! ([`check`](crate::check) proves these for functions from files); that index arithmetic does not overflow (proved
+//! when kernels are emitted).
 
 mod subgroups;
 mod tensor;

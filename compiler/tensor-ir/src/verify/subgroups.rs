@@ -1,4 +1,4 @@
-//! Rules of what subgroups do as a whole: loops that they and their lanes share out, and operations on matrices.
+//! Rules for subgroups: loops over subgroups and lanes, and operations on matrices.
 
 use super::tensor::Verifier;
 use crate::tir::intrinsic::{Intrinsic, Nest};

@@ -25,7 +25,7 @@ pub(super) struct Verifier<'f> {
     pub(super) kernel: Option<Name>,
     /// The kernel that uses a local buffer.
     users: FxHashMap<BufferId, Name>,
-    /// Ranges of symbols and loop variables, where a divisor has asked for them.
+    /// Ranges of symbols and loop variables, computed when a divisor needs them.
     pub(super) bounds: OnceCell<Bounds>,
 }
 
@@ -143,8 +143,8 @@ impl Verifier<'_> {
             }
         }
     }
-    /// Registers and workgroup memory last as long as the nest that they are used in: outside of kernels, nothing says that two nests
-    /// are run by the same threads.
+    /// Registers and workgroup memory last as long as the nest that they are used in: outside of kernels, nothing says
+    /// that two nests are run by the same threads.
     fn lifetimes(&mut self) {
         let f = self.f;
         let Stmt::Seq(list) = &f.body else { return };
@@ -212,7 +212,8 @@ impl Verifier<'_> {
             }
         }
     }
-    /// Symbols count as positive: where one is 0, the dimension that it is a divisor for has no elements, and nothing asks for them.
+    /// Symbols count as positive: if one is 0, the dimension whose index it divides has no elements, so the index is
+    /// never evaluated.
     fn is_positive(&self, e: &Int) -> bool {
         let bounds = || {
             let mut bounds = self.f.bounds();
@@ -279,7 +280,8 @@ impl Verifier<'_> {
             }
         }
     }
-    /// A reduction that sets its identity itself does so in the first iteration of its loops, which no condition may leave out.
+    /// A reduction that sets its identity itself does so in the first iteration of its loops, which no condition may
+    /// leave out.
     fn first_iteration(&mut self, place: &str, b: &Block) {
         if !b.reduce.is_some_and(|r| r.init) || b.guards.is_empty() {
             return;

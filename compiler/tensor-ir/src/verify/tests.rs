@@ -1,4 +1,4 @@
-//! Each rule with text that breaks it.
+//! A text for each rule that breaks it.
 
 use super::*;
 use crate::text::parse_tensor_function;

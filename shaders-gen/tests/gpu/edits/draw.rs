@@ -1,4 +1,4 @@
-//! Draws edits of traces and instructions that suit a function more or less.
+//! Draws random edits of traces, and random instructions that may or may not apply to a function.
 
 use compiler::attr::{Attr, Attrs};
 use compiler::schedule::{INSTRUCTIONS, InstrRef, InstructionDef, find_instruction};
@@ -54,7 +54,8 @@ impl Draw {
         }
     }
 
-    /// Drops, repeats or swaps lines of a schedule; the last lines, which make kernels, as often as all others together.
+    /// Drops, repeats or swaps lines of a schedule; the last lines, which make kernels, as often as all others
+    /// together.
     pub fn edit_lines(&mut self, lines: &mut Vec<InstrRef>) {
         let late = lines.len().saturating_sub(3);
         let n = if self.below(2) == 0 { late + self.below(lines.len() - late) } else { self.below(lines.len()) };

@@ -1,4 +1,4 @@
-//! The schedule of a kernel as something to change: choices by a click, instructions as text, what comes of it beside what was.
+//! Editing the schedule of a kernel: choices by a click, instructions as text, with the result beside the original.
 
 use super::code;
 use crate::canvas::colour::milliseconds;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 const GOOD: Color32 = Color32::from_rgb(40, 150, 70);
 const BAD: Color32 = Color32::from_rgb(205, 70, 50);
 
-/// What is being changed.
+/// The schedule that is being edited.
 #[derive(Default)]
 pub struct Edit {
     /// The kernel whose function's schedule it is.
@@ -90,7 +90,7 @@ fn buttons(ui: &mut Ui, v: &mut Viewer) -> bool {
     attempt
 }
 
-/// What rules chose, with what else they could have; true when another value was taken.
+/// The choices of the rules with their other values; true if another value was taken.
 fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
     let mut lines: Vec<String> = v.kernel_pane.edit.text.lines().map(str::to_string).collect();
     let choose = |line: &String| -> Option<Choose> {
@@ -123,7 +123,7 @@ fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
     true
 }
 
-/// What came of the last attempt.
+/// The result of the last attempt.
 fn outcome(ui: &mut Ui, v: &mut Viewer) {
     let Some(asked) = v.kernel_pane.edit.asked.clone() else { return };
     let (document, host, ctx) = (v.document().clone(), v.host.clone(), ui.ctx().clone());

@@ -1,4 +1,4 @@
-//! The forms of a kernel that a trace does not hold: made anew from its scheduled tensor function, on a thread of their own.
+//! Forms of a kernel that a trace does not have: made again from its scheduled tensor function, on a separate thread.
 
 use crate::document::Document;
 use crate::worker::Worker;
@@ -13,7 +13,7 @@ use rspirv::binary::Disassemble;
 use shaders_gen::{GeneratedModule, emit_kernel, lines_by_names};
 use std::sync::Arc;
 
-/// A text, with what its lines come from.
+/// A text with the origin of its lines.
 pub struct Listing {
     /// The text.
     pub text: String,
@@ -21,7 +21,7 @@ pub struct Listing {
     pub lines: Vec<LineSpan>,
 }
 
-/// What one block does to memory.
+/// The memory accesses of one block.
 pub struct Access {
     /// The block.
     pub block: String,
@@ -29,7 +29,7 @@ pub struct Access {
     pub text: String,
 }
 
-/// What a trace does not hold of a kernel. Each is a text, or why there is none.
+/// Forms of a kernel that a trace does not have. Each is a text, or the reason why there is none.
 pub struct Forms {
     /// Its part of the scheduled tensor function.
     pub tensor: Result<String, String>,
@@ -130,7 +130,7 @@ fn texts(e: &EmittedKernel) -> Forms {
     }
 }
 
-/// SPIR-V as the driver gets it. What its lines come from is told by the same words with `OpLine` between them.
+/// SPIR-V as the driver gets it. The origin of its lines comes from the same words with `OpLine` between them.
 fn spirv(g: &GeneratedModule) -> Result<Listing, String> {
     let disassembled = |words: Vec<u32>| {
         let module = rspirv::dr::load_words(words).map_err(|e| format!("the SPIR-V cannot be taken apart: {e}"))?;

@@ -1,4 +1,4 @@
-//! A kernel: its tensor function, its schedule, and the shaders made of them, with what each line came from.
+//! A kernel: its tensor function, its schedule and its shaders, with the origin of each line.
 
 mod edit;
 mod forms;
@@ -55,23 +55,23 @@ impl Form {
     }
 }
 
-/// What the kernel pane shows.
+/// The state of the kernel pane.
 #[derive(Default)]
 pub struct KernelPane {
     /// The form.
     pub form: Form,
-    /// What is chosen in it, and in which kernel.
+    /// The chosen place, and its kernel.
     place: Option<(usize, KernelPart)>,
     deriver: Option<Deriver>,
     /// The forms of the kernel that is shown, once they are made.
     forms: Option<(usize, Arc<Forms>)>,
-    /// Which lines came from what is selected, of which kernel and form.
+    /// The lines that belong to the selection, with their kernel and form.
     own: Own,
     /// The schedule as it is being changed.
     pub edit: Edit,
     /// A line to bring into sight.
     go: Option<usize>,
-    /// What is selected was chosen here: nothing needs to be brought into sight.
+    /// The selection was made here, so the pane need not scroll to it.
     here: bool,
 }
 impl KernelPane {
@@ -84,7 +84,7 @@ impl KernelPane {
     }
 }
 
-/// Lines with their places, and whether each came from what is selected.
+/// Lines with their places, and whether each belongs to the selection.
 #[derive(Default)]
 struct Own {
     key: Option<(usize, Form, std::collections::BTreeSet<String>)>,
@@ -182,7 +182,7 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
     });
 }
 
-/// What the driver says of the kernel, for each executable; all of its statistics are a hover away.
+/// The driver's figures of the kernel, for each executable; a tooltip has all of its statistics.
 fn driver(ui: &mut Ui, t: &CompileTrace, kernel: usize) {
     let list = t.driver_stats.as_ref().and_then(|s| s.kernels.get(kernel));
     for e in list.into_iter().flatten() {
@@ -256,7 +256,7 @@ fn take_forms(ui: &Ui, v: &mut Viewer) {
     pane.forms = deriver.get(&kernel).map(|forms| (kernel, forms));
 }
 
-/// Lines with their numbers; those that came from what is selected have a bar beside them, those of the chosen place a ground.
+/// Lines with their numbers. Lines of the selection have a bar, lines of the chosen place a background.
 fn code(ui: &mut Ui, v: &mut Viewer, text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     note_own(v, &lines);
@@ -302,7 +302,7 @@ fn code(ui: &mut Ui, v: &mut Viewer, text: &str) {
             if response.clicked() {
                 clicked = Some(at);
             }
-            // For whoever reads with other means than eyes, and for tests.
+            // For screen readers and tests.
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, lines[i]));
             if response.hovered() {
                 hover(response, v, at);
@@ -317,7 +317,7 @@ fn code(ui: &mut Ui, v: &mut Viewer, text: &str) {
     }
 }
 
-/// What is said of a line: its place, and what its block does to memory.
+/// The tooltip of a line: its place, and the memory accesses of its block.
 fn hover(response: Response, v: &Viewer, at: KernelPart) {
     let k = &v.trace().kernels[v.kernel()];
     let Some(block) = at.block.map(|b| k.blocks[b].name.as_str()) else { return };

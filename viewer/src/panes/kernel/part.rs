@@ -1,4 +1,4 @@
-//! What a line of one form of a kernel is about, so that the same is marked in the others.
+//! The part of a kernel (block, loop, instruction) that a line belongs to, so that it can be marked in all forms.
 
 use compiler::plan::LineSpan;
 use compiler::trace::{CompileTrace, Kernel};

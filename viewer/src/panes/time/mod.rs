@@ -1,4 +1,4 @@
-//! Where the time goes: dispatches as a table, one after the other, and against what the device can do.
+//! Times of dispatches: as a table, as a timeline, and against the peak rates of the device.
 
 mod roofline;
 mod table;
@@ -7,7 +7,7 @@ mod timeline;
 use crate::state::Viewer;
 use egui::Ui;
 
-/// What the pane shows.
+/// The part that the pane shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Part {
     /// A row for each dispatch.
@@ -22,7 +22,7 @@ pub enum Part {
 /// The state of the pane.
 #[derive(Default)]
 pub struct TimePane {
-    /// What it shows.
+    /// The part that is shown.
     pub part: Part,
     sort: table::Sort,
     zoom: timeline::Zoom,

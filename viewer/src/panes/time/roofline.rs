@@ -1,4 +1,5 @@
-//! Rates of dispatches against their arithmetic intensity: S. Williams, A. Waterman and D. Patterson, *Roofline* (2009).
+//! The roofline plot of dispatches: rate against arithmetic intensity (S. Williams, A. Waterman and D. Patterson,
+//! *Roofline*, 2009).
 
 use super::Row;
 use crate::canvas::colour::milliseconds;

@@ -1,4 +1,4 @@
-//! Dispatches as a table that is sorted by a click on a column's head.
+//! A table of dispatches; a click on a column's head sorts it.
 
 use super::Row;
 use crate::canvas::colour::{heat, milliseconds};

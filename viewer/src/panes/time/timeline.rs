@@ -1,4 +1,4 @@
-//! Dispatches one after the other, each as wide as it is long.
+//! A timeline of dispatches: widths are durations.
 
 use super::Row;
 use crate::canvas::colour::{heat, milliseconds, pastel};

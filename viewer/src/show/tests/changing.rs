@@ -1,4 +1,4 @@
-//! What one does rather than looks at: opening, expanding, turning, editing decisions, compiling again, exporting.
+//! Tests of actions: opening, expanding, turning, editing decisions, compiling again, exporting.
 
 use super::*;
 use crate::live::{Host, Ticket, Wanted};

@@ -1,4 +1,4 @@
-//! What stands beside the graph, and that a choice in one place is seen in the others.
+//! Tests of the panes, and that a selection in one shows in the others.
 
 use super::*;
 use crate::export::{Export, text};

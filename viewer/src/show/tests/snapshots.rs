@@ -1,4 +1,4 @@
-//! Pictures of the main views, held against those in `tests/snapshots`; `UPDATE_SNAPSHOTS=1` writes them anew.
+//! Compares pictures of the main views with `tests/snapshots`; `UPDATE_SNAPSHOTS=1` writes them again.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};

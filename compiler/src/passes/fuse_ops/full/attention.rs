@@ -1,12 +1,23 @@
-//! `attention`: a product, a softmax of its rows and a product of that are one kernel.
+//! `attention`: a product, a softmax of its rows and a second product become one kernel.
 //!
 //! ```text
 //! matmul + add ─ softmax ─ matmul    =>    matmul + add + softmax + matmul, whose scores stay in workgroup memory
 //! ```
 //!
-//! Applies when nobody else uses the scores and what is made of them, when the schedule rule `attention` takes the whole, and when
-//! one kernel costs less than those apart, or the rule is asked for by name: no score is stored and loaded again, but each block of
-//! rows reads all keys and values.
+//! It applies if the intermediate values have no other users, if the schedule rule `attention` takes the group, and if
+//! one kernel is estimated cheaper than several, or the rule was requested by name. The pattern is recognised by
+//! structure: product, row reductions with a maximum, product. One kernel stores no scores, but each block of rows
+//! reads all keys and values.
+//!
+//! All scores of a block of rows are in workgroup memory. Maximum and sum are computed from there before the second
+//! product, so accumulators are never rescaled and no score is computed twice. If a row of scores does not fit into
+//! workgroup memory, several kernels remain, with a remark: that would need accumulators in workgroup memory per block
+//! of keys.
+//!
+//! Both products are those of `matmul-tiled` or `matmul-matrix`; the estimates of the scheduled candidates decide
+//! which, and how many rows a block has. Matrix units are used if all operands are f16 in memory, also the softmax's
+//! results. Software devices keep several kernels; matrix units need a request there (`--rules
+//! attention,matmul-matrix`).
 
 use super::super::forward::Source;
 use super::prologue::key_of;
@@ -76,8 +87,8 @@ fn reductions(cx: &GroupGraph<'_, '_>, members: &[usize]) -> usize {
     members.iter().map(|&m| cx.info.get(&cx.g.nodes[m].source.node()).map_or(0, |i| i.reductions)).sum()
 }
 
-/// The groups, first to last, that may be attention whose second product is `last`: those of a product, of row reductions and of `last`,
-/// with what stands between them. Everything but the last group is used inside alone.
+/// The groups, first to last, that may be attention with second product `last`: a product, row reductions, `last`, and
+/// the groups between them. All results except those of the last group are used only inside.
 fn chains(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], last: usize) -> Vec<Vec<Vec<usize>>> {
     let own = cx.p.members_of(last);
     if own.iter().any(|&m| !matches!(cx.g.nodes[m].source, Source::Node(_))) || reductions(cx, &own) != 1 {

@@ -1,19 +1,19 @@
-//! `concat-in-place`: operands of a concat are written right into their part of its result.
+//! `concat-in-place`: operands of a concat are written directly into their part of its result.
 //!
 //! ```text
 //! conv + relu          ─┐                          conv + relu -> y[.., 0..4]
 //! conv + relu          ─┼─ concat + exp    =>      conv + relu -> y[.., 4..8], each with its part of exp
 //! ```
 //!
-//! The group of an operand and the concat's become one group of several kernels: the schedule cuts the concat at the
-//! borders of such operands (`partition-loop`), and each part is the epilogue of one operand. Operands that stay apart are
-//! copied, neighbours by one kernel.
+//! The groups of the operands and the concat's group become one group of several kernels: the schedule cuts the concat
+//! at the borders of these operands (`partition-loop`), and each part is the epilogue of one operand. The other
+//! operands are copied, neighbours by one kernel.
 //!
-//! A transpose behind the concat is how each operand is stored.
+//! A transpose after the concat becomes part of the store of each operand.
 //!
-//! Applies to an operand when its group has one reduction (convolution, matrix product, pooling) and nobody else uses a
-//! value of it, and when its kernel binds no more buffers with what follows the concat than the device has. Applies to a
-//! concat when that makes no more kernels than there were: operands that stay apart are neighbours.
+//! It applies to an operand if its group has one reduction (convolution, matrix product, pooling) and no other users,
+//! and if its kernel, with the ops after the concat, does not exceed the device's bindings. It applies to a concat if
+//! the number of kernels does not grow, that is, if the copied operands are neighbours.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};
@@ -43,7 +43,7 @@ struct Site {
     concat: NodeId,
     /// The group's root.
     root: usize,
-    /// Bindings of what follows the concat, the result included.
+    /// Bindings of the ops after the concat, including the result.
     behind: u32,
     /// A transpose follows the concat.
     permuted: bool,
@@ -137,8 +137,8 @@ fn site(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat
     Ok(Site { tuple, concat, root, behind, permuted })
 }
 
-/// What follows the concat at `place` in its group works on each element alone, or concatenates along the same axis, or is
-/// a transpose with such work behind it. True when there is a transpose.
+/// Checks the ops after the concat at `place` in its group: elementwise ops, concats along the same axis, or a
+/// transpose followed by such ops. Returns whether there is a transpose.
 fn check_behind(cx: &GroupGraph<'_, '_>, members: &[usize], place: usize, concat: NodeId) -> Result<bool, String> {
     let axis = cx.f.nodes[concat].op.downcast::<Concat>().map(|c| c.axis);
     let mut shapes = vec![shape_of(cx.g, cx.f, place)];

@@ -1,14 +1,18 @@
-//! `multi-output`: elementwise work on a value that others use too joins the value's kernel, which then writes both.
+//! `multi-output`: elementwise ops on a value that has other users join the value's kernel, which then writes both
+//! results.
 //!
 //! ```text
 //! conv + add ─┬──────────── (a skip connection)         conv + add + mul + relu, with two results
 //!             └ mul + relu ─ conv 3x3             =>      └ conv 3x3
 //! ```
 //!
-//! Applies when the value is the last of its group and the only one that leaves it, when the work has the value's shape
-//! throughout, when nothing else that the work reads comes after the value (or the kernels would wait for each other),
-//! when the group has one reduction at most, when neither is stored in packed words (a kernel looks after the words of one
-//! result), and when the device binds what the kernel then reads and writes.
+//! It applies if all of these hold:
+//! - the value is the last one of its group and the only one that leaves it;
+//! - the elementwise ops have the value's shape throughout;
+//! - none of their other operands is computed after the value (the kernels would wait for each other);
+//! - the group has at most one reduction;
+//! - neither result is stored in packed words (a kernel handles packed words of one result only);
+//! - the kernel's buffers fit the device's bindings.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};

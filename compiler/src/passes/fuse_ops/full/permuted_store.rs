@@ -1,15 +1,15 @@
-//! `permuted-store`: a transpose behind an anchor is how the anchor's kernel stores.
+//! `permuted-store`: a transpose after an anchor becomes part of the anchor's store.
 //!
 //! ```text
 //! conv + relu (NHWC) ─ transpose ─ (a result in NCHW)    =>    conv + relu, stored in NCHW
 //! ```
 //!
-//! The kernel's stores are then apart from each other, in memory that the device's cache joins; a kernel of its own would
+//! The kernel's stores are then strided, and the device's cache joins them. A separate kernel for the transpose would
 //! store, load and store again.
 //!
-//! Applies when only the transpose uses what the anchor's group makes, when the rest of the transpose's group works on
-//! each element alone, when the anchor is one reduction (a norm's kernel takes whole rows), when no packed words would be
-//! shared between threads, and when the device binds what the kernel then reads.
+//! It applies if the transpose is the only user of the anchor's group, if the rest of the transpose's group is
+//! elementwise, if the anchor is one reduction (a norm's kernel takes whole rows), if threads would not share packed
+//! words, and if the kernel's buffers fit the device's bindings.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};

@@ -1,12 +1,13 @@
-//! `pooling-epilogue`: a reduction over windows of a convolution's results is the end of the convolution's kernel.
+//! `pooling-epilogue`: a reduction over windows of a convolution's results becomes the end of the convolution's kernel.
 //!
 //! ```text
 //! conv + relu ─ max_pool 2x2 stride 2    =>    conv + relu + max_pool, whose tiles hold whole windows
 //! ```
 //!
-//! Applies when nobody else uses what the windows are of, when a tile of registers holds a window, and when one kernel costs less
-//! than two: what windows share is computed once for each, but no result is stored and loaded again. Windows that do not overlap
-//! share nothing.
+//! It applies if the convolution's results have no other users, if a register tile holds a window, and if one kernel is
+//! estimated cheaper than two. One kernel does not store the convolution's results, but computes results that several
+//! windows share once per window. Windows that do not overlap share none. A product with windows runs on vector units,
+//! with a remark: there is no matrix tile for windows.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};
@@ -53,7 +54,8 @@ fn visit(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize, taps: i64) {
     }
 }
 
-/// Elements of the windows that node `pool` reduces of `value`, when that is the result of another group around an anchor.
+/// Elements of the windows that node `pool` reduces of `value`, when that is the result of another group around an
+/// anchor.
 fn windows(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Option<i64> {
     let root = cx.p.root(value);
     let apart = root != cx.p.root(pool) && cx.p.group_kind(root) == FusionKind::OutElementwiseFusable;
@@ -75,7 +77,7 @@ fn windows(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Option<i64
     elements_of_window(cx, cx.g.nodes[pool].source.node(), operand)
 }
 
-/// Whether each result of a reduction is read at one place by whatever reads it: not as one of several for a result.
+/// Whether each reader of a reduction's results reads one element per result, not several.
 fn sums_are_read_once(te: &TensorFunction) -> bool {
     let Some(stages) = te.stages() else { return false };
     stages.iter().filter(|s| s.block.reduce.is_some()).all(|s| {

@@ -1,15 +1,16 @@
-//! `prologue`: elementwise and moving work in front of an anchor or a reduction is done where its result is read.
+//! `prologue`: elementwise ops and ops that move data, before an anchor or a reduction, are computed where the anchor
+//! reads them.
 //!
 //! ```text
 //! mul (x, scale)  ─ conv 1x1    =>    conv 1x1 of x * scale
 //! ```
 //!
-//! The classic rules never fuse into an anchor, since it reads each element many times: together, the work is repeated for each
-//! load that a tile does not share; apart, it stores its result and the anchor loads it, in one more kernel. The estimate knows
-//! both, and what it costs when neighbouring elements of an operand are no longer read together.
+//! The classic rules never fuse into an anchor, since it reads each element many times. Fused, the ops are repeated for
+//! each load that a tile does not share. Separate, one more kernel stores the result, and the anchor loads it. The
+//! estimate compares both, including the cost of reads that are no longer contiguous.
 //!
-//! Applies when only the anchor's group uses the work, when one kernel costs less than two, and when the device binds what it then
-//! reads.
+//! It applies if the anchor's group is the only user, if one kernel is estimated cheaper than two, and if the kernel's
+//! buffers fit the device's bindings.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made};
@@ -22,7 +23,7 @@ pub(super) const RULE: &str = "prologue";
 /// Verdicts on equal work in front of equal anchors.
 type Known = FxHashMap<String, Result<String, String>>;
 
-/// Runs over the producers of anchors, last to first, so that what is in front of a prologue comes after it.
+/// Visits the producers of anchors from last to first, so that the producers of a prologue are visited after it.
 pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let mut known: Known = FxHashMap::default();
     for i in (0..cx.g.nodes.len()).rev() {
@@ -107,7 +108,7 @@ pub(super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) 
     key
 }
 
-/// Weighs the work `nodes`, whose result `own` makes, against its use by `anchor`.
+/// Compares the costs of computing `nodes`, with result `own`, separately and inside `anchor`.
 fn judge(cx: &GroupGraph<'_, '_>, nodes: &[NodeId], own: NodeId, anchor: NodeId) -> Result<String, String> {
     if cx.f.nodes[own].outputs.len() != 1 {
         return Err("it has several results".into());

@@ -1,7 +1,7 @@
-//! `reduction-epilogue`: elementwise work of the same shape behind a reduction joins the reduction's group.
+//! `reduction-epilogue`: elementwise ops after a reduction, of the shape of its results, join its group.
 //!
-//! Applies when the way from the reduction to its post-dominator is elementwise, with a value for each of the
-//! reduction's results: work that spreads the results again would repeat the reduction.
+//! It applies if all paths from the reduction to its post-dominator are elementwise, with one value per result of the
+//! reduction. Ops that broadcast the results would repeat the reduction.
 
 use super::{GroupGraph, Made, shape_of};
 use crate::tir::FusionKind;

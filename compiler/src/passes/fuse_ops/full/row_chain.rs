@@ -1,9 +1,9 @@
-//! `row-chain`: reductions along the same rows, with elementwise and broadcasting work between and after them (softmax,
-//! layer or RMS normalisation written out), are one group.
+//! `row-chain`: reductions along the same rows, with elementwise and broadcasting ops between and after them, become
+//! one group. Examples: softmax, layer or RMS normalisation that are written as several ops.
 //!
-//! Applies when only the chain's last value is used outside, when every reduction goes along the same axes of the same
-//! shape, when rows are short or many enough for one kernel, when everything else has a value for each element or for each row, and when the device binds what the chain
-//! reads. A kernel then takes a row at a time and reads it once.
+//! It applies if only the chain's last value has users outside, if all reductions go along the same axes of the same
+//! shape, if rows are short enough or many enough for one kernel, if every other op has one value per element or per
+//! row, and if the chain's buffers fit the device's bindings. The kernel then takes a row at a time and reads it once.
 
 use super::super::forward::{ForwardGraph, Source};
 use super::super::partition::Partition;

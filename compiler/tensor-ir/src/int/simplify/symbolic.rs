@@ -180,7 +180,7 @@ impl Simplifier<'_> {
     }
 }
 
-/// Removes what dividend and divisor have in common: a constant `g` or one symbolic factor.
+/// Cancels a common factor of dividend and divisor: a constant `g` or one symbolic factor.
 #[allow(clippy::type_complexity)]
 fn cancel(r: &Linear, b: &Linear, by: &Product) -> Option<Option<(i64, Option<Int>, Linear, Linear)>> {
     if r.terms.is_empty() {

@@ -1,4 +1,4 @@
-//! Statements with variables resolved to slots and dtypes to operands, ready to be walked.
+//! Statements prepared for execution: variables are resolved to slots, and dtypes to operands.
 
 use super::super::scalar::Num;
 use crate::arena::Id;
@@ -91,7 +91,7 @@ impl<'f> Resolver<'f> {
                     Some(s) => self.slots.insert(l.var, s),
                     None => self.slots.remove(&l.var),
                 };
-                // What a thread does by itself is a loop of its own.
+                // An operation that one thread executes is a plain loop.
                 let alone = l.kind == LoopKind::Tensor && !self.is_of_subgroup(&l.body);
                 let kind = if alone { LoopKind::Serial } else { l.kind };
                 Code::For { slot, extent, kind, body }
@@ -118,7 +118,7 @@ impl<'f> Resolver<'f> {
         })
     }
 
-    /// True when a block of the statement accesses what a subgroup holds together.
+    /// True if a block of the statement accesses fragments.
     fn is_of_subgroup(&self, s: &Stmt) -> bool {
         let fragments = self.f.buffers.iter().filter(|b| matches!(b.1.scope, Scope::Fragment(_)));
         let blocks = s.blocks();

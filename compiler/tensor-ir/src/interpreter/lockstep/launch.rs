@@ -1,4 +1,9 @@
 //! The launch of a kernel: its grid, its workgroups, and how their threads form subgroups.
+//!
+//! Without a subgroup size, each task of a loop over subgroups gets all threads of the workgroup. That is right for any
+//! number of lanes as long as no value moves from one subgroup to another inside the loop, which [`crate::check`]
+//! proves. With a size (`run_scheduled_on_subgroups`), it runs as devices do: subgroups of that many threads take tasks
+//! by their number, in rounds, and lanes share out loops.
 
 use super::code::{Code, IntCode};
 use crate::tir::LoopKind;
@@ -50,13 +55,13 @@ impl Sizes {
 
 /// How the threads of a workgroup form subgroups, and which task each has.
 ///
-/// Where their size is not told, there is a subgroup for each task, and each has all the threads of the workgroup: what any size
-/// must come to. With a size it is as on a device: threads in the order of their index form subgroups of so many lanes, a subgroup takes the task of its
-/// number, the workgroup goes round until all are done, and a subgroup beyond the last task does that one again and its lanes store
-/// nothing.
+/// Without a size, each task has a subgroup with all threads of the workgroup; every size must give the same results.
+/// With a size, threads form subgroups of that many lanes in the order of their index. Subgroup i runs task i; if there
+/// are fewer subgroups than tasks, it continues with task i + subgroups. A subgroup beyond the last task repeats that
+/// task, and its lanes store nothing.
 #[derive(Debug)]
 pub(super) struct Subgroups {
-    /// Threads of a subgroup, where that is told.
+    /// Threads of a subgroup; `None` without a size.
     size: Option<usize>,
     /// Threads of a workgroup.
     threads: usize,
@@ -102,11 +107,11 @@ impl Subgroups {
     pub(super) fn count(&self) -> usize {
         self.size.map_or(self.all_tasks(), |s| self.threads.div_ceil(s))
     }
-    /// How often the workgroup goes round.
+    /// Number of rounds until all tasks are done.
     pub(super) fn rounds(&self) -> usize {
         self.all_tasks().div_ceil(self.count().max(1))
     }
-    /// True where the lanes of a subgroup are told apart.
+    /// True if the subgroup size is known, so that lanes differ.
     pub(super) fn has_lanes(&self) -> bool {
         self.size.is_some()
     }
@@ -121,7 +126,7 @@ impl Subgroups {
     fn next_task(&self, thread: usize) -> usize {
         self.round * self.count() + self.number(thread)
     }
-    /// Whether the subgroup of a thread has a task of its own, where tasks are shared out.
+    /// Whether the subgroup of a thread has a task of its own in this round.
     pub(super) fn has_task(&self, thread: usize) -> bool {
         !self.shared_out || self.next_task(thread) < self.all_tasks()
     }

@@ -18,12 +18,12 @@ use std::cell::RefCell;
 /// A write of one thread: `(instance, element, value)`.
 type Write<V> = (usize, usize, V);
 
-/// What is left out of a run that only looks for races and accesses out of bounds.
+/// Parts that are skipped in a run that only looks for races and accesses out of bounds.
 #[derive(Default)]
 pub(super) struct Cuts {
-    /// Serial loops of which only the first two iterations and the last one run.
+    /// Serial loops that run only their first two iterations and the last one.
     pub(super) loops: FxHashSet<usize>,
-    /// Buffers of which not all elements are stored because of that.
+    /// Buffers that are therefore stored only in part.
     pub(super) partial: FxHashSet<usize>,
     /// Run some workgroups alone: the first with its neighbours, a middle one, the last.
     pub(super) groups: bool,
@@ -50,11 +50,11 @@ pub(super) struct Machine<V> {
 }
 
 impl<V: Value> Machine<V> {
-    /// A machine with fresh memory; one that leaves things out keeps only what is stored of global buffers. `subgroup`: threads of a
-    /// subgroup, where they are told apart.
+    /// A machine with fresh memory. With cuts it keeps only the stored elements of global buffers. `subgroup`: threads
+    /// of a subgroup, if its size is known.
     ///
     /// # Errors
-    /// Buffers of no known size, or of more than there is memory for.
+    /// A buffer has no known size, or is too large for the memory.
     pub(super) fn new(
         f: &TensorFunction,
         slots: usize,
@@ -211,7 +211,7 @@ impl<V: Value> Machine<V> {
                 }
                 Ok(())
             }
-            // One thread stands for its subgroup.
+            // One thread runs the loop for its whole subgroup.
             LoopKind::Lane | LoopKind::Tensor if active.iter().any(|t| self.subgroups.lane(*t) != 0) => {
                 let first: Vec<usize> = active.iter().copied().filter(|t| self.subgroups.lane(*t) == 0).collect();
                 if first.is_empty() { Ok(()) } else { self.run_loop(slot, extent, kind, body, &first) }
@@ -281,7 +281,7 @@ impl<V: Value> Machine<V> {
         Ok(())
     }
 
-    /// No thread may have read what another one stores in this statement.
+    /// No thread may have read an element that another one stores in this statement.
     fn check_reads(&self, b: &BlockCode, writes: &[(usize, Write<V>)]) -> Result<(), String> {
         let reads = self.reads.borrow();
         if !b.reads_target || reads.is_empty() || self.buffers[b.buffer].scope == Scope::Register {
@@ -289,7 +289,7 @@ impl<V: Value> Machine<V> {
         }
         let stored: FxHashMap<usize, usize> = writes.iter().map(|(t, w)| (w.1, *t)).collect();
         match reads.iter().find_map(|(t, e)| stored.get(e).filter(|by| *by != t).map(|by| (t, e, by))) {
-            // Lanes of a subgroup hand each other what they held before the statement.
+            // Lanes of a subgroup read each other's values from before the statement.
             Some((t, e, by)) if !matches!(self.buffers[b.buffer].scope, Scope::Subgroup { .. }) => Err(format!(
                 "block `{}`: thread {t} reads element {e} of `{}`, which thread {by} stores in the same statement",
                 b.name, self.buffers[b.buffer].name
@@ -298,7 +298,7 @@ impl<V: Value> Machine<V> {
         }
     }
 
-    /// No workgroup may store what another one has read, or something else than another one stored.
+    /// No workgroup may store an element that another one has read, or store another value than another one did.
     fn check_groups(&self, b: &BlockCode, writes: &[(usize, Write<V>)]) -> Result<(), String> {
         let (now, info) = (self.group_number(), &self.buffers[b.buffer]);
         for (_, (_, e, value)) in writes {
@@ -313,7 +313,7 @@ impl<V: Value> Machine<V> {
         Ok(())
     }
 
-    /// What thread `t` writes; `None` when a guard does not hold.
+    /// The write of thread `t`; `None` if a guard does not hold.
     fn thread_write(&self, b: &BlockCode, t: usize) -> Result<Option<Write<V>>, String> {
         for g in &b.guards {
             if !self.cond(g, t)? {

@@ -1,4 +1,4 @@
-//! The interpreter's memory, and who touched it.
+//! The interpreter's memory, with the threads that accessed each element.
 
 use super::value::Value;
 use crate::dtype::DType;
@@ -39,8 +39,8 @@ impl<V: Value> Memory<V> {
     }
 }
 
-/// Which workgroups touched elements of the global buffers that a kernel stores to: the one that stored last and the one
-/// that read last, counted from 1; 0 for none.
+/// Which workgroups touched elements of the global buffers that a kernel stores to: the one that stored last and the
+/// one that read last, counted from 1; 0 for none.
 #[derive(Default)]
 pub(super) struct Touched {
     stored: FxHashSet<usize>,

@@ -1,7 +1,7 @@
-//! Runs of kernels at their real sizes, cut short: some workgroups, and of serial loops the first two and the last
-//! iterations. Values are fingerprints, so that no operands are needed and equal values are no accident.
+//! Shortened runs of kernels at their real sizes: some workgroups, and the first two and the last iterations of serial
+//! loops. Values are fingerprints, so no operands are needed, and equal values are not a coincidence.
 //!
-//! Loops that fill a tile of local memory are not cut, unless the kernel would be too long to run.
+//! Loops that fill a tile of local memory run completely, unless the kernel would take too long.
 
 use super::code::{Code, IntCode, Resolver};
 use super::machine::{Cuts, Machine};
@@ -12,17 +12,18 @@ use crate::name::Name;
 use crate::tir::{BufferId, LoopKind, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What a run found.
+/// An error that a run found.
 pub(crate) struct Found {
-    /// The block that did it; `None` where the run could not be made.
+    /// The block that caused it; `None` if the function could not be run.
     pub block: Option<Name>,
-    /// What it did.
+    /// The error.
     pub message: String,
 }
 
-/// Interprets every kernel, at most about `effort` statements of single threads; tiles are cut where it would be more than
-/// a part of that. Symbols take their smallest value and some above it, three times. Sizes at which `plain`, what `f` was
-/// before its schedule, does something wrong too are none that the model takes (two operands of a concatenation differ), and left out.
+/// Interprets every kernel, at most about `effort` statements of single threads; if a kernel needs a large part of
+/// that, its tiles are cut. There are up to three runs, with the smallest values of the symbols and with larger ones.
+/// `plain` is `f` before its schedule. Sizes at which `plain` fails too are skipped: the model does not take them (for
+/// example, two operands of a concatenation differ).
 ///
 /// # Errors
 /// The first race, access out of bounds, or use of memory that nothing was stored to; a kernel too long to be run.

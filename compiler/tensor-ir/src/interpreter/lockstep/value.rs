@@ -1,4 +1,4 @@
-//! What the interpreter computes with: numbers, or fingerprints that tell where a value came from.
+//! Values of the interpreter: numbers, or fingerprints that identify how a value was computed.
 
 use super::super::scalar::{Num, binary, cast, identity, unary, wrap};
 use crate::dtype::DType;
@@ -18,7 +18,7 @@ pub(super) trait Value: Copy {
     fn cast(from: DType, to: DType, a: Self) -> Self;
     /// A choice whose condition is not known.
     fn either(condition: Self, a: Self, b: Self) -> Self;
-    /// What memory holds that nothing was stored to.
+    /// The content of memory that nothing was stored to.
     fn untouched(address: Address, dtype: DType, undefined: bool) -> Self;
     /// True when both are certainly one value.
     fn same(self, other: Self) -> bool;
@@ -71,8 +71,8 @@ impl Value for Num {
     }
 }
 
-/// Where a value came from: a hash of how it was computed, down to the elements of the operands. Integers have a number
-/// besides, which stands for data where they come from an operand.
+/// A hash of how a value was computed, down to the elements of the operands. Integers also have a number; for elements
+/// of operands it is invented data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fingerprint {
     hash: u64,

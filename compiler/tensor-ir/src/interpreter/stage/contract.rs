@@ -1,9 +1,9 @@
-//! Contractions: sums of products of two operands are matrix products.
+//! Contractions: sums of products of two operands run as matrix products.
 //!
 //! Result loops that only one operand uses are its rows, loops that both use are a batch, reduction loops are the
-//! depth. An operand that is a plain strided f32 buffer is used where it lies; any other one (a window of padded data,
-//! narrow floats) is packed by running its expression over rows and depth, as im2col would. A result loop that one
-//! operand uses only divided by its group size (grouped convolution) is split into group and member first.
+//! depth. An operand that is a plain strided f32 buffer is used in place. Any other operand (a window of padded data,
+//! narrow floats) is packed by running its expression over rows and depth, as im2col does. In a grouped convolution,
+//! one operand uses a result loop only divided by the group size; that loop is first split into group and member.
 
 use super::form::{Form, Loop, loop_bounds};
 use super::frame::Nest;
@@ -321,8 +321,8 @@ fn uniform_step(coefs: &[i64], loops: &[Loop]) -> Option<i64> {
     Some(step)
 }
 
-/// Moves to the batch what does not walk the result with one step together with the last loop, and what would make a
-/// packed operand too large.
+/// Moves loops to the batch that do not have one common step through the result with the last loop, and loops that
+/// would make a packed operand too large.
 fn keep_uniform(batch: &mut Vec<ResultLoop>, loops: &mut Vec<ResultLoop>, depth: usize) {
     let Some(last) = loops.last() else { return };
     let mut keep = loops.len() - 1;

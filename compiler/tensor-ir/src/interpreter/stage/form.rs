@@ -1,4 +1,4 @@
-//! Index expressions over the loops of a nest: an affine part and what is left.
+//! Index expressions over the loops of a nest: an affine part and a remainder.
 
 use super::view::View;
 use crate::arena::Id;
@@ -7,7 +7,7 @@ use crate::name::Name;
 use crate::tir::{BufferId, TensorFunction};
 use smallvec::{SmallVec, smallvec};
 
-/// A value no buffer has as an index; what an index becomes when it is itself read out of bounds.
+/// The value of an index that is read out of bounds; no buffer has such an element.
 const NOWHERE: i64 = i64::MIN / 4;
 
 /// A loop of a nest.

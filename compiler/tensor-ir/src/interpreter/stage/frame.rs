@@ -1,8 +1,8 @@
 //! Running a program for a block of lanes.
 //!
-//! A nest's loops are first the *fixed* ones, whose values the caller sets, then the *free* ones, whose flattened
-//! iterations are the lanes. A block of lanes falls into segments, each within one row of the innermost loop, so an
-//! affine index is a base and a step per segment.
+//! The outer loops of a nest are *fixed*: the caller sets their values. The inner ones are *free*: their flattened
+//! iterations are the lanes. A block of lanes is divided into segments, each within one row of the innermost loop, so
+//! an affine index is a base and a step per segment.
 
 use super::form::{Atom, Form, read};
 use super::lanes::{LANES, Lanes, apply_binary, apply_cast, apply_select, apply_unary, store_index};

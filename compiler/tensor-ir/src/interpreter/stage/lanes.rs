@@ -1,4 +1,4 @@
-//! The loops over lanes of one instruction.
+//! One instruction, executed for all lanes of a block.
 
 use super::super::scalar::{Num, Real, binary, cast, compare, float_to_int, int_binary, int_unary, unary, wrap};
 use super::program::Class;

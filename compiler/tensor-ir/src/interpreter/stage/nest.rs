@@ -1,4 +1,4 @@
-//! Building nests, and filling memory with a nest's values over all its free iterations.
+//! Builds nests, and fills memory with the values of a nest for all its free iterations.
 
 use super::form::{Form, Loop};
 use super::frame::{Frame, Nest};

@@ -1,7 +1,7 @@
 //! A value expression as a straight list of instructions over vector registers.
 //!
-//! A select evaluates both sides, but loads carry a mask of the lanes whose side is taken, so nothing is read that the
-//! expression does not read.
+//! A select evaluates both sides, but each load has a mask of the lanes that take its side, so it reads only elements
+//! that the expression reads.
 
 use super::super::scalar::Num;
 use super::form::{Form, Loop, flat_index, loop_bounds};

@@ -1,4 +1,4 @@
-//! Reduce stages with vectors: lanes along the results, or lanes along the reduction, whichever reads memory better.
+//! Reduce stages with vectors: lanes go along the results or along the reduction, whichever gives contiguous loads.
 //!
 //! Float sums and products accumulate in f64, whatever their dtype; integers exactly, in their own width.
 

@@ -1,4 +1,4 @@
-//! The vector executor against the interpreter, which shares nothing with it but the scalar functions.
+//! Compares the vector executor with the interpreter. The two share only the scalar functions.
 
 use super::*;
 use crate::dtype::DType;

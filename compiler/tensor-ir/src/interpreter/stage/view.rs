@@ -1,4 +1,4 @@
-//! Typed views of host tensors, and aligned memory that becomes one.
+//! Typed views of host tensors, and aligned memory that can become a host tensor.
 
 use crate::dtype::DType;
 use crate::fault::Fault;

@@ -1,5 +1,5 @@
-//! AMD's GPUs since Polaris: the maker's product pages. Cores are CUs. Since RDNA 3 a CU issues two f32 operations at once, which the
-//! maker's peak rates count.
+//! AMD's GPUs since Polaris, from AMD's product pages. Cores are CUs. Since RDNA 3 a CU issues two f32 operations at
+//! once, and AMD's peak rates include that.
 
 use super::{Family, device};
 

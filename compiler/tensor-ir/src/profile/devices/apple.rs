@@ -1,5 +1,6 @@
-//! Apple's GPUs, which Metal names and gives no id: the maker's announcements, which have cores and memory, and of the first two generations the
-//! rates, from which the clocks follow. Of chips that are sold with two numbers of cores, the larger.
+//! Apple's GPUs, from Apple's announcements. Metal gives a name and no id. The announcements have cores and memory, and
+//! the peak rates of the first two generations, from which the clocks are computed. For a chip that is sold with two
+//! numbers of cores, the row has the larger.
 
 use super::{Family, device};
 
@@ -8,7 +9,7 @@ pub(super) const FAMILIES: &[Family] = &[Family {
     vendor: 0x106b,
     flops: 256,
     f16: 1.0,
-    // Not the maker's word, but that of who read its instructions: 128 registers (<https://github.com/dougallj/applegpu>).
+    // 128 registers: not published by Apple, but found by reverse engineering (<https://github.com/dougallj/applegpu>).
     registers: 128,
     devices: &[
         device("Apple M1", &[], 8, 1278, 68.3),

@@ -1,5 +1,5 @@
-//! Intel's GPUs since Gen9: the maker's product pages. Cores are Xe cores, and what these were called before: subslices of 8 execution units
-//! (Gen9, Gen11), dual subslices of 16 (Xe-LP). An execution unit has 8 lanes, and 16 since Xe2.
+//! Intel's GPUs since Gen9, from Intel's product pages. Cores are Xe cores; in older generations subslices of 8
+//! execution units (Gen9, Gen11) and dual subslices of 16 (Xe-LP). An execution unit has 8 lanes, and 16 since Xe2.
 
 use super::{Family, device};
 

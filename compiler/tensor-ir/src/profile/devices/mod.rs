@@ -1,12 +1,13 @@
-//! What makers publish of their GPUs: cores, clocks and memory, found by PCI id or by name.
+//! Published figures of GPUs: cores, clocks and memory, found by PCI id or by name.
 //!
-//! No graphics API tells these, and estimates, tiles and slices follow from them. A row has what a product's page gives; its peak rate
-//! follows: cores x operations of a core in a clock x clock. Ids are those of <https://pci-ids.ucw.cz>, of libdrm's `amdgpu.ids` and of
-//! Mesa's list for Intel. The clock is the highest that the maker publishes ("boost"), of an integrated GPU that of its
-//! fastest processor, with the fastest memory that this takes. A product that is not here, or of which a figure is not public, is left to be measured:
-//! what stands here is a maker's word, never a guess.
+//! No graphics API reports these figures, and estimates, tiles and slices need them. A row has the values of a
+//! product's page; the peak rate is computed: cores x operations per core and clock x clock. Ids come from
+//! <https://pci-ids.ucw.cz>, libdrm's `amdgpu.ids` and Mesa's list for Intel. The clock is the highest published one
+//! ("boost"); for an integrated GPU, the clock in its fastest processor, with the fastest memory that the processor
+//! takes. A product without a row, or without a published figure, is measured instead: the table has no guesses.
 //!
-//! One id may be several products: then the name that the driver gives decides, else the cores that it counts, else the first row.
+//! One id may stand for several products. Then the driver's device name decides, then the number of cores that the
+//! driver counts, then the first row is taken.
 
 mod amd;
 mod apple;
@@ -14,7 +15,7 @@ mod intel;
 mod nvidia;
 mod qualcomm;
 
-/// What the GPUs of an architecture have in common.
+/// Common figures of the GPUs of an architecture.
 struct Family {
     /// As the maker calls it.
     architecture: &'static str,
@@ -34,9 +35,9 @@ struct Device {
     name: &'static str,
     /// PCI ids; none where the API gives none.
     ids: &'static [u32],
-    /// What the maker counts as cores: SMs, CUs, Xe cores (subslices before Xe).
+    /// Cores, in the maker's terms: SMs, CUs, Xe cores (subslices before Xe).
     cores: u32,
-    /// 0 where the maker does not publish it.
+    /// 0 if the maker does not publish it.
     mhz: u32,
     gb_s: f64,
 }
@@ -50,7 +51,7 @@ fn families() -> impl Iterator<Item = &'static Family> {
     [nvidia::FAMILIES, amd::FAMILIES, intel::FAMILIES, apple::FAMILIES, qualcomm::FAMILIES].into_iter().flatten()
 }
 
-/// A GPU of which the makers' figures are known.
+/// A GPU with published figures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KnownDevice {
     /// The product.
@@ -59,7 +60,8 @@ pub struct KnownDevice {
     pub architecture: &'static str,
     /// Compute units, as the maker counts them.
     pub cores: u32,
-    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not public.
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
+    /// public.
     pub gflops: f64,
     /// The same in f16.
     pub f16_gflops: f64,
@@ -70,7 +72,8 @@ pub struct KnownDevice {
 }
 
 impl KnownDevice {
-    /// `cores` are those that a driver counts: products are sold with fewer cores than their row has, at the same clock.
+    /// `cores`: the number that the driver counts, since products are also sold with fewer cores than their row has, at
+    /// the same clock.
     fn new(family: &Family, device: &Device, cores: Option<u32>) -> KnownDevice {
         let cores = cores.unwrap_or(device.cores);
         let gflops = (f64::from(cores) * f64::from(family.flops) * f64::from(device.mhz) / 1e3).round();
@@ -89,8 +92,8 @@ impl KnownDevice {
         let mut rows = families().flat_map(|f| f.devices.iter().map(move |d| (f, d)));
         rows.find(|(_, d)| d.name == name).map(|(f, d)| KnownDevice::new(f, d, None))
     }
-    /// The product behind an adapter: PCI ids of its maker and of itself (0 where the API gives none), the name that its driver gives it,
-    /// and the cores that the driver counts, if it does.
+    /// The product behind an adapter: PCI ids of its maker and of itself (0 where the API gives none), the name that
+    /// its driver gives it, and the cores that the driver counts, if it does.
     pub fn find(vendor: u32, device: u32, name: &str, cores: Option<u32>) -> Option<KnownDevice> {
         let known = families().any(|f| f.vendor == vendor);
         let of_maker = families().filter(|f| !known || f.vendor == vendor);
@@ -110,8 +113,8 @@ impl KnownDevice {
     }
 }
 
-/// The words of a name that tell products apart: without what stands in parentheses (trademarks, chips), the maker and words that one
-/// driver says and another does not.
+/// The words of a name that distinguish products: without parentheses (trademarks, chips), the maker's name, and words
+/// that only some drivers add.
 fn words(name: &str) -> Vec<String> {
     let mut depth = 0_u32;
     let outside = |c: char| {

@@ -1,5 +1,5 @@
-//! NVIDIA's GPUs since Pascal: the maker's architecture white papers, product pages and data sheets. Cores are SMs. f16 rates are those of the
-//! table "arithmetic instructions" in the CUDA programming guide.
+//! NVIDIA's GPUs since Pascal, from NVIDIA's architecture white papers, product pages and data sheets. Cores are SMs.
+//! f16 rates are from the table "arithmetic instructions" of the CUDA programming guide.
 
 use super::{Family, device};
 

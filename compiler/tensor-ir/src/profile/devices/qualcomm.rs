@@ -1,4 +1,4 @@
-//! Qualcomm's GPUs, of which the maker publishes figures for laptops alone: the Snapdragon X Elite's product brief.
+//! Qualcomm's GPUs, from the product brief of the Snapdragon X Elite: Qualcomm publishes figures for laptops only.
 
 use super::{Family, device};
 

@@ -1,4 +1,4 @@
-//! What it costs that the threads of a workgroup combine what each of them holds (`rules/cooperate.rs`).
+//! The cost of combining the partial results of a workgroup's threads (`rules/cooperate.rs`).
 
 use super::rates::{BARRIER, HALVING, Rates, WALKED_LANE};
 use super::tally::Tally;
@@ -7,9 +7,9 @@ use crate::profile::DeviceProfile;
 /// How threads combine their partial results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::schedule) enum Combination {
-    /// Each subgroup combines its own, then what all subgroups have.
+    /// Each subgroup combines the values of its threads; then the results of all subgroups are combined.
     Subgroups,
-    /// Through workgroup memory: 16 threads take a part each, then every thread what these have.
+    /// Through workgroup memory: 16 threads combine a part each, then every thread combines these 16 results.
     Tree,
 }
 
@@ -20,7 +20,7 @@ impl Combination {
             Combination::Tree => "tree",
         }
     }
-    /// The cheaper one of those that the device has.
+    /// The cheaper of the ways that the device supports.
     pub(super) fn usual(p: &DeviceProfile, threads: i64) -> Combination {
         let cost = |c: Combination| combination_cost(p, threads, c);
         let subgroups = p.subgroup.0 > 0 && cost(Combination::Subgroups) < cost(Combination::Tree);
@@ -58,7 +58,7 @@ impl Combination {
     }
 }
 
-/// What it costs a core that `threads` combine one value each, in nanoseconds on all cores.
+/// The cost of combining one value of each of `threads` on one core, as nanoseconds of all cores.
 pub(in crate::schedule) fn combination_cost(p: &DeviceProfile, threads: i64, how: Combination) -> f64 {
     let rates = Rates::of(p);
     let (operations, passes) = how.demand(p, &rates, threads);

@@ -1,4 +1,4 @@
-//! What a device does in a nanosecond, from its profile.
+//! Rates of a device, in operations and bytes per nanosecond, from its profile. All prices of the estimate are here.
 
 use crate::profile::{DeviceProfile, OPERATIONS_A_CORE};
 
@@ -10,7 +10,7 @@ pub(super) struct Rates {
     pub accesses: f64,
     /// Passes over workgroup memory.
     pub passes: f64,
-    /// Bytes of the sectors that subgroups touch: what caches give.
+    /// Bytes of touched sectors that the caches deliver.
     pub sector_bytes: f64,
     /// Bytes of device memory that a kernel touches at least once.
     pub memory_bytes: f64,
@@ -18,7 +18,7 @@ pub(super) struct Rates {
     pub lanes: i64,
     /// Subgroups that a core issues side by side.
     pub schedulers: f64,
-    /// A processor that stands for a GPU.
+    /// A software device: a processor that emulates a GPU.
     pub software: bool,
     pub cores: f64,
     /// A kernel.
@@ -29,45 +29,49 @@ pub(super) struct Rates {
 
 /// Lanes of a core.
 const LANES_A_CORE: f64 = 128.0;
-/// Subgroups of a scheduler that hide each other's latency, where each thread has up to [`INDEPENDENT`] results under way.
+/// Subgroups of a scheduler that are needed to hide latency if each thread has up to [`INDEPENDENT`] independent
+/// results.
 const SUBGROUPS: f64 = 2.0;
-/// Independent results of a thread beside which more hide latency too (Volkov, Better Performance at Lower Occupancy, 2010).
+/// Independent results of a thread beside which more hide latency too (Volkov, Better Performance at Lower Occupancy,
+/// 2010).
 const INDEPENDENT: f64 = 8.0;
-/// More than so many hide no more: what waits at a barrier waits with all of them.
+/// More independent results than these hide no more latency: at a barrier all of them wait.
 const MOST_RESULTS: f64 = 16.0;
-/// Operations of a thread for each step of a product's reduction beside its arithmetic: two barriers, the loop, addresses of what it
-/// copies.
+/// Operations of a thread per step of a product's reduction, besides its arithmetic: two barriers, the loop, and the
+/// addresses of its copies.
 pub(super) const STEP: f64 = 32.0;
 /// Operations of a thread for a barrier.
 pub(super) const BARRIER: f64 = 12.0;
-/// Operations of a thread for each halving of a subgroup that combines what its threads hold.
+/// Operations of a thread per halving step of a subgroup that combines its threads' values.
 pub(super) const HALVING: f64 = 2.0;
-/// Passes over workgroup memory that a subgroup operation takes for each lane where the driver walks them one by one (lavapipe: a norm
-/// of 197 rows takes 1.15 times as long with it as through workgroup memory).
+/// Passes over workgroup memory per lane that a subgroup operation costs on a driver that processes lanes one by one
+/// (lavapipe: a norm of 197 rows takes 1.15 times as long as through workgroup memory).
 pub(super) const WALKED_LANE: f64 = 2.0;
-/// What an element takes that is copied alone out of windows, in operations: where it lies in them (divisions of the reduction's index
-/// by the window's sizes) and whether that is inside. ResNet's 7x7 stem takes 75 instructions an element on AMD and NVIDIA, of which
-/// integer products are slow: 70 to 270 operations by their compilers' own counts.
+/// Operations for copying a single element out of windows: its position in the window (divisions of the reduction's
+/// index by the window's sizes), and the test whether it is inside. ResNet's 7x7 stem takes 75 instructions per element
+/// on AMD and NVIDIA. Integer products among them are slow, so that is 70 to 270 operations by the compilers' own
+/// counts.
 pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
-/// The same where a step of the product is a row of windows, so that the place in it is that in every other row: 20 instructions.
+/// The same if a step of the product is a row of windows. The position is then the same in every row: 20 instructions.
 pub(super) const PLACE_IN_ROW: f64 = 40.0;
-/// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16 (data-centre GPUs); others
-/// reach about half of that.
+/// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16
+/// (data-centre GPUs); others reach about half of that.
 pub(super) const MATRICES: f64 = 4.0;
-/// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The loops of Mesa's
-/// compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of 32 (bmg, ada) and 64 (navi31).
+/// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The
+/// loops of Mesa's compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of
+/// 32 (bmg, ada) and 64 (navi31).
 pub(super) const FRAGMENT: f64 = 5.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 
 impl Rates {
-    /// Where a profile does not have its rates, those of a middling device with as many cores.
+    /// The rates of a profile; if it has none, the rates of a middling device with as many cores.
     pub fn of(p: &DeviceProfile) -> Rates {
         let cores = f64::from(p.cores.max(1));
         let known = |rate: f64, otherwise: f64| if rate > 0.0 { rate } else { otherwise };
         if p.software {
-            // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one by one
-            // (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
+            // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one
+            // by one (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
             let lanes = p.fixed_subgroup().unwrap_or(8).max(1);
             return Rates {
                 operations: known(p.gflops, 32.0 * cores),
@@ -104,8 +108,9 @@ impl Rates {
             workgroup: 10.0,
         }
     }
-    /// The part of what the device can do that workgroups of so many threads reach, each thread with so many independent results:
-    /// schedulers that have a subgroup, and what of their latency is hidden by others and by results beside each other.
+    /// The fraction of the device's peak that this many workgroups of `threads` threads reach, each thread with
+    /// `results` independent results: the share of schedulers that have a subgroup, times the share of latency that
+    /// other subgroups and independent results hide.
     pub fn busy_part(&self, workgroups: f64, threads: f64, results: f64) -> f64 {
         if self.software {
             return (workgroups / self.cores).clamp(1e-3, 1.0);

@@ -1,4 +1,4 @@
-//! What a kernel does, counted, and what that costs.
+//! Counts of a kernel (operations, accesses, workgroups ...), and their cost. `weft explain -v` shows the parts.
 
 use super::Cost;
 use super::rates::Rates;
@@ -9,10 +9,10 @@ use crate::tir::{BinaryOp, BufferId, Expr, Scope, TensorFunction, UnaryOp};
 use crate::traffic::element_bytes;
 use rustc_hash::FxHashMap;
 
-/// What a kernel takes.
+/// The estimated time of a kernel, and its resources.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelEstimate {
-    /// Its name, or that of the block which writes its result.
+    /// Its name, or the name of the block that writes its result.
     pub name: Name,
     /// Storage buffers.
     pub bindings: u32,
@@ -31,7 +31,7 @@ impl KernelEstimate {
     pub fn total(&self) -> f64 {
         self.cost.total()
     }
-    /// What the device does not have for it.
+    /// Why the device cannot run it.
     pub(super) fn refusal(&self, profile: &DeviceProfile) -> Option<String> {
         let taken = [
             ("bindings", u64::from(self.bindings), u64::from(profile.max_storage_buffers)),
@@ -43,11 +43,11 @@ impl KernelEstimate {
     }
 }
 
-/// The part of what computing or moving takes that is hidden behind the other. Not quite all, so that of schedules that take as long the one
-/// that does less costs less.
+/// The fraction of the smaller one of computation and data movement that overlaps with the other. It is below 1, so
+/// that of two equally fast schedules the one with less work is cheaper.
 const HIDDEN: f64 = 0.99;
 
-/// What a kernel does.
+/// Counts of a kernel.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Tally {
     /// Scalar operations of all threads.
@@ -62,9 +62,9 @@ pub(super) struct Tally {
     pub touched: FxHashMap<BufferId, f64>,
     pub workgroups: f64,
     pub threads: f64,
-    /// Results that a thread computes side by side, each from operands of its own or shared ones; 0 where that is not told.
+    /// Independent results of a thread; 0 if not known.
     pub results: f64,
-    /// Bytes of workgroup memory that no buffer of the function stands for.
+    /// Bytes of workgroup memory that belong to no buffer of the function.
     pub shared_bytes: u64,
 }
 
@@ -73,7 +73,7 @@ impl Tally {
     pub fn touch(&mut self, b: BufferId, elements: f64) {
         *self.touched.entry(b).or_default() += elements;
     }
-    /// Counts what `other` does in the same workgroups.
+    /// Adds the counts of `other`, which runs in the same workgroups.
     pub fn add(&mut self, other: Tally) {
         self.operations += other.operations;
         self.accesses += other.accesses;
@@ -106,7 +106,7 @@ impl Tally {
             cost: self.cost(bytes, rates),
         }
     }
-    /// The time, where `bytes` of device memory are touched at least once.
+    /// The time. `bytes` of device memory are accessed at least once.
     pub fn cost(&self, bytes: f64, rates: &Rates) -> Cost {
         let mut cost = Cost {
             arithmetic: self.operations / rates.operations,
@@ -121,7 +121,7 @@ impl Tally {
         }
         let busy = rates.busy_part(self.workgroups, self.threads, self.results);
         let rounds = rates.rounds(self.workgroups, self.threads);
-        // The scheduler with the most subgroups computes longest, where there are enough of them; memory serves all alike.
+        // With enough subgroups, the scheduler with the most of them takes longest; memory serves all equally.
         let (longest, moved) = (computed * rounds.max(1.0 / busy), cost.sectors / busy);
         let hidden = if rates.software { 0.0 } else { HIDDEN * longest.min(moved) };
         let both = longest + moved - hidden;
@@ -131,7 +131,7 @@ impl Tally {
     }
 }
 
-/// What an extent counts as that depends on loops around it.
+/// The assumed extent of a loop whose extent depends on outer loops.
 pub(super) const OPEN: i64 = 16;
 
 /// Scalar operations of a function like an exponential.
@@ -153,7 +153,7 @@ pub(super) fn operations(e: &Expr) -> f64 {
     }
 }
 
-/// Scalar operations that a block's value has in a shader's text: those of all its parts.
+/// Scalar operations of a block's value in a shader's text.
 pub fn operations_of_value(e: &Expr) -> f64 {
     let mut sum = 0.0;
     e.visit(&mut |part| sum += operations(part));
@@ -178,8 +178,8 @@ pub(super) fn every(loops: &[(Name, i64)], of: &mut dyn FnMut(&Values) -> f64) -
     (0..points).map(|point| of(&place(point))).sum()
 }
 
-/// Operations that are left of `e` where conditions are decided by the indices that have a value; a constant takes none, an element
-/// what `load` says.
+/// Operations of `e` after deciding its conditions with the known indices. A constant costs none, a load the result of
+/// `load`.
 pub(super) fn left(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>, load: &dyn Fn(BufferId, &[Int]) -> f64) -> f64 {
     let of = |e: &Expr| left(e, value, load);
     match e {
@@ -195,7 +195,7 @@ pub(super) fn left(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>, load: &dyn Fn(
     }
 }
 
-/// What a condition on indices comes to.
+/// The value of a condition on indices, if it is decided.
 fn decided(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>) -> Option<bool> {
     let Expr::All(conds) = e else { return None };
     let mut all = Some(true);

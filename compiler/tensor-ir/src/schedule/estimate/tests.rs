@@ -1,4 +1,5 @@
-//! The estimate on functions whose parts can be told by hand, and the prediction against what the rules make.
+//! The estimate of functions whose parts can be computed by hand, and the predicted kernels compared with those that
+//! the rules make.
 
 use super::{Estimate, Estimator, estimate};
 use crate::int::DimRanges;

@@ -1,5 +1,4 @@
-//! What else a schedule could have been: for each choice that it was made with, the schedules of the other values, each with its
-//! estimate.
+//! Alternatives of a schedule: for each of its choices, the schedules with the other values, each with its estimate.
 
 use super::script::Script;
 use super::{Choice, choices, schedule_by, script_of};
@@ -19,19 +18,19 @@ pub struct Alternative {
     pub choice: Option<Choice>,
     /// All choices of the schedule, where there is one.
     pub choices: Vec<Choice>,
-    /// What the function then costs, or why it cannot be scheduled or run so.
+    /// The cost of the function with this choice, or why it cannot be scheduled or run with it.
     pub estimate: Result<Estimate, String>,
 }
 
 impl Alternative {
-    /// Nanoseconds, where it can be estimated.
+    /// Nanoseconds, if it can be estimated.
     pub fn total(&self) -> Option<f64> {
         self.estimate.as_ref().ok().map(Estimate::total)
     }
 }
 
-/// The schedule that is pending in `f` and its alternatives on `profile`: first the schedule at hand, then the others from the
-/// cheapest to the dearest, then those that cannot be. Which parameters are constants follows from what the schedule packs.
+/// The pending schedule of `f` and its alternatives on `profile`: first the pending schedule, then the others from the
+/// cheapest to the dearest, then those that are impossible. Parameters that the schedule packs are constants.
 ///
 /// # Errors
 /// When the pending schedule does not apply.
@@ -50,7 +49,7 @@ pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<A
     let own = made(&script_of(&f.pending), None)?;
     let lines = choices(&f.pending);
     let mut others: Vec<Alternative> = Vec::new();
-    // The last choices first: those before them decide what there is to choose behind, and whole rules are of interest last.
+    // The last choices first: earlier ones decide which later choices exist, and whole rules are of interest last.
     for (at, line) in lines.iter().enumerate().rev() {
         for value in line.of.iter().filter(|v| **v != line.value) {
             if others.len() == MOST {
@@ -70,7 +69,7 @@ pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<A
     Ok(std::iter::once(own).chain(others).collect())
 }
 
-/// The choices with one edited; those of its unit that stand behind it are left to the rules.
+/// The choices with one edited. Later choices of its unit are left to the rules.
 fn with(lines: &[&Choose], at: usize, choice: &Choice) -> Vec<InstrRef> {
     let keeps = |(n, c): &(usize, &&Choose)| *n < at || c.unit != choice.unit;
     let edited = Choose { value: choice.value.clone(), ..lines[at].clone() };

@@ -1,4 +1,4 @@
-//! Choices of rules: the values of their domains are refused, or give other schedules with the same results.
+//! Choices of rules: each value of a domain is refused, or gives another schedule with the same results.
 
 use super::{Choice, choices, follow_choices, schedule, schedule_with};
 use crate::attr::Attr;

@@ -1,5 +1,5 @@
-//! Work that is shared out to the threads of a workgroup: copies of tiles, and reductions (partial results in workgroup memory,
-//! then a tree, or subgroups that combine what their threads hold).
+//! Work that the threads of a workgroup share: copies of tiles, and reductions. A reduction has partial results in
+//! workgroup memory and then a tree, or subgroups that combine the values of their threads.
 
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
@@ -24,8 +24,9 @@ pub(super) struct Part {
     pub count: i64,
 }
 
-/// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over the threads of a `part` of a workgroup of one
-/// dimension, each of which copies one run of 16 bytes or nothing. False, and nothing done, where runs are shorter or there are others.
+/// Distributes the copy nest of block `copy`, whose loops are inside loop `at`, over the threads of a `part` of a
+/// one-dimensional workgroup. Each thread copies one run of 16 bytes or nothing. Returns false, without changes, if
+/// there is a shorter run.
 pub(super) fn copy_by_part(sketch: &mut Sketch<'_>, copy: Name, at: Name, part: Part) -> Result<bool, Decline> {
     let mut tried = sketch.clone();
     let loops = inside(&tried, copy, at)?;
@@ -47,9 +48,9 @@ pub(super) fn copy_by_part(sketch: &mut Sketch<'_>, copy: Name, at: Name, part: 
     Ok(true)
 }
 
-/// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over all `threads` (along x and y) of the
-/// workgroup. Where neighbours of one of its loops lie next to each other in device memory, a thread copies runs of them of
-/// 16 bytes (two vectors of halves, which drivers load as one), and neighbouring threads neighbouring runs.
+/// Distributes the copy nest of block `copy`, whose loops are inside loop `at`, over all `threads` (along x and y) of
+/// the workgroup. If one of its loops is contiguous in device memory, a thread copies runs of 16 bytes (two vectors of
+/// halves, which drivers load as one), and neighbouring threads copy neighbouring runs.
 pub(super) fn copy_cooperatively(
     sketch: &mut Sketch<'_>,
     copy: Name,
@@ -84,8 +85,8 @@ fn split_runs(sketch: &mut Sketch<'_>, copy: Name, loops: &[Name], threads: i64)
     let may_be_vector = |v: &&Name| word.is_none_or(|w| w == **v);
     let loaded = LOAD_BYTES / loaded_bytes(sketch, copy);
     for length in run_lengths(sketch, copy, loops, threads) {
-        // Runs of more than one load leave holes between the loads of neighbouring threads; where stores go apart, they meet fewer of
-        // each other's banks.
+        // A run of several loads leaves gaps between the loads of neighbouring threads. If stores are strided, longer
+        // runs cause fewer bank conflicts.
         let pays = |v: &&Name| length <= loaded || strides(sketch, copy, **v).1 != 1;
         let Some(found) = loops
             .iter()
@@ -114,7 +115,7 @@ fn split_runs(sketch: &mut Sketch<'_>, copy: Name, loops: &[Name], threads: i64)
     Ok((flat, run))
 }
 
-/// The loop that goes through a packed word of the buffer that the block stores to.
+/// The loop over the elements of a packed word in the buffer that the block stores to.
 fn word_loop(sketch: &Sketch<'_>, block: Name, loops: &[Name]) -> Option<Name> {
     let pack = sketch.elements_per_word(block);
     let neighbours = |v: &&Name| strides(sketch, block, **v).1 == 1;
@@ -134,8 +135,8 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run of `length` neighbours along the loop `v`, or along it and one of the other `loops` where it is a vector itself or less
-    /// than one; `None` where they are no neighbours.
+    /// A run of `length` contiguous elements along the loop `v`, or along `v` and one of the other `loops` if `v` is at
+    /// most one vector; `None` if the elements are not contiguous.
     fn along(
         sketch: &Sketch<'a>,
         copy: Name,
@@ -159,7 +160,7 @@ impl<'a> Run<'a> {
                 tries.push(Run { split, of: vec![outer, v], groups: parts[0], parts: vec![parts[1], v] });
             }
         } else if length == VECTOR {
-            // A thread's rows, fewer than a vector, with those of its neighbours.
+            // The rows of a thread, fewer than a vector, together with its neighbours' rows.
             let rows = sketch.extent_of(v).filter(|n| *n > 1 && strides(sketch, copy, v).0 == 1).unwrap_or(0);
             let several = |o: &Name| {
                 let whole = sketch.extent_of(*o).is_some_and(|n| n * rows % VECTOR == 0);
@@ -187,7 +188,7 @@ pub(super) fn loaded_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
     global.map(|b| b.dtype.size() as i64).max().unwrap_or(LOAD_BYTES / VECTOR)
 }
 
-/// The same, or of what it stores where that is narrower.
+/// The same for the stored type, if that is narrower.
 fn element_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
     let blocks = sketch.f.body.blocks();
     let stored = blocks.iter().find(|b| b.name == copy).map(|b| sketch.f.buffers[b.buffer].dtype.size() as i64);
@@ -206,8 +207,8 @@ fn run_lengths(sketch: &Sketch<'_>, copy: Name, loops: &[Name], threads: i64) ->
     lengths
 }
 
-/// By how many elements of device memory and of its own buffer the block moves with a step of `var`: in the middle of all loops
-/// where that differs from place to place, as behind a clamp to the border; as much as there is where it is not known.
+/// The strides of `var` in device memory and in the block's own buffer, in elements. If a stride varies (as with a
+/// clamp to the border), it is taken in the middle of all loops; if it is not known, the largest possible one.
 fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return (0, 0) };
@@ -223,8 +224,8 @@ fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
     (global.map(|(b, ix)| step(b, ix)).max().unwrap_or(0), step(b.buffer, &b.indices))
 }
 
-/// True when the block loads from device memory, and each such load that the loops `along` move goes through the next `length`
-/// elements with them, from borders of such runs on.
+/// True if the block loads from device memory, and each load that depends on the loops `along` reads `length`
+/// contiguous elements, starting at a multiple of `length`.
 fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i64) -> bool {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return false };
@@ -258,8 +259,8 @@ pub(super) struct Team {
     pub how: Combination,
 }
 
-/// How threads combine their partial results of these reductions: a choice where the device has subgroup operations and the threads
-/// are `alone` in their workgroup, so that no subgroup has others.
+/// How threads combine the partial results of these reductions. It is a choice if the device has subgroup operations
+/// and the threads are `alone` in their workgroup, so that no subgroup has other threads.
 pub(super) fn choose_combination(
     sketch: &mut Sketch<'_>,
     reductions: &[Name],
@@ -280,8 +281,8 @@ pub(super) fn choose_combination(
     Ok(all.into_iter().find(|c| c.word() == chosen).unwrap_or(Combination::Tree))
 }
 
-/// Distributes the reduction loops of `block`, which stand inside loop `team.at`, over its threads. Neighbouring threads take
-/// neighbouring elements, or vectors of them where memory has such. Every thread then has the result.
+/// Distributes the reduction loops of `block`, which are inside loop `team.at`, over its threads. Neighbouring threads
+/// take neighbouring elements, or neighbouring vectors if memory allows. Every thread then has the result.
 pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Team) -> Result<(), Decline> {
     let Team { at, threads, axis, how } = team;
     let loops = sketch.f.reduction_loops(block);
@@ -329,8 +330,8 @@ fn finish(sketch: &mut Sketch<'_>, block: Name, at: Name) -> Result<(), Decline>
     }
 }
 
-/// Splits the reduction loop `all` of `block` into vectors, where there are `enough` and the block loads each as neighbours from
-/// device memory: the loop over them, and that of their elements.
+/// Splits the reduction loop `all` of `block` into vectors, if there are `enough` and each is contiguous in device
+/// memory. Returns the loop over vectors and the loop over their elements.
 fn split_vectors(
     sketch: &mut Sketch<'_>,
     block: Name,
@@ -349,7 +350,7 @@ fn split_vectors(
     Ok(Some((parts[0], parts[1])))
 }
 
-/// Computes the elements of a vector, those of loop `lane`, before `block` combines them.
+/// Computes all elements of a vector (loop `lane`) before `block` combines them.
 fn stage_vectors(sketch: &mut Sketch<'_>, block: Name, at: Name, lane: Name) -> Result<(), Decline> {
     let into = Name::new(&format!("{block}_in"));
     sketch.apply(StageInRegisters { block, operand: String::new(), at, into })?;
@@ -358,7 +359,7 @@ fn stage_vectors(sketch: &mut Sketch<'_>, block: Name, at: Name, lane: Name) -> 
     Ok(sketch.unroll(lane)?)
 }
 
-/// Sums up in a register what `block` stores in workgroup memory, inside loop `at`.
+/// Accumulates in a register the values that `block` stores in workgroup memory, inside loop `at`.
 fn accumulate(sketch: &mut Sketch<'_>, block: Name, at: Name) -> Result<(), Decline> {
     sketch.apply(CacheWrite { block, at, into: Name::new(&format!("{block}_out")) })?;
     set_identity(sketch, block, at)

@@ -1,12 +1,13 @@
-//! Functions of open sizes: the rules choose for typical sizes, and their trace is applied to the function as it is.
+//! Functions of open sizes: the rules choose for typical sizes, and their trace is applied to the open function.
 //!
-//! Rules reason in numbers; instructions do not need them. A trace that was proposed for some size gives, applied to the open
-//! function, a kernel for all sizes: what divides there only by chance is guarded here. A trace that needs a number (a loop to
-//! unroll, an array of threads' own memory) is refused, and the next one tried: for sizes that nothing divides, without cutting
-//! concatenations apart, then of the rules that take anything.
+//! Rules compute with numbers; instructions do not need them. So the rules schedule the function at typical sizes
+//! ([`typical_size`](crate::int::typical_size)), and their trace is applied to the open function. A loop that is
+//! divided evenly only at the typical sizes gets a guard here. If an instruction needs a number (a loop to unroll, an
+//! array in registers), the trace is refused, and the next attempt is made: at sizes without divisors, then without
+//! cutting concatenations apart, at last with the rules `elementwise` and `direct` only.
 //!
-//! Vectors of neighbours that are only neighbours for the size proposed for, those that go on in the next row, load one element after
-//! another: a thread has one result of a row instead.
+//! A vector that would cross the end of a row at other sizes is loaded element by element: each thread then has one
+//! result of a row.
 
 use super::script::{Choice, NOTHING, Script, WHOLE};
 use super::sketch::{Decline, Sketch};
@@ -72,10 +73,10 @@ pub(super) fn schedule(
     Err(ScheduleError { instruction: format!("schedule @{}", f.name), message, loops: None })
 }
 
-/// Schedules a function that has symbols by what is given of its schedule.
+/// Schedules a function that has symbols by a script.
 ///
 /// # Errors
-/// As for [`units::schedule`], and where what it gives for typical sizes does not go with all of them.
+/// As for [`units::schedule`]; or its trace for typical sizes does not apply to all sizes.
 pub(super) fn schedule_by(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -92,10 +93,11 @@ pub(super) fn schedule_by(
     Ok(Scheduled { function, ..proposed })
 }
 
-/// The rule of functions whose loops are bound as they stand.
+/// The rule name of functions whose loops are bound without other changes.
 const RULE: &str = "loop-by-loop";
 
-/// Binds the outer loops of each nest to workgroups as they stand: what each stores is seen without any arithmetic.
+/// Binds the outer loops of each nest to workgroups without splitting or fusing them, so no arithmetic is needed to
+/// prove which elements each stores.
 fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<TensorFunction, String> {
     let mut sketch = Sketch::new(f.clone(), constants, profile, &WHOLE);
     sketch.inline_all();
@@ -118,7 +120,7 @@ fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
     Ok(open)
 }
 
-/// The choices for the same schedule without vectors, where it has some that could be none.
+/// The choices for the same schedule without vectors, if its vectors are optional.
 fn single_results(proposed: &Scheduled, whole: bool) -> Option<Script> {
     let (point, one) = (Name::new("vector"), Attr::Int(1));
     let lines = proposed.function.trace.iter().filter_map(Choose::of_instruction);
@@ -152,7 +154,7 @@ fn list(sizes: &[(Name, i64)]) -> String {
     sizes.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The open function with the trace of what was proposed for some sizes.
+/// The open function with a trace that was proposed for some sizes.
 fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, String> {
     let mut trace = proposed.function.trace.clone();
     let mut open = loop {

@@ -1,5 +1,5 @@
-//! Constant operands of a thread's own reduction, in the order in which threads read them: depthwise weights with the channels
-//! innermost.
+//! Packs constant operands of a reduction within one thread in the order in which threads read them: depthwise weights
+//! with the channels innermost.
 
 use super::analysis::{Unit, output_variables};
 use super::sketch::Sketch;
@@ -8,8 +8,8 @@ use crate::name::Name;
 use crate::schedule::TransformLayout;
 use crate::tir::BufferId;
 
-/// The dimension of an operand at `index` that packing puts innermost: the one that `var` goes through, where neighbours along it
-/// do not lie next to each other. `None` where packing would not help.
+/// The dimension of an operand at `index` that packing makes innermost: the dimension that `var` indexes, if it is not
+/// contiguous already. `None` if packing would not help.
 pub(in crate::schedule) fn dimension_to_pack(index: &[Int], shape: &[Int], var: Name) -> Option<usize> {
     let mut using = index.iter().enumerate().filter(|(_, i)| i.uses(var));
     let (at, i) = using.next()?;
@@ -17,8 +17,8 @@ pub(in crate::schedule) fn dimension_to_pack(index: &[Int], shape: &[Int], var: 
     (using.next().is_none() && i.as_var() == Some(var) && strided).then_some(at)
 }
 
-/// Packs the constants that only the unit's reduction loads, so that neighbouring results of the innermost loop find neighbours
-/// there. What cannot be packed stays as it is.
+/// Packs the constants that only the unit's reduction loads, so that neighbouring results of the innermost loop load
+/// neighbouring elements. Constants that cannot be packed stay unchanged.
 pub(super) fn pack_constants(sketch: &mut Sketch<'_>, unit: &Unit) {
     for (buffer, at) in to_pack(sketch, unit).unwrap_or_default() {
         let (name, rank) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len());
@@ -28,7 +28,7 @@ pub(super) fn pack_constants(sketch: &mut Sketch<'_>, unit: &Unit) {
     }
 }
 
-/// Constants with the dimension that goes innermost.
+/// Constants with the dimension that becomes innermost.
 fn to_pack(sketch: &Sketch<'_>, unit: &Unit) -> Option<Vec<(BufferId, usize)>> {
     let f = &sketch.f;
     let blocks = f.body.blocks();

@@ -1,6 +1,5 @@
-//! Cuts blocks that concatenate: where an operand is a reduction, its part becomes a nest of its own, so that the
-//! reduction is computed right into the result; and where there are more operands than a kernel may bind, each part reads
-//! as many as it may.
+//! Cuts concatenations apart. An operand that is a reduction gets a nest of its own, which computes directly into its
+//! part of the result. If there are more operands than a kernel may bind, each part reads as many as it may.
 
 use super::sketch::Sketch;
 use crate::int::{Bounds, Int, simplify};
@@ -27,7 +26,7 @@ pub(super) fn partition_concats(sketch: &mut Sketch<'_>) {
     }
 }
 
-/// The places along one loop where a chosen operand begins or ends that is reduced.
+/// The positions along one loop at which a chosen operand that is a reduction begins or ends.
 fn cut_of(sketch: &Sketch<'_>, block: &Block, reduced: &[BufferId]) -> Option<PartitionLoop> {
     for l in sketch.loops(block.name).ok()? {
         let Some(extent) = l.extent.as_const() else { continue };

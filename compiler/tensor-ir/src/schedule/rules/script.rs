@@ -1,8 +1,8 @@
-//! What is given of a schedule before the rules are asked: values of choices, and parts that are written already.
+//! Requests to the rules: values of choices, and parts of a schedule that are written already.
 //!
-//! A schedule as text is read in parts. A part begins with the line that says how a unit is scheduled (`choose` of
-//! `function`, `windows` or `rule`) and goes up to the next such line. Parts without an edited choice are applied as they are
-//! written; for the others the rules are asked again, with the values that the part's lines have.
+//! A schedule in text is read in parts. A part begins with the line that says how a unit is scheduled (`choose` of
+//! `function`, `windows` or `rule`) and ends before the next such line. A part without an edited choice is applied as
+//! it is written; for any other part the rules are asked again, with the values of its lines.
 
 use super::sketch::{Decline, Sketch};
 use crate::attr::print::print_value;
@@ -27,13 +27,13 @@ pub(super) const TOGETHER: &str = "together";
 pub struct Choice {
     /// The unit that is scheduled: [`Choose::unit`].
     pub unit: Name,
-    /// What is chosen: [`Choose::point`].
+    /// The name of the choice: [`Choose::point`].
     pub point: Name,
     /// The value.
     pub value: Attr,
 }
 
-/// A choice; where it is not required, the default takes its place when the domain lacks it.
+/// A requested choice. If it is not required and the domain lacks the value, the default is used.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     choice: Choice,
@@ -49,16 +49,16 @@ struct Part {
     instructions: Vec<InstrRef>,
 }
 
-/// What is given of a schedule.
+/// The given parts of a schedule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
     wishes: Vec<Wish>,
-    /// Instructions before the first part; `None` where the rules prepare the function.
+    /// Instructions before the first part; `None` if the rules prepare the function.
     pub before: Option<Vec<InstrRef>>,
     parts: Vec<Part>,
     /// `cut-kernel` and what follows.
     pub end: Option<Vec<InstrRef>>,
-    /// Concatenations of reductions stay in one nest: where they would be cut apart, no size says.
+    /// Concatenations of reductions stay in one nest, since the positions of the cuts are open sizes.
     pub whole: bool,
 }
 
@@ -75,7 +75,7 @@ impl Script {
         Script { wishes, ..Script::default() }
     }
 
-    /// True where nothing is given: the rules are on their own.
+    /// True if nothing is given: the rules decide everything.
     pub fn is_empty(&self) -> bool {
         self.wishes.is_empty() && self.parts.is_empty() && self.before.is_none() && self.end.is_none() && !self.whole
     }
@@ -190,8 +190,8 @@ impl Part {
 }
 
 impl Sketch<'_> {
-    /// A free choice of the rule at work: the value that is given for it, else `default`. It stands in the trace with its
-    /// `domain`, unless there is nothing else to choose.
+    /// A free choice of the rule at work: the value that is given for it, else `default`. It stands in the trace with
+    /// its `domain`, unless there is nothing else to choose.
     ///
     /// # Errors
     /// Declines when the value that is given is not in the domain.

@@ -1,11 +1,12 @@
-//! A contraction whose reduction is cut into slices, each a product of its own, and the sum of their results.
+//! Cuts the reduction of a contraction into slices. Each slice is a product of its own; a second kernel sums their
+//! results.
 //!
 //! ```text
 //! mm[i, j] += a[i, k] * w[k, j]     =>    part[s, i, j] += a[i, s*C + c] * w[s*C + c, j]
 //! y[i, j] = f(mm[i, j])                   mm[i, j] += part[s, i, j];  y[i, j] = f(mm[i, j])
 //! ```
 //!
-//! Two kernels: the slices are the workgroups' third axis, so that a product with few rows and columns fills the device.
+//! The slices are the third axis of the workgroups, so a product with few rows and columns still fills the device.
 
 use super::analysis::{Contraction, Unit};
 use super::sketch::{Decline, Sketch};
@@ -14,17 +15,19 @@ use crate::schedule::{MemoryScope, Rfactor, TransformLayout};
 
 /// Slices at most.
 const MOST: i64 = 8;
-/// Multiply-adds of a slice at least: its result is stored and loaded once for that many, which is 64 operations a byte.
+/// Multiply-adds of a slice at least: its result is stored and loaded once for that many, which is 64 operations a
+/// byte.
 const SHORTEST: i64 = 256;
 
-/// Into how many slices the reduction may be cut, 1 for none. A slice has whole K steps, of which the innermost reduction loop
-/// has `steps`.
+/// The possible numbers of slices; 1 means no cut. A slice has whole K steps; `steps` is the number of K steps of the
+/// innermost reduction loop.
 pub(super) fn slices(depth: i64, steps: i64) -> Vec<i64> {
     let may = |n: &i64| *n <= MOST && steps % n == 0 && depth / n >= SHORTEST;
     std::iter::once(1).chain([2, 4, 8].into_iter().filter(may)).collect()
 }
 
-/// Cuts the innermost reduction loop into `parts` slices. Returns the unit of the slices; `unit` then sums their results.
+/// Cuts the innermost reduction loop into `parts` slices. Returns the unit of the slices; `unit` then sums their
+/// results.
 pub(super) fn split_depth(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, parts: i64) -> Result<Unit, Decline> {
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
@@ -32,7 +35,8 @@ pub(super) fn split_depth(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction,
     let part = Name::new(&format!("{reduce}_part"));
     let scope = MemoryScope::Global;
     sketch.apply(Rfactor { block: reduce, r#loop: slices[0], into: part, scope, at: None, axis: None })?;
-    // Slices outside, so that each one's results lie as those of the whole product would.
+    // The slice is the outermost dimension, so that the results of each slice are laid out like those of the whole
+    // product.
     let rank = sketch.f.buffers.iter().find(|b| b.1.name == part).map_or(0, |b| b.1.shape.len());
     let order: Vec<usize> = (rank.saturating_sub(1)..rank).chain(0..rank.saturating_sub(1)).collect();
     sketch.apply(TransformLayout { buffer: part, splits: vec![], order })?;

@@ -1,5 +1,5 @@
-//! Kernels on matrix units with subgroups of every size, whether the device announced it or not: fewer subgroups than tasks, as many, and
-//! more; random shapes with tails.
+//! Kernels on matrix units with subgroups of every size, announced by the device or not: fewer subgroups than tasks,
+//! equally many, and more; random shapes with tails.
 
 use super::{Choice, choices, schedule};
 use crate::attr::Attr;

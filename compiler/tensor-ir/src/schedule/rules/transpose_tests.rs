@@ -1,4 +1,5 @@
-//! Transposes through workgroup memory: who takes them, what they do to memory, and that every tile keeps the results.
+//! Transposes through workgroup memory: which functions the rule takes, their memory traffic, and equal results for
+//! every tile.
 
 use super::{Choice, choices, schedule, schedule_with};
 use crate::profile::DeviceProfile;
@@ -40,8 +41,8 @@ fn two_operands(rows: usize, columns: usize) -> TensorFunction {
     ))
 }
 
-/// Some operand that is loaded along another axis than the result is stored, staged without conflicts and in whole sectors. In f32 the
-/// estimate takes tiles on its own; of halves, which caches hold twice as many of, it may not.
+/// Some operand that is loaded along another axis than the result is stored, staged without conflicts and in whole
+/// sectors. In f32 the estimate takes tiles on its own; of halves, which caches hold twice as many of, it may not.
 #[test]
 fn large_transposes_have_no_bank_conflicts_and_use_whole_sectors() {
     for name in ["ada", "navi31", "bmg"] {

@@ -1,8 +1,20 @@
-//! Versions of a function of open sizes: the same function scheduled under an assumption about one of them.
+//! Versions of a function of open sizes: the same function, scheduled under an assumption about one symbol.
 //!
-//! An assumption ([`Version`]) needs no proof of its own, since it is written into the function: `n < 32` is a narrower range of `n`,
-//! and `n % 16 == 0` puts `16 * q` in the place of `n`. Every simplification, bounds proof and rule profits, and none knows of it.
-//! A version is kept where [`estimate`] says that it pays for sizes that stand for those that it is for.
+//! An assumption ([`Version`]) is written into the function, so it needs no proof: `n < 32` narrows the range of `n`,
+//! and `n % 16 == 0` replaces `n` by `16 * q` with a new symbol `q`. Range proofs, divisors and rules use it like any
+//! other fact.
+//!
+//! - A version is kept if the estimate of its kernels, over two sizes that represent the assumption, is at most 0.9 of
+//!   the estimate of the kernels for all sizes, and at neither size above it. A function has at most two versions.
+//! - An estimate replaces symbols by numbers, and guards that are not needed at these numbers disappear. So the kernels
+//!   for all sizes are priced at sizes next to the multiples.
+//! - A version reads constants packed as the kernels for all sizes do (the same packers); otherwise it is dropped.
+//! - The dispatches of versions are pending steps of the plan with conditions ([`Cond`](crate::int::Cond)). A plan for
+//!   given sizes takes the first version whose conditions hold, or the kernels for all sizes. Scratch memory of
+//!   versions is shared.
+//! - The kernels of versions belong to the module like all others: a session makes their pipelines when it opens, with
+//!   the same cache keys, and all lists of sizes share them. In text a version is one line in the schedule of the
+//!   function for all sizes (instruction `version`).
 
 use super::{Scheduled, open};
 use crate::int::{Cond, Int, typical_size};
@@ -19,14 +31,15 @@ const MOST_VERSIONS: usize = 2;
 /// Symbols about which something is assumed: the last of a function, along which its elements are neighbours.
 const MOST_SYMBOLS: usize = 3;
 
-/// What a version may take of the time of the function for all sizes, on average over the sizes that stand for its own; for each of them
-/// alone it may take no more than that one.
+/// A version is kept if its time, averaged over the sizes that represent it, is at most this fraction of the time of
+/// the function for all sizes. At no single size may it be slower.
 const PAYS: f64 = 0.9;
 
-/// What the function for all sizes takes for multiples, of what it takes for sizes beside them, where a version for multiples is tried.
+/// A version for multiples is tried if the time of the function for all sizes at multiples is at most this fraction of
+/// its time at neighbouring sizes.
 const GUARDED: f64 = 0.97;
 
-/// What is asked of each symbol, in the order in which a run picks: `below` and `multiple_of`.
+/// The assumptions about each symbol, in the order in which a run tests them: `below` and `multiple_of`.
 const ASSUMPTIONS: [(i64, i64); 3] = [(32, 0), (0, 16), (0, 4)];
 
 /// How many times as large a symbol may be as a bound below which it gets a version.
@@ -37,18 +50,18 @@ const BEYOND: i64 = 4;
 pub struct FunctionVersion {
     /// The assumption.
     pub line: Version,
-    /// What holds for the symbols of the function for all sizes where a run may pick it.
+    /// The conditions, in symbols of the function for all sizes, under which a run may use it.
     pub when: Vec<Cond>,
-    /// The symbols of the version, as expressions of those of the function for all sizes.
+    /// The symbols of the version as expressions in symbols of the function for all sizes.
     pub symbols: Vec<(Name, Int)>,
-    /// What its name ends in: `n_below_32`.
+    /// The suffix of its name: `n_below_32`.
     pub suffix: String,
     /// Before it was scheduled.
     pub before: TensorFunction,
     /// As scheduled.
     pub scheduled: Scheduled,
-    /// Estimated times of all sizes' function and of this one, on average over the sizes that stand for it, in nanoseconds; none where
-    /// somebody has asked for the version.
+    /// Estimated times in nanoseconds of the function for all sizes and of this version, averaged over the sizes that
+    /// represent it; `None` if the version was requested explicitly.
     pub estimates: Option<(f64, f64)>,
 }
 
@@ -61,8 +74,8 @@ struct Assumed {
     suffix: String,
 }
 
-/// The versions of `f` that pay, where `all` is its schedule for all sizes; the first whose conditions hold is the one to run. They
-/// read constants as `all` does, so that constants are uploaded once.
+/// The versions of `f` that pay; `all` is its schedule for all sizes. A run uses the first version whose conditions
+/// hold. Versions read constants as `all` does, so that constants are uploaded once.
 pub fn versions(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -91,7 +104,7 @@ pub fn versions(
             let found = (ratio, FunctionVersion { estimates: Some((general, own)), ..v });
             match (below > 0, stricter.take()) {
                 (true, _) => kept.push(found),
-                // What more sizes have is as good.
+                // A version for more sizes that is as fast is preferred.
                 (false, Some(of)) if of.0 < PAYS * ratio => kept.extend([of, found]),
                 (false, Some(_)) => kept.push(found),
                 (false, None) => stricter = Some(found),
@@ -107,7 +120,7 @@ pub fn versions(
     kept
 }
 
-/// A version for every assumption about every symbol, whatever it costs.
+/// A version for every assumption about every symbol, without comparing costs.
 fn all_versions(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -121,11 +134,11 @@ fn all_versions(
     lines.filter_map(one).collect()
 }
 
-/// The versions that the lines ask for, in their order, of `f` as it was before its schedule, `all`.
+/// The versions that the lines request, in their order. `f` is the function before its schedule `all`.
 ///
 /// # Errors
-/// A line that tells no sizes apart, and a version that no schedule goes with or that would read a constant packed in another way than
-/// `all` does.
+/// A line does not distinguish any sizes; a version cannot be scheduled; or a version would read a constant in another
+/// packing than `all`.
 pub fn asked_versions(
     f: &TensorFunction,
     lines: &[Version],
@@ -142,7 +155,7 @@ pub fn asked_versions(
     lines.iter().map(one).collect()
 }
 
-/// `f` with the assumption written into it; none where the range of the symbol leaves nothing to assume.
+/// `f` with the assumption written into it; `None` if it holds for the whole range of the symbol or for nothing.
 fn assume(f: &TensorFunction, line: &Version) -> Option<Assumed> {
     let (mut function, n) = (f.clone(), Int::var(line.symbol));
     let (at, name) = (function.symbols.iter().position(|s| s.0 == line.symbol)?, line.symbol);
@@ -184,7 +197,7 @@ fn scheduled(
     Ok(FunctionVersion { when: vec![line.when()], line, symbols, suffix, before, scheduled, estimates: None })
 }
 
-/// What the function for all sizes costs, for all versions of it.
+/// Costs of the function for all sizes, shared by the comparisons with all versions.
 struct Pricing<'a> {
     /// Before it was scheduled.
     f: &'a TensorFunction,
@@ -196,7 +209,7 @@ struct Pricing<'a> {
 }
 
 impl Pricing<'_> {
-    /// False where the function for all sizes has the schedule of its multiples, and costs no more for sizes that nothing divides.
+    /// False if the function for all sizes already has the schedule for multiples, and costs no more at other sizes.
     fn may_pay(&mut self, assumed: &Assumed) -> bool {
         let (symbol, of) = (assumed.line.symbol, assumed.line.multiple_of);
         let range = assumed.function.symbols.iter().find(|s| s.0 == assumed.symbol.0).map(|s| (s.1, s.2));
@@ -204,7 +217,8 @@ impl Pricing<'_> {
         let (at, near) = (self.all_at(symbol, n), self.all_near(symbol, n));
         at.zip(near).is_some_and(|(at, near)| at <= GUARDED * near)
     }
-    /// Estimated times of all sizes' function and of the version over the sizes that stand for it, where the version pays.
+    /// Estimated times of the function for all sizes and of the version over its representative sizes, if the version
+    /// pays.
     fn compare(&mut self, v: &FunctionVersion) -> Option<(f64, f64)> {
         let (symbol, is) = (v.line.symbol, |n: i64| if v.line.below > 0 { n } else { n * v.line.multiple_of });
         let &(_, low, high) =
@@ -224,7 +238,7 @@ impl Pricing<'_> {
         }
         (own <= PAYS * general).then_some((general, own))
     }
-    /// Typical sizes, but for this symbol.
+    /// Typical sizes, with `n` for this symbol.
     fn sizes(&self, symbol: Name, n: i64) -> FxHashMap<Name, i64> {
         let mut sizes: FxHashMap<Name, i64> = self.f.typical_sizes(false).into_iter().collect();
         sizes.insert(symbol, n);
@@ -233,7 +247,7 @@ impl Pricing<'_> {
     fn time(&self, f: &TensorFunction) -> Option<f64> {
         estimate(f, self.constants, self.profile).ok().map(|e| e.total())
     }
-    /// The time of the function for all sizes where the symbol is `n`.
+    /// The time of the function for all sizes at size `n` of the symbol.
     fn all_at(&mut self, symbol: Name, n: i64) -> Option<f64> {
         if let Some(known) = self.known.get(&(symbol, n)) {
             return *known;
@@ -242,9 +256,9 @@ impl Pricing<'_> {
         self.known.insert((symbol, n), time);
         time
     }
-    /// The same for an `n` that much divides. Its kernels keep what only other sizes need: guards, and lanes that are no neighbours. So it
-    /// is the most that it costs for that `n` or one just below: the halves of these, rounded up (as strides leave them), are odd
-    /// once each.
+    /// The same for an `n` with many divisors. The kernels for all sizes keep code that only other sizes need (guards,
+    /// and vectors that are loaded element by element), but an estimate at `n` does not see that. So the largest cost
+    /// at `n` and at sizes just below it is taken; among these, each half (rounded up, as strides give it) is odd once.
     fn all_near(&mut self, symbol: Name, n: i64) -> Option<f64> {
         let mut most = self.all_at(symbol, n)?;
         for less in [1, 3, 5, 9].into_iter().filter(|less| 2 * less < n) {

@@ -1,4 +1,4 @@
-//! Whole schedules of the two kinds of matrix kernels, on odd and even sizes.
+//! Complete schedules of the two kinds of matrix kernels, on odd and even sizes.
 
 use super::*;
 use crate::tir::{LoopKind, Stmt};

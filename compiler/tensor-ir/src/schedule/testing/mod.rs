@@ -1,5 +1,6 @@
-//! What the instructions' tests share: small functions to schedule, instructions from text, and the comparison of results.
-//! The interpreter refuses accesses out of bounds and races, and gives NaN for what was never written.
+//! Support for tests of instructions: small functions to schedule, instructions from text, and the comparison of
+//! results. The interpreter refuses accesses out of bounds and races, and gives NaN for elements that were never
+//! written.
 
 mod composite;
 mod proposals;
@@ -141,8 +142,8 @@ pub struct PoolingSpec {
     pub combiner: Combiner,
 }
 
-/// `conv` 3x3 without padding on `x[n, h, w, c_in]`, or with the channels first, then bias and rectifier, then windows of
-/// that: blocks conv, t, y.
+/// `conv` 3x3 without padding on `x[n, h, w, c_in]`, or with the channels first, then bias and rectifier, then windows
+/// of that: blocks conv, t, y.
 pub fn conv_windows(first: bool, [n, c_in, h, w, oc]: [i64; 5], p: &PoolingSpec) -> TensorFunction {
     let at = |n: Int, c: Int, y: Int, x: Int| if first { vec![n, c, y, x] } else { vec![n, y, x, c] };
     let part = |i: &[Int]| -> [Int; 4] {

@@ -40,7 +40,7 @@ pub fn parse_instructions(source: &str) -> Result<Vec<InstrRef>, ParseError> {
     p.instructions(Tok::End)
 }
 
-/// What parsers give: a value, or the first thing that is wrong, with its place.
+/// The result of a parser: a value, or the first error with its place.
 pub type Result<T, E = ParseError> = std::result::Result<T, E>;
 
 /// Levels of braces and parentheses.

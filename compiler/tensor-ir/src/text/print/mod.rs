@@ -1,4 +1,4 @@
-//! Printing. Every function here is total: an invalid function prints too, so that a verifier's message can show it.
+//! Printing. Every function here is total: invalid functions print too, so that messages of the verifier can show them.
 
 mod attrs;
 mod expr;

@@ -14,7 +14,7 @@ pub fn print_tensor_function(f: &TensorFunction) -> String {
     p.out
 }
 
-/// Text of a statement of `f`, as it stands in the function.
+/// Text of a statement of `f`.
 pub fn print_stmt(s: &Stmt, f: &TensorFunction) -> String {
     let mut p = Printer { f, out: String::new(), indent: 0 };
     p.stmt(s);
