@@ -52,9 +52,12 @@ fn block(d: &AdapterDescription) -> String {
         ("timestamps", d.timestamps.clone()),
         ("speed", speed(&d.figures)),
     ];
-    let lines = rows.iter().map(|(name, value)| format!("    {name:<11} {value}"));
-    let first = format!("{:>2}  {}", d.index, d.name);
-    std::iter::once(first).chain(lines).collect::<Vec<_>>().join("\n")
+    format!("{:>2}  {}\n{}", d.index, d.name, lines(&rows))
+}
+
+/// A line for each name and value.
+fn lines(rows: &[(&str, String)]) -> String {
+    rows.iter().map(|(name, value)| format!("    {name:<11} {value}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Cores and rates that schedules go by, each with where it comes from.
@@ -86,17 +89,19 @@ fn quirks(a: &DevicesArgs) -> CliResult<()> {
     if write_json(&a.common, &serde_json::json!({ "schema": 1, "quirks": rows }))? {
         return Ok(());
     }
-    let mut t = table(&["quirk", "for", "here", "profiles", "what"]);
-    for q in QUIRKS.iter() {
-        let aim = if q.guards { "results" } else { "speed" };
+    let block = |q: &&'static Quirk| {
+        let aim = if q.guards { "for right results" } else { "for speed" };
         let list = |list: &[DeviceProfile]| match named(list, q) {
-            names if names.is_empty() => "-".to_string(),
+            names if names.is_empty() => "none".to_string(),
             names => names.join(", "),
         };
-        t.add_row([q.name.into(), aim.into(), list(&devices), list(&profiles), q.what.to_string()]);
-    }
+        let rows = [("what", q.what.to_string()), ("here", list(&devices)), ("profiles", list(&profiles))];
+        format!("{} ({aim})\n{}", q.name, lines(&rows))
+    };
+    let blocks: Vec<String> = QUIRKS.iter().map(block).collect();
     print_text(&format!(
-        "{t}\n\n`--quirk NAME=off` compiles without one; docs/drivers.md has the evidence and the effects"
+        "{}\n\n`--quirk NAME=off` compiles without one; docs/drivers.md has the evidence and the effects",
+        blocks.join("\n\n")
     ))
 }
 

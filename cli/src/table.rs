@@ -49,7 +49,8 @@ fn shortened(text: &str, width: usize) -> String {
         return text.to_string();
     }
     let kept = width.saturating_sub(1);
-    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let tail = kept / 3;
+    let head = kept - tail;
     chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
 }
 
@@ -74,7 +75,11 @@ impl Table {
         let text: Vec<usize> = (0..widths.len()).filter(|&c| text(c)).collect();
         let total = |widths: &[usize]| widths.iter().map(|w| w + PADDING).sum::<usize>();
         while total(&widths) > width {
-            match text.iter().copied().filter(|&c| c < widths.len() && widths[c] > LEAST).max_by_key(|&c| widths[c]) {
+            let long = |c: &&usize| **c < widths.len() && widths[**c] > LEAST;
+            // Rows are told apart by the first text: it is shortened last.
+            let widest =
+                text.iter().skip(1).filter(long).max_by_key(|&&c| widths[c]).or(text.first().filter(|c| long(c)));
+            match widest.copied() {
                 Some(widest) => widths[widest] -= 1,
                 None if widths.len() > 1 => drop(widths.pop()),
                 None => break,

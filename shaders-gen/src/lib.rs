@@ -212,7 +212,7 @@ fn check_matrices(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> 
             let b = &f.buffers[block.buffer];
             let Scope::Fragment(role) = b.scope else { continue };
             let extents: Vec<i64> = b.shape.iter().rev().take(2).rev().filter_map(Int::as_const).collect();
-            let fits = profile.matrix_shapes.iter().any(|s| s.fits(role, b.dtype, &extents));
+            let fits = profile.matrix_shapes.iter().any(|s| role.fits(s, b.dtype, &extents));
             if !fits {
                 let what = format!("matrix units for {} matrices of {}{extents:?}", role.word(), b.dtype);
                 return Err(EmitError::Lacks { kernel, what });

@@ -12,9 +12,6 @@ pub mod quirks;
 pub use devices::KnownDevice;
 pub use quirks::{Quirk, Quirks};
 
-use crate::dtype::DType;
-use crate::tir::MatrixRole;
-
 /// f32 operations per nanosecond of one core of a middling GPU. Used for a device with an unknown rate; and for a
 /// device with an unknown number of cores, to compute the cores from a measured rate.
 pub const OPERATIONS_A_CORE: f64 = 192.0;
@@ -28,18 +25,6 @@ pub struct MatrixShape {
     pub ab: String,
     /// Component type of C and the result.
     pub cr: String,
-}
-impl MatrixShape {
-    /// Whether an operand or a result in this role may have these extents (rows, columns) and this type.
-    pub fn fits(&self, role: MatrixRole, dtype: DType, extents: &[i64]) -> bool {
-        let [m, n, k] = self.mnk.map(i64::from);
-        let (shape, ty) = match role {
-            MatrixRole::A => ([m, k], &self.ab),
-            MatrixRole::B => ([k, n], &self.ab),
-            MatrixRole::C => ([m, n], &self.cr),
-        };
-        extents == shape && *ty == dtype.to_string()
-    }
 }
 
 crate::attr_enum! {

@@ -61,6 +61,16 @@ pub enum MatrixRole {
 impl MatrixRole {
     /// Every role.
     pub const ALL: [MatrixRole; 3] = [MatrixRole::A, MatrixRole::B, MatrixRole::C];
+    /// Whether a matrix unit of this shape takes matrices of this role with these extents (rows, columns) and this type.
+    pub fn fits(self, shape: &MatrixShape, dtype: DType, extents: &[i64]) -> bool {
+        let [m, n, k] = shape.mnk.map(i64::from);
+        let (wanted, ty) = match self {
+            MatrixRole::A => ([m, k], &shape.ab),
+            MatrixRole::B => ([k, n], &shape.ab),
+            MatrixRole::C => ([m, n], &shape.cr),
+        };
+        extents == wanted && *ty == dtype.to_string()
+    }
     /// Name in text: `a`, `b` or `c`.
     pub fn word(self) -> &'static str {
         match self {
