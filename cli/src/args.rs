@@ -3,26 +3,37 @@
 mod options;
 pub mod pictures;
 pub mod shared;
+mod surgery;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
 use std::path::PathBuf;
+pub use surgery::{BisectArgs, ExtractArgs};
 
 const INPUTS: &str = "Inputs";
 
 /// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
 fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
+}
+
+fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
+    let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
+    // A device or a pipe has the name it has.
+    let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
+    match named_so || stream {
+        true => Ok(path),
+        false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
+    }
+}
+
+/// A path of arrays: an .npz file, or a folder.
+fn npz_or_folder() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(move |text| {
         let path = PathBuf::from(text);
-        let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
-        // A device or a pipe has the name it has.
-        let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-        match named_so || stream {
-            true => Ok(path),
-            false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
-        }
+        if crate::arrays::is_folder(&path) { Ok(path) } else { named_so(path, "npz") }
     })
 }
 
@@ -64,6 +75,10 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write a model as ONNX
     Export(ExportArgs),
+    /// Write a part of a model as ONNX, with the values at the cut
+    Extract(ExtractArgs),
+    /// Find the node, pass, schedule rule or precision choice that makes a result wrong
+    Bisect(BisectArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
     /// Show what differs between two compile traces
@@ -207,9 +222,12 @@ pub struct RunArgs {
     /// Names of classes: one a line, or JSON
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Where to write the results
-    #[arg(short, long, value_name = "out.npz", value_parser = path_of("npz"))]
+    /// Where to write the results: an .npz file, or a folder for an .npy file of each
+    #[arg(short, long, value_name = "out.npz|DIR", value_parser = npz_or_folder())]
     pub output: Option<PathBuf>,
+    /// Inner tensors as further results: names of tensors or nodes, also such as fusion hides (`*` matches anything)
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "test_dir")]
+    pub dump: Vec<String>,
     /// Relative tolerance of --test-dir
     #[arg(long)]
     pub rtol: Option<f64>,

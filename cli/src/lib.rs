@@ -6,6 +6,7 @@
 mod args;
 pub mod arrays;
 mod bench;
+mod bisect;
 mod cases;
 mod ceilings;
 mod compare;
@@ -20,6 +21,7 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
+mod extract;
 mod host_calls;
 mod host_library;
 mod html_report;
@@ -39,6 +41,7 @@ mod run;
 mod said;
 mod terminal;
 mod trace;
+mod values_by_name;
 mod view;
 mod zoo;
 
@@ -76,6 +79,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
+        cli.command.common_mut().registry = extensions.passes.clone();
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
     let common = cli.command.common();
@@ -134,10 +138,15 @@ fn check_outputs(command: &Command) -> CliResult<()> {
     let (files, folder) = match command {
         Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),
         Command::Opt(a) => ([a.output.as_ref(), None], None),
-        Command::Run(a) => ([a.output.as_ref(), None], None),
+        Command::Run(a) => {
+            let folder = a.output.as_ref().filter(|o| arrays::is_folder(o));
+            ([a.output.as_ref().filter(|_| folder.is_none()), None], folder)
+        }
         Command::Bench(a) => ([a.output.as_ref(), None], None),
         Command::Compare(a) => ([a.output.as_ref(), a.write_keep.as_ref()], None),
         Command::Export(a) => ([Some(&a.output), None], None),
+        Command::Extract(a) => ([Some(&a.output), a.with_inputs.as_ref()], None),
+        Command::Bisect(a) => ([None, None], a.output.as_ref()),
         Command::Report(a) => ([Some(&a.output), None], None),
         _ => ([None, None], None),
     };
@@ -167,6 +176,8 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Compare(a) => compare::execute(a),
         Command::Explain(a) => explain::execute(a),
         Command::Export(a) => export::execute(a),
+        Command::Extract(a) => extract::execute(a),
+        Command::Bisect(a) => bisect::execute(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),
