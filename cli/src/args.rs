@@ -9,7 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
 
 const INPUTS: &str = "Inputs";
@@ -29,11 +29,16 @@ fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// True where results go into a folder, a file for each: one that is there, or a name without an extension.
+pub fn names_folder(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_none() && !path.exists()
+}
+
 /// A path of arrays: an .npz file, or a folder.
 fn npz_or_folder() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(move |text| {
         let path = PathBuf::from(text);
-        if crate::arrays::is_folder(&path) { Ok(path) } else { named_so(path, "npz") }
+        if names_folder(&path) { Ok(path) } else { named_so(path, "npz") }
     })
 }
 

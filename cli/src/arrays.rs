@@ -1,5 +1,6 @@
 //! npz and npy files.
 
+use crate::args::names_folder;
 use crate::error::{CliError, CliResult};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
@@ -116,7 +117,7 @@ pub fn write_npz(path: &Path, arrays: &[(String, Tensor)]) -> CliResult<()> {
 
 /// Writes named tensors into an .npz file, or, where `path` has no such name, into a folder with an .npy file for each.
 pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)]) -> CliResult<()> {
-    if !is_folder(path) {
+    if !names_folder(path) {
         return write_npz(path, arrays);
     }
     std::fs::create_dir_all(path).map_err(|e| cannot_write(path, &e))?;
@@ -132,11 +133,6 @@ pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)]) -> CliResult<()> {
         crate::output::write_file(&file, &bytes)?;
     }
     Ok(())
-}
-
-/// True where [`write_arrays`] makes a folder.
-pub fn is_folder(path: &Path) -> bool {
-    path.is_dir() || path.extension().is_none() && !path.exists()
 }
 
 fn cannot_write(path: &Path, e: &std::io::Error) -> CliError {

@@ -139,7 +139,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
         Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),
         Command::Opt(a) => ([a.output.as_ref(), None], None),
         Command::Run(a) => {
-            let folder = a.output.as_ref().filter(|o| arrays::is_folder(o));
+            let folder = a.output.as_ref().filter(|o| args::names_folder(o));
             ([a.output.as_ref().filter(|_| folder.is_none()), None], folder)
         }
         Command::Bench(a) => ([a.output.as_ref(), None], None),

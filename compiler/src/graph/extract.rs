@@ -156,7 +156,7 @@ graph @main(%x: f32[2], %y: f32[2], %p: bool[1]) -> (r: f32[2]) {
   %s = if %p : f32[2] {
     %t = mul %b, %y : f32[2]
     yield %t
-  } else {
+  } {
     yield %d
   }
   %r = neg %s : f32[2]
