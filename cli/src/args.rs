@@ -276,7 +276,14 @@ pub struct BenchArgs {
     /// Timed for so long instead: 3s, 500ms
     #[arg(long)]
     pub duration: Option<String>,
-    /// Settings to sweep: amp=off,fp16 layout=nchw,nhwc batch=1,16
+    /// Runs in flight for the throughput [default: the fastest of 1, 2 and 4]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub in_flight: Option<usize>,
+    /// Write one run as a timeline for Perfetto or Chrome: upload, encoding, queue, kernels, readback
+    #[arg(long, value_name = "F.json", value_parser = path_of("json"))]
+    pub timeline: Option<PathBuf>,
+    /// Settings to sweep: amp=off,fp16 layout=nchw,nhwc batch=1,16 device=0,cpu target=ada,apple dim=height=320,640
+    /// keep=none,@list
     #[arg(long, num_args = 1.., value_name = "KEY=A,B")]
     pub sweep: Vec<String>,
     /// How results are written: a table for people, md (Markdown), csv, json
@@ -299,7 +306,9 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// Models that stand behind the settings of `--sweep`, which takes all words up to the next option.
     fn take_models_from_sweep(&mut self) {
-        let is_setting = |s: &String| s.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\', '.']));
+        let is_setting = |s: &String| {
+            s.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\', '.']) && !Path::new(s).is_file())
+        };
         let (settings, models) = std::mem::take(&mut self.sweep).into_iter().partition(is_setting);
         self.sweep = settings;
         self.models.extend::<Vec<String>>(models);

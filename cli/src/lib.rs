@@ -142,7 +142,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
             let folder = a.output.as_ref().filter(|o| args::names_folder(o));
             ([a.output.as_ref().filter(|_| folder.is_none()), None], folder)
         }
-        Command::Bench(a) => ([a.output.as_ref(), None], None),
+        Command::Bench(a) => ([a.output.as_ref(), a.timeline.as_ref()], None),
         Command::Compare(a) => ([a.output.as_ref(), a.write_keep.as_ref()], None),
         Command::Export(a) => ([Some(&a.output), None], None),
         Command::Extract(a) => ([Some(&a.output), a.with_inputs.as_ref()], None),
