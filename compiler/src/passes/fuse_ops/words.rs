@@ -81,7 +81,7 @@ impl<'a> Words<'a> {
             ),
             Reason::Reduction { sink } => {
                 let reader = self.g.nodes[i].users.first().map_or(sink, |u| u.0);
-                self.read_by(p, (i, i), reader, sink)
+                self.behind_reduction(p, i, reader, sink)
             }
             Reason::Size { .. } | Reason::Bindings { .. } | Reason::Operations { .. } => {
                 reason.condition(self.g, self.f, i, &self.profile.name)
@@ -143,6 +143,21 @@ impl<'a> Words<'a> {
                     format!("{place} is a view of it in another shape than its kernel stores: {}", self.trip(from))
                 }
             },
+        }
+    }
+
+    /// `reader` is light and stands behind the reduction `i`.
+    fn behind_reduction(&mut self, p: &mut Partition<'_>, i: usize, reader: usize, sink: usize) -> String {
+        match self.reads(i, reader) {
+            Some(_) if sums(self.g.nodes[reader].kind) => self.read_by(p, (i, i), reader, sink),
+            Some(r) if r.each >= MANY => format!(
+                "{} spreads each result of {} over {} elements, which begin when it is whole: {}",
+                self.name(reader),
+                self.name(i),
+                r.factors,
+                self.trip(i)
+            ),
+            _ => format!("a kernel ends with its reduction, where no rule of --fuse full goes on: {}", self.trip(i)),
         }
     }
 
