@@ -4,26 +4,42 @@
 mod options;
 pub mod pictures;
 pub mod shared;
+mod surgery;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+pub use surgery::{BisectArgs, ExtractArgs};
 
 const INPUTS: &str = "Inputs";
 
 /// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
 fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
+}
+
+fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
+    let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
+    // A device or a pipe has the name it has.
+    let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
+    match named_so || stream {
+        true => Ok(path),
+        false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
+    }
+}
+
+/// True where results go into a folder, a file for each: one that is there, or a name without an extension.
+pub fn names_folder(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_none() && !path.exists()
+}
+
+/// A path of arrays: an .npz file, or a folder.
+fn npz_or_folder() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(move |text| {
         let path = PathBuf::from(text);
-        let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
-        // A device or a pipe has the name it has.
-        let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-        match named_so || stream {
-            true => Ok(path),
-            false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
-        }
+        if names_folder(&path) { Ok(path) } else { named_so(path, "npz") }
     })
 }
 
@@ -78,6 +94,10 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write a model as ONNX
     Export(ExportArgs),
+    /// Write a part of a model as ONNX, with the values at the cut
+    Extract(ExtractArgs),
+    /// Find the node, pass, schedule rule or precision choice that makes a result wrong
+    Bisect(BisectArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
     /// Show what differs between two compile traces
@@ -221,9 +241,12 @@ pub struct RunArgs {
     /// Names of classes: one a line, or JSON
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Where to write the results
-    #[arg(short, long, value_name = "out.npz", value_parser = path_of("npz"))]
+    /// Where to write the results: an .npz file, or a folder for an .npy file of each
+    #[arg(short, long, value_name = "out.npz|DIR", value_parser = npz_or_folder())]
     pub output: Option<PathBuf>,
+    /// Inner tensors as further results: names of tensors or nodes, also such as fusion hides (`*` matches anything)
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "test_dir")]
+    pub dump: Vec<String>,
     /// Relative tolerance of --test-dir
     #[arg(long)]
     pub rtol: Option<f64>,
@@ -267,7 +290,14 @@ pub struct BenchArgs {
     /// Timed for so long instead: 3s, 500ms
     #[arg(long)]
     pub duration: Option<String>,
-    /// Settings to sweep: amp=off,fp16 layout=nchw,nhwc batch=1,16
+    /// Runs in flight for the throughput [default: the fastest of 1, 2 and 4]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub in_flight: Option<usize>,
+    /// Write one run as a timeline for Perfetto or Chrome: upload, encoding, queue, kernels, readback
+    #[arg(long, value_name = "F.json", value_parser = path_of("json"))]
+    pub timeline: Option<PathBuf>,
+    /// Settings to sweep: amp=off,fp16 layout=nchw,nhwc batch=1,16 device=0,cpu target=ada,apple dim=height=320,640
+    /// keep=none,@list
     #[arg(long, num_args = 1.., value_name = "KEY=A,B")]
     pub sweep: Vec<String>,
     /// How results are written: a table for people, md (Markdown), csv, json
@@ -290,7 +320,9 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// Models that stand behind the settings of `--sweep`, which takes all words up to the next option.
     fn take_models_from_sweep(&mut self) {
-        let is_setting = |s: &String| s.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\', '.']));
+        let is_setting = |s: &String| {
+            s.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\', '.']) && !Path::new(s).is_file())
+        };
         let (settings, models) = std::mem::take(&mut self.sweep).into_iter().partition(is_setting);
         self.sweep = settings;
         self.models.extend::<Vec<String>>(models);

@@ -1,5 +1,6 @@
 //! npz and npy files.
 
+use crate::args::names_folder;
 use crate::error::{CliError, CliResult};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
@@ -111,15 +112,48 @@ fn read_array(bytes: &[u8]) -> Result<Tensor, String> {
 
 /// Writes named tensors as npz, whole or not at all.
 pub fn write_npz(path: &Path, arrays: &[(String, Tensor)]) -> CliResult<()> {
-    let fail = |why: String| CliError::usage(format!("cannot write {}: {why}", path.display()));
-    let mut buffer = Cursor::new(Vec::new());
-    {
-        let mut npz = npyz::npz::NpzWriter::new(&mut buffer);
-        for (name, t) in arrays {
-            write_array(&mut npz, name, t).map_err(|e| fail(e.to_string()))?;
-        }
+    let bytes = npz_bytes(arrays).map_err(|e| cannot_write(path, &e))?;
+    crate::output::write_file(path, &bytes)
+}
+
+/// Writes named tensors into an .npz file, or, where `path` has no such name, into a folder with an .npy file for each.
+pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)]) -> CliResult<()> {
+    if !names_folder(path) {
+        return write_npz(path, arrays);
     }
-    crate::output::write_file(path, buffer.get_ref())
+    std::fs::create_dir_all(path).map_err(|e| cannot_write(path, &e))?;
+    let mut files: Vec<String> = vec![];
+    for array in arrays {
+        let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        let base: String = array.0.chars().map(plain).collect();
+        let numbered = (1..).map(|i| format!("{base}_{i}"));
+        let name = std::iter::once(base.clone()).chain(numbered).find(|n| !files.contains(n)).unwrap_or_default();
+        let file = path.join(format!("{name}.npy"));
+        files.push(name);
+        let bytes = npy_bytes(array).map_err(|e| cannot_write(&file, &e))?;
+        crate::output::write_file(&file, &bytes)?;
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, e: &std::io::Error) -> CliError {
+    CliError::usage(format!("cannot write {}: {e}", path.display()))
+}
+
+fn npz_bytes(arrays: &[(String, Tensor)]) -> std::io::Result<Vec<u8>> {
+    let mut buffer = Cursor::new(Vec::new());
+    let mut npz = npyz::npz::NpzWriter::new(&mut buffer);
+    arrays.iter().try_for_each(|(name, t)| write_array(&mut npz, name, t))?;
+    drop(npz);
+    Ok(buffer.into_inner())
+}
+
+/// One tensor as an .npy file, which is what an .npz file is an archive of.
+fn npy_bytes(array: &(String, Tensor)) -> std::io::Result<Vec<u8>> {
+    let mut archive = npyz::zip::ZipArchive::new(Cursor::new(npz_bytes(std::slice::from_ref(array))?))?;
+    let mut bytes = vec![];
+    archive.by_index(0)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn write_array<W: std::io::Write + std::io::Seek>(
@@ -171,6 +205,15 @@ mod tests {
         let arrays: Named = (0..9).map(|i| (format!("in/{}:0", i * 5 % 9), Tensor::scalar(i as f32))).collect();
         write_npz(file.path(), &arrays).map_err(|e| e.message).expect("writes");
         assert_eq!(read_npz(file.path()).map_err(|e| e.message).expect("reads"), arrays);
+    }
+
+    #[test]
+    fn a_folder_has_an_array_a_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let arrays: Named = vec![("a/b".into(), Tensor::scalar(1f32)), ("a:b".into(), Tensor::scalar(2f32))];
+        write_arrays(folder.path(), &arrays).map_err(|e| e.message).expect("writes");
+        let read = |name: &str| read_npy(&folder.path().join(name)).map_err(|e| e.message).expect("reads");
+        assert_eq!([read("a_b.npy"), read("a_b_1.npy")], [arrays[0].1.clone(), arrays[1].1.clone()]);
     }
 
     #[test]

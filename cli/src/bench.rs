@@ -1,9 +1,13 @@
 //! `weft bench`
 
+mod executor_times;
 mod kernels;
+mod places;
 mod spread;
 mod sweep;
 mod tables;
+mod throughput;
+mod timeline;
 
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
@@ -18,44 +22,45 @@ use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, DispatchTime, DriverStats, Times};
 use kernels::{PartTimes, dispatch_times, per_kernel};
-use runtime_gpu::{GpuError, Session, Transfers};
+use places::{DRIVER_STATS, Place, Places};
+use runtime_gpu::{Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use sweep::sweep;
+use sweep::{Setting, sweep};
 use tables::{Lines, show_details, written};
+use throughput::Throughput;
 
 /// Times models, and the device itself with `--ceilings`.
 pub fn execute(a: &BenchArgs) -> CliResult<()> {
     let baseline = a.baseline.as_ref().map(|p| read_baseline(p)).transpose()?;
     let slowdown = percent(&a.max_slowdown)?;
-    if a.output.is_some() && (a.models.len() != 1 || !a.sweep.is_empty()) {
-        return Err(
-            CliError::usage("-o writes the trace of one model in one setting").help("time the others one by one")
-        );
-    }
+    refuse_several(a)?;
     let settings = sweep(&a.sweep, &a.common)?;
-    let (device, not_timed) = open(a)?;
-    if a.output.is_some() && matches!(device, Device::Cpu) {
-        return Err(
-            CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
-        );
-    }
-    let ceilings = match (&device, a.ceilings) {
-        (_, true) => Some(ceilings::measure(&device, &a.common)?),
-        (Device::Gpu(gpu), false) => ceilings::stored(&gpu.description),
-        (Device::Cpu, false) => None,
-    };
+    let mut places = Places::new(a);
     if a.models.is_empty() {
-        return ceilings.map_or(Ok(()), |c| ceilings::show(&c, &device, &a.common));
+        let place = places.open(&a.common)?;
+        return place.ceilings.map_or(Ok(()), |c| ceilings::show(&c, &place.device, &a.common));
     }
+    // What is asked of the first device is known before anything is timed.
+    let not_timed = settings.first().map(|s| places.open(&s.common).map(|p| p.not_timed.is_some())).transpose();
+    let alone = settings.len() * a.models.len() == 1;
+    let not_timed = if alone { not_timed? == Some(true) } else { matches!(not_timed, Ok(Some(true))) };
     let json_alone = a.common.json.as_deref() == Some("-");
     let quiet = json_alone || a.format != "table";
-    let mut lines = if quiet || not_timed.is_some() { None } else { Some(Lines::new(&a.models)?) };
-    let setup = Setup { a, device, ceilings, not_timed };
+    let mut lines = if quiet || not_timed { None } else { Some(Lines::new(&a.models, &settings)?) };
     let mut results: Vec<Value> = Vec::new();
-    for common in &settings {
+    let mut failures: Vec<CliError> = Vec::new();
+    for setting in &settings {
         for model in &a.models {
-            results.push(one(&setup, common, model)?);
+            match places.open(&setting.common).and_then(|place| one(a, place, setting, model)) {
+                Ok(v) => results.push(v),
+                Err(e) if alone => return Err(e),
+                Err(e) => {
+                    results.push(failed(&e, setting, model));
+                    log(&a.common, format!("{model}, {}: {e}", setting.text()));
+                    failures.push(e);
+                }
+            }
             if let Some(lines) = &mut lines {
                 lines.print(&results)?;
             }
@@ -77,10 +82,34 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
         format if !json_alone => print_text(&written(&results, format == "csv"))?,
         _ => {}
     }
-    match baseline {
-        Some(b) => check_baseline(&a.common, &results, &b, slowdown),
+    baseline.map_or(Ok(()), |b| check_baseline(&a.common, &results, &b, slowdown))?;
+    match failures.into_iter().next() {
+        Some(e) => {
+            let rows = results.iter().filter(|r| r["error"].is_object()).count();
+            Err(CliError::new(e.code, format!("{rows} of {} rows failed; the first: {}", results.len(), e.message)))
+        }
         None => Ok(()),
     }
+}
+
+/// Files of one run are of one model in one setting.
+fn refuse_several(a: &BenchArgs) -> CliResult<()> {
+    let several = a.models.len() != 1 || !a.sweep.is_empty();
+    let (option, what) = match (&a.output, &a.timeline) {
+        (Some(_), _) => ("-o", "the trace"),
+        (_, Some(_)) => ("--timeline", "a run"),
+        _ => return Ok(()),
+    };
+    if several {
+        return Err(CliError::usage(format!("{option} writes {what} of one model in one setting"))
+            .help("time the others one by one"));
+    }
+    Ok(())
+}
+
+/// A row that failed, in the place of its result.
+fn failed(e: &CliError, setting: &Setting, model: &str) -> Value {
+    json!({ "schema": 1, "model": crate::models::short_name(model), "settings": setting.to_json(), "error": e.to_json()["error"] })
 }
 
 fn percent(text: &str) -> CliResult<f64> {
@@ -103,52 +132,21 @@ fn duration(text: &str) -> CliResult<Duration> {
     Ok(Duration::from_secs_f64(value * unit))
 }
 
-/// What all models and settings share.
-struct Setup<'a> {
-    a: &'a BenchArgs,
-    device: Device,
-    ceilings: Option<Ceilings>,
-    /// Why nothing is timed: with `--driver-stats` on a device that does not compute.
-    not_timed: Option<String>,
-}
-
-impl Setup<'_> {
-    /// What the driver says of the kernels, where that is asked.
-    fn stats(&self, c: &Compiled, common: &Common) -> CliResult<Option<DriverStats>> {
-        let ask = || driver_stats::ask(driver_stats::asked(&self.device, DRIVER_STATS)?, c, common);
-        self.a.driver_stats.then(ask).transpose()
+fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResult<Value> {
+    let (common, device, ceilings) = (&setting.common, &place.device, place.ceilings);
+    if a.output.is_some() && matches!(device, Device::Cpu) {
+        return Err(
+            CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
+        );
     }
-}
-
-const DRIVER_STATS: &str = "--driver-stats";
-
-/// Opens the device; also why nothing can be timed on it, where its driver's statistics are wanted all the same.
-fn open(a: &BenchArgs) -> CliResult<(Device, Option<String>)> {
-    if !a.driver_stats {
-        return Ok((crate::executor::open_device(&a.common)?, None));
-    }
-    let device = crate::executor::open_to_compile(&a.common)?;
-    let computes = driver_stats::asked(&device, DRIVER_STATS)?.check_computes();
-    match computes {
-        Ok(()) => Ok((device, None)),
-        Err(e @ GpuError::DoesNotCompute { .. }) if !a.ceilings && a.baseline.is_none() => {
-            log(&a.common, format!("no times, the driver's statistics alone: {e}"));
-            Ok((device, Some(e.to_string())))
-        }
-        Err(e) => Err(e.into()),
-    }
-}
-
-fn one(setup: &Setup<'_>, common: &Common, model: &str) -> CliResult<Value> {
-    let (a, device, ceilings) = (setup.a, &setup.device, setup.ceilings);
     let given = crate::inputs::given(&a.input, model, common)?;
     let module = common.state.time("import", || load(model, common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let batch = batch(&inputs);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
-    let measured = match &setup.not_timed {
-        None => timed(setup, common, module, &inputs)?,
-        Some(why) => not_timed(setup, common, module, &inputs, why)?,
+    let measured = match &place.not_timed {
+        None => timed(a, place, common, module, &inputs)?,
+        Some(why) => not_timed(a, place, common, module, &inputs, why)?,
     };
     let mut v = measured.value;
     if let Some(path) = &a.output {
@@ -180,7 +178,7 @@ fn one(setup: &Setup<'_>, common: &Common, model: &str) -> CliResult<Value> {
     o.insert("device".into(), crate::device::describe(device));
     o.insert("flops".into(), (2 * macs).into());
     o.insert("ceilings".into(), json!(ceilings));
-    o.insert("settings".into(), json!({ "amp": common.amp, "layout": common.layout, "fuse": common.fuse, "opt_level": common.opt_level, "seed": common.seed }));
+    o.insert("settings".into(), setting.to_json());
     o.insert(
         "env".into(),
         json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
@@ -197,14 +195,15 @@ struct Measured {
     stats: Option<DriverStats>,
 }
 
-fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {
-    let (a, device) = (setup.a, &setup.device);
+fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {
+    let device = &place.device;
     let (executor, cold) = first_run(module.clone(), common, device, inputs)?;
     let limit = a.duration.as_deref().map(duration).transpose()?;
     let mut progress = Progress::new(common, &[]);
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {
-            let (mut v, times) = on_device(a, session, compiled, inputs, limit, setup.ceilings, &mut progress)?;
+            let (mut v, times) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
+            timeline::write(a, session, compiled, inputs)?;
             if !common.host_call.is_empty() {
                 let plain = Common { host_call: vec![], quiet: true, ..common.clone() };
                 let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
@@ -214,7 +213,7 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
                 }
             }
             drop(progress);
-            let stats = setup.stats(compiled, common)?;
+            let stats = place.stats(a, compiled, common)?;
             if let Some(stats) = &stats {
                 v["driver_stats"] = driver_stats::to_json(stats, compiled);
             }
@@ -235,22 +234,38 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
             let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
-            let parts = PartTimes::of(a, &executor, inputs, setup.ceilings, &mut progress)?;
+            let parts = PartTimes::of(a, &executor, inputs, place.ceilings, &mut progress)?;
             let mut value = json!({ "latency_ms": with_samples(&s, &samples),
                 "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
                 "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
             parts.put_into(&mut value);
+            match executor.on_cpu() {
+                Some(module) => {
+                    let (rows, last) = executor_times::per_node(a, module, inputs, &mut progress)?;
+                    (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
+                    value["per_kernel"] = rows.into();
+                    timeline::write_nodes(a, &last)?;
+                }
+                None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
+            }
             Ok(Measured { value, dispatches: Some(parts.before), stats: None })
         }
     }
 }
 
 /// Compiles alone, and asks the driver.
-fn not_timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor], why: &str) -> CliResult<Measured> {
-    let profile = profile_on(common, &setup.device)?;
+fn not_timed(
+    a: &BenchArgs,
+    place: &Place,
+    common: &Common,
+    module: Module,
+    inputs: &[Tensor],
+    why: &str,
+) -> CliResult<Measured> {
+    let profile = profile_on(common, &place.device)?;
     let options = compile_options(pipeline_for(&module, common, &profile, inputs)?, common)?;
     let c = compile_with(module, &options, common, &profile)?;
-    let stats = setup.stats(&c, common)?;
+    let stats = place.stats(a, &c, common)?;
     let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),
         "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
     Ok(Measured { value, dispatches: None, stats })
@@ -327,9 +342,7 @@ fn on_device(
     let part = |i: usize| Statistics::of(&split.iter().map(|s| s[i]).collect::<Vec<_>>()).median;
     let mut resident = session.resident(inputs)?;
     let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
-    let n = latency.len().clamp(4, 16);
-    progress.report("throughput", 0, n);
-    let pipelined = resident.run_pipelined(n, 3)?;
+    let throughput = Throughput::measure(a, &mut resident, latency.len(), progress)?;
     let batch = batch(inputs);
     let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
     let host_functions = host_calls::times(compiled, &mut resident, a.runs.clamp(1, 5))?;
@@ -342,7 +355,7 @@ fn on_device(
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
         "transfers": moved, "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
-        "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
+        "throughput_per_s": throughput.runs_per_s * batch as f64, "in_flight": throughput.in_flight,
         "per_kernel": per_kernel, "host_functions": host_functions,
     });
     Ok((report, dispatches))
@@ -366,6 +379,9 @@ fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {
 fn check_baseline(common: &Common, results: &[Value], baseline: &[Value], slowdown: f64) -> CliResult<()> {
     let mut slow = Vec::new();
     for r in results {
+        if r["error"].is_object() {
+            continue;
+        }
         let same = |b: &&Value| ["model", "batch", "dtype"].iter().all(|k| b[*k] == r[*k]);
         let Some(b) = baseline.iter().find(same) else { continue };
         let ratio = number(r, &["latency_ms", "median"]) / number(b, &["latency_ms", "median"]).max(1e-9);

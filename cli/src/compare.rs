@@ -23,6 +23,7 @@ use compiler::calibrate::{Stored, storage_of};
 use compiler::profile::Nan;
 use compiler::trace::{self, Errors};
 use keep::Found;
+pub use side::reference_of;
 use side::{Reference, Side, differences, judge_all_in_f32, refuse_itself};
 use std::path::Path;
 

@@ -1,4 +1,6 @@
-//! `weft diff`: differences between two compilations.
+//! `weft diff`: what differs between two compilations: the verdict first, then the details.
+
+mod verdict;
 
 use crate::args::DiffArgs;
 use crate::error::{CliError, CliResult};
@@ -6,6 +8,7 @@ use crate::output::{print_text, table, write_json};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
 use compiler::trace::diff::{Fact, GroupLine, LayerTime, Timing};
+use verdict::Verdict;
 
 /// Lines of a list that are shown without `-v`.
 const FIRST: usize = 12;
@@ -17,6 +20,7 @@ const WIDEST: usize = 48;
 pub fn execute(args: &DiffArgs) -> CliResult<()> {
     let (a, b) = (crate::trace::read(&args.a)?, crate::trace::read(&args.b)?);
     let d = TraceDiff::between(&a, &b).map_err(|e| CliError::input(e.to_string()))?;
+    let verdict = Verdict::of([&a, &b], [&args.a, &args.b]);
     let mut json = serde_json::to_value(&d).map_err(|e| CliError::usage(e.to_string()))?;
     if let Some(o) = json.as_object_mut() {
         let names = [("schema", 1.into()), ("a", args.a.display().to_string().into())];
@@ -24,6 +28,7 @@ pub fn execute(args: &DiffArgs) -> CliResult<()> {
             names.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
         all.insert("b".into(), args.b.display().to_string().into());
         all.insert("equal".into(), d.is_empty().into());
+        all.insert("verdict".into(), verdict.to_json(&d));
         all.append(o);
         *o = all;
     }
@@ -34,18 +39,21 @@ pub fn execute(args: &DiffArgs) -> CliResult<()> {
     if d.is_empty() {
         print_text("no difference but in time")?;
     }
-    facts("", &d.facts)?;
-    passes(&d)?;
-    groups("groups only in the first", &d.groups_removed, most)?;
-    groups("groups only in the second", &d.groups_added, most)?;
+    verdict.lines(&d).iter().try_for_each(|l| print_text(l))?;
+    let names = verdict.names();
+    let [first, second] = names;
+    facts(names, &d.facts)?;
+    passes(names, &d)?;
+    groups(&format!("groups only in {first}"), &d.groups_removed, most)?;
+    groups(&format!("groups only in {second}"), &d.groups_added, most)?;
     first_of("groups made otherwise", &d.groups_changed, most, |g| {
         format!("{} -> {} ({}): {}", g.a, g.b, g.origins.join(" "), line(&g.facts))
     })?;
     kernels(&d, most)?;
-    first_of("remarks only in the first", &d.remarks_removed, most, remark)?;
-    first_of("remarks only in the second", &d.remarks_added, most, remark)?;
-    layers(&d.layers, most)?;
-    timings(&d.timings)
+    first_of(&format!("remarks only in {first}"), &d.remarks_removed, most, remark)?;
+    first_of(&format!("remarks only in {second}"), &d.remarks_added, most, remark)?;
+    layers(names, &d.layers, most)?;
+    timings(names, &d.timings)
 }
 
 /// A heading and the first lines of a list.
@@ -71,21 +79,22 @@ fn remark(r: &Remark) -> String {
     format!("{} {kind} {}: {}", r.pass, nodes.join(" "), r.message)
 }
 
-fn facts(title: &str, list: &[Fact]) -> CliResult<()> {
+fn facts([first, second]: [&str; 2], list: &[Fact]) -> CliResult<()> {
     let (long, short): (Vec<&Fact>, Vec<&Fact>) = list.iter().partition(|f| f.a.len().max(f.b.len()) > WIDEST);
     if !short.is_empty() {
-        let mut rows = table(&[title, "first", "second"]);
+        let mut rows = table(&["", first, second]);
         for f in short {
             rows.add_row([&f.what, &f.a, &f.b]);
         }
-        print_text(&rows.to_string())?;
+        print_text(&format!("\n{rows}"))?;
     }
-    long.iter().try_for_each(|f| print_text(&format!(" {}\n   first  {}\n   second {}", f.what, f.a, f.b)))
+    long.iter().try_for_each(|f| print_text(&format!(" {}\n   {first}: {}\n   {second}: {}", f.what, f.a, f.b)))
 }
 
-fn passes(d: &TraceDiff) -> CliResult<()> {
+fn passes([first, second]: [&str; 2], d: &TraceDiff) -> CliResult<()> {
     if !d.passes.is_empty() {
-        let mut rows = table(&["pass", "first: nodes", "changed", "second: nodes", "changed"]);
+        let [a, b] = [first, second].map(|name| format!("{name}: nodes"));
+        let mut rows = table(&["pass", &a, "changed", &b, "changed"]);
         for p in &d.passes {
             let mut row = vec![if p.run > 1 { format!("{} (run {})", p.name, p.run) } else { p.name.clone() }];
             for side in [&p.a, &p.b] {
@@ -99,7 +108,7 @@ fn passes(d: &TraceDiff) -> CliResult<()> {
     }
     first_of("stages whose text differs", &d.stages, usize::MAX, |s| {
         let run = if s.run > 1 { format!(" (run {})", s.run) } else { String::new() };
-        format!("{}{run}: {} lines only in the first, {} only in the second", s.label, s.removed, s.added)
+        format!("{}{run}: {} lines only in {first}, {} only in {second}", s.label, s.removed, s.added)
     })
 }
 
@@ -124,14 +133,15 @@ fn kernels(d: &TraceDiff, most: usize) -> CliResult<()> {
 }
 
 /// Measured times: the sum, then the layers whose runs all took longer or shorter.
-fn layers(list: &[LayerTime], most: usize) -> CliResult<()> {
+fn layers([first, second]: [&str; 2], list: &[LayerTime], most: usize) -> CliResult<()> {
     if list.is_empty() {
         return Ok(());
     }
     let sum = |f: fn(&LayerTime) -> f64| list.iter().map(f).sum::<f64>();
     let changed = list.iter().filter(|l| l.changed).count();
     print_text(&format!("\nmeasured times of {} layers in both: {changed} changed", list.len()))?;
-    let mut rows = table(&["layer", "first us", "second us", "difference", "ratio"]);
+    let [a, b] = [first, second].map(|name| format!("{name}, us"));
+    let mut rows = table(&["layer", &a, &b, "difference, us", "ratio"]);
     let mut add = |name: &str, a: f64, b: f64| {
         let ratio = if a > 0.0 { format!("{:.2}", b / a) } else { String::new() };
         rows.add_row([name.to_string(), format!("{a:.1}"), format!("{b:.1}"), format!("{:+.1}", b - a), ratio]);
@@ -145,8 +155,9 @@ fn layers(list: &[LayerTime], most: usize) -> CliResult<()> {
     }
 }
 
-fn timings(list: &[Timing]) -> CliResult<()> {
-    let mut rows = table(&["time", "first ms", "second ms", "ratio"]);
+fn timings([first, second]: [&str; 2], list: &[Timing]) -> CliResult<()> {
+    let [a, b] = [first, second].map(|name| format!("{name}, ms"));
+    let mut rows = table(&["time of the compilation", &a, &b, "ratio"]);
     for t in list {
         let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.2}"));
         let ratio = match (t.a_ms, t.b_ms) {

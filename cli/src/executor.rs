@@ -93,6 +93,7 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
         config: crate::layout_options::pass_options(common)?,
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
+        registry: common.registry.clone(),
     })
 }
 

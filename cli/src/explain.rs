@@ -18,6 +18,7 @@ use crate::models::load;
 use crate::parts::{Parts, compile_parts};
 use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
+pub use names::did_you_mean;
 use relations::Relations;
 use std::path::Path;
 

@@ -6,6 +6,7 @@
 mod args;
 pub mod arrays;
 mod bench;
+mod bisect;
 mod cases;
 mod ceilings;
 mod compare;
@@ -20,6 +21,7 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
+mod extract;
 mod host_calls;
 mod host_library;
 mod html_report;
@@ -40,6 +42,7 @@ mod said;
 mod table;
 mod terminal;
 mod trace;
+mod values_by_name;
 mod view;
 mod zoo;
 
@@ -82,6 +85,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
+        cli.command.common_mut().registry = extensions.passes.clone();
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
     let common = cli.command.common();
@@ -140,10 +144,15 @@ fn check_outputs(command: &Command) -> CliResult<()> {
     let (files, folder) = match command {
         Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),
         Command::Opt(a) => ([a.output.as_ref(), None], None),
-        Command::Run(a) => ([a.output.as_ref(), None], None),
-        Command::Bench(a) => ([a.output.as_ref(), None], None),
+        Command::Run(a) => {
+            let folder = a.output.as_ref().filter(|o| args::names_folder(o));
+            ([a.output.as_ref().filter(|_| folder.is_none()), None], folder)
+        }
+        Command::Bench(a) => ([a.output.as_ref(), a.timeline.as_ref()], None),
         Command::Compare(a) => ([a.output.as_ref(), a.write_keep.as_ref()], None),
         Command::Export(a) => ([Some(&a.output), None], None),
+        Command::Extract(a) => ([Some(&a.output), a.with_inputs.as_ref()], None),
+        Command::Bisect(a) => ([None, None], a.output.as_ref()),
         Command::Report(a) => ([Some(&a.output), None], None),
         _ => ([None, None], None),
     };
@@ -173,6 +182,8 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Compare(a) => compare::execute(a),
         Command::Explain(a) => explain::execute(a),
         Command::Export(a) => export::execute(a),
+        Command::Extract(a) => extract::execute(a),
+        Command::Bisect(a) => bisect::execute(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),

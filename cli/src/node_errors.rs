@@ -5,10 +5,11 @@
 //! module is not changed, except that every node's result becomes an output: errors then include those of earlier
 //! nodes.
 
-use crate::args::{Common, CompareArgs};
+use crate::args::CompareArgs;
 use crate::error::CliResult;
-use crate::executor::{CPU_EXECUTOR, Device, execute_with, profile_on, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, execute_with, profile_on};
 use crate::output::log;
+use crate::values_by_name::{exact_values, with_results};
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::attr::Attr;
 use compiler::dtype::DType;
@@ -42,7 +43,7 @@ pub fn node_errors(
         return Ok(vec![]);
     }
     let nodes = observed_nodes(module);
-    let exact = exact_values(module, inputs, &a.common)?;
+    let (exact, _) = exact_values(module, inputs, &a.common, |_| true)?;
     let (changed, inputs) = match a.cumulative {
         true => (exposed(module, &nodes), inputs.to_vec()),
         false => isolated(module, &nodes, inputs, &exact),
@@ -73,34 +74,17 @@ pub fn node_errors(
 }
 
 /// Nodes of the entry function's body whose first result is float.
-fn observed_nodes(module: &Module) -> Vec<NodeId> {
+pub fn observed_nodes(module: &Module) -> Vec<NodeId> {
     let f = module.main();
     let float = |n: &NodeId| f.nodes[*n].outputs.first().is_some_and(|&v| f.ty(v).dtype.is_float());
     f.blocks[f.body].nodes.iter().copied().filter(|n| !f.nodes[*n].op.is::<Const>() && float(n)).collect()
 }
 
-/// Every value of the entry function in a run on the CPU executor.
-fn exact_values(module: &Module, inputs: &[Tensor], common: &Common) -> CliResult<FxHashMap<ValueId, Tensor>> {
-    let f = module.main();
-    let mut values: FxHashMap<ValueId, Tensor> = f.params().iter().copied().zip(inputs.iter().cloned()).collect();
-    run_on_cpu_watched(module, inputs, common, "nodes", |g, n, outputs| {
-        values.extend(g.nodes[n].outputs.iter().copied().zip(outputs.iter().cloned()));
-    })?;
-    Ok(values)
-}
-
 /// The module with the first result of every node of `nodes` as an output behind its own.
 fn exposed(module: &Module, nodes: &[NodeId]) -> Module {
-    let mut out = module.clone();
-    let f = out.main_mut();
-    for &n in nodes {
-        let (v, name) = (f.nodes[n].outputs[0], f.nodes[n].name);
-        let (ty, body) = (f.ty(v).clone(), f.body);
-        f.blocks[body].results.push(v);
-        f.result_names.push(name);
-        f.result_types.push(ty);
-    }
-    out
+    let f = module.main();
+    let first: Vec<_> = nodes.iter().map(|&n| (f.nodes[n].name, f.nodes[n].outputs[0])).collect();
+    with_results(module, &first)
 }
 
 /// The exposed module in which every float value that a node computes reaches its users as an input of its own; and the

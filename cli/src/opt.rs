@@ -35,7 +35,6 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     check_listed(&module, &options.keep_f32).map_err(CliError::usage)?;
     options.configure(&mut cx);
     cx.verify = true;
-    cx.registry.extend(extensions.passes.iter().copied());
     cx.alter_layouts.extend(extensions.alter_layouts.iter().cloned());
     pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {
         let code = if e.kind == PassErrorKind::Request { Code::Usage } else { Code::Input };

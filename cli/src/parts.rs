@@ -72,7 +72,13 @@ impl Size {
                 format!("`{}` has the size `{}`, which {} decides", self.node, self.symbol, self.from.join(" and "))
             }
         };
-        Remark { pass: Name::new("plan"), kind: RemarkKind::Missed, nodes: vec![self.node], message }
+        Remark {
+            pass: Name::new("plan"),
+            kind: RemarkKind::Missed,
+            nodes: vec![self.node],
+            message,
+            detail: String::new(),
+        }
     }
 }
 
@@ -216,7 +222,7 @@ impl Part {
         names.extend(self.nodes.len().checked_sub(NAMED + 1).map(|more| format!("{} more", more + 1)));
         let runs = if self.runs == DECIDED { "compiled when a run has decided its sizes" } else { "a part of its own" };
         let message = format!("not in this graph, {runs}: {}", names.join(", "));
-        Remark { pass: Name::new("plan"), kind: RemarkKind::Missed, nodes: vec![], message }
+        Remark { pass: Name::new("plan"), kind: RemarkKind::Missed, nodes: vec![], message, detail: String::new() }
     }
     fn of(name: &'static str, runs: &'static str, module: &Module) -> Part {
         let f = module.main();

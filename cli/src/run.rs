@@ -1,13 +1,14 @@
 //! `weft run`
 
 use crate::args::RunArgs;
-use crate::arrays::{Named, write_npz};
+use crate::arrays::{Named, write_arrays};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, execute_cached};
 use crate::models::{inputs_for, load, load_with_values};
 use crate::output::print_text;
 use crate::range_checks::count_out_of_range;
 use crate::report::report;
+use crate::values_by_name::{values, with_results};
 use bytes::Bytes;
 use compiler::agreement::{Tolerance, agree};
 use compiler::graph::Module;
@@ -34,13 +35,24 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     let module = state.time("import", || load(&a.model, &a.common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, &a.common)).transpose()?;
+    let module = with_dumped(a, module)?;
     let executor = execute_cached(module, &a.common, &device, &inputs)?;
     let results = state.time("run", || executor.run_in_order(&inputs))?;
     let outputs: Named = executor.output_names().into_iter().zip(results).collect();
     if let Some(path) = &a.output {
-        write_npz(path, &outputs)?;
+        write_arrays(path, &outputs)?;
     }
     report(a, &device, &outputs, given.is_none(), counted.as_deref())
+}
+
+/// The module with the tensors of `--dump` as results, where they are none yet: what fusion would hide is then computed for its own sake.
+fn with_dumped(a: &RunArgs, module: Module) -> CliResult<Module> {
+    if a.dump.is_empty() {
+        return Ok(module);
+    }
+    let mut more = values(&module, &a.dump)?;
+    more.retain(|v| !module.main().results().contains(&v.1));
+    Ok(with_results(&module, &more))
 }
 
 /// The tensors of `input_0.pb` or `output_0.pb` and so on, whose names and kinds the model has as `values`: element `i`

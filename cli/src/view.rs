@@ -53,6 +53,7 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
                     kind: RemarkKind::Missed,
                     nodes: vec![],
                     message: format!("no kernels: {why}"),
+                    detail: String::new(),
                 });
                 graph
             }

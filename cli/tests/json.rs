@@ -271,6 +271,27 @@ fn with_driver_stats(from: &Path, to: &Path) {
 }
 
 #[test]
+fn parts_and_causes() {
+    let dir = std::env::temp_dir().join(format!("weft-json-parts-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let files = ["part.onnx", "in.npz", "out.npz"].map(|f| dir.join(f).display().to_string());
+    let line =
+        format!("extract half.weft --to Conv_0 -o {} --with-inputs {} --with-outputs {}", files[0], files[1], files[2]);
+    let (v, code) = weft(&line);
+    assert_eq!(code, 0, "{v}");
+    holds("extract", &v);
+    let (v, code) = weft("bisect half.weft --device cpu --amp fp16");
+    assert_eq!(code, 0, "{v}");
+    holds("bisect", &v);
+    let found = dir.join("found").display().to_string();
+    let glare = "shades/glare.npy";
+    let (v, code) = weft(&format!("bisect shades.weft --device cpu --amp fp16 -i {glare} -o {found}"));
+    assert_eq!((code, &v["cause"]["kind"]), (1, &"precision".into()), "{v}");
+    holds("bisect", &v);
+    std::fs::remove_dir_all(dir).expect("removes");
+}
+
+#[test]
 fn traces() {
     let dir = std::env::temp_dir().join(format!("weft-json-traces-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a folder");

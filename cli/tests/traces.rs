@@ -67,7 +67,11 @@ fn a_trace_is_written_read_and_compared() {
     assert_eq!(d["groups_removed"][0]["origins"], serde_json::json!(["Conv_0", "Relu_1"]));
     assert_eq!(d["groups_added"].as_array().unwrap().len(), 2);
     let shown = stdout(&weft(&["diff", text(&a), text(&b)]));
-    assert!(shown.contains("--fuse") && shown.contains("groups only in the first: 1"), "{shown}");
+    assert!(shown.contains("--fuse") && shown.contains("groups only in a.trace: 1"), "{shown}");
+    // The verdict comes first, and names the files.
+    assert!(shown.starts_with("dispatches: 1 in a.trace, 2 in b.trace (+1)\ntime, estimated: "), "{shown}");
+    assert!(shown.contains("changed: --fuse (full -> off), "), "{shown}");
+    assert_eq!((&d["verdict"]["dispatches"]["a"], &d["verdict"]["time"]["source"]), (&1.into(), &"estimated".into()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Describes a model without compiling it: inputs, outputs, operators, size, and unsupported operators.
 
-use crate::graph::{Function, Module, TensorType};
+use crate::graph::{Function, Module, NodeId, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::batch_norm::BatchNorm;
@@ -141,24 +141,28 @@ fn count_ops(module: &Module, f: &Function, ops: &mut IndexMap<String, usize>, d
 
 /// Multiply-accumulates of one run of the entry; `None` while a dimension of an input is open.
 pub fn count_macs(module: &Module) -> Option<u64> {
-    fn go(module: &Module, f: &Function, depth: usize) -> u64 {
-        let mut sum = 0u64;
-        for n in f.walk() {
-            let node = &f.nodes[n];
-            let (inputs, outputs) = node_types(f, n);
-            sum = sum.saturating_add(match node.op.callee().and_then(|c| module.functions.get(&c)) {
-                Some(callee) if depth < CALL_DEPTH => go(module, callee, depth + 1),
-                _ => match (node.op.downcast::<CallTensor>(), module.tensor_callee(&node.op)) {
-                    (Some(call), Some(callee)) => {
-                        called_macs(call, callee, inputs.into_iter().flatten().chain(outputs))
-                    }
-                    _ => node.op.macs(&inputs, &outputs),
-                },
-            });
-        }
-        sum
+    crate::graph::open_dims(module).is_empty().then(|| macs_of_function(module, module.main(), 0))
+}
+
+/// Multiply-accumulates of one run of a node, those of the functions that it calls included.
+pub fn macs_of_node(module: &Module, f: &Function, n: NodeId) -> u64 {
+    macs_at(module, f, n, 0)
+}
+
+fn macs_of_function(module: &Module, f: &Function, depth: usize) -> u64 {
+    f.walk().into_iter().fold(0, |sum: u64, n| sum.saturating_add(macs_at(module, f, n, depth)))
+}
+
+fn macs_at(module: &Module, f: &Function, n: NodeId, depth: usize) -> u64 {
+    let node = &f.nodes[n];
+    let (inputs, outputs) = node_types(f, n);
+    match node.op.callee().and_then(|c| module.functions.get(&c)) {
+        Some(callee) if depth < CALL_DEPTH => macs_of_function(module, callee, depth + 1),
+        _ => match (node.op.downcast::<CallTensor>(), module.tensor_callee(&node.op)) {
+            (Some(call), Some(callee)) => called_macs(call, callee, inputs.into_iter().flatten().chain(outputs)),
+            _ => node.op.macs(&inputs, &outputs),
+        },
     }
-    crate::graph::open_dims(module).is_empty().then(|| go(module, module.main(), 0))
 }
 
 /// Multiply-accumulates of a call of a tensor function, whose operands and results have these types.

@@ -21,6 +21,8 @@ pub struct Remark {
     pub kind: RemarkKind,
     /// Source nodes it is about.
     pub nodes: Vec<Name>,
-    /// One sentence.
+    /// One sentence for people: the cause, a number and its unit.
     pub message: String,
+    /// The same in the terms of the pass, such as fusion kinds; empty where there is no more to say.
+    pub detail: String,
 }

@@ -79,7 +79,13 @@ impl Program {
                 *self = Program::new(&self.source.clone(), &profile, options)?;
                 if let Some(compiled) = &mut self.compiled {
                     let pass = Name::new("schedule");
-                    compiled.remarks.push(Remark { pass, kind: RemarkKind::Missed, nodes: vec![], message: why });
+                    compiled.remarks.push(Remark {
+                        pass,
+                        kind: RemarkKind::Missed,
+                        nodes: vec![],
+                        message: why,
+                        detail: String::new(),
+                    });
                 }
                 self.open_as_it_is(gpu, options)
             }

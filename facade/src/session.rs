@@ -212,6 +212,13 @@ impl Session {
             _ => None,
         }
     }
+    /// What the CPU executor runs, where it runs the model as a whole: to observe it node by node.
+    pub fn on_cpu(&self) -> Option<&Module> {
+        match &self.execution {
+            Execution::Cpu { module, .. } => Some(module),
+            _ => None,
+        }
+    }
     /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs; others do not run.
     ///
     /// # Errors

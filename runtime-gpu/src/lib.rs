@@ -47,6 +47,8 @@ mod staging;
 mod storage;
 mod subgroup_sizes;
 mod tensors;
+mod timeline;
+mod timestamps;
 mod transfers;
 
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
@@ -67,6 +69,7 @@ pub use shared_parts::Opened;
 pub use staged::{Open, OpenPlanned, Part, Staged, Visit};
 pub use storage::{decode_tensor, encode_tensor};
 pub use tensors::{DeviceTensor, RunInput};
+pub use timeline::{Span, Timeline};
 pub use transfers::Transfers;
 /// The library that device functions are written with.
 pub use wgpu;

@@ -8,6 +8,7 @@ use crate::readback::Readback;
 use crate::resources::{Bound, BoundStep, Resources, Shared};
 use crate::run::ms;
 use crate::session::Session;
+use crate::timestamps::{Timestamps, tick_us};
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -125,16 +126,8 @@ impl Resident<'_> {
     /// As [`Resident::run`].
     pub fn time_dispatches(&mut self) -> Result<(TimeSource, Vec<(usize, usize, f64)>), GpuError> {
         let gpu = &self.shared.gpu;
-        let mut all: Vec<&Bound> = vec![];
-        for steps in [&self.resources.steps].into_iter().chain(self.resources.calls.bodies()) {
-            visit(steps, &mut |s| {
-                if let BoundStep::Gpu(list) = s {
-                    all.extend(list);
-                }
-            });
-        }
-        let inside = gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-        if inside && !self.shared.is_interrupted() && all.len() < 4000 {
+        let all = dispatches(&self.resources);
+        if has_timestamps(self.shared, all.len()) {
             return Ok((TimeSource::GpuTimestamps, time_by_timestamps(self.shared, &all)?));
         }
         let mut out = Vec::new();
@@ -152,6 +145,28 @@ impl Resident<'_> {
     }
 }
 
+/// Dispatches from which on timestamps are not asked for in one query set.
+const MOST_TIMESTAMPS: usize = 4000;
+
+/// True where the device writes a timestamp around each of so many dispatches of a run.
+pub(crate) fn has_timestamps(shared: &Shared, dispatches: usize) -> bool {
+    let inside = shared.gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+    inside && !shared.is_interrupted() && dispatches < MOST_TIMESTAMPS
+}
+
+/// The dispatches of a run, in the plan's order.
+pub(crate) fn dispatches(resources: &Resources) -> Vec<&Bound> {
+    let mut all: Vec<&Bound> = vec![];
+    for steps in [&resources.steps].into_iter().chain(resources.calls.bodies()) {
+        visit(steps, &mut |s| {
+            if let BoundStep::Gpu(list) = s {
+                all.extend(list);
+            }
+        });
+    }
+    all
+}
+
 /// Steps with those inside them, in the plan's order.
 fn visit<'a>(steps: &'a [BoundStep], go: &mut dyn FnMut(&'a BoundStep)) {
     for step in steps {
@@ -165,34 +180,22 @@ fn visit<'a>(steps: &'a [BoundStep], go: &mut dyn FnMut(&'a BoundStep)) {
 }
 
 fn time_by_timestamps(shared: &Shared, all: &[&Bound]) -> Result<Vec<(usize, usize, f64)>, GpuError> {
-    let count = all.len() as u32 + 1;
-    let (gpu, size) = (&shared.gpu, u64::from(count) * 8);
-    let device = &gpu.device;
-    let set = device.create_query_set(&wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count });
-    let buffer =
-        |usage| device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
-    let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
-    let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+    let gpu = &shared.gpu;
+    let stamps = Timestamps::new(gpu, all.len() as u32 + 1);
     let mut encoder = new_encoder(gpu);
     {
         let mut pass = encoder.begin_compute_pass(&Default::default());
-        pass.write_timestamp(&set, 0);
+        pass.write_timestamp(&stamps.set, 0);
         for (i, d) in all.iter().enumerate() {
             shared.dispatch(&mut pass, d);
-            pass.write_timestamp(&set, i as u32 + 1);
+            pass.write_timestamp(&stamps.set, i as u32 + 1);
         }
     }
-    encoder.resolve_query_set(&set, 0..count, &resolved, 0);
-    encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, size);
+    stamps.resolve(&mut encoder);
     let index = gpu.queue.submit([encoder.finish()]);
-    let (sender, mapped) = async_channel::bounded(1);
-    staging.map_async(wgpu::MapMode::Read, .., move |r| drop(sender.try_send(r)));
+    let mapped = stamps.map();
     gpu.wait_for(index)?;
-    let lost = |e: &dyn std::fmt::Display| GpuError::Lost(e.to_string());
-    mapped.recv_blocking().map_err(|e| lost(&e))?.map_err(|e| lost(&e))?;
-    let view = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
-    let ticks: Vec<u64> = view.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect();
-    let period = f64::from(gpu.queue.get_timestamp_period()) / 1e3;
+    let (ticks, period) = (stamps.ticks(&mapped)?, tick_us(gpu));
     let time = |(i, d): (usize, &&Bound)| (d.kernel, d.group, ticks[i + 1].saturating_sub(ticks[i]) as f64 * period);
     Ok(all.iter().enumerate().map(time).collect())
 }

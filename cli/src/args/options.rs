@@ -3,6 +3,7 @@
 use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
 use crate::said::State;
 use clap::Args;
+use compiler::passes::PassDef;
 use compiler::schedule::ScheduleProvider;
 use runtime_gpu::HostFunctions;
 use std::path::PathBuf;
@@ -150,6 +151,9 @@ pub struct Common {
     /// Who schedules kernels, if not the rules.
     #[arg(skip)]
     pub schedules: Schedules,
+    /// Passes of one's own, which `--passes` may name.
+    #[arg(skip)]
+    pub registry: Vec<PassDef>,
     /// The host functions there are.
     #[arg(skip)]
     pub functions: HostFunctions,

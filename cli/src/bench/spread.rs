@@ -30,6 +30,10 @@ pub fn show(r: &Value) -> CliResult<()> {
     let ms = |k: &str| r["compile_ms"][k].as_f64().map(|ms| format!("{ms:.0} ms {k}"));
     let compile: Vec<String> = ["cold", "warm"].into_iter().filter_map(ms).collect();
     print_text(&format!("compilation, session and first run: {}", compile.join(", ")))?;
+    if let Some(n) = r["in_flight"].as_u64() {
+        let runs = if n == 1 { "1 run" } else { &format!("{n} runs") };
+        print_text(&format!("throughput: {:.1} a second with {runs} in flight", number(r, &["throughput_per_s"])))?;
+    }
     let bytes = |k: &str| r["memory"][k].as_f64().map(|b| format!("{}B", si(b)));
     if let (Some(weights), Some(peak)) = (bytes("weights"), bytes("activations_peak")) {
         print_text(&format!("memory on the device: {weights} of weights, {peak} of intermediates at the peak"))?;

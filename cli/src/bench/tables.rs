@@ -1,5 +1,6 @@
 //! The output of `weft bench`: a line for each result, and tables below them.
 
+use super::sweep::Setting;
 use super::{number, spread};
 use crate::driver_stats;
 use crate::error::CliResult;
@@ -22,57 +23,84 @@ const COLUMNS: [(&str, usize); 12] = [
     ("ratio", 0),
 ];
 
+/// The column of what is swept beside those of [`COLUMNS`], where anything is.
+const SWEPT: &str = "swept";
+
 /// The table of results: a row when it is done.
 pub struct Lines(Rows);
 impl Lines {
-    pub fn new(models: &[String]) -> CliResult<Lines> {
+    pub fn new(models: &[String], settings: &[Setting]) -> CliResult<Lines> {
         let name = models.iter().map(|m| crate::models::short_name(m).chars().count()).max().unwrap_or(0);
-        let mut columns = COLUMNS;
+        let mut columns = COLUMNS.to_vec();
         columns[0].1 = name;
+        let widest = settings.iter().map(|s| s.others().chars().count()).max().unwrap_or(0);
+        if widest > 0 {
+            columns.push((SWEPT, widest));
+        }
         Rows::new(&columns).map(Lines)
     }
-    /// Prints the last result, with its ratio to the first.
+    /// Prints the last result, with its ratio to the first that did not fail.
     pub fn print(&mut self, results: &[Value]) -> CliResult<()> {
-        let (Some(first), Some(r)) = (results.first(), results.last()) else { return Ok(()) };
+        let right = results.iter().find(|r| r["error"].is_null());
+        let (Some(first), Some(r)) = (right.or(results.first()), results.last()) else { return Ok(()) };
         self.0.print(&cells(first, r))
     }
 }
 
-/// A result's cells in the order of [`COLUMNS`]; the ratio is to `first`.
-fn cells(first: &Value, r: &Value) -> [String; COLUMNS.len()] {
+/// What was swept and has no column of its own, as [`Setting::others`].
+fn others(r: &Value) -> String {
+    let swept = r["settings"]["swept"].as_object();
+    let with_columns = ["model", "batch", "amp", "layout", "fuse"];
+    let others = swept.into_iter().flatten().filter(|(k, _)| !with_columns.contains(&k.as_str()));
+    others.map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect::<Vec<_>>().join(" ")
+}
+
+/// A result's cells in the order of [`COLUMNS`], and what else was swept; the ratio is to `first`.
+fn cells(first: &Value, r: &Value) -> Vec<String> {
     let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
     let latency = number(r, &["latency_ms", "median"]);
     let device = number(r, &["device_ms", "median"]);
-    [
-        r["model"].as_str().unwrap_or("").to_string(),
-        r["batch"].to_string(),
-        s("amp"),
-        s("layout"),
-        s("fuse"),
-        format!("{latency:.2}"),
-        format!("{:.2}", number(r, &["latency_ms", "p90"])),
-        format!("{device:.2}"),
-        format!("{:.1}", number(r, &["throughput_per_s"])),
-        r["dispatches"].to_string(),
-        format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
-        format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
-    ]
+    let named =
+        [r["model"].as_str().unwrap_or("").to_string(), r["batch"].to_string(), s("amp"), s("layout"), s("fuse")];
+    let mut row = named.to_vec();
+    match r["error"]["message"].as_str() {
+        // The message itself is on stderr, and in the JSON.
+        Some(_) => {
+            row[1] = r["settings"]["swept"]["batch"].as_str().unwrap_or("-").to_string();
+            row.push("failed".into());
+            row.extend(vec!["-".to_string(); COLUMNS.len() - 6]);
+        }
+        None => row.extend([
+            format!("{latency:.2}"),
+            format!("{:.2}", number(r, &["latency_ms", "p90"])),
+            format!("{device:.2}"),
+            format!("{:.1}", number(r, &["throughput_per_s"])),
+            r["dispatches"].to_string(),
+            format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
+            format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
+        ]),
+    }
+    row.push(others(r));
+    row
 }
 
 /// All results as a table in Markdown, or as comma-separated values (RFC 4180).
 pub fn written(results: &[Value], csv: bool) -> String {
-    let Some(first) = results.first() else { return String::new() };
+    let Some(first) = results.iter().find(|r| r["error"].is_null()).or(results.first()) else { return String::new() };
+    let wide = results.iter().any(|r| !others(r).is_empty());
+    let width = COLUMNS.len() + usize::from(wide);
+    let header = COLUMNS.iter().map(|c| c.0).chain([SWEPT]).map(String::from);
     let quoted =
         |c: &str| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.to_string() };
     let line = |cells: &[String]| match csv {
         true => cells.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(","),
         false => format!("| {} |", cells.join(" | ")),
     };
-    let mut lines = vec![line(&COLUMNS.map(|c| c.0.to_string()))];
+    let mut lines = vec![line(&header.collect::<Vec<_>>()[..width])];
     if !csv {
-        lines.push(format!("|{}", "---|".repeat(COLUMNS.len())));
+        lines.push(format!("|{}", "---|".repeat(width)));
     }
-    lines.extend(results.iter().map(|r| line(&cells(first, r))));
+    lines.extend(results.iter().map(|r| line(&cells(first, r)[..width])));
     lines.join("\n")
 }
 

@@ -126,7 +126,7 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
             text += &format!("\n        {line}");
         }
     }
-    for why in r.boundary(i) {
+    for why in r.boundary_text(i, verbose) {
         text += &format!("\n        ends: {why}");
     }
     text

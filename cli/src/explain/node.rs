@@ -49,7 +49,8 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
     }
     let done: Vec<&&Remark> = remarks.iter().filter(|m| m.kind == RemarkKind::Applied).collect();
     section("What was done with it", done.iter().map(|m| format!("{}: {}", m.pass, m.message)))?;
-    section("What stopped the next fusion", groups.iter().flat_map(|&i| r.boundary(i)))?;
+    let verbose = a.common.verbose > 0;
+    section("What stopped the next fusion", groups.iter().flat_map(|&i| r.boundary_text(i, verbose)))?;
     let stops: Vec<String> = groups.iter().flat_map(|&i| r.boundary(i)).collect();
     let others = remarks.iter().filter(|m| m.kind == RemarkKind::Missed && m.pass.as_str() != SCHEDULING);
     let others = others.filter(|m| !stops.contains(&m.message));

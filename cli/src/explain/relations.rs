@@ -38,6 +38,18 @@ impl<'a> Relations<'a> {
     pub fn boundary(&self, i: usize) -> Vec<String> {
         self.t.border_of_group(i, &self.borders[i], &self.feeds[i])
     }
+    /// The same for people; with `verbose` each condition in the terms of the pass behind it, such as fusion kinds.
+    pub fn boundary_text(&self, i: usize, verbose: bool) -> Vec<String> {
+        let detail = |message: &str| {
+            let own = self.borders[i].iter().map(|&r| &self.t.remarks[r]);
+            own.filter(|r| r.message == message && verbose).map(|r| r.detail.as_str()).find(|d| !d.is_empty())
+        };
+        let with_detail = |message: String| match detail(&message) {
+            Some(detail) => format!("{message} ({detail})"),
+            None => message,
+        };
+        self.boundary(i).into_iter().map(with_detail).collect()
+    }
     /// The remarks of the schedule rules about the group: which rule took it, or why others declined.
     pub fn scheduling(&self, i: usize, kind: RemarkKind) -> Vec<&'a str> {
         let g = self.group(i);

@@ -248,7 +248,7 @@ impl Planner<'_> {
 
     pub(super) fn remark(&mut self, pass: &str, kind: RemarkKind, message: String) {
         let nodes = self.group().1.origins.clone();
-        self.remarks.push(Remark { pass: pass.into(), kind, nodes, message });
+        self.remarks.push(Remark { pass: pass.into(), kind, nodes, message, detail: String::new() });
     }
 
     fn view(&mut self, node: &Node) {

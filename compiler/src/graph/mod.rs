@@ -11,6 +11,7 @@
 mod bind;
 mod builder;
 mod copy;
+mod extract;
 mod instantiate;
 pub use crate::tensor_type::{Signature, TensorType};
 pub use bind::{
@@ -19,6 +20,7 @@ pub use bind::{
 };
 pub use builder::{BuildError, FunctionBuilder};
 pub(crate) use copy::CopyNodes;
+pub use extract::{ExtractError, Part, extract, outer_operands};
 pub use instantiate::instantiate_functions;
 pub(crate) use instantiate::sized;
 

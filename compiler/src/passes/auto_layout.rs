@@ -61,6 +61,7 @@ use crate::attr_struct;
 use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
+use crate::schedule::estimate::times;
 pub use alter::{AlterLayout, LayoutAnswer, LayoutQuestion};
 use pins::{Anchors, Pins};
 use rustc_hash::FxHashMap;
@@ -272,20 +273,17 @@ impl AutoLayout {
             let (name, source_layout) = (costs.f.nodes[n].name, costs.propagation.convertible[&n].source_layout);
             let chosen = if choice.converted.contains(&n) { 1 - source_layout } else { source_layout };
             let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
+            let [here, there] = times([a.1 as f64, b.1 as f64]);
             if choice.converted.contains(&n) {
-                cx.applied(
-                    self,
-                    &[name],
-                    format!("{name} runs in {}: it costs {} there, {} in {}", a.0, a.1, b.1, b.0),
-                );
+                cx.applied(self, &[name], format!("{name} runs in {}: it takes {here} there, {there} in {}", a.0, b.0));
             } else {
                 let why = match pinned.get(&n) {
                     Some(_) if uniform => "the module as a whole is cheaper so",
                     Some(&c) if c == chosen => "it is pinned there",
                     _ if b.1 < a.1 => "moving it would not pay for the transforms around it",
-                    _ => "it costs no less elsewhere",
+                    _ => "it takes no less time elsewhere",
                 };
-                cx.missed(self, &[name], format!("{name} stays in {}: {why} ({} here, {} in {})", a.0, a.1, b.1, b.0));
+                cx.missed(self, &[name], format!("{name} stays in {}: {why} ({here} here, {there} in {})", a.0, b.0));
             }
         }
     }

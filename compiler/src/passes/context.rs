@@ -218,8 +218,14 @@ impl PassContext {
     pub fn missed(&mut self, pass: &dyn PassBase, nodes: &[Name], message: impl Into<String>) {
         self.remark(pass, RemarkKind::Missed, nodes, message.into());
     }
+    /// As [`PassContext::missed`], with the condition in the pass's own terms.
+    pub fn missed_in_detail(&mut self, pass: &dyn PassBase, nodes: &[Name], message: String, detail: String) {
+        self.remark(pass, RemarkKind::Missed, nodes, message);
+        self.remarks.last_mut().into_iter().for_each(|r| r.detail.clone_from(&detail));
+    }
     fn remark(&mut self, pass: &dyn PassBase, kind: RemarkKind, nodes: &[Name], message: String) {
-        self.remarks.push(Remark { pass: Name::new(pass.name()), kind, nodes: nodes.to_vec(), message });
+        let (pass, nodes, detail) = (Name::new(pass.name()), nodes.to_vec(), String::new());
+        self.remarks.push(Remark { pass, kind, nodes, message, detail });
     }
     /// Runs `body` between the instruments' enter and exit callbacks.
     pub fn scope<R>(&mut self, body: impl FnOnce(&mut PassContext) -> R) -> R {

@@ -23,12 +23,14 @@ mod partition;
 mod reason;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use dominators::PostDominators;
 pub use forward::{ForwardGraph, ForwardNode, Source, captures};
 pub use full::{FUSION_RULES, FusionRule, GroupGraph, register_fusion_rule};
 pub use partition::{Limits, Partition};
 pub use reason::Reason;
+use words::Words;
 
 use super::fusion_kind::{NodeInfo, describe_block, describe_node};
 use super::infer_types::instantiated;
@@ -124,8 +126,9 @@ impl FuseOps {
         let uses = f.count_uses();
         let mut p = Partition::new(&graph, f, info, weight, &uses, limits);
         p.run();
+        let costs = cx.costs();
+        let mut weighed: Vec<[NodeId; 2]> = vec![];
         if mode == FuseMode::Full {
-            let costs = cx.costs();
             let (g, profile, costs) = (&graph, &cx.profile, &*costs);
             let (made, declined) = (vec![], vec![]);
             let mut rules = full::GroupGraph { p: &mut p, g, module, f, info, profile, costs, made, declined };
@@ -139,19 +142,26 @@ impl FuseOps {
             for declined in declined {
                 let names: Vec<Name> = declined.nodes.iter().map(|&n| f.nodes[n].name).collect();
                 cx.missed(self, &names, format!("{}: {}", declined.rule, declined.why));
+                weighed.extend(<[NodeId; 2]>::try_from(&declined.nodes[..]));
             }
         }
+        let profile = cx.profile.clone();
+        let mut words = Words::new((module, f), &graph, info, &profile, &*costs);
         for (i, sink, reason) in p.boundaries() {
-            let named = |x: usize| f.nodes[graph.nodes[x].source.node()].name;
-            let nodes: Vec<Name> = [Some(i), sink].into_iter().flatten().map(named).collect();
+            let node = |x: usize| graph.nodes[x].source.node();
             if !matches!(graph.nodes[i].source, Source::Node(_)) {
                 continue;
             }
             if reason == Reason::NoDominator && graph.nodes[i].users.is_empty() {
                 continue;
             }
-            let device = cx.profile.name.clone();
-            cx.missed(self, &nodes, reason.message(&graph, f, i, sink, &device));
+            // A rule has said more of it.
+            if sink.is_some_and(|s| weighed.contains(&[node(i), node(s)])) {
+                continue;
+            }
+            let nodes: Vec<Name> = [Some(i), sink].into_iter().flatten().map(|x| f.nodes[node(x)].name).collect();
+            let message = words.sentence(&mut p, i, sink, &reason);
+            cx.missed_in_detail(self, &nodes, message, reason.condition(&graph, f, i, &profile.name));
         }
         for &n in &f.blocks[block].nodes {
             if let Some(why) = info.get(&n).and_then(|i| i.opaque.as_ref()) {

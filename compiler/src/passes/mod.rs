@@ -146,6 +146,17 @@ impl PassDef {
     }
 }
 
+impl PartialEq for PassDef {
+    fn eq(&self, other: &PassDef) -> bool {
+        self.name == other.name
+    }
+}
+impl std::fmt::Debug for PassDef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
 /// The pass table: `module::Type`. Beside its `mod` line this is the one line a pass needs outside its own file.
 macro_rules! passes {
     ($($module:ident :: $pass:ident),* $(,)?) => {

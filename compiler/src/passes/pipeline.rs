@@ -1,6 +1,6 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
-use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, ReplaceWithHostCalls};
+use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, PassDef, ReplaceWithHostCalls};
 use crate::attr::{AttrStruct, Attrs};
 
 /// Options of a compilation that decide its passes.
@@ -24,6 +24,8 @@ pub struct PipelineOptions {
     pub disabled: Vec<String>,
     /// A pipeline that replaces the standard one.
     pub passes: Option<Vec<String>>,
+    /// Passes of one's own, which pipelines find by name.
+    pub registry: Vec<PassDef>,
 }
 impl Default for PipelineOptions {
     /// The command's defaults: level 3, full fusion, layout by cost, f32.
@@ -38,6 +40,7 @@ impl Default for PipelineOptions {
             config: vec![],
             disabled: vec![],
             passes: None,
+            registry: vec![],
         }
     }
 }
@@ -53,6 +56,7 @@ impl PipelineOptions {
         cx.config.extend(self.config.iter().cloned());
         cx.keep_f32.extend(self.keep_f32.iter().cloned());
         cx.alter_layouts.extend(self.alter_layouts.iter().cloned());
+        cx.registry.extend(self.registry.iter().copied());
     }
 }
 

@@ -185,6 +185,7 @@ fn the_layout_belongs_to_the_version() {
             kind: crate::remark::RemarkKind::Missed,
             nodes: vec!["n".into()],
             message: "why".into(),
+            detail: String::new(),
         }],
         groups: vec![Group {
             function: "f".into(),

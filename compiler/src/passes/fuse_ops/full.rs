@@ -11,6 +11,8 @@ mod prologue;
 mod reduction_epilogue;
 mod row_chain;
 
+pub(super) use prologue::key_of;
+
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
 use crate::cost::CostModel;
@@ -21,7 +23,7 @@ use crate::ops::control::Const;
 use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
-use crate::schedule::estimate::Cost;
+use crate::schedule::estimate::{Cost, times};
 use crate::tir::BufferId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -216,9 +218,8 @@ impl GroupGraph<'_, '_> {
         let found = self.costs.function(&te, &constants);
         found.as_ref().as_ref().map(|e| (e.cost, e.kernels.len())).map_err(String::clone)
     }
-    /// Whether two groups cost less as one, described with the parts of both costs. If the costs are too close to
-    /// distinguish, one kernel is better, since it stores fewer values. With `fewer` the joined group must also have
-    /// fewer kernels.
+    /// Whether two groups cost less as one, in words with both times. If the costs are too close to distinguish, one
+    /// kernel is better, since it stores fewer values. With `fewer` the joined group must also have fewer kernels.
     ///
     /// # Errors
     /// The same description if it does not pay, or the reason why it cannot be estimated.
@@ -229,9 +230,11 @@ impl GroupGraph<'_, '_> {
         let two = first + second;
         let unknown = if kernels < of_first + of_second { UNCERTAIN } else { 0.0 };
         if fewer && unknown == 0.0 {
-            return Err(format!("one group would have as many kernels, {two} apart"));
+            let [apart] = times([two.total()]);
+            return Err(format!("one group would have as many kernels, {apart} apart"));
         }
-        let words = format!("{one} as one, {two} apart");
+        let [as_one, apart] = times([one.total(), two.total()]);
+        let words = format!("{as_one} as one, {apart} apart");
         if one.total() < two.total() * (1.0 + unknown) { Ok(words) } else { Err(words) }
     }
     /// For each node of the graph, the nodes that it uses.

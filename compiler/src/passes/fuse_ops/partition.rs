@@ -313,6 +313,10 @@ impl<'a> Partition<'a> {
     pub(super) fn dominator(&self, i: usize) -> Option<(usize, FusionKind)> {
         self.tree.parent(i)
     }
+    /// The anchor of a group, by its representative.
+    pub(super) fn anchor(&self, root: usize) -> Option<usize> {
+        self.anchor[root]
+    }
     /// The kind of a group, by its representative.
     pub(super) fn group_kind(&self, root: usize) -> FusionKind {
         self.kind[root]

@@ -70,11 +70,10 @@ impl Reason {
     pub fn is_limit(&self) -> bool {
         matches!(self, Reason::Size { .. } | Reason::Bindings { .. } | Reason::Operations { .. })
     }
-    /// One sentence about node `i`, whose post-dominator is `sink`.
-    pub fn message(&self, g: &ForwardGraph, f: &Function, i: usize, sink: Option<usize>, device: &str) -> String {
+    /// The failed condition about node `i`, with its values, in the terms of fusion kinds.
+    pub fn condition(&self, g: &ForwardGraph, f: &Function, i: usize, device: &str) -> String {
         let name = |x: usize| describe(g, f, x);
-        let into = sink.map(|s| format!(" into {}", name(s))).unwrap_or_default();
-        let why = match self {
+        match self {
             Reason::NoDominator if g.nodes[i].escapes => "its result leaves the function and others use it too".into(),
             Reason::NoDominator => "its uses never meet again".into(),
             Reason::Tuple { sink } => {
@@ -96,12 +95,12 @@ impl Reason {
             Reason::Operations { operations, limit } => format!(
                 "an element would take {operations} operations, the limit is {limit} (`fuse-ops {{max_operations=N}}`)"
             ),
-        };
-        format!("{} not fused{into}: {why}", name(i))
+        }
     }
 }
 
-fn describe(g: &ForwardGraph, f: &Function, x: usize) -> String {
+/// A node of the forward graph for messages.
+pub(super) fn describe(g: &ForwardGraph, f: &Function, x: usize) -> String {
     let node = &f.nodes[g.nodes[x].source.node()];
     match g.nodes[x].source {
         Source::Node(_) => node.name.to_string(),

@@ -25,6 +25,7 @@ use super::{Declined, GroupGraph, Made};
 use crate::graph::{NodeId, ValueId};
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
+use crate::schedule::estimate::times;
 use crate::schedule::rules::one_kernel;
 use crate::tir::{BufferId, FusionKind};
 use rustc_hash::FxHashMap;
@@ -61,18 +62,22 @@ fn settle(cx: &mut GroupGraph<'_, '_>, groups: &[Vec<usize>], verdict: Result<St
         false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
     });
     let nodes = nodes_of(cx, &groups.concat());
+    let last = groups[groups.len() - 1][0];
+    let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
+    let names = [0, groups.len() - 1].map(|at| name(cx.p.anchor(roots[at]).unwrap_or(groups[at][0])));
     match verdict {
         Ok(costs) => {
             for pair in groups.windows(2) {
                 cx.p.join(pair[0][0], pair[1][0]);
             }
-            let (first, last) = (groups[0][0], groups[groups.len() - 1][0]);
             cx.p.raise_kind(last, FusionKind::OutElementwiseFusable);
-            let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
-            let what = format!("{} to {} in one kernel: {costs}", name(first), name(last));
+            let what = format!("{} to {} in one kernel: {costs}", names[0], names[1]);
             cx.made.push(Made { rule: RULE, nodes, what: Some(what) });
         }
-        Err(why) => cx.declined.push(Declined { rule: RULE, nodes, why: format!("not one kernel: {why}") }),
+        Err(why) => {
+            let why = format!("{} to {} not one kernel: {why}", names[0], names[1]);
+            cx.declined.push(Declined { rule: RULE, nodes, why });
+        }
     }
 }
 
@@ -148,7 +153,8 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
     let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g)).map(|c| c.0)).collect::<Result<Vec<_>, String>>();
     Some(costs.and_then(|costs| {
         let apart = costs.into_iter().reduce(|a, b| a + b).unwrap_or_default();
-        let words = format!("{one} as one, {apart} apart");
+        let [as_one, as_three] = times([one.total(), apart.total()]);
+        let words = format!("{as_one} as one, {as_three} apart");
         let taken = one.total() < apart.total() || cx.profile.asks_for(RULE);
         if taken { Ok(words) } else { Err(words) }
     }))

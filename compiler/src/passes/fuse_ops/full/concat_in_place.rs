@@ -163,7 +163,8 @@ fn check_behind(cx: &GroupGraph<'_, '_>, members: &[usize], place: usize, concat
                 shapes.push(shape_of(cx.g, cx.f, u));
             } else if node.kind > FusionKind::Broadcast || !shapes.contains(&shape_of(cx.g, cx.f, u)) {
                 let who = cx.f.nodes[node.source.node()].name;
-                return Err(format!("{who} behind {} is not elementwise on its result", cx.f.nodes[concat].name));
+                let concat = cx.f.nodes[concat].name;
+                return Err(format!("{who} behind {concat} reads more than the element that it stores"));
             }
         }
     }
@@ -182,7 +183,8 @@ fn joins(cx: &mut GroupGraph<'_, '_>, site: &Site, i: usize, v: ValueId, operand
             let who = cx.f.nodes[node.source.node()].name;
             let count = others + usize::from(node.escapes);
             let name = cx.f.nodes[site.concat].name;
-            return Err(format!("{who} is used {count} more times than by {name}"));
+            let readers = if count == 1 { "1 other reader" } else { &format!("{count} other readers") };
+            return Err(format!("{who} has {readers} than {name}, for which it is a tensor of its own"));
         }
     }
     if operands.iter().filter(|o| **o == v).count() > 1 {

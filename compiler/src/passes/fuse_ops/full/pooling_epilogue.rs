@@ -115,7 +115,9 @@ fn check(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Result<Strin
         let node = &cx.g.nodes[m];
         let others = node.users.iter().filter(|u| !front.contains(&u.0) && (m != value || u.0 != pool)).count();
         if node.escapes || others > 0 {
-            return Err(format!("{} is used {} more times", name(m), others + usize::from(node.escapes)));
+            let count = others + usize::from(node.escapes);
+            let readers = if count == 1 { "1 other reader" } else { &format!("{count} other readers") };
+            return Err(format!("{} has {readers}, for which it is stored whole", name(m)));
         }
     }
     for (members, what) in [(&front, value), (&behind, pool)] {

@@ -93,7 +93,7 @@ fn visit(cx: &mut GroupGraph<'_, '_>, i: usize, anchor: usize, known: &mut Known
 }
 
 /// Equal ops on equal types have equal costs.
-pub(super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) -> String {
+pub(in super::super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) -> String {
     use std::fmt::Write;
     let mut key = String::new();
     for &n in nodes {

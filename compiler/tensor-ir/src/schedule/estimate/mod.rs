@@ -98,12 +98,25 @@ impl std::ops::Add for Cost {
     }
 }
 
-/// `12.3 us (arithmetic 4.0, sectors 6.2, launch 5.0, hidden -2.9)`; parts below a hundredth are left out.
+/// Times in nanoseconds for people, all in one unit, in which the smallest is at least a tenth: `1230 ms` and `0.88 ms`.
+pub fn times<const N: usize>(ns: [f64; N]) -> [String; N] {
+    let smallest = ns.iter().copied().filter(|t| *t > 0.0).fold(f64::INFINITY, f64::min);
+    let units = [(1e9, "s"), (1e6, "ms")];
+    let (size, unit) =
+        units.into_iter().find(|u| smallest >= u.0 / 10.0 && smallest.is_finite()).unwrap_or((1e3, "us"));
+    ns.map(|t| {
+        let t = t / size;
+        let digits = if t > 0.0 { (2 - t.log10().floor() as i32).clamp(0, 2) as usize } else { 0 };
+        format!("{t:.digits$} {unit}")
+    })
+}
+
+/// `12.3 us (arithmetic 4.0 us, sectors 6.2 us, launch 5.0 us, hidden -2.9 us)`; parts below a hundredth are left out.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
         let shown = self.parts().into_iter().chain([("hidden", -self.hidden)]).filter(|p| p.1.abs() > total / 1e2);
-        let list: Vec<String> = shown.map(|(name, ns)| format!("{name} {:.1}", ns / 1e3)).collect();
+        let list: Vec<String> = shown.map(|(name, ns)| format!("{name} {:.1} us", ns / 1e3)).collect();
         write!(f, "{:.1} us ({})", total / 1e3, list.join(", "))
     }
 }

@@ -1,0 +1,150 @@
+//! `weft extract`: a part of a model as a model of its own, with the values at the cut.
+
+use crate::args::ExtractArgs;
+use crate::arrays::{Named as Arrays, write_npz};
+use crate::error::{CliError, CliResult, Code};
+use crate::models::{inputs_for, load};
+use crate::output::{print_text, table, write_file, write_json};
+use crate::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
+use compiler::graph::{ExtractError, Module, Part, TensorType, ValueId, extract, input_ports};
+use compiler::name::Name;
+use compiler::passes::{PassContext, RemoveUnusedFunctions, run_pass};
+use compiler::tensor::Tensor;
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Cuts a part out of a model and writes it.
+pub fn execute(a: &ExtractArgs) -> CliResult<()> {
+    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
+    let module = load(&a.model, &a.common, given.as_ref())?;
+    let (from, to) = (starts(&module, &a.from)?, ends(&module, &a.to)?);
+    let part = cut(&module, &from, &to)?;
+    let bytes = compiler::onnx::export_onnx(&part.module).map_err(|e| CliError::input(e.to_string()))?;
+    if a.with_inputs.is_some() || a.with_outputs.is_some() {
+        let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
+        let wanted = |v: ValueId| part.inputs.contains(&v) || to.iter().any(|t| t.1 == v);
+        let (exact, _) = exact_values(&module, &inputs, &a.common, wanted)?;
+        let ports = input_ports(&part.module).into_iter().map(|p| p.0);
+        write_values(a.with_inputs.as_deref(), ports.zip(part.inputs.iter().copied()), &exact)?;
+        write_values(a.with_outputs.as_deref(), to.iter().copied(), &exact)?;
+    }
+    write_file(&a.output, &bytes)?;
+    let round = input_ports(&module).into_iter().map(|p| p.0).filter(|p| !from.iter().any(|f| f.0 == *p));
+    report(a, &part.module, &round.collect::<Vec<_>>())
+}
+
+/// Where a part begins that is to begin with these tensors or nodes.
+fn starts(module: &Module, names: &[String]) -> CliResult<Vec<NamedValue>> {
+    let mut out: Vec<NamedValue> = vec![];
+    for name in names {
+        let found = match find(module, name)? {
+            Named::Tensor(v) => vec![v],
+            Named::Nodes(list) => operands_of(module.main(), &list),
+        };
+        out.extend(found.into_iter().filter(|v| !out.iter().any(|o| o.1 == v.1)).collect::<Vec<_>>());
+    }
+    Ok(out)
+}
+
+/// Where it ends: the model's results where nothing is named.
+fn ends(module: &Module, names: &[String]) -> CliResult<Vec<NamedValue>> {
+    let f = module.main();
+    match names {
+        [] => Ok(f.result_names.iter().copied().zip(f.results().iter().copied()).collect()),
+        names => values(module, names),
+    }
+}
+
+/// The part between these values, without functions and constants that it has no use for.
+///
+/// # Errors
+/// A beginning that the end does not need, an end that is no result of a node.
+pub fn cut(module: &Module, from: &[NamedValue], to: &[NamedValue]) -> CliResult<Part> {
+    let mut part = extract(module, from, to).map_err(|e| no_part(&e, to))?;
+    let mut cx = PassContext::default();
+    run_pass(&RemoveUnusedFunctions::default(), &mut part.module, &mut cx)
+        .map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
+    Ok(part)
+}
+
+fn no_part(e: &ExtractError, to: &[NamedValue]) -> CliError {
+    let ends = to.iter().map(|t| t.0.to_string()).collect::<Vec<_>>().join(", ");
+    match e {
+        ExtractError::NotRead(name) => CliError::usage(format!("--from {name}: nothing on the way to {ends} reads it"))
+            .help("name what comes before --to, and is not cut off by another --from"),
+        ExtractError::NotComputed(name) => {
+            CliError::usage(format!("--to {name}: it is an input or a constant, and no node computes it"))
+        }
+    }
+}
+
+/// Writes named values of a run, where a file is asked for.
+fn write_values(
+    path: Option<&Path>,
+    names: impl Iterator<Item = NamedValue>,
+    exact: &FxHashMap<ValueId, Tensor>,
+) -> CliResult<()> {
+    let Some(path) = path else { return Ok(()) };
+    write_npz(path, &named(names, exact)?)
+}
+
+/// Values of a run by name.
+///
+/// # Errors
+/// A bug: a value that the run has not computed.
+pub fn named(names: impl Iterator<Item = NamedValue>, exact: &FxHashMap<ValueId, Tensor>) -> CliResult<Arrays> {
+    let one = |(name, v): NamedValue| match exact.get(&v) {
+        Some(t) => Ok((name.to_string(), t.clone())),
+        None => Err(CliError::new(Code::Bug, format!("the run of the whole model did not compute `{name}`"))),
+    };
+    names.map(one).collect()
+}
+
+/// Shows inputs and results of the part; `going_round` are inputs of the model that were not asked for.
+fn report(a: &ExtractArgs, part: &Module, going_round: &[Name]) -> CliResult<()> {
+    let f = part.main();
+    let nodes = crate::values_by_name::nodes_of(f).count();
+    let results: Vec<(Name, TensorType)> = f.result_names.iter().copied().zip(f.result_types.iter().cloned()).collect();
+    let one = |(name, ty): &(Name, TensorType)| {
+        let shape: Vec<_> = ty.shape.iter().map(|d| d.as_const()).collect();
+        json!({ "name": name, "dtype": ty.dtype.to_string(), "shape": shape })
+    };
+    let list = |ports: &[(Name, TensorType)]| -> Value { ports.iter().map(one).collect() };
+    let inputs = input_ports(part);
+    let json = json!({ "schema": 1, "model": a.model, "file": a.output, "nodes": nodes, "inputs": list(&inputs),
+        "outputs": list(&results), "with_inputs": a.with_inputs, "with_outputs": a.with_outputs });
+    if write_json(&a.common, &json)? {
+        return Ok(());
+    }
+    let mut rows = table(&["", "tensor", "dtype", "shape"]);
+    for (side, (name, ty)) in inputs.iter().map(|p| ("input", p)).chain(results.iter().map(|p| ("output", p))) {
+        rows.add_row([side.to_string(), name.to_string(), ty.dtype.to_string(), dims_of(ty)]);
+    }
+    print_text(&rows.to_string())?;
+    print_text(&format!("{nodes} nodes in {}", a.output.display()))?;
+    let cut: Vec<&str> = inputs.iter().map(|i| i.0.as_str()).filter(|i| going_round.contains(&Name::new(i))).collect();
+    if !a.from.is_empty() && !cut.is_empty() {
+        let text = format!(
+            "note: the part goes back to {}, by a way round --from; `--from` may name more tensors",
+            cut.join(", ")
+        );
+        print_text(&text)?;
+    }
+    match (&a.with_inputs, &a.with_outputs) {
+        (Some(i), Some(o)) => print_text(&format!(
+            "next: weft compare {} -i {} --against {}",
+            a.output.display(),
+            i.display(),
+            o.display()
+        )),
+        (Some(i), None) => print_text(&format!("next: weft run {} -i {}", a.output.display(), i.display())),
+        _ => Ok(()),
+    }
+}
+
+/// `1x3xn`
+fn dims_of(ty: &TensorType) -> String {
+    let dims: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
+    if dims.is_empty() { "scalar".into() } else { dims.join("x") }
+}

@@ -1,0 +1,124 @@
+//! `weft bench`: timelines on one axis, sweeps whose rows may fail, kernels of the CPU executor.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
+fn weft(line: &str) -> Output {
+    let cache = std::env::temp_dir().join(format!("weft-benchmarks-{}", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(line.split(' ')).current_dir(folder()).env("WEFT_CACHE", cache).output().expect("weft starts")
+}
+
+fn json(line: &str) -> (Value, Option<i32>) {
+    let out = weft(&format!("{line} --json -q"));
+    let v = serde_json::from_slice(&out.stdout)
+        .unwrap_or_else(|e| panic!("weft {line}: {e}\n{}", String::from_utf8_lossy(&out.stderr)));
+    (v, out.status.code())
+}
+
+fn adapter() -> bool {
+    json("devices").0["devices"].as_array().is_some_and(|d| !d.is_empty())
+}
+
+/// The complete events of a timeline: process, name, beginning, end.
+fn timeline(line: &str, name: &str) -> (Vec<(u64, String, f64, f64)>, Value) {
+    let file = std::env::temp_dir().join(format!("weft-timeline-{name}-{}.json", std::process::id()));
+    let out = weft(&format!("{line} --timeline {} -q", file.display()));
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let v: Value = serde_json::from_slice(&std::fs::read(&file).expect("the timeline")).expect("JSON");
+    std::fs::remove_file(file).expect("removes");
+    let events = v["traceEvents"].as_array().expect("events").iter().filter(|e| e["ph"] == "X");
+    let number = |v: &Value| v.as_f64().expect("a number");
+    let event = |e: &Value| {
+        let start = number(&e["ts"]);
+        let name = e["name"].as_str().expect("a name").to_string();
+        (e["pid"].as_u64().expect("a process"), name, start, start + number(&e["dur"]))
+    };
+    (events.map(event).collect(), v["otherData"].clone())
+}
+
+#[test]
+fn host_and_device_stand_on_one_axis() {
+    if !adapter() {
+        eprintln!("no adapter: no timeline is looked at");
+        return;
+    }
+    let (events, about) = timeline("bench block.weft --runs 2 --warmup 1", "device");
+    let host =
+        |name: &str| events.iter().find(|e| e.0 == 1 && e.1 == name).unwrap_or_else(|| panic!("no {name}: {events:?}"));
+    let order = ["upload", "encode", "submit", "wait", "readback"].map(host);
+    assert!(order.windows(2).all(|w| w[0].3 <= w[1].2), "{order:?}");
+    let (compiled, _) = json("bench block.weft --runs 2 --warmup 1");
+    let kernels: Vec<_> = events.iter().filter(|e| e.0 == 2 && e.1 != "queue" && !e.1.starts_with("copies")).collect();
+    assert_eq!(Some(kernels.len() as u64), compiled["dispatches"].as_u64(), "{events:?}");
+    assert!(kernels.windows(2).all(|w| w[0].2 <= w[1].2 && w[0].2 <= w[0].3), "{kernels:?}");
+    if about["kernel_times"] == "gpu-timestamps" {
+        // Kernels begin behind the submission and end before the host has waited for them.
+        let slack = about["device_clock_uncertainty_us"].as_f64().expect("a number") + 1.0;
+        for k in &kernels {
+            assert!(k.2 >= host("submit").2 - slack && k.3 <= host("wait").3 + slack, "{k:?} {events:?} {about}");
+        }
+    }
+}
+
+#[test]
+fn nodes_of_the_cpu_executor_have_times() {
+    let (events, _) = timeline("bench block.weft --runs 2 --warmup 0 --device cpu", "cpu");
+    let (v, _) = json("bench block.weft --runs 2 --warmup 0 --device cpu");
+    let rows = v["per_kernel"].as_array().expect("a row for each node");
+    assert_eq!(rows.len(), 11, "{v}");
+    assert!(rows.iter().any(|r| r["name"] == "Conv_0" && r["op"] == "conv" && r["us_total"].as_f64() > Some(0.0)));
+    let sum: f64 = rows.iter().filter_map(|r| r["us_total"].as_f64()).sum();
+    assert!(sum > 0.0 && v["dispatches"] == 11 && v["kernels"] == 11, "{v}");
+    assert_eq!(events.len(), 11, "{events:?}");
+    assert!(events.windows(2).all(|w| w[0].3 <= w[1].2 + 1e-3), "nodes run one after another: {events:?}");
+}
+
+#[test]
+fn a_failing_row_keeps_the_rest() {
+    let (v, code) = json("bench --sweep device=cpu,nosuch amp=off --runs 1 --warmup 0 half.weft");
+    assert_eq!(code, Some(5), "{v}");
+    let rows = v.as_array().expect("two rows");
+    assert!(rows[0]["latency_ms"]["median"].as_f64() > Some(0.0), "{v}");
+    assert_eq!(
+        (&rows[1]["error"]["code"], &rows[1]["settings"]["swept"]["device"]),
+        (&5.into(), &"nosuch".into()),
+        "{v}"
+    );
+    // Alone it is no row, but the error.
+    let (alone, code) = json("bench --sweep device=nosuch --runs 1 half.weft");
+    assert_eq!((code, &alone["error"]["code"]), (Some(5), &5.into()), "{alone}");
+}
+
+#[test]
+fn open_dimensions_and_keep_lists_are_swept() {
+    let line = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 --device cpu --runs 1 --warmup 0";
+    let (v, _) = json(line);
+    let rows = v.as_array().expect("rows");
+    let of = |r: &Value| r["settings"]["swept"].as_object().expect("swept").clone();
+    assert_eq!(rows.len(), 8);
+    let encoders: Vec<&Value> = rows.iter().filter(|r| r["model"] == "encoder:smallest").collect();
+    assert!(encoders.iter().all(|r| r["error"].is_null()), "{v}");
+    assert_eq!(of(encoders[3])["sequence"], "32");
+    assert_eq!(encoders[3]["settings"]["keep_f32"], serde_json::json!(["*"]));
+    assert!(
+        rows.iter().any(|r| r["error"]["message"].as_str().is_some_and(|m| m.contains("no such dimension"))),
+        "{v}"
+    );
+}
+
+#[test]
+fn runs_in_flight_are_chosen_and_said() {
+    if !adapter() {
+        return;
+    }
+    let (v, _) = json("bench block.weft --runs 2 --warmup 1 --in-flight 3");
+    assert_eq!(v["in_flight"], 3, "{v}");
+    let (v, _) = json("bench block.weft --runs 2 --warmup 1");
+    assert!([1, 2, 4].iter().any(|n| v["in_flight"] == *n), "{v}");
+}
