@@ -131,7 +131,7 @@ fn by_timestamps(shared: &Shared, resources: &mut Resources, inputs: &[Tensor]) 
     ];
     let uncertainty_us = (offset.high - offset.low) / 2.0;
     let source = TimeSource::GpuTimestamps;
-    Ok(Timeline { host, queue, kernels, source, uncertainty_us }.from_start(begin))
+    Ok(Timeline { host, queue, kernels, source, uncertainty_us }.since_start(begin))
 }
 
 /// Encodes a run with a timestamp before and behind each dispatch.
@@ -212,7 +212,7 @@ fn alone(shared: &Shared, d: &Bound) -> Result<(), GpuError> {
 
 impl Timeline {
     /// The same with times from `begin` on.
-    fn from_start(mut self, begin: f64) -> Timeline {
+    fn since_start(mut self, begin: f64) -> Timeline {
         for s in self.host.iter_mut().chain(&mut self.queue) {
             (s.start, s.end) = (s.start - begin, s.end - begin);
         }

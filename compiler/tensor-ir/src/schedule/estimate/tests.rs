@@ -1,7 +1,7 @@
 //! The estimate of functions whose parts can be computed by hand, and the predicted kernels compared with those that
 //! the rules make.
 
-use super::{Estimate, Estimator, estimate};
+use super::{Estimate, Estimator, estimate, times};
 use crate::int::DimRanges;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{choices, schedule};
@@ -150,4 +150,13 @@ fn rules_ask_the_estimate() {
         let (with, without) = (chosen(&f, &ada()), chosen(&f, &launches_alone));
         assert!(!with.is_empty() && with != without, "{what}: {with:?}");
     }
+}
+
+#[test]
+fn times_side_by_side_have_one_unit() {
+    assert_eq!(times([3.07e6, 1.2e5]), ["3.07 ms", "0.12 ms"]);
+    assert_eq!(times([1.23e9, 8.79e5]), ["1230 ms", "0.88 ms"]);
+    assert_eq!(times([52_000.0, 2_381_000.0]), ["52.0 us", "2381 us"]);
+    assert_eq!(times([2.5e9]), ["2.50 s"]);
+    assert_eq!(times([0.0]), ["0 us"]);
 }
