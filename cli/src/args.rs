@@ -5,6 +5,7 @@ mod options;
 pub mod pictures;
 pub mod shared;
 mod surgery;
+mod view;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -12,6 +13,7 @@ pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
+pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
 
@@ -403,57 +405,6 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
-}
-
-/// `weft view`
-#[derive(Args, Debug)]
-pub struct ViewArgs {
-    /// Model: a path or a zoo name, which is compiled; or a compile trace
-    pub model: String,
-    /// Open no window: write what it would show as a picture
-    #[arg(long, value_name = "F.png", value_parser = path_of("png"))]
-    pub screenshot: Option<PathBuf>,
-    /// Show the graph after this pass, by its name or its number; `source` is the model as it came
-    #[arg(long)]
-    pub pass: Option<String>,
-    /// Select a node, by its name, that of the source node it came from, or a part of one
-    #[arg(long, value_name = "NODE")]
-    pub select: Option<String>,
-    /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory,
-    /// precision, remarks
-    #[arg(long)]
-    pub view: Option<String>,
-    /// Another compilation to stand beside this one, boxes matched by what they came from
-    #[arg(long, value_name = "F.trace")]
-    pub beside: Option<PathBuf>,
-    /// Width and height of the window in points
-    #[arg(long, value_name = "WxH", default_value = "1400x900", value_parser = window_size)]
-    pub size: [f32; 2],
-    /// Pixels of the picture a point, from 0.5 to 4
-    #[arg(long, value_name = "N", default_value = "1", value_parser = pixel_density, requires = "screenshot")]
-    pub pixels: f32,
-    /// Light on dark
-    #[arg(long)]
-    pub dark: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub input: InputArgs,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// A size that a window can have.
-fn window_size(text: &str) -> Result<[f32; 2], String> {
-    let side = |t: &str| t.parse().ok().filter(|n: &f32| (200.0..=8192.0).contains(n));
-    let size = text.split_once(['x', '×']).and_then(|(w, h)| Some([side(w)?, side(h)?]));
-    size.ok_or_else(|| "give a width and a height from 200 to 8192, as 1400x900".to_string())
-}
-
-/// Pixels a point that a picture can have.
-fn pixel_density(text: &str) -> Result<f32, String> {
-    let density = text.parse().ok().filter(|n: &f32| (0.5..=4.0).contains(n));
-    density.ok_or_else(|| "give a number from 0.5 to 4".to_string())
 }
 
 /// `weft diff`
