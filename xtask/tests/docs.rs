@@ -154,7 +154,7 @@ fn packages() -> Vec<(String, PathBuf)> {
 #[test]
 fn commands_name_what_there_is() {
     let packages = packages();
-    assert!(packages.iter().any(|p| p.0 == "weft-cli"));
+    assert!(packages.iter().any(|p| p.0 == "weft-command"));
     let (mut texts, mut checked) = (vec![], 0);
     files(&root(), &["md", "rs"], &mut texts);
     for path in texts {
