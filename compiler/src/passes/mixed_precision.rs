@@ -15,8 +15,7 @@
 //! kept in f32 by the ops' tensor expressions, and kernels compute in f32 registers: f16 is storage.
 //!
 //! A node stays in f32 when it is on the keep list, when one of its constants or bounds does not fit f16, or when an operand
-//! may be larger than f16 holds; so do, but for `--amp auto`, the first layers of networks with depthwise convolutions
-//! (`stem.rs` says why).
+//! may be larger than f16 holds.
 //! Biases and weights that are few beside the data stay f32 operands: rounding them saves nothing, and its error is the same
 //! in every element that they reach. Inputs and results of functions keep their types. A value gets at most one cast to each
 //! type in a block, right before its first user, and what came from f16 goes back to that very value: there is no chain of
@@ -26,7 +25,6 @@ mod decide;
 mod fit;
 mod keep;
 mod rewrite;
-mod stem;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +32,7 @@ pub use fit::{F16_MAX, MAX_LOSS, rounding_loss};
 pub use keep::{KeepF32, check_listed, check_patterns, escape_pattern, matches_pattern};
 
 use super::rewriter::rewrite_functions;
-use super::{AmpMode, Pass, PassContext, PassError};
+use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{Module, NodeId};
 use decide::Choice;
@@ -61,13 +59,11 @@ impl Pass for MixedPrecision {
         check_patterns(module, self.keep_f32.iter()).map_err(|m| PassError::new("mixed-precision", m))?;
         let mut keep = cx.keep_f32.clone();
         keep.extend(self.keep_f32.iter().map(|p| KeepF32::listed(p)));
-        // Calibration has measured what the rule for the first layers guesses.
-        let stem = cx.amp != AmpMode::Auto && !self.half_inputs;
         let matrices = cx.profile.may_multiply_matrices();
         let mut failure = None;
         let mut constants = FxHashMap::default();
         let changed = rewrite_functions(module, |r| {
-            let choices = decide::choose(r.module, &r.f, &keep, self.half_inputs, stem, matrices);
+            let choices = decide::choose(r.module, &r.f, &keep, self.half_inputs, matrices);
             self.remark_choices(r, &choices, cx);
             match rewrite::rewrite(r, &choices, &mut constants) {
                 Ok(done) if done.halves > 0 => cx.applied(self, &[], done.summary(r.f.name)),
