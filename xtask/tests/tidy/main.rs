@@ -163,15 +163,19 @@ fn members(meta: &Metadata) -> Vec<&Package> {
     meta.packages.iter().collect()
 }
 
-/// The name of a member: its package has a name of its own, where others could depend on it.
+/// The name of a member: its package has a name of its own, since all packages of crates.io share one list.
 fn folder_of(package: &str) -> &str {
-    package.strip_prefix("weft-").unwrap_or(package)
+    match package {
+        "weft-nn" => "facade",
+        "weft-command" => "cli",
+        other => other.strip_prefix("weft-").unwrap_or(other),
+    }
 }
 
 /// What may be published has the project's name before it; tools of this tree do not.
 #[test]
 fn packages_have_names_of_their_own() {
-    let own = |p: &&Package| p.name.starts_with("weft-") != ["fuzz", "xtask"].contains(&p.name.as_str());
+    let own = |p: &&Package| p.name.starts_with("weft-") != UNPUBLISHED.contains(&p.name.as_str());
     let meta = metadata();
     assert_none("names", members(&meta).into_iter().filter(|p| !own(p)).map(|p| p.name.to_string()).collect());
 }
@@ -286,17 +290,47 @@ fn dependencies_have_licences_that_go_with_ours() {
 }
 
 #[test]
-fn versions_are_pinned_once() {
+fn versions_stand_once() {
     let mut broken = Vec::new();
     for p in members(&metadata()) {
         let manifest = read(p.manifest_path.as_std_path());
         for line in manifest.lines().filter(|l| !l.starts_with("version") && !l.starts_with('#')) {
-            if line.contains("version = \"") || line.contains("= \"=") {
+            if line.contains("version = \"") {
                 broken.push(format!("{}: `{line}` belongs into [workspace.dependencies]", p.name));
             }
         }
     }
     assert_none("versions in members", broken);
+}
+
+/// An application that has another patch version of a dependency can use the libraries: they take ranges, and Cargo.lock pins.
+#[test]
+fn libraries_take_ranges_of_versions() {
+    let manifest = read(&root().join("Cargo.toml"));
+    let exact = manifest.lines().filter(|l| l.contains("\"="));
+    assert_none("exact versions", exact.map(String::from).collect());
+    assert!(root().join("Cargo.lock").exists(), "the lock file pins versions");
+}
+
+/// Tools of this tree stay in it.
+const UNPUBLISHED: &[&str] = &["fuzz", "xtask"];
+
+/// Everything that an application or the command needs can be published: cargo refuses packages without a description and a licence,
+/// and the others are what one finds them by.
+#[test]
+fn packages_say_what_they_are() {
+    let mut broken = Vec::new();
+    for p in members(&metadata()) {
+        let stays = UNPUBLISHED.contains(&p.name.as_str());
+        let published = p.publish.as_ref().is_none_or(|registries| !registries.is_empty());
+        let described = [p.description.is_some(), p.license.is_some(), p.readme.is_some()];
+        let whole = described == [true; 3] && !p.keywords.is_empty() && !p.categories.is_empty();
+        if stays == published || published && !whole {
+            broken
+                .push(format!("{}: publish = false, or description, licence, readme, keywords and categories", p.name));
+        }
+    }
+    assert_none("packages", broken);
 }
 
 /// `tensor-ir` and `compiler` get time, files and environment through their traits, so that they run anywhere and are
