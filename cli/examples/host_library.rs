@@ -2,7 +2,7 @@
 //! values, `negate` does so in place, `fail` says why it fails.
 //!
 //! ```text
-//! cargo build -p weft-cli --example host_library
+//! cargo build -p weft-command --example host_library
 //! weft run net.weft --host-functions target/debug/examples/libhost_library.so
 //! ```
 

@@ -1,7 +1,7 @@
 //! The `weft` command with an op, a schedule instruction, a schedule rule, a fusion rule and a quirk of one's own.
 //!
 //! ```text
-//! cargo run -p weft-cli --example own_parts -- run net.weft
+//! cargo run -p weft-command --example own_parts -- run net.weft
 //! ```
 //!
 //! `cube` is an op, with an importer of ONNX's operator `Cube` of the domain `example`; `reverse-loop` an instruction; `one-workgroup` a

@@ -1,8 +1,8 @@
 //! The `weft` command with faults of its own, for `weft bisect` to find.
 //!
 //! ```text
-//! cargo run -p weft-cli --example planted_faults -- bisect net.weft --passes infer-types,lose-constants,fuse-ops
-//! PLANTED_RULE=1 cargo run -p weft-cli --example planted_faults -- bisect net.weft
+//! cargo run -p weft-command --example planted_faults -- bisect net.weft --passes infer-types,lose-constants,fuse-ops
+//! PLANTED_RULE=1 cargo run -p weft-command --example planted_faults -- bisect net.weft
 //! ```
 //!
 //! `lose-constants` is a pass that halves constants of 3 elements; `off-by-half` is a schedule rule that adds one half to what blocks of at least 40

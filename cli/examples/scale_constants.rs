@@ -1,7 +1,7 @@
 //! The `weft` command with an added pass: `scale-constants` multiplies every constant by a factor.
 //!
 //! ```text
-//! cargo run -p weft-cli --example scale_constants -- opt net.weft --passes "scale-constants {factor=3.0}"
+//! cargo run -p weft-command --example scale_constants -- opt net.weft --passes "scale-constants {factor=3.0}"
 //! ```
 
 use compiler::attr_struct;

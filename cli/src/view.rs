@@ -103,6 +103,6 @@ fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliR
 #[cfg(not(feature = "view"))]
 fn show(_: CompileTrace, _: Option<CompileTrace>, _: &ViewArgs) -> CliResult<()> {
     Err(CliError::new(Code::Usage, "this build has no viewer").help(
-        "build with `cargo build --release --package weft-cli --features view`; `weft inspect` and `weft explain` show traces as text",
+        "build with `cargo build --release --package weft-command --features view`; `weft inspect` and `weft explain` show traces as text",
     ))
 }

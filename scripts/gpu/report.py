@@ -7,7 +7,8 @@ Figures are means weighted by FLOPs over kernels with an anchor and at least 8 F
   macs      multiply-adds a lane and issued instruction of the hot loop
   perload   multiply-adds a lane for each 128 bits that it reads from shared memory (4x4 registers 8, 8x4 10.7, 8x8 16); staging kernels without matrix instructions
   reuse     multiply-adds a lane for each 128 bits that it loads from global memory in the hot loop (tile 32x32 f32: 64, 64x64: 128, 128x64: 171; f16 twice that)
-  conflict  passes that reads of shared memory take / passes without bank conflicts (32 banks of 4 bytes; matrix loads: 8 rows of 16 bytes a pass)
+  conflict  passes that reads of shared memory take / passes without bank conflicts (32 banks of 4 bytes; matrix loads: as many bytes of each row at once as the widest load from shared memory in the ISA has, 16 at most)
+  lds       AMD, kernels with matrix instructions: clocks that the hot loop's loads from shared memory take (128 bytes a clock for the two SIMDs of a CU, times conflicts) / clocks of its matrix instructions (32 each)
   sector    used / fetched bytes of the worst global operand (sectors of 32 bytes)
   wide      share of the global loads in the hot loop that are 128 bits or more
   flight    between two barriers, on each side of a branch (in workgroups of one subgroup, which have none: between stores to shared memory and loads from it): longest run of global loads without a store to shared memory / all of them; 1 is all before the first
@@ -70,10 +71,13 @@ def figures(device, stem, kernel, stat, calls, isa_file, wgsl):
         wide=round(sum(c for b, c in bits.items() if b >= 128)/loads, 2) if loads else 1.0, reuse=round(fma/(sum(b*c for b, c in bits.items())/128), 1) if loads else None,
         estimate={k: v for k, v in stat.items() if k in ('Inverse Throughput', 'Latency', 'Static cycle count', 'Cycle Count', 'Cycles')})
     read = sum(int(b)*c for b, c in a['lds_load_bits'].items())/128; row['perload'] = round(fma/read, 1) if read and not row['matrix'] else None
-    w = access.summary(str(wgsl), lanes=min(lanes, simd) if vendor == 'intel' else lanes, group=tuple(g // 2 for g in calls[0][0]['grid']) if calls else (0, 0, 0))
+    # Each row of a matrix operand in pieces that the ISA loads at once.
+    at_once = min(128, max(map(int, a['lds_load_bits']), default=128))//8 if row['matrix'] else 16
+    w = access.summary(str(wgsl), matrix=max(4, at_once), lanes=min(lanes, simd) if vendor == 'intel' else lanes, group=tuple(g // 2 for g in calls[0][0]['grid']) if calls else (0, 0, 0))
     shared = [(v, 4 if v['bytes'] == 4 and v['n'] >= 16 and v['n'] % 4 == 0 else 1) for k, v in w.items() if isinstance(v, dict) and 'merged' in v and 'store' not in k]
     memory = [v for k, v in w.items() if isinstance(v, dict) and 'efficiency' in v and 'store' not in k]; row['unknown'] = w.get('unknown', 0)
     ideal = sum(v['sum_ideal']/c for v, c in shared); row['conflict'] = round(sum(v['sum_merged']/c for v, c in shared)/ideal, 2) if ideal else (None if row['stages'] else 1.0)
+    row['lds'] = round(2*read*16*simd/128*(row['conflict'] or 1)/(32*n['matrix']), 2) if vendor == 'amd' and row['matrix'] else None
     row['sector'] = min([v['efficiency'] for v in memory]) if memory else (None if loads else 1.0); wg = kernel['workgroup']; sub = -(-wg[0]*wg[1]*wg[2]//simd)
     row['fill'] = round(sum(c['_flops']*min(1, c['grid'][0]*c['grid'][1]*c['grid'][2]*sub/schedulers) for c, _ in calls)/max(1, flops), 2)
     return row
@@ -84,7 +88,7 @@ def total(rows, table):
         u = [r for r in (over if over is not None else t) if r.get(k) is not None]; f = sum(r['flops'] for r in u); return round(sum(r['flops']*float(r[k]) for r in u)/f, 2) if f else None
     scalar = [r for r in t if not r['matrix']]
     return table | dict(matrix=round(sum(r['flops'] for r in t if r['matrix'])/all_, 2), share=mean('share', scalar), macs=mean('macs'), perload=mean('perload', [r for r in scalar if r['stages']]),
-        **{k: mean(k) for k in ('reuse', 'conflict', 'sector', 'wide', 'flight', 'prefetch', 'fill')}, spills=sum(r['spills'] for r in rows), unstaged=round(1-sum(r['flops'] for r in t if r['stages'])/all_, 2),
+        **{k: mean(k) for k in ('reuse', 'conflict', 'lds', 'sector', 'wide', 'flight', 'prefetch', 'fill')}, spills=sum(r['spills'] for r in rows), unstaged=round(1-sum(r['flops'] for r in t if r['stages'])/all_, 2),
         unknown=sum(r['unknown'] for r in t), unread=[r['kernel'] for r in t if r['conflict'] is None or r['sector'] is None], kernels=len(rows), counted=len(t), errors=[r['kernel'] for r in rows if r['error']])
 
 if __name__ == '__main__':

@@ -4,7 +4,7 @@ use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
 use crate::grid::{Axes, Grid};
 use crate::lanes::Lane;
-use crate::layout::{StorageLayout, Word};
+use crate::layout::StorageLayout;
 use crate::lines::Source;
 use crate::tree::{Leaf, Node};
 use naga::{AddressSpace, Barrier, BinaryOperator, Expression, Handle, Statement, StorageAccess};
@@ -55,6 +55,8 @@ pub(crate) struct KernelEmitter<'a> {
     /// True in subgroups with a task of their own, if there may be more subgroups than tasks.
     pub has_task: Option<Handle<Expression>>,
     pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
+    /// No thread waits for others, and each stores often.
+    pub long_without_barriers: bool,
 }
 
 impl<'a> KernelEmitter<'a> {
@@ -87,16 +89,7 @@ impl<'a> KernelEmitter<'a> {
             shared_base: None,
             has_task: None,
             subgroup_builtins: vec![],
-        }
-    }
-
-    /// Scalar kind and bytes of a storage word.
-    pub fn word_kind(word: Word) -> Kind {
-        match word {
-            Word::F32 | Word::RoundedHalf => Kind::F32,
-            Word::F16 => Kind::F16,
-            Word::I32 => Kind::I32,
-            Word::U32 | Word::Halves | Word::JoinedHalves | Word::BrainHalves | Word::Bytes { .. } => Kind::U32,
+            long_without_barriers: false,
         }
     }
 
@@ -104,7 +97,7 @@ impl<'a> KernelEmitter<'a> {
     pub fn declare_bindings(&mut self, bindings: &[Binding]) {
         for (index, binding) in bindings.iter().enumerate() {
             let layout = self.layouts[&binding.buffer].clone();
-            let kind = Self::word_kind(layout.word);
+            let kind = layout.word.kind();
             let unit = self.b.lanes_ty(kind, layout.width as u8);
             let ty = self.b.array_ty(unit, layout.word.bytes() * layout.width, None);
             let access = if layout.written { StorageAccess::LOAD | StorageAccess::STORE } else { StorageAccess::LOAD };
@@ -134,7 +127,7 @@ impl<'a> KernelEmitter<'a> {
                     StorageLocation::Variables(FxHashMap::default())
                 }
                 scope => {
-                    let unit = self.b.lanes_ty(Self::word_kind(layout.word), layout.width as u8);
+                    let unit = self.b.lanes_ty(layout.word.kind(), layout.width as u8);
                     let ty = self.b.array_ty(unit, bytes, Some(units));
                     if scope == Scope::Shared {
                         self.shared_bytes = self.shared_bytes.saturating_add((units * bytes).next_multiple_of(16));
@@ -190,6 +183,7 @@ impl<'a> KernelEmitter<'a> {
     pub fn kernel(&mut self, grid: &Grid, root: &Node) -> Result<(), EmitError> {
         self.declare_symbols();
         self.workgroup.1 = grid.most_along_x();
+        self.long_without_barriers = root.is_long_without_barriers();
         let beyond = self.axis_variables(grid)?;
         self.ranges.assume(&self.axes.open_ends());
         match beyond {

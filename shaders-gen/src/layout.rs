@@ -10,6 +10,7 @@
 //! kernel packs it.
 
 use crate::access::{Form, local_numel, resolve_form};
+use crate::builder::Kind;
 use crate::error::EmitError;
 use crate::joined::{VECTOR, Vectors, joined_halves};
 use crate::tree::{Leaf, Node};
@@ -45,6 +46,15 @@ pub(crate) enum Word {
 }
 
 impl Word {
+    /// Scalar kind of a storage word.
+    pub fn kind(self) -> Kind {
+        match self {
+            Word::F32 | Word::RoundedHalf => Kind::F32,
+            Word::F16 => Kind::F16,
+            Word::I32 => Kind::I32,
+            Word::U32 | Word::Halves | Word::JoinedHalves | Word::BrainHalves | Word::Bytes { .. } => Kind::U32,
+        }
+    }
     /// Elements of a word.
     pub fn pack(self) -> u32 {
         match self {

@@ -80,18 +80,13 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// The bound of a loop. For a short loop with barriers that must not be unrolled
+    /// The bound of a loop. For a short loop that must not be unrolled
     /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)), it depends on a condition that is always true
     /// at run time (the workgroup's number is below the grid's size), but that compilers cannot evaluate.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));
-        let keeps = || {
-            let mut matrices = false;
-            body.visit_leaves(&mut |leaf| matrices |= !leaf.tensor.is_empty());
-            self.profile.keeps_loops(matrices)
-        };
-        if !(short && body.needs_uniform_flow(&|_| false) && keeps()) {
+        if !(short && self.keeps_loop(body)) {
             return Ok(end);
         }
         let id = self.workgroup_id();
@@ -102,6 +97,16 @@ impl KernelEmitter<'_> {
         let end = self.b.emit_at(0, Expression::Select { condition, accept: end, reject: once });
         self.b.name(end, &format!("{var}_end"));
         Ok(end)
+    }
+
+    /// Whether a loop of this body is to stay one.
+    fn keeps_loop(&self, body: &Node) -> bool {
+        if !body.needs_uniform_flow(&|_| false) {
+            return self.long_without_barriers && self.profile.keeps_loops_without_barriers();
+        }
+        let mut matrices = false;
+        body.visit_leaves(&mut |leaf| matrices |= !leaf.tensor.is_empty());
+        self.profile.keeps_loops(matrices)
     }
 
     pub fn forget_written(&mut self, body: &Node) {

@@ -263,7 +263,7 @@ impl KernelEmitter<'_> {
     /// Reads a part of a unit, in its storage kind.
     fn load_part(&mut self, buffer: BufferId, address: &Address) -> Result<Value, EmitError> {
         let layout = self.layout(buffer);
-        let kind = Self::word_kind(layout.word);
+        let kind = layout.word.kind();
         let component = match address.part {
             Part::Whole => None,
             Part::Word(c) => Some(c),
@@ -348,7 +348,7 @@ impl KernelEmitter<'_> {
         let var = match known {
             Some(v) => v,
             None => {
-                let ty = self.b.lanes_ty(Self::word_kind(layout.word), layout.width as u8);
+                let ty = self.b.lanes_ty(layout.word.kind(), layout.width as u8);
                 let name = if layout.units() == Some(1) { b.name.to_string() } else { format!("{}_{unit}_", b.name) };
                 let var = self.b.local_var(&name, ty);
                 if let Some(StorageLocation::Variables(map)) = self.locations.get_mut(&buffer) {

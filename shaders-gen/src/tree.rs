@@ -5,6 +5,9 @@ use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 use tensor_ir::tir::{BufferId, Combiner, Cond, Expr, Scope, TensorFunction};
 
+/// Stores of a thread whose loops compilers unroll and then spill: 25 fit registers (one result of a window of 5 x 5), 150 do not (six).
+const MANY_STORES: i64 = 64;
+
 /// A leaf: one store, maybe of several lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
@@ -56,6 +59,20 @@ impl Node {
             Node::Loop { extent, body, .. } => extent.clone() * (body.rounds() + 1) + 1,
             Node::If { body, .. } => body.rounds(),
             Node::Leaf(_) | Node::Barrier => Int::new(0),
+        }
+    }
+    /// True if no thread waits for others, and each stores so often that compilers spill when they unroll the loops.
+    pub fn is_long_without_barriers(&self) -> bool {
+        !self.needs_uniform_flow(&|_| false) && self.stores() >= MANY_STORES
+    }
+    /// Stores of a thread, those of loops of unknown length once.
+    fn stores(&self) -> i64 {
+        match self {
+            Node::Seq(list) => list.iter().map(Node::stores).sum(),
+            Node::Loop { extent, body, .. } => extent.as_const().unwrap_or(1).saturating_mul(body.stores()),
+            Node::If { body, .. } => body.stores(),
+            Node::Leaf(_) => 1,
+            Node::Barrier => 0,
         }
     }
     /// A sequence without nesting.

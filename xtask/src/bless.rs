@@ -10,7 +10,7 @@ pub const HELP: &str = "[FILTER] rewrites the expectations of the filetests; loo
 /// # Errors
 /// When a filetest fails for another reason than its expectation.
 pub fn run(args: &[String]) -> Result<(), String> {
-    let mut c = cargo(&["test", "--package", "weft-cli", "--test", "filetests", "--"]);
+    let mut c = cargo(&["test", "--package", "weft-command", "--test", "filetests", "--"]);
     c.args(args).env("WEFT_BLESS", "1");
     run_command(c)
 }

@@ -33,7 +33,7 @@ pub fn target_dir() -> Result<PathBuf, String> {
 /// # Errors
 /// When the build fails.
 pub fn build_weft(release: bool) -> Result<PathBuf, String> {
-    let mut c = cargo(&["build", "--package", "weft-cli", "--no-default-features"]);
+    let mut c = cargo(&["build", "--package", "weft-command", "--no-default-features"]);
     if release {
         c.arg("--release");
     }

@@ -31,10 +31,11 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if !args.is_empty() {
         return Err("usage: cargo xtask demo".into());
     }
+    println!("The command is built first: five minutes on two cores, once; cargo's bar shows how far it is.");
     if !prepare(Missing::Tolerated)? {
         eprintln!("The demo runs on the CPU executor.");
     }
-    heading("cargo build --release --package weft-cli (some minutes the first time)");
+    heading("cargo build --release --package weft-command");
     let weft = build_weft(true)?;
     for words in SHOWN {
         heading(&format!("weft {}", words.join(" ")));

@@ -54,7 +54,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if !ready.status().is_ok_and(|s| s.success()) {
         return Err("the drivers cannot run here (see above)".into());
     }
-    heading("cargo build --package weft-cli");
+    heading("cargo build --package weft-command");
     let weft = build_weft(false)?;
     let python = python::environment(&target_dir()?.join("gpu-report/venv"), &["numpy==2.2.6"])?;
     let models = if args.is_empty() { zoo(&weft)? } else { args.to_vec() };

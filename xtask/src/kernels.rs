@@ -32,7 +32,7 @@ const STANDARD: &str = "standard";
 /// # Errors
 /// Lists the networks that failed, with the first reason of each.
 pub fn run(args: &[String]) -> Result<(), String> {
-    heading("cargo build --package weft-cli");
+    heading("cargo build --package weft-command");
     check(&build_weft(false)?, args)
 }
 

@@ -11,8 +11,10 @@ mod heading;
 mod kernels;
 mod measure;
 mod networks;
+mod package;
 mod peers;
 mod python;
+mod release;
 mod replay;
 mod report;
 mod test;
@@ -42,6 +44,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "measure", help: measure::HELP, run: measure::run },
     Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },
+    Command { name: "package", help: package::HELP, run: package::run },
+    Command { name: "release", help: release::HELP, run: release::run },
 ];
 
 fn main() -> ExitCode {

@@ -25,7 +25,7 @@ const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "go
 /// # Errors
 /// Lists the reports that failed.
 pub fn run(args: &[String]) -> Result<(), String> {
-    heading("cargo build --package weft-cli");
+    heading("cargo build --package weft-command");
     let weft = build_weft(false)?;
     check(&weft, args)
 }

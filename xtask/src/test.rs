@@ -137,9 +137,8 @@ fn add_components(quick: bool) {
     }
 }
 
-/// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built
-/// twice.
-const ALL: &[&str] = &["--workspace", "--features", "weft-cli/view"];
+/// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice.
+const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };
@@ -179,7 +178,7 @@ mod tests {
         let titles = |quick, full| steps(quick, full).into_iter().map(|s| s.title).collect::<Vec<_>>();
         assert_eq!(
             titles(true, false),
-            ["cargo fmt --check", "cargo test --workspace --features weft-cli/view --no-fail-fast"]
+            ["cargo fmt --check", "cargo test --workspace --features weft-command/view --no-fail-fast"]
         );
         assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 5));
     }

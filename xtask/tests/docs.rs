@@ -82,7 +82,7 @@ fn copy_of_the_compiler(to: &Path) {
         Some("default-members") => String::new(),
         // Cargo tells packages of one name apart by their versions, not by their workspaces: with the same one, what is
         // built here would stand for the project's own compiler, and a change to that would not be seen.
-        Some("version") => "version = \"0.0.0-followed\"".to_string(),
+        Some("version") => "version = \"0.1.999\"".to_string(),
         _ => l.to_string(),
     };
     // The profiles stay as they are, so that what the tests have built of other packages is used again.
@@ -154,7 +154,7 @@ fn packages() -> Vec<(String, PathBuf)> {
 #[test]
 fn commands_name_what_there_is() {
     let packages = packages();
-    assert!(packages.iter().any(|p| p.0 == "weft-cli"));
+    assert!(packages.iter().any(|p| p.0 == "weft-command"));
     let (mut texts, mut checked) = (vec![], 0);
     files(&root(), &["md", "rs"], &mut texts);
     for path in texts {

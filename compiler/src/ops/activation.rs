@@ -22,10 +22,13 @@ fn positive(x: Expr, t: DType) -> Expr {
     x.max(number(0.0, t))
 }
 
-/// Implements an activation whose attributes are all float attributes of the same name in ONNX.
+/// Activations with their attributes, each a float attribute of the same name in ONNX.
 macro_rules! activations {
-    ($($name:ident { $($attr:ident),* } $onnx:literal $since:literal, |$op:ident, $x:ident, $t:ident| $value:expr $(=> $($property:ident)+)?;)*) => {
-        $(impl Op for $name {
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $since:literal,
+        { $($(#[$about:meta])* $attr:ident = $default:expr),* },
+        |$op:ident, $x:ident, $t:ident| $value:expr $(=> $($property:ident)+)?;)*) => {
+        $(attr_struct! { $(#[$doc])* pub struct $name($text) { $($(#[$about])* pub $attr: f64 = $default,)* } }
+        impl Op for $name {
             fn arity(&self) -> (usize, usize) {
                 (1, 1)
             }
@@ -64,61 +67,6 @@ macro_rules! activations {
 }
 
 attr_struct! {
-    /// `clamp(alpha * x + beta, 0, 1)`.
-    pub struct HardSigmoid("hard_sigmoid") {
-        /// Slope.
-        pub alpha: f64 = 0.2,
-        /// Offset.
-        pub beta: f64 = 0.5,
-    }
-}
-attr_struct! {
-    /// `x` where positive, else `alpha * x`.
-    pub struct LeakyRelu("leaky_relu") {
-        /// Slope below 0.
-        pub alpha: f64 = 0.01,
-    }
-}
-attr_struct! {
-    /// `x` where positive, else `alpha * (e^x - 1)`.
-    pub struct Elu("elu") {
-        /// Limit below 0.
-        pub alpha: f64 = 1.0,
-    }
-}
-attr_struct! {
-    /// `x` where positive, else `alpha * (e^(x / alpha) - 1)`.
-    pub struct Celu("celu") {
-        /// Limit and scale below 0.
-        pub alpha: f64 = 1.0,
-    }
-}
-attr_struct! {
-    /// `gamma * x` where positive, else `gamma * alpha * (e^x - 1)`.
-    pub struct Selu("selu") {
-        /// Limit below 0.
-        pub alpha: f64 = 1.673_263_192_176_818_8,
-        /// Scale.
-        pub gamma: f64 = 1.050_701_022_148_132_3,
-    }
-}
-attr_struct! {
-    /// `x` where above `alpha`, else 0.
-    pub struct ThresholdedRelu("thresholded_relu") {
-        /// Threshold.
-        pub alpha: f64 = 1.0,
-    }
-}
-attr_struct! {
-    /// `x + bias` below `-lambd`, `x - bias` above `lambd`, else 0.
-    pub struct Shrink("shrink") {
-        /// Threshold.
-        pub lambd: f64 = 0.5,
-        /// The subtracted bias.
-        pub bias: f64 = 0.0,
-    }
-}
-attr_struct! {
     /// `x * sigmoid(alpha * x)`.
     pub struct Swish("swish") {
         /// Steepness.
@@ -127,27 +75,58 @@ attr_struct! {
 }
 
 activations! {
-    HardSigmoid { alpha, beta } "HardSigmoid" 6, |op, x, t| {
-        positive(x * number(op.alpha, t) + number(op.beta, t), t).min(number(1.0, t))
-    } => nonnegative;
-    LeakyRelu { alpha } "LeakyRelu" 6, |op, x, t| Expr::select(below(x.clone(), 0.0, t), x.clone() * number(op.alpha, t), x)
-        => positively_homogeneous;
-    Elu { alpha } "Elu" 6, |op, x, t| {
+    /// `clamp(alpha * x + beta, 0, 1)`.
+    HardSigmoid("hard_sigmoid"), "HardSigmoid" 6, {
+        /// Slope.
+        alpha = 0.2,
+        /// Offset.
+        beta = 0.5
+    }, |op, x, t| positive(x * number(op.alpha, t) + number(op.beta, t), t).min(number(1.0, t)) => nonnegative;
+    /// `x` where positive, else `alpha * x`.
+    LeakyRelu("leaky_relu"), "LeakyRelu" 6, {
+        /// Slope below 0.
+        alpha = 0.01
+    }, |op, x, t| Expr::select(below(x.clone(), 0.0, t), x.clone() * number(op.alpha, t), x) => positively_homogeneous;
+    /// `x` where positive, else `alpha * (e^x - 1)`.
+    Elu("elu"), "Elu" 6, {
+        /// Limit below 0.
+        alpha = 1.0
+    }, |op, x, t| {
         Expr::select(below(x.clone(), 0.0, t), number(op.alpha, t) * (exp(x.clone()) - number(1.0, t)), x)
     };
-    Celu { alpha } "Celu" 12, |op, x, t| {
+    /// `x` where positive, else `alpha * (e^(x / alpha) - 1)`.
+    Celu("celu"), "Celu" 12, {
+        /// Limit and scale below 0.
+        alpha = 1.0
+    }, |op, x, t| {
         let low = number(op.alpha, t) * (exp(x.clone() * number(1.0 / op.alpha, t)) - number(1.0, t));
         Expr::select(below(x.clone(), 0.0, t), low, x)
     };
-    Selu { alpha, gamma } "Selu" 6, |op, x, t| {
+    /// `gamma * x` where positive, else `gamma * alpha * (e^x - 1)`.
+    Selu("selu"), "Selu" 6, {
+        /// Limit below 0.
+        alpha = 1.673_263_192_176_818_8,
+        /// Scale.
+        gamma = 1.050_701_022_148_132_3
+    }, |op, x, t| {
         let low = number(op.gamma * op.alpha, t) * (exp(x.clone()) - number(1.0, t));
         Expr::select(below(x.clone(), 0.0, t), low, x * number(op.gamma, t))
     };
-    ThresholdedRelu { alpha } "ThresholdedRelu" 10, |op, x, t| {
+    /// `x` where above `alpha`, else 0.
+    ThresholdedRelu("thresholded_relu"), "ThresholdedRelu" 10, {
+        /// Threshold.
+        alpha = 1.0
+    }, |op, x, t| {
         let above = Expr::binary(BinaryOp::Gt, x.clone(), number(op.alpha, t));
         Expr::select(above, x, number(0.0, t))
     };
-    Shrink { lambd, bias } "Shrink" 9, |op, x, t| {
+    /// `x + bias` below `-lambd`, `x - bias` above `lambd`, else 0.
+    Shrink("shrink"), "Shrink" 9, {
+        /// Threshold.
+        lambd = 0.5,
+        /// What is taken off.
+        bias = 0.0
+    }, |op, x, t| {
         let above = Expr::binary(BinaryOp::Gt, x.clone(), number(op.lambd, t));
         let high = Expr::select(above, x.clone() - number(op.bias, t), number(0.0, t));
         Expr::select(below(x.clone(), -op.lambd, t), x + number(op.bias, t), high)

@@ -30,12 +30,9 @@ impl Op for BatchNorm {
         (5, 5)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let x = cx.require(0)?;
+        let x = cx.float_data()?;
         if x.rank() != 2 || self.layout != DataLayout::Nchw {
             self.layout.check(x)?;
-        }
-        if !x.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", x.dtype).into());
         }
         let channels = &self.layout.channels(&x.shape);
         for (i, what) in ["scale", "bias", "mean", "variance"].iter().enumerate() {
@@ -68,9 +65,6 @@ impl Op for BatchNorm {
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
-    }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = vec![("epsilon", OnnxAttr::Float(self.epsilon as f32))];

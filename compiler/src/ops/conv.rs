@@ -164,9 +164,6 @@ impl Op for Conv {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
-    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.pad_value != 0 {
             return Err(Fault::unsupported(format!("ONNX has no convolution with {} in its padding", self.pad_value)));

@@ -123,12 +123,9 @@ impl Op for ConvTranspose {
         (2, 3)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let (x, w) = (cx.require(0)?, cx.require(1)?);
+        let (x, w) = (cx.float_data()?, cx.require(1)?);
         self.layout.check(x)?;
         check_operand_dtypes(cx)?;
-        if !x.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", x.dtype).into());
-        }
         if self.layout.physical_rank(w.rank()) != x.rank() || self.group < 1 {
             return Err(
                 format!("data {:?} and weights {:?} in {} groups do not fit", x.shape, w.shape, self.group).into()
@@ -187,9 +184,6 @@ impl Op for ConvTranspose {
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
-    }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let rank = cx.output_types[0].rank() - 2;

@@ -2,6 +2,7 @@
 
 use super::binary::Pow;
 use super::data_layout::data_layout_rule;
+use super::pool::check_norm;
 use super::reduce::{Reduce, ReduceKind};
 use super::unary::Abs;
 use super::window::{DataLayout, export_channels_first};
@@ -61,11 +62,8 @@ impl Op for GlobalAveragePool {
         (1, 1)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let out = infer_pooled(cx, self.layout)?;
-        if !out.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", out.dtype).into());
-        }
-        Ok(vec![out])
+        cx.float_data()?;
+        Ok(vec![infer_pooled(cx, self.layout)?])
     }
     fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
         Some(crate::tir::FusionKind::OutElementwiseFusable)
@@ -89,9 +87,6 @@ impl Op for GlobalAveragePool {
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
-    }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         export_channels_first(cx, self.layout, "GlobalAveragePool", vec![])
@@ -120,9 +115,6 @@ impl Op for GlobalMaxPool {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
-    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         export_channels_first(cx, self.layout, "GlobalMaxPool", vec![])
     }
@@ -141,9 +133,7 @@ fn import_max(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 fn import_lp(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, ty, p) = (cx.input(0)?, cx.ty(0)?, cx.attrs.int("p").unwrap_or(2));
     DataLayout::Nchw.check(&ty)?;
-    if !ty.dtype.is_float() || p < 1 {
-        return Err(format!("data is {} and p is {p}: needs a float type and p of at least 1", ty.dtype).into());
-    }
+    check_norm(ty.dtype, p)?;
     let over = |kind| Reduce { kind, axes: (2..ty.rank()).collect(), keepdims: true };
     let kind = match p {
         1 => ReduceKind::L1,

@@ -148,9 +148,6 @@ impl Op for InstanceNorm {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
-    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = vec![("epsilon", OnnxAttr::Float(self.epsilon as f32))];
         export_channels_first(cx, self.layout, "InstanceNormalization", attrs)
@@ -185,9 +182,6 @@ impl Op for GroupNorm {
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
-    }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let physical = cx.output_types[0].shape.clone();

@@ -59,6 +59,14 @@ impl<'a> InferContext<'a> {
     pub fn require(&self, i: usize) -> OpResult<&'a TensorType> {
         self.input(i).ok_or_else(|| format!("operand {i} is missing").into())
     }
+    /// Type of operand 0, the data, which must be of a float type.
+    ///
+    /// # Errors
+    /// When it is absent, or of another type.
+    pub fn float_data(&self) -> OpResult<&'a TensorType> {
+        let x = self.require(0)?;
+        if x.dtype.is_float() { Ok(x) } else { Err(format!("data is {}, needs a float type", x.dtype).into()) }
+    }
     /// A graph function of the module, the node's own among them, whose first parameters take the operands.
     ///
     /// # Errors

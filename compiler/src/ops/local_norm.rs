@@ -1,7 +1,7 @@
 //! Normalisation by neighbouring channels and by norms along an axis.
 
-use super::lp_pool::{power, root};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
+use super::pool::{power, root};
 use super::softmax::Split;
 use super::{DataLayout, InferContext, Op, OpResult, PackedOp, Precision};
 use crate::attr_struct;
@@ -35,11 +35,6 @@ attr_struct! {
     }
 }
 
-fn require_float(cx: &InferContext<'_>) -> OpResult<TensorType> {
-    let x = cx.require(0)?;
-    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("data is {}, needs a float type", x.dtype).into()) }
-}
-
 impl Op for Lrn {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
@@ -48,7 +43,7 @@ impl Op for Lrn {
         Some(Err(format!("it sums over neighbouring channels, which {} splits", layout.title()).into()))
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let x = require_float(cx)?;
+        let x = cx.float_data()?.clone();
         if x.rank() < 2 || self.size < 1 {
             return Err(format!("data of rank {} over {} channels", x.rank(), self.size).into());
         }
@@ -105,7 +100,7 @@ impl Op for LpNorm {
         (1, 1)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let x = require_float(cx)?;
+        let x = cx.float_data()?.clone();
         if self.axis >= x.rank() || !(1..=2).contains(&self.p) {
             return Err(format!("norm of order {} along axis {} of rank {}", self.p, self.axis, x.rank()).into());
         }

@@ -43,7 +43,6 @@ pub mod layout_transform;
 pub mod linear_attention;
 pub mod local_norm;
 pub mod loss;
-pub mod lp_pool;
 pub mod matmul;
 pub mod multi_head_attention;
 mod named_activation;
@@ -110,55 +109,60 @@ use crate::tensor::Tensor;
 pub type OpResult<T> = Result<T, Fault>;
 
 /// Everything about an op that its attributes decide.
+///
+/// Most ops say four things: [`arity`](Op::arity), [`infer`](Op::infer), [`compute`](Op::compute) and [`export`](Op::export). Everything
+/// else has a default, and is said where it differs:
+///
+/// # Meaning
+/// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes), [`homogeneity`](Op::homogeneity),
+/// [`clamp_bounds`](Op::clamp_bounds) ...), movement of data ([`is_view`](Op::is_view), [`moves_data`](Op::moves_data) ...),
+/// [`effects`](Op::effects), and how an op without a tensor expression runs on the host ([`eval_host`](Op::eval_host)).
+///
+/// # Sizes
+/// For shape arithmetic ([`infer_value`](Op::infer_value)), and for ops whose operands' values decide the sizes of their results
+/// ([`defined_symbols`](Op::defined_symbols) and those after it).
+///
+/// # Layout
+/// How the op moves to another data layout: one of its own ([`layout`](Op::layout)), transposed operands
+/// ([`permuted`](Op::permuted)), split channels ([`packed`](Op::packed)).
+///
+/// # Precision
+/// Whether its operands may be f16 ([`precision`](Op::precision)), and what then stays f32.
+///
+/// # ONNX
+/// [`export`](Op::export) writes it; its importers are rows of the family's `ONNX` table.
 pub trait Op: AttrObject {
+    // ---- What every op says ----
+
     /// Smallest and largest number of operands.
     fn arity(&self) -> (usize, usize);
-    /// Number of results, where the attributes fix it.
-    fn num_results(&self) -> usize {
-        1
-    }
     /// Result types from operand types and, where they are known, operand values.
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>>;
-    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic. Of several results those of
-    /// all, one after another; floats count where they are integers.
-    fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
-        None
-    }
     /// The tensor expression. An op without one ([`Op::has_compute`] false) runs on the host.
     fn compute(&self, _cx: &mut ComputeContext<'_>) -> OpResult<()> {
         Err("has no tensor expression".into())
+    }
+    /// Writes the op as ONNX nodes.
+    ///
+    /// # Errors
+    /// When ONNX has no such op.
+    fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
+        Err("has no ONNX form".into())
+    }
+
+    // ---- Meaning ----
+
+    /// Number of results, where the attributes fix it.
+    fn num_results(&self) -> usize {
+        1
     }
     /// False for ops that have no tensor expression for these operand types.
     fn has_compute(&self) -> bool {
         true
     }
-    /// The op with integer operands as attributes, for an op that may have its sizes as either, and how many operands then
-    /// are left; `None` where they are attributes already, or not known as expressions of the module's symbols.
-    fn with_known_sizes(&self, _cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
-        None
-    }
     /// Host evaluation for ops without a tensor expression (`None`: interpret the tensor expression).
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         None
-    }
-    /// Mixed-precision class.
-    fn precision(&self) -> Precision {
-        Precision::Follow
-    }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
-    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
-    fn widens(&self) -> bool {
-        false
-    }
-    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data where they are constants. They are
-    /// small, and their rounding would be the same in every element that they reach.
-    fn single_operands(&self) -> &'static [usize] {
-        &[]
-    }
-    /// Numbers in the attributes that meet the data as they are (bounds, fill values): one that f16 does not hold keeps
-    /// the op in f32.
-    fn data_constants(&self) -> Vec<f64> {
-        vec![]
     }
     /// True for functions of two operands that may change places.
     fn commutes(&self) -> bool {
@@ -168,7 +172,7 @@ pub trait Op: AttrObject {
     fn is_idempotent(&self) -> bool {
         false
     }
-    /// True for functions of one operand no element of whose result is below 0.
+    /// The result is never negative (functions of one operand).
     fn is_nonnegative(&self) -> bool {
         false
     }
@@ -189,12 +193,7 @@ pub trait Op: AttrObject {
     fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
         None
     }
-    /// For an op that does nothing but bring the axes of its operand, of this shape, into another order: whether elements move
-    /// by that.
-    fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
-        None
-    }
-    /// True when nothing of the operands but their types matters.
+    /// Only operand types matter, not values (Shape, EyeLike).
     fn takes_types_alone(&self) -> bool {
         false
     }
@@ -210,6 +209,11 @@ pub trait Op: AttrObject {
     fn moves_data(&self) -> bool {
         false
     }
+    /// For an op that does nothing but bring the axes of its operand, of this shape, into another order: whether elements move
+    /// by that.
+    fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
+        None
+    }
     /// True when every element of the results is one of the operands', unchanged (indices and shapes apart): nothing is
     /// computed from what an element means.
     fn keeps_elements(&self) -> bool {
@@ -223,24 +227,25 @@ pub trait Op: AttrObject {
     fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
         None
     }
-    /// Layout behaviour, for ops with a native data layout.
-    fn layout(&self) -> Option<&dyn LayoutRule> {
+    /// Elements of an operand that have to be in a range, which ONNX says and no type does: indices and divisors.
+    fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
-    /// Layout name of the anchor for reports: `NCHW`, `NHWC`.
-    fn layout_name(&self) -> Option<&'static str> {
+    /// Multiply-accumulates for constant shapes (0 where the op is not counted).
+    fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
+        0
+    }
+
+    // ---- Sizes ----
+
+    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic. Of several results those of
+    /// all, one after another; floats count where they are integers.
+    fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         None
     }
-    /// The op that gives the same results when its data operands are transposed by `perm` (`perm` in the sense of
-    /// [`transpose::Transpose`]: new dimension `i` is old dimension `perm[i]`), and which of its results are then
-    /// transposed. For ops that carry axes; `None` where there is no such op, and for elementwise ops, whose index
-    /// maps say enough.
-    fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
-        None
-    }
-    /// The op on data of rank 4 whose channels are split as the packed `layout` says, for ops that carry axes; a refusal
-    /// says why. `None` for all other ops: elementwise ones follow from their index maps, and the rest stays in NCHW.
-    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+    /// The op with integer operands as attributes, for an op that may have its sizes as either, and how many operands then
+    /// are left; `None` where they are attributes already, or not known as expressions of the module's symbols.
+    fn with_known_sizes(&self, _cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
         None
     }
     /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
@@ -268,20 +273,50 @@ pub trait Op: AttrObject {
     fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
         None
     }
-    /// Elements of an operand that have to be in a range, which ONNX says and no type does: indices and divisors.
-    fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
+
+    // ---- Layout ----
+
+    /// Layout behaviour, for ops with a native data layout.
+    fn layout(&self) -> Option<&dyn LayoutRule> {
         None
     }
-    /// Writes the op as ONNX nodes.
-    ///
-    /// # Errors
-    /// When ONNX has no such op.
-    fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
-        Err("has no ONNX form".into())
+    /// Name of the layout that it computes in, for reports: `NCHW`, `NHWC`.
+    fn layout_name(&self) -> Option<&'static str> {
+        self.layout().map(|rule| rule.data_layout().title())
     }
-    /// Multiply-accumulates for constant shapes (0 where the op is not counted).
-    fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
-        0
+    /// The op that gives the same results when its data operands are transposed by `perm` (`perm` in the sense of
+    /// [`transpose::Transpose`]: new dimension `i` is old dimension `perm[i]`), and which of its results are then
+    /// transposed. For ops that carry axes; `None` where there is no such op, and for elementwise ops, whose index
+    /// maps say enough.
+    fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        None
+    }
+    /// The op on data of rank 4 whose channels are split as the packed `layout` says, for ops that carry axes; a refusal
+    /// says why. `None` for all other ops: elementwise ones follow from their index maps, and the rest stays in NCHW.
+    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        None
+    }
+
+    // ---- Precision ----
+
+    /// Mixed-precision class.
+    fn precision(&self) -> Precision {
+        Precision::Follow
+    }
+    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
+    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
+    fn widens(&self) -> bool {
+        false
+    }
+    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data where they are constants. They are
+    /// small, and their rounding would be the same in every element that they reach.
+    fn single_operands(&self) -> &'static [usize] {
+        &[]
+    }
+    /// Numbers in the attributes that meet the data as they are (bounds, fill values): one that f16 does not hold keeps
+    /// the op in f32.
+    fn data_constants(&self) -> Vec<f64> {
+        vec![]
     }
 }
 
@@ -317,8 +352,7 @@ ops! {
     matmul { MatMul, Gemm }
     permuted_matmul { PermutedMatMul }
     batch_norm { BatchNorm }
-    pool { MaxPool, AveragePool }
-    lp_pool { LpPool }
+    pool { MaxPool, AveragePool, LpPool }
     global_pool { GlobalAveragePool, GlobalMaxPool }
     softmax { Softmax, LogSoftmax }
     unary {

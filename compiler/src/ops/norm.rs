@@ -61,11 +61,17 @@ pub(super) fn statistics(
         let off = Expr::load(x, at(g, r)).cast(from, acc) - Expr::load(mean, g.to_vec());
         off.clone() * off
     });
-    let inverse = cx.compute("inverse", groups, acc, |g| {
-        let variance = Expr::load(squares, g.to_vec()) / count + Expr::constant(epsilon, acc);
-        Expr::constant(1.0, acc) / Expr::unary(UnaryOp::Sqrt, variance)
-    });
+    let inverse = inverse_root(cx, groups, squares, count, epsilon);
     Ok(Statistics { mean, inverse })
+}
+
+/// The stage `inverse`: `1 / sqrt(sum / count + epsilon)` of each group.
+fn inverse_root(cx: &mut ComputeContext<'_>, groups: &[Int], sum: BufferId, count: Expr, epsilon: f64) -> BufferId {
+    let acc = cx.dtype(sum);
+    cx.compute("inverse", groups, acc, |g| {
+        let mean = Expr::load(sum, g.to_vec()) / count + Expr::constant(epsilon, acc);
+        Expr::constant(1.0, acc) / Expr::unary(UnaryOp::Sqrt, mean)
+    })
 }
 
 /// Refuses an operand that does not broadcast to the data's trailing axes.
@@ -79,10 +85,7 @@ fn check_broadcast(cx: &InferContext<'_>, i: usize, what: &str) -> OpResult<()> 
 }
 
 fn check_data(cx: &InferContext<'_>, axis: usize) -> OpResult<TensorType> {
-    let x = cx.require(0)?;
-    if !x.dtype.is_float() {
-        return Err(format!("data is {}, needs a float type", x.dtype).into());
-    }
+    let x = cx.float_data()?;
     if axis >= x.rank() {
         return Err(format!("axis {axis} is not in data of rank {}", x.rank()).into());
     }
@@ -199,10 +202,7 @@ impl Op for RmsNorm {
             let x = Expr::load(x, [g, r].concat()).cast(out.dtype, acc);
             x.clone() * x
         });
-        let inverse = cx.compute("inverse", groups, acc, |g| {
-            let mean = Expr::load(squares, g.to_vec()) / Expr::Index(product(extents), acc);
-            Expr::constant(1.0, acc) / Expr::unary(UnaryOp::Sqrt, mean + Expr::constant(self.epsilon, acc))
-        });
+        let inverse = inverse_root(cx, groups, squares, Expr::Index(product(extents), acc), self.epsilon);
         let affine = Affine::new(cx);
         let result = cx.compute("", &out.shape, out.dtype, |o| {
             let x = Expr::load(x, o.to_vec()).cast(out.dtype, acc);
@@ -242,23 +242,23 @@ impl Op for RmsNorm {
     }
 }
 
+/// The first normalised axis, and what is added to the variance.
+fn import_attributes(cx: &ImportContext<'_, '_>) -> OpResult<(usize, f64)> {
+    let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(-1), cx.ty(0)?.rank())?;
+    Ok((axis, cx.attrs.float("epsilon").unwrap_or(1e-5)))
+}
+
 fn import_layer_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let op = LayerNorm {
-        axis: normalize_axis(cx.attrs.int("axis").unwrap_or(-1), cx.ty(0)?.rank())?,
-        epsilon: cx.attrs.float("epsilon").unwrap_or(1e-5),
-        statistics: cx.num_outputs > 1,
-    };
+    let (axis, epsilon) = import_attributes(cx)?;
+    let op = LayerNorm { axis, epsilon, statistics: cx.num_outputs > 1 };
     let inputs = cx.inputs.clone();
     cx.add_multi(op, inputs)
 }
 
 fn import_rms_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let op = RmsNorm {
-        axis: normalize_axis(cx.attrs.int("axis").unwrap_or(-1), cx.ty(0)?.rank())?,
-        epsilon: cx.attrs.float("epsilon").unwrap_or(1e-5),
-    };
+    let (axis, epsilon) = import_attributes(cx)?;
     let inputs = cx.inputs.clone();
-    cx.add_multi(op, inputs)
+    cx.add_multi(RmsNorm { axis, epsilon }, inputs)
 }
 
 /// ONNX importers of this family.

@@ -1,4 +1,4 @@
-//! Pooling over windows.
+//! Pooling over windows: the largest element, the mean, or a norm.
 
 use super::data_layout::data_layout_rule;
 use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_first};
@@ -11,58 +11,31 @@ use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr, UnaryOp};
 
-attr_struct! {
-    /// Largest element of each window; with `indices` also its place.
-    pub struct MaxPool("max_pool") {
-        /// Size of the window along the spatial axes.
-        pub kernel: Vec<i64> = vec![],
-        /// Steps; empty for 1.
-        pub strides: Vec<i64> = vec![],
-        /// Distances of the window's elements; empty for 1.
-        pub dilations: Vec<i64> = vec![],
-        /// Padding: all beginnings, then all ends; empty for 0.
-        pub pads: Vec<i64> = vec![],
-        /// Automatic padding where sizes are symbolic.
-        pub auto_pad: AutoPad = AutoPad::NotSet,
-        /// Rounds the number of windows up.
-        pub ceil_mode: bool = false,
-        /// Also gives the position of each maximum in the flattened NCHW data, as i64.
-        pub indices: bool = false,
-        /// Those positions count spatial axes first-axis-fastest.
-        pub column_major: bool = false,
-        /// Layout of data and results.
-        pub layout: DataLayout = DataLayout::Nchw,
-    }
-}
-
-attr_struct! {
-    /// Mean of each window.
-    pub struct AveragePool("average_pool") {
-        /// Size of the window along the spatial axes.
-        pub kernel: Vec<i64> = vec![],
-        /// Steps; empty for 1.
-        pub strides: Vec<i64> = vec![],
-        /// Distances of the window's elements; empty for 1.
-        pub dilations: Vec<i64> = vec![],
-        /// Padding: all beginnings, then all ends; empty for 0.
-        pub pads: Vec<i64> = vec![],
-        /// Automatic padding where sizes are symbolic.
-        pub auto_pad: AutoPad = AutoPad::NotSet,
-        /// Rounds the number of windows up.
-        pub ceil_mode: bool = false,
-        /// Padding counts as elements of value 0.
-        pub count_include_pad: bool = false,
-        /// Layout of data and result.
-        pub layout: DataLayout = DataLayout::Nchw,
-    }
-}
-
-data_layout_rule!(MaxPool, AveragePool);
-
-/// Window geometry of an op with the attributes of a pool.
-macro_rules! window_spec {
-    ($($op:ty),*) => { $(
-        impl $op {
+/// Declares a pool: the attributes of its window, those of its own, the layout, and what follows from the window.
+macro_rules! pools {
+    ($($(#[$doc:meta])* $name:ident($text:literal) { $($(#[$about:meta])* $attr:ident: $ty:ty = $default:expr),* })*) => { $(
+        attr_struct! {
+            $(#[$doc])*
+            pub struct $name($text) {
+                /// Size of the window along the spatial axes.
+                pub kernel: Vec<i64> = vec![],
+                /// Steps; empty for 1.
+                pub strides: Vec<i64> = vec![],
+                /// Distances of the window's elements; empty for 1.
+                pub dilations: Vec<i64> = vec![],
+                /// Padding: all beginnings, then all ends; empty for 0.
+                pub pads: Vec<i64> = vec![],
+                /// Automatic padding where sizes are symbolic.
+                pub auto_pad: AutoPad = AutoPad::NotSet,
+                /// Rounds the number of windows up.
+                pub ceil_mode: bool = false,
+                $($(#[$about])* pub $attr: $ty = $default,)*
+                /// Layout of data and results.
+                pub layout: DataLayout = DataLayout::Nchw,
+            }
+        }
+        data_layout_rule!($name);
+        impl $name {
             /// The window attributes.
             pub fn spec(&self) -> WindowSpec {
                 WindowSpec {
@@ -81,8 +54,7 @@ macro_rules! window_spec {
                 let kernel: Vec<Int> = self.kernel.iter().map(|&k| Int::new(k)).collect();
                 Window::new(&self.spec(), &kernel, self.layout.spatial(data))
             }
-            fn infer_data(&self, cx: &InferContext<'_>) -> OpResult<TensorType> {
-                let x = cx.require(0)?;
+            fn infer_data(&self, x: &TensorType) -> OpResult<TensorType> {
                 self.layout.check(x)?;
                 let spatial = self.window(&x.shape)?.output(self.layout.spatial(&x.shape))?;
                 Ok(TensorType::new(x.dtype, self.layout.with_spatial(&x.shape, spatial)))
@@ -100,32 +72,59 @@ macro_rules! window_spec {
                 attrs.extend(more);
                 export_channels_first(cx, self.layout, name, attrs)
             }
+            /// The pool with the window that an ONNX node says.
+            fn import_window(cx: &ImportContext<'_, '_>) -> OpResult<$name> {
+                let x = cx.ty(0)?;
+                DataLayout::Nchw.check(&x)?;
+                let kernel = cx.attrs.ints("kernel_shape").ok_or("attribute kernel_shape is missing")?.to_vec();
+                let mut spec = WindowSpec::import(cx)?;
+                let taps: Vec<Int> = kernel.iter().map(|&k| Int::new(k)).collect();
+                spec.resolve(&taps, &x.shape[2..])?;
+                let WindowSpec { strides, dilations, pads, auto_pad, ceil_mode } = spec;
+                Ok($name { kernel, strides, dilations, pads, auto_pad, ceil_mode, ..$name::default() })
+            }
         }
     )* };
 }
-pub(super) use window_spec;
-window_spec!(MaxPool, AveragePool);
+
+pools! {
+    /// Largest element of each window; with `indices` also its place.
+    MaxPool("max_pool") {
+        /// Also gives the position of each maximum in the flattened NCHW data, as i64.
+        indices: bool = false,
+        /// Those positions count spatial axes first-axis-fastest.
+        column_major: bool = false
+    }
+    /// Mean of each window.
+    AveragePool("average_pool") {
+        /// Padding counts as elements of value 0.
+        count_include_pad: bool = false
+    }
+    /// `(sum |x|^p)^(1/p)` of each window.
+    LpPool("lp_pool") {
+        /// Order of the norm.
+        p: i64 = 2
+    }
+}
 
 /// A window over the data operand, ready to be reduced.
-pub(super) struct Scan {
-    /// The data operand.
-    pub data: BufferId,
+struct Scan {
+    data: BufferId,
     layout: DataLayout,
-    /// The window.
-    pub window: Window,
+    window: Window,
     input: Vec<Int>,
     steps: Vec<Int>,
 }
 impl Scan {
     /// For the first operand and result of the node.
-    pub fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: OpResult<Window>) -> OpResult<Scan> {
+    fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: OpResult<Window>) -> OpResult<Scan> {
         let data = cx.require(0)?;
         let input = layout.spatial(&cx.shape(data)).to_vec();
         let steps = layout.spatial(&cx.output_type(0).shape).to_vec();
         Ok(Scan { data, layout, window: window?, input, steps })
     }
     /// Index of tap `r` of the window of result `o`, and when it lies inside the data.
-    pub fn tap(&self, o: &[Int], r: &[Int]) -> (Vec<Int>, Vec<Cond>) {
+    fn tap(&self, o: &[Int], r: &[Int]) -> (Vec<Int>, Vec<Cond>) {
         let mut conds = vec![];
         let at = (0..self.input.len())
             .map(|d| {
@@ -145,7 +144,7 @@ impl Op for MaxPool {
         1 + self.indices as usize
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let values = self.infer_data(cx)?;
+        let values = self.infer_data(cx.require(0)?)?;
         let places = TensorType::new(DType::I64, values.shape.clone());
         Ok(if self.indices { vec![values, places] } else { vec![values] })
     }
@@ -189,9 +188,6 @@ impl Op for MaxPool {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
-    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let more = vec![
             ("ceil_mode", OnnxAttr::Int(self.ceil_mode as i64)),
@@ -218,11 +214,7 @@ impl Op for AveragePool {
         (1, 1)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let out = self.infer_data(cx)?;
-        if !out.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", out.dtype).into());
-        }
-        Ok(vec![out])
+        Ok(vec![self.infer_data(cx.float_data()?)?])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let xs = cx.shape(cx.require(0)?);
@@ -251,9 +243,6 @@ impl Op for AveragePool {
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
-    }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let more = vec![
@@ -285,46 +274,81 @@ impl AveragePool {
     }
 }
 
-/// Attributes that all pools have: the window and its size.
-pub(super) fn import_window(cx: &ImportContext<'_, '_>) -> OpResult<(WindowSpec, Vec<i64>)> {
-    let x = cx.ty(0)?;
-    DataLayout::Nchw.check(&x)?;
-    let kernel = cx.attrs.ints("kernel_shape").ok_or("attribute kernel_shape is missing")?.to_vec();
-    let mut spec = WindowSpec::import(cx)?;
-    let taps: Vec<Int> = kernel.iter().map(|&k| Int::new(k)).collect();
-    spec.resolve(&taps, &x.shape[2..])?;
-    Ok((spec, kernel))
+impl Op for LpPool {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        check_norm(x.dtype, self.p)?;
+        Ok(vec![self.infer_data(x)?])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let xs = cx.shape(cx.require(0)?);
+        let scan = Scan::new(cx, self.layout, self.window(&xs))?;
+        let out = cx.output_type(0).clone();
+        let acc = out.dtype.accumulator();
+        let sum = cx.reduce("sum", &out.shape, acc, &scan.window.kernel, Combiner::Sum, |o, r| {
+            let (at, conds) = scan.tap(o, r);
+            let x = Expr::load(scan.data, at).cast(out.dtype, acc);
+            Expr::guarded(conds, power(x, self.p, acc), Expr::constant(0.0, acc))
+        });
+        let norm = cx.compute("", &out.shape, out.dtype, |o| {
+            root(Expr::load(sum, o.to_vec()), self.p, acc).cast(acc, out.dtype)
+        });
+        cx.output(0, norm);
+        Ok(())
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        self.export_as(cx, "LpPool", vec![("p", OnnxAttr::Int(self.p))])
+    }
+}
+
+/// `|x|^p`.
+pub(super) fn power(x: Expr, p: i64, dtype: DType) -> Expr {
+    match p {
+        1 => Expr::unary(UnaryOp::Abs, x),
+        2 => x.clone() * x,
+        _ => Expr::binary(BinaryOp::Pow, Expr::unary(UnaryOp::Abs, x), Expr::constant(p as f64, dtype)),
+    }
+}
+
+/// `x^(1/p)`.
+pub(super) fn root(x: Expr, p: i64, dtype: DType) -> Expr {
+    match p {
+        1 => x,
+        2 => Expr::unary(UnaryOp::Sqrt, x),
+        _ => Expr::binary(BinaryOp::Pow, x, Expr::constant(1.0 / p as f64, dtype)),
+    }
+}
+
+/// Refuses a norm of other than floats, or of an order below 1.
+pub(super) fn check_norm(dtype: DType, p: i64) -> OpResult<()> {
+    if dtype.is_float() && p >= 1 {
+        return Ok(());
+    }
+    Err(format!("data is {dtype} and p is {p}: needs a float type and p of at least 1").into())
 }
 
 fn import_max_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let (spec, kernel) = import_window(cx)?;
-    let op = MaxPool {
-        kernel,
-        strides: spec.strides,
-        dilations: spec.dilations,
-        pads: spec.pads,
-        auto_pad: spec.auto_pad,
-        ceil_mode: spec.ceil_mode,
-        indices: cx.num_outputs > 1,
-        column_major: cx.attrs.int("storage_order").unwrap_or(0) != 0,
-        layout: DataLayout::Nchw,
-    };
+    let column_major = cx.attrs.int("storage_order").unwrap_or(0) != 0;
+    let op = MaxPool { indices: cx.num_outputs > 1, column_major, ..MaxPool::import_window(cx)? };
     let inputs = cx.inputs.clone();
     cx.add_multi(op, inputs)
 }
 
 pub(super) fn import_average_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let (spec, kernel) = import_window(cx)?;
-    let op = AveragePool {
-        kernel,
-        strides: spec.strides,
-        dilations: spec.dilations,
-        pads: spec.pads,
-        auto_pad: spec.auto_pad,
-        ceil_mode: spec.ceil_mode,
-        count_include_pad: cx.attrs.int("count_include_pad").unwrap_or(0) != 0,
-        layout: DataLayout::Nchw,
-    };
+    let count_include_pad = cx.attrs.int("count_include_pad").unwrap_or(0) != 0;
+    let op = AveragePool { count_include_pad, ..AveragePool::import_window(cx)? };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+fn import_lp_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let op = LpPool { p: cx.attrs.int("p").unwrap_or(2), ..LpPool::import_window(cx)? };
     let inputs = cx.inputs.clone();
     cx.add_multi(op, inputs)
 }
@@ -333,6 +357,7 @@ pub(super) fn import_average_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Ve
 pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "MaxPool", domain: "", since: 1, import: import_max_pool },
     OnnxImport { op_type: "AveragePool", domain: "", since: 1, import: import_average_pool },
+    OnnxImport { op_type: "LpPool", domain: "", since: 2, import: import_lp_pool },
 ];
 
 #[cfg(test)]

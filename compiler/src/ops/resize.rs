@@ -339,9 +339,6 @@ impl Op for Resize {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
-    }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         self.check(perm.len()).ok()?;
         Some(PermutedOp::uniform(self.transposed(perm), perm, 1, 1))

@@ -4,7 +4,8 @@ use super::packed::{PackedOp, packed_axes};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::{DataLayout, InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
-use crate::graph::{TensorType, ValueId};
+use crate::dtype::DType;
+use crate::graph::TensorType;
 use crate::int::{Int, const_dims};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
@@ -69,100 +70,93 @@ impl Split {
     }
 }
 
-fn infer_same(cx: &InferContext<'_>, axes: &[usize]) -> OpResult<Vec<TensorType>> {
-    let x = cx.require(0)?;
-    if !x.dtype.is_float() {
-        return Err(format!("data is {}, needs a float type", x.dtype).into());
-    }
-    check_axes(axes, x.rank())?;
-    Ok(vec![x.clone()])
+/// The stages of a softmax: rows of the data, their maxima, the exponentials and their sums.
+struct Stages {
+    split: Split,
+    x: BufferId,
+    from: DType,
+    max: BufferId,
+    exp: BufferId,
+    sum: BufferId,
 }
-
-/// The stages `max`, `exp` and `sum`; their buffers.
-fn exponentials(cx: &mut ComputeContext<'_>, split: &Split) -> OpResult<[BufferId; 3]> {
-    let x = cx.require(0)?;
-    let out = cx.output_type(0).clone();
-    let acc = out.dtype.accumulator();
-    let (kept, reduced) = (split.kept(&out.shape), split.reduced(&out.shape));
-    let load = |ix: Vec<Int>| Expr::load(x, ix).cast(out.dtype, acc);
-    let max = cx.reduce("max", &kept, acc, &reduced, Combiner::Max, |k, r| load(split.merge(k, r)));
-    let exp = cx.compute("exp", &out.shape, acc, |o| {
-        let shifted = load(o.to_vec()) - Expr::load(max, split.kept(o));
-        Expr::unary(UnaryOp::Exp, shifted)
-    });
-    let sum = cx.reduce("sum", &kept, acc, &reduced, Combiner::Sum, |k, r| Expr::load(exp, split.merge(k, r)));
-    Ok([max, exp, sum])
-}
-
-impl Op for Softmax {
-    fn arity(&self) -> (usize, usize) {
-        (1, 1)
-    }
-    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        infer_same(cx, &self.axes)
-    }
-    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let out = cx.output_type(0).clone();
-        let split = Split { rank: out.rank(), axes: self.axes.clone() };
-        let [_, exp, sum] = exponentials(cx, &split)?;
-        let acc = cx.dtype(sum);
-        let result = cx.compute("", &out.shape, out.dtype, |o| {
-            (Expr::load(exp, o.to_vec()) / Expr::load(sum, split.kept(o))).cast(acc, out.dtype)
+impl Stages {
+    fn new(cx: &mut ComputeContext<'_>, axes: &[usize]) -> OpResult<Stages> {
+        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+        let split = Split { rank: out.rank(), axes: axes.to_vec() };
+        let acc = out.dtype.accumulator();
+        let (kept, reduced) = (split.kept(&out.shape), split.reduced(&out.shape));
+        let load = |ix: Vec<Int>| Expr::load(x, ix).cast(out.dtype, acc);
+        let max = cx.reduce("max", &kept, acc, &reduced, Combiner::Max, |k, r| load(split.merge(k, r)));
+        let exp = cx.compute("exp", &out.shape, acc, |o| {
+            Expr::unary(UnaryOp::Exp, load(o.to_vec()) - Expr::load(max, split.kept(o)))
         });
-        cx.output(0, result);
-        Ok(())
+        let sum = cx.reduce("sum", &kept, acc, &reduced, Combiner::Sum, |k, r| Expr::load(exp, split.merge(k, r)));
+        Ok(Stages { split, x, from: out.dtype, max, exp, sum })
     }
-    fn precision(&self) -> Precision {
-        Precision::Never
+    /// The element less the maximum of its row.
+    fn shifted(&self, o: &[Int]) -> Expr {
+        let x = Expr::load(self.x, o.to_vec()).cast(self.from, self.from.accumulator());
+        x - Expr::load(self.max, self.split.kept(o))
     }
-    fn widens(&self) -> bool {
-        true
+    fn exp(&self, o: &[Int]) -> Expr {
+        Expr::load(self.exp, o.to_vec())
     }
-    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
-        Some(PermutedOp::uniform(Softmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
-    }
-    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
-        Some(Ok(PackedOp::uniform(Softmax { axes: packed_axes(&self.axes) }, 1, 1)))
-    }
-    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        export_over_axes(cx, "Softmax", &self.axes)
+    fn sum(&self, o: &[Int]) -> Expr {
+        Expr::load(self.sum, self.split.kept(o))
     }
 }
 
-impl Op for LogSoftmax {
-    fn arity(&self) -> (usize, usize) {
-        (1, 1)
-    }
-    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        infer_same(cx, &self.axes)
-    }
-    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let out = cx.output_type(0).clone();
-        let split = Split { rank: out.rank(), axes: self.axes.clone() };
-        let [max, _, sum] = exponentials(cx, &split)?;
-        let (x, acc) = (cx.require(0)?, cx.dtype(sum));
-        let result = cx.compute("", &out.shape, out.dtype, |o| {
-            let shifted = Expr::load(x, o.to_vec()).cast(out.dtype, acc) - Expr::load(max, split.kept(o));
-            (shifted - Expr::unary(UnaryOp::Log, Expr::load(sum, split.kept(o)))).cast(acc, out.dtype)
-        });
-        cx.output(0, result);
-        Ok(())
-    }
-    fn precision(&self) -> Precision {
-        Precision::Never
-    }
-    fn widens(&self) -> bool {
-        true
-    }
-    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
-        Some(PermutedOp::uniform(LogSoftmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
-    }
-    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
-        Some(Ok(PackedOp::uniform(LogSoftmax { axes: packed_axes(&self.axes) }, 1, 1)))
-    }
-    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        export_over_axes(cx, "LogSoftmax", &self.axes)
-    }
+/// Implements a function of these stages, and its importer.
+macro_rules! softmax_ops {
+    ($($name:ident $onnx:literal, |$stages:ident, $o:ident| $value:expr;)*) => {
+        $(impl Op for $name {
+            fn arity(&self) -> (usize, usize) {
+                (1, 1)
+            }
+            fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+                let x = cx.float_data()?;
+                check_axes(&self.axes, x.rank())?;
+                Ok(vec![x.clone()])
+            }
+            fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+                let $stages = Stages::new(cx, &self.axes)?;
+                let (out, acc) = (cx.output_type(0).clone(), $stages.from.accumulator());
+                let result = cx.compute("", &out.shape, out.dtype, |$o| ($value).cast(acc, out.dtype));
+                cx.output(0, result);
+                Ok(())
+            }
+            fn precision(&self) -> Precision {
+                Precision::Never
+            }
+            fn widens(&self) -> bool {
+                true
+            }
+            fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+                Some(PermutedOp::uniform($name { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
+            }
+            fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+                Some(Ok(PackedOp::uniform($name { axes: packed_axes(&self.axes) }, 1, 1)))
+            }
+            fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+                export_over_axes(cx, $onnx, &self.axes)
+            }
+        })*
+        /// ONNX importers of this family.
+        pub const ONNX: &[OnnxImport] = &[$(OnnxImport {
+            op_type: $onnx,
+            domain: "",
+            since: 1,
+            import: |cx| {
+                let (axes, x) = (import_axes(cx)?, cx.input(0)?);
+                Ok(vec![cx.add($name { axes }, &[x])?])
+            },
+        }),*];
+    };
+}
+
+softmax_ops! {
+    Softmax "Softmax", |s, o| s.exp(o) / s.sum(o);
+    LogSoftmax "LogSoftmax", |s, o| s.shifted(o) - Expr::unary(UnaryOp::Log, s.sum(o));
 }
 
 /// Writes an op that ONNX has over one axis only; several trailing axes are flattened around it.
@@ -200,25 +194,9 @@ pub(super) fn import_axes(cx: &ImportContext<'_, '_>) -> OpResult<Vec<usize>> {
     Ok(if axes.is_empty() && first < x.rank() { vec![first] } else { axes })
 }
 
-fn import_softmax(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let (axes, x) = (import_axes(cx)?, cx.input(0)?);
-    Ok(vec![cx.add(Softmax { axes }, &[x])?])
-}
-fn import_log_softmax(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let (axes, x) = (import_axes(cx)?, cx.input(0)?);
-    Ok(vec![cx.add(LogSoftmax { axes }, &[x])?])
-}
-
-/// ONNX importers of this family.
-pub const ONNX: &[OnnxImport] = &[
-    OnnxImport { op_type: "Softmax", domain: "", since: 1, import: import_softmax },
-    OnnxImport { op_type: "LogSoftmax", domain: "", since: 1, import: import_log_softmax },
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::testing::{assert_close, random, run, try_run};
 
     #[test]

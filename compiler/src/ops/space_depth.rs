@@ -104,9 +104,6 @@ impl Op for DepthToSpace {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
-    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.layout != DataLayout::Nchw {
             return Err(format!("has no ONNX form in {}", self.layout.title()).into());
@@ -153,9 +150,6 @@ impl Op for SpaceToDepth {
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
-    }
-    fn layout_name(&self) -> Option<&'static str> {
-        Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.layout != DataLayout::Nchw {

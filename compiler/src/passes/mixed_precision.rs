@@ -18,8 +18,7 @@
 //! for casts that must round.
 //!
 //! A node stays in f32 if it is on the keep list, if one of its constants or bounds does not fit f16, or if an operand
-//! may exceed f16. Except with `--amp auto`, the first layers of networks with depthwise convolutions stay in f32 too
-//! (see `stem.rs`). Biases and small weights stay f32: rounding them saves almost nothing, and their error affects
+//! may exceed f16. Biases and small weights stay f32: rounding them saves almost nothing, and their error affects
 //! every element that they are combined with. Inputs and results of functions keep their types. A value gets at most
 //! one cast to each type in a block, right before its first user. A cast back to f16 uses the original f16 value, so
 //! there is no chain of casts f16 -> f32 -> f16. Constants are converted at compile time, on demand.
@@ -28,7 +27,6 @@ mod decide;
 mod fit;
 mod keep;
 mod rewrite;
-mod stem;
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +34,7 @@ pub use fit::{F16_MAX, MAX_LOSS, rounding_loss};
 pub use keep::{KeepF32, check_listed, check_patterns, escape_pattern, matches_pattern};
 
 use super::rewriter::rewrite_functions;
-use super::{AmpMode, Pass, PassContext, PassError};
+use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{Module, NodeId};
 use decide::Choice;
@@ -64,13 +62,11 @@ impl Pass for MixedPrecision {
         check_patterns(module, self.keep_f32.iter()).map_err(|m| PassError::new("mixed-precision", m))?;
         let mut keep = cx.keep_f32.clone();
         keep.extend(self.keep_f32.iter().map(|p| KeepF32::listed(p)));
-        // Calibration has measured what the rule for the first layers guesses.
-        let stem = cx.amp != AmpMode::Auto && !self.half_inputs;
         let matrices = cx.profile.may_multiply_matrices();
         let mut failure = None;
         let mut constants = FxHashMap::default();
         let changed = rewrite_functions(module, |r| {
-            let choices = decide::choose(r.module, &r.f, &keep, self.half_inputs, stem, matrices);
+            let choices = decide::choose(r.module, &r.f, &keep, self.half_inputs, matrices);
             self.remark_choices(r, &choices, cx);
             match rewrite::rewrite(r, &choices, &mut constants) {
                 Ok(done) if done.halves > 0 => cx.applied(self, &[], done.summary(r.f.name)),

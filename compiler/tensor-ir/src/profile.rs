@@ -161,9 +161,18 @@ impl DeviceProfile {
         let quirks = Quirks::of(family, &self.name);
         DeviceProfile { driver: family.into(), quirks, ..self }
     }
-    /// Short loops, with products of `matrices` in them or without, are kept from the driver's compiler.
+    /// Short loops in which threads wait for each other, with products of `matrices` in them or without, are kept from the driver's
+    /// compiler.
     pub fn keeps_loops(&self, matrices: bool) -> bool {
         self.quirks.has(&quirks::UNROLLS_LOOPS) || !matrices && self.quirks.has(&quirks::UNROLLS_SCALAR_LOOPS)
+    }
+    /// The same for loops without barriers.
+    pub fn keeps_loops_without_barriers(&self) -> bool {
+        self.quirks.has(&quirks::UNROLLS_LOOPS_WITHOUT_BARRIERS)
+    }
+    /// Bytes of a matrix operand's row that are loaded from workgroup memory at once.
+    pub fn matrix_load_bytes(&self) -> i64 {
+        if self.quirks.has(&quirks::LOADS_MATRICES_BY_8_BYTES) { 8 } else { 16 }
     }
     /// How to take halves from 32-bit words without an extra instruction; `None` if no way is known. Memory of halves
     /// that is only copied is then declared as words.

@@ -1,5 +1,4 @@
 use super::*;
-use crate::ops::lp_pool::LpPool;
 use crate::ops::testing::{assert_close, random, run, transposed, try_run};
 use crate::tensor::Tensor;
 

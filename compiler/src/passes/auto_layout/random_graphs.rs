@@ -9,8 +9,8 @@ use crate::ops::window::DataLayout;
 use crate::ops::{OpRef, OpResult};
 use crate::ops::{
     activation, arg_reduce, batch_norm, binary, broadcast, cast, clip, concat, conv, conv_transpose, gather,
-    global_pool, group_norm, local_norm, lp_pool, matmul, norm, pad, pool, reduce, reshape, resize, scan, select,
-    slice, softmax, space_depth, split, transpose, unary,
+    global_pool, group_norm, local_norm, matmul, norm, pad, pool, reduce, reshape, resize, scan, select, slice,
+    softmax, space_depth, split, transpose, unary,
 };
 use crate::tensor::Tensor;
 
@@ -122,7 +122,7 @@ fn add_rank4(
             if indices { Ok([vec![out[0]], add(b, cast::Cast::new(DType::F32), &out[1..])?].concat()) } else { Ok(out) }
         }
         5 => add(b, pool::AveragePool { kernel: pool_kernel, pads: vec![0, 1, 1, 0], ..Default::default() }, &[x]),
-        6 => add(b, lp_pool::LpPool { kernel: pool_kernel, strides, ..Default::default() }, &[x]),
+        6 => add(b, pool::LpPool { kernel: pool_kernel, strides, ..Default::default() }, &[x]),
         7 => add(b, global_pool::GlobalAveragePool::default(), &[x]),
         8 => {
             let vectors: Vec<ValueId> = (0..3).map(|_| b.constant("v", &d.tensor(&[c]))).collect();

@@ -2,7 +2,6 @@
 
 use super::fit::{Fit, fit_constant, fit_values};
 use super::keep::KeepF32;
-use super::stem::stem_nodes;
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
 use crate::int::{const_dims, product};
@@ -49,8 +48,6 @@ const LEAST: usize = 4;
 enum State {
     Half,
     Constant(Name),
-    /// f32 since it is near the inputs: with f16 beside it, it is cast.
-    Stem,
     /// f32; `forced` since some node before needs it, `large` when it may exceed f16.
     Full {
         forced: bool,
@@ -67,20 +64,17 @@ struct Decider<'a> {
     data_half: Function,
     states: FxHashMap<ValueId, State>,
     fits: FxHashMap<Name, Fit>,
-    stem: FxHashSet<NodeId>,
     matrices: bool,
     choices: FxHashMap<NodeId, Choice>,
 }
 
 /// The choice for every node that has f32 operands and can take f16 ones. With `half_inputs` parameters count as f16;
-/// with `stem` the first layers of some networks stay in f32; with `matrices` f16 operands of products pay even if they
-/// save no bytes.
+/// with `matrices` f16 operands of products pay even if they save no bytes.
 pub(super) fn choose(
     module: &Module,
     f: &Function,
     keep: &[KeepF32],
     half_inputs: bool,
-    stem: bool,
     matrices: bool,
 ) -> FxHashMap<NodeId, Choice> {
     let nodes = f.walk();
@@ -96,7 +90,6 @@ pub(super) fn choose(
         states: FxHashMap::default(),
         fits: FxHashMap::default(),
         matrices,
-        stem: if stem { stem_nodes(f) } else { FxHashSet::default() },
         choices: FxHashMap::default(),
     };
     if half_inputs {
@@ -152,13 +145,7 @@ impl Decider<'_> {
             let half = matches!(choice, Choice::Half { .. }) && self.half_type(n, v) || choice == Choice::ReadsInputs;
             let forced = matches!(choice, Choice::Full { forced: true, .. })
                 || states.iter().any(|s| matches!(s, State::Full { forced: true, .. }));
-            let near = self.stem.contains(&n) || states.contains(&State::Stem);
-            let state = match () {
-                () if half => State::Half,
-                () if near && !forced && !large => State::Stem,
-                () => State::Full { forced, large },
-            };
-            self.states.insert(v, state);
+            self.states.insert(v, if half { State::Half } else { State::Full { forced, large } });
         }
         self.choices.insert(n, choice);
     }
@@ -185,11 +172,7 @@ impl Decider<'_> {
         if large {
             return Err(("an operand may be larger than f16 holds".into(), class == Precision::Always));
         }
-        if self.stem.contains(&n) {
-            return Err(("it is one of the first layers, whose rounding passes through all others".into(), false));
-        }
         let data = states.contains(&State::Half);
-        let full = full.or(states.iter().find(|s| !data && **s == State::Stem));
         if class != Precision::Always && full.is_some() {
             return Err(("it follows its operands, and one of them is f32".into(), false));
         }
@@ -279,7 +262,7 @@ impl Decider<'_> {
             && self.f.nodes[n].inputs.iter().enumerate().all(|(i, v)| match v.map(|v| self.state(v)) {
                 Some(State::Constant(_)) => single.contains(&i),
                 Some(State::Full { forced, large }) => !forced && !large,
-                Some(State::Half | State::Stem) => false,
+                Some(State::Half) => false,
                 None => true,
             })
     }

@@ -83,15 +83,9 @@ macro_rules! real {
                     UnaryOp::Ceil => x.ceil(),
                     UnaryOp::Round => x.round_ties_even(),
                     UnaryOp::Trunc => x.trunc(),
-                    UnaryOp::Sign => {
-                        if x > 0.0 {
-                            1.0
-                        } else if x < 0.0 {
-                            -1.0
-                        } else {
-                            x
-                        }
-                    }
+                    UnaryOp::Sign if x > 0.0 => 1.0,
+                    UnaryOp::Sign if x < 0.0 => -1.0,
+                    UnaryOp::Sign => x,
                     UnaryOp::QuantizeF16 => round(DType::F16, x as f64) as $t,
                     UnaryOp::QuantizeBf16 => round(DType::BF16, x as f64) as $t,
                     UnaryOp::Not | UnaryOp::BitNot => ((x == 0.0) as u8).into(),
@@ -112,20 +106,10 @@ macro_rules! real {
                     }
                     BinaryOp::TruncMod => a % b,
                     BinaryOp::Pow => a.powf(b),
-                    BinaryOp::Min => {
-                        if a.is_nan() || a < b {
-                            a
-                        } else {
-                            b
-                        }
-                    }
-                    BinaryOp::Max => {
-                        if a.is_nan() || a > b {
-                            a
-                        } else {
-                            b
-                        }
-                    }
+                    BinaryOp::Min if a.is_nan() || a < b => a,
+                    BinaryOp::Min => b,
+                    BinaryOp::Max if a.is_nan() || a > b => a,
+                    BinaryOp::Max => b,
                     other => (compare(other, a, b) as u8).into(),
                 }
             }
@@ -149,19 +133,27 @@ pub(super) fn compare<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> bool {
     }
 }
 
+/// A number as the integer type of a dtype (bool: whether it is not 0), as i64: integers wrap, floats saturate.
+macro_rules! as_integer {
+    ($x:expr, $dtype:expr) => {
+        match $dtype {
+            DType::Bool => ($x != Default::default()) as i64,
+            DType::U8 => $x as u8 as i64,
+            DType::I8 => $x as i8 as i64,
+            DType::U16 => $x as u16 as i64,
+            DType::I16 => $x as i16 as i64,
+            DType::U32 => $x as u32 as i64,
+            DType::I32 => $x as i32 as i64,
+            DType::U64 => $x as u64 as i64,
+            _ => $x as i64,
+        }
+    };
+}
+
 /// `x` reduced to the width of the integer dtype (or 0, 1 for bool).
 #[inline(always)]
 pub(super) fn wrap(dtype: DType, x: i64) -> i64 {
-    match dtype {
-        DType::Bool => (x != 0) as i64,
-        DType::U8 => x as u8 as i64,
-        DType::I8 => x as i8 as i64,
-        DType::U16 => x as u16 as i64,
-        DType::I16 => x as i16 as i64,
-        DType::U32 => x as u32 as i64,
-        DType::I32 => x as i32 as i64,
-        _ => x,
-    }
+    as_integer!(x, dtype)
 }
 
 /// `x` rounded to the float dtype.
@@ -191,17 +183,7 @@ pub(super) fn cast(from: DType, to: DType, x: Num) -> Num {
 /// Truncates and saturates.
 #[inline(always)]
 pub(super) fn float_to_int(to: DType, x: f64) -> i64 {
-    match to {
-        DType::Bool => (x != 0.0) as i64,
-        DType::U8 => x as u8 as i64,
-        DType::I8 => x as i8 as i64,
-        DType::U16 => x as u16 as i64,
-        DType::I16 => x as i16 as i64,
-        DType::U32 => x as u32 as i64,
-        DType::I32 => x as i32 as i64,
-        DType::U64 => x as u64 as i64,
-        _ => x as i64,
-    }
+    as_integer!(x, to)
 }
 
 /// A function of an integer or bool, in the operand's dtype.
@@ -249,20 +231,10 @@ pub(super) fn int_binary(op: BinaryOp, dtype: DType, a: i64, b: i64) -> i64 {
         BinaryOp::BitAnd => a & b,
         BinaryOp::BitOr => a | b,
         BinaryOp::BitXor => a ^ b,
-        BinaryOp::Shl => {
-            if (0..64).contains(&b) {
-                a << b
-            } else {
-                0
-            }
-        }
-        BinaryOp::Shr if unsigned => {
-            if (0..64).contains(&b) {
-                ((a as u64) >> b) as i64
-            } else {
-                0
-            }
-        }
+        BinaryOp::Shl if (0..64).contains(&b) => a << b,
+        BinaryOp::Shr if unsigned && (0..64).contains(&b) => ((a as u64) >> b) as i64,
+        BinaryOp::Shl => 0,
+        BinaryOp::Shr if unsigned => 0,
         BinaryOp::Shr => a >> b.clamp(0, 63),
         _ if unsigned => return compare(op, a as u64, b as u64) as i64,
         _ => return compare(op, a, b) as i64,

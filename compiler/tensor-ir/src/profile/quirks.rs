@@ -74,14 +74,36 @@ pub static UNROLLS_LOOPS: Quirk = Quirk {
     goes: "the compiler takes `DontUnroll` of SPIR-V, and naga writes it",
     guards: false,
 };
-/// Mesa's compiler for AMD unrolls short loops without matrix operations.
+/// Mesa's compilers for AMD and NVIDIA unroll short loops without matrix operations.
 pub static UNROLLS_SCALAR_LOOPS: Quirk = Quirk {
     name: "unrolls-scalar-loops",
-    what: "unrolls short loops without matrix operations to ten times their code: their ends are read from a uniform",
+    what: "unrolls short loops without matrix operations to ten times their code, and spills: their ends are read from a uniform",
+    seen: &[Seen::of("radv"), Seen::of("nvidia")],
+    versions: MESA,
+    evidence: "benches/results/2026-11-25-kept-loops.md, 2026-11-25-loops-without-barriers.md",
+    goes: "as `unrolls-loops`",
+    guards: false,
+};
+/// Mesa's compilers unroll short loops without barriers, too.
+pub static UNROLLS_LOOPS_WITHOUT_BARRIERS: Quirk = Quirk {
+    name: "unrolls-loops-without-barriers",
+    what: "unrolls loops of a few rounds in which no thread waits, although the schedule keeps them, and spills what all rounds \
+           then hold: their ends are read from a uniform",
+    seen: &[Seen::of(INTEL), Seen::of("radv"), Seen::of("nvidia")],
+    versions: MESA,
+    evidence: "benches/results/2026-11-25-loops-without-barriers.md",
+    goes: "as `unrolls-loops`",
+    guards: false,
+};
+/// Mesa's compiler for AMD loads matrix operands 8 bytes at a time.
+pub static LOADS_MATRICES_BY_8_BYTES: Quirk = Quirk {
+    name: "loads-matrices-by-8-bytes",
+    what: "loads 8 bytes of each row of a matrix operand at once, so that rows of 16 bytes more than a multiple of 32 meet in the \
+           banks of workgroup memory: rows have 8 bytes more",
     seen: &[Seen::of("radv")],
     versions: MESA,
-    evidence: "benches/results/2026-11-25-kept-loops.md",
-    goes: "as `unrolls-loops`",
+    evidence: "benches/results/2026-11-25-matrix-rows.md",
+    goes: "ACO loads 16 bytes of a row at once",
     guards: false,
 };
 /// Mesa's compiler for NVIDIA joins loads of words whose halves are taken by integer operations.
@@ -202,6 +224,8 @@ pub static QUIRKS: Table<&Quirk> = Table::new(&[
     &SINKS_LOADS,
     &UNROLLS_LOOPS,
     &UNROLLS_SCALAR_LOOPS,
+    &UNROLLS_LOOPS_WITHOUT_BARRIERS,
+    &LOADS_MATRICES_BY_8_BYTES,
     &HALVES_BY_INTEGERS,
     &HALVES_BY_CONVERSION,
     &EMULATES_MATRICES,

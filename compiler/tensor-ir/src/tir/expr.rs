@@ -23,119 +23,43 @@ impl PartialEq for Scalar {
     }
 }
 
-/// One-operand functions. Result dtype is the operand's, except the tests (bool).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-#[allow(missing_docs)]
-pub enum UnaryOp {
-    Neg,
-    Abs,
-    Exp,
-    Log,
-    Sqrt,
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Sinh,
-    Cosh,
-    Tanh,
-    Asinh,
-    Acosh,
-    Atanh,
-    Floor,
-    Ceil,
-    Round,
-    Trunc,
-    Sign,
-    Not,
-    BitNot,
-    IsNan,
-    IsInf,
-    QuantizeF16,
-    QuantizeBf16,
+/// Declares an enum of functions, and the list of all.
+macro_rules! functions {
+    ($(#[$doc:meta])* pub enum $name:ident { $($op:ident),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+        #[allow(missing_docs)]
+        pub enum $name { $($op),* }
+        impl $name {
+            /// Every function.
+            pub const ALL: &'static [$name] = &[$($name::$op),*];
+        }
+    };
+}
+
+functions! {
+    /// One-operand functions. Result dtype is the operand's, except the tests (bool).
+    pub enum UnaryOp {
+        Neg, Abs, Exp, Log, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Floor, Ceil, Round,
+        Trunc, Sign, Not, BitNot, IsNan, IsInf, QuantizeF16, QuantizeBf16,
+    }
 }
 impl UnaryOp {
-    /// Every function.
-    pub const ALL: &'static [UnaryOp] = {
-        use UnaryOp::*;
-        &[
-            Neg,
-            Abs,
-            Exp,
-            Log,
-            Sqrt,
-            Sin,
-            Cos,
-            Tan,
-            Asin,
-            Acos,
-            Atan,
-            Sinh,
-            Cosh,
-            Tanh,
-            Asinh,
-            Acosh,
-            Atanh,
-            Floor,
-            Ceil,
-            Round,
-            Trunc,
-            Sign,
-            Not,
-            BitNot,
-            IsNan,
-            IsInf,
-            QuantizeF16,
-            QuantizeBf16,
-        ]
-    };
-    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float
-    /// to a value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its
-    /// type.
+    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float to a
+    /// value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its type.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
 }
 
-/// Two-operand functions. Operands have one dtype; comparisons and logic give bool.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-#[allow(missing_docs)]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    FloorMod,
-    TruncMod,
-    Pow,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-    BitAnd,
-    BitOr,
-    BitXor,
-    Shl,
-    Shr,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    Eq,
-    Ne,
+functions! {
+    /// Two-operand functions. Operands have one dtype; comparisons and logic give bool.
+    pub enum BinaryOp {
+        Add, Sub, Mul, Div, FloorMod, TruncMod, Pow, Min, Max, And, Or, Xor, BitAnd, BitOr, BitXor, Shl, Shr, Lt, Le, Gt, Ge,
+        Eq, Ne,
+    }
 }
 impl BinaryOp {
-    /// Every function.
-    pub const ALL: &'static [BinaryOp] = {
-        use BinaryOp::*;
-        &[
-            Add, Sub, Mul, Div, FloorMod, TruncMod, Pow, Min, Max, And, Or, Xor, BitAnd, BitOr, BitXor, Shl, Shr, Lt,
-            Le, Gt, Ge, Eq, Ne,
-        ]
-    };
     /// Name in text: the variant in lower case. `div` of integers truncates; `floormod` has the divisor's sign,
     /// `truncmod` the dividend's; `and`, `or`, `xor` are on bools.
     pub fn name(self) -> String {

@@ -1,7 +1,8 @@
 //! The accesses of one kernel: for each access, the element numbers of all lanes of a subgroup.
 
+use super::offsets::{Offsets, WIDEST, shift};
 use super::transactions::{bank_passes, distinct_bytes, sectors};
-use super::{AccessTraffic, SECTOR_BYTES, element_bytes};
+use super::{AccessTraffic, element_bytes};
 use crate::int::{self, Bounds, Int, IntNode, gcd};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -12,8 +13,6 @@ use rustc_hash::FxHashMap;
 const USUAL_LANES: u32 = 32;
 /// Iterations of unrolled and vectorised loops that are looked at, for one access.
 const MOST_INSTANCES: i64 = 1024;
-/// Bytes of the widest access.
-const WIDEST: i64 = 16;
 
 /// A kernel and the threads of its first subgroup.
 pub(super) struct Kernel<'f> {
@@ -45,7 +44,7 @@ struct Around<'f> {
     matrix: Option<MatrixAccess>,
 }
 
-/// A matrix in memory, in pieces of [`WIDEST`] bytes along its rows.
+/// A matrix in memory, in pieces along its rows of the bytes that a device loads at once.
 #[derive(Clone, Copy)]
 struct MatrixAccess {
     /// The loop over elements that lie next to each other, and how many a piece has.
@@ -54,12 +53,30 @@ struct MatrixAccess {
     /// Pieces of a row, and of all rows.
     in_row: i64,
     all: i64,
+    /// Accesses, each to a piece of every row; one to all pieces where they have [`WIDEST`] bytes.
+    accesses: i64,
 }
 
 impl MatrixAccess {
     /// Where a piece begins, along a loop of the matrix.
     fn place(&self, v: Name, number: i64) -> i64 {
         if v == self.inner { number % self.in_row * self.piece } else { number / self.in_row }
+    }
+}
+
+impl AccessTraffic {
+    /// One more access of a thread, of `width` bytes at these places of the lanes.
+    fn add(&mut self, starts: &[i64], width: i64, step: i64) {
+        self.accesses += 1;
+        self.width = self.width.max(width as u32);
+        self.bytes += distinct_bytes(starts, width) as f64;
+        if self.shared {
+            let (passes, least) = bank_passes(starts, width);
+            self.passes += passes as f64;
+            self.least_passes += least as f64;
+        } else {
+            self.sectors += sectors(starts, width, step);
+        }
     }
 }
 
@@ -159,7 +176,8 @@ impl<'f> Kernel<'f> {
         };
         let flat = int::simplify(&int::flatten_index(ix, &buffer.shape), &self.bounds);
         let element = element_bytes(buffer, self.profile);
-        let matrix = self.matrix_access(around, block, &flat, element);
+        let at_once = if shared && !store { self.profile.matrix_load_bytes() } else { WIDEST };
+        let matrix = self.matrix_access(around, block, &flat, (at_once, element));
         let around = &Around { loops: around.loops.clone(), matrix };
         let mut serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);
         let mut out = AccessTraffic {
@@ -188,20 +206,14 @@ impl<'f> Kernel<'f> {
         out.lanes = offsets.lanes as u32;
         out.share = offsets.share;
         let step = shift(offsets.step, element);
-        for (starts, merged) in offsets.merged((WIDEST as f64 / element) as i64) {
+        let parts = around.matrix.map_or(1, |m| m.accesses as usize);
+        let merged = offsets.merged((WIDEST as f64 / element) as i64);
+        for (starts, merged, part) in merged.iter().flat_map(|(s, n)| (0..parts).map(move |part| (s, *n, part))) {
             let count = around.matrix.map_or(merged, |m| m.piece);
-            let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
+            let starts = starts.iter().skip(part).step_by(parts);
+            let bytes: Vec<i64> = starts.map(|s| (*s as f64 * element) as i64).collect();
             let width = ((count as f64 * element) as i64).max(1);
-            out.accesses += 1;
-            out.width = out.width.max(width as u32);
-            out.bytes += distinct_bytes(&bytes, width) as f64;
-            if shared {
-                let (passes, least) = bank_passes(&bytes, width);
-                out.passes += passes as f64;
-                out.least_passes += least as f64;
-            } else {
-                out.sectors += sectors(&bytes, width, step);
-            }
+            out.add(&bytes, width, step);
         }
         Some(out)
     }
@@ -214,7 +226,13 @@ impl<'f> Kernel<'f> {
     }
 
     /// How a load or a store of a whole matrix touches memory; `None` for other accesses.
-    fn matrix_access(&self, around: &Around<'_>, block: &Block, flat: &Int, element: f64) -> Option<MatrixAccess> {
+    fn matrix_access(
+        &self,
+        around: &Around<'_>,
+        block: &Block,
+        flat: &Int,
+        (bytes, element): (i64, f64),
+    ) -> Option<MatrixAccess> {
         let fragment = |b: BufferId| matches!(self.f.buffers[b].scope, Scope::Fragment(_));
         if !fragment(block.buffer) && !block.value.loads().iter().any(|l| fragment(l.0)) {
             return None;
@@ -227,10 +245,11 @@ impl<'f> Kernel<'f> {
             int::simplify(&(at(1) - &at(0)), &self.bounds).as_const()
         };
         let (inner, rows) = if step(a.0) == Some(1) { (a, b.1) } else { (b, a.1) };
-        let piece =
-            if step(inner.0) == Some(1) { ((WIDEST as f64 / element) as i64).clamp(1, inner.1.max(1)) } else { 1 };
+        let most = ((bytes as f64 / element) as i64).clamp(1, inner.1.max(1));
+        let piece = if step(inner.0) == Some(1) { most } else { 1 };
         let in_row = (inner.1 / piece).max(1);
-        Some(MatrixAccess { inner: inner.0, piece, in_row, all: in_row * rows })
+        let accesses = if bytes < WIDEST { in_row } else { 1 };
+        Some(MatrixAccess { inner: inner.0, piece, in_row, all: in_row * rows, accesses })
     }
 
     /// The lanes, or for a matrix its pieces.
@@ -417,60 +436,4 @@ fn iteration(loops: &[(Name, i64)], n: i64) -> FxHashMap<Name, i64> {
         rest /= extent;
     }
     at
-}
-
-/// Elements by iteration and lane.
-struct Offsets {
-    each: Vec<Vec<i64>>,
-    /// A divisor of the common offset that other variables add; 0 if there is none.
-    step: i64,
-    exact: bool,
-    lanes: usize,
-    share: f64,
-}
-
-impl Offsets {
-    /// The accesses of a thread: repeated ones once, up to `most` aligned neighbours as one, with their number.
-    fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
-        self.each.retain(|l| !l.is_empty());
-        self.each.sort_unstable();
-        self.each.dedup();
-        let step = self.step;
-        let aligned = |l: &[i64], n: i64| step % n == 0 && l.iter().all(|e| e.rem_euclid(n) == 0);
-        let mut out = Vec::new();
-        let mut rest = self.each.as_slice();
-        while let Some(first) = rest.first() {
-            let follows = |n: i64| {
-                let run = rest.get(..n as usize);
-                run.is_some_and(|run| {
-                    (0i64..).zip(run).all(|(k, l)| l.iter().zip(first).all(|(e, start)| *e == start + k))
-                })
-            };
-            let n = [8, 4, 2].into_iter().find(|n| *n <= most && aligned(first, *n) && follows(*n)).unwrap_or(1);
-            out.push((first.clone(), n));
-            rest = &rest[n as usize..];
-        }
-        out
-    }
-}
-
-/// Bytes by which starts are shifted that other variables move by multiples of `step` elements.
-fn shift(step: i64, element: f64) -> i64 {
-    match step {
-        0 => SECTOR_BYTES,
-        n => ((n as f64 * element) as i64).max(1),
-    }
-}
-
-/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with
-/// them. The elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
-pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
-    let step = moves.iter().fold(0, |a, b| gcd(a, *b));
-    let lanes = each.first().map_or(0, Vec::len);
-    let merged = Offsets { each, step, exact: true, lanes, share: 1.0 }.merged((WIDEST as f64 / element) as i64);
-    let of = |(starts, count): &(Vec<i64>, i64)| {
-        let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
-        sectors(&bytes, ((*count as f64 * element) as i64).max(1), shift(step, element))
-    };
-    (merged.len() as f64, merged.iter().map(of).sum())
 }

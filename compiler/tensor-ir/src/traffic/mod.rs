@@ -20,6 +20,7 @@
 //! to be inside).
 
 mod access;
+mod offsets;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -28,12 +29,7 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Buffer, BufferId, Scope, Stmt, TensorFunction};
 
-/// Banks of workgroup memory.
-pub const BANKS: i64 = 32;
-/// Bytes that one bank gives in a pass.
-pub const BANK_BYTES: i64 = 4;
-/// Bytes of device memory that are fetched together.
-pub const SECTOR_BYTES: i64 = 32;
+pub use transactions::{BANK_BYTES, BANKS, SECTOR_BYTES};
 
 /// The traffic of one access of a block by a subgroup, for one pass through the block's unrolled and vectorised loops.
 #[derive(Clone, PartialEq, Debug)]
@@ -140,7 +136,7 @@ pub fn touched_sectors(starts: &[i64], width: i64) -> f64 {
 /// them. The elements come by unrolled iteration and lane, as flattened indices; other variables move all lanes by sums
 /// of `moves`.
 pub fn unrolled_accesses(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
-    access::unrolled(each, moves, element)
+    offsets::unrolled(each, moves, element)
 }
 
 /// The accesses of `f`'s kernels in words, a line for each kernel and buffer: what an explanation shows.

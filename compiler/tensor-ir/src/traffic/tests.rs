@@ -6,11 +6,15 @@ use crate::text::parse_tensor_function;
 
 /// The accesses of a kernel written as text, on a device with subgroups of 32.
 fn accesses(locals: &str, body: &str) -> Vec<AccessTraffic> {
+    accesses_on("ada", locals, body)
+}
+
+fn accesses_on(device: &str, locals: &str, body: &str) -> Vec<AccessTraffic> {
     let text = format!(
         "tensor @f(%x: f32[64,256], %h: f16[64,256], %i: i32[64], out %y: f32[64,256]) {{\n{locals}\n  kernel k {{ {body} }}\n}}\n"
     );
     let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let profile = DeviceProfile::named("ada").expect("a profile");
+    let profile = DeviceProfile::named(device).expect("a profile");
     let (_, kernel) = f.kernels()[0];
     traffic(&f, kernel, &profile)
 }
@@ -160,4 +164,19 @@ fn an_explanation_names_kernel_and_buffer() {
             "k stores to y: 4 bytes a lane, 100% of the fetched bytes used"
         ]
     );
+}
+
+/// A matrix of 16 x 16 halves in rows of so many: RADV loads a column of 8 bytes after the other, other drivers 16 bytes of each row.
+#[test]
+fn columns_of_a_matrix_meet_in_banks() {
+    let conflict = |device: &str, row: i64| {
+        let locals = format!("buffer %s: f16[16,{row}] shared\n  buffer %fa: f16[16,16] fragment(a)");
+        let body = "subgroup_x for w in 0..1 { tensor for r in 0..16 { tensor for c in 0..16 { block y { %fa[r, c] <- %s[r, c] } } } }";
+        let all = accesses_on(device, &locals, body);
+        let load = all.iter().find(|a| a.shared && !a.store).expect("a load");
+        (load.accesses, load.conflict())
+    };
+    assert_eq!([40, 72].map(|row| conflict("navi31", row)), [(4, 2.0); 2], "rows of 80 and 144 bytes");
+    assert_eq!([36, 68, 44, 76].map(|row| conflict("navi31", row)), [(4, 1.0); 4], "72, 136, 88 and 152 bytes");
+    assert_eq!([40, 72].map(|row| conflict("ada", row)), [(1, 1.0); 2]);
 }

@@ -1,7 +1,13 @@
 //! Passes and sectors of one access, from the bytes that the lanes of a subgroup touch.
 
-use super::{BANK_BYTES, BANKS, SECTOR_BYTES};
 use rustc_hash::FxHashSet;
+
+/// Banks of workgroup memory.
+pub const BANKS: i64 = 32;
+/// Bytes that one bank gives in a pass.
+pub const BANK_BYTES: i64 = 4;
+/// Bytes of device memory that are fetched together.
+pub const SECTOR_BYTES: i64 = 32;
 
 /// Words of `width` bytes at each of `starts` (bytes), without repeats.
 fn pieces(starts: &[i64], width: i64, piece: i64, shift: i64) -> FxHashSet<i64> {

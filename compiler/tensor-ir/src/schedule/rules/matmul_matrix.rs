@@ -286,8 +286,8 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
         let order: Vec<Name> = subgroups.iter().copied().chain(piece).chain([own]).collect();
         let used = if into == a { tile.subgroups.0 > 1 } else { tile.subgroups.1 > 1 };
         let rows = 1 + i64::from(used) + i64::from(piece.is_some());
-        let (operand, at) = (operand.clone(), k[0]);
-        sketch.apply(StageInShared { block: reduce, operand, at, into, order, pad: PAD, rows, narrow: true })?;
+        let (operand, at, pad) = (operand.clone(), k[0], PAD.min(sketch.profile.matrix_load_bytes() / 2));
+        sketch.apply(StageInShared { block: reduce, operand, at, into, order, pad, rows, narrow: true })?;
     }
     let apart = copy_apart(sketch, product, [a, b], k[0])?;
     if !apart {

@@ -11,7 +11,7 @@ use crate::tir::MatrixRole;
 pub(super) const DEPTH: i64 = 32;
 /// How many it may have.
 pub(super) const DEPTHS: [i64; 3] = [DEPTH, 2 * DEPTH, DEPTH / 2];
-/// Elements behind a row of a staged tile: 16 bytes.
+/// Elements behind a row of a staged tile, at most: 16 bytes.
 pub(super) const PAD: i64 = 8;
 /// Neighbours of a result that a lane computes at once.
 pub(super) const VECTOR: i64 = 4;

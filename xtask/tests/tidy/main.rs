@@ -1,10 +1,14 @@
 //! The house rules that the compiler does not check.
 
+mod circles;
+mod imports;
+mod lengths;
+
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Which members a member may depend on, tests included. `viewer` reaches the runtime through its feature `live` alone.
+/// Which members a member may depend on, tests included.
 const ARROWS: &[(&str, &[&str])] = &[
     ("tensor-ir", &[]),
     ("compiler", &["tensor-ir"]),
@@ -13,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("facade", &["compiler", "shaders-gen", "runtime-gpu"]),
     ("benches", &["compiler", "shaders-gen", "runtime-gpu", "facade"]),
     ("graphview", &["compiler", "shaders-gen"]),
-    ("viewer", &["compiler", "shaders-gen", "graphview", "runtime-gpu"]),
+    ("viewer", &["compiler", "shaders-gen", "graphview"]),
     ("cli", &["compiler", "shaders-gen", "runtime-gpu", "facade", "benches", "graphview", "viewer"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),
@@ -160,15 +164,19 @@ fn members(meta: &Metadata) -> Vec<&Package> {
     meta.packages.iter().collect()
 }
 
-/// The name of a member: its package has a name of its own where others could depend on it.
+/// The name of a member: its package has a name of its own, since all packages of crates.io share one list.
 fn folder_of(package: &str) -> &str {
-    package.strip_prefix("weft-").unwrap_or(package)
+    match package {
+        "weft-nn" => "facade",
+        "weft-command" => "cli",
+        other => other.strip_prefix("weft-").unwrap_or(other),
+    }
 }
 
 /// What may be published has the project's name before it; tools of this tree do not.
 #[test]
 fn packages_have_names_of_their_own() {
-    let own = |p: &&Package| p.name.starts_with("weft-") != ["fuzz", "xtask"].contains(&p.name.as_str());
+    let own = |p: &&Package| p.name.starts_with("weft-") != UNPUBLISHED.contains(&p.name.as_str());
     let meta = metadata();
     assert_none("names", members(&meta).into_iter().filter(|p| !own(p)).map(|p| p.name.to_string()).collect());
 }
@@ -235,9 +243,6 @@ fn dependencies_follow_the_arrows() {
             if !fits {
                 broken.push(format!("{own} must not depend on {other}"));
             }
-            if own == "viewer" && other == "runtime-gpu" && !d.optional {
-                broken.push("viewer must depend on runtime-gpu optionally (feature `live`)".into());
-            }
         }
     }
     assert_none("dependency arrows", broken);
@@ -286,17 +291,47 @@ fn dependencies_have_licences_that_go_with_ours() {
 }
 
 #[test]
-fn versions_are_pinned_once() {
+fn versions_stand_once() {
     let mut broken = Vec::new();
     for p in members(&metadata()) {
         let manifest = read(p.manifest_path.as_std_path());
         for line in manifest.lines().filter(|l| !l.starts_with("version") && !l.starts_with('#')) {
-            if line.contains("version = \"") || line.contains("= \"=") {
+            if line.contains("version = \"") {
                 broken.push(format!("{}: `{line}` belongs into [workspace.dependencies]", p.name));
             }
         }
     }
     assert_none("versions in members", broken);
+}
+
+/// An application that has another patch version of a dependency can use the libraries: they take ranges, and Cargo.lock pins.
+#[test]
+fn libraries_take_ranges_of_versions() {
+    let manifest = read(&root().join("Cargo.toml"));
+    let exact = manifest.lines().filter(|l| l.contains("\"="));
+    assert_none("exact versions", exact.map(String::from).collect());
+    assert!(root().join("Cargo.lock").exists(), "the lock file pins versions");
+}
+
+/// Tools of this tree stay in it.
+const UNPUBLISHED: &[&str] = &["fuzz", "xtask"];
+
+/// Everything that an application or the command needs can be published: cargo refuses packages without a description and a licence,
+/// and the others are what one finds them by.
+#[test]
+fn packages_say_what_they_are() {
+    let mut broken = Vec::new();
+    for p in members(&metadata()) {
+        let stays = UNPUBLISHED.contains(&p.name.as_str());
+        let published = p.publish.as_ref().is_none_or(|registries| !registries.is_empty());
+        let described = [p.description.is_some(), p.license.is_some(), p.readme.is_some()];
+        let whole = described == [true; 3] && !p.keywords.is_empty() && !p.categories.is_empty();
+        if stays == published || published && !whole {
+            broken
+                .push(format!("{}: publish = false, or description, licence, readme, keywords and categories", p.name));
+        }
+    }
+    assert_none("packages", broken);
 }
 
 /// `tensor-ir` and `compiler` get time, files and environment through their traits, so that they run anywhere and are
@@ -331,27 +366,6 @@ fn rates_are_known_to_the_estimate_alone() {
     assert_none("rates of a device are read beside the estimate", readers);
 }
 
-/// The modules of the crate's root that code names: `crate::a::b`, `use crate::{a, b::c}`.
-fn modules_named(code: &str) -> BTreeSet<String> {
-    let word = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut out = BTreeSet::new();
-    for (i, m) in code.match_indices("crate::") {
-        let rest = &code[i + m.len()..];
-        let Some(list) = rest.strip_prefix('{') else {
-            out.insert(word(rest));
-            continue;
-        };
-        let mut depth = 0;
-        let item = |c: char| {
-            depth += i32::from(c == '{') - i32::from(c == '}');
-            c == ',' && depth == 0
-        };
-        let inside = list.split(';').next().unwrap_or_default();
-        out.extend(inside.split(item).map(|i| word(i.trim_start())));
-    }
-    out
-}
-
 #[test]
 fn modules_of_the_compiler_use_those_before_them() {
     let mut broken = Vec::new();
@@ -362,42 +376,33 @@ fn modules_of_the_compiler_use_those_before_them() {
 
 /// Adds the uses of later rows to `broken`; returns the number of uses.
 fn check_order(member: &str, rows: Rows, broken: &mut Vec<String>) -> usize {
-    let folder = place_of(member).join("src");
-    let lib = read(&folder.join("lib.rs"));
+    let lib = read(&place_of(member).join("src/lib.rs"));
     let declared = lib.lines().filter_map(|l| l.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
     let declared: BTreeSet<&str> = declared.collect();
     let known: BTreeSet<&str> = rows.iter().flat_map(|(row, _)| row.iter().copied()).collect();
     assert_eq!(declared, known, "every module of {member} has a row in MODULES");
     assert!(rows.iter().all(|(row, why)| row.len() == 1 || !why.is_empty()), "a circular row says why");
-    let row_of = |module: &str| rows.iter().position(|(row, _)| row.contains(&module));
-    let files = product_files(&[member]);
-    let tests = test_modules(&files);
-    let mut uses = 0;
-    for path in files.iter().filter(|p| !tests.contains(*p)) {
-        let own = path.strip_prefix(&folder).ok().and_then(|p| p.iter().next()).unwrap_or_default();
-        let own = own.to_string_lossy().trim_end_matches(".rs").to_string();
-        let Some(row) = row_of(&own) else { continue };
-        for module in modules_named(&product_code(path)) {
-            uses += usize::from(row_of(&module).is_some());
-            if row_of(&module).is_some_and(|r| r > row) {
-                broken.push(format!("{} uses crate::{module}, which stands above {own}", path.display()));
-            }
-        }
-    }
-    uses
+    let row_of = |file: &str| rows.iter().position(|(row, _)| row.contains(&module_of(file)));
+    let uses = circles::uses_of(member);
+    let pairs = uses.iter().flat_map(|(file, used)| used.iter().map(move |u| (file, u)));
+    let pairs: Vec<_> = pairs.filter(|(file, used)| row_of(file).is_some() && row_of(used).is_some()).collect();
+    let later = pairs.iter().filter(|(file, used)| row_of(used) > row_of(file));
+    broken.extend(later.map(|(file, used)| format!("{member}: {file} uses {used}, which stands above it")));
+    pairs.len()
 }
 
-/// The modules that each module of a member names, tests left out.
+/// The module of the crate's root that a file belongs to.
+fn module_of(file: &str) -> &str {
+    file.split('/').next().unwrap_or_default().trim_end_matches(".rs")
+}
+
+/// The modules that each module of a member uses, tests left out.
 fn uses_of(member: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let folder = place_of(member).join("src");
-    let files = product_files(&[member]);
-    let tests = test_modules(&files);
     let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in files.iter().filter(|p| !tests.contains(*p)) {
-        let own = path.strip_prefix(&folder).ok().and_then(|p| p.iter().next()).unwrap_or_default();
-        let own = own.to_string_lossy().trim_end_matches(".rs").to_string();
-        if own != "lib" && own != "main" {
-            uses.entry(own).or_default().extend(modules_named(&product_code(path)));
+    for (file, used) in circles::uses_of(member) {
+        if !["lib", "main"].contains(&module_of(&file)) {
+            let used = used.iter().map(|u| module_of(u).to_string());
+            uses.entry(module_of(&file).into()).or_default().extend(used);
         }
     }
     uses
@@ -517,13 +522,6 @@ fn the_product_holds_no_shader_text() {
     assert_none("shader text in the product", broken);
 }
 
-/// Lines of a file that go into the product, comments included.
-fn product_lines(path: &Path) -> Vec<String> {
-    let text = read(path);
-    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-    text[..end].lines().map(String::from).collect()
-}
-
 /// Files that a `mod` line under `cfg(test)` makes.
 fn test_modules(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut out = BTreeSet::new();
@@ -553,40 +551,6 @@ const MEMBERS: &[&str] = &[
     "fuzz",
     "xtask",
 ];
-
-#[test]
-fn files_and_functions_stay_short() {
-    let files = product_files(MEMBERS);
-    let tests = test_modules(&files);
-    let (mut long, mut functions) = (Vec::new(), 0);
-    for path in files.iter().filter(|p| !tests.contains(*p)) {
-        let lines = product_lines(path);
-        if lines.len() > 500 {
-            long.push(format!("{} has {} lines, 500 at most", path.display(), lines.len()));
-        }
-        for (i, line) in lines.iter().enumerate() {
-            let code = line.trim_start();
-            let words: Vec<&str> = code.split(' ').collect();
-            let head = ["pub", "pub(crate)", "pub(super)", "const", "unsafe", "async", "fn"];
-            let is_fn = words.iter().take_while(|w| head.contains(*w) || w.starts_with("pub(in")).any(|w| *w == "fn");
-            if !is_fn || code.ends_with(['}', ';']) {
-                continue;
-            }
-            // The formatter puts a function's end under its beginning; a signature without a body ends in `;` there.
-            let indent = &line[..line.len() - code.len()];
-            let ends = |l: &String| {
-                l.strip_prefix(indent).is_some_and(|l| l == "}" || (l.starts_with(')') && l.ends_with(';')))
-            };
-            let Some(length) = lines[i..].iter().position(ends).map(|n| n + 1) else { continue };
-            functions += 1;
-            if length > 80 {
-                long.push(format!("{}:{}: a function of {length} lines, 80 at most", path.display(), i + 1));
-            }
-        }
-    }
-    assert!(files.len() > 300 && functions > 3000, "{} files and {functions} functions were found", files.len());
-    assert_none("long", long);
-}
 
 /// The folder of ops, passes or schedule instructions.
 fn source_of(folder: &str) -> PathBuf {

@@ -1,0 +1,149 @@
+//! `cargo xtask package`: the crates as a registry would have them, built from that form alone.
+
+use crate::cargo::{cargo, root, run as run_command, target_dir};
+use crate::heading::heading;
+use cargo_metadata::{MetadataCommand, Package};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One line for the usage.
+pub const HELP: &str = "[--install] packages the crates, and checks the command and the library from the packages alone; --install: installs the command";
+
+/// The packages that are asked for by name: the library, and the command.
+const ENTRIES: [&str; 2] = ["weft-nn", "weft-command"];
+
+/// Files that every package has.
+const WHOLE: [&str; 3] = ["Cargo.toml", "README.md", "src/lib.rs"];
+
+/// Runs the command.
+///
+/// # Errors
+/// When a package lacks a file, or does not build.
+pub fn run(args: &[String]) -> Result<(), String> {
+    let install = match args {
+        [] => false,
+        [flag] if flag == "--install" => true,
+        _ => return Err(format!("usage: cargo xtask package {HELP}")),
+    };
+    heading("cargo package");
+    let packages = published()?;
+    let folder = unpack(&packages)?;
+    packages.iter().try_for_each(|p| check_contents(&folder.join(p)))?;
+    if install { install_from(&folder) } else { check_from(&folder) }
+}
+
+/// The packages that are published, as `NAME-VERSION`.
+fn published() -> Result<Vec<String>, String> {
+    let mut command = MetadataCommand::new();
+    let meta = command.manifest_path(root().join("Cargo.toml")).no_deps().exec();
+    let meta = meta.map_err(|e| format!("cargo metadata: {e}"))?;
+    let published = |p: &&Package| p.publish.as_ref().is_none_or(|registries| !registries.is_empty());
+    Ok(meta.packages.iter().filter(published).map(|p| format!("{}-{}", p.name, p.version)).collect())
+}
+
+/// Packages the published crates and unpacks them side by side, as a workspace that takes each from its package.
+fn unpack(packages: &[String]) -> Result<PathBuf, String> {
+    let mut c = cargo(&["package", "--no-verify", "--allow-dirty", "--quiet"]);
+    for (name, _) in packages.iter().filter_map(|p| p.rsplit_once('-')) {
+        c.args(["--package", name]);
+    }
+    run_command(c)?;
+    let folder = target_dir()?.join("packages");
+    let say = |e: std::io::Error| format!("{}: {e}", folder.display());
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(say)?;
+    }
+    std::fs::create_dir_all(&folder).map_err(say)?;
+    for p in packages {
+        let archive = target_dir()?.join("package").join(format!("{p}.crate"));
+        let mut tar = Command::new("tar");
+        tar.arg("-xzf").arg(archive).arg("-C").arg(&folder);
+        run_command(tar)?;
+    }
+    std::fs::write(folder.join("Cargo.toml"), workspace_of(packages)).map_err(say)?;
+    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(say)?;
+    Ok(folder)
+}
+
+/// A workspace of unpacked packages. They name each other by version alone; until they are published, the versions are these.
+fn workspace_of(packages: &[String]) -> String {
+    let members = packages.iter().map(|p| format!("\"{p}\", ")).collect::<String>();
+    let place = |p: &String| {
+        let (name, _) = p.rsplit_once('-')?;
+        Some(format!("{name} = {{ path = \"{p}\" }}\n"))
+    };
+    let places: String = packages.iter().filter_map(place).collect();
+    format!("[workspace]\nmembers = [{members}]\nresolver = \"3\"\n\n[patch.crates-io]\n{places}")
+}
+
+/// Files that a package must have, and paths that lead out of it.
+fn check_contents(package: &Path) -> Result<(), String> {
+    let lacks = WHOLE.iter().find(|f| !package.join(f).exists());
+    if let Some(file) = lacks {
+        return Err(format!("{} has no {file}", package.display()));
+    }
+    let manifest = package.join("Cargo.toml");
+    let text = std::fs::read_to_string(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
+    let outside = text.lines().find(|l| l.starts_with("path = \"..") || l.contains("version = \"="));
+    outside.map_or(Ok(()), |l| {
+        Err(format!("{}: `{l}`: a path out of the package, or one exact version", manifest.display()))
+    })
+}
+
+/// Type-checks the library and the command.
+fn check_from(folder: &Path) -> Result<(), String> {
+    heading("cargo check, from the packages");
+    let mut c = cargo(&["check", "--offline"]);
+    c.current_dir(folder).env("CARGO_TARGET_DIR", target_dir()?.join("packages-target"));
+    c.args(ENTRIES.iter().flat_map(|e| ["--package", e]));
+    run_command(c)
+}
+
+/// Installs the command from its package, and asks it what it is.
+fn install_from(folder: &Path) -> Result<(), String> {
+    heading("cargo install --path, from the package (five minutes on two cores)");
+    let (target, place) = (target_dir()?.join("packages-target"), target_dir()?.join("packages-root"));
+    let package = published()?.into_iter().find(|p| p.starts_with(ENTRIES[1])).ok_or("the command is not published")?;
+    let mut c = cargo(&["install", "--locked", "--force", "--path"]);
+    c.arg(folder.join(package)).arg("--root").arg(&place);
+    c.current_dir(folder).env("CARGO_TARGET_DIR", target);
+    run_command(c)?;
+    let mut weft = Command::new(place.join("bin").join(format!("weft{}", std::env::consts::EXE_SUFFIX)));
+    weft.arg("--version");
+    run_command(weft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_take_each_other_from_their_places() {
+        let text = workspace_of(&["weft-nn-0.1.0".into(), "weft-command-0.1.0".into()]);
+        assert!(text.contains("members = [\"weft-nn-0.1.0\", \"weft-command-0.1.0\", ]"), "{text}");
+        assert!(text.contains("weft-nn = { path = \"weft-nn-0.1.0\" }"), "{text}");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_published() {
+        let all = published().expect("packages");
+        assert!(ENTRIES.iter().all(|e| all.iter().any(|p| p.starts_with(e))), "{all:?}");
+        assert!(!all.iter().any(|p| p.starts_with("xtask") || p.starts_with("fuzz")), "{all:?}");
+    }
+
+    #[test]
+    fn a_package_with_a_path_out_of_it_is_refused() {
+        let folder = std::env::temp_dir().join(format!("weft-package-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("src")).expect("a folder");
+        for f in WHOLE {
+            std::fs::write(folder.join(f), "").expect("a file");
+        }
+        assert_eq!(check_contents(&folder), Ok(()));
+        std::fs::write(folder.join("Cargo.toml"), "[dependencies.tensor-ir]\npath = \"../tensor-ir\"\n")
+            .expect("a file");
+        assert!(check_contents(&folder).is_err_and(|e| e.contains("a path out")));
+        std::fs::remove_file(folder.join("README.md")).expect("a file");
+        assert!(check_contents(&folder).is_err_and(|e| e.contains("README.md")));
+        std::fs::remove_dir_all(folder).expect("a folder");
+    }
+}
