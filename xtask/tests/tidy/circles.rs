@@ -4,6 +4,7 @@ use crate::imports::{FileUses, file_uses};
 use crate::{MEMBERS, place_of, read, root};
 use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// The circles of each crate, the largest first.
 type Circles = BTreeMap<String, Vec<BTreeSet<String>>>;
@@ -27,15 +28,21 @@ fn circles_of(uses: &FileUses) -> Vec<BTreeSet<String>> {
     circles
 }
 
-/// The uses of a member's library and of its programs.
-pub fn uses_of(member: &str) -> FileUses {
+/// The uses of a member's library and of its programs, read once for all tests.
+pub fn uses_of(member: &str) -> &'static FileUses {
+    static ALL: LazyLock<BTreeMap<&str, FileUses>> =
+        LazyLock::new(|| MEMBERS.iter().map(|m| (*m, read_uses(m))).collect());
+    &ALL[member]
+}
+
+fn read_uses(member: &str) -> FileUses {
     let src = place_of(member).join("src");
     let roots = ["lib.rs", "main.rs"].into_iter().filter(|r| src.join(r).exists());
     roots.flat_map(|r| file_uses(&src, r)).collect()
 }
 
 fn found() -> Circles {
-    let all = MEMBERS.iter().map(|m| (m.to_string(), circles_of(&uses_of(m))));
+    let all = MEMBERS.iter().map(|m| (m.to_string(), circles_of(uses_of(m))));
     all.filter(|(_, circles)| !circles.is_empty()).collect()
 }
 

@@ -400,9 +400,9 @@ fn module_of(file: &str) -> &str {
 fn uses_of(member: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, used) in circles::uses_of(member) {
-        if !["lib", "main"].contains(&module_of(&file)) {
+        if !["lib", "main"].contains(&module_of(file)) {
             let used = used.iter().map(|u| module_of(u).to_string());
-            uses.entry(module_of(&file).into()).or_default().extend(used);
+            uses.entry(module_of(file).into()).or_default().extend(used);
         }
     }
     uses
