@@ -1,8 +1,8 @@
-//! Ops: one file per family, one place per op, one line per op in the `ops!` table below.
+//! Ops: one file per family, and one line per op in the `ops!` table below.
 //!
-//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. From its
-//! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for
-//! properties or downcast to the typed struct, and never look at names.
+//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. Its tensor
+//! expression ([`Op::compute`]) gives its fusion kind, its meaning on the CPU and its GPU kernel. Passes ask for
+//! properties, or downcast to the typed struct; they never look at names.
 
 pub mod activation;
 pub mod arg_reduce;
@@ -105,7 +105,7 @@ use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 
-/// What an op says, or why it refuses its operands: one sentence without the op's name.
+/// The result of an op's method, or why the op refuses its operands: one sentence without the op's name.
 pub type OpResult<T> = Result<T, Fault>;
 
 /// Everything about an op that its attributes decide.
@@ -136,7 +136,7 @@ pub trait Op: AttrObject {
 
     /// Smallest and largest number of operands.
     fn arity(&self) -> (usize, usize);
-    /// Result types from operand types and, where they are known, operand values.
+    /// Result types from operand types and known operand values.
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>>;
     /// The tensor expression. An op without one ([`Op::has_compute`] false) runs on the host.
     fn compute(&self, _cx: &mut ComputeContext<'_>) -> OpResult<()> {
@@ -152,7 +152,7 @@ pub trait Op: AttrObject {
 
     // ---- Meaning ----
 
-    /// Number of results, where the attributes fix it.
+    /// Number of results, as determined by the attributes.
     fn num_results(&self) -> usize {
         1
     }
@@ -176,7 +176,7 @@ pub trait Op: AttrObject {
     fn is_nonnegative(&self) -> bool {
         false
     }
-    /// For an op that clamps operand 0, without further operands: the least and the largest value, infinite where it has none.
+    /// For an op that clamps operand 0 and has no other operands: the bounds; infinite if there is none.
     fn clamp_bounds(&self) -> Option<(f64, f64)> {
         None
     }
@@ -184,12 +184,12 @@ pub trait Op: AttrObject {
     fn homogeneity(&self) -> Homogeneity {
         Homogeneity::None
     }
-    /// True for functions of two operands whose shapes broadcast as NumPy's do.
+    /// True for functions of two operands with NumPy's broadcasting.
     fn broadcasts(&self) -> bool {
         false
     }
-    /// For an op whose operand 1 are weights, of `rank` dimensions, and in which data and weights are factors: where the weights keep
-    /// the channels. `None` where channels are split.
+    /// For an op that is linear in its data and in its weights (operand 1, of `rank` dimensions): the positions of the
+    /// channels in the weights. `None` if channels are split.
     fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
         None
     }
@@ -209,13 +209,12 @@ pub trait Op: AttrObject {
     fn moves_data(&self) -> bool {
         false
     }
-    /// For an op that does nothing but bring the axes of its operand, of this shape, into another order: whether elements move
-    /// by that.
+    /// For an op that only permutes the axes of its operand of this shape: whether elements move in memory.
     fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
         None
     }
-    /// True when every element of the results is one of the operands', unchanged (indices and shapes apart): nothing is
-    /// computed from what an element means.
+    /// True if every element of the results is an unchanged element of an operand (except operands of indices and
+    /// shapes). Such an op also works on tensors whose bytes represent another type.
     fn keeps_elements(&self) -> bool {
         self.moves_data() || self.is_view()
     }
@@ -223,7 +222,7 @@ pub trait Op: AttrObject {
     fn effects(&self) -> Effects {
         Effects::default()
     }
-    /// The fusion kind, where it is not what the tensor expression's index maps say.
+    /// The fusion kind, if it differs from the kind of the tensor expression's index maps.
     fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
         None
     }
@@ -231,30 +230,31 @@ pub trait Op: AttrObject {
     fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
-    /// Multiply-accumulates for constant shapes (0 where the op is not counted).
+    /// Multiply-accumulates for constant shapes (0 if the op is not counted).
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
     }
 
     // ---- Sizes ----
 
-    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic. Of several results those of
-    /// all, one after another; floats count where they are integers.
+    /// Integer values of the results (of rank 0 or 1), if they are constant or symbolic: shape arithmetic. For several
+    /// results, the values of all of them in order. Floats count if they are integers.
     fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         None
     }
-    /// The op with integer operands as attributes, for an op that may have its sizes as either, and how many operands then
-    /// are left; `None` where they are attributes already, or not known as expressions of the module's symbols.
+    /// For an op whose sizes may be operands or attributes: the op with its integer operands as attributes, and the
+    /// number of remaining operands. `None` if they are attributes already, or not known as expressions of the module's
+    /// symbols.
     fn with_known_sizes(&self, _cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
         None
     }
-    /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
-    /// op is in no plan: what follows is planned when the symbols have values.
+    /// Symbols in the result dims that are known only after this op has run (for example the number of non-zero
+    /// elements). Such an op is in no plan: its users are planned when the symbols have values.
     fn defined_symbols(&self) -> Vec<Name> {
         vec![]
     }
-    /// For such an op whose data decide the symbols: what it gives, of known sizes, and how many of that there are; none where it
-    /// cannot be said for these operands.
+    /// For such an op: its results with known sizes (upper bounds), and the number of valid entries; `None` if that is
+    /// not possible for these operands.
     fn counted(&self, _c: &mut Counting<'_, '_>, _operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
         None
     }
@@ -269,7 +269,7 @@ pub trait Op: AttrObject {
     fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
         Err("its sizes are no operands".into())
     }
-    /// For an op with regions: the one that runs, in the node's place, where its operands have these values.
+    /// For an op with regions: the region that replaces the node if its operands have these values.
     fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
         None
     }
@@ -284,15 +284,14 @@ pub trait Op: AttrObject {
     fn layout_name(&self) -> Option<&'static str> {
         self.layout().map(|rule| rule.data_layout().title())
     }
-    /// The op that gives the same results when its data operands are transposed by `perm` (`perm` in the sense of
-    /// [`transpose::Transpose`]: new dimension `i` is old dimension `perm[i]`), and which of its results are then
-    /// transposed. For ops that carry axes; `None` where there is no such op, and for elementwise ops, whose index
-    /// maps say enough.
+    /// The op for data operands that are transposed by `perm` (new dimension `i` is old dimension `perm[i]`, as in
+    /// [`transpose::Transpose`]), and which of its results are then transposed. For ops with axes in their attributes;
+    /// `None` if there is no such op, and for elementwise ops, whose index maps are enough.
     fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         None
     }
-    /// The op on data of rank 4 whose channels are split as the packed `layout` says, for ops that carry axes; a refusal
-    /// says why. `None` for all other ops: elementwise ones follow from their index maps, and the rest stays in NCHW.
+    /// The op for data of rank 4 in the packed `layout`, for ops with axes in their attributes, or a refusal. `None`
+    /// for all other ops: elementwise ops need no change, and the rest stay in NCHW.
     fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
         None
     }
@@ -308,8 +307,8 @@ pub trait Op: AttrObject {
     fn widens(&self) -> bool {
         false
     }
-    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data where they are constants. They are
-    /// small, and their rounding would be the same in every element that they reach.
+    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data if they are constants (biases).
+    /// They are small, and their rounding error would affect every element that they are added to.
     fn single_operands(&self) -> &'static [usize] {
         &[]
     }
@@ -403,7 +402,7 @@ ops! {
     signal { Dft, Frames }
     grid_sample { GridSample }
     winograd { WinogradInput, WinogradWeights, WinogradOutput }
-    // Families whose ONNX ops become others.
+    // Families of ONNX ops that are composed of other ops.
     crop {}
     recurrent {}
     quantize {}
@@ -428,8 +427,8 @@ pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static Onn
         .max_by_key(|i| i.since)
 }
 
-/// Adds an op of one's own to the table, and its ONNX importers: text and models may then name it. To be called before anything is
-/// parsed.
+/// Adds an op of another crate to the table, with its ONNX importers, so that text and models may use it. Call it
+/// before anything is parsed.
 ///
 /// # Errors
 /// When there is an op of this name, or an importer of one of these operators, domains and opsets.
@@ -444,7 +443,7 @@ pub fn register_op(op: OpDef, onnx: &'static [OnnxImport]) -> Result<(), String>
 }
 
 impl OpDef {
-    /// The row of an op type of one's own.
+    /// The row of an op type.
     pub fn of<T: Op + AttrStruct>() -> OpDef {
         OpDef { name: T::NAME, family: "own", from_attrs: |a| T::from_attrs(a).map(OpRef::new) }
     }
