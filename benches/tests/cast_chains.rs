@@ -7,7 +7,6 @@ use compiler::graph::NodeId;
 use compiler::name::Name;
 use compiler::ops::Precision;
 use compiler::ops::cast::Cast;
-use compiler::ops::conv::Conv;
 use compiler::ops::reshape::Reshape;
 use compiler::ops::transpose::Transpose;
 use compiler::passes::{AmpMode, FuseMode, PassContext, PipelineOptions, Sequential, default_pipeline};
@@ -22,7 +21,6 @@ fn check(name: &str, fuse: FuseMode) {
     Sequential::new(list.iter().filter(|p| *p != "fuse-ops")).run(&mut m, &mut cx).unwrap_or_else(|e| panic!("{e}"));
     let f = m.main();
     let (mut layers, mut singles) = (0, 0);
-    let depthwise = f.walk().into_iter().any(|n| f.nodes[n].op.downcast::<Conv>().is_some_and(|c| c.group > 1));
     let cast = |n: NodeId| f.nodes[n].op.downcast::<Cast>().map(|c| c.to);
     for n in f.walk() {
         let node = &f.nodes[n];
@@ -45,9 +43,8 @@ fn check(name: &str, fuse: FuseMode) {
             below = from.filter(|_| moves).and_then(|v| f.def_node(v));
         }
     }
-    // The layer that reads the image computes in f32, unless it has as many weights as a transformer's patches; in
-    // networks with depthwise convolutions, so do the second and the third.
-    let expected = if depthwise { 3 } else { usize::from(!["vit_b_16", "encoder"].contains(&name)) };
+    // The layer that reads the image computes in f32, unless it has as many weights as a transformer's patches.
+    let expected = usize::from(!["vit_b_16", "encoder"].contains(&name));
     assert_eq!(singles, expected, "{name}: of {layers} convolutions and products");
     for &v in f.params().iter().chain(f.results()) {
         let numbers = name == "encoder" && f.params().contains(&v) || name == "ssdlite" && f.ty(v).rank() == 1;

@@ -69,7 +69,7 @@ fn beginning_with(current: &OsStr, names: Vec<String>) -> Vec<CompletionCandidat
 
 /// Names of the zoo, and files.
 fn models(current: &OsStr) -> Vec<CompletionCandidate> {
-    let zoo = benches::zoo::list().into_iter().map(|z| z.name.to_string()).collect();
+    let zoo = benches::zoo::list().iter().map(|z| z.name.to_string()).collect();
     let mut found = beginning_with(current, zoo);
     found.extend(PathCompleter::file().complete(current));
     found

@@ -135,7 +135,7 @@ mod tests {
             assert!(text.lines().all(|l| l.trim_end().chars().count() <= width), "{width}:\n{text}");
             assert!(!text.contains("more column"), "{text}");
         }
-        assert!(at(60).contains("features") && at(60).contains("…") && at(60).contains("concat_6_0"), "{}", at(60));
+        assert!(at(60).contains("features") && at(60).contains("…") && at(60).contains("cat_6_0"), "{}", at(60));
         assert!(at(120).contains("expand1x1+relu+conv+relu+concat/concat_6_0"));
     }
 

@@ -114,7 +114,7 @@ const USES: &[Use] = &[
         first: &[],
         examples: [
             "weft extract model.onnx --from layer1 --to layer2 -o part.onnx",
-            "weft extract squeezenet1_1 --to features.5 -o head.onnx --with-inputs head.npz --with-outputs head_out.npz",
+            "weft extract squeezenet1_1 --to /features/features.5/MaxPool -o head.onnx --with-inputs head.npz --with-outputs head_out.npz",
         ],
     },
     Use {
