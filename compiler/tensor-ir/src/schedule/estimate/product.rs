@@ -6,10 +6,7 @@ use super::tally::Tally;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{
-    Depth, MatrixProduct, MatrixTile, ProductTile, dot_candidates, innermost, matrix_candidates, product_candidates,
-};
-use crate::schedule::staging::is_half;
+use crate::schedule::rules::{Depth, MatrixTile, ProductTile, byte_tiles, innermost, product_candidates};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::{BANK_BYTES, BANKS, element_bytes};
 
@@ -157,23 +154,11 @@ impl<'f> Product<'f> {
         }
         let [columns, depth, batch] = [&self.columns, &self.depth, &self.batch].map(|l| iterations(l) as i64);
         if self.bytes {
-            return if windows.is_some() { vec![] } else { dot_candidates(stages.profile, [batch, rows, columns]) };
+            return if windows.is_some() { vec![] } else { byte_tiles(stages.profile, [batch, rows, columns]) };
         }
         let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
         let bytes = Depth::bytes(reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype));
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
-    }
-    /// The tiles that `matmul-matrix` compares; none where it does not take the product.
-    pub fn matrix_candidates(&self, stages: &Stages<'_>, functions: bool) -> Vec<MatrixTile> {
-        let no_loops = self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty();
-        if self.bytes || no_loops || !self.multiplies_matrices(stages) {
-            return vec![];
-        }
-        let [batch, rows, columns, depth] =
-            [&self.batch, &self.rows, &self.columns, &self.depth].map(|l| iterations(l) as i64);
-        let channels = self.depth.last().map_or(1, |l| l.1);
-        let product = MatrixProduct { results: [batch, rows, columns], depth, channels };
-        matrix_candidates(stages.profile, product, self.holdings(stages, functions))
     }
     /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its results.
     pub fn holdings(&self, stages: &Stages<'_>, functions: bool) -> Holdings {
@@ -184,18 +169,6 @@ impl<'f> Product<'f> {
             windows: self.windows(stages),
             functions,
         }
-    }
-    /// Multiply-adds of one operation on vector units, at their rate.
-    fn at_once(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> f64 {
-        match () {
-            () if self.bytes => WORD,
-            () if windows.is_none() && self.multiplies_matrices(stages) => MATRICES,
-            () => 1.0,
-        }
-    }
-    /// Both operands are f16 as they are multiplied, and the device multiplies matrices of it: what `matmul-matrix` asks for.
-    fn multiplies_matrices(&self, stages: &Stages<'_>) -> bool {
-        stages.profile.multiplies_matrices() && is_half(self.left, stages.f) && is_half(self.right, stages.f)
     }
     /// Counts a kernel with this tile: both operands and the products.
     pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<PoolingWindows>) -> Tally {
@@ -213,9 +186,8 @@ impl<'f> Product<'f> {
         let [left, right] = [tile.rows, tile.columns].map(|n| tiles * n as f64 * depth);
         let groups = tiles * tile.slices as f64;
         let mut tally = Tally { workgroups: groups, threads: tile.threads as f64, ..Tally::default() };
-        let at_once = self.at_once(stages, windows);
         let word = if self.bytes { WORD } else { 1.0 };
-        tally.operations = 2.0 * left * tile.columns as f64 / at_once;
+        tally.operations = 2.0 * left * tile.columns as f64 / word;
         // Words of bytes lie along the depth.
         let of = |packed| Copying { packed, depth: tile.depth, across: !self.bytes };
         let left_demand = stages.demand(self.left);
@@ -230,7 +202,7 @@ impl<'f> Product<'f> {
             // several lanes.
             let vectors = up(tile.thread_rows as f64, 4) + up(tile.thread_columns as f64, 4);
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
-            tally.passes += subgroups * depth * vectors * 1.5 / at_once;
+            tally.passes += subgroups * depth * vectors * 1.5 / word;
             tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0 / word;
             tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64 / word as u64;
             tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;

@@ -6,14 +6,18 @@
 //! What a tile saves is counted, not assumed: for each operand the different elements that a tile reads.
 
 use super::analysis::{Unit, output_variables};
+use super::candidate::Candidate;
 use super::direct::{USUALLY_UNROLLED, accumulate_at};
 use super::elementwise::bind_flat;
 use super::matmul_tiled::LARGE;
 use super::packing::pack_constants;
 use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::candidate;
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{KernelEstimate, own_reduction};
 use crate::tir::Block;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -42,10 +46,53 @@ struct Tile {
     moving: Vec<Name>,
 }
 
-/// Takes reductions whose neighbouring results share loads.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
-    let tile = choose_tile(sketch, unit, reduce)?;
+candidate! {
+    /// Neighbouring windows of a thread.
+    pub(super) struct NeighbouringWindows {
+        /// The loop of the output along which they lie.
+        pub along: Name,
+        /// How many.
+        pub results: i64,
+    }
+}
+
+/// The tile with the fewest loads for each result, the later one of equals; the others are for who asks for them.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let tiles = tiles(view, unit)?;
+    let of = |t: &Tile| Candidate::new(NeighbouringWindows { along: t.along, results: t.windows });
+    let mut by_loads: Vec<&Tile> = tiles.iter().rev().collect();
+    by_loads.sort_by(|a, b| a.loads.total_cmp(&b.loads));
+    Ok(by_loads.iter().enumerate().map(|(n, t)| if n == 0 { of(t) } else { of(t).on_request() }).collect())
+}
+
+/// The kernel where a thread has so many neighbouring windows.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let (Ok(chosen), Ok(tiles)) = (candidate.choices::<NeighbouringWindows>(), tiles(view, unit)) else {
+        return vec![];
+    };
+    let Some(tile) = chosen.tile_of(&tiles) else { return vec![] };
+    let along = own_variable(view, unit, tile.along).unwrap_or(tile.along);
+    let neighbours = Neighbours { along, windows: tile.windows, moving: tile.moving.clone() };
+    own_reduction(view.stages(), [unit.name(), unit.output], Some(&neighbours))
+}
+
+impl NeighbouringWindows {
+    fn tile_of<'t>(&self, tiles: &'t [Tile]) -> Option<&'t Tile> {
+        tiles.iter().find(|t| t.along == self.along && t.windows == self.results)
+    }
+}
+
+/// The variable of the reduction that a loop of the output is.
+fn own_variable(view: &View<'_>, unit: &Unit, along: Name) -> Option<Name> {
+    let (r, c) = (view.block(unit.reduce?)?, view.block(unit.output)?);
+    output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == along).map(|m| m.0)
+}
+
+/// Gives each thread so many neighbouring windows.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<NeighbouringWindows>()?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let tile = choose_tile(sketch, unit, chosen)?;
     pack_constants(sketch, unit);
     let parts = sketch.split(tile.along, &[0, tile.windows], &["o", "w"])?;
     let (outer, window) = (parts[0], parts[1]);
@@ -58,40 +105,34 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     accumulate_at(sketch, reduce, thread, vector.is_some(), &tile.moving)
 }
 
-/// The tile with the fewest loads for each result, the later one of equals; which loop it lies along is chosen first.
-fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Decline> {
-    let tiles = tiles(sketch, unit, reduce)?;
-    let best =
-        |tiles: &mut dyn Iterator<Item = &Tile>| tiles.reduce(|b, t| if t.loads <= b.loads { t } else { b }).cloned();
-    let Some(default) = best(&mut tiles.iter()) else { return Err(Decline::other_kind()) };
+/// The candidate's tile, or the one that is asked for.
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, chosen: &NeighbouringWindows) -> Result<Tile, Decline> {
+    let tiles = tiles(&sketch.view(), unit)?;
     let mut loops: Vec<Name> = tiles.iter().map(|t| t.along).collect();
     loops.dedup();
-    let along = sketch.choose("along", &loops, default.along)?;
-    let own: Vec<Tile> = tiles.into_iter().filter(|t| t.along == along).collect();
-    let default = best(&mut own.iter()).unwrap_or(default);
-    let domain: Vec<i64> = own.iter().map(|t| t.windows).collect();
-    let windows = sketch.choose("results", &domain, default.windows)?;
-    Ok(own.into_iter().find(|t| t.windows == windows).unwrap_or(default))
+    let along = sketch.choose("along", &loops, chosen.along)?;
+    let domain: Vec<i64> = tiles.iter().filter(|t| t.along == along).map(|t| t.windows).collect();
+    let results = sketch.choose("results", &domain, chosen.results)?;
+    NeighbouringWindows { along, results }.tile_of(&tiles).cloned().ok_or_else(Decline::other_kind)
 }
 
 /// All tiles that leave enough threads; declines when none of them saves enough.
-fn tiles(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Vec<Tile>, Decline> {
-    let f = &sketch.f;
-    let blocks = f.body.blocks();
-    let find = |name| blocks.iter().find(|b| b.name == name).copied().ok_or_else(Decline::other_kind);
+fn tiles(view: &View<'_>, unit: &Unit) -> Result<Vec<Tile>, Decline> {
+    let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
+    let find = |name| view.block(name).ok_or_else(Decline::other_kind);
     let (r, c) = (find(reduce)?, find(unit.output)?);
-    let map = output_variables(f, r, c)?;
+    let map = output_variables(view.f, r, c)?;
     let mut window: Vec<(Name, i64)> = Vec::new();
-    let inside = f.reduction_loops(reduce);
-    for l in sketch.loops(reduce)?.iter().filter(|l| inside.contains(&l.var)) {
-        window.push((l.var, sketch.constant_extent(&l.extent)?));
+    let inside = view.f.reduction_loops(reduce);
+    for l in view.loops(reduce)?.iter().filter(|l| inside.contains(&l.var)) {
+        window.push((l.var, view.constant_extent(&l.extent)?));
     }
     let mut results: Vec<ResultLoop> = Vec::new();
-    for l in &sketch.loops(unit.output)? {
+    for l in &view.loops(unit.output)? {
         let own = map.iter().find(|m| m.1 == l.var).map(|m| m.0);
-        results.push(ResultLoop { along: l.var, own, extent: sketch.constant_extent(&l.extent)? });
+        results.push(ResultLoop { along: l.var, own, extent: view.constant_extent(&l.extent)? });
     }
-    tiles_of(sketch.profile, sketch.asked, r, &window, &results)
+    tiles_of(view.profile, view.asked, r, &window, &results)
 }
 
 /// A loop of the output, the variable of the reduction that it is, and its iterations.
@@ -160,20 +201,6 @@ pub(in crate::schedule) struct Neighbours {
     pub windows: i64,
     /// Loops of the window that move with them, which are unrolled.
     pub moving: Vec<Name>,
-}
-
-/// The windows that a thread has where the rule would take a reduction with these loops of its window and of its results.
-pub(in crate::schedule) fn usual_windows(
-    p: &DeviceProfile,
-    r: &Block,
-    window: &[(Name, i64)],
-    results: &[(Name, i64)],
-) -> Option<Neighbours> {
-    let loops: Vec<ResultLoop> =
-        results.iter().map(|&(v, extent)| ResultLoop { along: v, own: Some(v), extent }).collect();
-    let tiles = tiles_of(p, false, r, window, &loops).ok()?;
-    let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b })?;
-    Some(Neighbours { along: best.along, windows: best.windows, moving: best.moving.clone() })
 }
 
 /// True when a load has an index with both variables.
