@@ -1,6 +1,7 @@
 //! What the stages of a function read that wait for a schedule, and what the lanes of a subgroup do to memory with it:
 //! told from the addresses of one subgroup in the middle of the loops.
 
+use super::product::Product;
 use super::rates::Rates;
 use super::tally::{OPEN, Tally, operations};
 use crate::int::{self, Int};
@@ -11,6 +12,7 @@ use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunc
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors, unrolled_accesses};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Iterations of a stage that are counted, at most.
 const MOST_ITERATIONS: f64 = (1u64 << 53) as f64;
@@ -25,8 +27,22 @@ pub(in crate::schedule) struct Stages<'f> {
     pub(super) rates: Rates,
     pub(super) list: Vec<Stage<'f>>,
     results: Vec<BufferId>,
+    countable: bool,
     /// Accesses that were looked at: the tiles of a product have the same ones.
     touches: RefCell<FxHashMap<Access, Touch>>,
+    /// The products among the stages that were looked at.
+    products: RefCell<FxHashMap<usize, Option<Rc<Product<'f>>>>>,
+    /// What was counted of products beside the product itself.
+    finishes: RefCell<FxHashMap<(usize, Finish), Tally>>,
+}
+
+/// What follows a product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Finish {
+    /// What is made of its results by a stage, in vectors of so many, where it is in so many slices.
+    Results(usize, i64, i64),
+    /// The sum of so many slices.
+    Sum(usize, i64),
 }
 
 /// What decides what an access costs a subgroup: the element, the dimension that lies innermost, and the lanes.
@@ -153,13 +169,33 @@ impl<'f> Stages<'f> {
     ) -> Stages<'f> {
         let list = stages(f);
         let results: Vec<BufferId> = f.outputs().collect();
-        let (rates, touches) = (Rates::of(profile), RefCell::default());
-        Stages { f, profile, constants, rates, list, results, touches }
+        let rates = Rates::of(profile);
+        let iterations = |s: &Stage<'_>| s.loops.iter().map(|l| extent(&l.1) as f64).product::<f64>();
+        let countable = list.iter().all(|s| iterations(s) <= MOST_ITERATIONS);
+        let (touches, products, finishes) = Default::default();
+        Stages { f, profile, constants, rates, list, results, countable, touches, products, finishes }
+    }
+    /// The product that a stage sums up; `None` for another reduction.
+    pub(super) fn product(&self, stage: usize) -> Option<Rc<Product<'f>>> {
+        let known = self.products.borrow().get(&stage).cloned();
+        known.unwrap_or_else(|| {
+            let found = Product::of(self, stage).map(Rc::new);
+            self.products.borrow_mut().insert(stage, found.clone());
+            found
+        })
+    }
+    /// What follows product `r`, counted once: tiles share it.
+    pub(super) fn finished(&self, what: Finish, r: usize, count: impl FnOnce() -> Tally) -> Tally {
+        let known = self.finishes.borrow().get(&(r, what)).cloned();
+        known.unwrap_or_else(|| {
+            let found = count();
+            self.finishes.borrow_mut().insert((r, what), found.clone());
+            found
+        })
     }
     /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their number.
     pub(in crate::schedule) fn can_be_counted(&self) -> bool {
-        let iterations = |s: &Stage<'_>| s.loops.iter().map(|l| extent(&l.1) as f64).product::<f64>();
-        self.list.iter().all(|s| iterations(s) <= MOST_ITERATIONS)
+        self.countable
     }
     pub(super) fn is_result(&self, b: BufferId) -> bool {
         self.results.contains(&b)

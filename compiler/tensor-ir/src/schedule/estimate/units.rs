@@ -2,7 +2,7 @@
 
 use super::combination::Combination;
 use super::product::{Holdings, PoolingWindows, Product};
-use super::reads::{Demand, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
+use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
 use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, window_index};
@@ -54,6 +54,10 @@ fn sliced(stages: &Stages<'_>, p: &Part, r: usize, tile: &ProductTile, tally: Op
 
 /// The sum of a product's slices, and what follows it.
 fn sum_of_slices(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally {
+    stages.finished(Finish::Sum(p.output, slices), r, || count_sum(stages, p, r, slices))
+}
+
+fn count_sum(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally {
     let (order, _) = stages.loops(p.output);
     let (mut tally, width) = flat_tally(stages, &order);
     let lanes = Lanes { order: &order, width, along: None };
@@ -156,7 +160,7 @@ fn product(
     tile: &ProductTile,
     windows: Option<(PoolingWindows, &Part)>,
 ) -> Option<Tally> {
-    let product = Product::of(stages, r)?;
+    let product = stages.product(r)?;
     let tally = product.count(stages, tile, windows.map(|w| w.0));
     Some(with_results(stages, p, (&product, r), tally, tile, windows))
 }
@@ -170,42 +174,65 @@ fn with_results(
     tile: &ProductTile,
     windows: Option<(PoolingWindows, &Part)>,
 ) -> Tally {
-    let block = stages.list[r].block;
     let width = if tile.columns % 4 == 0 { 4 } else { 1 };
-    // Loops of the consumer that store what those of the reduction compute.
-    let consumer = stages.list[p.output].block;
-    let read = stages.demand(&consumer.value).reads.into_iter().find(|x| x.buffer == block.buffer);
+    if let Some(windows) = windows {
+        of_windows(stages, p, (product, r), &mut tally, width, windows);
+        return tally;
+    }
+    let find = || results(stages, p, (product, r), width, tile.slices);
+    tally.add(stages.finished(Finish::Results(p.output, width, tile.slices), r, find));
+    tally
+}
+
+/// What is made of a product's results, and their stores; in slices, their stores alone.
+fn results(stages: &Stages<'_>, p: &Part, (product, r): (&Product<'_>, usize), width: i64, slices: i64) -> Tally {
+    let block = stages.list[r].block;
+    let mut tally = Tally::default();
+    if slices > 1 {
+        let (own, _) = stages.loops(r);
+        let lanes = Lanes { order: &own, width, along: None };
+        stages.count_read(&mut tally, &Stages::store(block), &lanes, slices as f64);
+    } else {
+        let order = stored_order(stages, p, product, r);
+        let lanes = Lanes { order: &order, width, along: None };
+        finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
+    }
+    tally
+}
+
+/// Loops of the consumer that store what those of the product compute, as threads store it.
+fn stored_order(stages: &Stages<'_>, p: &Part, product: &Product<'_>, r: usize) -> Vec<Loop> {
+    let block = stages.list[r].block;
+    let reads = stages.demand(&stages.list[p.output].block.value).reads;
+    let read = reads.into_iter().find(|x| x.buffer == block.buffer);
     let name = |v: Name| {
         let at = block.indices.iter().position(|i| i.as_var() == Some(v));
         let of = at.and_then(|d| read.as_ref().and_then(|x| x.variable(d)));
         of.unwrap_or(v)
     };
-    let order = product.store_order(&name);
-    let lanes = Lanes { order: &order, width, along: None };
-    match windows {
-        None if tile.slices > 1 => {
-            let (own, _) = stages.loops(r);
-            stages.count_read(
-                &mut tally,
-                &Stages::store(block),
-                &Lanes { order: &own, width, along: None },
-                tile.slices as f64,
-            );
-        }
-        None => finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0),
-        Some((w, outer)) => {
-            if p.output != r {
-                let demand = stages.demand(&consumer.value).without(Some(block.buffer));
-                stages.count(&mut tally, &demand, &lanes, w.times);
-            }
-            let (own, taps) = outer.reduce.map(|s| stages.loops(s)).unwrap_or_default();
-            tally.operations += iterations(&own) * iterations(&taps);
-            let (own, _) = stages.loops(outer.output);
-            let made = outer.reduce.map(|s| stages.list[s].block.buffer);
-            finish(stages, &mut tally, outer.output, made, &Lanes { order: &own, width, along: None }, 1.0);
-        }
+    product.store_order(&name)
+}
+
+/// Counts what windows over a product's results compute and store.
+fn of_windows(
+    stages: &Stages<'_>,
+    p: &Part,
+    (product, r): (&Product<'_>, usize),
+    tally: &mut Tally,
+    width: i64,
+    (w, outer): (PoolingWindows, &Part),
+) {
+    if p.output != r {
+        let consumer = stages.list[p.output].block;
+        let demand = stages.demand(&consumer.value).without(Some(stages.list[r].block.buffer));
+        let order = stored_order(stages, p, product, r);
+        stages.count(tally, &demand, &Lanes { order: &order, width, along: None }, w.times);
     }
-    tally
+    let (own, taps) = outer.reduce.map(|s| stages.loops(s)).unwrap_or_default();
+    tally.operations += iterations(&own) * iterations(&taps);
+    let (own, _) = stages.loops(outer.output);
+    let made = outer.reduce.map(|s| stages.list[s].block.buffer);
+    finish(stages, tally, outer.output, made, &Lanes { order: &own, width, along: None }, 1.0);
 }
 
 /// The cheapest kernel of a product with windows over its rows, and its tile: `first` with `epilogue` behind it,
@@ -221,7 +248,7 @@ pub(in crate::schedule) fn window_kernel(
     let (windows, taps) = stages.loops(outer);
     let elements = iterations(&taps) as i64;
     let results = stages.f.buffers[made].shape.iter().map(extent).product::<i64>();
-    let product_loops = Product::of(stages, r)?;
+    let product_loops = stages.product(r)?;
     let along_rows = index
         .iter()
         .zip(&stages.list[r].block.indices)
@@ -282,7 +309,7 @@ pub(in crate::schedule) fn matrix_kernels(
     blocks: [Name; 2],
     tile: &MatrixTile,
 ) -> Vec<KernelEstimate> {
-    let of = |p: &Part, r: usize| match Product::of(stages, r) {
+    let of = |p: &Part, r: usize| match stages.product(r) {
         Some(product) => on_matrices(stages, p, (&product, r), tile),
         None => vec![],
     };
@@ -294,7 +321,7 @@ pub(in crate::schedule) fn matrix_kernels(
 pub(in crate::schedule) fn holdings(stages: &Stages<'_>, blocks: [Name; 2]) -> Option<Holdings> {
     let p = part(stages, blocks)?;
     let r = p.reduce?;
-    Some(Product::of(stages, r)?.holdings(stages, computes_functions(stages, &p, r)))
+    Some(stages.product(r)?.holdings(stages, computes_functions(stages, &p, r)))
 }
 
 /// The kernels of a reduction with what stores what is made of it.

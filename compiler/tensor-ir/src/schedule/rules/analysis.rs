@@ -191,6 +191,10 @@ pub(super) fn contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, D
 /// # Errors
 /// Declines with the property that is missing.
 pub(super) fn contraction_of_numbers(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    (*view.once(unit, |view| find_contraction(view, unit))).clone()
+}
+
+fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
     let f = view.f;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let r = block_of(f, reduce).ok_or_else(Decline::other_kind)?;

@@ -99,7 +99,7 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
             up_to_first.rotate_right(1);
         }
         let rest = all.iter().flat_map(|t| size.slices(t).into_iter().map(|n| (*t, n)));
-        let rest: Vec<TileInSlices> = rest.filter(|c| !usual.contains(c)).collect();
+        let rest: Vec<TileInSlices> = rest.filter(|c| usual.iter().all(|u| u.0 != c.0)).collect();
         let of = |(t, slices): TileInSlices| {
             Candidate::new(ProductOnMatrices { matrix: shape_name(mnk), tile: t.listed(), depth: t.depth, slices })
         };

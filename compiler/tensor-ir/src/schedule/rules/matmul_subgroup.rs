@@ -101,7 +101,8 @@ impl Tiles {
 
 /// The tile that wastes the fewest rows; the others are for who asks for them.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let (_, tiles) = product(view, unit)?;
+    let known = view.once(unit, |view| product(view, unit));
+    let (_, tiles) = known.as_ref().as_ref().map_err(Clone::clone)?;
     let (usual, widths) = (tiles.usual_rows(), widths(tiles.columns));
     let others = tiles.all_rows().into_iter().filter(|r| *r != usual);
     let mut out = Vec::new();
@@ -122,9 +123,8 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
 
 /// The kernel of the product in the candidate's tile. Products with windows are weighed with what they are joined to.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
-    let (Ok(chosen), Ok((_, tiles))) = (candidate.choices::<SubgroupProduct>(), product(view, unit)) else {
-        return vec![];
-    };
+    let known = view.once(unit, |view| product(view, unit));
+    let (Ok(chosen), Ok((_, tiles))) = (candidate.choices::<SubgroupProduct>(), &*known) else { return vec![] };
     if unit.window.is_some() {
         return vec![];
     }

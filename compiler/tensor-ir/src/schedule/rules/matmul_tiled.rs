@@ -110,6 +110,7 @@ candidate! {
 }
 
 /// The sizes of a product that the rule takes.
+#[derive(Clone, Copy)]
 struct Sizes {
     /// Batch, rows (those of windows included), columns, depth.
     all: [i64; 4],
@@ -142,8 +143,9 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Sizes), Decline
 /// Every tile that fits the device, with each number of slices. With windows behind the product it is the tile that the
 /// estimate found for both.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let (_, sizes) = product(view, unit)?;
-    let tiles = Tiles::new(view.profile, sizes);
+    let known = view.once(unit, |view| product(view, unit));
+    let (_, sizes) = known.as_ref().as_ref().map_err(Clone::clone)?;
+    let tiles = Tiles::new(view.profile, *sizes);
     let usable = tiles.usable();
     let p = view.profile;
     let none = || format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory);
@@ -168,10 +170,9 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
 
 /// The kernels of the product in the candidate's tile. Products with windows are weighed with what they are joined to.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
-    let (Ok(chosen), Ok((_, sizes))) = (candidate.choices::<TiledProduct>(), product(view, unit)) else {
-        return vec![];
-    };
-    let tiles = Tiles::new(view.profile, sizes);
+    let known = view.once(unit, |view| product(view, unit));
+    let (Ok(chosen), Ok((_, sizes))) = (candidate.choices::<TiledProduct>(), &*known) else { return vec![] };
+    let tiles = Tiles::new(view.profile, *sizes);
     let Some(tile) = tiles.of(chosen).filter(|_| unit.window.is_none()) else { return vec![] };
     let tile = ProductTile { slices: chosen.slices, ..tile.in_numbers() };
     product_kernels(view.stages(), [unit.name(), unit.output], &tile)

@@ -42,7 +42,7 @@ pub(in crate::schedule) fn predicted(
     if f.stages().is_none() {
         return Err("it is scheduled in part".into());
     }
-    let mut sketch = Sketch::new(with_parameters(f), constants, profile, &NOTHING);
+    let mut sketch = Sketch::to_predict(with_parameters(f), constants, profile, &NOTHING);
     if !sketch.view().stages().can_be_counted() {
         return Err("it has more iterations than can be counted".into());
     }

@@ -21,7 +21,7 @@ use crate::schedule::Split;
 use crate::schedule::estimate::{Combination, KernelEstimate, row_kernel};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{ComputeAt, LocalScope};
-use crate::tir::Expr;
+use crate::tir::{Expr, TensorFunction};
 use crate::traffic::SECTOR_BYTES;
 
 /// The output block and its loops: those that tell rows apart, and those inside a row.
@@ -61,32 +61,44 @@ candidate! {
     }
 }
 
-/// A sketch with loops of its own for rows in groups, and its rows: a whole function whose one output block reads row
+/// A function with loops of its own for rows in groups, and its rows: a whole function whose one output block reads row
 /// reductions, directly or through others, at fewer loops than its own.
-fn grouped<'a>(view: &View<'a>, unit: &Unit) -> Result<(Sketch<'a>, Rows), Decline> {
-    if unit.reduce.is_some() {
-        return Err(Decline::other_kind());
+struct Grouped {
+    f: TensorFunction,
+    rows: Rows,
+}
+
+impl Grouped {
+    fn of(view: &View<'_>, unit: &Unit) -> Result<Grouped, Decline> {
+        if unit.reduce.is_some() {
+            return Err(Decline::other_kind());
+        }
+        let splits = splits_of(view, unit.output)?;
+        if splits.is_empty() {
+            return Ok(Grouped { rows: find_rows(view, unit.output)?, f: view.f.clone() });
+        }
+        let mut sketch = Sketch::of_view(view);
+        splits.into_iter().try_for_each(|s| sketch.apply(s))?;
+        let rows = find_rows(&sketch.view(), unit.output)?;
+        Ok(Grouped { f: sketch.f, rows })
     }
-    let mut sketch = Sketch::of_view(view);
-    split_groups(&mut sketch, unit.output)?;
-    let rows = find_rows(&sketch, unit.output)?;
-    Ok((sketch, rows))
 }
 
 /// Numbers of rows and of threads for the way that suits the device; the other way is for who asks for it.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let (sketch, rows) = grouped(view, unit)?;
+    let known = view.once(unit, |view| Grouped::of(view, unit));
+    let Grouped { f, rows } = known.as_ref().as_ref().map_err(Clone::clone)?;
     let p = view.profile;
     let mut shared: Vec<(i64, i64)> = Vec::new();
-    for together in numbers_together(&sketch, &rows) {
+    for together in numbers_together(&view.with(f), rows) {
         for usual in threads_for_rows(p, true, rows.length * together, together) {
-            let threads = workgroup_threads(p, &rows, together, usual);
+            let threads = workgroup_threads(p, rows, together, usual);
             if !shared.contains(&(together, threads)) {
                 shared.push((together, threads));
             }
         }
     }
-    let own = row_threads(p, &rows).first().copied().unwrap_or(1);
+    let own = row_threads(p, rows).first().copied().unwrap_or(1);
     let of_workgroup = |(n, threads)| Candidate::new(RowsOfWorkgroup { row: WORKGROUP.into(), rows: n, threads });
     let of_workgroups: Vec<Candidate> = shared.into_iter().map(of_workgroup).collect();
     let of_threads = vec![Candidate::new(RowOfThread { row: THREAD.into(), threads: own })];
@@ -99,8 +111,9 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
 
 /// The kernel for the candidate's rows and threads.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
-    let Ok((sketch, _)) = grouped(view, unit) else { return vec![] };
-    let view = sketch.view();
+    let known = view.once(unit, |view| Grouped::of(view, unit));
+    let Ok(Grouped { f, .. }) = &*known else { return vec![] };
+    let view = view.with(f);
     match (candidate.choices::<RowsOfWorkgroup>(), candidate.choices::<RowOfThread>()) {
         (Ok(c), _) => row_kernel(view.stages(), true, (c.rows, c.threads)),
         (_, Ok(c)) => row_kernel(view.stages(), false, (1, c.threads)),
@@ -110,8 +123,8 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
 
 /// Schedules the function in the candidate's way.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
-    split_groups(sketch, unit.output)?;
-    let rows = find_rows(sketch, unit.output)?;
+    splits_of(&sketch.view(), unit.output)?.into_iter().try_for_each(|s| sketch.apply(s))?;
+    let rows = find_rows(&sketch.view(), unit.output)?;
     let share = [WORKGROUP, THREAD].map(String::from);
     match candidate.choices::<RowsOfWorkgroup>() {
         Ok(chosen) => {
@@ -130,17 +143,14 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
 const WORKGROUP: &str = "workgroup";
 const THREAD: &str = "thread";
 
-/// Splits the loops of `output` whose iterations belong to a row in groups.
-fn split_groups(sketch: &mut Sketch<'_>, output: Name) -> Result<(), Decline> {
-    let blocks = sketch.f.body.blocks();
+/// The splits of the loops of `output` whose iterations belong to a row in groups.
+fn splits_of(view: &View<'_>, output: Name) -> Result<Vec<Split>, Decline> {
+    let blocks = view.f.body.blocks();
     let made: Vec<_> = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.buffer).collect();
     let loads = blocks.iter().filter(|b| b.name == output).flat_map(|b| b.value.loads());
     let indices: Vec<Int> = loads.filter(|l| made.contains(&l.0)).flat_map(|l| l.1.to_vec()).collect();
-    let own: Vec<Name> = sketch.loops(output)?.iter().map(|l| l.var).collect();
-    for split in group_splits(&indices, &|v| sketch.extent_of(v).filter(|_| own.contains(&v))) {
-        sketch.apply(split)?;
-    }
-    Ok(())
+    let own: Vec<Name> = view.loops(output)?.iter().map(|l| l.var).collect();
+    Ok(group_splits(&indices, &|v| view.extent_of(v).filter(|_| own.contains(&v))))
 }
 
 /// The splits that make loops of their own of `v / n` where reductions are read at `indices`; `extent` tells the iterations of a loop
@@ -164,14 +174,14 @@ pub(super) fn group_splits<'a>(
     out
 }
 
-fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
-    let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
-    let row = row_loops(sketch, output, &reductions)?;
-    let loops = sketch.loops(output)?;
+fn find_rows(view: &View<'_>, output: Name) -> Result<Rows, Decline> {
+    let reductions: Vec<Name> = view.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
+    let row = row_loops(view, output, &reductions)?;
+    let loops = view.loops(output)?;
     let inner: Vec<Name> = loops.iter().map(|l| l.var).filter(|v| !row.contains(v)).collect();
     let (mut count, mut length) = (1, 1);
     for l in &loops {
-        let extent = sketch.constant_extent(&l.extent)?;
+        let extent = view.constant_extent(&l.extent)?;
         *(if row.contains(&l.var) { &mut count } else { &mut length }) *= extent;
     }
     if length == 1 {
@@ -221,10 +231,10 @@ pub(super) fn threads_for_rows(p: &DeviceProfile, shared: bool, elements: i64, t
 }
 
 /// How many neighbouring rows a workgroup may have.
-fn numbers_together(sketch: &Sketch<'_>, rows: &Rows) -> Vec<i64> {
-    let mut domain = rows_together(sketch.profile, rows.neighbours, rows.run);
+fn numbers_together(view: &View<'_>, rows: &Rows) -> Vec<i64> {
+    let mut domain = rows_together(view.profile, rows.neighbours, rows.run);
     // A packed store owns whole words of one row.
-    if sketch.elements_per_word(rows.output) > 1 {
+    if view.elements_per_word(rows.output) > 1 {
         domain.truncate(1);
     }
     domain
@@ -232,7 +242,7 @@ fn numbers_together(sketch: &Sketch<'_>, rows: &Rows) -> Vec<i64> {
 
 /// The candidate's rows and threads, or those that are asked for.
 fn choose_rows(sketch: &mut Sketch<'_>, rows: &Rows, chosen: &RowsOfWorkgroup) -> Result<(i64, i64), Decline> {
-    let domain = numbers_together(sketch, rows);
+    let domain = numbers_together(&sketch.view(), rows);
     let together = if domain.len() > 1 { sketch.choose("rows", &domain, chosen.rows)? } else { domain[0] };
     let most = most_threads(sketch.profile, rows, together);
     let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= most && *t > together).collect();
@@ -361,8 +371,8 @@ fn words_of_rows(length: i64) -> Result<i64, Decline> {
 }
 
 /// Loops of `output` that index every reduction it reads: the rows. Loops of one iteration count as rows.
-fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<Vec<Name>, Decline> {
-    let f = &sketch.f;
+fn row_loops(view: &View<'_>, output: Name, reductions: &[Name]) -> Result<Vec<Name>, Decline> {
+    let f = view.f;
     let blocks = f.body.blocks();
     let buffers: Vec<_> = blocks.iter().filter(|b| reductions.contains(&b.name)).map(|b| b.buffer).collect();
     for b in &buffers {
@@ -383,6 +393,6 @@ fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<V
         }
     });
     let row = row.ok_or_else(Decline::other_kind)?;
-    let loops = sketch.loops(output)?;
+    let loops = view.loops(output)?;
     Ok(loops.iter().filter(|l| row.contains(&l.var) || l.extent.is(1)).map(|l| l.var).collect())
 }

@@ -75,6 +75,16 @@ impl<'a> Sketch<'a> {
     ) -> Self {
         Sketch { f, profile, constants, asked: false, unit: "".into(), script, deferred: false }
     }
+    /// Starts with a function of which the estimate asks what the rules would make. Nobody runs it, so that nobody asks
+    /// whether its loops may run side by side.
+    pub(super) fn to_predict(
+        f: TensorFunction,
+        constants: &'a [BufferId],
+        profile: &'a DeviceProfile,
+        script: &'a Script,
+    ) -> Self {
+        Sketch { deferred: true, ..Sketch::new(f, constants, profile, script) }
+    }
     /// Starts with the function of a view, on which a rule may try what it would do.
     pub fn of_view(view: &View<'a>) -> Sketch<'a> {
         Sketch { asked: view.asked, ..Sketch::new(view.f.clone(), view.constants, view.profile, &NOTHING) }
@@ -247,6 +257,10 @@ impl<'a> Sketch<'a> {
     }
     /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads never happen.
     fn remove_unread(&mut self) {
+        let outputs: Vec<BufferId> = self.f.outputs().collect();
+        if self.f.body.blocks().iter().all(|b| outputs.contains(&b.buffer)) {
+            return;
+        }
         let mut simple = self.f.clone();
         simplify_function(&mut simple);
         let loads =

@@ -180,7 +180,8 @@ fn tiles(view: &View<'_>, unit: &Unit) -> Result<(Transposition, Vec<TransposeTi
 
 /// The tiles that fit the device.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let (t, tiles) = tiles(view, unit)?;
+    let known = view.once(unit, |view| tiles(view, unit));
+    let (t, tiles) = known.as_ref().as_ref().map_err(Clone::clone)?;
     if view.elements_per_word(unit.output) > 1 && t.vectors.1 != VECTOR {
         return Err(Decline("a packed result stores whole words".into()));
     }
@@ -189,9 +190,8 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
 
 /// The kernel in the candidate's tile.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
-    let (Ok(chosen), Ok((_, tiles))) = (candidate.choices::<TiledTranspose>(), tiles(view, unit)) else {
-        return vec![];
-    };
+    let known = view.once(unit, |view| tiles(view, unit));
+    let (Ok(chosen), Ok((_, tiles))) = (candidate.choices::<TiledTranspose>(), &*known) else { return vec![] };
     let tile = tiles.iter().find(|t| listed(t) == chosen.tile);
     tile.map_or(vec![], |tile| transpose_kernel(view.stages(), unit.output, tile))
 }

@@ -58,7 +58,8 @@ candidate! {
 
 /// The tile with the fewest loads for each result, the later one of equals; the others are for who asks for them.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let tiles = tiles(view, unit)?;
+    let known = view.once(unit, |view| tiles(view, unit));
+    let tiles = known.as_ref().as_ref().map_err(Clone::clone)?;
     let of = |t: &Tile| Candidate::new(NeighbouringWindows { along: t.along, results: t.windows });
     let mut by_loads: Vec<&Tile> = tiles.iter().rev().collect();
     by_loads.sort_by(|a, b| a.loads.total_cmp(&b.loads));
@@ -67,10 +68,9 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
 
 /// The kernel where a thread has so many neighbouring windows.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
-    let (Ok(chosen), Ok(tiles)) = (candidate.choices::<NeighbouringWindows>(), tiles(view, unit)) else {
-        return vec![];
-    };
-    let Some(tile) = chosen.tile_of(&tiles) else { return vec![] };
+    let known = view.once(unit, |view| tiles(view, unit));
+    let (Ok(chosen), Ok(tiles)) = (candidate.choices::<NeighbouringWindows>(), &*known) else { return vec![] };
+    let Some(tile) = chosen.tile_of(tiles) else { return vec![] };
     let along = own_variable(view, unit, tile.along).unwrap_or(tile.along);
     let neighbours = Neighbours { along, windows: tile.windows, moving: tile.moving.clone() };
     own_reduction(view.stages(), [unit.name(), unit.output], Some(&neighbours))
@@ -226,22 +226,15 @@ fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Na
     // What lives longer from a step on.
     let mut change = vec![0; (points / lanes) as usize + 1];
     for (_, index) in r.value.loads() {
-        let mut first: FxHashMap<Vec<i64>, usize> = FxHashMap::default();
-        let mut last: FxHashMap<Vec<i64>, usize> = FxHashMap::default();
-        for point in 0..points {
-            let (mut at, mut rest) = (FxHashMap::default(), point);
-            for &(v, extent) in loops.iter().rev() {
-                at.insert(v, rest % extent);
-                rest /= extent;
-            }
-            let value = |v: Name| Some(at.get(&v).copied().unwrap_or(0));
-            let element = index.iter().map(|i| i.eval(&value)).collect::<Option<Vec<i64>>>()?;
-            let step = (point / lanes) as usize;
-            first.entry(element[..element.len().saturating_sub(1)].to_vec()).or_insert(step);
-            last.insert(element, step);
+        let mut first: FxHashMap<i64, usize> = FxHashMap::default();
+        let mut last: FxHashMap<Place, usize> = FxHashMap::default();
+        for (point, place) in places(index, &loops)?.into_iter().enumerate() {
+            let step = point / lanes as usize;
+            first.entry(place.row).or_insert(step);
+            last.insert(place, step);
         }
-        for (element, step) in last {
-            change[first[&element[..element.len().saturating_sub(1)]]] += 1;
+        for (place, step) in last {
+            change[first[&place.row]] += 1;
             change[step + 1] -= 1;
         }
     }
@@ -255,22 +248,50 @@ fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Na
 /// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when it follows
 /// from data.
 fn different_elements(index: &[Int], window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
-    let mut loops: Vec<(Name, i64)> = window.to_vec();
-    loops.extend(tile);
-    let mut seen: FxHashSet<Vec<i64>> = FxHashSet::default();
-    let points: i64 = loops.iter().map(|l| l.1).product();
-    for point in 0..points {
-        let at = |name: Name| {
-            let mut rest = point;
-            for &(v, extent) in &loops {
-                if v == name {
-                    return Some(rest % extent);
-                }
-                rest /= extent;
-            }
-            Some(0)
-        };
-        seen.insert(index.iter().map(|i| i.eval(&at)).collect::<Option<Vec<i64>>>()?);
+    let loops: Vec<(Name, i64)> = window.iter().copied().chain(tile).collect();
+    Some(places(index, &loops)?.into_iter().map(|p| p.element).collect::<FxHashSet<i64>>().len())
+}
+
+/// An element in memory, and the row along the last dimension that it lies in: numbers that differ where these do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Place {
+    row: i64,
+    element: i64,
+}
+
+/// The element that an index names at each point of the loops, of which the last one runs fastest. `None` when it follows from data.
+fn places(index: &[Int], loops: &[(Name, i64)]) -> Option<Vec<Place>> {
+    let mut out = vec![Place::default(); loops.iter().map(|l| l.1).product::<i64>() as usize];
+    for i in index {
+        let mut values = Vec::with_capacity(out.len());
+        add_values(i, loops, &mut Vec::new(), &mut values)?;
+        let (least, most) = (values.iter().min().copied()?, values.iter().max().copied()?);
+        for (place, value) in out.iter_mut().zip(values) {
+            let row = place.element;
+            *place = Place { row, element: row.checked_mul(most - least + 1)?.checked_add(value - least)? };
+        }
     }
-    Some(seen.len())
+    Some(out)
+}
+
+/// Adds the values of an index at each point of the loops, where the loops around them are `at` their iterations. It is computed once
+/// where it does not move with a loop.
+fn add_values(i: &Int, loops: &[(Name, i64)], at: &mut Vec<(Name, i64)>, out: &mut Vec<i64>) -> Option<()> {
+    let Some((&(v, extent), inner)) = loops.split_first() else {
+        out.push(i.eval(&|v| Some(at.iter().find(|a| a.0 == v).map_or(0, |a| a.1)))?);
+        return Some(());
+    };
+    if !i.uses(v) {
+        let start = out.len();
+        add_values(i, inner, at, out)?;
+        let again = out[start..].repeat(extent as usize - 1);
+        out.extend(again);
+        return Some(());
+    }
+    for n in 0..extent {
+        at.push((v, n));
+        add_values(i, inner, at, out)?;
+        at.pop();
+    }
+    Some(())
 }
