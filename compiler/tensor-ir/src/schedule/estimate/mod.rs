@@ -179,6 +179,12 @@ pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
     tally.cost(bytes, &rates)
 }
 
+/// What a kernel costs in nanoseconds that touches so many bytes of device memory, at least.
+pub(in crate::schedule) fn least_cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> f64 {
+    let rates = rates::Rates::of(profile);
+    rates.launch + bytes / rates.memory_bytes
+}
+
 /// Estimates for one device; each different function once.
 pub struct Estimator {
     profile: DeviceProfile,

@@ -143,7 +143,8 @@ impl<'f> Product<'f> {
     }
     /// The loop whose elements lie next to each other innermost, as the rules order them.
     fn order_depth(&mut self, stages: &Stages<'_>) {
-        let reads: Vec<(BufferId, &[Int])> = self.left.demand.reads.iter().map(|r| (r.buffer, r.index.as_slice())).collect();
+        let reads: Vec<(BufferId, &[Int])> =
+            self.left.demand.reads.iter().map(|r| (r.buffer, r.index.as_slice())).collect();
         if let Some(inner) = innermost(stages.f, &reads, &self.depth) {
             let (rest, inner) = self.depth.iter().partition::<Vec<Loop>, _>(|l| l.0 != inner);
             self.depth = [rest, inner].concat();

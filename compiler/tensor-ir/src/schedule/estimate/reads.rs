@@ -11,6 +11,7 @@ use crate::schedule::rules::dimension_to_pack;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors, unrolled_accesses};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -268,22 +269,24 @@ impl<'f> Stages<'f> {
         let points = window.unrolled.iter().map(|l| l.1).product::<i64>();
         let element = int::Sum::of_index(r.dimensions().map(|d| (&r.index[d], dims[d])))?;
         // Elements by iteration and lane, one iteration of loop `next` after the middle.
-        let all = |starts: &[i64], taps: &[i64], next: Option<Name>| {
+        let all = |starts: &[i64], taps: &[Place], next: Option<Name>| {
+            let starts: Vec<Place> = starts.iter().map(|e| place(lanes, *e, 0)).collect();
             element.tabulate(
                 taps,
-                starts,
+                &starts,
                 &|v| window.unrolled.iter().any(|l| l.0 == v),
-                &|&point, v| place(&tap, point, 0)(v),
-                &|&e, v| place(lanes, e, 0)(v).or_else(|| Some(self.middle(v)? + i64::from(next == Some(v)))),
+                &|point, v| value_at(point, v),
+                &|e, v| value_at(e, v).or_else(|| Some(self.middle(v)? + i64::from(next == Some(v)))),
             )
         };
-        let (taps, mut each): (Vec<i64>, Vec<Vec<i64>>) = ((0..points).collect(), Vec::new());
+        let taps: Vec<Place> = (0..points).map(|point| place(&tap, point, 0)).collect();
+        let mut each: Vec<Vec<i64>> = Vec::new();
         for n in 0..lanes.width {
             let own: Vec<i64> = (0..count).map(|lane| base + lane * lanes.width + n).collect();
             each.extend(all(&own, &taps, None)?);
         }
         // Other subgroups, and other iterations of the loops that are not unrolled, may stand elsewhere in a vector.
-        let one = |e: i64, next: Option<Name>| all(&[e], &[0], next).map(|found| found[0][0]);
+        let one = |e: i64, next: Option<Name>| all(&[e], &taps[..1], next).map(|found| found[0][0]);
         let here = one(base, None)?;
         let mut moves = vec![one((base + span) % total.max(1), None)? - here];
         moves.extend(window.rolled.iter().filter_map(|l| Some(one(base, Some(l.0))? - here)));
@@ -318,7 +321,8 @@ impl<'f> Stages<'f> {
         let base = total / 2 / span * span;
         let address = |lane: i64, n: i64| {
             let e = base + lane * step + if lanes.along.is_some() { 0 } else { n };
-            self.address(r, &dims, &place(lanes, e, n))
+            let here = place(lanes, e, n);
+            self.address(r, &dims, &|v| value_at(&here, v))
         };
         let all = |n: i64| (0..count).map(|l| address(l, n)).collect::<Option<Vec<i64>>>();
         let Some(starts) = all(0) else {
@@ -350,7 +354,9 @@ impl<'f> Stages<'f> {
         others.retain(|v| !of_lanes(*v));
         let at = |step: Option<Name>| {
             let own = place(lanes, 0, 0);
-            self.address(r, dims, &|v| own(v).or_else(|| (step == Some(v)).then(|| self.middle(v).map(|m| m + 1))?))
+            self.address(r, dims, &|v| {
+                value_at(&own, v).or_else(|| (step == Some(v)).then(|| self.middle(v).map(|m| m + 1))?)
+            })
         };
         let here = at(None);
         others.iter().all(|&v| here.zip(at(Some(v))).is_some_and(|(a, b)| (b - a) % lanes.width == 0))
@@ -375,19 +381,20 @@ impl<'f> Stages<'f> {
     }
 }
 
+/// Values of variables.
+type Place = SmallVec<[(Name, i64); 8]>;
+
 /// The variables at element `e` of the order, `n` further along the vector's own loop.
-fn place<'a>(lanes: &'a Lanes<'a>, e: i64, n: i64) -> impl Fn(Name) -> Option<i64> + 'a {
-    move |v: Name| {
-        if lanes.along == Some(v) {
-            return Some(n);
-        }
-        let mut rest = e;
-        for &(name, size) in lanes.order.iter().rev() {
-            if name == v {
-                return Some(rest % size);
-            }
-            rest /= size;
-        }
-        None
+fn place(lanes: &Lanes<'_>, e: i64, n: i64) -> Place {
+    let mut out: Place = lanes.along.map(|v| (v, n)).into_iter().collect();
+    let mut rest = e;
+    for &(name, size) in lanes.order.iter().rev() {
+        out.push((name, rest % size));
+        rest /= size;
     }
+    out
+}
+
+fn value_at(place: &Place, v: Name) -> Option<i64> {
+    place.iter().find(|p| p.0 == v).map(|p| p.1)
 }

@@ -5,7 +5,7 @@
 //! cheapest candidate. Not predicted: that a candidate declines when it is applied, and units that run in the loops of
 //! another.
 
-use super::analysis::{Unit, whole_unit};
+use super::analysis::{Unit, iterations, whole_unit};
 use super::candidate::Candidate;
 use super::dispatch::{Asked, LEAST_GAIN, Pick, Picks, rules_for, total};
 use super::partition::{partition_by_bindings, partition_concats};
@@ -15,8 +15,9 @@ use super::sketch::{Decline, Sketch};
 use super::view::View;
 use super::{Takes, all, in_order};
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{KernelEstimate, scheduled_kernels};
+use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
+use crate::traffic::element_bytes;
 
 /// Inlines what can be inlined, and cuts concatenations apart: of reductions unless they are left `whole`, and of more
 /// operands than a kernel binds.
@@ -47,16 +48,16 @@ pub(in crate::schedule) fn predicted(
         return Err("it has more iterations than can be counted".into());
     }
     prepare(&mut sketch, false);
-    let apart = kernels_apart(&sketch)?;
-    let asked_for_units = !profile.asked_rules.is_empty()
-        && !all().any(|r| r.takes == Takes::Functions && profile.asks_for(r.name))
-        && apart.iter().any(|p| p.by_name);
-    let apart: Vec<KernelEstimate> = apart.into_iter().flat_map(|p| p.kernels).collect();
-    let unit = whole_unit(&sketch.view()).filter(|_| !asked_for_units);
-    let whole = unit.and_then(|unit| function_picks(&sketch, &unit, None).next());
-    Ok(match whole.filter(|one| !pays_apart(one, Some(total(&apart)))) {
-        Some(one) if !one.kernels.is_empty() => one.kernels,
-        _ => apart,
+    let asked_for_units =
+        !profile.asked_rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && profile.asks_for(r.name));
+    let unit = whole_unit(&sketch.view());
+    let one = unit.and_then(|unit| function_picks(&sketch, &unit, None).next()).filter(|one| !one.kernels.is_empty());
+    let Some(one) = one else { return Ok(kernels_of(kernels_apart(&sketch, f64::INFINITY)?)) };
+    let limit = if asked_for_units { f64::INFINITY } else { pays_below(&one) };
+    Ok(match kernels_apart(&sketch, limit) {
+        Ok(apart) if asked_for_units && apart.iter().any(|p| p.by_name) => kernels_of(apart),
+        Ok(apart) if cost_of(&apart) < pays_below(&one) => kernels_of(apart),
+        _ => one.kernels,
     })
 }
 
@@ -82,16 +83,24 @@ pub(super) fn function_picks(sketch: &Sketch<'_>, unit: &Unit, wish: Option<&str
     Picks::of(&sketch.view(), unit, &rules.map(of).collect::<Vec<_>>(), sketch.script)
 }
 
-/// True when the units of a function, which cost `apart` nanoseconds, are cheaper than one kernel for all.
-pub(super) fn pays_apart(one: &Pick, apart: Option<f64>) -> bool {
-    let costs = one.cost().zip(apart).filter(|_| !one.by_name);
-    costs.is_some_and(|(one, apart)| apart < (1.0 - LEAST_GAIN) * one)
+/// What the units of a function may cost in nanoseconds, at most, to be worth more than one kernel for all.
+fn pays_below(one: &Pick) -> f64 {
+    one.cost().filter(|_| !one.by_name).map_or(0.0, |ns| (1.0 - LEAST_GAIN) * ns)
 }
 
-/// What the units of a prepared function cost in nanoseconds; `None` where the estimate cannot weigh one of them.
-pub(super) fn cost_apart(sketch: &Sketch<'_>) -> Option<f64> {
-    let picks = kernels_apart(sketch).ok()?;
-    Some(picks.iter().map(|p| total(&p.kernels)).sum())
+/// What the units of a prepared function cost in nanoseconds, where that is less than one kernel for all.
+pub(super) fn cheaper_apart(sketch: &Sketch<'_>, one: &Pick) -> Option<f64> {
+    let limit = pays_below(one);
+    let apart = cost_of(&kernels_apart(sketch, limit).ok()?);
+    (apart < limit).then_some(apart)
+}
+
+fn cost_of(parts: &[Part]) -> f64 {
+    parts.iter().map(|p| total(&p.kernels)).sum()
+}
+
+fn kernels_of(parts: Vec<Part>) -> Vec<KernelEstimate> {
+    parts.into_iter().flat_map(|p| p.kernels).collect()
 }
 
 /// What becomes of a unit, or of two that are one kernel.
@@ -101,19 +110,28 @@ struct Part {
 }
 
 /// The kernels of the units of a prepared function.
-fn kernels_apart(sketch: &Sketch<'_>) -> Result<Vec<Part>, String> {
+///
+/// # Errors
+/// What the estimate cannot weigh, and units that cost `limit` nanoseconds or more.
+fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<Part>, String> {
     let mut sketch = sketch.clone();
     sketch.script = &NOTHING;
     let units = sketch.together(|s| s.units()).map_err(|e| e.to_string())?;
     let view = sketch.view();
+    let partner = |unit: &Unit| {
+        (0..units.len()).find(|&j| units[j].name() != unit.name() && feeds_windows(&sketch, unit, &units[j]))
+    };
+    let pairs: Vec<Option<usize>> = units.iter().map(partner).collect();
+    if pairs.iter().all(Option::is_none) && units.iter().map(|u| least_cost(&view, u)).sum::<f64>() >= limit {
+        return Err("one kernel costs less".into());
+    }
     let mut out = Vec::with_capacity(units.len());
     let mut done: Vec<usize> = Vec::new();
     for (i, unit) in units.iter().enumerate() {
         if done.contains(&i) {
             continue;
         }
-        let pooled = (0..units.len()).find(|&j| j != i && feeds_windows(&sketch, unit, &units[j]));
-        let both = pooled.and_then(|j| Some((j, one_or_two(&view, unit, &units[j])?)));
+        let both = pairs[i].and_then(|j| Some((j, one_or_two(&view, unit, &units[j])?)));
         if let Some((j, pair)) = both.filter(|(_, pair)| pair.pays()) {
             done.push(j);
             out.push(Part { kernels: vec![pair.one], by_name: false });
@@ -126,6 +144,13 @@ fn kernels_apart(sketch: &Sketch<'_>) -> Result<Vec<Part>, String> {
         out.push(Part { kernels: pick.kernels, by_name: pick.by_name });
     }
     Ok(out)
+}
+
+/// What a kernel costs in nanoseconds that stores a unit's result, at least.
+fn least_cost(view: &View<'_>, unit: &Unit) -> f64 {
+    let elements = iterations(view, unit.output) as f64;
+    let bytes = view.block(unit.output).map_or(0.0, |b| element_bytes(&view.f.buffers[b.buffer], view.profile));
+    least_cost_of_bytes(view.profile, elements * bytes)
 }
 
 /// The function with parameters, where it has none: what it only reads, and what nobody reads.

@@ -84,7 +84,8 @@ impl Grouped {
     }
 }
 
-/// Numbers of rows and of threads for the way that suits the device; the other way is for who asks for it.
+/// Numbers of rows and of threads: those of the way that suits the device come first. On a software device the other way
+/// is for who asks for it.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| Grouped::of(view, unit));
     let Grouped { f, rows } = known.as_ref().as_ref().map_err(Clone::clone)?;
@@ -106,7 +107,8 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
         true => (of_workgroups, of_threads),
         false => (of_threads, of_workgroups),
     };
-    Ok(usual.into_iter().chain(others.into_iter().map(Candidate::on_request)).collect())
+    let others = others.into_iter().map(|c| if p.software { c.on_request() } else { c });
+    Ok(usual.into_iter().chain(others).collect())
 }
 
 /// The kernel for the candidate's rows and threads.

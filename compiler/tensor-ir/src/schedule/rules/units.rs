@@ -4,7 +4,7 @@ use super::analysis::{Unit, iterations, whole_unit};
 use super::describe::describe_units;
 use super::dispatch::{Asked, Pick, Picks, rules_for};
 use super::pooling::schedule_windows;
-use super::predict::{cost_apart, function_picks, pays_apart, prepare};
+use super::predict::{cheaper_apart, function_picks, prepare};
 use super::script::{APART, FUNCTION, RULE, Script};
 use super::sketch::{Decline, Sketch};
 use super::{Rule, Scheduled, Takes, all, in_order};
@@ -96,11 +96,9 @@ fn schedule_whole(
     }
     let mut picks = function_picks(sketch, unit, wish);
     let mut refused = Vec::new();
-    let mut apart: Option<Option<f64>> = None;
     while let Some(pick) = picks.next() {
-        let apart = if pick.by_name { None } else { *apart.get_or_insert_with(|| cost_apart(sketch)) };
-        if pays_apart(&pick, apart) {
-            let [one, apart] = [pick.cost(), apart].map(|ns| ns.unwrap_or(0.0) / 1e3);
+        if let Some(apart) = cheaper_apart(sketch, &pick) {
+            let [one, apart] = [pick.cost().unwrap_or(0.0), apart].map(|ns| ns / 1e3);
             refused.push(format!("rule {}: one kernel takes {one:.1} us, several {apart:.1}", pick.rule.name));
             break;
         }
