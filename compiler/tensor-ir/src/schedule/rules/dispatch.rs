@@ -19,6 +19,9 @@ pub(super) const LEAST_GAIN: f64 = 0.05;
 /// Candidates of a rule that are tried, at most, where each declines when it is applied.
 const TRIES: usize = 4;
 
+/// In the remark on a candidate that was chosen and does not apply.
+pub const GIVEN_UP: &str = "was chosen and does not apply";
+
 /// A rule that is asked for a unit.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
@@ -56,6 +59,13 @@ impl Pick {
     /// Nanoseconds; `None` where the estimate cannot weigh it.
     pub fn cost(&self) -> Option<f64> {
         (!self.kernels.is_empty()).then(|| total(&self.kernels))
+    }
+    /// That it was chosen for the unit, and does not apply. At fixed sizes that does not happen in the zoo
+    /// (`cli/tests/prices.rs`).
+    pub fn given_up(&self, unit: &Unit, why: &str) -> String {
+        let choices = self.candidate.to_string();
+        let with = if choices.is_empty() { choices } else { format!(" with {choices}") };
+        format!("rule {}: {}{with} {GIVEN_UP}: {why}", self.rule.name, unit.name())
     }
 }
 

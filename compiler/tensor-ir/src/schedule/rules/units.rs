@@ -110,7 +110,7 @@ fn schedule_whole(
                 declined.extend(refused);
                 return finished(whole, pick.rule.name, &taken, std::mem::take(declined)).map(Some);
             }
-            Err(Decline(why)) if !why.is_empty() => refused.push(format!("rule {}: {why}", pick.rule.name)),
+            Err(Decline(why)) if !why.is_empty() => refused.push(pick.given_up(unit, &why)),
             Err(_) => {}
         }
     }
@@ -265,7 +265,7 @@ fn schedule_by_rules(
             }
             Err(Decline(why)) => {
                 *sketch = saved;
-                let line = format!("rule {}: {}: {why}", pick.rule.name, unit.name());
+                let line = pick.given_up(unit, &why);
                 if !why.is_empty() && !refused.contains(&line) {
                     refused.push(line);
                 }

@@ -1,0 +1,121 @@
+//! Prices of the kernels of the zoo: what the rules say of a function before they schedule it, and what the estimate says
+//! of the kernels that they make.
+//!
+//! `WEFT_ZOO=all` goes over all networks; `--nocapture` shows the table and the kernels that are far off.
+
+use benches::zoo;
+use compiler::compile::{CompileOptions, compile};
+use compiler::profile::DeviceProfile;
+use compiler::schedule::estimate::estimate;
+use compiler::schedule::rules::{FunctionVersion, GIVEN_UP, Scheduled};
+use compiler::schedule::{Rules, ScheduleError, ScheduleProvider};
+use compiler::tir::{BufferId, TensorFunction};
+use shaders_gen::Emitter;
+use std::sync::{Arc, Mutex};
+
+const NETWORKS: [&str; 4] = ["resnet50", "mobilenet_v2", "vit_b_16", "squeezenet1_1"];
+const PROFILES: [&str; 5] = ["ada", "navi31", "bmg", "dg2", "lavapipe"];
+
+/// Part of all estimated time that may be in functions whose price is not within [`CLOSE`] of the estimate of their kernels.
+const FAR_PART: f64 = 0.05;
+const CLOSE: f64 = 1.1;
+/// How far apart both may be for any function.
+const FARTHEST: f64 = 1.5;
+
+/// A function that was scheduled: nanoseconds before and after.
+struct Seen {
+    name: String,
+    rule: &'static str,
+    price: f64,
+    made: f64,
+}
+
+impl Seen {
+    /// How far apart both are: 1 where they are equal.
+    fn ratio(&self) -> f64 {
+        (self.price / self.made).max(self.made / self.price)
+    }
+}
+
+/// The rules, with what was seen of them.
+#[derive(Default)]
+struct Watched {
+    seen: Mutex<Vec<Seen>>,
+    given_up: Mutex<Vec<String>>,
+}
+
+impl ScheduleProvider for Watched {
+    fn schedule(
+        &self,
+        function: &TensorFunction,
+        constants: &[BufferId],
+        profile: &DeviceProfile,
+    ) -> Result<Scheduled, ScheduleError> {
+        let scheduled = Rules.schedule(function, constants, profile)?;
+        let before = estimate(function, constants, profile);
+        let after = estimate(&scheduled.function, constants, profile);
+        if let (Ok(before), Ok(after)) = (before, after) {
+            let (name, rule) = (function.name.to_string(), scheduled.rule);
+            let seen = Seen { name, rule, price: before.total(), made: after.total() };
+            self.seen.lock().expect("a lock").push(seen);
+        }
+        let given_up = scheduled.declined.iter().filter(|d| d.contains(GIVEN_UP)).cloned();
+        self.given_up.lock().expect("a lock").extend(given_up);
+        Ok(scheduled)
+    }
+    fn versions(
+        &self,
+        function: &TensorFunction,
+        constants: &[BufferId],
+        profile: &DeviceProfile,
+        all: &Scheduled,
+    ) -> Vec<FunctionVersion> {
+        Rules.versions(function, constants, profile, all)
+    }
+    fn identity(&self) -> Option<String> {
+        None
+    }
+}
+
+fn networks() -> Vec<&'static str> {
+    match std::env::var("WEFT_ZOO").as_deref() {
+        Ok("all") => zoo::list().iter().map(|m| m.name).collect(),
+        _ => NETWORKS.to_vec(),
+    }
+}
+
+fn watched(network: &str, profile: &DeviceProfile) -> Arc<Watched> {
+    let watched = Arc::new(Watched::default());
+    let module = zoo::build(network, 1, 0).unwrap_or_else(|e| panic!("{network}: {e}"));
+    let options = CompileOptions { schedules: Some(watched.clone()), ..CompileOptions::default() };
+    let made = compile(module, &options, profile, &Emitter, &mut |_, _, _| {});
+    made.map(|_| watched).unwrap_or_else(|e| panic!("{network} for {}: {e}", profile.name))
+}
+
+#[test]
+fn the_candidate_chosen_applies_and_costs_what_its_rule_said() {
+    let mut failures = Vec::new();
+    for name in PROFILES {
+        let profile = DeviceProfile::named(name).expect("a profile");
+        let (mut all, mut far, mut farthest) = (0.0, 0.0, 1.0f64);
+        for network in networks() {
+            let watched = watched(network, &profile);
+            let given_up = watched.given_up.lock().expect("a lock");
+            failures.extend(given_up.iter().map(|line| format!("{network} for {name}: {line}")));
+            for s in watched.seen.lock().expect("a lock").iter() {
+                all += s.made;
+                farthest = farthest.max(s.ratio());
+                if s.ratio() > CLOSE {
+                    far += s.made;
+                    let [price, made] = [s.price, s.made].map(|ns| ns / 1e3);
+                    println!("{network} for {name}: {} by {}: price {price:.1} us, made {made:.1} us", s.name, s.rule);
+                }
+            }
+        }
+        println!("{name}: {:.1} us, {:.1} % not within {CLOSE}; farthest {farthest:.2}", all / 1e3, far / all * 1e2);
+        if far > FAR_PART * all || farthest > FARTHEST {
+            failures.push(format!("{name}: {:.1} % not within {CLOSE}; farthest {farthest:.2}", far / all * 1e2));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
