@@ -9,9 +9,15 @@ use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
 use crate::passes::pipeline::behind_layout;
 use crate::passes::{PassContext, PassError, Sequential};
-use crate::schedule::estimate::Estimate;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Estimate, estimate};
+use crate::schedule::rules::schedule;
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use indexmap::IndexMap;
+
+/// A module of so many different groups at most is scheduled to be weighed. Beyond, what the rules would make is told from the loops:
+/// scheduling a network twice would take longer than the rest of its compilation.
+const MOST_SCHEDULED: usize = 12;
 
 /// A module before the pass, with the number of remarks then, and of folded transposes.
 pub(super) struct Start {
@@ -51,8 +57,9 @@ impl AutoLayout {
             let words = pins.scheme().other.title();
             others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
         }
-        let chosen = chosen.cost(cx);
-        let costs: Vec<f64> = others.iter().map(|o| o.whole.cost(cx)).collect();
+        let scheduled = chosen.is_small() && others.iter().all(|o| o.whole.is_small());
+        let chosen = chosen.cost(scheduled, cx);
+        let costs: Vec<f64> = others.iter().map(|o| o.whole.cost(scheduled, cx)).collect();
         let list: Vec<String> =
             others.iter().zip(&costs).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
         let words = format!("{:.1} us in the layouts chosen, {}", chosen / 1e3, list.join(", "));
@@ -94,9 +101,10 @@ impl AutoLayout {
     }
 }
 
-/// A group's tensor expression, and the buffers that are constants.
+/// A group's tensor expression, its parameters, and those that are constants.
 struct Group {
     expression: TensorFunction,
+    params: Vec<Param>,
     constants: Vec<BufferId>,
     /// How often it is called.
     calls: usize,
@@ -126,12 +134,26 @@ impl Whole {
         }
         Ok(Whole { groups: groups.into_values().collect() })
     }
-    /// The estimated nanoseconds of all kernels that the rules would make.
-    fn cost(&self, cx: &mut PassContext) -> f64 {
-        let model = cx.costs();
-        let of = |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);
-        self.groups.iter().map(|g| g.calls as f64 * of(g)).sum()
+    /// True where the kernels themselves are weighed.
+    fn is_small(&self) -> bool {
+        self.groups.len() <= MOST_SCHEDULED
     }
+    /// The estimated nanoseconds of all kernels: of those that the rules make, or of what they would make.
+    fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
+        let model = cx.costs();
+        let told =
+            |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);
+        let made = |g: &Group| made(g, &cx.profile).unwrap_or_else(|| told(g));
+        self.groups.iter().map(|g| g.calls as f64 * if scheduled { made(g) } else { told(g) }).sum()
+    }
+}
+
+/// The kernels that the rules make of a group, weighed.
+fn made(group: &Group, profile: &DeviceProfile) -> Option<f64> {
+    let mut function = TensorFunction { params: group.params.clone(), ..group.expression.clone() };
+    function.number_stages();
+    let scheduled = schedule(&function, &group.constants, profile).ok()?;
+    estimate(&scheduled.function, &group.constants, profile).ok().map(|e| e.total())
 }
 
 /// The group that node `n` calls; `None` for another node, and for one that only gives its operand another shape.
@@ -143,7 +165,7 @@ fn group(module: &Module, f: &Function, n: NodeId) -> Option<Group> {
     if inside.iter().all(|&i| is_view(callee, i)) {
         return None;
     }
-    let (mut expression, outside, made) = group_expression(module, callee, &inside).ok()?;
+    let (expression, outside, made) = group_expression(module, callee, &inside).ok()?;
     let operand = |v: ValueId| callee.params().iter().position(|p| *p == v).and_then(|i| *node.inputs.get(i)?);
     let literal = |v: ValueId| callee.def_op::<Const>(v).is_some();
     let constant = |v: &ValueId| literal(*v) || operand(*v).is_some_and(|v| f.def_op::<Const>(v).is_some());
@@ -152,9 +174,9 @@ fn group(module: &Module, f: &Function, n: NodeId) -> Option<Group> {
     let results: Option<Vec<BufferId>> = callee.results().iter().map(|v| made.get(v).copied()).collect();
     let reads_of = reads.iter().map(|&(buffer, _)| Param { buffer, access: Access::Read });
     let writes = results?.into_iter().map(|buffer| Param { buffer, access: Access::Write });
-    expression.params = reads_of.chain(writes).collect();
+    let params = reads_of.chain(writes).collect();
     let constants = reads.iter().filter(|r| r.1).map(|r| r.0).collect();
-    Some(Group { expression, constants, calls: 0 })
+    Some(Group { expression, params, constants, calls: 0 })
 }
 
 /// True for a node that gives its operand's data another shape and moves nothing.
