@@ -6,7 +6,7 @@
 use benches::zoo;
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
-use compiler::schedule::estimate::estimate;
+use compiler::schedule::estimate::{Cost, estimate};
 use compiler::schedule::rules::{FunctionVersion, GIVEN_UP, Scheduled};
 use compiler::schedule::{Rules, ScheduleError, ScheduleProvider};
 use compiler::tir::{BufferId, TensorFunction};
@@ -22,18 +22,19 @@ const CLOSE: f64 = 1.1;
 /// How far apart both may be for any function.
 const FARTHEST: f64 = 1.5;
 
-/// A function that was scheduled: nanoseconds before and after.
+/// A function that was scheduled: its cost before and after.
 struct Seen {
     name: String,
     rule: &'static str,
-    price: f64,
-    made: f64,
+    price: Cost,
+    made: Cost,
 }
 
 impl Seen {
     /// How far apart both are: 1 where they are equal.
     fn ratio(&self) -> f64 {
-        (self.price / self.made).max(self.made / self.price)
+        let (price, made) = (self.price.total(), self.made.total());
+        (price / made).max(made / price)
     }
 }
 
@@ -56,7 +57,7 @@ impl ScheduleProvider for Watched {
         let after = estimate(&scheduled.function, constants, profile);
         if let (Ok(before), Ok(after)) = (before, after) {
             let (name, rule) = (function.name.to_string(), scheduled.rule);
-            let seen = Seen { name, rule, price: before.total(), made: after.total() };
+            let seen = Seen { name, rule, price: before.cost, made: after.cost };
             self.seen.lock().expect("a lock").push(seen);
         }
         let given_up = scheduled.declined.iter().filter(|d| d.contains(GIVEN_UP)).cloned();
@@ -103,12 +104,11 @@ fn the_candidate_chosen_applies_and_costs_what_its_rule_said() {
             let given_up = watched.given_up.lock().expect("a lock");
             failures.extend(given_up.iter().map(|line| format!("{network} for {name}: {line}")));
             for s in watched.seen.lock().expect("a lock").iter() {
-                all += s.made;
+                all += s.made.total();
                 farthest = farthest.max(s.ratio());
                 if s.ratio() > CLOSE {
-                    far += s.made;
-                    let [price, made] = [s.price, s.made].map(|ns| ns / 1e3);
-                    println!("{network} for {name}: {} by {}: price {price:.1} us, made {made:.1} us", s.name, s.rule);
+                    far += s.made.total();
+                    println!("{network} for {name}: {} by {}: price {}, made {}", s.name, s.rule, s.price, s.made);
                 }
             }
         }
