@@ -18,7 +18,7 @@ use compiler::ops::{InferContext, Op, OpDef, OpResult};
 use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
 use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::{Quirk, Seen};
-use compiler::schedule::rules::{Decline, Rule, Scheduled, Sketch, Takes, Unit};
+use compiler::schedule::rules::{Decline, Rule, Scheduled, Sketch, Takes, Target, Unit};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal, Rules, ScheduleError, ScheduleProvider};
 use compiler::te::ComputeContext;
 use compiler::tir::{BufferId, Expr, LoopKind, Stmt, TensorFunction};
@@ -163,7 +163,13 @@ fn main() -> ExitCode {
     let extensions = cli::Extensions {
         ops: vec![(OpDef::of::<Cube>(), ONNX)],
         instructions: vec![InstructionDef::of::<ReverseLoop>()],
-        rules: vec![Rule { name: "one-workgroup", takes: Takes::Blocks, tiles: false, apply: one_workgroup }],
+        rules: vec![Rule {
+            name: "one-workgroup",
+            target: Target::Devices,
+            takes: Takes::Blocks,
+            tiles: false,
+            apply: one_workgroup,
+        }],
         fusion_rules: vec![FusionRule {
             name: "siblings",
             looks_for: "nodes of one operand that read the same value",

@@ -38,7 +38,6 @@ mod session;
 mod shared_parts;
 mod staged;
 mod staging;
-mod storage;
 mod subgroup_sizes;
 mod tensors;
 mod transfers;
@@ -59,7 +58,7 @@ pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
 pub use staged::{Open, OpenPlanned, Part, Staged, Visit};
-pub use storage::{decode_tensor, encode_tensor};
+pub use compiler::plan::storage::{decode_tensor, encode_tensor};
 pub use tensors::{DeviceTensor, RunInput};
 pub use transfers::Transfers;
 /// The library that device functions are written with.

@@ -2,7 +2,7 @@
 //! copied into memory that is mapped once the device is done. A run at sizes that were there before allocates none.
 
 use crate::error::GpuError;
-use crate::storage::encode_portions;
+use compiler::plan::storage::encode_portions;
 use compiler::plan::BufferView;
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;

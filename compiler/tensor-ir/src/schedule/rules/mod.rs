@@ -22,9 +22,11 @@ mod direct;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
+mod lanes;
 mod matmul_dot;
 mod matmul_matrix;
 mod matmul_subgroup;
+mod matmul_tile;
 mod matmul_tiled;
 #[cfg(test)]
 mod matrix_tests;
@@ -117,12 +119,30 @@ impl Takes {
     }
 }
 
+/// What a rule schedules for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Devices, whose workgroups have threads.
+    Devices,
+    /// Processors, whose tasks have vectors and register tiles.
+    Processors,
+}
+
+impl Target {
+    /// Whether the profile is one.
+    fn is(self, profile: &DeviceProfile) -> bool {
+        (self == Target::Processors) == profile.is_processor()
+    }
+}
+
 /// A schedule rule.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
     /// What it is asked for.
     pub takes: Takes,
+    /// What it schedules for.
+    pub target: Target,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
     /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
@@ -131,18 +151,20 @@ pub struct Rule {
 
 /// Every rule, in the order they are asked; [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
-    Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
-    Rule { name: "attention", takes: Takes::Functions, tiles: false, apply: attention::apply },
-    Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
-    Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
-    Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
-    Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
-    Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
-    Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
-    Rule { name: "transpose-tiled", takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
-    Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
-    Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
-    Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
+    Rule { name: "transform", target: Target::Devices, takes: Takes::Functions, tiles: false, apply: transform::apply },
+    Rule { name: "attention", target: Target::Devices, takes: Takes::Functions, tiles: false, apply: attention::apply },
+    Rule { name: "rows", target: Target::Devices, takes: Takes::Functions, tiles: false, apply: rows::apply },
+    Rule { name: "matmul-matrix", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
+    Rule { name: "matmul-dot", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
+    Rule { name: "matmul-subgroup", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
+    Rule { name: "matmul-tiled", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
+    Rule { name: "reduction-threads", target: Target::Devices, takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
+    Rule { name: "transpose-tiled", target: Target::Devices, takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
+    Rule { name: "elementwise", target: Target::Devices, takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
+    Rule { name: "windows", target: Target::Devices, takes: Takes::Reductions, tiles: false, apply: windows::apply },
+    Rule { name: "direct", target: Target::Devices, takes: Takes::Units, tiles: false, apply: direct::apply },
+    Rule { name: "matmul-tile", target: Target::Processors, takes: Takes::Reductions, tiles: false, apply: matmul_tile::apply },
+    Rule { name: "lanes", target: Target::Processors, takes: Takes::Units, tiles: false, apply: lanes::apply },
 ]);
 
 /// Adds a rule of one's own. It is asked before those of the table: the last of them declines nothing. To be called before anything
@@ -188,7 +210,7 @@ impl Rule {
 fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
     let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
     let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
-    named.into_iter().chain(rest)
+    named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
 }
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be

@@ -205,7 +205,7 @@ pub(super) fn candidates(sketch: &Sketch<'_>, unit: &Unit) -> Vec<(&'static Rule
     let usual = in_order(sketch.profile).filter(|r| r.takes.fits(unit));
     let usual = usual.map(|r| (r, sketch.profile.asks_for(r.name)));
     let Some((name, required)) = sketch.script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished = all().filter(|r| r.name == name && r.takes.fits(unit));
+    let wished = in_order(sketch.profile).filter(|r| r.name == name && r.takes.fits(unit));
     match required {
         true => wished.map(|r| (r, true)).collect(),
         // It took the unit before, perhaps only because it was asked for.
