@@ -4,23 +4,26 @@ use crate::index::{Condition, Index, Scene, Slot};
 use crate::isa::Isa;
 use crate::lanes::{CHUNK, Free, Lane, Lanes, Ops};
 use crate::memory::{Element, Source, Span, View, with_form};
-use crate::program::{Access, Extent, Leaf, Node, Program, Reduction, Run, Tap, Tile, Value};
-use crate::runs::{self, Operand};
-use crate::tile;
+use crate::program::{Access, Extent, Leaf, Node, Program, Reduction, Value};
+use crate::run_leaves::PlacedTap;
+use crate::runs;
 use std::cell::RefCell;
 use tensor_ir::dtype::DType;
+use tensor_ir::int::CondOp;
 use tensor_ir::interpreter::scalar::{self, Num};
 use tensor_ir::tir::Combiner;
 
 /// Memory of a thread that tasks use one after another.
 #[derive(Default)]
-struct Own {
+pub(crate) struct Own {
     bytes: Vec<Line>,
-    free: Free,
-    /// Row pointers of tiles.
-    left: Vec<*const f32>,
-    right: Vec<*const f32>,
-    zeros: Vec<f32>,
+    pub free: Free,
+    /// Pointers to the operands of tiles.
+    pub left: Vec<*const f32>,
+    pub right: Vec<*const f32>,
+    /// What rows in the padding read.
+    pub zeros: Vec<f32>,
+    pub taps: Vec<PlacedTap>,
 }
 
 /// Memory is aligned to cache lines.
@@ -98,11 +101,12 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::op
 }
 
 /// A task on a thread.
-struct Task<'p> {
-    views: &'p [View],
-    env: Vec<i64>,
-    isa: Isa,
-    own: &'p mut Own,
+pub(crate) struct Task<'p> {
+    pub views: &'p [View],
+    /// Values of variables.
+    pub env: Vec<i64>,
+    pub isa: Isa,
+    pub own: &'p mut Own,
 }
 
 /// The lanes that are computed at once: the variables of the leaf's rows and columns have the values of the first.
@@ -126,7 +130,7 @@ enum Truth {
 }
 
 impl Task<'_> {
-    fn scene(&self) -> Scene<'_> {
+    pub(crate) fn scene(&self) -> Scene<'_> {
         Scene { env: &self.env, views: self.views }
     }
     fn nodes(&mut self, nodes: &[Node]) {
@@ -149,7 +153,7 @@ impl Task<'_> {
         }
     }
     /// Calls `f` for each iteration of `loops`, their variables set.
-    fn each(&mut self, loops: &[Extent], f: &mut dyn FnMut(&mut Self)) {
+    pub(crate) fn each(&mut self, loops: &[Extent], f: &mut dyn FnMut(&mut Self)) {
         match loops.split_first() {
             None => f(self),
             Some((l, inner)) => {
@@ -163,7 +167,7 @@ impl Task<'_> {
     fn leaf(&mut self, l: &Leaf) {
         let run = l.reduce.as_ref().and_then(|r| Some((r, r.run.as_ref()?)));
         if let Some((reduction, run)) = run {
-            let outer = &l.loops[..l.loops.len() - run.taps];
+            let outer = &l.loops[..l.loops.len() - run.taps - usize::from(run.walk.is_some())];
             let taps = &l.loops[l.loops.len() - run.taps..];
             return self.each(outer, &mut |t| t.run(l, reduction, run, taps));
         }
@@ -397,7 +401,7 @@ impl<'p> Task<'p> {
         }
         self.own.free.give(Source::Own(places));
     }
-    fn is_first(&self, r: &Reduction) -> bool {
+    pub(crate) fn is_first(&self, r: &Reduction) -> bool {
         r.init.as_ref().is_some_and(|slots| slots.iter().all(|s| self.env[*s] == 0))
     }
     /// Combines the lanes of a chunk into their elements.
@@ -455,146 +459,20 @@ impl<'p> Task<'p> {
         self.own.free.give_lanes(value);
         folded
     }
-    /// Reduces all taps of a run into the lanes of the leaf.
-    fn run(&mut self, l: &Leaf, r: &Reduction, run: &Run, taps: &[Extent]) {
-        taps.iter().for_each(|t| self.env[t.slot] = 0);
-        let slot = l.columns.slot;
-        self.env[slot] = 0;
-        if !l.guards.iter().all(|g| g.holds(self.scene())) {
-            return;
-        }
-        let n = l.columns.count as usize;
-        let store = l.store.index.eval(self.scene());
-        let span = |first: i64| Span { first, rows: 1, columns: n, row_stride: 0, column_stride: 1 };
-        let view = self.views[l.store.buffer];
-        view.require(&span(store));
-        // SAFETY: in bounds, as just checked; the operands are other buffers (`Translator::run`), and this task alone writes here.
-        let acc = unsafe { std::slice::from_raw_parts_mut(view.pointer::<f32>(store), n) };
-        if self.is_first(r) {
-            let Lanes::F(Source::Splat(x)) = identity(r.combiner, r.dtype) else { wrong() };
-            acc.fill(x);
-        }
-        let splat = match &run.right {
-            Some(right) if !run.left.moves || !right.moves => if run.left.moves { 2 } else { 1 },
-            _ => 0,
-        };
-        let mut list: Vec<Operand<'p>> = Vec::with_capacity(64);
-        let isa = self.isa;
-        let is_product = run.right.is_some();
-        let mut flush = |list: &mut Vec<Operand<'_>>| {
-            match is_product {
-                true => runs::products(isa, acc, list, splat),
-                false => runs::combine(isa, acc, list, r.combiner),
-            }
-            list.clear();
-        };
-        self.each(taps, &mut |t| {
-            let Some(left) = t.tap(&run.left, n) else { return };
-            let right = run.right.as_ref().map_or(Some(left), |right| t.tap(right, n));
-            let Some(right) = right else { return };
-            list.push(Operand { left, right });
-            if list.len() == 64 {
-                flush(&mut list);
-            }
-        });
-        flush(&mut list);
-    }
-    /// The lanes of a tap, or its one element; none where it is padding.
-    fn tap(&self, t: &Tap, n: usize) -> Option<&'p [f32]> {
-        if !t.conditions.iter().all(|c| c.holds(self.scene())) {
-            return None;
-        }
-        let columns = if t.moves { n } else { 1 };
-        let first = t.access.index.eval(self.scene());
-        let span = Span { first, rows: 1, columns, row_stride: 0, column_stride: 1 };
-        Some(self.views[t.access.buffer].slice::<f32>(&span))
-    }
-    /// Runs a tile: finds the rows of each tap, checks that all that is accessed is in bounds, and calls the body.
-    fn tile(&mut self, t: &Tile) {
-        t.taps.iter().for_each(|e| self.env[e.slot] = 0);
-        let rows = t.rows.count as usize;
-        self.env[t.rows.slot] = 0;
-        let mut left = std::mem::take(&mut self.own.left);
-        let mut right = std::mem::take(&mut self.own.right);
-        left.clear();
-        right.clear();
-        if self.own.zeros.len() < t.depth as usize * t.left_strides[1].unsigned_abs() as usize + 1 {
-            self.own.zeros = vec![0.0; t.depth as usize * t.left_strides[1].unsigned_abs() as usize + 1];
-        }
-        self.each(&t.taps, &mut |task| {
-            if task.tile_rows(t, rows, &mut left) {
-                right.push(task.tile_right(t));
-            }
-        });
-        if !right.is_empty() {
-            self.call_tile(t, rows, &left, &right);
-        }
-        self.own.left = left;
-        self.own.right = right;
-    }
-    /// Adds the pointers of a tap's rows, unless all of them lie in the padding.
-    fn tile_rows(&self, t: &Tile, rows: usize, left: &mut Vec<*const f32>) -> bool {
-        let view = &self.views[t.left.buffer];
-        let [row_stride, stride] = t.left_strides;
-        let first = t.left.index.eval(self.scene());
-        let (mut low, mut high) = (0i64, rows as i64);
-        for c in &t.conditions {
-            let at = c.index.eval(self.scene());
-            let step = c.index.stride(t.rows.slot).unwrap_or(0);
-            let (l, h) = holding(c.op, at, step, rows as i64);
-            low = low.max(l);
-            high = high.min(h);
-        }
-        if low >= high {
-            return false;
-        }
-        view.require(&Span {
-            first: first + low * row_stride,
-            rows: (high - low) as usize,
-            columns: t.depth as usize,
-            row_stride,
-            column_stride: stride,
-        });
-        for i in 0..rows as i64 {
-            let inside = low <= i && i < high;
-            left.push(if inside { view.pointer::<f32>(first + i * row_stride) } else { self.own.zeros.as_ptr() });
-        }
-        true
-    }
-    fn tile_right(&self, t: &Tile) -> *const f32 {
-        let view = &self.views[t.right.buffer];
-        let first = t.right.index.eval(self.scene());
-        let (rows, columns) = (t.depth as usize, t.columns as usize);
-        view.require(&Span { first, rows, columns, row_stride: t.right_stride, column_stride: 1 });
-        view.pointer::<f32>(first)
-    }
-    fn call_tile(&mut self, t: &Tile, rows: usize, left: &[*const f32], right: &[*const f32]) {
-        let view = &self.views[t.acc.buffer];
-        let columns = t.columns as usize;
-        let first = t.acc.index.eval(self.scene());
-        view.require(&Span { first, rows, columns, row_stride: t.columns, column_stride: 1 });
-        let operands = tile::Operands {
-            left,
-            left_stride: t.left_strides[1] as usize,
-            right,
-            right_stride: t.right_stride as usize,
-            depth: t.depth as usize,
-        };
-        // SAFETY: the rows of each tap, those of the right operand and the tile of results were checked against their buffers
-        // above; rows in the padding read `zeros`, which has as many elements; the results are this task's own memory.
-        unsafe { tile::run(self.isa, &operands, rows, columns, view.pointer::<f32>(first)) };
-    }
 }
 
-/// The range of rows for which a condition holds whose index is `at` in row 0 and grows by `step`.
-fn holding(op: tensor_ir::int::CondOp, at: i64, step: i64, rows: i64) -> (i64, i64) {
+/// The range of rows, or of iterations, for which a condition holds whose index is `at` in row 0 and grows by `step`.
+pub(crate) fn holding(op: CondOp, at: i64, step: i64, rows: i64) -> (i64, i64) {
     let holds = |i: i64| Condition::of(op, at + i * step);
+    if step == 0 || holds(0) && holds(rows - 1) && op != CondOp::Eq {
+        return if holds(0) { (0, rows) } else { (rows, rows) };
+    }
     let low = (0..rows).find(|i| holds(*i)).unwrap_or(rows);
     let high = (low..rows).find(|i| !holds(*i)).unwrap_or(rows);
     (low, high)
 }
 
-fn identity(c: Combiner, dtype: DType) -> Lanes<'static> {
+pub(crate) fn identity(c: Combiner, dtype: DType) -> Lanes<'static> {
     match scalar::identity(c, dtype) {
         Num::F(x) if dtype == DType::F64 => Lanes::D(Source::Splat(x)),
         Num::F(x) => Lanes::F(Source::Splat(x as f32)),
@@ -602,6 +480,6 @@ fn identity(c: Combiner, dtype: DType) -> Lanes<'static> {
     }
 }
 
-fn wrong() -> ! {
+pub(crate) fn wrong() -> ! {
     unreachable!("a value has the lanes of its buffer: the verifier has compared their types")
 }

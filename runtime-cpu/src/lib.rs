@@ -13,8 +13,8 @@
 //!   elements an operation, as a vector machine does (`execute`, `lanes`), so that an operation's dispatch is paid once for some
 //!   hundred elements. Loads that lie next to each other are read where they lie;
 //! - a *run* is a leaf that reduces: each of many lanes adds up the taps of a window (depthwise convolution, pooling), all at once
-//!   (`runs`);
-//! - a *tile* is a nest that `tensorize` made one operation: rows x columns of multiply-adds in registers (`tile`), with a pointer
+//!   (`run_leaves`, `runs`);
+//! - a *tile* is a nest that `tensorize` made one operation: rows x columns of multiply-adds in registers (`run_tiles`, `tile`), with a pointer
 //!   for each row and tap, so that a convolution reads its image where it lies.
 //!
 //! The bodies of these are Rust, compiled once for each instruction set ([`Isa`]) and picked when a session opens. Alternatives were
@@ -37,6 +37,8 @@ mod lanes;
 mod math;
 mod memory;
 mod program;
+mod run_leaves;
+mod run_tiles;
 mod runs;
 mod session;
 mod tile;

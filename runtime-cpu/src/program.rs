@@ -77,9 +77,20 @@ pub(crate) struct Reduction {
 pub(crate) struct Run {
     /// How many of the leaf's loops are reduced at once.
     pub taps: usize,
+    /// The loop around them, along which places and conditions move evenly: what a tap reads is found once for all of it.
+    pub walk: Option<Walk>,
     pub left: Tap,
     /// The other factor of a product.
     pub right: Option<Tap>,
+}
+
+/// A loop that a run walks along, and how far each iteration is from the one before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub along: Extent,
+    pub store: i64,
+    pub left: i64,
+    pub right: i64,
 }
 
 /// An operand of a run.
@@ -119,19 +130,30 @@ pub(crate) enum Value {
 /// A nest of tensor loops: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it.
 #[derive(Debug)]
 pub(crate) struct Tile {
-    /// Loops of the reduction around the tile that are done at once.
-    pub taps: Vec<Extent>,
-    /// Rows, columns and elements of the reduction.
-    pub rows: Extent,
+    /// The taps of the reduction loops around the tile, all done at once.
+    pub taps: Vec<TapOffset>,
+    /// The variables of those loops and of the tile's.
+    pub inner: Vec<Slot>,
+    pub rows: i64,
     pub columns: i64,
+    /// Elements of the reduction in each tap.
     pub depth: i64,
     pub acc: Access,
     pub left: Access,
     /// From one row of the left operand to the next, and from one element to the next.
     pub left_strides: [i64; 2],
-    /// Where these do not hold, a row of the left operand is 0.
-    pub conditions: Vec<Condition>,
+    /// Where these do not hold, a row of the left operand is 0; each with its step from row to row.
+    pub conditions: Vec<(Condition, i64)>,
     pub right: Access,
     /// From one row of the right operand to the next.
     pub right_stride: i64,
+}
+
+/// Where a tap lies, from the first one.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct TapOffset {
+    pub left: i64,
+    pub right: i64,
+    /// What each condition's index has more.
+    pub conditions: Vec<i64>,
 }

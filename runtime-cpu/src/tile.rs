@@ -239,4 +239,49 @@ mod tests {
             }
         }
     }
+
+    /// `cargo test --release -p weft-runtime-cpu --lib against_sgemm -- --ignored --nocapture`: the tiles of each instruction set, with
+    /// the right operand packed before, against `matrixmultiply::sgemm`, which packs both; interleaved, the fastest of 15 runs.
+    #[test]
+    #[ignore = "a measurement"]
+    fn tiles_against_sgemm() {
+        for [m, n, k] in [[196, 256, 1152], [784, 128, 1152], [3136, 64, 64], [49, 2048, 512], [197, 768, 768]] {
+            let a: Vec<f32> = (0..m * k).map(|i| (i % 13) as f32 - 6.0).collect();
+            let b: Vec<f32> = (0..k * n).map(|i| (i % 7) as f32 - 3.0).collect();
+            for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+                let [height, width] = isa.tile().map(|n| n as usize);
+                let mut packed = vec![0.0; k * n.next_multiple_of(width)];
+                for (p, c) in (0..k).flat_map(|p| (0..n).map(move |c| (p, c))) {
+                    packed[c / width * k * width + p * width + c % width] = b[p * n + c];
+                }
+                let mut best = [f64::INFINITY; 2];
+                let mut c = vec![0.0; m * n];
+                for _ in 0..15 {
+                    let start = std::time::Instant::now();
+                    // SAFETY: the matrices have these sizes.
+                    unsafe {
+                        let (rs, cs) = (k as isize, n as isize);
+                        matrixmultiply::sgemm(m, k, n, 1.0, a.as_ptr(), rs, 1, b.as_ptr(), cs, 1, 0.0, c.as_mut_ptr(), cs, 1);
+                    }
+                    best[0] = best[0].min(start.elapsed().as_secs_f64());
+                    let start = std::time::Instant::now();
+                    let mut out = vec![0.0; height * width];
+                    for (panel, row) in (0..n.div_ceil(width)).flat_map(|p| (0..m).step_by(height).map(move |r| (p, r))) {
+                        let rows = height.min(m - row);
+                        let left: Vec<*const f32> = (row..row + rows).map(|r| &raw const a[r * k]).collect();
+                        let right = [&raw const packed[panel * k * width]];
+                        let t = Operands { left: &left, left_stride: 1, right: &right, right_stride: width, depth: k };
+                        out.fill(0.0);
+                        // SAFETY: the vectors above have these sizes.
+                        unsafe { run(isa, &t, rows, width, out.as_mut_ptr()) };
+                        std::hint::black_box(&out);
+                    }
+                    best[1] = best[1].min(start.elapsed().as_secs_f64());
+                }
+                let rate = |s: f64| 2e-9 * (m * n * k) as f64 / s;
+                let [theirs, ours] = best.map(rate);
+                println!("{m}x{n}x{k} {}: {ours:.1} GFLOP/s, {:.2} of sgemm", isa.name(), ours / theirs);
+            }
+        }
+    }
 }

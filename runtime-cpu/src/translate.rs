@@ -2,7 +2,7 @@
 
 use crate::index::{Condition, Indices, Slot};
 use crate::memory::Form;
-use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Run, Tap, Tile, Value};
+use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Run, Tap, TapOffset, Tile, Value, Walk};
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Int};
@@ -175,7 +175,8 @@ impl Translator<'_> {
         };
         // One operand alone must differ between the lanes: a product of two that do not is the same everywhere.
         let moves = left.moves || right.as_ref().is_some_and(|r| r.moves);
-        Ok(moves.then_some(Run { taps, left, right }))
+        let walk = loops.len().checked_sub(taps + 1).and_then(|n| walk(loops[n], store, &left, right.as_ref()));
+        Ok(moves.then_some(Run { taps, walk, left, right }))
     }
     fn varies(&self, c: &tensor_ir::int::Cond, loops: &[Extent], lanes: [Slot; 2]) -> bool {
         let uses = |i: &crate::index::Index| lanes.iter().chain(loops.iter().map(|l| &l.slot)).any(|s| i.uses(*s));
@@ -221,6 +222,13 @@ impl Translator<'_> {
         let heads: Vec<(Name, i64)> = nest.loops.clone();
         let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
         let Expr::Binary(BinaryOp::Mul, x, y) = &b.value else { return Err(refused("it adds up no products")) };
+        // The left operand is the one that moves with the rows.
+        let moves = |e: &Expr| {
+            let mut found = false;
+            e.visit_ints(&mut |i| found |= i.uses(heads[0].0));
+            found
+        };
+        let (x, y) = if moves(y) && !moves(x) { (y, x) } else { (x, y) };
         let (conditions, left) = match &**x {
             Expr::Select(c, a, _) => match &**c {
                 Expr::All(c) => (self.conditions(c)?, &**a),
@@ -238,17 +246,27 @@ impl Translator<'_> {
         let (Some(row), Some(k), Some(right_stride)) = (stride(&left, rows), stride(&left, depth), stride(&right, depth)) else {
             return Err(refused("an operand has no strides"));
         };
-        let used = outer.iter().rev().take_while(|e| !acc.index.uses(e.slot)).count();
+        // Columns that are left out are computed too, and read by nobody; rows that are left out read nothing.
+        let mut conditions = conditions;
+        conditions.extend(self.conditions(&b.guards)?.into_iter().filter(|c| !c.index.uses(columns.slot)));
+        let steps: Option<Vec<i64>> = conditions.iter().map(|c| c.index.stride(rows.slot)).collect();
+        let steps = steps.ok_or_else(|| refused("its rows are not in the padding one after another"))?;
+        let even = |e: &Extent| {
+            let indices = conditions.iter().map(|c| &c.index).chain([&left.index, &right.index]);
+            !acc.index.uses(e.slot) && indices.into_iter().all(|i| i.stride(e.slot).is_some())
+        };
+        let used = outer.iter().rev().take_while(|e| even(e)).count();
         let (around, taps) = outer.split_at(outer.len() - used);
         let tile = Node::Tile(Box::new(Tile {
-            taps: taps.to_vec(),
-            rows,
+            taps: offsets(taps, &left, &right, &conditions),
+            inner: taps.iter().chain(&[rows, columns, depth]).map(|e| e.slot).collect(),
+            rows: rows.count,
             columns: columns.count,
             depth: depth.count,
             acc,
             left,
             left_strides: [row, k],
-            conditions,
+            conditions: conditions.into_iter().zip(steps).collect(),
             right,
             right_stride,
         }));
@@ -256,8 +274,31 @@ impl Translator<'_> {
     }
 }
 
+/// The taps of loops along which all places move evenly.
+fn offsets(loops: &[Extent], left: &Access, right: &Access, conditions: &[Condition]) -> Vec<TapOffset> {
+    let mut all = vec![TapOffset { conditions: vec![0; conditions.len()], ..Default::default() }];
+    for l in loops {
+        let step = |i: &crate::index::Index| i.stride(l.slot).unwrap_or(0);
+        let at = |t: &TapOffset, n: i64| TapOffset {
+            left: t.left + n * step(&left.index),
+            right: t.right + n * step(&right.index),
+            conditions: t.conditions.iter().zip(conditions).map(|(o, c)| o + n * step(&c.index)).collect(),
+        };
+        all = all.iter().flat_map(|t| (0..l.count).map(move |n| at(t, n))).collect();
+    }
+    all
+}
+
 /// Lanes from which on one loop is enough.
 const LANES_ENOUGH: i64 = 256;
+
+/// How a run walks along a loop, if it does so evenly.
+fn walk(along: Extent, store: &crate::index::Index, left: &Tap, right: Option<&Tap>) -> Option<Walk> {
+    let evenly = |t: &Tap| t.conditions.iter().all(|c| c.index.stride(along.slot).is_some());
+    let step = |t: &Tap| t.access.index.stride(along.slot).filter(|_| evenly(t));
+    let (left, right) = (step(left)?, right.map_or(Some(0), step)?);
+    Some(Walk { along, store: store.stride(along.slot)?, left, right })
+}
 
 fn access(buffer: BufferId, index: crate::index::Index, lanes: [Slot; 2]) -> Access {
     let strides = index.stride(lanes[0]).zip(index.stride(lanes[1])).map(|(r, c)| [r, c]);

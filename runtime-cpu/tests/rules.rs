@@ -96,7 +96,7 @@ fn check(f: &TensorFunction) -> Vec<String> {
                     compare(&got, &want, &format!("{} {threads} {}", isa.name(), print_tensor_function(&s.function)));
                 }
             }
-            rules.push(s.rule.to_string());
+            rules.push(format!("{} {:?}", s.rule, s.declined));
         }
     }
     rules
@@ -117,7 +117,7 @@ fn compare(got: &[Tensor], want: &[Tensor], what: &str) {
 fn products_run_in_tiles() {
     for (m, n, k) in [(1, 10, 7), (4, 16, 8), (14, 32, 9), (29, 70, 33), (49, 64, 64), (3, 5, 300)] {
         let rules = check(&matmul(m, n, k));
-        assert!(rules.iter().all(|r| r == "matmul-tile"), "{m} {n} {k}: {rules:?}");
+        assert!(rules.iter().all(|r| r.starts_with("matmul-tile")), "{m} {n} {k}: {rules:?}");
     }
 }
 
