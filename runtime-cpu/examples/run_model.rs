@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (threads, runs) = (number(1, 1), number(2, 5));
     let isa = Isa::ALL.into_iter().find(|i| args.get(3).is_some_and(|a| i.name() == a));
     let bytes = std::fs::read(path)?;
-    let sizes: Vec<usize> = std::env::var("SIZES").map_or(vec![], |s| s.split('x').filter_map(|n| n.parse().ok()).collect());
+    let sizes: Vec<usize> =
+        std::env::var("SIZES").map_or(vec![], |s| s.split('x').filter_map(|n| n.parse().ok()).collect());
     let mut options = ImportOptions { batch: Some(1), ..Default::default() };
     if !sizes.is_empty() {
         let ports = compiler::onnx::onnx_inputs(bytes.clone().into(), &[])?;
@@ -29,16 +30,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let compiled = compile(module.clone(), &CompileOptions::default(), &profile, &Emitter, &mut |_, _, _| {})?;
     println!("compiled in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+    if let Ok(name) = std::env::var("SHOW") {
+        let shown = compiled.plan.kernels.iter().filter(|k| k.name == name);
+        shown.for_each(|k| println!("{}", k.emitted.wgsl));
+        compiled.remarks.iter().for_each(|r| println!("{r:?}"));
+        return Ok(());
+    }
     let start = Instant::now();
     let constants = &compiled.module.constants;
     let load = |name| constants.get(&name).ok_or("no such constant".to_string())?.load().map_err(|e| e.to_string());
     let session = Session::open(&compiled.plan, &load, SessionOptions { threads, isa })?;
     println!("opened in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
-    let inputs: Vec<Tensor> = session.plan().inputs.iter().map(|v| {
-        let n = v.shape.iter().product();
-        let value = |i: usize| ((i * 2_654_435_761) % 2048) as f64 / 1024.0 - 1.0;
-        Tensor::from_f64(v.dtype, v.shape.clone(), (0..n).map(value))
-    }).collect();
+    let inputs: Vec<Tensor> = session
+        .plan()
+        .inputs
+        .iter()
+        .map(|v| {
+            let n = v.shape.iter().product();
+            let value = |i: usize| ((i * 2_654_435_761) % 2048) as f64 / 1024.0 - 1.0;
+            Tensor::from_f64(v.dtype, v.shape.clone(), (0..n).map(value))
+        })
+        .collect();
     let none = HostFunctions::default();
     let (outputs, _) = session.run_measured(&inputs, &none)?;
     if std::env::var_os("CHECK").is_some() {
@@ -46,7 +58,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (v, (got, want)) in session.plan().outputs.iter().zip(outputs.iter().zip(&want)) {
             let (got, want) = (got.to_f64_vec(), want.to_f64_vec());
             let scale = want.iter().fold(1e-9f64, |a, x| a.max(x.abs()));
-            let worst = got.iter().zip(&want).fold(0f64, |a, (g, w)| if g.is_nan() != w.is_nan() { f64::INFINITY } else { a.max((g - w).abs()) });
+            let worst = got
+                .iter()
+                .zip(&want)
+                .fold(0f64, |a, (g, w)| if g.is_nan() != w.is_nan() { f64::INFINITY } else { a.max((g - w).abs()) });
             println!("{}: largest difference {worst:.3e} of {scale:.3e}", v.name);
         }
     }

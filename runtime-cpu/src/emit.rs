@@ -30,7 +30,8 @@ pub struct Kernel {
 
 impl Kernel {
     fn new(f: &TensorFunction, kernel: Name) -> Result<Kernel, String> {
-        let body = f.kernels().into_iter().find(|k| k.0 == kernel).ok_or_else(|| format!("there is no kernel `{kernel}`"))?;
+        let body =
+            f.kernels().into_iter().find(|k| k.0 == kernel).ok_or_else(|| format!("there is no kernel `{kernel}`"))?;
         let body = Stmt::Kernel(kernel, Box::new(body.1.clone()));
         let mut function = f.clone();
         (function.body, function.trace, function.pending, function.prepacks) = (body, vec![], vec![], vec![]);
@@ -85,7 +86,13 @@ impl EmitKernel for Emitter {
     }
 }
 
-fn emitted(f: &TensorFunction, kernel: Name, made: Kernel, grid: [u32; 3], open_grid: Option<OpenGrid>) -> EmittedKernel {
+fn emitted(
+    f: &TensorFunction,
+    kernel: Name,
+    made: Kernel,
+    grid: [u32; 3],
+    open_grid: Option<OpenGrid>,
+) -> EmittedKernel {
     EmittedKernel {
         name: kernel.to_string(),
         workgroup: [1; 3],

@@ -247,7 +247,8 @@ impl Task<'_> {
         let strides = c.slots.map(|s| condition.index.stride(s));
         let [Some(row), Some(column)] = strides else {
             let places = self.places(&condition.index, c);
-            let mask: Box<[u8]> = places[..c.lanes()].iter().map(|p| u8::from(Condition::of(condition.op, *p))).collect();
+            let mask: Box<[u8]> =
+                places[..c.lanes()].iter().map(|p| u8::from(Condition::of(condition.op, *p))).collect();
             self.own.free.give(Source::Own(places));
             return truth(mask);
         };

@@ -42,7 +42,9 @@ pub(crate) struct Scene<'a> {
 impl Node {
     fn parts(&self) -> [Option<&Index>; 2] {
         match self {
-            Node::Mul(a, b) | Node::Div(a, b) | Node::Mod(a, b) | Node::Min(a, b) | Node::Max(a, b) => [Some(a), Some(b)],
+            Node::Mul(a, b) | Node::Div(a, b) | Node::Mod(a, b) | Node::Min(a, b) | Node::Max(a, b) => {
+                [Some(a), Some(b)]
+            }
             Node::Load(_, a) => [Some(a), None],
         }
     }

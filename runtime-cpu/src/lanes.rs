@@ -167,7 +167,12 @@ impl Ops<'_> {
         Source::Own(to)
     }
     /// The same of two.
-    fn both<A: Lane, B: Lane>(&mut self, a: Source<'_, A>, b: Source<'_, A>, f: impl Fn(A, A) -> B) -> Source<'static, B> {
+    fn both<A: Lane, B: Lane>(
+        &mut self,
+        a: Source<'_, A>,
+        b: Source<'_, A>,
+        f: impl Fn(A, A) -> B,
+    ) -> Source<'static, B> {
         if let (Source::Splat(x), Source::Splat(y)) = (&a, &b) {
             return Source::Splat(f(*x, *y));
         }

@@ -53,7 +53,11 @@ mod tests {
         for i in -120_000..120_000 {
             let x = i as f32 * 1e-3;
             let (e, t) = (f64::from(x).exp(), f64::from(x).tanh());
-            assert!((f64::from(exp(x)) - e).abs() <= 3e-7 * e + 1e-44 || e > f64::from(f32::MAX), "exp({x}) = {}", exp(x));
+            assert!(
+                (f64::from(exp(x)) - e).abs() <= 3e-7 * e + 1e-44 || e > f64::from(f32::MAX),
+                "exp({x}) = {}",
+                exp(x)
+            );
             assert!((f64::from(tanh(x)) - t).abs() <= 3e-7 * t.abs(), "tanh({x}) = {}", tanh(x));
         }
         assert_eq!([exp(f32::INFINITY), exp(f32::NEG_INFINITY), exp(0.0)], [f32::INFINITY, 0.0, 1.0]);

@@ -137,7 +137,12 @@ impl View {
     }
     /// Stops the run if a place is none: a schedule that passed `tensor_ir::check` has no such access.
     pub(crate) fn require(&self, s: &Span) {
-        assert!(self.holds(s), "an access to {:?} of a buffer of {} elements: a bug of the schedule", s.ends(), self.elements);
+        assert!(
+            self.holds(s),
+            "an access to {:?} of a buffer of {} elements: a bug of the schedule",
+            s.ends(),
+            self.elements
+        );
     }
     /// The elements of a contiguous span.
     pub(crate) fn slice<'m, T: Element>(&self, s: &Span) -> &'m [T] {
@@ -254,7 +259,9 @@ impl<T: Copy> Source<'_, T> {
         // SAFETY (both): the caller has checked that `count` elements are writable from `to` on. The source may overlap them where a
         // block stores to what it loads, lane by lane: each is read before it is written.
         match self.lanes() {
-            Ok(from) => from[n..n + count].iter().enumerate().for_each(|(i, x)| unsafe { to.add(i).write(E::write(*x)) }),
+            Ok(from) => {
+                from[n..n + count].iter().enumerate().for_each(|(i, x)| unsafe { to.add(i).write(E::write(*x)) })
+            }
             Err(x) => (0..count).for_each(|i| unsafe { to.add(i).write(E::write(x)) }),
         }
     }
@@ -264,16 +271,46 @@ impl<T: Copy> Source<'_, T> {
 macro_rules! with_form {
     ($form:expr, $t:ident, F => $f:expr, D => $d:expr, I => $i:expr) => {
         match $form {
-            $crate::memory::Form::F32 => { type $t = f32; $f }
-            $crate::memory::Form::F16 => { type $t = half::f16; $f }
-            $crate::memory::Form::BF16 => { type $t = half::bf16; $f }
-            $crate::memory::Form::F64 => { type $t = f64; $d }
-            $crate::memory::Form::I8 => { type $t = i8; $i }
-            $crate::memory::Form::U8 => { type $t = u8; $i }
-            $crate::memory::Form::I32 => { type $t = i32; $i }
-            $crate::memory::Form::U32 => { type $t = u32; $i }
-            $crate::memory::Form::I64 => { type $t = i64; $i }
-            $crate::memory::Form::U64 => { type $t = u64; $i }
+            $crate::memory::Form::F32 => {
+                type $t = f32;
+                $f
+            }
+            $crate::memory::Form::F16 => {
+                type $t = half::f16;
+                $f
+            }
+            $crate::memory::Form::BF16 => {
+                type $t = half::bf16;
+                $f
+            }
+            $crate::memory::Form::F64 => {
+                type $t = f64;
+                $d
+            }
+            $crate::memory::Form::I8 => {
+                type $t = i8;
+                $i
+            }
+            $crate::memory::Form::U8 => {
+                type $t = u8;
+                $i
+            }
+            $crate::memory::Form::I32 => {
+                type $t = i32;
+                $i
+            }
+            $crate::memory::Form::U32 => {
+                type $t = u32;
+                $i
+            }
+            $crate::memory::Form::I64 => {
+                type $t = i64;
+                $i
+            }
+            $crate::memory::Form::U64 => {
+                type $t = u64;
+                $i
+            }
         }
     };
 }

@@ -140,8 +140,12 @@ pub(crate) struct Tile {
     pub depth: i64,
     pub acc: Access,
     pub left: Access,
-    /// From one row of the left operand to the next, and from one element to the next.
-    pub left_strides: [i64; 2],
+    /// The variable of the rows.
+    pub row: Slot,
+    /// From one row of the left operand to the next; none where rows lie unevenly.
+    pub row_stride: Option<i64>,
+    /// From one element of a row to the next.
+    pub left_stride: i64,
     /// Where these do not hold, a row of the left operand is 0; each with its step from row to row.
     pub conditions: Vec<(Condition, i64)>,
     pub right: Access,

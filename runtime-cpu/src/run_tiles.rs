@@ -3,7 +3,7 @@
 use crate::execute::{Task, holding};
 use crate::memory::Span;
 use crate::program::Tile;
-use crate::tile;
+use crate::tile::{self, MOST_ROWS};
 
 impl Task<'_> {
     /// Runs a tile: finds the rows of each tap, checks that all that is accessed is in bounds, and calls the body.
@@ -13,7 +13,7 @@ impl Task<'_> {
         let mut right = std::mem::take(&mut self.own.right);
         left.clear();
         right.clear();
-        let zeros = ((t.depth - 1) * t.left_strides[1]) as usize + 1;
+        let zeros = ((t.depth - 1) * t.left_stride) as usize + 1;
         if self.own.zeros.len() < zeros {
             self.own.zeros = vec![0.0; zeros];
         }
@@ -23,6 +23,12 @@ impl Task<'_> {
         for (at, c) in at.iter_mut().zip(&t.conditions) {
             *at = c.0.index.eval(self.scene());
         }
+        let mut rows = [0i64; MOST_ROWS];
+        assert!(t.rows <= MOST_ROWS as i64, "a tile of more than {MOST_ROWS} rows");
+        for (i, row) in (0..t.rows).zip(&mut rows) {
+            *row = t.row_stride.map_or_else(|| self.row_at(t, i) - first[0], |stride| i * stride);
+        }
+        let rows = &rows[..t.rows as usize];
         for tap in &t.taps {
             let (mut low, mut high) = (0, t.rows);
             for (((c, step), at), more) in t.conditions.iter().zip(&at).zip(&tap.conditions) {
@@ -30,7 +36,7 @@ impl Task<'_> {
                 (low, high) = (low.max(l), high.min(h));
             }
             if low < high {
-                self.tile_rows(t, first[0] + tap.left, low..high, &mut left);
+                self.tile_rows(t, first[0] + tap.left, rows, low as usize..high as usize, &mut left);
                 right.push(self.tile_right(t, first[1] + tap.right));
             }
         }
@@ -40,20 +46,32 @@ impl Task<'_> {
         self.own.left = left;
         self.own.right = right;
     }
+    /// Where row `i` begins in the first tap.
+    fn row_at(&mut self, t: &Tile, i: i64) -> i64 {
+        self.env[t.row] = i;
+        let at = t.left.index.eval(self.scene());
+        self.env[t.row] = 0;
+        at
+    }
     /// Adds the pointers of a tap's rows, of which those in `inside` are not in the padding.
-    fn tile_rows(&self, t: &Tile, first: i64, inside: std::ops::Range<i64>, left: &mut Vec<*const f32>) {
+    fn tile_rows(
+        &self,
+        t: &Tile,
+        first: i64,
+        rows: &[i64],
+        inside: std::ops::Range<usize>,
+        left: &mut Vec<*const f32>,
+    ) {
         let view = &self.views[t.left.buffer];
-        let [row_stride, stride] = t.left_strides;
-        view.require(&Span {
-            first: first + inside.start * row_stride,
-            rows: (inside.end - inside.start) as usize,
-            columns: t.depth as usize,
-            row_stride,
-            column_stride: stride,
-        });
+        let (low, high) = rows[inside.clone()].iter().fold((i64::MAX, i64::MIN), |(a, b), r| (a.min(*r), b.max(*r)));
+        let (columns, column_stride, row_stride) = (t.depth as usize, t.left_stride, high - low);
+        view.require(&Span { first: first + low, rows: 2, columns, row_stride, column_stride });
         let zeros = self.own.zeros.as_ptr();
-        let row = |i: i64| if inside.contains(&i) { view.pointer::<f32>(first + i * row_stride).cast_const() } else { zeros };
-        left.extend((0..t.rows).map(row));
+        let row = |(i, at): (usize, &i64)| match inside.contains(&i) {
+            true => view.pointer::<f32>(first + at).cast_const(),
+            false => zeros,
+        };
+        left.extend(rows.iter().enumerate().map(row));
     }
     fn tile_right(&self, t: &Tile, first: i64) -> *const f32 {
         let view = &self.views[t.right.buffer];
@@ -68,7 +86,7 @@ impl Task<'_> {
         view.require(&Span { first, rows, columns, row_stride: t.columns, column_stride: 1 });
         let operands = tile::Operands {
             left,
-            left_stride: t.left_strides[1] as usize,
+            left_stride: t.left_stride as usize,
             right,
             right_stride: t.right_stride as usize,
             depth: t.depth as usize,

@@ -156,7 +156,8 @@ mod tests {
                         let one = (s == "left" && splat == 1) || (s == "right" && splat == 2);
                         if one { vec![v[t]] } else { v[t..t + n].to_vec() }
                     };
-                    let operands: Vec<(Vec<f32>, Vec<f32>)> = (0..3).map(|t| (of("left", &x, t), of("right", &y, t))).collect();
+                    let operands: Vec<(Vec<f32>, Vec<f32>)> =
+                        (0..3).map(|t| (of("left", &x, t), of("right", &y, t))).collect();
                     let taps: Vec<Operand<'_>> = operands.iter().map(|o| Operand { left: &o.0, right: &o.1 }).collect();
                     let mut acc = vec![1.0; n];
                     products(isa, &mut acc, &taps, splat);

@@ -161,7 +161,12 @@ impl Session {
         }
         let pool = match options.threads {
             1 => None,
-            n => Some(rayon::ThreadPoolBuilder::new().num_threads(n).build().map_err(|e| CpuError::Internal(e.to_string()))?),
+            n => Some(
+                rayon::ThreadPoolBuilder::new()
+                    .num_threads(n)
+                    .build()
+                    .map_err(|e| CpuError::Internal(e.to_string()))?,
+            ),
         };
         let free = Mutex::default();
         Ok(Session { plan: plan.clone(), constants, host_constants, isa, pool, free, _memory: memory })

@@ -161,9 +161,29 @@ macro_rules! body {
 use std::arch::x86_64::*;
 
 #[cfg(target_arch = "x86_64")]
-body!(#[target_feature(enable = "avx512f")] avx512, __m512, 16, _mm512_setzero_ps(), _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps);
+body!(
+    #[target_feature(enable = "avx512f")]
+    avx512,
+    __m512,
+    16,
+    _mm512_setzero_ps(),
+    _mm512_loadu_ps,
+    _mm512_set1_ps,
+    _mm512_fmadd_ps,
+    _mm512_storeu_ps
+);
 #[cfg(target_arch = "x86_64")]
-body!(#[target_feature(enable = "avx2,fma")] avx2, __m256, 8, _mm256_setzero_ps(), _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps);
+body!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2,
+    __m256,
+    8,
+    _mm256_setzero_ps(),
+    _mm256_loadu_ps,
+    _mm256_set1_ps,
+    _mm256_fmadd_ps,
+    _mm256_storeu_ps
+);
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
 #[cfg(target_arch = "aarch64")]
@@ -217,7 +237,9 @@ mod tests {
     #[test]
     fn every_body_adds_up_the_same() {
         for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
-            for (rows, columns, depth, taps) in [(14, 32, 5, 1), (3, 16, 7, 2), (16, 45, 3, 3), (1, 8, 1, 1), (9, 12, 4, 2)] {
+            for (rows, columns, depth, taps) in
+                [(14, 32, 5, 1), (3, 16, 7, 2), (16, 45, 3, 3), (1, 8, 1, 1), (9, 12, 4, 2)]
+            {
                 let number = |i: usize| ((i * 7 + 3) % 11) as f32 - 5.0;
                 let a: Vec<f32> = (0..taps * rows * depth * 2).map(number).collect();
                 let b: Vec<f32> = (0..taps * depth * (columns + 1)).map(number).collect();
@@ -229,8 +251,10 @@ mod tests {
                         want[i * columns + j] += a[at(t, i) + 2 * k] * b[(t * depth + k) * (columns + 1) + j];
                     }
                 }
-                let left: Vec<*const f32> =
-                    (0..taps).flat_map(|t| (0..rows).map(move |i| (t, i))).map(|(t, i)| &raw const a[at(t, i)]).collect();
+                let left: Vec<*const f32> = (0..taps)
+                    .flat_map(|t| (0..rows).map(move |i| (t, i)))
+                    .map(|(t, i)| &raw const a[at(t, i)])
+                    .collect();
                 let right: Vec<*const f32> = (0..taps).map(|t| &raw const b[t * depth * (columns + 1)]).collect();
                 let t = Operands { left: &left, left_stride: 2, right: &right, right_stride: columns + 1, depth };
                 // SAFETY: the vectors above have these sizes.
@@ -261,12 +285,28 @@ mod tests {
                     // SAFETY: the matrices have these sizes.
                     unsafe {
                         let (rs, cs) = (k as isize, n as isize);
-                        matrixmultiply::sgemm(m, k, n, 1.0, a.as_ptr(), rs, 1, b.as_ptr(), cs, 1, 0.0, c.as_mut_ptr(), cs, 1);
+                        matrixmultiply::sgemm(
+                            m,
+                            k,
+                            n,
+                            1.0,
+                            a.as_ptr(),
+                            rs,
+                            1,
+                            b.as_ptr(),
+                            cs,
+                            1,
+                            0.0,
+                            c.as_mut_ptr(),
+                            cs,
+                            1,
+                        );
                     }
                     best[0] = best[0].min(start.elapsed().as_secs_f64());
                     let start = std::time::Instant::now();
                     let mut out = vec![0.0; height * width];
-                    for (panel, row) in (0..n.div_ceil(width)).flat_map(|p| (0..m).step_by(height).map(move |r| (p, r))) {
+                    for (panel, row) in (0..n.div_ceil(width)).flat_map(|p| (0..m).step_by(height).map(move |r| (p, r)))
+                    {
                         let rows = height.min(m - row);
                         let left: Vec<*const f32> = (row..row + rows).map(|r| &raw const a[r * k]).collect();
                         let right = [&raw const packed[panel * k * width]];

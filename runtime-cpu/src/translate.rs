@@ -52,7 +52,13 @@ impl Translator<'_> {
     fn statement(&mut self, s: &Stmt) -> Result<Vec<Node>, String> {
         match s {
             Stmt::Barrier => Ok(vec![]),
-            Stmt::Seq(list) => Ok(list.iter().map(|s| self.statement(s)).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()),
+            Stmt::Seq(list) => Ok(list
+                .iter()
+                .map(|s| self.statement(s))
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect()),
             Stmt::Kernel(_, s) => self.statement(s),
             Stmt::Block(b) => Ok(vec![self.leaf(&[], b)?]),
             Stmt::For(l) => self.r#loop(l),
@@ -240,10 +246,11 @@ impl Translator<'_> {
             return Err(refused("an operand is no buffer"));
         };
         let lanes = [rows.slot, columns.slot];
-        let (left, right) = (access(*left, self.ix.place(*left, at)?, lanes), access(*right, self.ix.place(*right, to)?, lanes));
+        let (left, right) =
+            (access(*left, self.ix.place(*left, at)?, lanes), access(*right, self.ix.place(*right, to)?, lanes));
         let acc = access(b.buffer, self.ix.place(b.buffer, &b.indices)?, lanes);
         let stride = |a: &Access, e: Extent| a.index.stride(e.slot);
-        let (Some(row), Some(k), Some(right_stride)) = (stride(&left, rows), stride(&left, depth), stride(&right, depth)) else {
+        let (Some(left_stride), Some(right_stride)) = (stride(&left, depth), stride(&right, depth)) else {
             return Err(refused("an operand has no strides"));
         };
         // Columns that are left out are computed too, and read by nobody; rows that are left out read nothing.
@@ -264,8 +271,10 @@ impl Translator<'_> {
             columns: columns.count,
             depth: depth.count,
             acc,
+            row: rows.slot,
+            row_stride: stride(&left, rows),
+            left_stride,
             left,
-            left_strides: [row, k],
             conditions: conditions.into_iter().zip(steps).collect(),
             right,
             right_stride,
@@ -314,4 +323,3 @@ fn constant(s: Scalar, t: DType) -> Value {
         _ => Value::I(n.int()),
     }
 }
-

@@ -170,7 +170,10 @@ impl Intrinsic {
     /// A tile of rows, columns and depth in vector registers.
     pub fn tile([m, n, k]: [i64; 3]) -> Intrinsic {
         describe(format!("tile_{m}x{n}x{k}_f32"), &[m, n, k], |f, v| {
-            let (a, b) = (buffer(f, LEFT, DType::F32, [m, k], Scope::Global), buffer(f, RIGHT, DType::F32, [k, n], Scope::Global));
+            let (a, b) = (
+                buffer(f, LEFT, DType::F32, [m, k], Scope::Global),
+                buffer(f, RIGHT, DType::F32, [k, n], Scope::Global),
+            );
             let c = buffer(f, "c", DType::F32, [m, n], Scope::Register);
             let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec());
             let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
@@ -315,10 +318,11 @@ impl Unification<'_> {
     /// An operand of a tile: elements at constant strides, of the right one columns next to each other.
     fn operand(&self, wanted: &Buffer, buffer: &Buffer, indices: &[Int]) -> Result<(), String> {
         let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && buffer.encoding == Encoding::Native;
-        let fits = match strides(buffer, indices, &self.vars, self.bounds).as_deref() {
-            Some(&[_, 0, k]) if wanted.name == LEFT.into() => k >= 0,
-            Some(&[0, 1, k]) if wanted.name == RIGHT.into() => k >= 0,
-            _ => false,
+        let fits = match wanted.name == LEFT.into() {
+            true => {
+                matches!(strides(buffer, indices, &self.vars[1..], self.bounds).as_deref(), Some(&[0, k]) if k >= 0)
+            }
+            false => matches!(strides(buffer, indices, &self.vars, self.bounds).as_deref(), Some(&[0, 1, k]) if k >= 0),
         };
         let what = if wanted.name == LEFT.into() { "rows" } else { "columns" };
         if plain && fits { Ok(()) } else { Err(format!("`{}` has no {what} of a tile", buffer.name)) }

@@ -68,14 +68,18 @@ fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) ->
     let start = around.iter().position(|l| l.var == task).map_or(0, |p| p + 1);
     let inside: Vec<LoopHead> = around[start..].to_vec();
     let reductions = sketch.f.reduction_loops(reduce);
-    let (mut taps, spatial): (Vec<Name>, Vec<Name>) = inside.iter().map(|l| l.var).partition(|v| reductions.contains(v));
+    let (mut taps, spatial): (Vec<Name>, Vec<Name>) =
+        inside.iter().map(|l| l.var).partition(|v| reductions.contains(v));
     if let Some(v) = across {
         taps.retain(|t| *t != v);
         taps.push(v);
     }
     let order: Vec<Name> = match across {
         Some(_) => spatial.iter().chain(&taps).copied().collect(),
-        None => taps.iter().chain(&spatial).copied().collect(),
+        None => {
+            let (outer, lane) = spatial.split_at(spatial.len().saturating_sub(1));
+            outer.iter().chain(&taps).chain(lane).copied().collect()
+        }
     };
     sketch.reorder(&order)?;
     match order.first() {
@@ -105,7 +109,10 @@ fn goes_across(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Option<Name> {
 /// True if a load of the block moves from one element to the next with the loop.
 fn is_next(sketch: &Sketch<'_>, b: &Block, v: Name) -> bool {
     let bounds = sketch.f.bounds();
-    b.value.loads().iter().any(|(buffer, ix)| strides(&sketch.f.buffers[*buffer], ix, &[v], &bounds).as_deref() == Some(&[1]))
+    b.value
+        .loads()
+        .iter()
+        .any(|(buffer, ix)| strides(&sketch.f.buffers[*buffer], ix, &[v], &bounds).as_deref() == Some(&[1]))
 }
 
 /// True for memory whose elements are plain f32, as tiles read them.

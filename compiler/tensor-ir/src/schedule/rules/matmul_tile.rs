@@ -38,10 +38,17 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let packed = c.right_constant;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
     let [most, width] = sketch.profile.register_tile.map(i64::from);
-    let map = output_variables(&sketch.f, block_of(&sketch.f, reduce).ok_or_else(Decline::other_kind)?, block_of(&sketch.f, unit.output).ok_or_else(Decline::other_kind)?)?;
+    let map = output_variables(
+        &sketch.f,
+        block_of(&sketch.f, reduce).ok_or_else(Decline::other_kind)?,
+        block_of(&sketch.f, unit.output).ok_or_else(Decline::other_kind)?,
+    )?;
     let of = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
     let lies = |v: Option<Name>| v.and_then(|v| stride(sketch, (right.0, &right.1), v));
-    let whole = columns % width == 0 && c.n.len() == 1 && lies(c.n.last().and_then(of)) == Some(1) && lies(Some(inner)).is_some();
+    let whole = columns % width == 0
+        && c.n.len() == 1
+        && lies(c.n.last().and_then(of)) == Some(1)
+        && lies(Some(inner)).is_some();
     let rows_together = rows_lie_together(sketch, reduce, &c, &left, &map);
     if packed {
         pack_right(sketch, &c, width)?;
@@ -72,7 +79,8 @@ fn operands(sketch: &Sketch<'_>, reduce: Name, c: &Contraction) -> Result<[(Buff
     let (left, right) = if c.left == 0 { (x, y) } else { (y, x) };
     let left = match &**left {
         Expr::Select(condition, row, zero)
-            if matches!(&**condition, Expr::All(_)) && matches!(&**zero, Expr::Const(Scalar::Float(x), _) if *x == 0.0) =>
+            if matches!(&**condition, Expr::All(_))
+                && matches!(&**zero, Expr::Const(Scalar::Float(x), _) if *x == 0.0) =>
         {
             row
         }
@@ -87,7 +95,13 @@ fn operands(sketch: &Sketch<'_>, reduce: Name, c: &Contraction) -> Result<[(Buff
 }
 
 /// True if the rows of the left operand lie at one stride over all loops of rows, without conditions that differ between them.
-fn rows_lie_together(sketch: &Sketch<'_>, reduce: Name, c: &Contraction, left: &(BufferId, Vec<Int>), map: &[(Name, Name)]) -> bool {
+fn rows_lie_together(
+    sketch: &Sketch<'_>,
+    reduce: Name,
+    c: &Contraction,
+    left: &(BufferId, Vec<Int>),
+    map: &[(Name, Name)],
+) -> bool {
     let Some(b) = block_of(&sketch.f, reduce) else { return false };
     let of: Vec<Name> = c.m.iter().filter_map(|v| map.iter().find(|p| p.1 == *v).map(|p| p.0)).collect();
     let mut conditional = false;
@@ -112,7 +126,13 @@ struct Loops {
 }
 
 impl Loops {
-    fn make(sketch: &mut Sketch<'_>, out: Name, c: &Contraction, together: bool, (most, width): (i64, i64)) -> Result<Loops, Decline> {
+    fn make(
+        sketch: &mut Sketch<'_>,
+        out: Name,
+        c: &Contraction,
+        together: bool,
+        (most, width): (i64, i64),
+    ) -> Result<Loops, Decline> {
         let single = |v: &Name, s: &Sketch<'_>| s.extent_of(*v) == Some(1);
         let mut rows: Vec<Name> = c.m.clone();
         if !together {
@@ -148,13 +168,10 @@ impl Loops {
     }
 }
 
-/// Rows of a tile: those that leave the least to do for the last one.
+/// Rows of a tile: those with the least work for all tiles, of which the last one is computed whole.
 fn choose_rows(sketch: &mut Sketch<'_>, m: Name, most: i64) -> Result<i64, Decline> {
     let n = sketch.extent_of(m).ok_or_else(|| Decline("the number of rows is not known".into()))?;
-    let price = |rows: i64| {
-        let rest = n % rows;
-        n / rows * (rows + FEW_ROWS) + if rest > 0 { rest + FEW_ROWS } else { 0 }
-    };
+    let price = |rows: i64| (n + rows - 1) / rows * (rows + FEW_ROWS);
     let domain: Vec<i64> = (1..=most.min(n)).rev().collect();
     let best = domain.iter().copied().min_by_key(|r| price(*r)).unwrap_or(1);
     sketch.choose("rows", &domain, best)

@@ -149,22 +149,42 @@ pub struct Rule {
     pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
 }
 
+use Target::{Devices, Processors};
+
 /// Every rule, in the order they are asked; [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
-    Rule { name: "transform", target: Target::Devices, takes: Takes::Functions, tiles: false, apply: transform::apply },
-    Rule { name: "attention", target: Target::Devices, takes: Takes::Functions, tiles: false, apply: attention::apply },
-    Rule { name: "rows", target: Target::Devices, takes: Takes::Functions, tiles: false, apply: rows::apply },
-    Rule { name: "matmul-matrix", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
-    Rule { name: "matmul-dot", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
-    Rule { name: "matmul-subgroup", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
-    Rule { name: "matmul-tiled", target: Target::Devices, takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
-    Rule { name: "reduction-threads", target: Target::Devices, takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
-    Rule { name: "transpose-tiled", target: Target::Devices, takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
-    Rule { name: "elementwise", target: Target::Devices, takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
-    Rule { name: "windows", target: Target::Devices, takes: Takes::Reductions, tiles: false, apply: windows::apply },
-    Rule { name: "direct", target: Target::Devices, takes: Takes::Units, tiles: false, apply: direct::apply },
-    Rule { name: "matmul-tile", target: Target::Processors, takes: Takes::Reductions, tiles: false, apply: matmul_tile::apply },
-    Rule { name: "lanes", target: Target::Processors, takes: Takes::Units, tiles: false, apply: lanes::apply },
+    Rule { name: "transform", target: Devices, takes: Takes::Functions, tiles: false, apply: transform::apply },
+    Rule { name: "attention", target: Devices, takes: Takes::Functions, tiles: false, apply: attention::apply },
+    Rule { name: "rows", target: Devices, takes: Takes::Functions, tiles: false, apply: rows::apply },
+    Rule { name: "matmul-matrix", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
+    Rule { name: "matmul-dot", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
+    Rule {
+        name: "matmul-subgroup",
+        target: Devices,
+        takes: Takes::Reductions,
+        tiles: true,
+        apply: matmul_subgroup::apply,
+    },
+    Rule { name: "matmul-tiled", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
+    Rule {
+        name: "reduction-threads",
+        target: Devices,
+        takes: Takes::Reductions,
+        tiles: false,
+        apply: reduction_threads::apply,
+    },
+    Rule {
+        name: "transpose-tiled",
+        target: Devices,
+        takes: Takes::Blocks,
+        tiles: false,
+        apply: transpose_tiled::apply,
+    },
+    Rule { name: "elementwise", target: Devices, takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
+    Rule { name: "windows", target: Devices, takes: Takes::Reductions, tiles: false, apply: windows::apply },
+    Rule { name: "direct", target: Devices, takes: Takes::Units, tiles: false, apply: direct::apply },
+    Rule { name: "matmul-tile", target: Processors, takes: Takes::Reductions, tiles: false, apply: matmul_tile::apply },
+    Rule { name: "lanes", target: Processors, takes: Takes::Units, tiles: false, apply: lanes::apply },
 ]);
 
 /// Adds a rule of one's own. It is asked before those of the table: the last of them declines nothing. To be called before anything
