@@ -184,12 +184,12 @@ impl Task<'_> {
         });
     }
     fn chunk_at(&mut self, l: &Leaf, row: i64, column: i64, [rows, columns]: [usize; 2]) {
-        for (slot, value) in [(l.rows.slot, row), (l.columns.slot, column)] {
-            if slot != usize::MAX {
-                self.env[slot] = value;
-            }
-        }
-        let c = Chunk { rows, columns, slots: [l.rows.slot, l.columns.slot] };
+        let slots = [l.rows.slot, l.columns.slot];
+        self.begin_at(slots, [row, column]);
+        let Some([row_range, column_range]) = self.inside(l, [rows, columns]) else { return };
+        self.begin_at(slots, [row + row_range.0, column + column_range.0]);
+        let count = |r: (i64, i64)| (r.1 - r.0) as usize;
+        let c = Chunk { rows: count(row_range), columns: count(column_range), slots };
         let guard = match self.all(&l.guards, &c) {
             Truth::None => return,
             Truth::All => None,
@@ -204,6 +204,27 @@ impl Task<'_> {
             None => self.store(&l.store, &c, value, active),
             Some(r) => self.reduce(l, r, &c, value, active),
         }
+    }
+    /// Sets the variables of a leaf's rows and columns.
+    fn begin_at(&mut self, slots: [Slot; 2], values: [i64; 2]) {
+        for (slot, value) in slots.into_iter().zip(values).filter(|s| s.0 != usize::MAX) {
+            self.env[slot] = value;
+        }
+    }
+    /// The rows and the columns of a chunk that its guards leave, as far as each guard is about one of them: tails need no mask.
+    fn inside(&self, l: &Leaf, [rows, columns]: [usize; 2]) -> Option<[(i64, i64); 2]> {
+        let mut ranges = [(0, rows as i64), (0, columns as i64)];
+        for g in &l.guards {
+            let strides = [l.rows.slot, l.columns.slot].map(|s| g.index.stride(s));
+            let (at, step) = match strides {
+                [Some(step), Some(0)] if step != 0 => (0, step),
+                [Some(0), Some(step)] if step != 0 => (1, step),
+                _ => continue,
+            };
+            let (low, high) = holding(g.op, g.index.eval(self.scene()), step, ranges[at].1);
+            ranges[at] = (ranges[at].0.max(low), ranges[at].1.min(high));
+        }
+        ranges.iter().all(|r| r.0 < r.1).then_some(ranges)
     }
     fn owned<'m>(&mut self, value: Lanes<'m>, n: usize) -> Lanes<'m> {
         let free = &mut self.own.free;
@@ -255,6 +276,14 @@ impl Task<'_> {
         let first = condition.index.eval(self.scene());
         if row == 0 && column == 0 {
             return if Condition::of(condition.op, first) { Truth::All } else { Truth::None };
+        }
+        let [r, l] = [row * (c.rows as i64 - 1), column * (c.columns as i64 - 1)];
+        let ends = [first + r.min(0) + l.min(0), first + r.max(0) + l.max(0)];
+        match (condition.op, ends.map(|e| Condition::of(condition.op, e))) {
+            (CondOp::Eq, _) => {}
+            (_, [true, true]) => return Truth::All,
+            (_, [false, false]) => return Truth::None,
+            _ => {}
         }
         let lane = |i: usize| first + (i / c.columns) as i64 * row + (i % c.columns) as i64 * column;
         truth((0..c.lanes()).map(|i| u8::from(Condition::of(condition.op, lane(i)))).collect())

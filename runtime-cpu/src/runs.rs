@@ -23,6 +23,7 @@ fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
 
 /// Adds a product of two operands, of which `SPLAT` (1 or 2; 0 for none) is one element, for `N` lanes from `at` on.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 fn block<const FUSED: bool, const SPLAT: usize, const N: usize>(acc: &mut [f32], at: usize, taps: &[Operand<'_>]) {
     let out: &mut [f32; N] = (&mut acc[at..at + N]).try_into().expect("N lanes");
     let mut sums = *out;

@@ -6,6 +6,7 @@ use crate::memory::View;
 use crate::program::Program;
 use crate::{CpuError, Isa};
 use rustc_hash::FxHashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tensor_ir::name::Name;
@@ -323,7 +324,8 @@ impl Run<'_> {
         });
         let views: Vec<(usize, View)> = each.collect();
         let start = self.times.is_some().then(Instant::now);
-        kernel.run(&program, &views, session.isa, session.pool.as_ref());
+        let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, session.isa, session.pool.as_ref())));
+        done.map_err(|_| CpuError::Internal(format!("kernel `{}` accesses what is out of bounds", k.name)))?;
         if let (Some(start), Some(times)) = (start, &mut self.times) {
             times[d.kernel].calls += 1;
             times[d.kernel].ns += start.elapsed().as_nanos() as f64;

@@ -112,6 +112,8 @@ macro_rules! body {
             /// # Safety
             /// As [`super::run`].
             $(#[$feature])*
+            // Arrays of registers: each index is a constant when the loops are unrolled.
+            #[allow(clippy::needless_range_loop)]
             pub unsafe fn tile<const R: usize, const V: usize>(t: &Operands<'_>, p: &Place, acc: *mut f32) {
                 // SAFETY: all accesses are those that the caller of `run` vouches for: rows `p.row..p.row + R`, columns
                 // `p.column..p.column + V * lanes`, and `depth` elements of each tap.
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     #[ignore = "a measurement"]
     fn tiles_against_sgemm() {
-        for [m, n, k] in [[196, 256, 1152], [784, 128, 1152], [3136, 64, 64], [49, 2048, 512], [197, 768, 768]] {
+        for [m, n, k] in [[196usize, 256, 1152], [784, 128, 1152], [3136, 64, 64], [49, 2048, 512], [197, 768, 768]] {
             let a: Vec<f32> = (0..m * k).map(|i| (i % 13) as f32 - 6.0).collect();
             let b: Vec<f32> = (0..k * n).map(|i| (i % 7) as f32 - 3.0).collect();
             for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
