@@ -17,7 +17,7 @@ use crate::tir::{Block, Encoding, Scope};
 /// Lanes from which on an operation's dispatch is a small part of it.
 const ENOUGH: i64 = 256;
 /// Lanes of a task, at most, where its innermost loop is longer.
-const MOST: i64 = 4096;
+const MOST: i64 = 1 << 14;
 
 /// Takes any unit.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {

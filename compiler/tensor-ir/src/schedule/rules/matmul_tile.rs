@@ -21,6 +21,8 @@ const LEAST_COLUMNS: i64 = 4;
 const LEAST_DEPTH: i64 = 3;
 /// Rows of a tile whose right operand's loads take as long as their products.
 const FEW_ROWS: i64 = 2;
+/// Rows that a tile could have for the time that it takes to find each row by itself, where the last tile has rows beyond the end.
+const UNEVEN: i64 = 8;
 
 /// What a load of the reduction reads.
 type Load<'f> = (BufferId, &'f [Int]);
@@ -61,11 +63,14 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let [i, j] = spatial[..] else { return Err(Decline("the tile has not two loops".into())) };
     let taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();
-    sketch.reorder(&order)?;
     if !packed && !whole {
+        // The copy's loops are in the order of those around the product: columns innermost.
+        let copied: Vec<Name> = taps.iter().chain(&[inner, i, j]).copied().collect();
+        sketch.reorder(&copied)?;
         let into = Name::new(&format!("{reduce}_w"));
         sketch.apply(StageInRegisters { block: reduce, operand: (1 - c.left).to_string(), at: loops.panels, into })?;
     }
+    sketch.reorder(&order)?;
     sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
     let size = [i, j, inner].map(|v| sketch.extent_of(v).unwrap_or(0));
     sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size).name })?;
@@ -171,8 +176,11 @@ impl Loops {
 /// Rows of a tile: those with the least work for all tiles, of which the last one is computed whole.
 fn choose_rows(sketch: &mut Sketch<'_>, m: Name, most: i64) -> Result<i64, Decline> {
     let n = sketch.extent_of(m).ok_or_else(|| Decline("the number of rows is not known".into()))?;
-    let price = |rows: i64| (n + rows - 1) / rows * (rows + FEW_ROWS);
-    let domain: Vec<i64> = (1..=most.min(n)).rev().collect();
+    let tail = |rows: i64| if n % rows == 0 { 0 } else { UNEVEN };
+    let price = |rows: i64| (n + rows - 1) / rows * (rows + FEW_ROWS + tail(rows));
+    let all = most.min(n);
+    // A single row is no tile.
+    let domain: Vec<i64> = (all.min(2)..=all).rev().collect();
     let best = domain.iter().copied().min_by_key(|r| price(*r)).unwrap_or(1);
     sketch.choose("rows", &domain, best)
 }
