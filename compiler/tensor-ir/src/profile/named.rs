@@ -231,9 +231,7 @@ impl DeviceProfile {
     }
     /// Every named profile.
     pub fn all() -> Vec<DeviceProfile> {
-        // AVX2's registers.
-        let processor = Self::processor(2, [6, 16]);
-        let plain = [Self::baseline(), Self::lavapipe(), Self::swiftshader(), processor];
+        let plain = [Self::baseline(), Self::lavapipe(), Self::swiftshader()];
         plain.into_iter().chain(GPUS.iter().map(Gpu::profile)).collect()
     }
 }
