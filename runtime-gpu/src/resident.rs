@@ -10,6 +10,7 @@ use crate::run::ms;
 use crate::session::Session;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Where a device time comes from.
@@ -118,6 +119,24 @@ impl Resident<'_> {
         Ok(out)
     }
 
+    /// How often a run executes each dispatch, in plan order: those of a loop once in each iteration. It runs once.
+    ///
+    /// # Errors
+    /// As [`Resident::run`].
+    pub fn count_dispatches(&mut self) -> Result<Vec<u64>, GpuError> {
+        let steps = self.resources.steps.clone();
+        visit(&steps, &mut |s| {
+            if let BoundStep::Loop(l) = s {
+                l.ran.store(0, Ordering::Relaxed);
+            }
+        });
+        self.run()?;
+        let mut out = vec![];
+        count(&steps, 1, &mut out);
+        self.resources.calls.bodies().for_each(|steps| count(steps, 1, &mut out));
+        Ok(out)
+    }
+
     /// Microseconds of each dispatch in plan order: `(kernel, group, us)`. With timestamps inside passes all come from
     /// one run; otherwise each dispatch is submitted and timed alone by the host's clock.
     ///
@@ -149,6 +168,18 @@ impl Resident<'_> {
             out.push((d.kernel, d.group, start.elapsed().as_secs_f64() * 1e6));
         }
         Ok((TimeSource::HostClock, out))
+    }
+}
+
+/// Appends how often each dispatch ran, where the steps themselves ran `times` times.
+fn count(steps: &[BoundStep], times: u64, out: &mut Vec<u64>) {
+    for step in steps {
+        match step {
+            BoundStep::Gpu(list) => out.extend(list.iter().map(|_| times)),
+            BoundStep::Branch(_, sides) => sides.iter().for_each(|side| count(side, times, out)),
+            BoundStep::Loop(l) => count(l.body(), l.ran.load(Ordering::Relaxed), out),
+            _ => {}
+        }
     }
 }
 

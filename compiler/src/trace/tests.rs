@@ -271,6 +271,7 @@ fn the_layout_belongs_to_the_version() {
         memory: MemoryReport { weights: 1, activations_peak: 2, activations_naive: 3 },
         transposes: TransposeReport { activation: 1, weight_folded: 2, weight_runtime: 3 },
         weights: vec![WeightSummary::of("w", &crate::graph::Constant::from_tensor(&Tensor::ints(&[1]))).unwrap()],
+        parts: vec![TracePart { name: "before".into(), group: 0, kernel: 0, host_ms: Some(1.0) }],
         compile_ms: 2.0,
         timings: vec![("t".into(), 3.0)],
         times: Some(Times {
@@ -302,7 +303,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (8, "e49d0b67680538a6"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (9, "e49d0b67680538a6"), "{} bytes", plain.len());
 }
 
 #[test]
