@@ -196,6 +196,17 @@ impl Picture {
     pub fn find(&self, key: &str) -> Option<&Node> {
         self.nodes.iter().find_map(|n| if n.key == key { Some(n) } else { n.inside.iter().find_map(|p| p.find(key)) })
     }
+    /// Every box at any depth, without what is in fused groups.
+    pub fn outer(&self) -> Vec<&Node> {
+        let mut out = Vec::new();
+        for n in &self.nodes {
+            out.push(n);
+            if n.category != Category::Group {
+                n.inside.iter().for_each(|p| out.extend(p.outer()));
+            }
+        }
+        out
+    }
     /// Every box at any depth, outer ones first.
     pub fn walk(&self) -> Vec<&Node> {
         let mut out = Vec::new();

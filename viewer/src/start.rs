@@ -116,7 +116,7 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
 pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
     let Some(Ok(drawn)) = v.after() else { return Err(Fault::Asked("the graph of this stage cannot be drawn".into())) };
     let boxes = &drawn.scene.boxes;
-    let nodes = drawn.layered.picture.walk();
+    let nodes = drawn.layered.picture.outer();
     let is_layer = |n: &&Node| n.category == Category::Layer && n.op == name;
     let exact = nodes.iter().find(|n| n.name == name && n.category != Category::Layer);
     if let Some(n) = exact.or(nodes.iter().find(|n| is_layer(n))) {

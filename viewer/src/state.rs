@@ -294,7 +294,8 @@ impl Viewer {
             || other
             || self.kernel_pane.busy()
             || self.again.progress().is_some()
-            || self.canvases.iter().any(Canvas::moving)
+            || self.canvases[0].moving()
+            || self.compare && self.canvases[1].moving()
     }
     /// Shows what stands beside the graph, by its place in [`Tab::ALL`].
     pub fn show_tab(&mut self, place: usize) {

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn kernels_are_made_anew_from_the_trace_alone() {
         let document = Document::new(trace()).unwrap();
-        let source = Source::new(&document).unwrap();
+        let source = Source::new(&document, 0).unwrap();
         for k in 0..document.trace().kernels.len() {
             let forms = source.forms(&document, k);
             assert!(forms.same, "another shader for {}", document.trace().kernels[k].name);
