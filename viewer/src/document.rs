@@ -1,6 +1,6 @@
 //! A trace with indices for fast look-ups.
 
-use crate::canvas::colour::{milliseconds, si};
+use crate::units::{milliseconds, si};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::remark::Remark;
