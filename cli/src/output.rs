@@ -124,8 +124,8 @@ fn beside(target: &Path) -> std::io::Result<NamedTempFile> {
 
 /// The system's error without the path of the temporary file, which nobody asked for.
 fn plain_error(e: std::io::Error) -> std::io::Error {
-    let inner = e.get_ref().and_then(|wrapped| wrapped.source()).map(ToString::to_string);
-    inner.map_or(e, std::io::Error::other)
+    let text = e.to_string();
+    text.split_once(" at path ").map_or(e, |(why, _)| std::io::Error::other(why.to_string()))
 }
 
 #[cfg(unix)]
@@ -291,4 +291,15 @@ pub fn si(value: f64) -> String {
         }
     }
     format!("{value:.0} ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verify_writable;
+
+    #[test]
+    fn errors_name_the_file_that_was_asked_for() {
+        let e = verify_writable("no such folder/x.npz".as_ref()).expect_err("cannot be written").to_string();
+        assert!(e.contains("no such folder/x.npz") && !e.contains(".weft-"), "{e}");
+    }
 }

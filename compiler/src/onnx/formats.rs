@@ -26,11 +26,33 @@ const FORMATS: &[(usize, &[u8], &str, &str)] = &[
     (0, b"<html", "a web page", "the download did not give the model"),
 ];
 
+/// Bytes of a line that are looked at.
+const LINE: usize = 256;
+
 /// Why bytes that cannot be decoded are no model: another format, or a file that is cut off.
 pub(super) fn no_model(bytes: &[u8], e: &dyn std::fmt::Display) -> ImportError {
     let begins = |f: &&(usize, &[u8], &str, &str)| bytes.get(f.0..).is_some_and(|rest| rest.starts_with(f.1));
     match FORMATS.iter().find(begins) {
         Some(&(_, _, what, help)) => ImportError::OtherFormat { what, help },
+        None if is_text(bytes) => ImportError::OtherFormat { what: "a text file", help: "give an .onnx or .weft file" },
         None => ImportError::Malformed(format!("it is cut off or damaged ({e})")),
+    }
+}
+
+/// True if the file begins with a line of UTF-8 text. An ONNX model begins with its version, a control character.
+fn is_text(bytes: &[u8]) -> bool {
+    let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+    let text = std::str::from_utf8(&line[..line.len().min(LINE)]);
+    !line.is_empty() && text.is_ok_and(|t| !t.chars().any(|c| c.is_control() && c != '\t' && c != '\r'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_text;
+
+    #[test]
+    fn models_that_are_cut_off_are_no_text() {
+        assert!(is_text(b"# Weft\n\nWeft compiles") && is_text(b"{\"a\": 1}"));
+        assert!(!is_text(b"\x08\x07\x12\x07pytorch") && !is_text(b"") && !is_text(b"\n\x08"));
     }
 }
