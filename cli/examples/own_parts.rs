@@ -8,7 +8,6 @@
 //! rule that uses it, for 64 elements on drivers with the quirk `slow-launch`, else for four; `siblings` a fusion rule. What a
 //! function of one's own has to look like is in `docs/add-an-op.md` and `docs/add-a-rule.md`.
 
-use compiler::attr_struct;
 use compiler::graph::{TensorType, ValueId};
 use compiler::int::Int;
 use compiler::name::Name;
@@ -18,10 +17,12 @@ use compiler::ops::{InferContext, Op, OpDef, OpResult};
 use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
 use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::{Quirk, Seen};
-use compiler::schedule::rules::{Decline, Rule, Scheduled, Sketch, Takes, Unit};
+use compiler::schedule::estimate::KernelEstimate;
+use compiler::schedule::rules::{Candidate, Decline, Rule, Scheduled, Sketch, Takes, Unit, View, price_as_scheduled};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal, Rules, ScheduleError, ScheduleProvider};
 use compiler::te::ComputeContext;
 use compiler::tir::{BufferId, Expr, LoopKind, Stmt, TensorFunction};
+use compiler::{attr_struct, candidate};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -92,21 +93,46 @@ const SLOW_LAUNCH: Quirk = Quirk {
     guards: false,
 };
 
-/// Takes lone blocks of at most 64 elements: one workgroup, whose threads store the elements from behind.
-fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let loops = sketch.loops(unit.output)?;
+candidate! {
+    /// One workgroup, whose threads store the elements from behind.
+    struct OneWorkgroup {
+        /// Threads of the workgroup.
+        pub threads: i64,
+    }
+}
+
+/// Elements of a lone block that is small enough.
+fn elements(view: &View<'_>, unit: &Unit) -> Result<i64, Decline> {
+    let loops = view.loops(unit.output)?;
     let mut total = 1;
     for l in &loops {
-        total *= sketch.constant_extent(&l.extent)?;
+        total *= view.constant_extent(&l.extent)?;
     }
-    let most = if sketch.profile.quirks.has(&SLOW_LAUNCH) { 64 } else { 4 };
-    if loops.is_empty() || total > most {
-        return Err(Decline(format!("{total} elements are more than {most}")));
+    let most = if view.profile.quirks.has(&SLOW_LAUNCH) { 64 } else { 4 };
+    match loops.is_empty() || total > most {
+        true => Err(Decline(format!("{total} elements are more than {most}"))),
+        false => Ok(total),
     }
+}
+
+/// A thread for each element; one thread for all is for who asks for it.
+fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let all = Candidate::new(OneWorkgroup { threads: elements(view, unit)? });
+    Ok(vec![all, Candidate::new(OneWorkgroup { threads: 1 }).on_request()])
+}
+
+fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    price_as_scheduled(view, unit, candidate, one_workgroup)
+}
+
+fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<OneWorkgroup>()?;
+    let total = elements(&sketch.view(), unit)?;
+    let loops = sketch.loops(unit.output)?;
     let vars: Vec<Name> = loops.iter().map(|l| l.var).collect();
     let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
     sketch.apply(ReverseLoop { r#loop: flat })?;
-    let threads = sketch.choose("threads", &[total, 1], total)?;
+    let threads = sketch.choose("threads", &[total, 1], chosen.threads)?;
     let parts = sketch.split(flat, &[1, threads, 0], &["g", "t", "i"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
@@ -163,7 +189,14 @@ fn main() -> ExitCode {
     let extensions = cli::Extensions {
         ops: vec![(OpDef::of::<Cube>(), ONNX)],
         instructions: vec![InstructionDef::of::<ReverseLoop>()],
-        rules: vec![Rule { name: "one-workgroup", takes: Takes::Blocks, tiles: false, apply: one_workgroup }],
+        rules: vec![Rule {
+            name: "one-workgroup",
+            takes: Takes::Blocks,
+            tiles: false,
+            candidates,
+            price,
+            apply: one_workgroup,
+        }],
         fusion_rules: vec![FusionRule {
             name: "siblings",
             looks_for: "nodes of one operand that read the same value",

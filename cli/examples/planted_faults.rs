@@ -8,14 +8,15 @@
 //! `lose-constants` is a pass that halves constants of 3 elements; `off-by-half` is a schedule rule that adds one half to what blocks of at least 40
 //! elements store.
 
-use compiler::attr_struct;
 use compiler::graph::{Constant, Module};
 use compiler::name::Name;
 use compiler::passes::{Pass, PassContext, PassDef, PassError};
-use compiler::schedule::rules::{Decline, Rule, Sketch, Takes, Unit};
+use compiler::schedule::estimate::{Cost, KernelEstimate};
+use compiler::schedule::rules::{Candidate, Decline, Rule, Sketch, Takes, Unit, View, price_as_scheduled};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal};
 use compiler::tensor::Tensor;
 use compiler::tir::{Expr, Stmt, TensorFunction};
+use compiler::{attr_struct, candidate};
 use std::process::ExitCode;
 
 attr_struct! {
@@ -58,27 +59,47 @@ impl Instruction for AddHalf {
     }
 }
 
-/// A thread for each element; each stores one half too much.
-fn off_by_half(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let loops = sketch.loops(unit.output)?;
+candidate! {
+    /// A thread for each element.
+    struct OffByHalf {
+        /// Threads of a workgroup.
+        pub threads: i64,
+    }
+}
+
+fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let loops = view.loops(unit.output)?;
     let mut total = 1;
     for l in &loops {
-        total *= sketch.constant_extent(&l.extent)?;
+        total *= view.constant_extent(&l.extent)?;
     }
-    if loops.is_empty() || total < 40 {
-        return Err(Decline(format!("{total} elements are right")));
+    match loops.is_empty() || total < 40 {
+        true => Err(Decline(format!("{total} elements are right"))),
+        false => Ok(vec![Candidate::new(OffByHalf { threads: 32 })]),
     }
+}
+
+/// It claims to cost nothing, so that it is taken wherever it has a candidate.
+fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let kernels = price_as_scheduled(view, unit, candidate, off_by_half);
+    kernels.into_iter().map(|k| KernelEstimate { cost: Cost::default(), ..k }).collect()
+}
+
+/// Each thread stores one half too much.
+fn off_by_half(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<OffByHalf>()?;
+    let loops = sketch.loops(unit.output)?;
     let vars: Vec<Name> = loops.iter().map(|l| l.var).collect();
     let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
     sketch.apply(AddHalf { block: unit.output })?;
-    let parts = sketch.split(flat, &[0, 32], &["g", "t"])?;
+    let parts = sketch.split(flat, &[0, chosen.threads], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
     Ok(())
 }
 
 fn main() -> ExitCode {
-    let rule = Rule { name: "off-by-half", takes: Takes::Blocks, tiles: false, apply: off_by_half };
+    let rule = Rule { name: "off-by-half", takes: Takes::Blocks, tiles: false, candidates, price, apply: off_by_half };
     let extensions = cli::Extensions {
         passes: vec![PassDef::of::<LoseConstants>()],
         instructions: vec![InstructionDef::of::<AddHalf>()],

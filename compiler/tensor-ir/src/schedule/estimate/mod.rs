@@ -32,15 +32,21 @@ mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
 pub(in crate::schedule) use product::Holdings;
-pub(in crate::schedule) use rows::row_costs;
+pub(in crate::schedule) use reads::Stages;
+pub(in crate::schedule) use rows::row_kernel;
+pub(in crate::schedule) use scheduled::scheduled_kernels;
 pub use tally::{KernelEstimate, operations_of_value};
-pub(in crate::schedule) use transpose::transpose_costs;
-pub(in crate::schedule) use units::{apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs};
+pub(in crate::schedule) use transform::transform_kernel;
+pub(in crate::schedule) use transpose::transpose_kernel;
+pub(in crate::schedule) use units::{
+    flat_kernel, holdings, matrix_kernels, own_reduction, product_kernels, shared_reduction, window_kernel,
+};
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
 use crate::int::{DimRanges, Int, typical_size};
 use crate::profile::DeviceProfile;
+use crate::schedule::rules::predicted;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::fmt;
@@ -168,7 +174,7 @@ impl fmt::Display for Estimate {
 pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Estimate, String> {
     let f = f.at_typical_sizes(&DimRanges::default());
     let kernels = match f.kernels().is_empty() {
-        true => units::kernels(&f, constants, profile)?,
+        true => predicted(&f, constants, profile)?,
         false => scheduled::kernels(&f, profile)?,
     };
     match kernels.iter().find_map(|k| k.refusal(profile)) {
@@ -184,6 +190,12 @@ pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
     let workgroups = (bytes / 4096.0).ceil();
     let tally = tally::Tally { accesses, sector_bytes: bytes, workgroups, threads: 128.0, ..Default::default() };
     tally.cost(bytes, &rates)
+}
+
+/// What a kernel costs in nanoseconds that touches so many bytes of device memory, at least.
+pub(in crate::schedule) fn least_cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> f64 {
+    let rates = rates::Rates::of(profile);
+    rates.launch + bytes / rates.memory_bytes
 }
 
 /// Estimates for one device; each different function once.

@@ -16,6 +16,18 @@ pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec
         .collect())
 }
 
+/// The kernels some of whose loops are bound: the others wait for a schedule.
+pub(in crate::schedule) fn scheduled_kernels(f: &TensorFunction, profile: &DeviceProfile) -> Vec<KernelEstimate> {
+    let rates = Rates::of(profile);
+    let bound = |body: &Stmt| {
+        let mut found = false;
+        body.visit(&mut |s| found |= matches!(s, Stmt::For(l) if l.kind != LoopKind::Serial));
+        found
+    };
+    let own = f.kernels().into_iter().filter(|k| bound(k.1));
+    own.map(|(name, body)| tally(f, body, profile, &rates).kernel(f, name, profile, &rates)).collect()
+}
+
 /// A loop around a block: iterations, how it runs, its variable.
 type Around = (i64, LoopKind, Name);
 

@@ -86,7 +86,8 @@ impl Tally {
         let (mut bindings, mut bytes, mut shared_bytes) = (0, 0.0, self.shared_bytes);
         for (&b, elements) in &self.touched {
             let buffer = &f.buffers[b];
-            let count = buffer.numel().eval(&|_| Some(OPEN)).unwrap_or(1).max(0) as u64;
+            let mut sizes = buffer.shape.iter().map(|d| d.eval(&|_| Some(OPEN)));
+            let count = sizes.try_fold(1i64, |all, n| all.checked_mul(n?)).unwrap_or(1).max(0) as u64;
             match buffer.scope {
                 Scope::Global => {
                     let size = buffer.encoding.storage_bytes(buffer.dtype, count);

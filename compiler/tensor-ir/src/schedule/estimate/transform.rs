@@ -11,10 +11,10 @@ use rustc_hash::FxHashMap;
 /// Variables as expressions of others.
 type Meaning = FxHashMap<Name, Int>;
 
-/// The kernel, where the stages `stored` are of this kind.
-pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
+/// The kernel of a function whose stages are of this kind.
+pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<KernelEstimate> {
     let (reductions, computed): (Vec<usize>, Vec<usize>) =
-        stored.iter().copied().partition(|&s| stages.list[s].block.reduce.is_some());
+        (0..stages.list.len()).partition(|&s| stages.list[s].block.reduce.is_some());
     let ([r], [output]) = (&reductions[..], &computed[..]) else { return None };
     let (inner, outer) = (stages.list[*r].block, stages.list[*output].block);
     if stages.is_result(inner.buffer) {
@@ -55,11 +55,11 @@ pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEsti
     }
     let chosen: Vec<Loop> = own.iter().filter(|l| tile.chosen.contains(&l.0) || taps.contains(l)).copied().collect();
     let repeats = iterations(&own.iter().filter(|l| tile.varies.contains(&l.0)).copied().collect::<Vec<_>>());
-    let products = every(&chosen, &mut |at| match live(stages, &inner.value, &Meaning::default(), at) {
+    let products = every(&chosen, &mut |at| match live(&inner.value, at) {
         0.0 => 0.0,
         n => n + 1.0,
     });
-    let sums = every(&tile.inside, &mut |at| live(stages, &outer.value, &Meaning::default(), at));
+    let sums = every(&tile.inside, &mut |at| live(&outer.value, at));
     tally.operations = (products * repeats + sums) * iterations(&outside);
     Some(tally.kernel(stages.f, outer.name, stages.profile, &stages.rates))
 }
@@ -78,13 +78,7 @@ fn first_of(loops: &[Loop], v: Name, m: i64) -> Int {
     if loops.contains(&(v, m)) { Int::new(0) } else { Int::var(v) * m }
 }
 
-/// Operations that are left of `e` once conditions on `values` are decided, with those of the stages that are inlined into it.
-fn live(stages: &Stages<'_>, e: &Expr, meaning: &Meaning, values: &Values) -> f64 {
-    let here = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned());
-    left(e, &|i| here(i).eval(&|v| values.get(&v).copied()), &|b, index| {
-        let Some(block) = stages.inlined_block(b) else { return 0.0 };
-        let own = block.indices.iter().zip(index);
-        let meaning = own.filter_map(|(i, to)| Some((i.as_var()?, here(to)))).collect();
-        live(stages, &block.value, &meaning, values)
-    })
+/// Operations that are left of `e` once conditions on `values` are decided.
+fn live(e: &Expr, values: &Values) -> f64 {
+    left(e, &|i| i.eval(&|v| values.get(&v).copied()), &|_, _| 0.0)
 }

@@ -3,6 +3,7 @@
 use super::pooling::{PoolingWindow, window_index};
 use super::sketch::{Decline, Sketch};
 use super::tiles::innermost;
+use super::view::View;
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::schedule::ScheduleError;
@@ -33,8 +34,8 @@ pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
 
 /// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too, it is the unit's
 /// own. `None` for any other function.
-pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
-    let f = &sketch.f;
+pub(super) fn whole_unit(view: &View<'_>) -> Option<Unit> {
+    let f = view.f;
     let (reductions, computed): (Vec<&Block>, Vec<&Block>) =
         f.body.blocks().into_iter().partition(|b| b.reduce.is_some());
     let (output, reduce) = match (computed.as_slice(), reductions.as_slice()) {
@@ -43,7 +44,7 @@ pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
         _ => return None,
     };
     let is_result = f.outputs().any(|o| o == output.buffer);
-    let work = iterations(sketch, output.name);
+    let work = iterations(view, output.name);
     is_result.then_some(Unit { reduce, window: None, output: output.name, work })
 }
 
@@ -53,8 +54,8 @@ pub(super) fn readers(f: &TensorFunction, buffer: BufferId) -> Vec<Name> {
 }
 
 /// Iterations around a block, where they are constant.
-pub(super) fn iterations(sketch: &Sketch<'_>, block: Name) -> u64 {
-    sketch.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
+pub(super) fn iterations(view: &View<'_>, block: Name) -> u64 {
+    view.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
 }
 
 pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError> {
@@ -64,12 +65,12 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
     for (name, is_reduce) in names {
         if !is_reduce {
             if !claimed.contains(&name) {
-                let work = iterations(sketch, name);
+                let work = iterations(&sketch.view(), name);
                 units.push(Unit { reduce: None, window: None, output: name, work });
             }
             continue;
         }
-        let work = iterations(sketch, name);
+        let work = iterations(&sketch.view(), name);
         let buffer = block_of(&sketch.f, name).map(|b| b.buffer);
         let consumer = buffer.and_then(|b| {
             let r = readers(&sketch.f, b);
@@ -79,7 +80,7 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
                 _ => None,
             }
         });
-        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(sketch, name, *c));
+        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(&sketch.view(), name, *c));
         let output = match usable {
             Some(c) => c,
             None => sketch.split_epilogue(name)?,
@@ -97,8 +98,8 @@ fn position(f: &TensorFunction, block: Name) -> usize {
 
 /// True when `consumer` is a compute block over the very elements of `reduce`'s result: it loads each element once, at
 /// plain loop variables and not as an index, so that computing the reduction where it is consumed repeats nothing.
-fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
-    let f = &sketch.f;
+fn consumes_plainly(view: &View<'_>, reduce: Name, consumer: Name) -> bool {
+    let f = view.f;
     let (Some(r), Some(c)) = (block_of(f, reduce), block_of(f, consumer)) else { return false };
     if c.reduce.is_some() || c.is_indexed_by(r.buffer) {
         return false;
@@ -123,7 +124,7 @@ fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
     }
     // Every loop of the consumer must be one of those variables and go over the whole dimension, or computing there would
     // repeat the reduction or do more of it than there is.
-    let Ok(loops) = sketch.loops(consumer) else { return false };
+    let Ok(loops) = view.loops(consumer) else { return false };
     let whole = ix
         .iter()
         .zip(&f.buffers[r.buffer].shape)
@@ -177,10 +178,10 @@ fn expr_vars(e: &Expr) -> Vec<Name> {
 ///
 /// # Errors
 /// Declines with the property that is missing.
-pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
-    let reduce = unit.reduce.and_then(|r| block_of(&sketch.f, r)).ok_or_else(Decline::other_kind)?;
-    match sketch.f.buffers[reduce.buffer].dtype.is_float() {
-        true => contraction_of_numbers(sketch, unit),
+pub(super) fn contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    let reduce = unit.reduce.and_then(|r| block_of(view.f, r)).ok_or_else(Decline::other_kind)?;
+    match view.f.buffers[reduce.buffer].dtype.is_float() {
+        true => contraction_of_numbers(view, unit),
         false => Err(Decline::other_kind()),
     }
 }
@@ -189,8 +190,12 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
 ///
 /// # Errors
 /// Declines with the property that is missing.
-pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
-    let f = &sketch.f;
+pub(super) fn contraction_of_numbers(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    (*view.once(unit, |view| find_contraction(view, unit))).clone()
+}
+
+fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    let f = view.f;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let r = block_of(f, reduce).ok_or_else(Decline::other_kind)?;
     let c = block_of(f, unit.output).ok_or_else(Decline::other_kind)?;
@@ -199,7 +204,7 @@ pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result
     }
     let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&r.value) else { return Err(Decline::other_kind()) };
     let sides = [expr_vars(a), expr_vars(b)];
-    let around = sketch.loops(reduce)?;
+    let around = view.loops(reduce)?;
     let single = |v: &Name| around.iter().any(|l| l.var == *v && l.extent.is(1));
     let k: Vec<Name> = f.reduction_loops(reduce).into_iter().filter(|v| !single(v)).collect();
     let (map, between) = match &unit.window {
@@ -207,11 +212,11 @@ pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result
         None => (output_variables(f, r, c)?, vec![]),
     };
     // The right operand is the constant one; without a constant, the one that does not own the outermost output loop.
-    let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if sketch.constants.contains(b));
+    let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if view.constants.contains(b));
     let right = if constant(b) || !constant(a) { 1 } else { 0 };
     let left = 1 - right;
     let (mut m, mut n, mut batch) = (vec![], vec![], vec![]);
-    for l in sketch.loops(unit.output)? {
+    for l in view.loops(unit.output)? {
         let rv = map.iter().find(|(_, out)| *out == l.var).map(|(r, _)| *r);
         let (in_left, in_right) = rv.map_or((false, false), |v| (sides[left].contains(&v), sides[right].contains(&v)));
         match (in_left, in_right) {
@@ -229,10 +234,10 @@ pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result
         return Err(Decline("a reduction loop is used by one operand only".into()));
     }
     let right_expr = strip_casts(if right == 1 { b } else { a });
-    let k = order_reduction(sketch, reduce, &k, if left == 0 { a } else { b });
+    let k = order_reduction(view, reduce, &k, if left == 0 { a } else { b });
     let extent = |v: Name| around.iter().find(|l| l.var == v).map(|l| l.extent.clone());
-    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent, !sketch.profile.software);
-    let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| sketch.constants.contains(&b));
+    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent, !view.profile.software);
+    let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| view.constants.contains(&b));
     Ok(Contraction { m, n, batch, k, left, right_buffer, right_dims, right_constant })
 }
 
@@ -276,11 +281,11 @@ fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Resu
 
 /// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside, or rows
 /// of windows where these alone make vectors.
-fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
-    let around = sketch.loops(reduce).unwrap_or_default();
+fn order_reduction(view: &View<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
+    let around = view.loops(reduce).unwrap_or_default();
     let extent = |v: Name| around.iter().find(|h| h.var == v).and_then(|h| h.extent.as_const()).unwrap_or(1);
     let loops: Vec<(Name, i64)> = k.iter().map(|v| (*v, extent(*v))).collect();
-    let inner = innermost(&sketch.f, &left.loads(), &loops);
+    let inner = innermost(view.f, &left.loads(), &loops);
     let mut out: Vec<Name> = k.iter().copied().filter(|v| Some(*v) != inner).collect();
     out.extend(inner);
     out

@@ -4,15 +4,28 @@
 //! (transposes, gathers, odd sizes) is loaded element by element by the same kernel.
 
 use super::analysis::Unit;
+use super::candidate::{Candidate, NoChoice};
 use super::sketch::{Decline, Sketch};
+use super::view::View;
 use crate::name::Name;
 use crate::schedule::Axis;
+use crate::schedule::estimate::{KernelEstimate, flat_kernel};
 
-/// Takes lone compute blocks.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    if unit.reduce.is_some() {
-        return Err(Decline::other_kind());
+/// Lone compute blocks. Vector and threads are chosen as the loops are split.
+pub(super) fn candidates(_: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    match unit.reduce {
+        Some(_) => Err(Decline::other_kind()),
+        None => Ok(vec![Candidate::new(NoChoice {})]),
     }
+}
+
+/// The kernel where a thread has a vector of results.
+pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    flat_kernel(view.stages(), unit.output)
+}
+
+/// Gives each thread a vector of results.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
     bind_flat(sketch, unit.output, &[]).map(|_| ())
 }
 

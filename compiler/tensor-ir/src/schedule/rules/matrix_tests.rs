@@ -192,8 +192,8 @@ fn rounded_operands_are_converted_while_they_are_copied() {
 #[test]
 fn what_is_no_product_of_halves_is_left_to_others() {
     let p = device([16, 16, 16], (32, 32));
-    let single = "tensor @mm(%a: f32[40,40], %b: f16[40,40], out %y: f32[40,40]) {
-  for i in 0..40 { for j in 0..40 { for k in 0..40 {
+    let single = "tensor @mm(%a: f32[400,40], %b: f16[40,400], out %y: f32[400,400]) {
+  for i in 0..400 { for j in 0..400 { for k in 0..40 {
     block y reduce sum init { %y[i, j] <- %a[i, k] * f32(%b[k, j]) }
   } } }
 }";

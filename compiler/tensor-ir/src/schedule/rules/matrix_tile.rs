@@ -186,7 +186,7 @@ pub(super) const LEAST: i64 = 4;
 
 /// The size of a product on matrix units.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::schedule) struct MatrixProduct {
+pub(super) struct MatrixProduct {
     /// Results: batch, rows, columns.
     pub results: [i64; 3],
     /// Elements of the reduction.
@@ -220,24 +220,6 @@ impl MatrixProduct {
         let smallest = fitting.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(fitting.last());
         smallest.iter().flat_map(|t| with_slices(t)).collect()
     }
-}
-
-/// The tiles that `matmul-matrix` compares for a product of f16 operands that are summed in f32, by the device's largest
-/// matrices; none where the device has none, or the product is too small for them.
-pub(in crate::schedule) fn matrix_candidates(
-    p: &DeviceProfile,
-    product: MatrixProduct,
-    h: Holdings,
-) -> Vec<MatrixTile> {
-    let [_, rows, columns] = product.results;
-    let shapes = if p.multiplies_matrices() { p.matrix_units().unwrap_or_default() } else { vec![] };
-    let Some(m) = shapes.first().map(|s| Matrix::of(s.mnk)) else { return vec![] };
-    if rows < LEAST || columns < LEAST {
-        return vec![];
-    }
-    let lanes = i64::from(p.subgroup.1.max(1));
-    let candidates = product.candidates(p, m, &MatrixProduct::fitting(p, m), h);
-    candidates.into_iter().map(|(t, slices)| t.in_numbers(m, lanes, slices)).collect()
 }
 
 #[cfg(test)]

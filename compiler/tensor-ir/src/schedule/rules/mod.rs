@@ -1,24 +1,32 @@
-//! Schedule rules: each looks at a tensor function and a [`DeviceProfile`] and proposes a trace.
+//! Schedule rules: each says what it may do with a part of a tensor function on a device, what that costs, and does it.
 //!
-//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions, or of more operands than a kernel binds, apart. The rules of [`RULES`] that take functions
-//! may then take the function as a whole; else it is split into *units* (a reduction with the block that consumes it, or a compute
-//! block alone), and the rules are asked in order for each; the first that takes a unit schedules it, and the reasons of those that
-//! declined are kept for `explain`. The last rule takes anything.
+//! [`schedule`] first inlines what can be inlined, and cuts concatenations apart that are of reductions or have more
+//! operands than a kernel binds. Then it splits the function into *units*: a reduction with the block that consumes it,
+//! or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates ([`Rule::candidates`]) and
+//! price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if it declines, the next
+//! cheapest. Rules for whole functions are asked first; one of them takes the function unless its units are cheaper.
+//! `explain` shows why the rules before the one that was taken were not.
 //!
-//! Where a rule is free to choose (a tile, the threads of a workgroup, and which rule it is), the choice stands in the trace
-//! ([`Choose`]) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
-//! wrote into a schedule.
+//! The estimate of an unscheduled function (`predict`) asks the same rules for the same prices, so that fusion and
+//! layouts are decided by the kernels that are then made.
+//!
+//! A candidate is the values of a rule's choices. They stand in the trace ([`Choose`]) with the values there are.
+//! [`schedule_with`] takes other values, [`follow_choices`] those that somebody wrote into a schedule.
 
 mod alternatives;
 mod analysis;
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+mod candidate;
 #[cfg(test)]
 mod choices_tests;
 mod cooperate;
 mod describe;
 mod direct;
+mod dispatch;
+#[cfg(test)]
+mod dispatch_tests;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
@@ -33,6 +41,7 @@ mod open;
 mod packing;
 mod partition;
 mod pooling;
+mod predict;
 mod reduction_threads;
 mod rows;
 mod script;
@@ -49,32 +58,37 @@ mod transpose_tests;
 mod transpose_tiled;
 mod units;
 mod versions;
+mod view;
 mod windows;
 
 pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
 pub use attention::one_kernel;
+pub use candidate::{Candidate, Choices};
 pub(in crate::schedule) use direct::USUALLY_UNROLLED;
-pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
-pub(in crate::schedule) use matrix_tile::{MatrixProduct, matrix_candidates};
+pub use dispatch::GIVEN_UP;
+pub(in crate::schedule) use matmul_dot::byte_tiles;
 pub(in crate::schedule) use packing::dimension_to_pack;
-pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
+pub(in crate::schedule) use pooling::LARGEST_WINDOW;
 pub use pooling::{PoolingWindow, window_index};
-pub(in crate::schedule) use reduction_threads::threads_for_a_result;
-pub(in crate::schedule) use rows::{group_splits, rows_together, threads_for_rows, worth_a_workgroup};
+pub(in crate::schedule) use predict::predicted;
+pub use predict::price_as_scheduled;
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
-pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
+pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
 pub use versions::{FunctionVersion, asked_versions, versions};
-pub(in crate::schedule) use windows::usual_windows;
+pub use view::View;
+pub(in crate::schedule) use windows::Neighbours;
 
+use super::estimate::KernelEstimate;
 use super::{Choose, InstrRef, ScheduleError, TransformLayout, Version};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
 use crate::tir::{BufferId, TensorFunction};
+use dispatch::Pick;
 use script::{FUNCTION, RULE, Script};
 
 /// A scheduled function.
@@ -117,7 +131,7 @@ impl Takes {
     }
 }
 
-/// A schedule rule.
+/// A schedule rule: what it may do with a unit, what that costs, and how it is done.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
@@ -125,28 +139,46 @@ pub struct Rule {
     pub takes: Takes,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
-    /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
-    pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
+    /// What the rule may do with the unit, or why it does not take it. Where the estimate cannot weigh them, the first
+    /// is taken.
+    pub candidates: fn(&View<'_>, &Unit) -> Result<Vec<Candidate>, Decline>,
+    /// The kernels that a candidate gives; none where the estimate cannot weigh it.
+    pub price: fn(&View<'_>, &Unit, &Candidate) -> Vec<KernelEstimate>,
+    /// Schedules the unit in the sketch as the candidate says, or says why not. On a decline the sketch is put back.
+    pub apply: fn(&mut Sketch<'_>, &Unit, &Candidate) -> Result<(), Decline>,
 }
 
-/// Every rule, in the order they are asked; [`register`] adds one before them.
+/// A row of [`RULES`]: the module of a rule has its functions.
+macro_rules! rule {
+    ($name:literal, $takes:ident, $tiles:literal, $module:ident) => {
+        Rule {
+            name: $name,
+            takes: Takes::$takes,
+            tiles: $tiles,
+            candidates: $module::candidates,
+            price: $module::price,
+            apply: $module::apply,
+        }
+    };
+}
+
+/// Every rule; of those that cost the same, the first takes the unit. [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
-    Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
-    Rule { name: "attention", takes: Takes::Functions, tiles: false, apply: attention::apply },
-    Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
-    Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
-    Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
-    Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
-    Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
-    Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
-    Rule { name: "transpose-tiled", takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
-    Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
-    Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
-    Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
+    rule!("transform", Functions, false, transform),
+    rule!("attention", Functions, false, attention),
+    rule!("rows", Functions, false, rows),
+    rule!("matmul-matrix", Reductions, true, matmul_matrix),
+    rule!("matmul-dot", Reductions, true, matmul_dot),
+    rule!("matmul-subgroup", Reductions, true, matmul_subgroup),
+    rule!("matmul-tiled", Reductions, true, matmul_tiled),
+    rule!("reduction-threads", Reductions, false, reduction_threads),
+    rule!("elementwise", Blocks, false, elementwise),
+    rule!("transpose-tiled", Blocks, false, transpose_tiled),
+    rule!("windows", Reductions, false, windows),
+    rule!("direct", Units, false, direct),
 ]);
 
-/// Adds a rule of one's own. It is asked before those of the table: the last of them declines nothing. To be called before anything
-/// is compiled.
+/// Adds a rule of one's own. It stands before those of the table. To be called before anything is compiled.
 ///
 /// # Errors
 /// When there is a rule of this name.
@@ -167,8 +199,8 @@ pub fn names() -> Vec<&'static str> {
 
 impl Rule {
     /// Records that this rule is at work on the unit, with the others that could be.
-    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) {
-        sketch.asked = asked;
+    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, by_name: bool) {
+        sketch.asked = by_name;
         sketch.unit = unit.name();
         let (point, domain) = match self.takes {
             Takes::Functions => (FUNCTION, units::function_domain(sketch.profile)),
@@ -176,11 +208,14 @@ impl Rule {
         };
         sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
     }
+}
+
+impl Pick {
     /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the sake of
     /// the device's speed.
-    fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) -> Result<(), Decline> {
-        self.begin(sketch, unit, asked);
-        sketch.together(|s| (self.apply)(s, unit))
+    fn apply(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+        self.rule.begin(sketch, unit, self.by_name);
+        sketch.together(|s| (self.rule.apply)(s, unit, &self.candidate))
     }
 }
 

@@ -11,15 +11,17 @@
 //! [`Unit`] with a [`PoolingWindow`]; two units that no rule takes so stay two kernels.
 
 use super::analysis::{Unit, block_of, readers};
-use super::script::{APART, TOGETHER, WINDOWS};
+use super::dispatch::{Asked, Picks, rules_for, total};
+use super::script::{APART, NOTHING, TOGETHER, WINDOWS};
 use super::sketch::{Decline, Sketch};
 use super::tiles::ProductTile;
-use super::units::{WRITTEN, candidates};
+use super::units::WRITTEN;
+use super::view::View;
 use crate::int::{Int, product};
 use crate::name::Name;
 use crate::schedule::Inline;
 use crate::schedule::ScheduleError;
-use crate::schedule::estimate::window_costs;
+use crate::schedule::estimate::{KernelEstimate, window_kernel};
 use crate::schedule::loops::loops_around_block;
 use crate::schedule::{ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::{Block, BufferId, TensorFunction};
@@ -55,7 +57,7 @@ pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId)
 
 /// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining it
 /// would leave the first reduction without an epilogue.
-pub(in crate::schedule) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
+pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
     let Some(b) = block_of(f, block).filter(|b| b.reduce.is_none()) else { return false };
     let users = readers(f, b.buffer);
     let [user] = users.as_slice() else { return false };
@@ -131,7 +133,7 @@ fn choose_windows(
 }
 
 /// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that.
-fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
+pub(super) fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
     let f = &sketch.f;
     let (Some(_), Some(reader)) = (first.reduce, second.reduce.and_then(|r| block_of(f, r))) else { return false };
     let Some(made) = block_of(f, first.output).map(|b| b.buffer) else { return false };
@@ -154,22 +156,33 @@ fn schedule_pair(
     let joined = sketch.clone();
     let target: Vec<BufferId> = block_of(&sketch.f, unit.output).map(|b| b.buffer).into_iter().collect();
     let mut why = Vec::new();
-    let rules = candidates(sketch, &unit);
-    for &(rule, asked) in &rules {
+    let rules = rules_for(sketch.profile, sketch.script, &unit);
+    for (at, &asked) in rules.iter().enumerate() {
         *sketch = joined.clone();
         // Tiles are worth more than a kernel less.
-        let tiled = || rules.iter().any(|&(r, asked)| r.tiles && r.ask(&mut apart.clone(), first, asked).is_ok());
-        if !rule.tiles && !asked && !wished && tiled() {
-            why.push(format!("rule {} makes no tiles", rule.name));
+        let tiled = || rules.iter().any(|r| r.rule.tiles && takes(&apart, first, *r));
+        if !asked.rule.tiles && !asked.by_name && !wished && tiled() {
+            why.push(format!("rule {} makes no tiles", asked.rule.name));
             break;
         }
-        match rule.ask(sketch, &unit, asked).and_then(|()| sketch.require_whole_words(&target, &[])) {
-            Ok(()) => return Ok(rule.name),
-            Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", rule.name)),
+        let mut picks = Picks::of(&sketch.view(), &unit, &rules[at..=at], sketch.script);
+        let Some(pick) = picks.next() else {
+            why.extend(picks.all_reasons(&unit));
+            continue;
+        };
+        match pick.apply(sketch, &unit).and_then(|()| sketch.require_whole_words(&target, &[])) {
+            Ok(()) => return Ok(pick.rule.name),
+            Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", pick.rule.name)),
             Err(_) => {}
         }
     }
     Err(why)
+}
+
+/// Whether a rule schedules a unit.
+fn takes(sketch: &Sketch<'_>, unit: &Unit, asked: Asked) -> bool {
+    let pick = Picks::of(&sketch.view(), unit, &[asked], sketch.script).next();
+    pick.is_some_and(|pick| pick.apply(&mut sketch.clone(), unit).is_ok())
 }
 
 /// Inlines what stands between the two reductions, where one kernel costs less than two or is wished for: what windows share is
@@ -183,17 +196,42 @@ fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> R
     if taps > LARGEST_WINDOW {
         return Err(Decline(format!("a window has {taps} elements, a tile of registers at most {LARGEST_WINDOW}")));
     }
-    let blocks = [reduce, first.output, block, second.output];
-    let costs = window_costs(&sketch.f, sketch.constants, sketch.profile, blocks);
+    let pair = one_or_two(&sketch.view(), first, second);
     if !wished {
-        let (together, apart, _) = costs.ok_or_else(|| Decline("no tile holds whole windows".into()))?;
-        if together >= apart {
-            return Err(Decline(format!("one kernel takes {:.1} us, two take {:.1}", together / 1e3, apart / 1e3)));
+        let pair = pair.as_ref().ok_or_else(|| Decline("no tile holds whole windows".into()))?;
+        if !pair.pays() {
+            let [one, two] = [pair.one.total(), total(&pair.two)].map(|ns| ns / 1e3);
+            return Err(Decline(format!("one kernel takes {one:.1} us, two take {two:.1}")));
         }
     }
     sketch.apply(Inline { block: first.output })?;
-    let window = Some(PoolingWindow { block, taps, tile: costs.map(|c| c.2) });
+    let window = Some(PoolingWindow { block, taps, tile: pair.map(|p| p.tile) });
     Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })
+}
+
+/// Two units as one kernel, and as they are.
+pub(super) struct Pair {
+    pub one: KernelEstimate,
+    pub tile: ProductTile,
+    pub two: Vec<KernelEstimate>,
+}
+
+impl Pair {
+    pub fn pays(&self) -> bool {
+        self.one.total() < total(&self.two)
+    }
+}
+
+/// What a product and windows over its results cost as one kernel and as two; `None` where one kernel cannot be made.
+pub(super) fn one_or_two(view: &View<'_>, first: &Unit, second: &Unit) -> Option<Pair> {
+    let blocks = [first.reduce?, first.output, second.reduce?, second.output];
+    let (one, tile) = window_kernel(view.stages(), blocks)?;
+    let apart = |unit: &Unit| {
+        let rules = rules_for(view.profile, &NOTHING, unit);
+        Picks::of(view, unit, &rules, &NOTHING).next().map(|p| p.kernels)
+    };
+    let two = [apart(first)?, apart(second)?].concat();
+    (!two.is_empty()).then_some(Pair { one, tile, two })
 }
 
 /// Computes the windows of a unit inside loop `at` of its tile, around the contraction that follows: rows outside, then

@@ -2,7 +2,8 @@
 
 use super::analysis::{Unit, units_of};
 use super::pooling::stands_before_window;
-use super::script::Script;
+use super::script::{NOTHING, Script};
+use super::view::View;
 use crate::attr::AttrStruct;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -20,7 +21,7 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten, simplify_function};
-use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl Decline {
     }
 }
 
-fn elements_per_word(buffer: &Buffer) -> i64 {
+pub(super) fn elements_per_word(buffer: &Buffer) -> i64 {
     match buffer.encoding {
         Encoding::HalfPair if buffer.scope == Scope::Global => 2,
         Encoding::ByteQuad => 4,
@@ -73,6 +74,24 @@ impl<'a> Sketch<'a> {
         script: &'a Script,
     ) -> Self {
         Sketch { f, profile, constants, asked: false, unit: "".into(), script, deferred: false }
+    }
+    /// Starts with a function of which the estimate asks what the rules would make. Nobody runs it, so that nobody asks
+    /// whether its loops may run side by side.
+    pub(super) fn to_predict(
+        f: TensorFunction,
+        constants: &'a [BufferId],
+        profile: &'a DeviceProfile,
+        script: &'a Script,
+    ) -> Self {
+        Sketch { deferred: true, ..Sketch::new(f, constants, profile, script) }
+    }
+    /// Starts with the function of a view, on which a rule may try what it would do.
+    pub fn of_view(view: &View<'a>) -> Sketch<'a> {
+        Sketch { asked: view.asked, ..Sketch::new(view.f.clone(), view.constants, view.profile, &NOTHING) }
+    }
+    /// The function as it is now, to look at.
+    pub fn view(&self) -> View<'_> {
+        View::new(&self.f, self.constants, self.profile, self.asked)
     }
     /// Applies any instruction.
     ///
@@ -119,9 +138,7 @@ impl<'a> Sketch<'a> {
     }
     /// Elements of a storage word of the buffer that `block` stores to.
     pub fn elements_per_word(&self, block: Name) -> i64 {
-        let blocks = self.f.body.blocks();
-        let Some(b) = blocks.iter().find(|b| b.name == block) else { return 1 };
-        elements_per_word(&self.f.buffers[b.buffer])
+        self.view().elements_per_word(block)
     }
     /// Makes one dimension of those of the buffer that `block` stores to.
     ///
@@ -215,22 +232,14 @@ impl<'a> Sketch<'a> {
     }
     /// Constant extent of a loop.
     pub fn extent_of(&self, var: Name) -> Option<i64> {
-        let mut found = None;
-        self.f.body.visit(&mut |s| {
-            if let Stmt::For(l) = s
-                && l.var == var
-            {
-                found = l.extent.as_const();
-            }
-        });
-        found
+        self.view().extent_of(var)
     }
     /// Loops around a block, outermost first.
     ///
     /// # Errors
     /// When there is no such block.
     pub fn loops(&self, block: Name) -> Result<Vec<LoopHead>, Decline> {
-        loops_around_block(&self.f, block).map_err(|r| Decline(r.message))
+        self.view().loops(block)
     }
     /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What stands
     /// between a reduction and another one over windows stays the epilogue of the first.
@@ -248,6 +257,10 @@ impl<'a> Sketch<'a> {
     }
     /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads never happen.
     fn remove_unread(&mut self) {
+        let outputs: Vec<BufferId> = self.f.outputs().collect();
+        if self.f.body.blocks().iter().all(|b| outputs.contains(&b.buffer)) {
+            return;
+        }
         let mut simple = self.f.clone();
         simplify_function(&mut simple);
         let loads =
@@ -330,6 +343,6 @@ impl<'a> Sketch<'a> {
     /// # Errors
     /// For symbolic extents.
     pub fn constant_extent(&self, e: &Int) -> Result<i64, Decline> {
-        e.as_const().ok_or_else(|| Decline(format!("the extent {e} is not a constant")))
+        self.view().constant_extent(e)
     }
 }

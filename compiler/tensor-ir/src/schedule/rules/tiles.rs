@@ -110,7 +110,7 @@ pub(in crate::schedule) fn product_candidates(
         true if small(matmul_subgroup::LEAST_COLUMNS) => vec![],
         true => matmul_subgroup::usual_tile(p, [rows, columns], taps).into_iter().collect(),
         false if small(matmul_tiled::LEAST) || rows < matmul_tiled::LEAST => vec![],
-        false => matmul_tiled::candidates(p, size, taps, lies),
+        false => matmul_tiled::product_tiles(p, size, taps, lies),
     }
 }
 
