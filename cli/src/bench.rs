@@ -20,8 +20,8 @@ use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, DispatchTime, DriverStats, Times};
-use kernels::{PartTimes, dispatch_times, per_kernel};
+use compiler::trace::{Ceilings, CompileTrace, DispatchTime, DriverStats, Times};
+use kernels::{PartTimes, Record, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
 use runtime_gpu::{Session, Transfers};
 use serde_json::{Value, json};
@@ -151,7 +151,10 @@ fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResul
     let mut v = measured.value;
     if let Some(path) = &a.output {
         let module = load(model, common, given.as_ref())?;
-        let mut trace = recorded(model, module, common, &profile_on(common, device)?, &inputs)?;
+        let mut trace = match measured.trace {
+            Some(parts) => *parts,
+            None => recorded(model, module, common, &profile_on(common, device)?, &inputs)?,
+        };
         if let Some(dispatches) = measured.dispatches {
             if trace.calls().count() != dispatches.len() {
                 let (timed, stored) = (dispatches.len(), trace.calls().count());
@@ -192,6 +195,8 @@ struct Measured {
     value: Value,
     /// None where nothing was timed.
     dispatches: Option<Vec<DispatchTime>>,
+    /// Of a network in parts, where `-o` asks for it.
+    trace: Option<Box<CompileTrace>>,
     stats: Option<DriverStats>,
 }
 
@@ -221,7 +226,7 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             let again = Common { quiet: true, state: Default::default(), ..common.clone() };
             let (_, warm) = first_run(module, &again, device, inputs)?;
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
-            Ok(Measured { value: v, dispatches: Some(times), stats })
+            Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
         }
         None if a.driver_stats => {
             let why = format!(
@@ -234,9 +239,11 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
-            let parts = PartTimes::of(a, &executor, inputs, place.ceilings, &mut progress)?;
-            let mut value = json!({ "latency_ms": with_samples(&s, &samples),
-                "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
+            let mut parts = part_times(setup, common, (&module, &executor), inputs, &mut progress)?;
+            // On the CPU executor nothing is dispatched: the host is the device.
+            let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
+            let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
+                "split_ms": { "upload": 0, "encode": 0, "gpu": device.median, "readback": 0, "rest": s.median - device.median },
                 "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
             parts.put_into(&mut value);
             match executor.on_cpu() {
@@ -248,9 +255,32 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
                 }
                 None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
             }
-            Ok(Measured { value, dispatches: Some(parts.before), stats: None })
+            let mut trace = parts.trace(&a.models[0])?;
+            let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
+            Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
         }
     }
+}
+
+/// The times of a network in parts. For a trace they are those of an executor that records its compilations.
+fn part_times(
+    setup: &Setup<'_>,
+    common: &Common,
+    (module, executor): (&Module, &weft::Session),
+    inputs: &[Tensor],
+    progress: &mut Progress,
+) -> CliResult<PartTimes> {
+    let (a, ceilings) = (setup.a, setup.ceilings);
+    if a.output.is_none() {
+        return Ok(PartTimes::of(a, executor, inputs, ceilings, None, progress)?);
+    }
+    let profile = profile_on(common, &setup.device)?;
+    let options = compile_options(pipeline_for(module, common, &profile, inputs)?, common)?;
+    let quiet = Common { quiet: true, ..common.clone() };
+    let recording = crate::executor::execute_recorded(module.clone(), &quiet, &setup.device, inputs)?;
+    recording.run_in_order(inputs)?;
+    let record = Record { model: &a.models[0], options: &options };
+    Ok(PartTimes::of(a, &recording, inputs, ceilings, Some(&record), progress)?)
 }
 
 /// Compiles alone, and asks the driver.
@@ -268,7 +298,7 @@ fn not_timed(
     let stats = place.stats(a, &c, common)?;
     let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),
         "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
-    Ok(Measured { value, dispatches: None, stats })
+    Ok(Measured { value, dispatches: None, trace: None, stats })
 }
 
 fn batch(inputs: &[Tensor]) -> usize {
@@ -344,13 +374,13 @@ fn on_device(
     let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
     let throughput = Throughput::measure(a, &mut resident, latency.len(), progress)?;
     let batch = batch(inputs);
-    let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
+    let dispatches = dispatch_times(a, &mut resident, progress)?;
     let host_functions = host_calls::times(compiled, &mut resident, a.runs.clamp(1, 5))?;
     let per_kernel = per_kernel(compiled, &dispatches, ceilings);
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
     let report = json!({
-        "time_source": source, "kernels": compiled.plan.kernels.len(), "dispatches": crate::compile::dispatches(compiled).count(),
+        "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": crate::compile::dispatches(compiled).count(),
         "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
@@ -358,7 +388,7 @@ fn on_device(
         "throughput_per_s": throughput.runs_per_s * batch as f64, "in_flight": throughput.in_flight,
         "per_kernel": per_kernel, "host_functions": host_functions,
     });
-    Ok((report, dispatches))
+    Ok((report, dispatches.times))
 }
 
 fn number(v: &Value, path: &[&str]) -> f64 {

@@ -35,27 +35,28 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options =
             CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
-        let Parted { compiled: c, parts } = compile_parts(module, &options, &a.common, &profile)?;
+        let parted = compile_parts(module, &options, &a.common, &profile)?;
+        let Parted { compiled: c, parts, .. } = &parted;
         if a.verify {
             c.plan.kernels.iter().try_for_each(read_back)?;
         }
         let stats =
-            device.as_ref().map(|d| driver_stats::ask(driver_stats::asked(d, ISA)?, &c, &a.common)).transpose()?;
+            device.as_ref().map(|d| driver_stats::ask(driver_stats::asked(d, ISA)?, c, &a.common)).transpose()?;
         if let Some(dir) = &a.emit_dir {
             let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };
-            emit_files(a, &c, stats.as_ref(), &dir)?;
+            emit_files(a, c, stats.as_ref(), &dir)?;
         } else if !a.emit.is_empty() {
-            emit_text(a, &c, stats.as_ref())?;
+            emit_text(a, c, stats.as_ref())?;
         }
         let contents = if a.output.is_some() { Contents::Full } else { Contents::Summary };
-        let mut trace = crate::trace::of(model, &c, &options, contents)?;
+        let mut trace = parted.trace(model, &options, contents)?;
         trace.driver_stats = stats;
         if let Some(path) = &a.output {
             crate::trace::write(path, &trace, &a.common)?;
         }
         if a.common.json.is_some() {
             let mut json = trace.to_json();
-            if let Some(parts) = &parts {
+            if let Some(parts) = parts {
                 json["parts"] = parts.to_json();
             }
             values.push(json);

@@ -253,7 +253,11 @@ fn write_reproducer(
 }
 
 /// The command watches: bars, reproducers, and where a model runs.
-struct Watching(Common);
+struct Watching {
+    common: Common,
+    /// Compilations record their stages.
+    record: bool,
+}
 
 impl Watch for Watching {
     fn compile(
@@ -262,17 +266,18 @@ impl Watch for Watching {
         options: &CompileOptions,
         profile: &DeviceProfile,
     ) -> Result<Compiled, CompileError> {
-        compile_with(module, options, &self.0, profile)
+        let options = CompileOptions { record: self.record || options.record, ..options.clone() };
+        compile_with(module, &options, &self.common, profile)
     }
     fn opens(&self) -> weft::Progress<'_> {
-        let mut progress = Progress::new(&self.0, &[("buffers", "upload"), ("kernels", "pipelines")]);
+        let mut progress = Progress::new(&self.common, &[("buffers", "upload"), ("kernels", "pipelines")]);
         Box::new(move |s, d, t| progress.report(s, d, t))
     }
     fn leaves_matrix_units(&self, why: &str) {
-        log_once(&self.0, format!("device: kernels without matrix units instead, since {why}"));
+        log_once(&self.common, format!("device: kernels without matrix units instead, since {why}"));
     }
     fn moves_to_cpu(&self, why: &str) {
-        log_once(&self.0, format!("device: the CPU executor instead, since {why}"));
+        log_once(&self.common, format!("device: the CPU executor instead, since {why}"));
     }
 }
 
@@ -282,6 +287,14 @@ pub fn execute(module: Module, common: &Common, device: &Device, inputs: &[Tenso
     let profile = profile_on(common, device)?;
     let pipeline = pipeline_for(&module, common, &profile, inputs)?;
     execute_with(module, pipeline, common, device, &profile, false)
+}
+
+/// As [`execute`], with compilations that record their stages.
+pub fn execute_recorded(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
+    let profile = profile_on(common, device)?;
+    let pipeline = pipeline_for(&module, common, &profile, inputs)?;
+    let watch = Watching { common: common.clone(), record: true };
+    open_session(module, pipeline, common, (device, &profile), false, watch)
 }
 
 /// As [`execute`], for commands that need only results: if the cache has the plan, nothing is compiled.
@@ -300,6 +313,18 @@ pub fn execute_with(
     profile: &DeviceProfile,
     cached: bool,
 ) -> CliResult<Session> {
+    let watch = Watching { common: common.clone(), record: false };
+    open_session(module, pipeline, common, (device, profile), cached, watch)
+}
+
+fn open_session(
+    module: Module,
+    pipeline: PipelineOptions,
+    common: &Common,
+    (device, profile): (&Device, &DeviceProfile),
+    cached: bool,
+    watch: Watching,
+) -> CliResult<Session> {
     let cache = cache(common);
     let options = Options {
         profile: matches!(device, Device::Gpu(_)).then(|| profile.clone()),
@@ -307,7 +332,7 @@ pub fn execute_with(
         compile: compile_options(pipeline, common)?,
         cache: Cache { plans: cached, weights: cached && cache.weights, ..cache },
         host_functions: common.functions.clone(),
-        watch: Arc::new(Watching(common.clone())),
+        watch: Arc::new(watch),
         ..Options::default()
     };
     Ok(Model::from_module(module).compile(&options)?.session(device)?)

@@ -53,5 +53,5 @@ fn compiled(a: &ExplainArgs) -> CliResult<(CompileTrace, Option<Parts>)> {
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
     let c = compile_parts(module, &options, &a.common, &profile)?;
-    Ok((crate::trace::of(&a.model, &c.compiled, &options, Contents::Summary)?, c.parts))
+    Ok((c.trace(&a.model, &options, Contents::Summary)?, c.parts))
 }

@@ -42,8 +42,8 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
     let c = match compile_with(module.clone(), &options, &a.common, &profile) {
         Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, &a.common, &profile)? {
-            // For a network that decides sizes at run time, the head is shown.
-            Some(parted) => parted.compiled,
+            // For a network that decides sizes at run time, the graphs of all parts are shown.
+            Some(parted) => return parted.trace(&a.model, &options, Contents::Summary),
             // The passes can still be viewed.
             None => {
                 log(&a.common, format!("no kernels: {why}"));

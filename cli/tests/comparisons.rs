@@ -128,3 +128,53 @@ fn infinities_agree_on_a_device() {
         assert_eq!(json["result"]["place"], "device", "{text}");
     }
 }
+
+/// The errors are those of groups as they run: a batch norm that is folded into a convolution rounds nothing itself.
+#[test]
+fn errors_are_of_what_the_compiled_program_stores() {
+    need_a_device();
+    let folder = Folder::new("stored");
+    let model = folder.path("model.weft");
+    let text = r#"const @w : f32[8,8,3,3] = random(1)
+const @v : f32[8,8,3,3] = random(2)
+const @s : f32[8] = splat(0.7)
+graph @main(%x: f32[1,8,12,12]) -> (y: f32[1,8,12,12]) {
+  %w = const @w
+  %v = const @v
+  %s = const @s
+  %0 = conv %x, %w {pads=[1,1,1,1]} !from("Conv_0")
+  %1 = batch_norm %0, %s, %s, %s, %s !from("Norm_1")
+  %2 = relu %1 !from("Relu_2")
+  %3 = conv %2, %v {pads=[1,1,1,1]} !from("Conv_3")
+  %4 = batch_norm %3, %s, %s, %s, %s !from("Norm_4")
+  return %4
+}
+"#;
+    std::fs::write(&model, text).expect("writes");
+    let common = [
+        "compare",
+        &model,
+        "--amp",
+        "fp16",
+        "--keep-f32",
+        "Conv_0",
+        "--keep-f32",
+        "Relu_2",
+        "--against",
+        "cpu",
+        "--json",
+    ];
+    for more in [&[][..], &["--cumulative"]] {
+        let (out, _) = ends(weft(&[&common[..], more].concat()), 0);
+        let json: Value = serde_json::from_str(&out).expect("JSON");
+        let nodes: Vec<(&str, f64)> = json["nodes"]
+            .as_array()
+            .expect("nodes")
+            .iter()
+            .map(|n| (n["name"].as_str().unwrap_or(""), n["rel_l2"].as_f64().unwrap_or(f64::NAN)))
+            .collect();
+        assert_eq!(nodes.iter().map(|n| n.0).collect::<Vec<_>>(), ["Relu_2", "Norm_4"], "{more:?}");
+        assert!(nodes[0].1 < 1e-6, "what is kept in f32 rounds as f32 does: {nodes:?} {more:?}");
+        assert!(nodes[1].1 > 1e-5, "what is in f16 rounds as f16 does: {nodes:?} {more:?}");
+    }
+}

@@ -219,7 +219,8 @@ impl Session {
             _ => None,
         }
     }
-    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs; others do not run.
+    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part after it ran;
+    /// others do not run.
     ///
     /// # Errors
     /// As [`Session::run`], and errors of `visit`.

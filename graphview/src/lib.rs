@@ -8,6 +8,8 @@
 #![warn(missing_docs)]
 
 pub mod changes;
+mod data_layout;
+pub mod layers;
 pub mod layout;
 pub mod picture;
 pub mod query;

@@ -66,7 +66,7 @@ pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
-pub use staged::{Open, OpenPlanned, Part, Staged, Visit};
+pub use staged::{Open, OpenPlanned, Part, PartRun, Ran, Staged, Visit};
 pub use storage::{decode_tensor, encode_tensor};
 pub use tensors::{DeviceTensor, RunInput};
 pub use timeline::{Span, Timeline};

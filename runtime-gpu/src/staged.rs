@@ -19,6 +19,7 @@ use compiler::name::Name;
 use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A session for inputs of any sizes, with its compilation, if there is one.
 pub struct OpenPlanned {
@@ -36,9 +37,28 @@ impl OpenPlanned {
     }
 }
 
-/// A visitor of the parts with a plan: name, plan and operands. Parts are called `before` (head), `deciding` and
-/// `after` (tail); parts of a split part have its name as prefix, `after.before`.
-pub type Visit<'a, E> = dyn FnMut(&str, &Planned, &[Tensor]) -> Result<(), E> + 'a;
+/// How a part ran.
+pub enum Ran<'a> {
+    /// By its plan.
+    Plan(&'a Planned),
+    /// The host interpreted it.
+    Host(&'a Module),
+}
+
+/// A run of a part.
+pub struct PartRun<'a> {
+    /// `before` (head), `deciding` or `after` (tail); parts of a split part have its name as prefix, `after.before`.
+    pub name: &'a str,
+    /// How it ran.
+    pub ran: Ran<'a>,
+    /// Its operands.
+    pub operands: &'a [Tensor],
+    /// Milliseconds, with operands and results in host memory.
+    pub ms: f64,
+}
+
+/// A visitor of the parts.
+pub type Visit<'a, E> = dyn FnMut(&PartRun<'_>) -> Result<(), E> + 'a;
 
 /// A part of a network, ready to run.
 pub enum Part<E> {
@@ -234,8 +254,7 @@ impl<E: From<GpuError>> Staged<E> {
         }
     }
 
-    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it
-    /// runs.
+    /// Runs once, part by part with values in host memory, and lets `visit` look at each part after it ran.
     ///
     /// # Errors
     /// As [`Staged::run`], and errors of `visit`.
@@ -297,7 +316,7 @@ impl<E: From<GpuError>> Part<E> {
             Part::Staged(staged) => staged.run(inputs),
         }
     }
-    /// Runs once, and lets `visit` look at the plans before.
+    /// Runs once, and lets `visit` look at it.
     ///
     /// # Errors
     /// As [`Staged::visit`].
@@ -308,13 +327,26 @@ impl<E: From<GpuError>> Part<E> {
         functions: &HostFunctions,
         visit: &mut Visit<'_, E>,
     ) -> Result<Vec<Tensor>, E> {
-        match self {
-            Part::Session(planned) => visit(name, planned, inputs)?,
-            Part::Open(planned) => visit(name, &planned.at(inputs)?, inputs)?,
-            Part::Host(_) => {}
+        let (at, start);
+        let (ran, results) = match self {
+            Part::Session(planned) => {
+                start = Instant::now();
+                (Ran::Plan(planned), planned.session.run(inputs)?)
+            }
+            Part::Open(planned) => {
+                at = planned.at(inputs)?;
+                start = Instant::now();
+                (Ran::Plan(&at), at.session.run(inputs)?)
+            }
+            Part::Host(module) => {
+                start = Instant::now();
+                (Ran::Host(module), interpret(module, inputs, functions)?)
+            }
             Part::Staged(staged) => return staged.visit_within(&format!("{name}."), inputs, visit),
-        }
-        self.run(inputs, functions)
+        };
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        visit(&PartRun { name, ran, operands: inputs, ms })?;
+        Ok(results)
     }
     /// Runs once, and leaves results where they are.
     fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {

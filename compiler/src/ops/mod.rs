@@ -280,6 +280,10 @@ pub trait Op: AttrObject {
     fn layout(&self) -> Option<&dyn LayoutRule> {
         None
     }
+    /// The data layout that the op computes in, with the operands and the results that are in it.
+    fn images(&self) -> Option<(DataLayout, Vec<usize>, Vec<usize>)> {
+        self.layout().map(|l| (l.data_layout(), l.operands_to_convert(), l.results_to_convert()))
+    }
     /// Name of the layout that it computes in, for reports: `NCHW`, `NHWC`.
     fn layout_name(&self) -> Option<&'static str> {
         self.layout().map(|rule| rule.data_layout().title())

@@ -181,6 +181,11 @@ fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u
     if (cheapest.cost as f64) < better.cost as f64 * (1.0 - uncertainty) { cheapest } else { better }
 }
 
+/// Microseconds of a cost, which is in nanoseconds.
+fn us(ns: u64) -> String {
+    format!("{:.1}", ns as f64 / 1e3)
+}
+
 impl AutoLayout {
     /// Runs `go` on each block. Returns whether it returned true for any, and whether anything changed.
     fn on_blocks(
@@ -233,10 +238,10 @@ impl AutoLayout {
         self.remark_choice(costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
         if choice.converted.is_empty() && propagation.dissolved.is_empty() {
             let message = format!(
-                "@{}: all {} convertible nodes stay, cost {}",
+                "@{}: all {} convertible nodes stay, estimated at {} us",
                 r.f.name,
                 propagation.convertible.len(),
-                choice.cost
+                us(choice.cost)
             );
             cx.missed(self, &[], message);
             return Ok(false);
@@ -245,13 +250,13 @@ impl AutoLayout {
         // Those of packed layouts are folded, and counted, by `fold-constants`.
         cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
         let message = format!(
-            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, cost {}",
+            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, estimated at {} us",
             r.f.name,
             choice.converted.len(),
             propagation.convertible.len(),
             done.transforms,
             done.constants,
-            choice.cost
+            us(choice.cost)
         );
         cx.applied(self, &[], message);
         Ok(true)
@@ -273,17 +278,21 @@ impl AutoLayout {
             let (name, source_layout) = (costs.f.nodes[n].name, costs.propagation.convertible[&n].source_layout);
             let chosen = if choice.converted.contains(&n) { 1 - source_layout } else { source_layout };
             let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
+            let fixed = pinned.get(&n).is_some_and(|&c| c == chosen);
+            let moved = choice.converted.contains(&n);
+            let why = match (fixed, moved) {
+                (true, _) if uniform => "the module as a whole is cheaper so",
+                (true, _) => "it is pinned there",
+                (_, true) if a.1 <= b.1 => "its kernel is no slower there",
+                (_, true) => "it saves transforms around it",
+                (_, false) if b.1 < a.1 => "moving it would not pay for the transforms around it",
+                (_, false) => "it takes no less time elsewhere",
+            };
             let [here, there] = times([a.1 as f64, b.1 as f64]);
-            if choice.converted.contains(&n) {
-                cx.applied(self, &[name], format!("{name} runs in {}: it takes {here} there, {there} in {}", a.0, b.0));
-            } else {
-                let why = match pinned.get(&n) {
-                    Some(_) if uniform => "the module as a whole is cheaper so",
-                    Some(&c) if c == chosen => "it is pinned there",
-                    _ if b.1 < a.1 => "moving it would not pay for the transforms around it",
-                    _ => "it takes no less time elsewhere",
-                };
-                cx.missed(self, &[name], format!("{name} stays in {}: {why} ({here} here, {there} in {})", a.0, b.0));
+            let costs = format!("{why} ({here} here, {there} in {})", b.0);
+            match moved {
+                true => cx.applied(self, &[name], format!("{name} runs in {}: {costs}", a.0)),
+                false => cx.missed(self, &[name], format!("{name} stays in {}: {costs}", a.0)),
             }
         }
     }

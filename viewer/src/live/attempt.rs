@@ -11,6 +11,7 @@ use compiler::ops::control::{CallTensor, Const};
 use compiler::profile::DeviceProfile;
 use compiler::text::{parse_instructions, print_instruction, print_module, random_tensor};
 use compiler::tir::{BufferId, TensorFunction};
+use rustc_hash::FxHashMap;
 use shaders_gen::Emitter;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use std::sync::Arc;
 pub struct Attempt {
     /// Name of the tensor function.
     pub function: String,
+    /// Index of the part of the network that it is in.
+    pub part: usize,
     /// Instructions, one a line.
     pub schedule: String,
     /// Whether it is run.
@@ -79,8 +82,8 @@ impl Trier {
     /// Starts the thread; `wake` is called when an attempt is done.
     pub fn start(document: Arc<Document>, host: Option<Arc<dyn Host>>, wake: impl Fn() + Send + 'static) -> Trier {
         let bench = move || {
-            let source = Source::new(&document);
-            move |a: &Attempt| match &source {
+            let mut sources: FxHashMap<usize, Result<Source, String>> = FxHashMap::default();
+            move |a: &Attempt| match sources.entry(a.part).or_insert_with(|| Source::new(&document, a.part)) {
                 Ok(source) => source.attempt(a, host.as_deref()).map(Arc::new).map_err(|why| Refusal::new(&why)),
                 Err(why) => Err(Refusal::new(why)),
             }
@@ -96,8 +99,8 @@ struct Source {
 }
 
 impl Source {
-    fn new(document: &Document) -> Result<Source, String> {
-        let (module, profile) = document.functions("lowered")?;
+    fn new(document: &Document, part: usize) -> Result<Source, String> {
+        let (module, profile) = document.functions("lowered", part)?;
         Ok(Source { module, profile })
     }
 
@@ -214,9 +217,9 @@ mod tests {
     }
 
     fn attempt(document: &Document, kernel: usize, lines: &[String]) -> Result<Outcome, String> {
-        let source = Source::new(document).unwrap();
+        let source = Source::new(document, 0).unwrap();
         let function = document.trace().kernels[kernel].function.clone();
-        source.attempt(&Attempt { function, schedule: lines.join("\n"), timed: true }, Some(&Clock))
+        source.attempt(&Attempt { function, part: 0, schedule: lines.join("\n"), timed: true }, Some(&Clock))
     }
 
     #[test]

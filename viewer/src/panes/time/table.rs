@@ -1,7 +1,7 @@
 //! A table of dispatches; a click on a column's head sorts it.
 
 use super::Row;
-use crate::canvas::colour::{heat, milliseconds};
+use crate::canvas::colour::{heat, milliseconds, si};
 use crate::state::Viewer;
 use egui::{Align2, FontId, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 use std::cmp::Ordering;
@@ -54,18 +54,6 @@ fn order(a: &Row, b: &Row, column: Column) -> Ordering {
     }
 }
 
-/// A count in three digits.
-fn si(x: f64) -> String {
-    let (scale, unit) = match x {
-        x if x >= 1e9 => (1e9, "G"),
-        x if x >= 1e6 => (1e6, "M"),
-        x if x >= 1e3 => (1e3, "k"),
-        _ => (1.0, ""),
-    };
-    let x = x / scale;
-    if x >= 100.0 || unit.is_empty() { format!("{x:.0}{unit}") } else { format!("{x:.1}{unit}") }
-}
-
 fn cell(r: &Row, column: Column, total: f64) -> String {
     let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.1}"));
     match column {
@@ -106,7 +94,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
             let width: f32 = widths.iter().sum();
             let (rect, response) = ui.allocate_exact_size(vec2(width, 18.0), Sense::click());
             let dark = ui.visuals().dark_mode;
-            if v.marks(&v.trace().groups[r.group].origins) {
+            if super::is_marked(v, r) {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().selection.bg_fill.gamma_multiply(0.5));
             } else if response.hovered() {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
@@ -131,8 +119,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
                 painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
             }
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.layer));
-            if response.on_hover_text(&v.trace().kernels[r.kernel].name).clicked() {
-                chosen = Some((r.group, r.kernel));
+            let name = r.at.map_or("", |(_, kernel)| v.trace().kernels[kernel].name.as_str());
+            if response.on_hover_text(name).clicked() {
+                chosen = r.at.or(chosen);
             }
         }
     });
@@ -173,8 +162,7 @@ mod tests {
     fn unknown_times_come_last_and_rates_follow_from_times() {
         let row = |call: usize, ms: Option<f64>| Row {
             call,
-            kernel: 0,
-            group: 0,
+            at: Some((0, 0)),
             layer: String::new(),
             ms,
             flops: 2_000_000_000,

@@ -19,7 +19,7 @@ const HIGH: f32 = 46.0;
 
 /// Draws the timeline.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
-    let total: f64 = rows.iter().filter_map(|r| r.ms).sum();
+    let total: f64 = rows.iter().filter_map(|r| r.ms).filter(|ms| *ms > 0.0).sum();
     if total <= 0.0 {
         ui.label("The trace has no times to draw. `weft bench MODEL -o F.trace` stores them.");
         return;
@@ -29,7 +29,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         let zoom = &mut v.time_pane.zoom.0;
         let slider = ui.add(egui::Slider::new(zoom, 1.0..=60.0).logarithmic(true).show_value(false));
         slider.widget_info(|| egui::WidgetInfo::slider(true, f64::from(*zoom), "Zoom"));
-        ui.weak(format!("{} dispatches, {}", rows.len(), milliseconds(total)));
+        ui.weak(format!("{} dispatches, {}", rows.iter().filter(|r| r.at.is_some()).count(), milliseconds(total)));
     });
     let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
     let width = (ui.available_width() - 12.0) * v.time_pane.zoom.0;
@@ -42,7 +42,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         let mut start = 0.0;
         let pointer = response.hover_pos();
         for r in rows {
-            let Some(ms) = r.ms else { continue };
+            let Some(ms) = r.ms.filter(|ms| *ms > 0.0) else { continue };
             let (from, to) = (start * scale, (start + ms) * scale);
             start += ms;
             let place = Rect::from_min_max(
@@ -55,8 +55,10 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
             ui.painter().rect_filled(place.shrink2(vec2(0.25, 0.0)), 0.0, heat((ms / longest).sqrt() as f32, dark));
             // The same colour as its group has on the canvas.
             let below = Rect::from_min_size(place.left_bottom() + vec2(0.0, 3.0), vec2(place.width(), 8.0));
-            ui.painter().rect_filled(below.shrink2(vec2(0.25, 0.0)), 0.0, pastel(r.group, dark));
-            if v.marks(&v.trace().groups[r.group].origins) {
+            if let Some((group, _)) = r.at {
+                ui.painter().rect_filled(below.shrink2(vec2(0.25, 0.0)), 0.0, pastel(group, dark));
+            }
+            if super::is_marked(v, r) {
                 let stroke = Stroke::new(2.0, ui.visuals().selection.stroke.color);
                 ui.painter().rect_stroke(place, 0.0, stroke, StrokeKind::Inside);
             }
@@ -70,7 +72,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
             if pointer.is_some_and(|p| place.x_range().contains(p.x)) {
                 response.clone().on_hover_text_at_pointer(format!("{}\n{}", r.layer, milliseconds(ms)));
                 if response.clicked() {
-                    chosen = Some((r.group, r.kernel));
+                    chosen = r.at.or(chosen);
                 }
             }
         }
