@@ -239,7 +239,7 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
-            let mut parts = part_times(setup, common, (&module, &executor), inputs, &mut progress)?;
+            let mut parts = part_times(a, place, common, (&module, &executor), inputs, &mut progress)?;
             // On the CPU executor nothing is dispatched: the host is the device.
             let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
             let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
@@ -264,20 +264,21 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
 
 /// The times of a network in parts. For a trace they are those of an executor that records its compilations.
 fn part_times(
-    setup: &Setup<'_>,
+    a: &BenchArgs,
+    place: &Place,
     common: &Common,
     (module, executor): (&Module, &weft::Session),
     inputs: &[Tensor],
     progress: &mut Progress,
 ) -> CliResult<PartTimes> {
-    let (a, ceilings) = (setup.a, setup.ceilings);
+    let ceilings = place.ceilings;
     if a.output.is_none() {
         return Ok(PartTimes::of(a, executor, inputs, ceilings, None, progress)?);
     }
-    let profile = profile_on(common, &setup.device)?;
+    let profile = profile_on(common, &place.device)?;
     let options = compile_options(pipeline_for(module, common, &profile, inputs)?, common)?;
     let quiet = Common { quiet: true, ..common.clone() };
-    let recording = crate::executor::execute_recorded(module.clone(), &quiet, &setup.device, inputs)?;
+    let recording = crate::executor::execute_recorded(module.clone(), &quiet, &place.device, inputs)?;
     recording.run_in_order(inputs)?;
     let record = Record { model: &a.models[0], options: &options };
     Ok(PartTimes::of(a, &recording, inputs, ceilings, Some(&record), progress)?)

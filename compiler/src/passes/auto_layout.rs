@@ -181,11 +181,6 @@ fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u
     if (cheapest.cost as f64) < better.cost as f64 * (1.0 - uncertainty) { cheapest } else { better }
 }
 
-/// Microseconds of a cost, which is in nanoseconds.
-fn us(ns: u64) -> String {
-    format!("{:.1}", ns as f64 / 1e3)
-}
-
 impl AutoLayout {
     /// Runs `go` on each block. Returns whether it returned true for any, and whether anything changed.
     fn on_blocks(
@@ -238,10 +233,10 @@ impl AutoLayout {
         self.remark_choice(costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
         if choice.converted.is_empty() && propagation.dissolved.is_empty() {
             let message = format!(
-                "@{}: all {} convertible nodes stay, estimated at {} us",
+                "@{}: all {} convertible nodes stay, estimated at {}",
                 r.f.name,
                 propagation.convertible.len(),
-                us(choice.cost)
+                times([choice.cost as f64])[0]
             );
             cx.missed(self, &[], message);
             return Ok(false);
@@ -250,13 +245,13 @@ impl AutoLayout {
         // Those of packed layouts are folded, and counted, by `fold-constants`.
         cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
         let message = format!(
-            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, estimated at {} us",
+            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, estimated at {}",
             r.f.name,
             choice.converted.len(),
             propagation.convertible.len(),
             done.transforms,
             done.constants,
-            us(choice.cost)
+            times([choice.cost as f64])[0]
         );
         cx.applied(self, &[], message);
         Ok(true)
