@@ -115,7 +115,6 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
 /// A node that is not there.
 pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
     let Some(Ok(drawn)) = v.after() else { return Err(Fault::Asked("the graph of this stage cannot be drawn".into())) };
-    let boxes = &drawn.scene.boxes;
     let nodes = drawn.layered.picture.outer();
     let is_layer = |n: &&Node| n.category == Category::Layer && n.op == name;
     let exact = nodes.iter().find(|n| n.name == name && n.category != Category::Layer);
@@ -128,14 +127,12 @@ pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let document = v.document().clone();
-    let part = |b: &&graphview::scene::SceneBox| {
-        let n = &b.node;
-        n.name.contains(name)
-            || document.layer_of(n).is_some_and(|l| l.contains(name))
-            || n.origins.iter().any(|o| o.contains(name))
+    let part = |n: &&&Node| {
+        let own = n.category != Category::Layer && n.name.contains(name);
+        own || document.layer_of(n).is_some_and(|l| l.contains(name)) || n.origins.iter().any(|o| o.contains(name))
     };
-    let found = boxes.iter().find(part);
+    let found = nodes.iter().find(part);
     let found = found.ok_or_else(|| Fault::Asked(format!("no box of this stage is `{name}`, or came from it")))?;
-    v.focus_key(&found.node.key.clone());
+    v.focus_key(&found.key.clone());
     Ok(())
 }

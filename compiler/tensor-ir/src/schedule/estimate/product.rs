@@ -210,12 +210,15 @@ impl<'f> Product<'f> {
         }
         if !stages.rates.software {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
-            // Vectors of both operands for each step of a thread, short ones as much as whole ones; half of them are the same for
-            // several lanes.
-            let vectors = up(tile.thread_rows as f64, 4) + up(tile.thread_columns as f64, 4);
+            // Vectors of both operands for each step of a thread, short ones as much as whole ones. Lanes in the same row read the
+            // same rows, those in the same column the same columns.
+            let across = (tile.columns / tile.thread_columns).clamp(1, stages.rates.lanes);
+            let vectors = [(tile.thread_rows, stages.rates.lanes / across), (tile.thread_columns, across)];
+            let passes: f64 = vectors.iter().map(|&(n, lanes)| up(n as f64, 4) * up((4 * lanes) as f64, BANKS)).sum();
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
-            tally.passes += subgroups * depth * vectors * 1.5 / word;
-            tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0 / word;
+            tally.passes += subgroups * depth * passes / word;
+            let copied = up(stages.rates.lanes as f64, BANKS) / stages.rates.lanes as f64;
+            tally.passes += (left + right) * copied / word;
             tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64 / word as u64;
             tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;
         }

@@ -57,7 +57,9 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
         }
         let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { MATRICES } else { 1.0 };
-        tally.operations += operations_of(block, around) * runs / matrices;
+        let unrolled: Vec<(Name, i64)> =
+            around.iter().filter(|l| l.1 == LoopKind::Unroll).map(|l| (l.2, l.0)).collect();
+        tally.operations += operations_of(block, &unrolled) * runs / matrices;
         if block.reduce.is_some() {
             tally.results = tally.results.max(at_once(block, around));
         }
@@ -85,13 +87,10 @@ fn at_once(block: &Block, around: &[Around]) -> f64 {
     own.map(|l| l.0 as f64).product()
 }
 
-/// Operations of one run of a block. What conditions on unrolled loops leave out of it is no code.
-fn operations_of(block: &Block, around: &[Around]) -> f64 {
-    let unrolled: Vec<(Name, i64)> = around
-        .iter()
-        .filter(|l| l.1 == LoopKind::Unroll && in_conditions(&block.value, l.2))
-        .map(|l| (l.2, l.0))
-        .collect();
+/// Operations of one run of a block in `unrolled` loops. What conditions on these leave out of it is no code.
+pub(super) fn operations_of(block: &Block, unrolled: &[(Name, i64)]) -> f64 {
+    let unrolled: Vec<(Name, i64)> =
+        unrolled.iter().copied().filter(|l| in_conditions(&block.value, l.0)).collect();
     let points: i64 = unrolled.iter().map(|l| l.1).product();
     let reduces = f64::from(u8::from(block.reduce.is_some()));
     if unrolled.is_empty() || points > MOST_POINTS {

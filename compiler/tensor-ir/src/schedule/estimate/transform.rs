@@ -31,7 +31,8 @@ pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<Kerne
     let width = if neighbours % 2 == 0 { most.min(if neighbours % 4 == 0 { 4 } else { 2 }) } else { 1 };
     let threads: f64 = if stages.rates.software { 64.0 } else { 128.0 };
     let workgroups = (iterations(&outside) / width as f64 / threads).ceil();
-    let mut tally = Tally { workgroups, threads, ..Tally::default() };
+    let results = (tile.kept * width) as f64;
+    let mut tally = Tally { workgroups, threads, results, ..Tally::default() };
     let lanes = Lanes { order: &outside, width, along: None };
 
     // The variables of a tile's first result, and those of the reduction in them.

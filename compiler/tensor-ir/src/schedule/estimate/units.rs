@@ -3,6 +3,7 @@
 use super::combination::Combination;
 use super::product::{Holdings, PoolingWindows, Product};
 use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
+use super::scheduled::operations_of;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
 use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, window_index};
@@ -63,6 +64,7 @@ fn count_sum(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally {
     let lanes = Lanes { order: &order, width, along: None };
     let (block, (own, _)) = (stages.list[r].block, stages.loops(r));
     tally.operations += iterations(&order) * slices as f64;
+    tally.sliced = Some((block.buffer, slices));
     stages.count_read(&mut tally, &Stages::store(block), &Lanes { order: &own, width, along: None }, slices as f64);
     finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
     tally
@@ -134,6 +136,11 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&
     let all = iterations(&taps) as i64 <= USUALLY_UNROLLED;
     let moves = |v: Name| neighbours.is_some_and(|n| n.moving.contains(&v));
     let (mut unrolled, rolled): (Vec<Loop>, Vec<Loop>) = taps.iter().partition(|l| all || moves(l.0));
+    let block = stages.list[r].block;
+    // Where a thread has all results along a loop, each knows its own place there.
+    let whole = neighbours.and_then(|n| order.iter().find(|l| l.0 == n.along && l.1 == n.windows));
+    let known: Vec<Loop> = unrolled.iter().chain(whole).copied().collect();
+    demand.operations += operations_of(block, &known) - operations_of(block, &[]);
     if let Some(n) = neighbours {
         unrolled.push((neighbour(), n.windows));
         order.iter_mut().filter(|l| l.0 == n.along).for_each(|l| l.1 = (l.1 + n.windows - 1) / n.windows);
@@ -148,7 +155,7 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&
         .iter()
         .for_each(|x| stages.count_window(&mut tally, x, &lanes, &Window { unrolled: &unrolled, rolled: &rolled }));
     let lanes = Lanes { order: &own, width: flat_shape(stages, &own).0, along: None };
-    finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
+    finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
     tally
 }
 
@@ -191,6 +198,7 @@ fn results(stages: &Stages<'_>, p: &Part, (product, r): (&Product<'_>, usize), w
     if slices > 1 {
         let (own, _) = stages.loops(r);
         let lanes = Lanes { order: &own, width, along: None };
+        tally.sliced = Some((block.buffer, slices));
         stages.count_read(&mut tally, &Stages::store(block), &lanes, slices as f64);
     } else {
         let order = stored_order(stages, p, product, r);
