@@ -4,9 +4,11 @@
 //! cargo run -p weft-command --example own_parts -- run net.weft
 //! ```
 //!
-//! `cube` is an op, with an importer of ONNX's operator `Cube` of the domain `example`; `reverse-loop` an instruction; `one-workgroup` a
-//! rule that uses it, for 64 elements on drivers with the quirk `slow-launch`, else for four; `siblings` a fusion rule. What a
-//! function of one's own has to look like is in `docs/add-an-op.md` and `docs/add-a-rule.md`.
+//! `cube` is an op, with an importer of ONNX's operator `Cube` of the domain `example`; `reverse-loop` an instruction;
+//! `one-workgroup` a rule that uses it, for 64 elements on drivers with the quirk `slow-launch`, else for four;
+//! `channel-sums` a rule, with `OWN_LAYOUTS`, for convolutions of NHWC tensors, which it prices so low that layouts
+//! change; `siblings` a fusion rule. What a function of one's own has to look like is in `docs/add-an-op.md` and
+//! `docs/add-a-rule.md`.
 
 use compiler::graph::{TensorType, ValueId};
 use compiler::int::Int;
@@ -17,9 +19,12 @@ use compiler::ops::{InferContext, Op, OpDef, OpResult};
 use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
 use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::{Quirk, Seen};
-use compiler::schedule::estimate::KernelEstimate;
+use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Candidate, Decline, Rule, Scheduled, Sketch, Takes, Unit, View, price_as_scheduled};
-use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal, Rules, ScheduleError, ScheduleProvider};
+use compiler::schedule::{
+    Axis, ComputeAt, DecomposeReduction, Instruction, InstructionDef, LocalScope, Refusal, Rules, ScheduleError,
+    ScheduleProvider,
+};
 use compiler::te::ComputeContext;
 use compiler::tir::{BufferId, Expr, LoopKind, Stmt, TensorFunction};
 use compiler::{attr_struct, candidate};
@@ -139,6 +144,48 @@ fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) ->
     Ok(())
 }
 
+candidate! {
+    /// A thread for each result of a convolution.
+    struct ChannelSum {
+        /// Threads of a workgroup.
+        pub threads: i64,
+    }
+}
+
+/// Convolutions whose channels lie next to each other: those of NHWC tensors.
+fn channel_sums(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let reduce = unit.reduce.filter(|_| unit.window.is_none()).ok_or_else(Decline::other_kind)?;
+    let sums = view.f.reduction_loops(reduce);
+    let block = view.block(reduce).ok_or_else(Decline::other_kind)?;
+    let channels = |ix: &[Int]| ix.last().and_then(|i| i.as_var()).is_some_and(|v| sums.contains(&v));
+    let window = |ix: &[Int]| ix.iter().any(|i| i.vars().len() == 2);
+    match block.value.loads().iter().any(|(_, ix)| window(ix) && channels(ix)) {
+        true => Ok(vec![Candidate::new(ChannelSum { threads: 64 })]),
+        false => Err(Decline::other_kind()),
+    }
+}
+
+/// A tenth of what the kernel takes by the estimate, as if the device had a unit for it.
+fn price_of_channel_sum(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let mut kernels = price_as_scheduled(view, unit, candidate, channel_sum);
+    kernels.iter_mut().for_each(|k| k.cost = Cost { arithmetic: k.total() / 10.0, ..Cost::default() });
+    kernels
+}
+
+fn channel_sum(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let threads = candidate.choices::<ChannelSum>()?.threads;
+    let block = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let vars: Vec<Name> = sketch.loops(unit.output)?.iter().map(|l| l.var).collect();
+    let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
+    let parts = sketch.split(flat, &[0, threads], &["g", "t"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    sketch.apply(ComputeAt { block, at: parts[1], scope: LocalScope::Register })?;
+    let first = sketch.f.reduction_loops(block).first().copied().ok_or_else(Decline::other_kind)?;
+    sketch.apply(DecomposeReduction { block, at: first })?;
+    Ok(())
+}
+
 /// Joins lone nodes of one operand that read the same value and have one shape: its elements are loaded once.
 fn siblings(cx: &mut GroupGraph<'_, '_>) {
     let groups = cx.groups();
@@ -185,18 +232,25 @@ impl ScheduleProvider for SmallOnes {
     }
 }
 
+fn rules() -> Vec<Rule> {
+    let one_workgroup =
+        Rule { name: "one-workgroup", takes: Takes::Blocks, tiles: false, candidates, price, apply: one_workgroup };
+    let channel_sums = Rule {
+        name: "channel-sums",
+        takes: Takes::Reductions,
+        tiles: false,
+        candidates: channel_sums,
+        price: price_of_channel_sum,
+        apply: channel_sum,
+    };
+    std::iter::once(one_workgroup).chain(std::env::var_os("OWN_LAYOUTS").map(|_| channel_sums)).collect()
+}
+
 fn main() -> ExitCode {
     let extensions = cli::Extensions {
         ops: vec![(OpDef::of::<Cube>(), ONNX)],
         instructions: vec![InstructionDef::of::<ReverseLoop>()],
-        rules: vec![Rule {
-            name: "one-workgroup",
-            takes: Takes::Blocks,
-            tiles: false,
-            candidates,
-            price,
-            apply: one_workgroup,
-        }],
+        rules: rules(),
         fusion_rules: vec![FusionRule {
             name: "siblings",
             looks_for: "nodes of one operand that read the same value",

@@ -5,8 +5,8 @@
 //! PLANTED_RULE=1 cargo run -p weft-command --example planted_faults -- bisect net.weft
 //! ```
 //!
-//! `lose-constants` is a pass that halves constants of 3 elements; `off-by-half` is a schedule rule that adds one half to what blocks of at least 40
-//! elements store.
+//! `lose-constants` is a pass that halves constants of 3 elements; `off-by-half` is a schedule rule that adds one half
+//! to what blocks of at least 40 elements store.
 
 use compiler::graph::{Constant, Module};
 use compiler::name::Name;

@@ -63,6 +63,50 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     }
 }
 
+const CONVOLUTIONS: &str = "const @w : f32[16,16,3,3] = random(1)
+graph @main(%x: f32[1,16,16,16]) -> (y: f32[1,16,1,1]) {
+  %w = const @w
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[1,16,16,16]
+  %1 = relu %0 : f32[1,16,16,16]
+  %2 = conv %1, %w {pads=[1,1,1,1]} : f32[1,16,16,16]
+  %3 = relu %2 : f32[1,16,16,16]
+  %4 = conv %3, %w {pads=[1,1,1,1]} : f32[1,16,16,16]
+  %5 = global_average_pool %4 : f32[1,16,1,1]
+  return %5
+}
+";
+
+#[test]
+fn a_rule_of_ones_own_changes_the_layouts() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-layouts");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("convolutions.weft");
+    std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
+    let model = model.to_str().expect("UTF-8");
+    let with = |own: bool, args: &[&str]| {
+        let mut command = Command::new(example());
+        command.args(args);
+        if own {
+            command.env("OWN_LAYOUTS", "1");
+        }
+        command.output().expect("the example runs")
+    };
+    let layouts = |own: bool| {
+        let out = with(own, &["compile", model, "--target", "ada", "--json", "-q"]);
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let groups = json["groups"].as_array().expect("groups").clone();
+        let of = |key: &str| groups.iter().filter_map(|g| g[key].as_str().map(String::from)).collect::<Vec<_>>();
+        (of("layout"), of("rule"))
+    };
+    let (usual, rules) = layouts(false);
+    assert!(!usual.contains(&"NHWC".into()) && !rules.contains(&"channel-sums".into()), "{usual:?} {rules:?}");
+    let (own, rules) = layouts(true);
+    assert!(own.contains(&"NHWC".into()) && rules.contains(&"channel-sums".into()), "{own:?} {rules:?}");
+    let result = |own, device| values(&with(own, &["run", model, "--device", device, "--json", "-q"]));
+    let (want, got) = (result(false, "cpu"), result(true, "auto"));
+    assert!(want.iter().zip(&got).all(|(a, b)| (a - b).abs() < 1e-3 * a.abs().max(1.0)), "{want:?} {got:?}");
+}
+
 #[test]
 fn a_quirk_of_ones_own_is_switched_off_by_name() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-quirk");

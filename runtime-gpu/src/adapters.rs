@@ -193,6 +193,7 @@ pub(crate) fn profile_from(
         matrix_shapes: vec![],
         gflops: 0.0,
         gb_s: 0.0,
+        cache_bytes: 0,
         asked_rules: vec![],
         asked_versions: Versions::Auto,
         nan: Nan::Keep,

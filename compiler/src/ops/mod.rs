@@ -110,17 +110,18 @@ pub type OpResult<T> = Result<T, Fault>;
 
 /// Everything about an op that its attributes decide.
 ///
-/// Most ops say four things: [`arity`](Op::arity), [`infer`](Op::infer), [`compute`](Op::compute) and [`export`](Op::export). Everything
-/// else has a default, and is said where it differs:
+/// Most ops say four things: [`arity`](Op::arity), [`infer`](Op::infer), [`compute`](Op::compute) and
+/// [`export`](Op::export). Everything else has a default, and is said where it differs:
 ///
 /// # Meaning
-/// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes), [`homogeneity`](Op::homogeneity),
-/// [`clamp_bounds`](Op::clamp_bounds) ...), movement of data ([`is_view`](Op::is_view), [`moves_data`](Op::moves_data) ...),
-/// [`effects`](Op::effects), and how an op without a tensor expression runs on the host ([`eval_host`](Op::eval_host)).
+/// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes),
+/// [`homogeneity`](Op::homogeneity), [`clamp_bounds`](Op::clamp_bounds) ...), movement of data
+/// ([`is_view`](Op::is_view), [`moves_data`](Op::moves_data) ...), [`effects`](Op::effects), and how an op without a
+/// tensor expression runs on the host ([`eval_host`](Op::eval_host)).
 ///
 /// # Sizes
-/// For shape arithmetic ([`infer_value`](Op::infer_value)), and for ops whose operands' values decide the sizes of their results
-/// ([`defined_symbols`](Op::defined_symbols) and those after it).
+/// For shape arithmetic ([`infer_value`](Op::infer_value)), and for ops whose operands' values decide the sizes of
+/// their results ([`defined_symbols`](Op::defined_symbols) and those after it).
 ///
 /// # Layout
 /// How the op moves to another data layout: one of its own ([`layout`](Op::layout)), transposed operands
@@ -262,7 +263,8 @@ pub trait Op: AttrObject {
     fn size_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands that takes.
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands
+    /// that takes.
     ///
     /// # Errors
     /// Sizes that there cannot be.
@@ -306,8 +308,9 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
-    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
+    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
+    /// computes in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around
+    /// the op.
     fn widens(&self) -> bool {
         false
     }
@@ -333,8 +336,9 @@ pub struct OpDef {
     pub from_attrs: fn(&Attrs) -> Result<OpRef, String>,
 }
 
-/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its own file,
-/// which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the braces.
+/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its
+/// own file, which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the
+/// braces.
 macro_rules! ops {
     ($($family:ident { $($op:ident),* $(,)? })*) => {
         /// Every op, by family; [`register_op`] adds one.
@@ -422,7 +426,8 @@ ops! {
     quantized_functions {}
 }
 
-/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
+/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for
+/// ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {
     ONNX_IMPORTS
         .iter()

@@ -121,6 +121,9 @@ pub struct DeviceProfile {
     /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
     #[serde(default)]
     pub gb_s: f64,
+    /// Bytes of the last-level cache, at least; 0 where that is not known.
+    #[serde(default)]
+    pub cache_bytes: u64,
     /// Names of schedule rules that are tried before all others, in this order. This is a wish of the user, not a
     /// property of the device; it is here because it decides kernels, as the limits do.
     #[serde(default)]
@@ -221,7 +224,7 @@ impl DeviceProfile {
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
         let Some(k) = known else { return self };
         let registers = if k.registers > 0 { k.registers } else { self.registers };
-        DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, registers, ..self }
+        DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, cache_bytes: k.cache_bytes, registers, ..self }
     }
     /// A profile by name.
     pub fn named(name: &str) -> Option<DeviceProfile> {
@@ -257,6 +260,7 @@ impl DeviceProfile {
             matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
             gflops: self.gflops,
             gb_s: self.gb_s,
+            cache_bytes: self.cache_bytes,
             asked_rules: self.asked_rules.clone(),
             asked_versions: self.asked_versions,
             nan: self.nan,

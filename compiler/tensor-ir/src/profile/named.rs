@@ -161,6 +161,7 @@ impl DeviceProfile {
             matrix_shapes: vec![],
             gflops: 0.0,
             gb_s: 0.0,
+            cache_bytes: 0,
             asked_rules: vec![],
             asked_versions: Versions::Auto,
             nan: Nan::Keep,

@@ -1,4 +1,4 @@
-//! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
+//! Sums of products: matrix products and convolutions, in the tiles of the rules.
 
 use super::rates::{FRAGMENT, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
@@ -29,7 +29,8 @@ struct Operand<'f> {
     demand: Demand,
     /// A constant that lies in the order in which it is read.
     packed: bool,
-    /// What copies of each read cost, where neighbours along the rows may be a vector, and where not: the same for all tiles.
+    /// What copies of each read cost, where neighbours along the rows may be a vector, and where not: the same for all
+    /// tiles.
     copies: [OnceCell<Vec<(Touch, i64)>>; 2],
 }
 
@@ -51,16 +52,18 @@ pub(super) struct PoolingWindows {
     pub taps: i64,
 }
 
-/// What a thread of a product in tiles holds beside sums.
+/// Registers of a thread of a tiled product, besides the sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::schedule) struct Holdings {
     /// Whether threads copy neighbours of the left and of the right operand at once.
     pub vectors: [bool; 2],
     /// Whether each operand is f32 in memory, and is rounded to f16 where it is copied.
     pub wide: [bool; 2],
-    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
+    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it
+    /// is.
     pub computed: [Option<i64>; 2],
-    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it is read without.
+    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it
+    /// is read without.
     pub windows: Option<i64>,
     /// Whether functions (exponentials, error functions) are computed of its results.
     pub functions: bool,
@@ -83,7 +86,8 @@ const HALF: f64 = 2.0;
 /// Neighbouring halves that a thread loads at once, at most.
 const WIDE: f64 = 8.0;
 
-/// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies words of them.
+/// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies
+/// words of them.
 fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
     let types: Vec<DType> = block.value.loads().iter().map(|l| stages.f.buffers[l.0].dtype).collect();
     let plain = matches!(types[..], [a, b] if a == b && matches!(a, DType::I8 | DType::U8));
@@ -174,7 +178,8 @@ impl<'f> Product<'f> {
         let bytes = Depth::bytes(reads.map(|r| stages.f.buffers[r.buffer].dtype));
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
     }
-    /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its results.
+    /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its
+    /// results.
     pub fn holdings(&self, stages: &Stages<'_>, functions: bool) -> Holdings {
         Holdings {
             vectors: self.vectors(stages),
@@ -210,8 +215,8 @@ impl<'f> Product<'f> {
         }
         if !stages.rates.software {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
-            // Vectors of both operands for each step of a thread, short ones as much as whole ones. Lanes in the same row read the
-            // same rows, those in the same column the same columns.
+            // Vectors of both operands for each step of a thread, short ones as much as whole ones. Lanes in the same
+            // row read the same rows, those in the same column the same columns.
             let across = (tile.columns / tile.thread_columns).clamp(1, stages.rates.lanes);
             let vectors = [(tile.thread_rows, stages.rates.lanes / across), (tile.thread_columns, across)];
             let passes: f64 = vectors.iter().map(|&(n, lanes)| up(n as f64, 4) * up((4 * lanes) as f64, BANKS)).sum();
@@ -224,7 +229,8 @@ impl<'f> Product<'f> {
         }
         tally
     }
-    /// Counts a kernel on matrix units with this tile: both operands, their way through workgroup memory into fragments, and the products.
+    /// Counts a kernel on matrix units with this tile: both operands, their way through workgroup memory into
+    /// fragments, and the products.
     pub fn count_matrices(&self, stages: &Stages<'_>, tile: &MatrixTile) -> Tally {
         let (t, lanes) = (&tile.tile, stages.rates.lanes as f64);
         let up = |n: f64, by: i64| (n / by as f64).ceil();
@@ -240,17 +246,17 @@ impl<'f> Product<'f> {
         for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
             let demand = &operand.demand;
             tally.operations += demand.operations * elements;
-            // What a thread copies of the operand in a step.
+            // Elements of the operand that a thread copies in a step.
             let own = elements / (tiles * steps * threads);
             let mut loads = Tally::default();
-            self.operand(stages, &mut loads, operand, (outer, elements), Copying { depth: t.depth, across: false });
+            self.operand(stages, &mut loads, operand, (outer, elements), Copying { depth: t.depth, across: true });
             let vectors = self.loads_vectors(stages, operand, outer);
             if vectors && !is_wide(stages, demand) && own >= WIDE && self.lies([2; 2]).channels % WIDE as i64 == 0 {
                 loads.accesses /= 2.0;
             }
             tally.add(loads);
         }
-        // Each subgroup takes its rows and columns out of workgroup memory, where the copies have put all.
+        // Each subgroup reads its rows and columns from workgroup memory, where the copies have stored the whole tile.
         let of_subgroups =
             (left / tile.rows as f64) * t.columns as f64 / tile.columns as f64 * (tile.rows + tile.columns) as f64;
         tally.operations += of_subgroups * FRAGMENT;
@@ -261,7 +267,7 @@ impl<'f> Product<'f> {
     }
     /// Whether threads copy neighbours of an operand together.
     fn loads_vectors(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop]) -> bool {
-        o.packed || o.demand.reads.iter().all(|r| self.copied(stages, r, outer, false).1 > 1)
+        o.packed || o.demand.reads.iter().all(|r| self.copied(stages, r, outer, true).1 > 1)
     }
     /// Whether each operand's neighbours are copied together.
     pub fn vectors(&self, stages: &Stages<'_>) -> [bool; 2] {
@@ -276,8 +282,8 @@ impl<'f> Product<'f> {
         let others = |d: &Demand| (d.reads.len() as i64 - 1).max(0);
         [&self.left, &self.right].map(|o| (o.demand.computes && !o.packed).then(|| others(&o.demand)))
     }
-    /// Quotients in the left operand's indices where it is read by windows: several loops make the reduction, and the innermost one is
-    /// over channels.
+    /// Quotients in the left operand's indices where it is read by windows: several loops make the reduction, and the
+    /// innermost one is over channels.
     pub fn windows(&self) -> Option<i64> {
         let (_, around) = self.depth.split_last().filter(|(_, around)| !around.is_empty())?;
         let moves = |i: &Int| around.iter().any(|l| i.uses(l.0));
@@ -324,8 +330,8 @@ impl<'f> Product<'f> {
         };
         o.demand.reads.iter().map(of).collect()
     }
-    /// An operand that threads copy together, along the depth or along the rows, whichever lies next to each other: a subgroup's access,
-    /// and the neighbours that each lane loads.
+    /// An operand that threads copy together, along the depth or along the rows, whichever lies next to each other: a
+    /// subgroup's access, and the neighbours that each lane loads.
     fn copied(&self, stages: &Stages<'_>, r: &Read, outer: &[Loop], across: bool) -> (Touch, i64) {
         let Some(&(inner, channels)) = self.depth.last() else { return (Touch { accesses: 1.0, sectors: 1.0 }, 1) };
         let step = (inner, channels.min(16));

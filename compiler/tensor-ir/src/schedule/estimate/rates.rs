@@ -20,6 +20,8 @@ pub(super) struct Rates {
     pub schedulers: f64,
     /// A software device: a processor that emulates a GPU.
     pub software: bool,
+    /// Bytes of the last-level cache.
+    pub cache_bytes: u64,
     pub cores: f64,
     /// A kernel.
     pub launch: f64,
@@ -64,6 +66,9 @@ pub(super) const FRAGMENT: f64 = 5.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 
+/// Bytes of a GPU's last-level cache where its size is not known.
+const LEAST_CACHE: u64 = 2 << 20;
+
 impl Rates {
     /// The rates of a profile; if it has none, the rates of a middling device with as many cores.
     pub fn of(p: &DeviceProfile) -> Rates {
@@ -82,6 +87,7 @@ impl Rates {
                 lanes: i64::from(lanes),
                 schedulers: 1.0,
                 software: true,
+                cache_bytes: 0,
                 cores,
                 launch: 20_000.0,
                 workgroup: 90.0,
@@ -102,6 +108,7 @@ impl Rates {
             lanes: i64::from(lanes),
             schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
+            cache_bytes: p.cache_bytes.max(LEAST_CACHE),
             cores,
             // A dispatch that depends on the one before costs a GPU 2 to 5 us.
             launch: 3_000.0,

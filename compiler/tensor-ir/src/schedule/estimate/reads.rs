@@ -1,5 +1,5 @@
-//! What the stages of a function read that wait for a schedule, and what the lanes of a subgroup do to memory with it:
-//! told from the addresses of one subgroup in the middle of the loops.
+//! Reads of the stages of an unscheduled function, and their cost for the lanes of a subgroup, from the addresses of
+//! one subgroup in the middle of the loops.
 
 use super::product::Product;
 use super::rates::Rates;
@@ -33,11 +33,11 @@ pub(in crate::schedule) struct Stages<'f> {
     touches: RefCell<FxHashMap<Access, Touch>>,
     /// The products among the stages that were looked at.
     products: RefCell<FxHashMap<usize, Option<Rc<Product<'f>>>>>,
-    /// What was counted of products beside the product itself.
+    /// Counts of the work after products.
     finishes: RefCell<FxHashMap<(usize, Finish), Tally>>,
 }
 
-/// What follows a product.
+/// The work after a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Finish {
     /// What is made of its results by a stage, in vectors of so many, where it is in so many slices.
@@ -46,7 +46,7 @@ pub(super) enum Finish {
     Sum(usize, i64),
 }
 
-/// What decides what an access costs a subgroup: the element, the dimension that lies innermost, and the lanes.
+/// The key of an access's cost: the element, the innermost dimension, and the lanes.
 type Access = (BufferId, Vec<Int>, Option<usize>, Vec<Loop>, i64, Option<Name>);
 
 /// An element that an expression reads.
@@ -86,7 +86,7 @@ impl Read {
     }
 }
 
-/// What an expression takes for one element of it.
+/// The work for one element of an expression.
 #[derive(Default)]
 pub(super) struct Demand {
     pub operations: f64,
@@ -125,7 +125,7 @@ pub(super) fn neighbour() -> Name {
     Name::new("neighbour window")
 }
 
-/// What one access of a vector costs a subgroup.
+/// The cost of one access of a vector by a subgroup.
 #[derive(Clone, Copy)]
 pub(super) struct Touch {
     pub accesses: f64,
@@ -194,7 +194,8 @@ impl<'f> Stages<'f> {
             found
         })
     }
-    /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their number.
+    /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their
+    /// number.
     pub(in crate::schedule) fn can_be_counted(&self) -> bool {
         self.countable
     }
@@ -210,7 +211,7 @@ impl<'f> Stages<'f> {
         let all = |l: Vec<(Name, Int)>| l.into_iter().map(|(v, n)| (v, extent(&n))).collect();
         (all(s.spatial()), all(s.reduction()))
     }
-    /// What one element of `e` takes, whose variables are those of a stage.
+    /// The work for one element of `e`, whose variables are those of a stage.
     pub(super) fn demand(&self, e: &Expr) -> Demand {
         let mut d = Demand::default();
         e.visit(&mut |e| {
@@ -257,7 +258,8 @@ impl<'f> Stages<'f> {
         });
         self.count_touch(tally, r.buffer, t, subgroups, n * rounds * unrolled);
     }
-    /// What the subgroup in the middle does in all iterations of unrolled loops; `None` where an index follows from data.
+    /// What the subgroup in the middle does in all iterations of unrolled loops; `None` where an index follows from
+    /// data.
     fn touch_unrolled(&self, r: &Read, lanes: &Lanes<'_>, window: &Window<'_>) -> Option<Touch> {
         let bytes = element_bytes(&self.f.buffers[r.buffer], self.profile);
         let dims: Vec<i64> = self.f.buffers[r.buffer].shape.iter().map(extent).collect();
@@ -293,7 +295,7 @@ impl<'f> Stages<'f> {
         let (accesses, sectors) = unrolled_accesses(each, &moves, bytes);
         Some(Touch { accesses, sectors })
     }
-    /// Counts what subgroups do to a buffer, of which they touch `elements`.
+    /// Counts the accesses of subgroups to a buffer, of which they access `elements`.
     pub(super) fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
         if matches!(self.f.buffers[b].scope, Scope::Global) {
             tally.accesses += t.accesses * subgroups;
@@ -301,7 +303,7 @@ impl<'f> Stages<'f> {
         }
         tally.touch(b, elements);
     }
-    /// What an access costs the subgroup that stands in the middle.
+    /// The cost of an access for the subgroup in the middle.
     pub(super) fn touch(&self, r: &Read, lanes: &Lanes<'_>) -> Touch {
         let key = (r.buffer, r.index.clone(), r.innermost, lanes.order.to_vec(), lanes.width, lanes.along);
         if let Some(&known) = self.touches.borrow().get(&key) {

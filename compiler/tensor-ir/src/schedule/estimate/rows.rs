@@ -1,4 +1,4 @@
-//! Softmax and normalisations: one stage spreads row reductions over their rows, in one kernel of the rule `rows`.
+//! Softmax and normalisations: one stage broadcasts row reductions over their rows, in one kernel of the rule `rows`.
 
 use super::combination::Combination;
 use super::reads::{Demand, Lanes, Loop, Stages, iterations};
@@ -75,7 +75,8 @@ impl<'a, 'f> Rows<'a, 'f> {
         let reads = self.demand.reads.iter().filter(|r| self.of_reduction(r.buffer));
         reads.map(|r| r.index.iter().map(|i| simplify(i, &bounds)).collect()).collect()
     }
-    /// What the kernel does where so many threads of a workgroup share `together` neighbouring rows, or have rows of their own.
+    /// What the kernel does where so many threads of a workgroup share `together` neighbouring rows, or have rows of
+    /// their own.
     fn tally(&self, shared: bool, together: i64, threads: f64) -> Tally {
         let stages = self.stages;
         let (count, length) = (iterations(&self.outer), iterations(&self.inner));

@@ -1,6 +1,6 @@
-//! Kernels that are scheduled: how often each block runs, and what it does each time.
+//! Scheduled kernels: the number of runs of each block, and the work of one run.
 
-use super::rates::{BARRIER, HALVING, MATRICES, Rates};
+use super::rates::{BARRIER, FRAGMENT, HALVING, MATRICES, Rates};
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -60,8 +60,11 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         let unrolled: Vec<(Name, i64)> =
             around.iter().filter(|l| l.1 == LoopKind::Unroll).map(|l| (l.2, l.0)).collect();
         tally.operations += operations_of(block, &unrolled) * runs / matrices;
+        if fragment(block.buffer) && block.reduce.is_none() && !block.value.loads().is_empty() {
+            tally.operations += FRAGMENT * runs;
+        }
         if block.reduce.is_some() {
-            tally.results = tally.results.max(at_once(block, around));
+            tally.results = tally.results.max(at_once(block, around, rates.lanes));
         }
         let loads = block.value.loads().into_iter().map(|l| l.0);
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
@@ -80,17 +83,19 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
     tally
 }
 
-/// Results that a thread computes side by side: those of unrolled loops and vectors.
-fn at_once(block: &Block, around: &[Around]) -> f64 {
-    let together = |l: &&Around| matches!(l.1, LoopKind::Unroll | LoopKind::Vectorize);
-    let own = around.iter().filter(together).filter(|l| block.indices.iter().any(|i| i.uses(l.2)));
-    own.map(|l| l.0 as f64).product()
+/// Results that a thread computes side by side: those of unrolled loops and vectors, and its part of matrices.
+fn at_once(block: &Block, around: &[Around], lanes: i64) -> f64 {
+    let results = |kinds: &[LoopKind]| -> f64 {
+        let own = around.iter().filter(|l| kinds.contains(&l.1) && block.indices.iter().any(|i| i.uses(l.2)));
+        own.map(|l| l.0 as f64).product()
+    };
+    let of_matrix = (results(&[LoopKind::Tensor]) / lanes as f64).max(1.0);
+    results(&[LoopKind::Unroll, LoopKind::Vectorize]) * of_matrix
 }
 
 /// Operations of one run of a block in `unrolled` loops. What conditions on these leave out of it is no code.
 pub(super) fn operations_of(block: &Block, unrolled: &[(Name, i64)]) -> f64 {
-    let unrolled: Vec<(Name, i64)> =
-        unrolled.iter().copied().filter(|l| in_conditions(&block.value, l.0)).collect();
+    let unrolled: Vec<(Name, i64)> = unrolled.iter().copied().filter(|l| in_conditions(&block.value, l.0)).collect();
     let points: i64 = unrolled.iter().map(|l| l.1).product();
     let reduces = f64::from(u8::from(block.reduce.is_some()));
     if unrolled.is_empty() || points > MOST_POINTS {

@@ -96,7 +96,11 @@ impl Tally {
                 Scope::Global => {
                     let size = buffer.encoding.storage_bytes(buffer.dtype, count);
                     bindings += profile.bindings_for(size);
-                    bytes += (size as f64).min(elements * element_bytes(buffer, profile));
+                    // What one kernel of a function leaves for the next one stays in the last-level cache.
+                    let inside = slices > 1 || !f.params.iter().any(|p| p.buffer == b);
+                    if !inside || size > rates.cache_bytes {
+                        bytes += (size as f64).min(elements * element_bytes(buffer, profile));
+                    }
                 }
                 Scope::Shared => shared_bytes += (count as f64 * element_bytes(buffer, profile)) as u64,
                 Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => {}

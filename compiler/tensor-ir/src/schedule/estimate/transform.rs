@@ -1,4 +1,5 @@
-//! Tiles of neighbouring results that constant matrices make of tiles of elements, as the rule `transform` runs them.
+//! Tiles of neighbouring results that are computed from tiles of elements by constant matrices, as the rule `transform`
+//! runs them.
 
 use super::reads::{Lanes, Loop, Stages, Window, iterations};
 use super::tally::{KernelEstimate, Tally, Values, every, left};

@@ -1,4 +1,4 @@
-//! What a transpose through workgroup memory costs (`rules/transpose_tiled.rs`), counted in whole tiles.
+//! The cost of a transpose through workgroup memory (`rules/transpose_tiled.rs`), in whole tiles.
 
 use super::rates::STEP;
 use super::reads::{Demand, Lanes, Loop, Read, Stages, iterations};

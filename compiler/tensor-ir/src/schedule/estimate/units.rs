@@ -1,4 +1,4 @@
-//! The kernels of units, each counted in the loops that the rules run for a candidate.
+//! Kernels of units, counted in the loops that the rules run for a candidate.
 
 use super::combination::Combination;
 use super::product::{Holdings, PoolingWindows, Product};
@@ -159,7 +159,8 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&
     tally
 }
 
-/// A sum of products in such tiles; `None` for another reduction. With windows, `p.output` stores one result for each window.
+/// A sum of products in such tiles; `None` for another reduction. With windows, `p.output` stores one result for each
+/// window.
 fn product(
     stages: &Stages<'_>,
     p: &Part,
@@ -324,8 +325,8 @@ pub(in crate::schedule) fn matrix_kernels(
     of_part(stages, blocks, of)
 }
 
-/// What a thread of a product holds beside sums: `blocks` are the product and what stores what is made of it; `None` where they are no
-/// plain stages.
+/// What a thread of a product holds beside sums: `blocks` are the product and what stores what is made of it; `None`
+/// where they are no plain stages.
 pub(in crate::schedule) fn holdings(stages: &Stages<'_>, blocks: [Name; 2]) -> Option<Holdings> {
     let p = part(stages, blocks)?;
     let r = p.reduce?;

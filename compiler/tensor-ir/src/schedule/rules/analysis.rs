@@ -1,4 +1,4 @@
-//! What a unit computes: its loops, and for contractions which loops each operand uses.
+//! Analysis of a unit: its loops, and for contractions the loops that each operand uses.
 
 use super::pooling::{PoolingWindow, window_index};
 use super::sketch::{Decline, Sketch};
@@ -9,7 +9,8 @@ use crate::name::Name;
 use crate::schedule::ScheduleError;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 
-/// A part of a function that becomes one kernel: a reduction and the one block that consumes it, or a lone compute block.
+/// A part of a function that becomes one kernel: a reduction and the one block that consumes it, or a lone compute
+/// block.
 #[derive(Clone, Debug)]
 pub struct Unit {
     /// The reduction.
@@ -32,8 +33,8 @@ pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
     f.body.blocks().into_iter().find(|b| b.name == name)
 }
 
-/// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too, it is the unit's
-/// own. `None` for any other function.
+/// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too,
+/// it is the unit's own. `None` for any other function.
 pub(super) fn whole_unit(view: &View<'_>) -> Option<Unit> {
     let f = view.f;
     let (reductions, computed): (Vec<&Block>, Vec<&Block>) =
@@ -122,8 +123,8 @@ fn consumes_plainly(view: &View<'_>, reduce: Name, consumer: Name) -> bool {
             _ => return false,
         }
     }
-    // Every loop of the consumer must be one of those variables and go over the whole dimension, or computing there would
-    // repeat the reduction or do more of it than there is.
+    // Every loop of the consumer must be one of those variables and go over the whole dimension, or computing there
+    // would repeat the reduction or do more of it than there is.
     let Ok(loops) = view.loops(consumer) else { return false };
     let whole = ix
         .iter()
@@ -137,19 +138,22 @@ fn consumes_plainly(view: &View<'_>, reduce: Name, consumer: Name) -> bool {
 /// A sum of products of two operands, with the loops sorted by which operand uses them.
 #[derive(Clone, Debug)]
 pub struct Contraction {
-    /// Loops of the output that only the left operand uses (rows: batch, output pixels), as variables of the output block.
+    /// Loops of the output that only the left operand uses (rows: batch, output pixels), as variables of the output
+    /// block.
     pub m: Vec<Name>,
     /// Loops of the output that only the right operand uses (columns: output channels).
     pub n: Vec<Name>,
     /// Loops of the output that both use (batches of a batched matmul, groups, depthwise channels) or none does.
     pub batch: Vec<Name>,
-    /// Reduction loops, outermost first as they should run: the innermost is the one whose elements lie next to each other.
+    /// Reduction loops, outermost first as they should run: the innermost is the one whose elements lie next to each
+    /// other.
     pub k: Vec<Name>,
     /// Child position of the left operand in the product (0 or 1).
     pub left: usize,
     /// Buffer of the right operand when it is a plain load of one.
     pub right_buffer: Option<BufferId>,
-    /// The dimension of the right operand's buffer that the column loop indexes, and for each reduction loop its dimension.
+    /// The dimension of the right operand's buffer that the column loop indexes, and for each reduction loop its
+    /// dimension.
     pub right_dims: Option<(usize, Vec<usize>)>,
     /// True when the right operand is a constant that may be prepacked.
     pub right_constant: bool,
@@ -256,7 +260,8 @@ pub(super) fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Resu
     Ok(out)
 }
 
-/// The same where `w` reduces windows of `r`'s results before the output, and the variables of `r` that windows go along.
+/// The same where `w` reduces windows of `r`'s results before the output, and the variables of `r` that windows go
+/// along.
 type WindowVariables = (Vec<(Name, Name)>, Vec<Name>);
 fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Result<WindowVariables, Decline> {
     let index = window_index(f, w, r.buffer).ok_or_else(Decline::other_kind)?;
@@ -279,8 +284,8 @@ fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Resu
     Ok((map, between))
 }
 
-/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside, or rows
-/// of windows where these alone make vectors.
+/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels
+/// inside, or rows of windows where these alone make vectors.
 fn order_reduction(view: &View<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
     let around = view.loops(reduce).unwrap_or_default();
     let extent = |v: Name| around.iter().find(|h| h.var == v).and_then(|h| h.extent.as_const()).unwrap_or(1);
@@ -300,8 +305,8 @@ fn is_slice(i: &Int, v: Name, extent: Option<&Int>) -> bool {
 }
 
 /// Where the columns and the reduction loops stand in the right operand's buffer, when it is loaded at plain variables.
-/// Columns of several loops (the split channels of a packed layout) count as one when the buffer has them as one dimension.
-/// With `slices`, a reduction loop may be one of several slices of its dimension.
+/// Columns of several loops (the split channels of a packed layout) count as one when the buffer has them as one
+/// dimension. With `slices`, a reduction loop may be one of several slices of its dimension.
 fn right_layout(
     e: &Expr,
     map: &[(Name, Name)],

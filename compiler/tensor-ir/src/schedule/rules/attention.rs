@@ -1,9 +1,11 @@
-//! Attention: a product, reductions along the rows of its results, and a product of what is made of them, as one kernel.
+//! Attention as one kernel: a product, reductions along the rows of its results, and a second product with the
+//! transformed results.
 //!
-//! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) go to workgroup memory,
-//! from where the row reductions (maximum and sum of a softmax) take them; the second product reads the scores as its left operand,
-//! through whatever the function makes of them, a K step at a time. So no score goes to device memory, and accumulators are never
-//! rescaled. Both products are those of `matmul_tiled`, or of `matmul_matrix`, in tiles of the block's rows.
+//! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) are stored
+//! in workgroup memory, and the row reductions (maximum and sum of a softmax) read them there. The second product reads
+//! the scores as its left operand, with the function's elementwise ops applied, one K step at a time. So no score is
+//! stored in device memory, and accumulators are never rescaled. Both products are those of `matmul_tiled` or
+//! `matmul_matrix`, in tiles of the block's rows.
 
 use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
 use super::candidate::{Candidate, Choices};
@@ -95,7 +97,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     plan.schedule(sketch, chosen.way)
 }
 
-/// The cheapest single kernel of an unscheduled function that is attention, or why there is none; `None` for another function.
+/// The cheapest single kernel of an unscheduled function that is attention, or why there is none; `None` for another
+/// function.
 pub fn one_kernel(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -183,7 +186,7 @@ impl Way {
     }
 }
 
-/// What of the function the tiles of any number of rows have in common.
+/// The properties of the function that do not depend on the number of rows.
 struct Plan {
     parts: Parts,
     /// The block that stores the scores of a block of rows.
@@ -194,7 +197,7 @@ struct Plan {
     mix: Contraction,
     /// Rows and columns of the result.
     size: (i64, i64),
-    /// What a lane holds beside the sums of both products.
+    /// Registers of a lane besides the sums of both products.
     holdings: [Holdings; 2],
 }
 
@@ -232,7 +235,8 @@ impl Plan {
         let holdings = [of([parts.scores, copy]), of([parts.mix, output])];
         Ok(Plan { parts, copy, output, scores, mix, size, holdings })
     }
-    /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
+    /// How both products may be computed on the device: on matrix units where it has them for these operands, with
+    /// vectors.
     fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
         // Those of a software device are slower than its vectors.
         let wanted = !p.software || p.asks_for("matmul-matrix");

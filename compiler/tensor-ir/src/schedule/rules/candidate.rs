@@ -1,4 +1,4 @@
-//! What a rule may do with a unit, as data: the values of its choices.
+//! A candidate: one way for a rule to schedule a unit, as the values of the rule's choices.
 
 use super::analysis::Unit;
 use super::sketch::Decline;
@@ -48,15 +48,15 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// One of those that the estimate compares.
+    /// A candidate that the estimate compares.
     pub fn new(choices: impl Choices) -> Candidate {
         Candidate { choices: Arc::new(choices), on_request: false }
     }
-    /// The same for those who ask for one of its values; otherwise it is not considered.
+    /// The same, but considered only if one of its values is requested.
     pub fn on_request(self) -> Candidate {
         Candidate { on_request: true, ..self }
     }
-    /// Whether somebody has to ask for it.
+    /// Whether it must be requested.
     pub fn is_on_request(&self) -> bool {
         self.on_request
     }
@@ -75,7 +75,7 @@ impl Candidate {
     pub fn value(&self, point: &str) -> Option<Attr> {
         self.points().into_iter().find(|p| p.0 == point).map(|p| p.1)
     }
-    /// Its lines in a schedule, without what else could have been chosen.
+    /// Its lines in a schedule, without the domains.
     pub fn lines(&self, unit: &Unit) -> Vec<Choose> {
         let line = |(point, value): (&str, Attr)| {
             let (unit, point, of) = (unit.name(), Name::new(point), vec![value.clone()]);

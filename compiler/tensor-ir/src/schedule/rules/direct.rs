@@ -1,6 +1,6 @@
 //! One thread computes one vector of results: pooling, depthwise and grouped convolution, reductions with many results,
-//! and whatever no other rule takes. Reductions run serially in registers; channels-last data is read four channels at
-//! a time.
+//! and every unit that no other rule takes. Reductions run serially in registers; channels-last data is read four
+//! channels at a time.
 
 use super::analysis::Unit;
 use super::candidate::{Candidate, NoChoice};
@@ -68,8 +68,8 @@ fn finish_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) 
     Ok(())
 }
 
-/// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop (with
-/// `vector`) and the others are unrolled, with the reduction loops in `unrolled`.
+/// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop
+/// (with `vector`) and the others are unrolled, with the reduction loops in `unrolled`.
 pub(super) fn accumulate_at(
     sketch: &mut Sketch<'_>,
     reduce: Name,

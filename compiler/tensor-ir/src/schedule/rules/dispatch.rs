@@ -1,7 +1,7 @@
-//! Which rule takes a unit, and with which of its candidates: the cheapest of all.
+//! The dispatcher: chooses the rule and the candidate of a unit, the cheapest of all.
 //!
-//! A rule that somebody asks for by name comes before all others. Among the rest the estimate decides, and of
-//! candidates that it finds equal the rule that stands first in the table.
+//! A rule that is requested by name is tried before all others. Among the rest the estimate decides; if candidates cost
+//! the same, the rule that is first in the table is taken.
 
 use super::analysis::Unit;
 use super::candidate::Candidate;
@@ -13,10 +13,10 @@ use crate::profile::DeviceProfile;
 use crate::schedule::estimate::KernelEstimate;
 use crate::schedule::rules::script::RULE;
 
-/// Part by which the candidates of a rule must be cheaper than those of the rules that stand before it: below that the
-/// estimate says nothing.
+/// Fraction by which the candidates of a rule must be cheaper than those of earlier rules: smaller differences are
+/// below the accuracy of the estimate.
 pub(super) const LEAST_GAIN: f64 = 0.05;
-/// Candidates of a rule that are tried, at most, where each declines when it is applied.
+/// Largest number of candidates of a rule that are tried if each declines when it is applied.
 const TRIES: usize = 4;
 
 /// In the remark on a candidate that was chosen and does not apply.
@@ -26,11 +26,11 @@ pub const GIVEN_UP: &str = "was chosen and does not apply";
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub rule: &'static Rule,
-    /// It is asked for by name: it takes what it can, whether or not that suits the device.
+    /// It was requested by name: it takes every unit that it can, whether or not that suits the device.
     pub by_name: bool,
 }
 
-/// The rules to ask for a unit: one that is wished for comes first.
+/// The rules to ask for a unit: a requested one comes first.
 pub(super) fn rules_for(profile: &DeviceProfile, script: &Script, unit: &Unit) -> Vec<Asked> {
     let of = |rule: &'static Rule| Asked { rule, by_name: profile.asks_for(rule.name) };
     let usual = in_order(profile).filter(|r| r.takes.fits(unit)).map(of);
@@ -38,25 +38,25 @@ pub(super) fn rules_for(profile: &DeviceProfile, script: &Script, unit: &Unit) -
     let wished = all().filter(|r| r.name == name && r.takes.fits(unit)).map(|rule| Asked { rule, by_name: true });
     match required {
         true => wished.collect(),
-        // It took the unit before, perhaps only because it was asked for.
+        // It took the unit before, perhaps only because it was requested.
         false => wished.chain(usual).collect(),
     }
 }
 
-/// A candidate with what it costs.
+/// A candidate with its cost.
 #[derive(Clone)]
 pub(super) struct Pick {
     pub rule: &'static Rule,
     pub by_name: bool,
     pub candidate: Candidate,
-    /// Its kernels; none where the estimate cannot weigh it.
+    /// Its kernels; empty if the estimate cannot weigh it.
     pub kernels: Vec<KernelEstimate>,
     /// The position of its rule among those that are asked.
     position: usize,
 }
 
 impl Pick {
-    /// Nanoseconds; `None` where the estimate cannot weigh it.
+    /// Nanoseconds; `None` if the estimate cannot weigh it.
     pub fn cost(&self) -> Option<f64> {
         (!self.kernels.is_empty()).then(|| total(&self.kernels))
     }
@@ -82,11 +82,11 @@ pub(super) struct Picks {
 }
 
 impl Picks {
-    /// Asks the rules for their candidates, and for the prices of these. Where values are wished for, candidates with
-    /// them are considered alone, if there are any.
+    /// Asks the rules for their candidates and prices. If values are requested and some candidates have them, only
+    /// these are considered.
     pub fn of(view: &View<'_>, unit: &Unit, rules: &[Asked], script: &Script) -> Picks {
         let mut picks = Picks { rest: vec![], declined: vec![], tries: vec![0; rules.len()] };
-        // One view for all, so that what the estimate has counted stays.
+        // One view for all rules, so that the counts of the estimate are reused.
         let asking = View::new(view.f, view.constants, view.profile, true);
         for (position, &Asked { rule, by_name }) in rules.iter().enumerate() {
             let view = if by_name { &asking } else { view };
@@ -169,8 +169,7 @@ impl Picks {
     }
 }
 
-/// The candidates that have the values wished for, of each point where there are such; else those for which nobody has
-/// to ask.
+/// For each point, the candidates with the requested values if there are any; else those that need no request.
 fn considered(mut list: Vec<Candidate>, unit: &Unit, script: &Script) -> Vec<Candidate> {
     let points: Vec<&'static str> = list.first().map_or(vec![], |c| c.points().into_iter().map(|p| p.0).collect());
     for point in points {

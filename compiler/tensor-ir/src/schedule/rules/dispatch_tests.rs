@@ -1,4 +1,5 @@
-//! The dispatcher: what is priced is what is applied, and the estimate of unscheduled functions asks the same rules.
+//! The dispatcher: the priced candidate is the one that is applied, and the estimate of unscheduled functions asks the
+//! same rules.
 
 use super::dispatch::{Picks, rules_for};
 use super::predict::prepare;

@@ -1,4 +1,5 @@
-//! Products of bytes against the reference evaluator, over the whole range of bytes: every choice, with and without tails.
+//! Compares products of bytes with the reference evaluator, over the whole range of bytes: every choice, with and
+//! without tails.
 
 use super::{Choice, Scheduled, choices, schedule, schedule_with};
 use crate::dtype::DType;

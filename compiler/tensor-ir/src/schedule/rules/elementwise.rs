@@ -1,6 +1,6 @@
-//! Elementwise and injective blocks: all loops fused, four elements a thread where the shape allows.
+//! Elementwise and injective blocks: all loops are fused, with four elements per thread if the shape allows.
 //!
-//! Vector loads follow from index expressions that are contiguous in the innermost output dimension; anything else
+//! If index expressions are contiguous in the innermost output dimension, loads are vectors; everything else
 //! (transposes, gathers, odd sizes) is loaded element by element by the same kernel.
 
 use super::analysis::Unit;
@@ -32,8 +32,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
 /// Elements of a vector that is stored to packed halves or bytes: whole words of either.
 const PACKED_WIDTH: i64 = 4;
 
-/// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
-/// the thread loop and of the vector loop.
+/// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or
+/// 2) and binds the rest to threads; returns the variable of the thread loop and of the vector loop.
 pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> Result<(Name, Option<Name>), Decline> {
     bind_flat_by(sketch, block, own, 4)
 }
@@ -94,7 +94,8 @@ fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64, m
     sketch.choose("vector", &domain, default)
 }
 
-/// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little work.
+/// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little
+/// work.
 fn choose_threads(sketch: &mut Sketch<'_>, work: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     let all = (work.max(1) as u64).next_power_of_two() as i64;

@@ -1,9 +1,11 @@
-//! Products of bytes and their convolutions: a thread multiplies four bytes of two packed words at once and adds up in i32.
+//! Products of bytes and their convolutions: a thread multiplies the four bytes of two packed words at once, with sums
+//! in i32.
 //!
-//! Four neighbours of the reduction are a word. Tiles of both operands lie in shared memory in words, as `[k][row]` and
-//! `[k][column]`; all threads copy them, and the next step's are loaded while this one is computed. A thread has a register tile of
-//! rows and columns, for each of which a step is one operation ([`crate::tir::intrinsic`]). Constant weights are packed in the
-//! order in which they are read, four to a word along the reduction. What is left over of the reduction is multiplied by 0.
+//! Four neighbours along the reduction are a word. Tiles of both operands are in shared memory as words, in the order
+//! `[k][row]` and `[k][column]`. All threads copy them, and the tiles of the next step are loaded while this one is
+//! computed. A thread has a register tile of rows and columns; each step is one operation per element of it
+//! ([`crate::tir::intrinsic`]). Constant weights are packed in the order in which they are read, four to a word along
+//! the reduction. The last word of the reduction is filled with zeros.
 
 use super::analysis::{Contraction, Unit, contraction_of_numbers};
 use super::candidate::Candidate;

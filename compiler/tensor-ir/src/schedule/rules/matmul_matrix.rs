@@ -1,14 +1,17 @@
-//! Matrix products and implicit-GEMM convolutions on matrix units: a subgroup multiplies fragments of f16 into accumulators of f32.
+//! Matrix products and implicit-GEMM convolutions on matrix units: a subgroup multiplies fragments of f16 and adds to
+//! accumulators of f32.
 //!
-//! Tiles of both operands lie in workgroup memory in f16, as `[row][k]` and `[column][k]`, padded so that rows begin in different banks; all
-//! threads copy them, 16 bytes at a time, and the next K step's are loaded while this one is computed. An operand that is f32 in device memory
-//! and is rounded to f16 before it is multiplied (`f32(f16(x))`, as mixed precision casts an input) is converted while it is copied. The subgroups share out the workgroup's tile: each has `pieces` of rows and of columns, a matrix each. Results go
-//! through a slice of workgroup memory of the subgroup's own, from where its lanes take them for what is fused behind the product.
-//! How many lanes there are, no address knows.
+//! Tiles of both operands are in workgroup memory in f16, in the order `[row][k]` and `[column][k]`, padded so that
+//! rows begin in different banks. All threads copy them, 16 bytes at a time, and the tiles of the next K step are
+//! loaded while this one is computed. An operand that is f32 in device memory and is rounded to f16 before the product
+//! (`f32(f16(x))`, as mixed precision casts an input) is converted by the copy. The workgroup's tile is divided among
+//! the subgroups: each has `pieces` of rows and of columns, each a matrix. Results go through a slice of workgroup
+//! memory per subgroup; its lanes read them there for the epilogue. No address depends on the number of lanes.
 //!
-//! A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups, and a second kernel sums their
-//! results. Every tile that fits the device and whose registers a lane has, with each K step and number of slices, is a candidate; the
-//! estimate finds the cheapest.
+//! A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups; a second
+//! kernel sums their results. Every tile that fits the device and the registers of a lane, with each K step and number
+//! of slices, is a candidate; the cheapest one is taken. If registers are few, the matrices of one operand stay in
+//! registers, and those of the other are loaded one after another.
 
 use super::analysis::{Contraction, Unit, contraction, strip_casts};
 use super::candidate::Candidate;
@@ -186,8 +189,8 @@ fn check_types(view: &View<'_>, reduce: Name) -> Result<(), Decline> {
 /// A tile, and the number of slices of the reduction.
 type TileInSlices = (Tile, i64);
 
-/// What stands for the cost of a product of `[batch, rows, columns]` that the estimate cannot weigh: the largest tile that leaves every
-/// core a workgroup goes first, without slices, else the smallest.
+/// A substitute for the cost of a product of `[batch, rows, columns]` that the estimate cannot weigh: it prefers the
+/// largest tile that gives every core a workgroup, without slices, else the smallest tile.
 fn idle(p: &DeviceProfile, (tile, slices): &TileInSlices, m: Matrix, [batch, rows, columns]: [i64; 3]) -> f64 {
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let (own_rows, own_columns) = tile.size(m);
@@ -345,8 +348,9 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     let apart = copy_apart(sketch, product, [a, b], k[0])?;
     if !apart {
         for into in [a, b] {
-            // Fewer threads with 16 bytes each, rather than all with less, where that costs nothing: a driver that moves loads behind
-            // arithmetic unless they stand under a condition (RADV) would part those of one operand from the other's.
+            // Fewer threads with 16 bytes each, rather than all with less, where that costs nothing: a driver that
+            // moves loads behind arithmetic unless they stand under a condition (RADV) would part those of one operand
+            // from the other's.
             let all = Part { first: 0, count: threads.0 };
             if threads.1 != 1 || passing.is_none() || !copy_by_part(sketch, into, k[0], all)? {
                 copy_cooperatively(sketch, into, k[0], threads)?;
@@ -378,8 +382,8 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     tensorize(sketch, fill[outer], format!("fill_{m}x{n}_f32"))
 }
 
-/// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the workgroup has
-/// so many: all threads would copy less of each at a time. Whole subgroups do the one or the other.
+/// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the
+/// workgroup has so many: all threads would copy less of each at a time. Whole subgroups do the one or the other.
 fn copy_apart(sketch: &mut Sketch<'_>, product: &Product<'_>, [a, b]: [Name; 2], at: Name) -> Result<bool, Decline> {
     let lanes = i64::from(sketch.profile.subgroup.1.max(1));
     let Some(left) = product.tile.copied_apart(product.matrix, lanes) else { return Ok(false) };

@@ -1,10 +1,10 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
 //! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels) and a register tile of R rows
-//! (output pixels): one vec4 accumulator a row. Per K step of 4 a lane loads the left operand of *its* rows only
-//! (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast; the right
-//! operand is prepacked so that its loads are linear. Padding is a select on the staged load, paid once per row and tap
-//! instead of once per product. There is no shared memory, and there are no barriers.
+//! (output pixels), with one vec4 accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
+//! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
+//! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
+//! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::candidate::Candidate;
@@ -146,8 +146,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     Ok(())
 }
 
-/// Rows of a tile, least and most, of the output's `rows`, each made of `taps` rows of the product: a register file of at most
-/// about 60 vec4 accumulators.
+/// Rows of a tile, least and most, of the output's `rows`, each made of `taps` rows of the product: a register file of
+/// at most about 60 vec4 accumulators.
 fn row_range(p: &DeviceProfile, rows: i64, lanes: i64, taps: i64) -> Result<(i64, i64), Decline> {
     let (low, high) = if p.quirks.has(&TALL_TILES) {
         (32, 56)
@@ -182,7 +182,8 @@ fn usual_vectors(p: &DeviceProfile, rows: i64, columns: i64, span: i64) -> i64 {
     if wide { 2 } else { 1 }
 }
 
-/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and columns.
+/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and
+/// columns.
 pub(super) fn usual_tile(p: &DeviceProfile, [rows, columns]: [i64; 2], taps: i64) -> Option<ProductTile> {
     let lanes = i64::from(p.fixed_subgroup()?);
     let range = row_range(p, rows / taps, lanes, taps).ok()?;

@@ -1,14 +1,16 @@
-//! Matrix products and implicit-GEMM convolutions for real GPUs: workgroup tiles through shared memory, register tiles a
-//! thread.
+//! Matrix products and implicit-GEMM convolutions for real GPUs: workgroup tiles in shared memory, and register tiles
+//! per thread.
 //!
-//! The reduction loops are fused into one K loop in the order (window, channel), so that a K step of 16 reads consecutive
-//! channels. Tiles of both operands lie in shared memory as `[k][row]` and `[k][column]`, where the threads of a subgroup read
-//! neighbouring words; they are copied cooperatively, 16 bytes a thread where memory allows, and the next step's are loaded
-//! while this one is computed. A constant right operand is packed in the order in which it is read. A thread multiplies a
-//! register tile of at most 8x8, or of 8x4 or 4x4 where registers are fewer, in pieces of 4 rows and 4 columns that lie as far
-//! apart as the threads are wide, so that the vectors of neighbouring threads touch. A long reduction may be cut into slices
-//! ([`split_depth`](super::split_depth)) that become workgroups. Every tile that fits the device, with each number of slices, is
-//! a candidate; the estimate finds the cheapest.
+//! The reduction loops are fused into one K loop in the order (window, channel), so that a K step of 16 reads
+//! consecutive channels. Tiles of both operands are in shared memory in the order `[k][row]` and `[k][column]`, so that
+//! the threads of a subgroup read neighbouring words. The threads copy them together, 16 bytes per thread if memory
+//! allows, and the tiles of the next step are loaded while this one is computed. A constant right operand is packed in
+//! the order in which it is read.
+//!
+//! A thread computes a register tile of at most 8x8, or of 8x4 or 4x4 if registers are fewer, in pieces of 4 rows and 4
+//! columns. The pieces are as far apart as the threads are wide, so that the vectors of neighbouring threads are
+//! contiguous. A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups.
+//! Every tile that fits the device, with each number of slices, is a candidate; the cheapest one is taken.
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::candidate::Candidate;
@@ -229,8 +231,8 @@ fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -
     accumulate(sketch, reduce, unit.window.as_ref(), c, thread, tile)
 }
 
-/// Makes one dimension of those that the reduction goes through in the packed right operand: its index is then that of the K loop,
-/// with no division in it. They lie behind all others but the columns of a tile.
+/// Makes one dimension of those that the reduction goes through in the packed right operand: its index is then that of
+/// the K loop, with no division in it. They lie behind all others but the columns of a tile.
 fn flatten_depth(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
     let (Some(buffer), Some((_, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
     let (name, columns) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len() - 1);
@@ -240,7 +242,8 @@ fn flatten_depth(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline
     Ok(())
 }
 
-/// Steps of the reduction whose operands compilers have in registers at once, and registers of a thread for addresses that all share.
+/// Steps of the reduction whose operands compilers have in registers at once, and registers of a thread for addresses
+/// that all share.
 const STEPS_AHEAD: i64 = 3;
 const OTHERS: i64 = 8;
 
@@ -269,35 +272,37 @@ impl Tiles<'_> {
         let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
         Tiles { profile, size: (batch, rows, columns), taps, whole, lies, width }
     }
-    /// Elements of the reduction that a workgroup has at a time: so many that each thread loads 16 bytes of both operands.
+    /// Elements of the reduction that a workgroup has at a time: so many that each thread loads 16 bytes of both
+    /// operands.
     fn depth(&self, t: &Shape) -> i64 {
         if self.lies.channels % PIECE != 0 {
-            // Elements that are copied one by one each take an address and conditions: half as many at a time, or those of a row of
-            // windows, which lie alike in each row.
+            // Elements that are copied one by one each take an address and conditions: half as many at a time, or those
+            // of a row of windows, which lie alike in each row.
             return self.lies.row.filter(|n| self.fits(t, *n) && self.holds_single(t, *n)).unwrap_or(DEPTH / 2);
         }
         let (run, threads) = (LOAD_BYTES / self.lies.bytes[1], t.0 * t.1);
         let straight_sinks = self.profile.quirks.has(&UNROLLS_LOOPS);
         let whole_sectors = DEPTH / 2 * self.lies.bytes[0] % SECTOR_BYTES == 0;
         if straight_sinks && (self.whole == ODD_DEPTH || self.whole == DEPTH && whole_sectors) {
-            // Of what is no loop, loads move to where they are stored.
+            // If the K loop is fully unrolled, the driver sinks each prefetch load to its store, so prefetching does
+            // not help.
             return DEPTH / 2;
         }
         if !straight_sinks && self.whole == 2 * DEPTH && self.fits(t, self.whole) {
-            // As few as two steps: what would be loaded ahead is loaded at once, and nobody waits in between.
+            // With two steps at most, everything is loaded at once, and there is no wait in between.
             return self.whole;
         }
         if self.lies.channels % DEPTH != 0 && self.goes_odd(self.rows(t), self.columns(t), threads) {
             return ODD_DEPTH;
         }
-        // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them. And the address in a window
-        // takes as much where a thread has few results.
+        // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them. And the
+        // address in a window takes as much where a thread has few results.
         let halves = run > PIECE && self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
         let short = self.width == PIECE && (halves || t.4 < PIECE && self.whole > self.lies.channels);
         if short && self.lies.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
     }
-    /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its copies without
-    /// one: in a loop, what some threads alone copy stands under a condition each time.
+    /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its
+    /// copies without one: in a loop, what some threads alone copy stands under a condition each time.
     fn goes_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
         let run = LOAD_BYTES / self.lies.bytes[1];
         let shared = [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0);
@@ -307,8 +312,9 @@ impl Tiles<'_> {
     fn fits(&self, t: &Shape, depth: i64) -> bool {
         (self.rows(t) + PAD + self.columns(t)) * depth * 4 <= i64::from(self.profile.shared_memory)
     }
-    /// True when a thread has the registers for single elements of `depth`, each with its address and a condition, beside vectors of the
-    /// right operand, sums, and the operands of the steps that compilers load ahead, each vector with its address.
+    /// True when a thread has the registers for single elements of `depth`, each with its address and a condition,
+    /// beside vectors of the right operand, sums, and the operands of the steps that compilers load ahead, each vector
+    /// with its address.
     fn holds_single(&self, t: &Shape, depth: i64) -> bool {
         let (rows, columns, threads) = (self.rows(t), self.columns(t), t.0 * t.1);
         let own = [rows, columns].map(|n| (n * depth + threads - 1) / threads);
@@ -317,7 +323,7 @@ impl Tiles<'_> {
         let held = of_thread[0] * of_thread[1] + 3 * own[0] + own[1] + STEPS_AHEAD * step + OTHERS;
         self.profile.software || self.profile.registers == 0 || held <= i64::from(self.profile.registers)
     }
-    /// What a tile's depth may be.
+    /// The possible depths of a tile.
     fn depths(&self, tile: &Tile) -> Vec<i64> {
         let n = tile.in_numbers();
         let fits = |depth: &i64| (n.rows + PAD + n.columns) * depth * 4 <= i64::from(self.profile.shared_memory);
@@ -365,7 +371,8 @@ impl Tiles<'_> {
         let fits = |t: &&Shape| t.0 * t.1 <= i64::from(p.max_invocations) && self.fits(t, self.depth(t));
         all.iter().filter(fits).copied().collect()
     }
-    /// The largest of them that leaves every core enough to do, else the smallest: for products that the estimate cannot weigh.
+    /// The largest of them that leaves every core enough to do, else the smallest: for products that the estimate
+    /// cannot weigh.
     fn usual(&self, usable: &[Shape]) -> Option<Shape> {
         let cores = i64::from(self.profile.cores);
         let threads = |t: &Shape| self.groups(t) * t.0 * t.1;
@@ -386,7 +393,8 @@ impl Tiles<'_> {
     fn of(&self, chosen: &TiledProduct) -> Option<Tile> {
         Some(Tile { depth: chosen.depth, ..self.tile(&self.of_list(&chosen.tile)?) })
     }
-    /// Tiles, each with every number of slices that the reduction may be cut into; with windows behind the product there is one.
+    /// Tiles, each with every number of slices that the reduction may be cut into; with windows behind the product
+    /// there is one.
     fn candidates(&self) -> Vec<ProductTile> {
         let usable = self.usable();
         let each = |t: Shape| {
@@ -411,8 +419,8 @@ fn element_bytes(view: &View<'_>, unit: &Unit) -> [i64; 2] {
     Depth::bytes(loads.iter().map(|l| view.f.buffers[l.0].dtype))
 }
 
-/// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices that its
-/// reduction may be cut into.
+/// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices
+/// that its reduction may be cut into.
 pub(super) fn product_tiles(p: &DeviceProfile, size: [i64; 4], taps: i64, lies: Depth) -> Vec<ProductTile> {
     Tiles::new(p, Sizes { all: size, taps, lies }).candidates()
 }

@@ -1,4 +1,4 @@
-//! Schedule rules: each says what it may do with a part of a tensor function on a device, what that costs, and does it.
+//! Schedule rules: each lists its candidates for a part of a tensor function on a device, prices them, and applies one.
 //!
 //! [`schedule`] first inlines what can be inlined, and cuts concatenations apart that are of reductions or have more
 //! operands than a kernel binds. Then it splits the function into *units*: a reduction with the block that consumes it,
@@ -10,8 +10,8 @@
 //! The estimate of an unscheduled function (`predict`) asks the same rules for the same prices, so that fusion and
 //! layouts are decided by the kernels that are then made.
 //!
-//! A candidate is the values of a rule's choices. They stand in the trace ([`Choose`]) with the values there are.
-//! [`schedule_with`] takes other values, [`follow_choices`] those that somebody wrote into a schedule.
+//! A candidate has a value for each choice of the rule. The trace records them, with all possible values ([`Choose`]).
+//! [`schedule_with`] schedules with other values, [`follow_choices`] with the values that were edited in a schedule.
 
 mod alternatives;
 mod analysis;
@@ -94,7 +94,7 @@ use script::{FUNCTION, RULE, Script};
 /// A scheduled function.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
-    /// The function has open sizes, and what was proposed for typical ones first was given up for others' sake.
+    /// The schedule proposed for typical sizes did not apply to every size; a weaker one was used.
     pub compromise: bool,
     /// All instructions applied, kernels cut.
     pub function: TensorFunction,
@@ -106,7 +106,7 @@ pub struct Scheduled {
     pub declined: Vec<String>,
 }
 
-/// What a rule takes.
+/// The kind of units that a rule takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
     /// A function as a whole.
@@ -131,18 +131,18 @@ impl Takes {
     }
 }
 
-/// A schedule rule: what it may do with a unit, what that costs, and how it is done.
+/// A schedule rule: its candidates for a unit, their prices, and their application.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
-    /// What it is asked for.
+    /// The kind of units that it takes.
     pub takes: Takes,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
-    /// What the rule may do with the unit, or why it does not take it. Where the estimate cannot weigh them, the first
-    /// is taken.
+    /// The candidates of the rule for the unit, or why it declines. If the estimate cannot weigh them, the first is
+    /// taken.
     pub candidates: fn(&View<'_>, &Unit) -> Result<Vec<Candidate>, Decline>,
-    /// The kernels that a candidate gives; none where the estimate cannot weigh it.
+    /// The kernels of a candidate; empty if the estimate cannot weigh it.
     pub price: fn(&View<'_>, &Unit, &Candidate) -> Vec<KernelEstimate>,
     /// Schedules the unit in the sketch as the candidate says, or says why not. On a decline the sketch is put back.
     pub apply: fn(&mut Sketch<'_>, &Unit, &Candidate) -> Result<(), Decline>,
@@ -178,7 +178,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     rule!("direct", Units, false, direct),
 ]);
 
-/// Adds a rule of one's own. It stands before those of the table. To be called before anything is compiled.
+/// Adds a rule of another crate, before those of the table. Call it before anything is compiled.
 ///
 /// # Errors
 /// When there is a rule of this name.
@@ -211,8 +211,8 @@ impl Rule {
 }
 
 impl Pick {
-    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the sake of
-    /// the device's speed.
+    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the
+    /// sake of the device's speed.
     fn apply(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
         self.rule.begin(sketch, unit, self.by_name);
         sketch.together(|s| (self.rule.apply)(s, unit, &self.candidate))
@@ -227,8 +227,8 @@ fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
 }
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
-/// prepacked. Where the profile asks for rules by name, they come before all others; a function of which they take no
-/// part is scheduled as it would be without.
+/// prepacked. Rules that the profile requests by name are tried before all others. If none of them applies, the default
+/// order is used.
 ///
 /// # Errors
 /// When even the last rule fails: a bug.
@@ -243,8 +243,8 @@ pub fn schedule(
     units::schedule(f, constants, profile, &script::NOTHING)
 }
 
-/// [`schedule`] with values for some of the choices that rules make. [`choices`] of a schedule says what there is to choose; a
-/// choice may depend on those before it.
+/// [`schedule`] with given values for some choices. [`choices`] lists the choices of a schedule; a choice may depend on
+/// earlier ones.
 ///
 /// # Errors
 /// A value that is not in its domain, that its rule cannot take, or for which there is no choice.
@@ -257,7 +257,7 @@ pub fn schedule_with(
     schedule_by(f, constants, profile, &Script::of_choices(values))
 }
 
-/// Schedules by what is given of the schedule, for open sizes too.
+/// Schedules by a script, also for open sizes.
 fn schedule_by(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -270,7 +270,7 @@ fn schedule_by(
     }
 }
 
-/// What is given of a schedule by its text. Lines that ask for versions are about the function as a whole.
+/// The script of a schedule's text. Lines that request versions concern the function as a whole.
 fn script_of(pending: &[InstrRef]) -> Script {
     let own = pending.iter().filter(|i| Version::of_instruction(i).is_none());
     Script::read(&own.cloned().collect::<Vec<_>>())
@@ -281,9 +281,9 @@ pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
     trace.iter().filter_map(Choose::of_instruction).collect()
 }
 
-/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the pending
-/// schedule. What is written for other units stays; what was written for these is replaced. True when there were any.
-/// `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
+/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the
+/// pending schedule. What is written for other units stays; what was written for these is replaced. True when there
+/// were any. `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
 ///
 /// # Errors
 /// A value that is not in its domain or that its rule cannot take, and instructions that do not apply.
@@ -309,7 +309,7 @@ pub fn follow_choices(
     Ok(true)
 }
 
-/// True when a choice in the pending schedule of `f` differs from what the schedule was made with.
+/// True if a choice in the pending schedule of `f` differs from the value that the schedule was made with.
 pub fn has_edited_choices(f: &TensorFunction) -> bool {
     f.pending.iter().filter_map(Choose::of_instruction).any(Choose::is_edited)
 }

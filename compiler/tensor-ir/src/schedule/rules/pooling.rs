@@ -1,4 +1,5 @@
-//! Reductions over windows of a contraction's results in the contraction's own kernel: pooling behind a convolution.
+//! Reductions over windows of a contraction's results in the contraction's kernel: pooling after a convolution. This is
+//! not a rule of its own: it joins two reductions to one unit, and the choice `windows` records whether that is done.
 //!
 //! ```text
 //! conv[n, h, w, c] += x[..] * f[..]                      for each tile of results of the pool:
@@ -7,8 +8,9 @@
 //! y[n, i, j, c] = pool[n, i, j, c]                         y[..] = pool[p, c]
 //! ```
 //!
-//! A tile of results is then a tile of rows of the contraction, the elements of each window next to each other. Rules see it as a
-//! [`Unit`] with a [`PoolingWindow`]; two units that no rule takes so stay two kernels.
+//! A tile of results is then a tile of rows of the contraction, in which the elements of each window are adjacent.
+//! Rules get it as a [`Unit`] with a [`PoolingWindow`]. If no rule takes the joined unit, the two units stay two
+//! kernels.
 
 use super::analysis::{Unit, block_of, readers};
 use super::dispatch::{Asked, Picks, rules_for, total};
@@ -37,12 +39,12 @@ pub struct PoolingWindow {
     pub block: Name,
     /// Elements of a window.
     pub taps: i64,
-    /// The tile that the estimate finds cheapest for both, where it was asked.
+    /// The cheapest tile for both, if the estimate was used.
     pub(in crate::schedule) tile: Option<ProductTile>,
 }
 
-/// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the reader
-/// occurs that has more than one iteration.
+/// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the
+/// reader occurs that has more than one iteration.
 pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId) -> Option<&'a [Int]> {
     reader.reduce.as_ref()?;
     let loads = reader.value.loads();
@@ -55,8 +57,8 @@ pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId)
         .then_some(index)
 }
 
-/// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining it
-/// would leave the first reduction without an epilogue.
+/// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining
+/// it would leave the first reduction without an epilogue.
 pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
     let Some(b) = block_of(f, block).filter(|b| b.reduce.is_none()) else { return false };
     let users = readers(f, b.buffer);
@@ -65,8 +67,8 @@ pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
     windows && is_epilogue(f, b, *user)
 }
 
-/// True when `b` makes something of a reduction's results, element by element, perhaps through blocks that do so too; nobody else
-/// reads them, and `but` is not the reduction.
+/// True when `b` makes something of a reduction's results, element by element, perhaps through blocks that do so too;
+/// nobody else reads them, and `but` is not the reduction.
 fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
     let one = |d: usize| f.buffers[b.buffer].shape[d].is(1);
     let own = |l: &(BufferId, &[Int])| {
@@ -79,11 +81,11 @@ fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
     makers.into_iter().any(|m| m.reduce.is_some() || is_epilogue(f, m, but))
 }
 
-/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is a choice
-/// of the unit with the windows. Returns the rules with the work that each took.
+/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is
+/// a choice of the unit with the windows. Returns the rules with the work that each took.
 ///
 /// # Errors
-/// When what is written for the two does not apply.
+/// The written instructions for the two units do not apply.
 pub(super) fn schedule_windows(
     sketch: &mut Sketch<'_>,
     units: &mut VecDeque<Unit>,
@@ -107,7 +109,7 @@ pub(super) fn schedule_windows(
     Ok(done)
 }
 
-/// Schedules both units as one where that is wished for or pays; else records that they stay apart.
+/// Schedules both units as one if that is requested or pays; else records that they stay apart.
 fn choose_windows(
     sketch: &mut Sketch<'_>,
     first: &Unit,
@@ -185,8 +187,8 @@ fn takes(sketch: &Sketch<'_>, unit: &Unit, asked: Asked) -> bool {
     pick.is_some_and(|pick| pick.apply(&mut sketch.clone(), unit).is_ok())
 }
 
-/// Inlines what stands between the two reductions, where one kernel costs less than two or is wished for: what windows share is
-/// computed for each of them, but nothing is stored and loaded between.
+/// Inlines what stands between the two reductions, where one kernel costs less than two or is wished for: what windows
+/// share is computed for each of them, but nothing is stored and loaded between.
 fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> Result<Unit, Decline> {
     let (Some(reduce), Some(block)) = (first.reduce, second.reduce) else { return Err(Decline::other_kind()) };
     let loops = sketch.f.reduction_loops(block);
@@ -254,8 +256,8 @@ pub(super) fn open_windows(
     Ok(())
 }
 
-/// The loops of a contraction's tile inside loop `at`: so many of pieces outermost, so many of columns innermost. Rows and the
-/// elements of their windows become one loop.
+/// The loops of a contraction's tile inside loop `at`: so many of pieces outermost, so many of columns innermost. Rows
+/// and the elements of their windows become one loop.
 pub(super) fn tile_loops(
     sketch: &mut Sketch<'_>,
     block: Name,

@@ -1,9 +1,9 @@
 //! The kernels that the rules would make of an unscheduled function, without making them: the estimate of such
 //! functions.
 //!
-//! The function is prepared as for scheduling, and split into the same units; for each the dispatcher names the
-//! cheapest candidate. Not predicted: that a candidate declines when it is applied, and units that run in the loops of
-//! another.
+//! The function is prepared as for scheduling and split into the same units; for each unit the dispatcher gives the
+//! cheapest candidate. Not predicted: candidates that decline when they are applied, and units that run in the loops of
+//! another unit.
 
 use super::analysis::{Unit, iterations, whole_unit};
 use super::candidate::Candidate;

@@ -1,7 +1,7 @@
 //! Few long reductions: a workgroup for each result, whose threads share the reduction (`cooperate.rs`).
 //!
-//! Worth it where the estimate says so: where one thread a result would leave the device idle, and where neighbouring threads
-//! read neighbouring elements.
+//! That pays, by the estimate, if one thread per result would leave the device idle, and if neighbouring threads read
+//! neighbouring elements.
 
 use super::analysis::Unit;
 use super::candidate::Candidate;
@@ -15,7 +15,8 @@ use crate::schedule::Axis;
 use crate::schedule::estimate::{KernelEstimate, shared_reduction};
 use crate::schedule::{ComputeAt, LocalScope};
 
-/// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most devices.
+/// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most
+/// devices.
 const SHORTEST: i64 = 32;
 /// Elements of a vector.
 const VECTOR: i64 = 4;
@@ -90,8 +91,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     Ok(())
 }
 
-/// Numbers of threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`: they are wished
-/// for anyway.
+/// Numbers of threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`:
+/// they are wished for anyway.
 pub(super) fn threads_for_a_result(
     p: &DeviceProfile,
     results: i64,
@@ -111,8 +112,9 @@ pub(super) fn threads_for_a_result(
     Ok(threads_for_a_row(depth, 256))
 }
 
-/// Numbers of threads of a GPU that may share `length` neighbouring elements, `most` at most: a quarter of these; and where that
-/// leaves some thread without a vector, before it so many that each has some, as many as each other where that can be.
+/// Numbers of threads of a GPU that may share `length` neighbouring elements, `most` at most: a quarter of these; and
+/// where that leaves some thread without a vector, before it so many that each has some, as many as each other where
+/// that can be.
 pub(super) fn threads_for_a_row(length: i64, most: i64) -> Vec<i64> {
     let (vectors, all) = ((length / VECTOR).max(1), thread_a_vector(length, most));
     if length % VECTOR != 0 || all <= vectors || vectors < SHORTEST {

@@ -1,9 +1,9 @@
-//! Softmax, log-softmax and normalisations: reductions along the same rows and a block that spreads them over its row, as
-//! one kernel.
+//! Softmax, log-softmax and normalisations as one kernel: reductions along the same rows, and a block that broadcasts
+//! them over its row.
 //!
-//! All rows are independent. Where there are many, or their elements lie far apart, a thread computes a row: the reductions
-//! run one after another into registers, then the row is written. Few long rows get a workgroup each, whose threads share
-//! every reduction (`cooperate.rs`) and the writing.
+//! All rows are independent. If there are many rows, or their elements are strided, a thread computes a row: the
+//! reductions run one after another into registers, then the row is written. Few long rows get a workgroup each, whose
+//! threads share every reduction (`cooperate.rs`) and the writing.
 
 use super::analysis::{Unit, readers};
 use super::candidate::Candidate;
@@ -84,8 +84,8 @@ impl Grouped {
     }
 }
 
-/// Numbers of rows and of threads: those of the way that suits the device come first. On a software device the other way
-/// is for who asks for it.
+/// Numbers of rows and of threads: those of the way that suits the device come first. On a software device the other
+/// way is for who asks for it.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| Grouped::of(view, unit));
     let Grouped { f, rows } = known.as_ref().as_ref().map_err(Clone::clone)?;
@@ -155,8 +155,8 @@ fn splits_of(view: &View<'_>, output: Name) -> Result<Vec<Split>, Decline> {
     Ok(group_splits(&indices, &|v| view.extent_of(v).filter(|_| own.contains(&v))))
 }
 
-/// The splits that make loops of their own of `v / n` where reductions are read at `indices`; `extent` tells the iterations of a loop
-/// that may be split.
+/// The splits that make loops of their own of `v / n` where reductions are read at `indices`; `extent` tells the
+/// iterations of a loop that may be split.
 pub(super) fn group_splits<'a>(
     indices: impl IntoIterator<Item = &'a Int>,
     extent: &dyn Fn(Name) -> Option<i64>,
@@ -197,8 +197,8 @@ fn find_rows(view: &View<'_>, output: Name) -> Result<Rows, Decline> {
     Ok(Rows { output, reductions, row, inner, count, length, run, neighbours })
 }
 
-/// Whether the threads of a workgroup had better share a row than take rows alone, of `count` rows of `length` elements that lie
-/// next to each other (`contiguous`) or apart.
+/// Whether the threads of a workgroup had better share a row than take rows alone, of `count` rows of `length` elements
+/// that lie next to each other (`contiguous`) or apart.
 pub(super) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, contiguous: bool) -> bool {
     let cores = i64::from(p.cores.max(1));
     if p.software {
@@ -209,8 +209,8 @@ pub(super) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, cont
     length >= 32 && (contiguous || few)
 }
 
-/// How many neighbouring rows a workgroup may have, whose elements lie next to each other in runs of `run`, of rows of which
-/// `neighbours` stand one behind the other: more than one where a run fills no sector.
+/// How many neighbouring rows a workgroup may have, whose elements lie next to each other in runs of `run`, of rows of
+/// which `neighbours` stand one behind the other: more than one where a run fills no sector.
 pub(super) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec<i64> {
     let wanted = SECTOR_BYTES / 4 / run.max(1);
     // A processor that stands for a device: its few threads share a row, too.
@@ -219,8 +219,8 @@ pub(super) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec
     std::iter::once(1).chain(more).collect()
 }
 
-/// Numbers of threads that may share `elements` of `together` neighbouring rows; where rows are not `shared`, threads that have a row
-/// each.
+/// Numbers of threads that may share `elements` of `together` neighbouring rows; where rows are not `shared`, threads
+/// that have a row each.
 pub(super) fn threads_for_rows(p: &DeviceProfile, shared: bool, elements: i64, together: i64) -> Vec<i64> {
     match (shared, p.software) {
         // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
@@ -354,7 +354,8 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, chosen: &RowsOfWorkgroup) 
     Ok(())
 }
 
-/// Gives a workgroup `together` of the rows; neighbouring threads have neighbouring ones, and those along the other axis share each.
+/// Gives a workgroup `together` of the rows; neighbouring threads have neighbouring ones, and those along the other
+/// axis share each.
 fn bind_rows(sketch: &mut Sketch<'_>, rows: Name, together: i64, threads: i64) -> Result<Team, Decline> {
     if together == 1 {
         sketch.bind(rows, Axis::GroupX)?;

@@ -55,13 +55,13 @@ pub struct Sketch<'a> {
     pub profile: &'a DeviceProfile,
     /// Parameters that may be prepacked.
     pub constants: &'a [BufferId],
-    /// The rule at work was asked for by name: it takes what it can, whether or not that suits the device.
+    /// The current rule was requested by name: it takes every unit that it can, whether or not that suits the device.
     pub asked: bool,
     /// The unit that the rule at work schedules, by its name.
     pub unit: Name,
-    /// What is given of the schedule.
+    /// The given parts of the schedule.
     pub(super) script: &'a Script,
-    /// That loops may run side by side is asked once the steps at work are done.
+    /// Race checks are deferred to the end of the batch.
     deferred: bool,
 }
 
@@ -104,8 +104,8 @@ impl<'a> Sketch<'a> {
         self.f = rewritten(&self.f, &InstrRef::new(i))?;
         Ok(())
     }
-    /// Takes `steps`, and asks once at their end whether loops may run side by side as they are bound. If not, the steps are taken
-    /// again, and each instruction is asked: what it refuses they may have another way for.
+    /// Runs `steps` with one race check at the end. If it fails, the steps run again with a check after each
+    /// instruction, so that they can react to a refusal.
     pub fn together<T>(&mut self, steps: impl Fn(&mut Self) -> T) -> T {
         if self.deferred {
             return steps(self);
@@ -120,10 +120,10 @@ impl<'a> Sketch<'a> {
         *self = start;
         steps(self)
     }
-    /// Declines where loops that ran side by side in `start`, or were bound since, may not.
+    /// Declines if loops that are parallel in `start`, or were bound since, may not run in parallel.
     ///
     /// # Errors
-    /// What keeps them from it.
+    /// Why they may not.
     pub fn side_by_side(&self, start: &TensorFunction) -> Result<(), Decline> {
         new_violation(start, &self.f).map_or(Ok(()), |v| Err(Decline(v.message)))
     }
@@ -140,7 +140,7 @@ impl<'a> Sketch<'a> {
     pub fn elements_per_word(&self, block: Name) -> i64 {
         self.view().elements_per_word(block)
     }
-    /// Makes one dimension of those of the buffer that `block` stores to.
+    /// Joins the dimensions of the buffer that `block` stores to.
     ///
     /// # Errors
     /// When `flatten-buffer` does not apply.
@@ -154,8 +154,8 @@ impl<'a> Sketch<'a> {
         }
         Ok(())
     }
-    /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised loop,
-    /// aligned to the word. Blocks in `later` are not scheduled yet.
+    /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised
+    /// loop, aligned to the word. Blocks in `later` are not scheduled yet.
     ///
     /// # Errors
     /// The reason.
@@ -176,7 +176,8 @@ impl<'a> Sketch<'a> {
                 let first = int::simplify(&flat.substitute(l.var, &Int::new(0)), &bounds);
                 let step = int::simplify(&(flat - &first - Int::var(l.var)), &bounds);
                 let numel = buffer.numel();
-                // A condition that differs between the lanes splits words, but for the end of the buffer: padding follows it.
+                // A condition that differs between the lanes splits words, but for the end of the buffer: padding
+                // follows it.
                 let end = |c: &Cond| {
                     let ahead = int::simplify(&(c.lhs.clone() - &first - Int::var(l.var)), &bounds);
                     c.op == CondOp::Lt && c.rhs == numel && ahead.is(0)
@@ -241,8 +242,8 @@ impl<'a> Sketch<'a> {
     pub fn loops(&self, block: Name) -> Result<Vec<LoopHead>, Decline> {
         self.view().loops(block)
     }
-    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What stands
-    /// between a reduction and another one over windows stays the epilogue of the first.
+    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What
+    /// stands between a reduction and another one over windows stays the epilogue of the first.
     pub fn inline_all(&mut self) {
         let names: Vec<Name> = self.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
         for block in names {
@@ -250,12 +251,13 @@ impl<'a> Sketch<'a> {
             if output.is_some_and(|b| self.f.outputs().any(|o| o == b)) || stands_before_window(&self.f, block) {
                 continue;
             }
-            // A refusal leaves the block where it is; it then gets a kernel of its own.
+            // If the instruction refuses, the block stays and gets a separate kernel.
             let _ = self.apply(Inline { block });
         }
         self.remove_unread();
     }
-    /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads never happen.
+    /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads
+    /// never happen.
     fn remove_unread(&mut self) {
         let outputs: Vec<BufferId> = self.f.outputs().collect();
         if self.f.body.blocks().iter().all(|b| outputs.contains(&b.buffer)) {

@@ -1,4 +1,4 @@
-//! Rules against the reference evaluator: same results, and the rule that is meant takes the unit.
+//! Compares the rules with the reference evaluator: equal results, and the intended rule takes the unit.
 
 use super::schedule;
 use crate::attr::Attr;
@@ -109,8 +109,8 @@ fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
     }
 }
 
-/// What would be two steps, of which one is loaded ahead of nothing, and 24 of which half would be padded. Where straight code has its
-/// loads where they are stored, they are steps of a loop.
+/// What would be two steps, of which one is loaded ahead of nothing, and 24 of which half would be padded. Where
+/// straight code has its loads where they are stored, they are steps of a loop.
 #[test]
 fn short_reductions_are_one_step_of_whole_vectors() {
     for name in ["ada", "navi31", "bmg"] {

@@ -1,11 +1,12 @@
-//! Tiles of neighbouring results that small constant matrices make of tiles of elements: Winograd's transforms.
+//! Tiles of neighbouring results that are computed from tiles of elements by small constant matrices: Winograd's
+//! transforms.
 //!
-//! A thread has a tile: it computes the inner of the two products for all of the tile into registers, and the results from these.
-//! All loops of the tile are unrolled, so that the coefficients become numbers, those that are 0 vanish, and each element is
-//! loaded once.
+//! A thread has a tile: it computes the inner one of the two products for the whole tile into registers, and the
+//! results from these. All loops of the tile are unrolled, so that coefficients become numbers, terms with coefficient
+//! 0 disappear, and each element is loaded once.
 //!
-//! What a tile is follows from the indices: along a loop that chooses coefficients only (`v`, or `v % m` where the elements are those
-//! of `v / m`), results are made of the same elements.
+//! The tile follows from the indices: along a loop that only selects coefficients (`v`, or `v % m` if elements are
+//! indexed by `v / m`), results use the same elements.
 
 use super::analysis::{Unit, readers};
 use super::candidate::{Candidate, NoChoice};
@@ -94,8 +95,8 @@ pub(in crate::schedule) fn widest(registers: u32, live: i64) -> i64 {
     [4, 2].into_iter().find(|w| w * live * 3 <= i64::from(all) * 2).unwrap_or(1)
 }
 
-/// The tile of a thread, where the blocks are of this kind: an output that reads the elements `reads` of the reduction `r`. `own`
-/// and `loops` are the loops of the reduction and of the output.
+/// The tile of a thread, where the blocks are of this kind: an output that reads the elements `reads` of the reduction
+/// `r`. `own` and `loops` are the loops of the reduction and of the output.
 pub(in crate::schedule) fn tile_of(
     r: &Block,
     reads: &[&[Int]],

@@ -1,10 +1,10 @@
 //! Transposes through workgroup memory: compute blocks that store along one axis and load along another.
 //!
-//! Whichever way the threads of [`elementwise`](super::elementwise) stand, one of the two sides goes through memory in steps. Here a
-//! workgroup has a tile of *rows* (neighbours of what is read) and *columns* (neighbours of what is stored): it is loaded along
-//! its rows, 16 bytes a thread and all before the first store, kept in workgroup memory, and stored along its columns. Operands that
-//! lie like the result are loaded with the store. Behind the elements of a vector of rows are as many unused ones as send the
-//! threads of a subgroup to different banks, whether they go along rows or columns.
+//! In the rule [`elementwise`](super::elementwise), either the loads or the stores would be strided. Here a workgroup
+//! has a tile of *rows* (contiguous in the operand) and *columns* (contiguous in the result). The tile is loaded along
+//! its rows, 16 bytes per thread and all loads before the first store, kept in workgroup memory, and stored along its
+//! columns. Operands with the layout of the result are loaded with the store. Each vector of rows is padded so that the
+//! threads of a subgroup access different banks, along rows and along columns.
 //!
 //! The estimate chooses the tile, and whether one pays.
 
@@ -56,8 +56,8 @@ pub(in crate::schedule) type Step<'a> = &'a dyn Fn(BufferId, &[Int], Name) -> Op
 pub(in crate::schedule) type Element<'a> = (BufferId, &'a [Int]);
 
 impl Transposition {
-    /// Of a block inside `loops` that stores one element and loads others; `None` where all lie alike, or an access of device memory
-    /// moves in steps that differ.
+    /// Of a block inside `loops` that stores one element and loads others; `None` where all lie alike, or an access of
+    /// device memory moves in steps that differ.
     pub(in crate::schedule) fn of(
         loops: &[(Name, i64)],
         store: Element<'_>,
@@ -103,8 +103,8 @@ impl Transposition {
             let across = (threads / along).clamp(1, rows / self.vectors.0);
             TransposeTile { rows, columns, threads: (along.min(threads), across), pad }
         };
-        // What threads load beside each other along columns meets other banks, too: whole vectors, or single elements of rows as
-        // long as there are banks, which begin one bank further each.
+        // What threads load beside each other along columns meets other banks, too: whole vectors, or single elements
+        // of rows as long as there are banks, which begin one bank further each.
         let apart = |t: &TransposeTile| {
             let (of_rows, of_columns) = self.vectors;
             let row = t.columns * bytes == BANKS * BANK_BYTES;

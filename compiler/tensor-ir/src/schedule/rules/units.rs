@@ -1,4 +1,4 @@
-//! Which rule schedules what: the function as a whole, else its units one after another.
+//! Scheduling of a function: as a whole by one rule, or unit by unit.
 
 use super::analysis::{Unit, iterations, whole_unit};
 use super::describe::describe_units;

@@ -1,4 +1,4 @@
-//! What a rule looks at before it changes anything.
+//! The view of a function for `candidates` and `price`, which change nothing.
 
 use super::analysis::{Unit, block_of};
 use super::sketch::{Decline, elements_per_word};
@@ -45,8 +45,8 @@ impl<'a> View<'a> {
     pub(in crate::schedule) fn stages(&self) -> &Stages<'a> {
         self.stages.get_or_init(|| Stages::of(self.f, self.constants, self.profile))
     }
-    /// What `find` says of the unit, which is asked once for each type of answer: a rule looks at a unit once for all of
-    /// its candidates.
+    /// What `find` says of the unit, which is asked once for each type of answer: a rule looks at a unit once for all
+    /// of its candidates.
     pub fn once<T: 'static>(&self, unit: &Unit, find: impl FnOnce(&Self) -> T) -> Rc<T> {
         let blocks = [unit.reduce, unit.window.as_ref().map(|w| w.block), Some(unit.output)];
         let key = (TypeId::of::<T>(), blocks);

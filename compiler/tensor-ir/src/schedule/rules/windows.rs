@@ -1,9 +1,9 @@
-//! Depthwise convolutions, grouped ones and pooling: a thread computes several neighbouring windows, as vectors of
-//! channels where these lie next to each other.
+//! Depthwise and grouped convolutions and pooling: a thread computes several neighbouring windows, as vectors of
+//! channels if these are contiguous.
 //!
-//! Neighbouring windows overlap and meet the same weights. The tile lies along the output loop that saves the most loads;
-//! its loops and those of the window that move with it are unrolled, so that a load that two windows share is one load.
-//! What a tile saves is counted, not assumed: for each operand the different elements that a tile reads.
+//! Neighbouring windows overlap and use the same weights. The tile goes along the output loop that saves the most
+//! loads. Its loops, and the window's loops along the same axis, are unrolled, so that a load that two windows share
+//! happens once. The savings of a tile are counted: the number of different elements of each operand that it reads.
 
 use super::analysis::{Unit, output_variables};
 use super::candidate::Candidate;
@@ -31,7 +31,8 @@ const MOST_LOADS: i64 = 512;
 const LEAST_GAIN: f64 = 1.25;
 /// Registers of a thread for addresses and conditions.
 const OTHERS: i64 = 8;
-/// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's price.
+/// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's
+/// price.
 const THREADS_A_CORE: i64 = 256;
 const SOFTWARE_THREADS_A_CORE: i64 = 64;
 
@@ -216,9 +217,10 @@ fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Opt
     r.value.loads().iter().map(|(_, index)| different_elements(index, window, tile)).sum()
 }
 
-/// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as `lane` has: their
-/// sums, and every element from its first use to its last one. Neighbours in memory come together, as compilers join such loads.
-/// `unrolled` are the loops of the window, outermost first. `None` when an index follows from data.
+/// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as
+/// `lane` has: their sums, and every element from its first use to its last one. Neighbours in memory come together, as
+/// compilers join such loads. `unrolled` are the loops of the window, outermost first. `None` when an index follows
+/// from data.
 fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Name, i64)>) -> Option<i64> {
     let loops: Vec<(Name, i64)> = unrolled.iter().copied().chain([tile]).chain(lane).collect();
     let lanes = lane.map_or(1, |l| l.1);
@@ -245,8 +247,8 @@ fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Na
     Some(most.max().unwrap_or(0) + tile.1 * lanes)
 }
 
-/// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when it follows
-/// from data.
+/// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when
+/// it follows from data.
 fn different_elements(index: &[Int], window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
     let loops: Vec<(Name, i64)> = window.iter().copied().chain(tile).collect();
     Some(places(index, &loops)?.into_iter().map(|p| p.element).collect::<FxHashSet<i64>>().len())
@@ -259,7 +261,8 @@ struct Place {
     element: i64,
 }
 
-/// The element that an index names at each point of the loops, of which the last one runs fastest. `None` when it follows from data.
+/// The element that an index names at each point of the loops, of which the last one runs fastest. `None` when it
+/// follows from data.
 fn places(index: &[Int], loops: &[(Name, i64)]) -> Option<Vec<Place>> {
     let mut out = vec![Place::default(); loops.iter().map(|l| l.1).product::<i64>() as usize];
     for i in index {
@@ -274,8 +277,8 @@ fn places(index: &[Int], loops: &[(Name, i64)]) -> Option<Vec<Place>> {
     Some(out)
 }
 
-/// Adds the values of an index at each point of the loops, where the loops around them are `at` their iterations. It is computed once
-/// where it does not move with a loop.
+/// Adds the values of an index at each point of the loops, where the loops around them are `at` their iterations. It is
+/// computed once where it does not move with a loop.
 fn add_values(i: &Int, loops: &[(Name, i64)], at: &mut Vec<(Name, i64)>, out: &mut Vec<i64>) -> Option<()> {
     let Some((&(v, extent), inner)) = loops.split_first() else {
         out.push(i.eval(&|v| Some(at.iter().find(|a| a.0 == v).map_or(0, |a| a.1)))?);

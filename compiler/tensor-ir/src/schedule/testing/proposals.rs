@@ -1,4 +1,5 @@
-//! What the tests of rules share: functions from text, devices with matrix units, and proposals held against the function.
+//! Support for tests of rules: functions from text, devices with matrix units, and comparison of proposals with the
+//! function.
 
 use super::{assert_close, assert_same, evaluate, inputs_of};
 use crate::profile::{DeviceProfile, MatrixShape};
