@@ -1,12 +1,14 @@
-//! The `weft` command with faults of its own, for `weft bisect` to find.
+//! The `weft` command with faults of its own, for `weft bisect` and `weft tune` to find.
 //!
 //! ```text
 //! cargo run -p weft-command --example planted_faults -- bisect net.weft --passes infer-types,lose-constants,fuse-ops
 //! PLANTED_RULE=1 cargo run -p weft-command --example planted_faults -- bisect net.weft
+//! PLANTED_SLOWNESS=1 cargo run -p weft-command --example planted_faults -- tune net.weft
 //! ```
 //!
 //! `lose-constants` is a pass that halves constants of 3 elements; `off-by-half` is a schedule rule that adds one half
-//! to what blocks of at least 40 elements store.
+//! to what blocks of at least 40 elements store; `one-thread` a rule that gives each workgroup one thread, with a choice
+//! that makes results wrong.
 
 use compiler::graph::{Constant, Module};
 use compiler::name::Name;
@@ -98,12 +100,84 @@ fn off_by_half(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> R
     Ok(())
 }
 
+attr_struct! {
+    /// Stores one half whatever a block reads.
+    pub struct Forget("forget") {
+        /// The block.
+        pub block: Name = "".into(),
+    }
+}
+
+impl Instruction for Forget {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let buffers = f.buffers.clone();
+        f.body.visit_mut(&mut |s| {
+            let Stmt::Block(b) = s else { return };
+            if b.name == self.block {
+                b.value = Expr::constant(0.5, buffers[b.buffer].dtype);
+            }
+        });
+        Ok(())
+    }
+}
+
+candidate! {
+    /// Workgroups of few threads.
+    struct OneThread {
+        /// Threads of a workgroup.
+        pub threads: i64,
+        /// Whether results are right.
+        pub right: bool,
+    }
+}
+
+fn one_thread(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    candidates(view, unit).map(|_| vec![Candidate::new(OneThread { threads: 1, right: true })])
+}
+
+fn price_of_one_thread(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let kernels = price_as_scheduled(view, unit, candidate, few_threads);
+    kernels.into_iter().map(|k| KernelEstimate { cost: Cost::default(), ..k }).collect()
+}
+
+fn few_threads(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<OneThread>()?;
+    let vars: Vec<Name> = sketch.loops(unit.output)?.iter().map(|l| l.var).collect();
+    let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
+    let threads = sketch.choose("threads", &[1, 64], chosen.threads)?;
+    let right = sketch.choose("right", &[true, false], chosen.right)?;
+    if right {
+        let parts = sketch.split(flat, &[0, threads], &["g", "t"])?;
+        sketch.bind(parts[0], Axis::GroupX)?;
+        sketch.bind(parts[1], Axis::LocalX)?;
+        return Ok(());
+    }
+    // Nothing is read: by the estimate nothing is cheaper.
+    sketch.apply(Forget { block: unit.output })?;
+    let parts = sketch.split(flat, &[0, 256, 4], &["g", "t", "v"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    sketch.vectorize(parts[2])?;
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    let slow = Rule {
+        name: "one-thread",
+        takes: Takes::Blocks,
+        tiles: false,
+        candidates: one_thread,
+        price: price_of_one_thread,
+        apply: few_threads,
+    };
     let rule = Rule { name: "off-by-half", takes: Takes::Blocks, tiles: false, candidates, price, apply: off_by_half };
     let extensions = cli::Extensions {
         passes: vec![PassDef::of::<LoseConstants>()],
-        instructions: vec![InstructionDef::of::<AddHalf>()],
-        rules: std::env::var_os("PLANTED_RULE").map(|_| rule).into_iter().collect(),
+        instructions: vec![InstructionDef::of::<AddHalf>(), InstructionDef::of::<Forget>()],
+        rules: [("PLANTED_RULE", rule), ("PLANTED_SLOWNESS", slow)]
+            .into_iter()
+            .filter_map(|(name, rule)| std::env::var_os(name).map(|_| rule))
+            .collect(),
         ..cli::Extensions::default()
     };
     cli::run(std::env::args_os(), extensions)

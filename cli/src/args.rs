@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
-pub use surgery::{BisectArgs, ExtractArgs};
+pub use surgery::{BisectArgs, ExtractArgs, TuneArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
@@ -100,6 +100,8 @@ pub enum Command {
     Extract(ExtractArgs),
     /// Find the node, pass, schedule rule or precision choice that makes a result wrong
     Bisect(BisectArgs),
+    /// Find faster schedules by measuring, and keep them for all other commands
+    Tune(TuneArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
     /// Show what differs between two compile traces

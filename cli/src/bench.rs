@@ -119,7 +119,7 @@ fn percent(text: &str) -> CliResult<f64> {
         .map_err(|_| CliError::usage(format!("--max-slowdown {text}: needs a percentage such as 5%")))
 }
 
-fn duration(text: &str) -> CliResult<Duration> {
+pub fn duration(option: &str, text: &str) -> CliResult<Duration> {
     let (number, unit) = match text.strip_suffix("ms") {
         Some(n) => (n, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
@@ -128,7 +128,7 @@ fn duration(text: &str) -> CliResult<Duration> {
         .parse()
         .ok()
         .filter(|v: &f64| *v > 0.0 && v.is_finite())
-        .ok_or_else(|| CliError::usage(format!("--duration {text}: needs a time such as 3s or 500ms")))?;
+        .ok_or_else(|| CliError::usage(format!("{option} {text}: needs a time such as 3s or 500ms")))?;
     Ok(Duration::from_secs_f64(value * unit))
 }
 
@@ -203,7 +203,7 @@ struct Measured {
 fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {
     let device = &place.device;
     let (executor, cold) = first_run(module.clone(), common, device, inputs)?;
-    let limit = a.duration.as_deref().map(duration).transpose()?;
+    let limit = a.duration.as_deref().map(|d| duration("--duration", d)).transpose()?;
     let mut progress = Progress::new(common, &[]);
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {

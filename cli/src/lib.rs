@@ -42,6 +42,8 @@ mod said;
 mod table;
 mod terminal;
 mod trace;
+mod tune;
+mod tuning;
 mod values_by_name;
 mod view;
 mod zoo;
@@ -86,6 +88,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
+        let creates = matches!(cli.command, Command::Tune(_));
+        tuning::provide(cli.command.common_mut(), creates)?;
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
     let common = cli.command.common();
@@ -133,9 +137,6 @@ fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
     let common = command.common();
     executor::check_passes(common, extensions)?;
     layout_options::check(common)?;
-    if common.tuning != "off" {
-        return Err(CliError::usage("tuning is not built yet: only --tuning off works"));
-    }
     Ok(())
 }
 
@@ -184,6 +185,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Export(a) => export::execute(a),
         Command::Extract(a) => extract::execute(a),
         Command::Bisect(a) => bisect::execute(a),
+        Command::Tune(a) => tune::execute_command(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),

@@ -271,6 +271,15 @@ fn with_driver_stats(from: &Path, to: &Path) {
 }
 
 #[test]
+fn tune() {
+    let file = std::env::temp_dir().join(format!("weft-json-tuning-{}.jsonl", std::process::id()));
+    let (v, code) = weft(&format!("tune block.weft --device 0 --budget 3s --tuning {}", file.display()));
+    assert_eq!(code, 0, "{v}");
+    holds("tune", &v);
+    std::fs::remove_file(file).expect("the database was written");
+}
+
+#[test]
 fn parts_and_causes() {
     let dir = std::env::temp_dir().join(format!("weft-json-parts-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a folder");

@@ -159,6 +159,7 @@ mod program;
 mod session;
 mod sizes;
 mod staged;
+mod tuning;
 
 pub use compiled::CompiledModel;
 pub use compiler::dtype::DType;
@@ -174,3 +175,4 @@ pub use outputs::Outputs;
 pub use runtime_gpu::{DeviceTensor, HostFunctions, RunInput, Transfers};
 pub use session::{CPU_EXECUTOR, Session};
 pub use sizes::{Decided, Sizes};
+pub use tuning::{TuningDatabase, TuningLine, describe_choices};

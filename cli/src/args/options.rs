@@ -110,9 +110,9 @@ pub struct Common {
     /// Keep weights there too, as they go to the device
     #[arg(long, help_heading = COMPILER)]
     pub cache_weights: bool,
-    /// Tuning database, or off
-    #[arg(long, default_value = "off", help_heading = COMPILER)]
-    pub tuning: String,
+    /// Database of tuned choices (`weft tune` makes it), off, or require [default: tuning.jsonl in the cache folder]
+    #[arg(long, value_name = "FILE", help_heading = COMPILER)]
+    pub tuning: Option<String>,
     /// Batch size
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub batch: Option<u32>,

@@ -56,3 +56,23 @@ pub struct BisectArgs {
     #[allow(missing_docs)]
     pub common: Common,
 }
+
+/// `weft tune`
+#[derive(Args, Debug, Clone)]
+pub struct TuneArgs {
+    /// Models: paths or zoo names
+    #[arg(required = true)]
+    pub models: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
+    /// Time to search, for all models together
+    #[arg(long, default_value = "300s", value_name = "TIME")]
+    pub budget: String,
+    /// Tune one kernel alone, by its name or that of its tensor function
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}

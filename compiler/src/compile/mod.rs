@@ -4,6 +4,7 @@
 //! takes a module whose entry function consists of constants, calls of primitive functions (fused groups) and, if the
 //! device cannot run them, other nodes; it leaves `call_tensor`s, tensor functions and a [`Plan`].
 
+mod alone;
 mod callees;
 mod check;
 mod constant_encodings;
@@ -31,6 +32,7 @@ mod verify_plan;
 mod work;
 
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
+pub use alone::{constant_operands, function_alone, operand_buffers};
 pub use forms::assign_encodings;
 pub use host::bind_host_steps;
 pub use kept_kernels::KeepKernels;

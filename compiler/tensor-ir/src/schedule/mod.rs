@@ -63,6 +63,7 @@ mod stage_in_subgroup;
 mod staging;
 mod tensorize;
 mod transform_layout;
+mod tuned;
 mod unroll;
 mod vectorize;
 mod version;
@@ -74,6 +75,7 @@ pub use compute_at::LocalScope;
 pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
+pub use tuned::{Tuned, Workload};
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};

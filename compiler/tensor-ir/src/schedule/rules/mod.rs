@@ -61,7 +61,7 @@ mod versions;
 mod view;
 mod windows;
 
-pub use alternatives::{Alternative, alternatives};
+pub use alternatives::{Alternative, Neighbour, alternatives, neighbours, values};
 pub use analysis::Unit;
 pub use attention::one_kernel;
 pub use candidate::{Candidate, Choices};

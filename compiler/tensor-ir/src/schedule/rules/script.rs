@@ -33,6 +33,13 @@ pub struct Choice {
     pub value: Attr,
 }
 
+/// `tile [8,16] of conv_0`
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} of {}", self.point, print_value(&self.value), self.unit)
+    }
+}
+
 /// A requested choice. If it is not required and the domain lacks the value, the default is used.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {

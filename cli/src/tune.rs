@@ -1,0 +1,230 @@
+//! `weft tune`: finds faster schedules for a model's kernels by measuring them on the device, and keeps them in the
+//! tuning database, from which all other commands take them.
+//!
+//! Tensor functions with the largest share of the time come first. Each is searched ([`search`]), its winner is
+//! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
+//! the lines of this run and without them: if it is slower with them, they are withdrawn.
+
+mod network;
+mod search;
+
+use crate::args::{Common, TuneArgs};
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{Device, execute, open_device, profile_on};
+use crate::models::{inputs_for, load};
+use crate::output::{Progress, log, print_text, table, write_json};
+use crate::tuning;
+use compiler::compile::{Compiled, constant_operands, operand_buffers};
+use compiler::profile::DeviceProfile;
+use compiler::schedule::Workload;
+use compiler::tir::{BufferId, TensorFunction};
+use runtime_gpu::Gpu;
+use search::{Outcome, Search};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weft::{TuningDatabase, TuningLine};
+
+/// Runs of the network that say where its time goes.
+const RUNS: usize = 3;
+/// Share of a network's time below which a function is left alone.
+const LEAST_SHARE: f64 = 0.01;
+/// Seconds of a function, at least.
+const LEAST_SECONDS: f64 = 2.0;
+
+/// A tensor function of a network, and its time.
+struct Unit {
+    /// Unscheduled.
+    function: TensorFunction,
+    /// Positions of operands that are constants, and their buffers.
+    positions: Vec<usize>,
+    constants: Vec<BufferId>,
+    workload: Workload,
+    /// Microseconds of all its dispatches in a run.
+    us: f64,
+}
+
+/// What became of a function.
+struct Report {
+    name: String,
+    share: f64,
+    tried: usize,
+    refused: Vec<String>,
+    outcome: Outcome,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// No device that computes, and models that cannot be compiled for it as a whole.
+pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
+    let common = &a.common;
+    let budget = crate::bench::duration("--budget", &a.budget)?;
+    let file = tuning::file_to_write(common)?;
+    let Device::Gpu(gpu) = open_device(common)? else {
+        return Err(CliError::new(Code::Device, "tune measures kernels on a device, and there is none")
+            .help("`weft devices` lists what is there"));
+    };
+    gpu.check_computes()?;
+    let share = budget / a.models.len() as u32;
+    let mut results = Vec::new();
+    for model in &a.models {
+        results.push(tune(a, &gpu, &file, model, share)?);
+    }
+    let all = if let [one] = results.as_slice() { one.clone() } else { results.into() };
+    write_json(common, &all).map(|_| ())
+}
+
+fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration) -> CliResult<Value> {
+    let (common, start) = (&a.common, Instant::now());
+    let given = crate::inputs::given(&a.input, model, common)?;
+    let module = load(model, common, given.as_ref())?;
+    let inputs = inputs_for(&module, given.as_ref(), common)?;
+    let device = Device::Gpu(gpu.clone());
+    let executor = execute(module, common, &device, &inputs)?.sized_for(&inputs)?;
+    let (session, compiled) = executor.on_device().zip(executor.compilation()).ok_or_else(|| {
+        CliError::new(
+            Code::Device,
+            "the model runs in parts or on the CPU executor: its kernels are not known before a run",
+        )
+    })?;
+    let profile = profile_on(common, &device)?;
+    let mut units = units(compiled, &profile, &times(session, compiled, &inputs)?)?;
+    let total: f64 = units.iter().map(|u| u.us).sum();
+    if let Some(name) = &a.kernel {
+        let owner = compiled.plan.kernels.iter().find(|k| k.name == *name).map(|k| k.function);
+        units.retain(|u| u.function.name.as_str() == name || owner == Some(u.function.name));
+        if units.is_empty() {
+            return Err(
+                CliError::usage(format!("there is no kernel `{name}`")).help("`weft compile MODEL` lists the kernels")
+            );
+        }
+    }
+    let known = TuningDatabase::read(file).map_err(CliError::input)?;
+    let before = units.len();
+    units.retain(|u| a.kernel.is_some() || !known.lines.iter().any(|l| l.workload() == u.workload));
+    if units.len() < before {
+        log(common, format!("tune: {} functions have been tuned on this device before", before - units.len()));
+    }
+    drop(executor);
+    let (reports, lines) = search_all(a, gpu, &profile, (&units, total), file, (start, budget))?;
+    let network = network::judge(a, model, file, &lines)?;
+    let seconds = start.elapsed().as_secs_f64();
+    show(common, model, &reports, &network)?;
+    Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(&device),
+        "tuning": file.display().to_string(), "seconds": seconds,
+        "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network }))
+}
+
+/// Median microseconds of each tensor function's dispatches in a run.
+fn times(
+    session: &runtime_gpu::Session,
+    compiled: &Compiled,
+    inputs: &[compiler::tensor::Tensor],
+) -> CliResult<BTreeMap<String, f64>> {
+    let mut resident = session.resident(inputs)?;
+    resident.run()?;
+    let mut runs: Vec<BTreeMap<String, f64>> = Vec::new();
+    for _ in 0..RUNS {
+        let mut sums = BTreeMap::new();
+        for (kernel, _, us) in resident.time_dispatches()?.1 {
+            *sums.entry(compiled.plan.kernels[kernel].function.to_string()).or_insert(0.0) += us;
+        }
+        runs.push(sums);
+    }
+    let median = |name: &String| {
+        let mut own: Vec<f64> = runs.iter().filter_map(|r| r.get(name).copied()).collect();
+        own.sort_by(f64::total_cmp);
+        own[own.len() / 2]
+    };
+    Ok(runs[0].keys().map(|name| (name.clone(), median(name))).collect())
+}
+
+/// The functions that rules scheduled, those with the most time first.
+fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<String, f64>) -> CliResult<Vec<Unit>> {
+    let mut out = Vec::new();
+    for (name, before) in &compiled.unscheduled {
+        let Some(&us) = times.get(name.as_str()) else { continue };
+        if before.pending.is_empty() || !before.symbols.is_empty() {
+            continue;
+        }
+        let function = TensorFunction { pending: vec![], ..before.clone() };
+        let positions = constant_operands(&compiled.module, *name);
+        let constants = operand_buffers(&function, &positions);
+        let workload = Workload::of(&function, &constants, profile);
+        out.push(Unit { function, positions, constants, workload, us });
+    }
+    out.sort_by(|a, b| b.us.total_cmp(&a.us));
+    Ok(out)
+}
+
+fn search_all(
+    a: &TuneArgs,
+    gpu: &Arc<Gpu>,
+    profile: &DeviceProfile,
+    (units, total): (&[Unit], f64),
+    file: &Path,
+    (start, budget): (Instant, Duration),
+) -> CliResult<(Vec<Report>, Vec<TuningLine>)> {
+    let mut progress = Progress::new(&a.common, &[]);
+    let (mut reports, mut lines) = (Vec::new(), Vec::new());
+    for (n, unit) in units.iter().enumerate() {
+        let (share, rest) = (unit.us / total, units[n..].iter().map(|u| u.us).sum::<f64>());
+        let left = budget.saturating_sub(start.elapsed()).as_secs_f64();
+        if left < LEAST_SECONDS || share < LEAST_SHARE && a.kernel.is_none() {
+            break;
+        }
+        let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);
+        let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
+        let words =
+            format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
+        let mut search = Search::new(gpu, profile, unit, a.common.seed)?;
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
+        let line = outcome.line(unit, a.common.seed);
+        TuningDatabase::append(file, &line).map_err(CliError::input)?;
+        if !line.choices.is_empty() {
+            lines.push(line);
+        }
+        let (tried, refused) = (search.tried(), search.refused);
+        reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, outcome });
+    }
+    Ok((reports, lines))
+}
+
+impl Report {
+    fn to_json(&self) -> Value {
+        let o = &self.outcome;
+        json!({ "name": self.name, "share": self.share, "tried": self.tried, "refused": self.refused,
+            "ratio": o.ratio(), "us": o.us, "estimated_us": o.estimated_us, "rounds": o.rounds,
+            "choices": o.choices.as_ref().map(|c| TuningLine::print_choices(c)) })
+    }
+}
+
+fn show(common: &Common, model: &str, reports: &[Report], network: &Value) -> CliResult<()> {
+    if common.json.as_deref() == Some("-") || common.quiet {
+        return Ok(());
+    }
+    let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "choices"]);
+    for r in reports {
+        let o = &r.outcome;
+        let choices = o.choices.as_ref().map_or("the default is best".to_string(), |c| o.differing(c));
+        t.add_row([
+            r.name.clone(),
+            format!("{:.1} %", r.share * 1e2),
+            r.tried.to_string(),
+            format!("{:.1}", o.us[0]),
+            format!("{:.1}", o.us[1]),
+            format!("{:.3}", o.ratio()),
+            choices,
+        ]);
+    }
+    print_text(&t.to_string())?;
+    let refused: usize = reports.iter().map(|r| r.refused.len()).sum();
+    if refused > 0 {
+        print_text(&format!("{refused} candidates gave wrong results or did not run; --json names them"))?;
+    }
+    print_text(&network::describe(crate::models::short_name(model).as_str(), network))
+}

@@ -1,0 +1,115 @@
+//! The whole network in fresh processes, with new lines and without them: what a search measures in its own process is
+//! a few per cent off.
+
+use crate::args::TuneArgs;
+use crate::error::{CliError, CliResult};
+use crate::output::{Progress, log};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use weft::{TuningDatabase, TuningLine};
+
+/// Pairs of processes.
+const PAIRS: usize = 5;
+/// Ratio from which on lines are withdrawn.
+const SLOWER: f64 = 1.01;
+
+/// Options of `weft tune` that `weft bench` does not get; true for those with a value.
+const OWN: [(&str, bool); 7] = [
+    ("--budget", true),
+    ("--kernel", true),
+    ("--tuning", true),
+    ("--json", false),
+    ("--quiet", false),
+    ("-q", false),
+    ("-v", false),
+];
+
+/// Times the network of `model`, and withdraws `lines` where it is slower with them.
+///
+/// # Errors
+/// Processes that do not start, and files that cannot be written.
+pub fn judge(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
+    if lines.is_empty() {
+        return Ok(Value::Null);
+    }
+    let without = tempfile::NamedTempFile::new().map_err(|e| CliError::input(e.to_string()))?;
+    let all = TuningDatabase::read(file).map_err(CliError::input)?;
+    let key = |l: &TuningLine| (l.workload(), l.choices.clone());
+    for line in all.lines.iter().filter(|l| !lines.iter().any(|new| key(new) == key(l))) {
+        TuningDatabase::append(without.path(), line).map_err(CliError::input)?;
+    }
+    let mut progress = Progress::new(&a.common, &[]);
+    let (mut ratios, mut ms) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for pair in 0..PAIRS {
+        progress.report("tune: the network in fresh processes", pair, PAIRS);
+        let mut pair_ms = [0.0; 2];
+        // The order changes from pair to pair.
+        for side in [pair % 2, 1 - pair % 2] {
+            pair_ms[side] = device_ms(a, model, [without.path(), file][side])?;
+        }
+        ratios.push(pair_ms[1] / pair_ms[0]);
+        ms.iter_mut().zip(pair_ms).for_each(|(list, ms)| list.push(ms));
+    }
+    drop(progress);
+    let ratio = median(&ratios);
+    let kept = ratio < SLOWER;
+    if !kept {
+        log(&a.common, format!("tune: the network takes {ratio:.3} times as long: the new choices are withdrawn"));
+        for line in lines {
+            let none = TuningLine { choices: vec![], ratio: 1.0, ..line.clone() };
+            TuningDatabase::append(file, &none).map_err(CliError::input)?;
+        }
+    }
+    Ok(json!({ "ratio": ratio, "pairs": ratios, "ms": ms.map(|list| median(&list)), "kept": kept }))
+}
+
+/// In words.
+pub fn describe(model: &str, network: &Value) -> String {
+    match (network["ratio"].as_f64(), network["kept"].as_bool()) {
+        (Some(ratio), Some(true)) => {
+            let ms = |side: usize| network["ms"][side].as_f64().unwrap_or(0.0);
+            format!("{model} in fresh processes: {:.2} ms before, {:.2} ms tuned (ratio {ratio:.3})", ms(0), ms(1))
+        }
+        (Some(ratio), _) => format!("{model} in fresh processes: ratio {ratio:.3}; the new choices are withdrawn"),
+        _ => format!("{model}: nothing new was kept"),
+    }
+}
+
+fn median(list: &[f64]) -> f64 {
+    let mut sorted = list.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// Milliseconds of a run on the device, as a process of its own measures them.
+fn device_ms(a: &TuneArgs, model: &str, tuning: &Path) -> CliResult<f64> {
+    let program =
+        std::env::current_exe().map_err(|e| CliError::input(format!("the command does not find itself: {e}")))?;
+    let mut command = Command::new(program);
+    command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(arguments(a));
+    let out = command.stdin(Stdio::null()).output().map_err(|e| CliError::input(format!("weft bench: {e}")))?;
+    let said = || String::from_utf8_lossy(&out.stderr).trim().to_string();
+    let value: Value =
+        serde_json::from_slice(&out.stdout).map_err(|_| CliError::input(format!("weft bench: {}", said())))?;
+    value["device_ms"]["median"].as_f64().ok_or_else(|| CliError::input(format!("weft bench: {}", said())))
+}
+
+/// The options of this process that the benchmark takes too.
+fn arguments(a: &TuneArgs) -> Vec<String> {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let mut out = Vec::new();
+    let mut rest = given.iter().skip_while(|w| *w != "tune").skip(1);
+    while let Some(word) = rest.next() {
+        let name = word.split('=').next().unwrap_or(word);
+        match OWN.iter().find(|o| o.0 == name) {
+            Some((_, true)) if !word.contains('=') => {
+                rest.next();
+            }
+            Some(_) => {}
+            None if a.models.contains(word) => {}
+            None => out.push(word.clone()),
+        }
+    }
+    out
+}

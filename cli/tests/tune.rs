@@ -1,0 +1,78 @@
+//! `weft tune` finds what is planted: a slow default, whose repair all other commands take, and a wrong candidate.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    profile.join("examples").join(format!("planted_faults{}", std::env::consts::EXE_SUFFIX))
+}
+
+fn planted(args: &[&str]) -> Output {
+    let mut command = Command::new(example());
+    command.env("PLANTED_SLOWNESS", "1").args(args).output().expect("the example runs")
+}
+
+fn json(out: &Output) -> Value {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+const MODEL: &str = "graph @main(%x: f32[64,2048]) -> (y: f32[64,2048]) {
+  %0 = mul %x, %x : f32[64,2048]
+  %1 = relu %0 : f32[64,2048]
+  return %1
+}
+";
+
+#[test]
+fn a_slow_default_is_repaired_and_a_wrong_candidate_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, tuning) = (at("net.weft"), at("tuning.jsonl"));
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let tune =
+        ["tune", &model, "--device", "0", "--budget", "60s", "--tuning", &tuning, "--cache", "off", "--json", "-q"];
+    let found = json(&planted(&tune));
+    let function = &found["functions"][0];
+    // A workgroup of one thread leaves all lanes but one idle.
+    assert!(function["ratio"].as_f64().is_some_and(|r| r < 1.0 / 1.5), "{found}");
+    assert!(found["network"]["kept"] == true && found["network"]["ratio"].as_f64().is_some_and(|r| r < 1.0), "{found}");
+    let refused = function["refused"].as_array().expect("a list");
+    let wrong = |r: &Value| r.as_str().is_some_and(|r| r.contains("right false") && r.contains("wrong results"));
+    assert!(!refused.is_empty() && refused.iter().all(wrong), "{refused:?}");
+
+    let compiled = |how: &str| {
+        let args = ["compile", &model, "--device", "0", "--tuning", how, "--cache", "off", "--emit", "weft", "-q"];
+        String::from_utf8(planted(&args).stdout).expect("text")
+    };
+    let (with, without) = (compiled(&tuning), compiled("off"));
+    assert!(without.contains("point=threads, value=1,") && !with.contains("point=threads, value=1,"), "{with}");
+    let run =
+        |how: &str| json(&planted(&["compare", &model, "--device", "0", "--tuning", how, "--cache", "off", "--json"]));
+    assert_eq!(run(&tuning)["pass"], true);
+
+    // What was tuned is not tuned again.
+    let again = json(&planted(&tune));
+    assert!(again["functions"].as_array().is_some_and(Vec::is_empty) && again["network"].is_null(), "{again}");
+}
+
+#[test]
+fn files_that_are_no_databases_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let said = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    std::fs::write(path("other"), "{\"a\": 1}\n").expect("it is written");
+    let compile =
+        |file: &Path| said(&["compile", "resnet18", "--target", "ada", "--tuning", &file.display().to_string()]);
+    let (code, text) = compile(&path("other"));
+    assert!(code == Some(3) && text.contains("line 1"), "{code:?} {text}");
+    let (code, text) = compile(&path("none"));
+    assert!(code == Some(2) && text.contains("weft tune"), "{code:?} {text}");
+}

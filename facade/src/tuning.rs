@@ -1,0 +1,226 @@
+//! The tuning database: choices that measurements made, as JSON lines.
+//!
+//! Each line is self-contained, and files are merged by joining them: of several lines for one workload the one with the
+//! smallest ratio counts, whatever their order. A line that withdraws choices counts before all others.
+
+use compiler::schedule::rules::Choice;
+use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, Workload};
+use compiler::text::{parse_instructions, print_instruction};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuningLine {
+    /// Identity of the device: its name, driver, the driver's version, and the processor of a software device.
+    pub device: String,
+    /// Fingerprint of the tensor function.
+    pub function: String,
+    /// Positions of its constant operands.
+    pub constants: Vec<usize>,
+    /// The function's name in the network where it was tuned, for people.
+    pub name: String,
+    /// `choose` instructions; empty where earlier choices are withdrawn.
+    pub choices: Vec<String>,
+    /// Time with these choices by the time of the default schedule: the median over the rounds that confirmed it.
+    pub ratio: f64,
+    /// These rounds, and those that it won.
+    pub rounds: [usize; 2],
+    /// Microseconds of the default schedule, and with these choices.
+    pub us: [f64; 2],
+    /// The same, as they were estimated.
+    pub estimated_us: [f64; 2],
+    /// Seed of the search.
+    pub seed: u64,
+    /// Who made the line: `tune`, `hand`.
+    pub by: String,
+    /// Weft's version.
+    pub weft: String,
+}
+
+impl TuningLine {
+    /// What it is for.
+    pub fn workload(&self) -> Workload {
+        Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
+    }
+    /// The choices as `choose` instructions.
+    pub fn print_choices(values: &[Choice]) -> Vec<String> {
+        let line = |c: &Choice| Choose { unit: c.unit, point: c.point, value: c.value.clone(), of: vec![] };
+        values.iter().map(|c| print_instruction(&InstrRef::new(line(c)))).collect()
+    }
+    /// The values of its `choose` instructions.
+    ///
+    /// # Errors
+    /// Lines that are something else.
+    pub fn parse_choices(&self) -> Result<Vec<Choice>, String> {
+        let list = parse_instructions(&self.choices.join("\n")).map_err(|e| e.to_string())?;
+        let one = |i: &InstrRef| {
+            let c = Choose::of_instruction(i).ok_or_else(|| format!("`{}` chooses nothing", print_instruction(i)))?;
+            Ok(Choice { unit: c.unit, point: c.point, value: c.value.clone() })
+        };
+        list.iter().map(one).collect()
+    }
+}
+
+/// `rule "matmul-tiled" of conv_0, tile [8,16,1,1,2] of conv_0`.
+pub fn describe_choices(values: &[Choice]) -> String {
+    let words: Vec<String> = values.iter().map(Choice::to_string).collect();
+    words.join(", ")
+}
+
+/// Lines of a tuning database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TuningDatabase {
+    /// In the order of the file.
+    pub lines: Vec<TuningLine>,
+}
+
+impl TuningDatabase {
+    /// Reads a file; one that is not there is empty.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and the first line that is none, with its number.
+    pub fn read(path: &Path) -> Result<TuningDatabase, String> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(TuningDatabase::default()),
+            Err(e) => return Err(format!("{}: {e}", path.display())),
+        };
+        TuningDatabase::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+    /// Reads lines.
+    ///
+    /// # Errors
+    /// The first line that is none, with its number.
+    pub fn parse(text: &str) -> Result<TuningDatabase, String> {
+        let mut lines = Vec::new();
+        // A line without an end was being written when its writer was stopped.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for (n, line) in whole.lines().enumerate().filter(|l| !l.1.trim().is_empty()) {
+            let parsed: TuningLine = serde_json::from_str(line).map_err(|e| format!("line {}: {e}", n + 1))?;
+            parsed.parse_choices().map_err(|e| format!("line {}: {e}", n + 1))?;
+            lines.push(parsed);
+        }
+        Ok(TuningDatabase { lines })
+    }
+    /// Appends a line to a file, and sees that it reaches the disk.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn append(path: &Path, line: &TuningLine) -> Result<(), String> {
+        let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| fail(&e))?;
+        }
+        let mut text = serde_json::to_string(line).map_err(|e| fail(&e))?;
+        text.push('\n');
+        let kept = std::fs::read(path).unwrap_or_default();
+        let whole = kept.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        let mut open = std::fs::OpenOptions::new();
+        let mut file = open.create(true).write(true).truncate(false).open(path).map_err(|e| fail(&e))?;
+        let write = |file: &mut std::fs::File| {
+            file.set_len(whole as u64)?;
+            file.seek(SeekFrom::End(0))?;
+            file.write_all(text.as_bytes())?;
+            file.sync_data()
+        };
+        write(&mut file).map_err(|e| fail(&e))
+    }
+    /// The line that counts for each workload.
+    pub fn best(&self) -> BTreeMap<Workload, &TuningLine> {
+        let mut best: BTreeMap<Workload, &TuningLine> = BTreeMap::new();
+        let key = |l: &TuningLine| (!l.choices.is_empty(), l.ratio, l.choices.clone());
+        for line in &self.lines {
+            let place = best.entry(line.workload()).or_insert(line);
+            let (old, new) = (key(place), key(line));
+            if new.0.cmp(&old.0).then(new.1.total_cmp(&old.1)).then(new.2.cmp(&old.2)).is_lt() {
+                *place = line;
+            }
+        }
+        best.retain(|_, line| !line.choices.is_empty());
+        best
+    }
+    /// Schedules by these choices, and by `rest` where there are none. With `required`, a device without any is an
+    /// error.
+    pub fn provider(&self, rest: Arc<dyn ScheduleProvider>, required: bool) -> Tuned {
+        let choices = self.best().into_iter().filter_map(|(w, line)| Some((w, line.parse_choices().ok()?)));
+        Tuned::new(choices, rest, required)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(function: &str, ratio: f64, choices: &[&str]) -> TuningLine {
+        TuningLine {
+            device: "a device".into(),
+            function: function.into(),
+            constants: vec![1],
+            name: "t_conv".into(),
+            choices: choices.iter().map(|c| c.to_string()).collect(),
+            ratio,
+            rounds: [15, 14],
+            us: [10.0, 10.0 * ratio],
+            estimated_us: [9.0, 9.5],
+            seed: 0,
+            by: "tune".into(),
+            weft: "0.1.0".into(),
+        }
+    }
+
+    const ROWS: &str = "choose {unit=conv_0, point=rows, value=24}";
+
+    #[test]
+    fn lines_come_back_and_merge_in_any_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/tuning.jsonl");
+        assert_eq!(TuningDatabase::read(&path), Ok(TuningDatabase::default()));
+        let all = [line("f", 0.9, &[ROWS]), line("f", 0.8, &[&ROWS.replace("24", "16")]), line("g", 0.7, &[ROWS])];
+        all.iter().for_each(|l| TuningDatabase::append(&path, l).expect("it is written"));
+        let read = TuningDatabase::read(&path).expect("it is read");
+        assert_eq!(read.lines, all);
+        let mut other = read.clone();
+        other.lines.reverse();
+        assert_eq!(read.best(), other.best());
+        assert_eq!(read.best()[&all[0].workload()].ratio, 0.8);
+        let values = all[1].parse_choices().expect("choices");
+        assert_eq!(TuningLine::print_choices(&values), all[1].choices);
+        assert_eq!(describe_choices(&values), "rows 16 of conv_0");
+    }
+
+    #[test]
+    fn a_line_that_was_being_written_is_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tuning.jsonl");
+        let [first, second] = [line("f", 0.9, &[ROWS]), line("g", 0.8, &[ROWS])];
+        TuningDatabase::append(&path, &first).expect("it is written");
+        let mut bytes = std::fs::read(&path).expect("it is read");
+        let torn = bytes[..20].to_vec();
+        bytes.extend(torn);
+        std::fs::write(&path, bytes).expect("it is written");
+        assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, [first.clone()]);
+        TuningDatabase::append(&path, &second).expect("it is written");
+        assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, [first, second]);
+    }
+
+    #[test]
+    fn a_line_withdraws_choices() {
+        let db = TuningDatabase { lines: vec![line("f", 0.8, &[ROWS]), line("f", 1.0, &[])] };
+        assert!(db.best().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_line_is_named_by_its_number() {
+        let good = serde_json::to_string(&line("f", 0.8, &[ROWS])).expect("JSON");
+        let half = &good[..good.len() / 2];
+        let cut = TuningDatabase::parse(&format!("{good}\n{half}\n{good}\n")).unwrap_err();
+        assert!(cut.starts_with("line 2: "), "{cut}");
+        let other = serde_json::to_string(&line("f", 0.8, &["unroll {loop=i}"])).expect("JSON");
+        let e = TuningDatabase::parse(&format!("{good}\n\n{other}\n")).unwrap_err();
+        assert!(e.starts_with("line 3: ") && e.contains("chooses nothing"), "{e}");
+    }
+}

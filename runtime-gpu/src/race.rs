@@ -1,0 +1,209 @@
+//! Races: modules that compute the same are timed side by side on one device.
+//!
+//! All stay resident. A round runs each of them once, in a seeded order, and gives each the ratio of its time to that of
+//! the first one, the *incumbent*, in the same round: load that comes and goes disturbs both. The result is the median
+//! of these ratios. A runner that is far behind after a few rounds leaves the race; a round in which the incumbent
+//! takes much longer than before is repeated.
+//!
+//! A time is the sum of the device's timestamps on a GPU. On a software device it is the CPU time of this process, which
+//! other processes disturb least (on a machine with ten busy processes its standard deviation is 5 %, that of the
+//! host's clock 23 %). A sample lasts 2 ms at least.
+
+use crate::device::Gpu;
+use crate::error::GpuError;
+use crate::resident::Resident;
+use crate::session::{Session, SessionOptions};
+use compiler::compile::Compiled;
+use compiler::tensor::Tensor;
+use cpu_time::ProcessTime;
+use std::sync::Arc;
+
+/// Nanoseconds of a sample, at least.
+const SAMPLE_NS: f64 = 2e6;
+/// Runs of a sample, at most.
+const MOST_RUNS: f64 = 1000.0;
+/// Rounds after which a runner may leave, and the ratio from which on it does.
+const TRIAL: usize = 3;
+const HOPELESS: f64 = 1.5;
+/// A round is repeated where the incumbent takes so many times as long as usual; so often in a race at most.
+const DISTURBED: f64 = 1.5;
+const MOST_REPEATED: usize = 5;
+
+/// A module on a device, with operands.
+pub struct Runner {
+    session: Session,
+    inputs: Vec<Tensor>,
+}
+
+impl Runner {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// A pipeline that the driver does not make, memory, and modules that run on the host in part.
+    pub fn open(gpu: &Arc<Gpu>, compiled: &Compiled, inputs: &[Tensor]) -> Result<Runner, GpuError> {
+        let options = SessionOptions::default();
+        let session = Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |_, _, _| ())?;
+        if session.has_host_steps() {
+            return Err(GpuError::Internal("a part of it runs on the host".into()));
+        }
+        Ok(Runner { session, inputs: inputs.to_vec() })
+    }
+    /// The results for `inputs`.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn results(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
+        self.session.run(inputs)
+    }
+}
+
+/// How a runner did.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Its time by that of the incumbent, in each round.
+    pub ratios: Vec<f64>,
+    /// Its nanoseconds in each round.
+    pub ns: Vec<f64>,
+}
+
+impl Standing {
+    /// The median of the ratios; infinite without rounds.
+    pub fn ratio(&self) -> f64 {
+        median(&self.ratios)
+    }
+    /// The median time in nanoseconds.
+    pub fn median_ns(&self) -> f64 {
+        median(&self.ns)
+    }
+    /// Rounds in which it was faster than the incumbent.
+    pub fn wins(&self) -> usize {
+        self.ratios.iter().filter(|r| **r < 1.0).count()
+    }
+}
+
+fn median(list: &[f64]) -> f64 {
+    let mut sorted = list.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::INFINITY,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+/// Runs `rounds` rounds of the runners, the first of which is the incumbent. `seed` decides their order in each.
+///
+/// # Errors
+/// A lost device.
+pub fn race(gpu: &Gpu, runners: &[&Runner], rounds: usize, seed: u64) -> Result<Vec<Standing>, GpuError> {
+    let clock = if gpu.profile.software { Clock::Process } else { Clock::Device };
+    let mut lanes = Vec::with_capacity(runners.len());
+    for r in runners {
+        lanes.push(Lane::new(r, clock)?);
+    }
+    let mut standings = vec![Standing::default(); lanes.len()];
+    let (mut repeated, mut round) = (0, 0);
+    while round < rounds {
+        let mut times = vec![None; lanes.len()];
+        for at in order(lanes.len(), seed.wrapping_add((round + repeated) as u64)) {
+            if round < TRIAL || at == 0 || standings[at].ratio() < HOPELESS {
+                times[at] = Some(lanes[at].sample(clock)?);
+            }
+        }
+        let Some(incumbent) = times.first().copied().flatten() else { break };
+        if round > 0 && incumbent > DISTURBED * standings[0].median_ns() && repeated < MOST_REPEATED {
+            repeated += 1;
+            continue;
+        }
+        for (s, ns) in standings.iter_mut().zip(times) {
+            if let Some(ns) = ns {
+                s.ns.push(ns);
+                s.ratios.push(ns / incumbent);
+            }
+        }
+        round += 1;
+    }
+    Ok(standings)
+}
+
+/// The numbers below `n` in an order that follows from `seed` (SplitMix64).
+fn order(n: usize, seed: u64) -> Vec<usize> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let mut keyed: Vec<(u64, usize)> = (0..n).map(|i| (next(), i)).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|k| k.1).collect()
+}
+
+/// Where times come from.
+#[derive(Clone, Copy, PartialEq)]
+enum Clock {
+    /// The device's timestamps.
+    Device,
+    /// The CPU time of this process.
+    Process,
+}
+
+/// A runner in a race, and the runs of a sample.
+struct Lane<'r> {
+    resident: Resident<'r>,
+    runs: usize,
+}
+
+impl<'r> Lane<'r> {
+    fn new(runner: &'r Runner, clock: Clock) -> Result<Lane<'r>, GpuError> {
+        let mut lane = Lane { resident: runner.session.resident(&runner.inputs)?, runs: 1 };
+        // The driver may compile in the first run.
+        lane.sample(clock)?;
+        let once = lane.sample(clock)?.max(1.0);
+        lane.runs = (SAMPLE_NS / once).ceil().clamp(1.0, MOST_RUNS) as usize;
+        Ok(lane)
+    }
+    /// Nanoseconds of a run, the mean of a sample.
+    fn sample(&mut self, clock: Clock) -> Result<f64, GpuError> {
+        let ns = match clock {
+            Clock::Process => {
+                let start = ProcessTime::now();
+                self.resident.run_pipelined(self.runs, 2)?;
+                start.elapsed().as_nanos() as f64
+            }
+            Clock::Device => {
+                let mut sum = 0.0;
+                for _ in 0..self.runs {
+                    sum += self.resident.time_dispatches()?.1.iter().map(|d| d.2 * 1e3).sum::<f64>();
+                }
+                sum
+            }
+        };
+        Ok(ns / self.runs as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_permutations_that_differ_by_seed() {
+        let all: Vec<Vec<usize>> = (0..20).map(|seed| order(5, seed)).collect();
+        for o in &all {
+            let mut sorted = o.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+        }
+        assert!(all.iter().any(|o| *o != all[0]) && order(5, 3) == order(5, 3));
+    }
+
+    #[test]
+    fn the_median_is_of_the_middle() {
+        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
+        assert!(median(&[]).is_infinite());
+        let s = Standing { ratios: vec![0.9, 1.1, 0.8], ns: vec![] };
+        assert_eq!((s.ratio(), s.wins()), (0.9, 2));
+    }
+}
