@@ -7,6 +7,7 @@
 
 mod network;
 mod search;
+mod units;
 
 use crate::args::{Common, TuneArgs};
 use crate::error::{CliError, CliResult, Code};
@@ -14,37 +15,20 @@ use crate::executor::{Device, execute, open_device, profile_on};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, table, write_json};
 use crate::tuning;
-use compiler::compile::{Compiled, constant_operands, operand_buffers};
 use compiler::profile::DeviceProfile;
-use compiler::schedule::Workload;
-use compiler::tir::{BufferId, TensorFunction};
 use runtime_gpu::Gpu;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use units::{Unit, times, units};
 use weft::{TuningDatabase, TuningLine};
 
-/// Runs of the network that say where its time goes.
-const RUNS: usize = 3;
 /// Share of a network's time below which a function is left alone.
 const LEAST_SHARE: f64 = 0.01;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
-
-/// A tensor function of a network, and its time.
-struct Unit {
-    /// Unscheduled.
-    function: TensorFunction,
-    /// Positions of operands that are constants, and their buffers.
-    positions: Vec<usize>,
-    constants: Vec<BufferId>,
-    workload: Workload,
-    /// Microseconds of all its dispatches in a run.
-    us: f64,
-}
 
 /// What became of a function.
 struct Report {
@@ -91,7 +75,7 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
         )
     })?;
     let profile = profile_on(common, &device)?;
-    let mut units = units(compiled, &profile, &times(session, compiled, &inputs)?)?;
+    let mut units = units(compiled, &profile, &times(session, compiled, &inputs)?);
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
         let owner = compiled.plan.kernels.iter().find(|k| k.name == *name).map(|k| k.function);
@@ -116,48 +100,6 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
     Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(&device),
         "tuning": file.display().to_string(), "seconds": seconds,
         "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network }))
-}
-
-/// Median microseconds of each tensor function's dispatches in a run.
-fn times(
-    session: &runtime_gpu::Session,
-    compiled: &Compiled,
-    inputs: &[compiler::tensor::Tensor],
-) -> CliResult<BTreeMap<String, f64>> {
-    let mut resident = session.resident(inputs)?;
-    resident.run()?;
-    let mut runs: Vec<BTreeMap<String, f64>> = Vec::new();
-    for _ in 0..RUNS {
-        let mut sums = BTreeMap::new();
-        for (kernel, _, us) in resident.time_dispatches()?.1 {
-            *sums.entry(compiled.plan.kernels[kernel].function.to_string()).or_insert(0.0) += us;
-        }
-        runs.push(sums);
-    }
-    let median = |name: &String| {
-        let mut own: Vec<f64> = runs.iter().filter_map(|r| r.get(name).copied()).collect();
-        own.sort_by(f64::total_cmp);
-        own[own.len() / 2]
-    };
-    Ok(runs[0].keys().map(|name| (name.clone(), median(name))).collect())
-}
-
-/// The functions that rules scheduled, those with the most time first.
-fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<String, f64>) -> CliResult<Vec<Unit>> {
-    let mut out = Vec::new();
-    for (name, before) in &compiled.unscheduled {
-        let Some(&us) = times.get(name.as_str()) else { continue };
-        if before.pending.is_empty() || !before.symbols.is_empty() {
-            continue;
-        }
-        let function = TensorFunction { pending: vec![], ..before.clone() };
-        let positions = constant_operands(&compiled.module, *name);
-        let constants = operand_buffers(&function, &positions);
-        let workload = Workload::of(&function, &constants, profile);
-        out.push(Unit { function, positions, constants, workload, us });
-    }
-    out.sort_by(|a, b| b.us.total_cmp(&a.us));
-    Ok(out)
 }
 
 fn search_all(

@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod category;
 pub mod changes;
 mod data_layout;
 pub mod layers;

@@ -398,7 +398,6 @@ impl Viewer {
             set.insert(key.to_string());
         }
     }
-
     /// Selected source nodes.
     pub fn selected(&self) -> &BTreeSet<String> {
         &self.selected
@@ -410,20 +409,14 @@ impl Viewer {
         self.focus = None;
         let Some(Ok(drawn)) = self.after() else { return };
         let own = |n: &&Node| n.origins.iter().any(|o| selected.contains(o));
-        if let Some(inner) = drawn.picture.nodes.iter().find(own).filter(|n| !drawn.by_key.contains_key(&n.key)) {
-            let key = inner.key.clone();
-            self.open_path(&key);
-            self.canvases[0].look_at(&key);
-            self.focus = Some(key);
-            return;
-        }
+        let inside = drawn.picture.nodes.iter().find(own).filter(|n| !drawn.by_key.contains_key(&n.key));
         let boxes = selected.iter().filter_map(|o| drawn.by_origin.get(o)).flatten();
-        let first = boxes.min_by_key(|&&i| (usize::MAX - drawn.scene.boxes[i].depth, i));
-        if let Some(&i) = first {
-            let key = drawn.scene.boxes[i].node.key.clone();
-            self.canvases[0].look_at(&key);
-            self.focus = Some(key);
-        }
+        let first = boxes.map(|&i| (&drawn.scene.boxes[i], i)).min_by_key(|&(b, i)| (usize::MAX - b.depth, i));
+        let shown = inside.or(first.map(|(b, _)| &b.node));
+        let Some(key) = shown.map(|n| n.key.clone()) else { return };
+        self.open_path(&key);
+        self.canvases[0].look_at(&key);
+        self.focus = Some(key);
     }
     /// Selects source nodes of a part of the kernel that is shown; it stays.
     pub(crate) fn select_in_kernel(&mut self, nodes: BTreeSet<String>) {

@@ -1,6 +1,6 @@
 //! The search for one function: candidates drafted by the estimate, raced, and improved one choice at a time.
 
-use super::Unit;
+use super::units::Unit;
 use crate::error::{CliError, CliResult, Code};
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
@@ -170,8 +170,7 @@ impl<'a> Search<'a> {
             let all: Vec<&Runner> = std::iter::once(first).chain(opened.iter().map(|o| &o.1)).collect();
             let standings = race(self.gpu, &all, ROUNDS, self.seed.wrapping_add(self.opened as u64))?;
             let found = standings.iter().skip(1).zip(opened).min_by(|a, b| a.0.ratio().total_cmp(&b.0.ratio()));
-            let Some((standing, winner)) = found.filter(|(s, _)| s.ratio() < STEP_RATIO) else { break };
-            let _ = standing;
+            let Some((_, winner)) = found.filter(|(s, _)| s.ratio() < STEP_RATIO) else { break };
             round = self.draft(&winner.0, STEP, false);
             best = Some(winner);
             planned += STEP + 1;

@@ -586,9 +586,9 @@ fn what_is_added_has_a_file_and_a_row() {
         }
     }
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    for row in rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: ")) {
+    for row in rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"")) {
         let name = row.split('"').nth(1).unwrap_or_default().replace('-', "_");
-        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!("apply: {name}::apply")) {
+        if !rules.contains(&format!("mod {name};")) || !row.trim_end().ends_with(&format!(" {name}),")) {
             broken.push(format!("the rule in `{row}` does not live in {name}.rs"));
         }
     }
@@ -674,7 +674,7 @@ fn passes_are_shown_tested_and_documented() {
 #[test]
 fn rules_have_filetests_of_their_shaders() {
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    let rows = rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: "));
+    let rows = rules.lines().filter(|l| l.trim_start().starts_with("rule!(\""));
     let names: Vec<&str> = rows.filter_map(|row| row.split('"').nth(1)).collect();
     let shaders: Vec<String> = std::fs::read_dir(root().join("filetests/wgsl"))
         .expect("filetests of shaders")

@@ -24,6 +24,22 @@ fn power(x: f64) -> String {
     }
 }
 
+/// Says what the roof is.
+fn describe(ui: &mut Ui, roofs: Option<(f64, f64)>) {
+    match roofs {
+        None => ui.weak(
+            "No roof: the ceilings of this device were not measured; `weft bench --ceilings`, then `bench -o` again.",
+        ),
+        Some((flops, bytes)) => {
+            let text = format!(
+                "Roof, measured with all cores: {flops:.0} GFLOP/s by f32 multiply-adds in registers, {bytes:.1} GB/s \
+                 by a copy"
+            );
+            ui.weak(text).on_hover_text("`weft bench --ceilings` measures it again; the fastest of its runs counts")
+        }
+    };
+}
+
 /// Draws the scatter.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
     let points: Vec<(usize, [f64; 2])> = rows
@@ -40,18 +56,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         return;
     }
     let roofs = ceilings(v);
-    match roofs {
-        None => ui.weak(
-            "No roof: the ceilings of this device were not measured; `weft bench --ceilings`, then `bench -o` again.",
-        ),
-        Some((flops, bytes)) => {
-            let text = format!(
-                "Roof, measured with all cores: {flops:.0} GFLOP/s by f32 multiply-adds in registers, {bytes:.1} GB/s \
-                 by a copy"
-            );
-            ui.weak(text).on_hover_text("`weft bench --ceilings` measures it again; the fastest of its runs counts")
-        }
-    };
+    describe(ui, roofs);
     let marked = |i: &usize| super::is_marked(v, &rows[*i]);
     let (own, rest): (Vec<_>, Vec<_>) = points.iter().partition(|(i, _)| marked(i));
     let series = |list: &[&(usize, [f64; 2])]| PlotPoints::from(list.iter().map(|p| p.1).collect::<Vec<_>>());

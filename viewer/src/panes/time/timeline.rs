@@ -39,8 +39,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         let (rect, response) = ui.allocate_exact_size(vec2(width, HIGH + 44.0), Sense::click());
         ruler(ui, rect, total);
         let dark = ui.visuals().dark_mode;
-        let mut start = 0.0;
-        let pointer = response.hover_pos();
+        let (mut start, pointer) = (0.0, response.hover_pos());
         for r in rows {
             let Some(ms) = r.ms.filter(|ms| *ms > 0.0) else { continue };
             let (from, to) = (start * scale, (start + ms) * scale);
@@ -52,22 +51,22 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
             if !place.intersects(ui.clip_rect()) {
                 continue;
             }
-            ui.painter().rect_filled(place.shrink2(vec2(0.25, 0.0)), 0.0, heat((ms / longest).sqrt() as f32, dark));
+            let fill = heat((ms / longest).sqrt() as f32, dark);
+            ui.painter().rect_filled(place.shrink2(vec2(0.25, 0.0)), 0.0, fill);
             // The same colour as its group has on the canvas.
             let below = Rect::from_min_size(place.left_bottom() + vec2(0.0, 3.0), vec2(place.width(), 8.0));
             if let Some((group, _)) = r.at {
                 ui.painter().rect_filled(below.shrink2(vec2(0.25, 0.0)), 0.0, pastel(group, dark));
             }
             if super::is_marked(v, r) {
-                let stroke = Stroke::new(2.0, ui.visuals().selection.stroke.color);
-                ui.painter().rect_stroke(place, 0.0, stroke, StrokeKind::Inside);
+                let accent = ui.visuals().selection.stroke.color;
+                ui.painter().rect_stroke(place, 0.0, Stroke::new(2.0, accent), StrokeKind::Inside);
             }
             if place.width() > 40.0 {
                 let painter = ui.painter().with_clip_rect(place.intersect(ui.clip_rect()));
-                let fill = heat((ms / longest).sqrt() as f32, dark);
                 let ink = if fill.intensity() > 0.45 { egui::Color32::BLACK } else { egui::Color32::WHITE };
-                let font = FontId::proportional(11.0);
-                painter.text(place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER, &r.layer, font, ink);
+                let at = place.left_center() + vec2(4.0, 0.0);
+                painter.text(at, Align2::LEFT_CENTER, &r.layer, FontId::proportional(11.0), ink);
             }
             if pointer.is_some_and(|p| place.x_range().contains(p.x)) {
                 response.clone().on_hover_text_at_pointer(format!("{}\n{}", r.layer, milliseconds(ms)));

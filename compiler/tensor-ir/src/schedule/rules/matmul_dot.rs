@@ -10,9 +10,10 @@
 use super::analysis::{Contraction, Unit, contraction_of_numbers};
 use super::candidate::Candidate;
 use super::cooperate::copy_cooperatively;
-use super::matmul_tiled::{LEAST, LEAST_DEPTH, fuse_output};
+use super::matmul_tiled::fuse_output;
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::{LEAST, LEAST_DEPTH};
 use super::tiles::ProductTile;
 use super::view::View;
 use crate::candidate;

@@ -348,9 +348,8 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     let apart = copy_apart(sketch, product, [a, b], k[0])?;
     if !apart {
         for into in [a, b] {
-            // Fewer threads with 16 bytes each, rather than all with less, where that costs nothing: a driver that
-            // moves loads behind arithmetic unless they stand under a condition (RADV) would part those of one operand
-            // from the other's.
+            // Fewer threads with 16 bytes each, where that costs nothing: a driver that moves loads behind arithmetic
+            // unless they stand under a condition (RADV) would part those of the operands.
             let all = Part { first: 0, count: threads.0 };
             if threads.1 != 1 || passing.is_none() || !copy_by_part(sketch, into, k[0], all)? {
                 copy_cooperatively(sketch, into, k[0], threads)?;

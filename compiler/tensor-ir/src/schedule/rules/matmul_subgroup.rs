@@ -8,9 +8,9 @@
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::candidate::Candidate;
-use super::matmul_tiled::LEAST_DEPTH;
 use super::pooling::{open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::LEAST_DEPTH;
 use super::tiles::ProductTile;
 use super::view::View;
 use crate::candidate;

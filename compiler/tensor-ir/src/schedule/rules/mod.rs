@@ -51,6 +51,7 @@ mod split_depth;
 mod subgroup_tests;
 #[cfg(test)]
 mod tests;
+mod thread_tile;
 mod tiles;
 mod transform;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The tiles of the rules for products, as numbers for the estimate.
 
-use super::{matmul_subgroup, matmul_tiled};
+use super::{matmul_subgroup, thread_tile};
 use crate::dtype::DType;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -107,12 +107,12 @@ pub(in crate::schedule) fn product_candidates(
     lies: Depth,
 ) -> Vec<ProductTile> {
     let [_, rows, columns, depth] = size;
-    let small = |least: i64| columns < least || depth < matmul_tiled::LEAST_DEPTH;
+    let small = |least: i64| columns < least || depth < thread_tile::LEAST_DEPTH;
     match p.software {
         true if small(matmul_subgroup::LEAST_COLUMNS) => vec![],
         true => matmul_subgroup::usual_tile(p, [rows, columns], taps).into_iter().collect(),
-        false if small(matmul_tiled::LEAST) || rows < matmul_tiled::LEAST => vec![],
-        false => matmul_tiled::product_tiles(p, size, taps, lies),
+        false if small(thread_tile::LEAST) || rows < thread_tile::LEAST => vec![],
+        false => thread_tile::product_tiles(p, size, taps, lies),
     }
 }
 
