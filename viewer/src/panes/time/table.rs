@@ -60,7 +60,9 @@ fn cell(r: &Row, column: Column, total: f64) -> String {
         Column::Order => r.call.to_string(),
         Column::Layer => r.layer.clone(),
         Column::Time => r.ms.map_or(String::new(), milliseconds),
-        Column::Share => r.ms.filter(|_| total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0)),
+        Column::Share => {
+            r.ms.filter(|ms| *ms > 0.0 && total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0))
+        }
         Column::Gflops => number(r.gflops()),
         Column::Gbs => number(r.gb_s()),
         Column::Flops => si(r.flops as f64),
@@ -75,7 +77,8 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
         let order = order(a, b, sort.column);
         if sort.falling { order.reverse() } else { order }
     });
-    let total: f64 = rows.iter().filter_map(|r| r.ms).sum();
+    // What is less than the sum of the rest has no share of it.
+    let total: f64 = rows.iter().filter_map(|r| r.ms).filter(|ms| *ms > 0.0).sum();
     let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
     let timed = total > 0.0;
     let of_time = |c: Column| matches!(c, Column::Time | Column::Share | Column::Gflops | Column::Gbs);
