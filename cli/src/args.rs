@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
-pub use surgery::{BisectArgs, ExtractArgs, TuneArgs};
+pub use surgery::{BisectArgs, ExtractArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
@@ -102,6 +102,8 @@ pub enum Command {
     Bisect(BisectArgs),
     /// Find faster schedules by measuring, and keep them for all other commands
     Tune(TuneArgs),
+    /// Look at tuning databases, and join them
+    Tuning(TuningArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
     /// Show what differs between two compile traces

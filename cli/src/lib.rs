@@ -44,6 +44,7 @@ mod terminal;
 mod trace;
 mod tune;
 mod tuning;
+mod tuning_files;
 mod values_by_name;
 mod view;
 mod zoo;
@@ -89,7 +90,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
         let creates = matches!(cli.command, Command::Tune(_));
-        tuning::provide(cli.command.common_mut(), creates)?;
+        if !matches!(cli.command, Command::Tuning(_)) {
+            tuning::provide(cli.command.common_mut(), creates)?;
+        }
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
     let common = cli.command.common();
@@ -155,6 +158,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
         Command::Extract(a) => ([Some(&a.output), a.with_inputs.as_ref()], None),
         Command::Bisect(a) => ([None, None], a.output.as_ref()),
         Command::Report(a) => ([Some(&a.output), None], None),
+        Command::Tuning(a) => ([a.output.as_ref(), None], None),
         _ => ([None, None], None),
     };
     let common = command.common();
@@ -186,6 +190,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Extract(a) => extract::execute(a),
         Command::Bisect(a) => bisect::execute(a),
         Command::Tune(a) => tune::execute_command(a),
+        Command::Tuning(a) => tuning_files::execute(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),

@@ -155,6 +155,7 @@ fn folder() -> PathBuf {
     let input = model["inputs"][0]["name"].as_str().expect("an input").to_string();
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
     cli::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
+    std::fs::write(folder.join("yours.jsonl"), "").expect("an empty database is written");
     folder
 }
 

@@ -276,6 +276,8 @@ fn tune() {
     let (v, code) = weft(&format!("tune block.weft --device 0 --budget 3s --tuning {}", file.display()));
     assert_eq!(code, 0, "{v}");
     holds("tune", &v);
+    let (v, code) = weft(&format!("tuning check {}", file.display()));
+    assert!(code == 0 && v["lines"].as_u64().is_some_and(|n| n > 0), "{v}");
     std::fs::remove_file(file).expect("the database was written");
 }
 

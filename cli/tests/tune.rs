@@ -55,6 +55,14 @@ fn a_slow_default_is_repaired_and_a_wrong_candidate_refused() {
         |how: &str| json(&planted(&["compare", &model, "--device", "0", "--tuning", how, "--cache", "off", "--json"]));
     assert_eq!(run(&tuning)["pass"], true);
 
+    let weft = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+    // Each field of docs/json.md is there.
+    let shown = json(&weft(&["tuning", "show", &tuning, "--json"]));
+    assert_eq!(shown["lines"][0]["choices"], function["choices"]);
+    let both = at("both.jsonl");
+    assert!(weft(&["tuning", "merge", &tuning, &tuning, "-o", &both]).status.success());
+    assert_eq!(json(&weft(&["tuning", "check", &both, "--json"]))["lines"], 1);
+
     // What was tuned is not tuned again.
     let again = json(&planted(&tune));
     assert!(again["functions"].as_array().is_some_and(Vec::is_empty) && again["network"].is_null(), "{again}");

@@ -76,3 +76,35 @@ pub struct TuneArgs {
     #[allow(missing_docs)]
     pub common: Common,
 }
+
+/// What `weft tuning` does.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TuningAction {
+    /// Shows the choices that count
+    Show,
+    /// Reads all lines and counts them
+    Check,
+    /// Writes the lines that count
+    Merge,
+    /// Writes those of one device
+    Export,
+}
+
+/// `weft tuning`
+#[derive(Args, Debug)]
+pub struct TuningArgs {
+    /// What to do
+    pub action: TuningAction,
+    /// Tuning databases, as `weft tune` writes them
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Only lines whose device has this in its name
+    #[arg(long, value_name = "DEVICE")]
+    pub of: Option<String>,
+    /// File of `merge` and `export` [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
