@@ -143,7 +143,7 @@ pub fn read_onnx(path: &Path) -> Result<(Bytes, Box<dyn ExternalData>), Error> {
     }
     let model = DataFile::open(path).map_err(fail)?;
     let file = model.file.lock().map_err(|e| Error::file(path, e))?.try_clone().map_err(fail)?;
-    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| Error::onnx(path, e))?;
+    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| Error::from(e).in_file(path))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     Ok((bytes, Box::new(Folder { folder, model, open: Mutex::default() })))
 }
