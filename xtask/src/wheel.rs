@@ -1,6 +1,6 @@
 //! `cargo xtask wheel`: the Python package as a wheel, and its tests from the installed wheel.
 //!
-//! The wheel has the module and the command `weft`, which is put into `weft_nn.data/scripts` of the package's folder.
+//! The wheel has the module and the command `weft`, which is put into `weft_nn._native.data/scripts` of the package's folder.
 //! Maturin and the packages of the tests come from PyPI.
 
 use crate::cargo::{build_weft, cargo, root, run as run_command, target_dir};
@@ -86,17 +86,21 @@ fn maturin(kind: Kind) -> Result<PathBuf, String> {
     python::environment(&target_dir()?.join(name), needed)
 }
 
+/// Settings of Cargo for builds that are tested: other crates without optimisation too, which builds in a third of the
+/// time.
+const PLAIN: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=0"];
+
 /// Clippy, which `cargo xtask test` runs for the other crates together.
 fn lint() -> Result<(), String> {
     let mut c = cargo(&["clippy", "--manifest-path"]);
-    c.arg(package().join("Cargo.toml")).args(["--", "-D", "warnings"]);
+    c.arg(package().join("Cargo.toml")).args(PLAIN).args(["--", "-D", "warnings"]);
     run_command(c)
 }
 
 /// Builds the wheel around the program `weft`.
 fn build(weft: &Path, kind: Kind) -> Result<PathBuf, String> {
     heading("maturin build");
-    let scripts = package().join("weft_nn.data/scripts");
+    let scripts = package().join("weft_nn._native.data/scripts");
     let say = |e: std::io::Error| format!("{}: {e}", scripts.display());
     std::fs::create_dir_all(&scripts).map_err(say)?;
     std::fs::copy(weft, scripts.join(weft.file_name().unwrap_or_default())).map_err(say)?;
@@ -113,7 +117,7 @@ fn build(weft: &Path, kind: Kind) -> Result<PathBuf, String> {
     };
     let mut c = Command::new(python);
     c.args(["-m", "maturin", "build", "--manifest-path"]).arg(package().join("Cargo.toml"));
-    c.arg("--out").arg(&folder).args(if kind == Kind::Release { ["--release"].iter() } else { [].iter() });
+    c.arg("--out").arg(&folder).args(if kind == Kind::Release { &["--release"][..] } else { &PLAIN });
     if zig {
         c.args(["--zig", "--compatibility", COMPATIBILITY]);
     }
