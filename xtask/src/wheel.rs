@@ -19,8 +19,8 @@ const MATURIN: [&str; 2] = ["maturin==1.16.0", "ziglang==0.15.1"];
 /// The oldest Linux that a wheel is for, by its C library.
 const COMPATIBILITY: &str = "manylinux_2_28";
 
-/// What the tests need besides the wheel. The cases of docs/conformance.txt are those of this version of onnx; an older
-/// Python gets an older one, with fewer.
+/// What the tests need besides the wheel. The cases of docs/conformance.txt are those of this version of onnx; where an
+/// older Python gets an older one, they are left out.
 const TEST_PACKAGES: [&str; 5] = ["numpy", "onnx<=1.22.0", "pytest", "ipython", "mypy"];
 
 /// Python versions that the tests run with, where they are installed: the oldest that the wheel is for, and newer ones.

@@ -64,7 +64,8 @@ impl Request {
             options = options.calibrated(&model, &in_order(&model, &self.inputs)?)?;
         }
         let session = model.compile(&options)?.session(&device)?;
-        Ok(Session { session: Arc::new(session), model, name, options, device })
+        let last = u64::MAX.into();
+        Ok(Session { session: Arc::new(session), model, name, options, device, last })
     }
 }
 

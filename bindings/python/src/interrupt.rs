@@ -1,7 +1,8 @@
 //! Work without Python's lock, which Ctrl-C ends.
 //!
 //! Python notes a signal and handles it when the main thread runs Python code again. So the calling thread looks for
-//! signals while the work goes on elsewhere. Work that was given up goes on to its end, and nobody takes its result.
+//! signals while the work goes on elsewhere. Work that was given up goes on to its end, and nobody takes its result. Runs
+//! that are known to be short are not interrupted.
 
 use crate::errors::{bug, raise};
 use pyo3::prelude::*;
@@ -41,6 +42,15 @@ pub fn on_thread<T: Send + 'static>(
             }
         }
     })
+}
+
+/// The result of `work`, which runs on this thread and does not end on a signal.
+///
+/// # Errors
+/// An error of the work.
+pub fn here<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, weft::Error> + Send) -> PyResult<T> {
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    done.map_err(|panic| bug(panic.as_ref()))?.map_err(|e| raise(&e))
 }
 
 /// Wakes a thread.

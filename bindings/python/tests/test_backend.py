@@ -62,13 +62,18 @@ def cases():
     return {case.name: tests(f"{case.name}_cpu") for case in sorted(loaded, key=lambda case: case.name)}
 
 
-CASES = cases()
+# The list is of the cases of one version of onnx; other versions have some of them with other values.
+LISTED = onnx.__version__ == "1.22.0"
+CASES = cases() if LISTED else {}
+of_the_list = pytest.mark.skipif(not LISTED, reason="docs/conformance.txt is made with onnx 1.22.0")
 
 
+@of_the_list
 def test_the_list_was_read():
     assert len(CASES) > 1000
 
 
+@of_the_list
 @pytest.mark.parametrize("name", list(CASES)[::STEP])
 def test_case(name):
     result = unittest.TestResult()

@@ -3,6 +3,8 @@ from os import PathLike
 
 from numpy.typing import NDArray
 
+__all__ = ["Model", "Port", "Session", "Trace", "compile", "devices", "load"]
+
 _Array = NDArray[Any]
 _Size = Union[int, str, Tuple[int, int], Tuple[int, int, int]]
 
