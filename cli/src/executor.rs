@@ -2,7 +2,7 @@
 
 use crate::Extensions;
 use crate::args::Common;
-use crate::error::{CliError, CliResult, Code, panic_text};
+use crate::error::{CliError, CliResult, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
 use compiler::calibrate::Limits;

@@ -29,7 +29,13 @@ mod _native {
     #[pymodule_export]
     use crate::model::load;
     #[pymodule_export]
+    use crate::model::metadata;
+    #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]
     use crate::trace::Trace;
+
+    /// True for a build without optimisation.
+    #[pymodule_export]
+    const DEBUG: bool = cfg!(debug_assertions);
 }

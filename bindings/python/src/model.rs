@@ -176,6 +176,12 @@ impl Source {
             Source::Onnx(bytes) => weft::Model::from_onnx_with(bytes, sizes),
         }
     }
+    fn metadata(self) -> Result<Vec<(String, String)>, weft::Error> {
+        match self {
+            Source::Path(path) => weft::files::metadata(weft::files::read_onnx(&path)?.0),
+            Source::Onnx(bytes) => weft::files::metadata(bytes),
+        }
+    }
     fn name(&self) -> String {
         match self {
             Source::Path(path) => path.display().to_string(),
@@ -234,4 +240,13 @@ pub fn load(
 /// A shape that is none.
 pub fn shapes_of(shapes: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Vec<usize>)>> {
     shapes.iter().map(|(name, shape)| Ok((name.extract()?, shape.extract()?))).collect()
+}
+
+/// The notes of an ONNX model's producer: a dictionary of texts.
+///
+/// source: as `load` takes it, but for text.
+#[pyfunction]
+pub fn metadata(source: &Bound<'_, PyAny>) -> PyResult<std::collections::HashMap<String, String>> {
+    let (py, source) = (source.py(), Source::of(source)?);
+    Ok(on_thread(py, move || source.metadata())?.into_iter().collect())
 }

@@ -25,6 +25,7 @@ def path(tmp_path):
         }
         """
     )
+    onnx.helper.set_model_props(model, {"character": "a\nb"})
     place = tmp_path / "model.onnx"
     onnx.save(model, place)
     return str(place)
@@ -49,6 +50,7 @@ def test_a_session_as_scripts_use_it(path):
         np.testing.assert_array_equal(only, z)
     with pytest.raises(weft_nn.Error, match="`q`"):
         session.run(["q"], {"x": given})
+    assert session.get_modelmeta().custom_metadata_map == {"character": "a\nb"}
     assert session.get_session_options() is options and "WeftExecutionProvider" in session.get_providers()
 
 

@@ -10,6 +10,7 @@ import pytest
 from conftest import unary
 
 import weft_nn
+from weft_nn import _native
 
 
 def test_a_run_gives_arrays_by_name(small):
@@ -189,4 +190,5 @@ def test_a_run_costs_little_more_than_its_parts():
         own.append(min(timed() for _ in range(30)))
     # The shortest times: a machine that does other work lengthens the others.
     print(f"{min(own):.3f} ms, {min(bare):.3f} ms in the library")
-    assert min(own) - min(bare) <= max(0.05 * min(bare), 0.05)
+    # Without optimisation the module itself takes some 0.3 ms.
+    assert min(own) - min(bare) <= (1 if _native.DEBUG else max(0.05 * min(bare), 0.05))

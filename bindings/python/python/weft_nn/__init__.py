@@ -18,6 +18,6 @@ for the package onnx. Errors are `weft_nn.Error`, with `code`, `place` and `help
 """
 
 from ._errors import Error
-from ._native import Model, Port, Session, Trace, compile, devices, load
+from ._native import Model, Port, Session, Trace, compile, devices, load, metadata
 
-__all__ = ["Error", "Model", "Port", "Session", "Trace", "compile", "devices", "load"]
+__all__ = ["Error", "Model", "Port", "Session", "Trace", "compile", "devices", "load", "metadata"]

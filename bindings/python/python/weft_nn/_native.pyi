@@ -3,7 +3,9 @@ from os import PathLike
 
 from numpy.typing import NDArray
 
-__all__ = ["Model", "Port", "Session", "Trace", "compile", "devices", "load"]
+__all__ = ["DEBUG", "Model", "Port", "Session", "Trace", "compile", "devices", "load", "metadata"]
+
+DEBUG: bool
 
 _Array = NDArray[Any]
 _Size = Union[int, str, Tuple[int, int], Tuple[int, int, int]]
@@ -92,3 +94,4 @@ def compile(
     keep_open: bool = False,
 ) -> Session: ...
 def devices() -> List[Dict[str, Any]]: ...
+def metadata(source: Any) -> Dict[str, str]: ...

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from ._native import Port, compile, devices, load
+from ._native import Port, compile, devices, load, metadata
 from ._errors import INPUT, USAGE, Error
 
 PROVIDER = "WeftExecutionProvider"
@@ -132,6 +132,13 @@ def _host_only(device_type: str) -> None:
         )
 
 
+class ModelMetadata:
+    """What is noted of a model: `custom_metadata_map`, the notes of its producer."""
+
+    def __init__(self, notes: Dict[str, str]) -> None:
+        self.custom_metadata_map = notes
+
+
 class IOBinding:
     """Inputs and results that are bound to names, for `run_with_iobinding`."""
 
@@ -203,6 +210,7 @@ class InferenceSession:
     ) -> None:
         self._options = sess_options or SessionOptions()
         self._settings = _settings(providers, provider_options)
+        self._source = path_or_bytes
         self._model = load(path_or_bytes, keep_open=True)
         self._session = compile(self._model, **self._settings)
 
@@ -238,6 +246,10 @@ class InferenceSession:
     def get_outputs(self) -> List[NodeArg]:
         """The results, in the model's order."""
         return [NodeArg(port) for port in self._model.outputs]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What is noted of the model."""
+        return ModelMetadata(metadata(self._source))
 
     def get_session_options(self) -> SessionOptions:
         """The options that were given."""
