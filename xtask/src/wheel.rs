@@ -13,11 +13,14 @@ use std::process::Command;
 /// One line for the usage.
 pub const HELP: &str = "[--test] builds the Python package as a wheel; --test: without optimisation, lints it, and runs its tests from the installed wheel for each Python there is";
 
-/// What builds a wheel. With Zig as the linker the wheel runs on older systems than this one.
-const MATURIN: [&str; 2] = ["maturin==1.16.0", "ziglang==0.15.1"];
+/// What builds a wheel.
+const MATURIN: &str = "maturin==1.16.0";
 
-/// The oldest Linux that a wheel is for, by its C library.
-const COMPATIBILITY: &str = "manylinux_2_28";
+/// A linker for older systems than this one, and what makes Cargo use it.
+const ZIG: [&str; 2] = ["ziglang==0.15.2", "cargo-zigbuild==0.24.1"];
+
+/// The version of the C library of the oldest Linux that a wheel for others is for.
+const OLDEST: &str = "2.28";
 
 /// What the tests need besides the wheel. The cases of docs/conformance.txt are those of this version of onnx; where an
 /// older Python gets an older one, they are left out.
@@ -33,14 +36,12 @@ const PYTHONS: [&str; 3] = ["python3.9", "python3.11", "python3.13"];
 pub fn run(args: &[String]) -> Result<(), String> {
     match args {
         [] => {
-            let wheel = build(&build_weft(true)?, Kind::Release)?;
-            println!("{}", wheel.display());
+            println!("{}", release()?.display());
             Ok(())
         }
         [flag] if flag == "--test" => {
             lint()?;
-            let wheel = build(&build_weft(false)?, Kind::Test)?;
-            test_wheel(&wheel)
+            test_wheel(&plain(&build_weft(false)?)?)
         }
         _ => Err(format!("usage: cargo xtask wheel {HELP}")),
     }
@@ -52,10 +53,10 @@ pub fn run(args: &[String]) -> Result<(), String> {
 /// # Errors
 /// When the module does not build, or a test fails.
 pub fn test(weft: &Path) -> Result<(), String> {
-    match maturin(Kind::Test).and_then(|_| environments()) {
+    match maturin(&[]).and_then(|_| environments()) {
         Ok(_) => {
             lint()?;
-            test_wheel(&build(weft, Kind::Test)?)
+            test_wheel(&plain(weft)?)
         }
         Err(why) if in_ci() => Err(why),
         Err(why) => {
@@ -65,25 +66,15 @@ pub fn test(weft: &Path) -> Result<(), String> {
     }
 }
 
-/// What a wheel is for.
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    /// For others: optimised, and for older systems.
-    Release,
-    /// For tests on this machine.
-    Test,
-}
-
 /// The folder of the package.
 fn package() -> PathBuf {
     root().join("bindings/python")
 }
 
-/// The interpreter of an environment with Maturin. Zig is needed for wheels that go elsewhere alone.
-fn maturin(kind: Kind) -> Result<PathBuf, String> {
-    let needed = if kind == Kind::Release { &MATURIN[..] } else { &MATURIN[..1] };
-    let name = if kind == Kind::Release { "wheel/maturin-zig" } else { "wheel/maturin" };
-    python::environment(&target_dir()?.join(name), needed)
+/// The interpreter of an environment with Maturin, and these packages.
+fn maturin(more: &[&str]) -> Result<PathBuf, String> {
+    let name = if more.is_empty() { "wheel/maturin" } else { "wheel/maturin-zig" };
+    python::environment(&target_dir()?.join(name), &[&[MATURIN], more].concat())
 }
 
 /// Settings of Cargo for builds that are tested: other crates without optimisation too, which builds in a third of the
@@ -97,31 +88,53 @@ fn lint() -> Result<(), String> {
     run_command(c)
 }
 
-/// Builds the wheel around the program `weft`.
-fn build(weft: &Path, kind: Kind) -> Result<PathBuf, String> {
+/// The wheel for tests on this machine, around the program `weft`.
+fn plain(weft: &Path) -> Result<PathBuf, String> {
+    build(&maturin(&[])?, weft, "test", &PLAIN)
+}
+
+/// The wheel for others. On Linux it is linked by Zig, for systems with an older C library.
+fn release() -> Result<PathBuf, String> {
+    if cfg!(target_os = "linux") {
+        match maturin(&ZIG) {
+            Ok(python) => {
+                let tag = format!("manylinux_{}", OLDEST.replace('.', "_"));
+                let options = ["--release", "--zig", "--compatibility", &tag];
+                return build(&python, &portable_weft(&python)?, "release", &options);
+            }
+            Err(why) => eprintln!("no Zig ({why}): the wheel needs a C library as new as this system's"),
+        }
+    }
+    build(&maturin(&[])?, &build_weft(true)?, "release", &["--release"])
+}
+
+/// The command, linked by Zig.
+fn portable_weft(python: &Path) -> Result<PathBuf, String> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut c = cargo(&["zigbuild", "--release", "--package", "weft-command", "--target"]);
+    c.arg(format!("{target}.{OLDEST}"));
+    // Cargo looks for `cargo-zigbuild` there, and that for `python3` with Zig.
+    let tools = python.parent().map(Path::to_path_buf).into_iter();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(tools.chain(std::env::split_paths(&path))).map_err(|e| e.to_string())?;
+    c.env("PATH", path);
+    run_command(c)?;
+    Ok(target_dir()?.join(target).join("release/weft"))
+}
+
+/// Builds a wheel around the program `weft`, with these options of Maturin, in the folder `name`.
+fn build(python: &Path, weft: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String> {
     heading("maturin build");
     let scripts = package().join("weft_nn._native.data/scripts");
     let say = |e: std::io::Error| format!("{}: {e}", scripts.display());
     std::fs::create_dir_all(&scripts).map_err(say)?;
     std::fs::copy(weft, scripts.join(weft.file_name().unwrap_or_default())).map_err(say)?;
-    let folder = target_dir()?.join("wheel").join(if kind == Kind::Release { "release" } else { "test" });
-    // What an earlier build left there is not taken for this one's.
+    let folder = target_dir()?.join("wheel").join(name);
+    // A wheel that an earlier build left there is not taken for this one's.
     let _ = std::fs::remove_dir_all(&folder);
-    let (python, zig) = match maturin(kind) {
-        Ok(python) => (python, kind == Kind::Release && cfg!(target_os = "linux")),
-        Err(why) if kind == Kind::Release => {
-            eprintln!("Zig cannot be had ({why}): the wheel runs on systems with a C library as new as this one's");
-            (maturin(Kind::Test)?, false)
-        }
-        Err(why) => return Err(why),
-    };
     let mut c = Command::new(python);
     c.args(["-m", "maturin", "build", "--manifest-path"]).arg(package().join("Cargo.toml"));
-    c.arg("--out").arg(&folder).args(if kind == Kind::Release { &["--release"][..] } else { &PLAIN });
-    if zig {
-        c.args(["--zig", "--compatibility", COMPATIBILITY]);
-    }
-    c.env("CARGO_TARGET_DIR", target_dir()?);
+    c.arg("--out").arg(&folder).args(options).env("CARGO_TARGET_DIR", target_dir()?);
     run_command(c)?;
     let made = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let wheel = made.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "whl"));
@@ -140,30 +153,23 @@ fn environments() -> Result<Vec<PathBuf>, String> {
     list.into_iter().map(one).collect()
 }
 
-/// Installs the wheel into each environment, and runs the tests there.
+/// Installs the wheel into each environment, and runs the tests there; a failure in one does not keep the others from
+/// running.
 fn test_wheel(wheel: &Path) -> Result<(), String> {
-    for python in environments()? {
-        heading(&format!("the Python package with {}", python.display()));
-        let mut install = Command::new(&python);
-        install.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--force-reinstall",
-            "--no-deps",
-        ]);
-        run_command({
-            install.arg(wheel);
-            install
-        })?;
-        let mut tests = Command::new(&python);
-        // From elsewhere, so that the installed package is tested, not its sources.
-        tests.current_dir(package().join("tests")).args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "."]);
-        tests.env("PYTHONDONTWRITEBYTECODE", "1");
-        quiet_loader(&mut tests);
-        run_command(tests)?;
-    }
-    Ok(())
+    let failed: Vec<String> = environments()?.iter().filter_map(|python| test_with(python, wheel).err()).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+fn test_with(python: &Path, wheel: &Path) -> Result<(), String> {
+    heading(&format!("the Python package with {}", python.display()));
+    let mut install = Command::new(python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps"]);
+    install.arg(wheel);
+    run_command(install)?;
+    let mut tests = Command::new(python);
+    // From elsewhere, so that the installed package is tested, not its sources.
+    tests.current_dir(package().join("tests")).args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "."]);
+    tests.env("PYTHONDONTWRITEBYTECODE", "1");
+    quiet_loader(&mut tests);
+    run_command(tests)
 }

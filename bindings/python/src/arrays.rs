@@ -1,6 +1,6 @@
 //! numpy's arrays and Weft's tensors.
 //!
-//! A contiguous array becomes a tensor that shares its memory; any other is copied first. A result becomes an array
+//! A contiguous array, or tensor that speaks DLPack, becomes a tensor that shares its memory; any other is copied first. A result becomes an array
 //! that owns the result's memory.
 
 use crate::errors::input;
@@ -68,14 +68,15 @@ pub fn tensor_of(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     Tensor::from_bytes(dtype, shape, Bytes::from_owner(owner)).map_err(pyo3::exceptions::PyValueError::new_err)
 }
 
-/// A contiguous array with the machine's order of bytes.
+/// A contiguous array with the machine's order of bytes; one that is so already is not copied.
 fn in_order<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
-    let array = numpy(py)?.call_method1("asarray", (array,))?;
+    let foreign = array.cast::<PyUntypedArray>().is_err() && array.hasattr("__dlpack__")?;
+    let array = numpy(py)?.call_method1(if foreign { "from_dlpack" } else { "asarray" }, (array,))?;
     let own = array.getattr("dtype")?.call_method1("newbyteorder", ("=",))?;
     let order = PyDict::new(py);
     order.set_item("dtype", own)?;
     order.set_item("order", "C")?;
-    Ok(numpy(py)?.call_method("array", (array,), Some(&order))?.cast_into()?)
+    Ok(numpy(py)?.call_method("asarray", (array,), Some(&order))?.cast_into()?)
 }
 
 fn dtype_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {

@@ -53,8 +53,8 @@ const SHORT: u64 = 50_000;
 impl Session {
     /// Runs once.
     ///
-    /// inputs: arrays by name, each with the element type and the shape of `Session.inputs`. A contiguous array is read
-    ///     where it lies; do not write to it before the call returns.
+    /// inputs: arrays by name, each with the element type and the shape of `Session.inputs`; also tensors in host memory
+    ///     that speak DLPack. A contiguous one is read where it lies; do not write to it before the call returns.
     ///
     /// Returns a dictionary with an array for each result, by the model's names.
     ///
@@ -67,6 +67,12 @@ impl Session {
         let arrays = PyDict::new(py);
         outputs.into_iter().try_for_each(|(name, t)| arrays.set_item(name, array_of(py, t)?))?;
         Ok(arrays)
+    }
+
+    /// As `run`, for `await`: it runs in a thread of asyncio's. Cancelling it gives the result up; the run itself goes
+    /// on to its end. With `runs_in_flight` of `compile` above 1, the device works on several.
+    fn run_async<'py>(slf: Bound<'py, Self>, inputs: Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("asyncio")?.call_method1("to_thread", (slf.getattr("run")?, inputs))
     }
 
     /// The inputs: a list of Port, in the model's order.

@@ -76,3 +76,27 @@ def test_a_result_outlives_its_session():
     x[:] = 5
     y += 1
     assert list(y) == [2, 2, 2, 2] and list(x) == [5, 5, 5, 5]
+
+
+class Foreign:
+    """A tensor of another package that speaks DLPack, and no more."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.skipif(not hasattr(np, "from_dlpack"), reason="this numpy has no DLPack")
+def test_tensors_that_speak_dlpack():
+    session = weft_nn.compile(unary("neg", "f32", "[2,3]"), device="cpu")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    y = session.run({"x": Foreign(x)})["y"]
+    np.testing.assert_array_equal(y, -x)
+    np.testing.assert_array_equal(np.from_dlpack(y), -x)
+    wide = np.arange(12, dtype=np.float32).reshape(2, 6)[:, ::2]
+    np.testing.assert_array_equal(session.run({"x": Foreign(wide)})["y"], -wide)

@@ -1,5 +1,6 @@
 """Models, sessions and what they tell of themselves."""
 
+import asyncio
 import gc
 import os
 import threading
@@ -75,6 +76,19 @@ def test_threads_share_a_session(small):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not wrong
+
+
+def test_runs_are_awaited(small):
+    model, inputs, expected = small
+    session = weft_nn.compile(model, runs_in_flight=2)
+
+    async def several():
+        return await asyncio.gather(*(session.run_async(inputs) for _ in range(6)))
+
+    for outputs in asyncio.run(several()):
+        np.testing.assert_allclose(outputs["y"], expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(weft_nn.Error, match="`w`"):
+        asyncio.run(session.run_async({"x": inputs["x"]}))
 
 
 def test_bench_has_the_statistics_of_the_command(small):

@@ -1,4 +1,4 @@
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union, final
+from typing import Any, Coroutine, Dict, List, Optional, Sequence, Tuple, Union, final
 from os import PathLike
 
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class Model:
 @final
 class Session:
     def run(self, inputs: Dict[str, Any]) -> Dict[str, _Array]: ...
+    def run_async(self, inputs: Dict[str, Any]) -> Coroutine[Any, Any, Dict[str, _Array]]: ...
     @property
     def inputs(self) -> List[Port]: ...
     @property
