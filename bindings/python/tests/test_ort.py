@@ -1,5 +1,7 @@
 """The classes of onnxruntime."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,18 @@ def test_bindings(path):
     assert room.numpy() is z and room.data_type() == "tensor(float)" and room.shape() == [2, 3]
     with pytest.raises(weft_nn.Error):
         binding.bind_output("y", "cuda")
+
+
+def test_a_model_that_needs_sizes_is_compiled_for_those_of_each_run():
+    import onnx.reference
+
+    path = Path(__file__).parents[3] / "cli" / "tests" / "transcripts" / "if_of_sizes.onnx"
+    session = ort.InferenceSession(path, providers=[("WeftExecutionProvider", {"device": "cpu"})])
+    reference = onnx.reference.ReferenceEvaluator(str(path))
+    for steps in [1, 3, 1]:
+        x = np.random.default_rng(steps).standard_normal((2, steps)).astype(np.float32)
+        [z] = session.run(None, {"x": x})
+        np.testing.assert_array_equal(z, reference.run(None, {"x": x})[0])
+    with pytest.raises(weft_nn.Error) as error:
+        session.get_inputs()
+    assert error.value.code == 4

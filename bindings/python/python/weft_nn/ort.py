@@ -15,8 +15,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from ._native import Port, compile, devices, load, metadata
-from ._errors import INPUT, USAGE, Error
+from ._native import Model, Port, Session, compile, devices, load, metadata
+from ._errors import INPUT, UNSUPPORTED, USAGE, Error
 
 PROVIDER = "WeftExecutionProvider"
 
@@ -211,8 +211,16 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         self._settings = _settings(providers, provider_options)
         self._source = path_or_bytes
-        self._model = load(path_or_bytes, keep_open=True)
-        self._session = compile(self._model, **self._settings)
+        self._sized: Dict[Any, Session] = {}
+        self._needs_sizes: Optional[Error] = None
+        try:
+            self._model = load(path_or_bytes, keep_open=True)
+            self._session = compile(self._model, **self._settings)
+        except Error as error:
+            if error.code != UNSUPPORTED:
+                raise
+            # Some models can be read only when their sizes are known: they are compiled for those of each run.
+            self._needs_sizes = error
 
     def run(
         self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any], run_options: Any = None
@@ -224,12 +232,28 @@ class InferenceSession:
         Raises weft_nn.Error: code 3 for inputs that do not fit, or a result that is not there.
         """
         given = {name: v.numpy() if isinstance(v, OrtValue) else v for name, v in input_feed.items()}
-        results = self._session.run(given)
+        results = self._session_for(given).run(given)
         names = list(output_names or results)
         unknown = [name for name in names if name not in results]
         if unknown:
             raise Error(f"the model has no result `{unknown[0]}`; there are: {', '.join(results)}", INPUT)
         return [results[name] for name in names]
+
+    def _session_for(self, given: Dict[str, Any]) -> Session:
+        """The session for inputs of these sizes."""
+        if self._needs_sizes is None:
+            return self._session
+        shapes: Dict[str, Sequence[int]] = {name: np.shape(array) for name, array in given.items()}
+        key = tuple(sorted(shapes.items()))
+        if key not in self._sized:
+            self._sized[key] = compile(load(self._source, shapes=shapes), **self._settings)
+        return self._sized[key]
+
+    def _loaded(self) -> Model:
+        """The model with its sizes open."""
+        if self._needs_sizes is not None:
+            raise self._needs_sizes
+        return self._model
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
         """Runs with what is bound."""
@@ -240,12 +264,12 @@ class InferenceSession:
         return IOBinding(self)
 
     def get_inputs(self) -> List[NodeArg]:
-        """The inputs, in the model's order."""
-        return [NodeArg(port) for port in self._model.inputs]
+        """The inputs, in the model's order. A model that can be read only with sizes raises the error that says so."""
+        return [NodeArg(port) for port in self._loaded().inputs]
 
     def get_outputs(self) -> List[NodeArg]:
         """The results, in the model's order."""
-        return [NodeArg(port) for port in self._model.outputs]
+        return [NodeArg(port) for port in self._loaded().outputs]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What is noted of the model."""
@@ -262,7 +286,9 @@ class InferenceSession:
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Compiles again with the options of these providers."""
         self._settings = _settings(providers, provider_options)
-        self._session = compile(self._model, **self._settings)
+        self._sized.clear()
+        if self._needs_sizes is None:
+            self._session = compile(self._model, **self._settings)
 
 
 def _settings(providers: Optional[Sequence[Any]], options: Optional[Sequence[Dict[str, Any]]]) -> Dict[str, Any]:
