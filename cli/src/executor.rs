@@ -2,7 +2,7 @@
 
 use crate::Extensions;
 use crate::args::Common;
-use crate::error::{CliError, CliResult, Code, panic_text};
+use crate::error::{CliError, CliResult, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
 use compiler::calibrate::Limits;
@@ -126,28 +126,12 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 /// The profile to compile for if the result runs on `device`: that of `--target`, limited to the device, else that of
 /// the device; with the rules of `--rules`. The CPU executor has no limits.
 pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
-    let named = common.target.as_ref().map(|name| named_profile(name)).transpose()?;
-    let profile = match (named, device) {
-        (Some(named), Device::Gpu(gpu)) => named.limited_to(&gpu.profile),
-        (Some(named), Device::Cpu) => named,
-        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
-        (None, Device::Cpu) => DeviceProfile::baseline(),
-    };
+    let profile = device.profile_as(common.target.as_deref())?;
     let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
     let nan = Nan::parse(&common.nan).unwrap_or_default();
     let mut quirks = profile.quirks.clone();
     common.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
     Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile })
-}
-
-/// The profile of this name; one that is missing is a device that is not there.
-fn named_profile(name: &str) -> CliResult<DeviceProfile> {
-    DeviceProfile::named(name).ok_or_else(|| {
-        let list: Vec<String> = DeviceProfile::all().into_iter().map(|p| p.name).collect();
-        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", "))).help(
-            "`weft devices --profiles` shows what each one is; `--device` chooses among the devices that are here",
-        )
-    })
 }
 
 /// How to compile with these passes and modes.

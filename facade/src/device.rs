@@ -54,6 +54,22 @@ impl Device {
             Device::Cpu => DeviceProfile::baseline(),
         }
     }
+    /// The profile to compile for if the result runs here: the named one, limited to what this device can do, or the
+    /// device's own.
+    ///
+    /// # Errors
+    /// [`Error::NoProfile`].
+    pub fn profile_as(&self, name: Option<&str>) -> Result<DeviceProfile, Error> {
+        let Some(name) = name else { return Ok(self.profile()) };
+        let Some(named) = DeviceProfile::named(name) else {
+            let there = DeviceProfile::all().into_iter().map(|p| p.name).collect();
+            return Err(Error::NoProfile { name: name.into(), there });
+        };
+        Ok(match self {
+            Device::Gpu(gpu) => named.limited_to(&gpu.profile),
+            Device::Cpu => named,
+        })
+    }
 }
 
 /// The user's cache folder: `WEFT_CACHE`, else by the platform's custom.

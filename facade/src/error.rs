@@ -1,5 +1,6 @@
 //! Errors from loading a file to reading results.
 
+use compiler::calibrate::CalibrationError;
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::interpreter::ExecError;
@@ -75,6 +76,14 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// No profile of that name.
+    #[error("no profile `{name}`; there are: {}", .there.join(", "))]
+    NoProfile {
+        /// What was asked for.
+        name: String,
+        /// The names of all profiles.
+        there: Vec<String>,
+    },
     /// A row of this name is in the tables already.
     #[error("{0}")]
     Extension(String),
@@ -84,8 +93,12 @@ impl Error {
     pub(crate) fn file(path: &Path, why: impl Display) -> Error {
         Error::File { path: path.display().to_string(), why: why.to_string() }
     }
-    pub(crate) fn onnx(path: &Path, source: ImportError) -> Error {
-        Error::Onnx { place: path.display().to_string(), source }
+    /// The error of an import with its file as the place.
+    pub(crate) fn in_file(self, path: &Path) -> Error {
+        match self {
+            Error::Onnx { source, .. } => Error::Onnx { place: path.display().to_string(), source },
+            other => other,
+        }
     }
 }
 
@@ -96,5 +109,22 @@ fn listed(dims: &[Name]) -> String {
 impl From<PassError> for Error {
     fn from(e: PassError) -> Error {
         Error::Compile(e.into())
+    }
+}
+
+impl From<ImportError> for Error {
+    /// Of a model in memory.
+    fn from(source: ImportError) -> Error {
+        Error::Onnx { place: "model".into(), source }
+    }
+}
+
+impl From<CalibrationError> for Error {
+    fn from(e: CalibrationError) -> Error {
+        match e {
+            CalibrationError::Pass(e) => e.into(),
+            CalibrationError::Run(e) => e.into(),
+            other => Error::Input(other.to_string()),
+        }
     }
 }

@@ -142,7 +142,10 @@
 //! ```
 #![warn(missing_docs)]
 
+mod advice;
 mod alone;
+mod build;
+mod calibrated;
 mod compiled;
 mod cpu_form;
 mod device;
@@ -159,12 +162,19 @@ mod program;
 mod session;
 mod sizes;
 mod staged;
+pub mod statistics;
+mod trace;
 mod tuning;
 
+pub use advice::{Advice, Code, Spelling};
 pub use compiled::CompiledModel;
+pub use compiler::agreement::{Difference, Tolerance, agree};
 pub use compiler::dtype::DType;
 pub use compiler::graph::TensorType;
-pub use compiler::tensor::Tensor;
+pub use compiler::int::Dim;
+pub use compiler::passes::{AmpMode, FuseMode, KeepF32, LayoutMode};
+pub use compiler::tensor::{Tensor, TensorMut};
+pub use compiler::trace::CompileTrace;
 pub use device::{Device, cache_dir};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
@@ -172,7 +182,7 @@ pub use model::Model;
 pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
-pub use runtime_gpu::{DeviceTensor, HostFunctions, RunInput, Transfers};
+pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
 pub use session::{CPU_EXECUTOR, Session};
 pub use sizes::{Decided, Sizes};
 pub use tuning::{TuningDatabase, TuningLine, describe_choices};

@@ -6,6 +6,7 @@
 //! if host steps compute, or weights have to be packed, the passes run again (`compile_graph`), but nothing is
 //! scheduled. Weights are mapped and copied to the device. Pipelines are saved by device, driver and shaders.
 
+use crate::build::build;
 use crate::error::Error;
 use crate::options::Options;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
@@ -20,7 +21,6 @@ use compiler::text::module_fingerprint;
 use runtime_gpu::cache::{CacheFolder, KERNELS, PLAN};
 use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 /// A plan and the source of its constants.
 pub(crate) struct Program {
@@ -177,12 +177,4 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
         w.text(&format!("{:?}", options.pipeline));
         w.text(&schedules);
     }))
-}
-
-/// The identity of the program's build, which includes added ops, rules and passes.
-fn build() -> Option<String> {
-    let program = std::env::current_exe().ok()?;
-    let about = program.metadata().ok()?;
-    let written = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(format!("{} of {} bytes, written at {written:?}", program.display(), about.len()))
 }

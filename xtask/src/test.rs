@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing; --full: networks in every layout and precision, and `measure` in small";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the Python package; --full: networks in every layout and precision, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
 const FUZZ_SECONDS: u32 = 15;
@@ -106,6 +106,7 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
         ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full))),
         ("cargo xtask report", Box::new(|| crate::report::check(weft, &[]))),
         ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS))),
+        ("cargo xtask wheel --test", Box::new(|| crate::wheel::test(weft))),
     ];
     if full {
         checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft))));
@@ -137,8 +138,10 @@ fn add_components(quick: bool) {
     }
 }
 
-/// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice.
-const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
+/// The workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice. The
+/// Python package is left out: `cargo xtask wheel` lints and tests it, and PyO3's macros would change the features of `syn`,
+/// and with them the build of nearly every dependency.
+const ALL: &[&str] = &["--workspace", "--exclude", "python", "--features", "weft-command/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };
@@ -178,7 +181,10 @@ mod tests {
         let titles = |quick, full| steps(quick, full).into_iter().map(|s| s.title).collect::<Vec<_>>();
         assert_eq!(
             titles(true, false),
-            ["cargo fmt --check", "cargo test --workspace --features weft-command/view --no-fail-fast"]
+            [
+                "cargo fmt --check",
+                "cargo test --workspace --exclude python --features weft-command/view --no-fail-fast"
+            ]
         );
         assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 5));
     }

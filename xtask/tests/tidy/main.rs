@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "shaders-gen", "graphview"]),
     ("cli", &["compiler", "shaders-gen", "runtime-gpu", "facade", "benches", "graphview", "viewer"]),
+    ("python", &["facade"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),
 ];
@@ -33,6 +34,8 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("eframe", &["viewer"]),
     ("egui", &["viewer"]),
     ("clap", &["cli"]),
+    ("pyo3", &["python"]),
+    ("numpy", &["python"]),
 ];
 
 /// Modules in order: each row uses only rows before it, and itself. A row of several modules is circular, and says why.
@@ -151,7 +154,11 @@ fn root() -> PathBuf {
 
 /// The folder of a member.
 fn place_of(member: &str) -> PathBuf {
-    root().join(if member == "tensor-ir" { "compiler/tensor-ir" } else { member })
+    root().join(match member {
+        "tensor-ir" => "compiler/tensor-ir",
+        "python" => "bindings/python",
+        other => other,
+    })
 }
 
 fn metadata() -> Metadata {
@@ -314,7 +321,7 @@ fn libraries_take_ranges_of_versions() {
 }
 
 /// Tools of this tree stay in it.
-const UNPUBLISHED: &[&str] = &["fuzz", "xtask"];
+const UNPUBLISHED: &[&str] = &["fuzz", "python", "xtask"];
 
 /// Everything that an application or the command needs can be published: cargo refuses packages without a description and a licence,
 /// and the others are what one finds them by.
@@ -548,6 +555,7 @@ const MEMBERS: &[&str] = &[
     "viewer",
     "benches",
     "cli",
+    "python",
     "fuzz",
     "xtask",
 ];
