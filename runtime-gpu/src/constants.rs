@@ -9,7 +9,7 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::shared_parts::{DeviceConstant, Opened};
 use crate::staging::copy_mapped;
-use crate::storage::encode_tensor;
+use compiler::plan::storage::encode_tensor;
 use compiler::fault::FaultKind;
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;

@@ -44,7 +44,6 @@ mod session;
 mod shared_parts;
 mod staged;
 mod staging;
-mod storage;
 mod subgroup_sizes;
 mod tensors;
 mod timeline;
@@ -66,8 +65,13 @@ pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
+<<<<<<< ours
 pub use staged::{Open, OpenPlanned, Part, PartRun, Ran, Staged, Visit};
 pub use storage::{decode_tensor, encode_tensor};
+=======
+pub use staged::{Open, OpenPlanned, Part, Staged, Visit};
+pub use compiler::plan::storage::{decode_tensor, encode_tensor};
+>>>>>>> theirs
 pub use tensors::{DeviceTensor, RunInput};
 pub use timeline::{Span, Timeline};
 pub use transfers::Transfers;

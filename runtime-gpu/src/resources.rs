@@ -12,7 +12,7 @@ use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::shared_parts::{DeviceConstant, Pipeline};
 use crate::staging::{Staging, write_by_queue};
-use crate::storage::stored_bytes;
+use compiler::plan::storage::stored_bytes;
 use crate::tensors::DeviceTensor;
 use crate::transfers::Counters;
 use compiler::name::Name;

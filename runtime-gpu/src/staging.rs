@@ -7,7 +7,7 @@
 //! operators need.
 
 use crate::error::GpuError;
-use crate::storage::encode_portions;
+use compiler::plan::storage::encode_portions;
 use compiler::plan::BufferView;
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;

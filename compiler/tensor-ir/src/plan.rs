@@ -3,6 +3,7 @@
 mod saved;
 mod stand_in;
 mod steps;
+pub mod storage;
 
 pub use saved::SavedPlanError;
 pub use stand_in::StandInEmitter;

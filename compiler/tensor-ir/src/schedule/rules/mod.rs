@@ -30,9 +30,11 @@ mod dispatch_tests;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
+mod lanes;
 mod matmul_dot;
 mod matmul_matrix;
 mod matmul_subgroup;
+mod matmul_tile;
 mod matmul_tiled;
 #[cfg(test)]
 mod matrix_tests;
@@ -131,12 +133,34 @@ impl Takes {
     }
 }
 
+<<<<<<< ours
 /// A schedule rule: what it may do with a unit, what that costs, and how it is done.
+=======
+/// What a rule schedules for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Devices, whose workgroups have threads.
+    Devices,
+    /// Processors, whose tasks have vectors and register tiles.
+    Processors,
+}
+
+impl Target {
+    /// Whether the profile is one.
+    fn is(self, profile: &DeviceProfile) -> bool {
+        (self == Target::Processors) == profile.is_processor()
+    }
+}
+
+/// A schedule rule.
+>>>>>>> theirs
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
     /// What it is asked for.
     pub takes: Takes,
+    /// What it schedules for.
+    pub target: Target,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
     /// What the rule may do with the unit, or why it does not take it. Where the estimate cannot weigh them, the first
@@ -148,6 +172,7 @@ pub struct Rule {
     pub apply: fn(&mut Sketch<'_>, &Unit, &Candidate) -> Result<(), Decline>,
 }
 
+<<<<<<< ours
 /// A row of [`RULES`]: the module of a rule has its functions.
 macro_rules! rule {
     ($name:literal, $takes:ident, $tiles:literal, $module:ident) => {
@@ -176,6 +201,44 @@ pub static RULES: Table<Rule> = Table::new(&[
     rule!("transpose-tiled", Blocks, false, transpose_tiled),
     rule!("windows", Reductions, false, windows),
     rule!("direct", Units, false, direct),
+=======
+use Target::{Devices, Processors};
+
+/// Every rule, in the order they are asked; [`register`] adds one before them.
+pub static RULES: Table<Rule> = Table::new(&[
+    Rule { name: "transform", target: Devices, takes: Takes::Functions, tiles: false, apply: transform::apply },
+    Rule { name: "attention", target: Devices, takes: Takes::Functions, tiles: false, apply: attention::apply },
+    Rule { name: "rows", target: Devices, takes: Takes::Functions, tiles: false, apply: rows::apply },
+    Rule { name: "matmul-matrix", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
+    Rule { name: "matmul-dot", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
+    Rule {
+        name: "matmul-subgroup",
+        target: Devices,
+        takes: Takes::Reductions,
+        tiles: true,
+        apply: matmul_subgroup::apply,
+    },
+    Rule { name: "matmul-tiled", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
+    Rule {
+        name: "reduction-threads",
+        target: Devices,
+        takes: Takes::Reductions,
+        tiles: false,
+        apply: reduction_threads::apply,
+    },
+    Rule {
+        name: "transpose-tiled",
+        target: Devices,
+        takes: Takes::Blocks,
+        tiles: false,
+        apply: transpose_tiled::apply,
+    },
+    Rule { name: "elementwise", target: Devices, takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
+    Rule { name: "windows", target: Devices, takes: Takes::Reductions, tiles: false, apply: windows::apply },
+    Rule { name: "direct", target: Devices, takes: Takes::Units, tiles: false, apply: direct::apply },
+    Rule { name: "matmul-tile", target: Processors, takes: Takes::Reductions, tiles: false, apply: matmul_tile::apply },
+    Rule { name: "lanes", target: Processors, takes: Takes::Units, tiles: false, apply: lanes::apply },
+>>>>>>> theirs
 ]);
 
 /// Adds a rule of one's own. It stands before those of the table. To be called before anything is compiled.
@@ -223,7 +286,7 @@ impl Pick {
 fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
     let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
     let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
-    named.into_iter().chain(rest)
+    named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
 }
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be

@@ -90,6 +90,9 @@ pub(super) fn schedule_windows(
     declined: &mut Vec<String>,
 ) -> Result<Vec<(u64, Name, &'static str)>, ScheduleError> {
     let mut done = Vec::new();
+    if sketch.profile.is_processor() {
+        return Ok(done);
+    }
     for second in Vec::from(units.clone()) {
         let Some(first) = units.iter().find(|u| feeds_windows(sketch, u, &second)).cloned() else { continue };
         let taken = match sketch.script.written(second.name(), WINDOWS) {
