@@ -17,12 +17,10 @@ use compiler::ops::{InferContext, Op, OpDef, OpResult};
 use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
 use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::{Quirk, Seen};
-<<<<<<< ours
 use compiler::schedule::estimate::KernelEstimate;
-use compiler::schedule::rules::{Candidate, Decline, Rule, Scheduled, Sketch, Takes, Unit, View, price_as_scheduled};
-=======
-use compiler::schedule::rules::{Decline, Rule, Scheduled, Sketch, Takes, Target, Unit};
->>>>>>> theirs
+use compiler::schedule::rules::{
+    Candidate, Decline, Rule, Scheduled, Sketch, Takes, Target, Unit, View, price_as_scheduled,
+};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal, Rules, ScheduleError, ScheduleProvider};
 use compiler::te::ComputeContext;
 use compiler::tir::{BufferId, Expr, LoopKind, Stmt, TensorFunction};
@@ -195,16 +193,11 @@ fn main() -> ExitCode {
         instructions: vec![InstructionDef::of::<ReverseLoop>()],
         rules: vec![Rule {
             name: "one-workgroup",
-<<<<<<< ours
+            target: Target::Devices,
             takes: Takes::Blocks,
             tiles: false,
             candidates,
             price,
-=======
-            target: Target::Devices,
-            takes: Takes::Blocks,
-            tiles: false,
->>>>>>> theirs
             apply: one_workgroup,
         }],
         fusion_rules: vec![FusionRule {

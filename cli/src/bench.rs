@@ -2,6 +2,7 @@
 
 mod executor_times;
 mod kernels;
+mod native;
 mod places;
 mod spread;
 mod sweep;
@@ -134,9 +135,9 @@ fn duration(text: &str) -> CliResult<Duration> {
 
 fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResult<Value> {
     let (common, device, ceilings) = (&setting.common, &place.device, place.ceilings);
-    if a.output.is_some() && matches!(device, Device::Cpu) {
+    if a.output.is_some() && matches!(device, Device::Interpreter) {
         return Err(
-            CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
+            CliError::usage("-o: the interpreter has no dispatches to time").help("--device names another device")
         );
     }
     let given = crate::inputs::given(&a.input, model, common)?;
@@ -228,9 +229,18 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
             Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
         }
+        None if executor.on_processor().is_some() => {
+            timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
+            let (mut v, dispatches) = native::times(a, &executor, common, inputs, limit, &mut progress)?;
+            drop(executor);
+            let again = Common { quiet: true, state: Default::default(), ..common.clone() };
+            let (_, warm) = first_run(module, &again, device, inputs)?;
+            v["compile_ms"] = json!({ "cold": cold, "warm": warm });
+            Ok(Measured { value: v, dispatches: Some(dispatches), trace: None, stats: None })
+        }
         None if a.driver_stats => {
             let why = format!(
-                "{DRIVER_STATS}: the model runs in parts or on the CPU executor: its kernels are not known before a run"
+                "{DRIVER_STATS}: the model runs in parts or on the interpreter: its kernels are not known before a run"
             );
             Err(CliError::new(Code::Device, why))
         }
@@ -240,13 +250,13 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             let mut parts = part_times(a, place, common, (&module, &executor), inputs, &mut progress)?;
-            // On the CPU executor nothing is dispatched: the host is the device.
+            // On the interpreter nothing is dispatched: the host is the device.
             let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
             let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
                 "split_ms": { "upload": 0, "encode": 0, "gpu": device.median, "readback": 0, "rest": s.median - device.median },
                 "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
             parts.put_into(&mut value);
-            match executor.on_cpu() {
+            match executor.interpreted() {
                 Some(module) => {
                     let (rows, last) = executor_times::per_node(a, module, inputs, &mut progress)?;
                     (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());

@@ -4,6 +4,7 @@ use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::onnx::ImportError;
 use compiler::passes::PassErrorKind;
+use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt;
 
@@ -135,6 +136,7 @@ impl From<weft::Error> for CliError {
             E::Shape(e) => e.into(),
             E::Compile(e) => e.into(),
             E::Device(e) => e.into(),
+            E::Processor(e) => e.into(),
             E::Run(e) if e.is_no_room() => CliError::new(Code::Device, text),
             E::NoRoom { .. } => {
                 CliError::new(Code::Device, text).help("give smaller sizes with --batch, --dim or --shape")
@@ -172,7 +174,7 @@ impl From<GpuError> for CliError {
                 "give a library with `--host-functions`, or register it in a program of your own (docs/expert-kernel.md)",
             ),
             GpuError::NoDevice { .. } => CliError::new(Code::Device, text)
-                .help("`weft devices` lists what is there; `--device cpu` always works"),
+                .help("`weft devices` lists what is there; `--device interpreter` and `--device interpreter` need no driver"),
             GpuError::DoesNotCompute { .. } => CliError::new(Code::Device, text).help(
                 "`weft compile` and `weft bench --driver-stats` need no results; run on another `--device` (`weft devices` lists them), or renew the driver",
             ),
@@ -190,6 +192,18 @@ impl From<GpuError> for CliError {
     }
 }
 
+impl From<CpuError> for CliError {
+    fn from(e: CpuError) -> CliError {
+        let text = e.to_string();
+        match e {
+            CpuError::Internal(_) => CliError::new(Code::Bug, text)
+                .help("please report this with the model; `--device interpreter` needs no kernels"),
+            CpuError::Open(_) => CliError::new(Code::Device, text),
+            _ => CliError::input(text),
+        }
+    }
+}
+
 impl From<CompileError> for CliError {
     fn from(e: CompileError) -> CliError {
         match &e {
@@ -198,7 +212,9 @@ impl From<CompileError> for CliError {
             CompileError::OtherDevice { .. } => CliError::new(Code::Device, e.to_string())
                 .help("write the text again for this device: `weft compile MODEL --emit weft`"),
             CompileError::Option(_) => CliError::usage(e.to_string()),
-            CompileError::NeedsCpu(_) => CliError::new(Code::Device, e.to_string()).help("run it with `--device cpu`"),
+            CompileError::NeedsCpu(_) => {
+                CliError::new(Code::Device, e.to_string()).help("run it with `--device interpreter`")
+            }
             CompileError::Pass(p) if p.kind == PassErrorKind::Request => CliError::usage(e.to_string()),
             CompileError::Schedule { .. } => CliError::input(e.to_string()),
             _ => CliError::new(Code::Bug, e.to_string()).help("please report this with the model"),

@@ -6,6 +6,7 @@ use compiler::interpreter::ExecError;
 use compiler::name::Name;
 use compiler::onnx::ImportError;
 use compiler::passes::PassError;
+use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt::Display;
 use std::path::Path;
@@ -51,7 +52,10 @@ pub enum Error {
     /// A device that is not there, has not enough memory, or was lost; inputs that do not fit.
     #[error(transparent)]
     Device(#[from] GpuError),
-    /// The CPU executor was given wrong inputs, or its memory does not do.
+    /// The processor does not run the model: wrong inputs, host functions that fail.
+    #[error(transparent)]
+    Processor(#[from] CpuError),
+    /// The interpreter was given wrong inputs, or its memory does not do.
     #[error(transparent)]
     Run(#[from] ExecError),
     /// Dimensions of inputs that nothing gives a size.

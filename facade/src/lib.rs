@@ -76,7 +76,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor, Transfers};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
+//! # let Ok(device) = Device::open("0") else { return Ok(()) };
 //! let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let open = || Model::from_text(text)?.compile(&Options::for_device(&device))?.session(&device);
 //! let (first, second) = (open()?, open()?);
@@ -98,7 +98,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
+//! # let Ok(device) = Device::open("0") else { return Ok(()) };
 //! # let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let options = Options::for_device(&device).runs_in_flight(2);
 //! let session = Model::from_text(text)?.compile(&options)?.session(&device)?;
@@ -151,6 +151,7 @@ mod extensions;
 pub mod files;
 pub mod memory;
 mod model;
+mod native;
 mod on_device;
 mod options;
 mod outputs;
@@ -164,7 +165,7 @@ pub use compiled::CompiledModel;
 pub use compiler::dtype::DType;
 pub use compiler::graph::TensorType;
 pub use compiler::tensor::Tensor;
-pub use device::{Device, cache_dir};
+pub use device::{Device, cache_dir, emitter, processor_name};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
 pub use model::Model;
@@ -172,5 +173,5 @@ pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
 pub use runtime_gpu::{DeviceTensor, HostFunctions, RunInput, Transfers};
-pub use session::{CPU_EXECUTOR, Session};
+pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};

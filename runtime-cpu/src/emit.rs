@@ -3,7 +3,7 @@
 use crate::memory::View;
 use crate::program::Program;
 use crate::translate::translate;
-use crate::{Isa, execute};
+use crate::{Processor, execute};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,10 +54,10 @@ impl Kernel {
         (b.buffer.index(), View::new(at, bytes, form))
     }
     /// Runs the kernel on bound buffers.
-    pub(crate) fn run(&self, program: &Program, views: &[(usize, View)], isa: Isa, pool: Option<&rayon::ThreadPool>) {
+    pub(crate) fn run(&self, program: &Program, views: &[(usize, View)], on: &Processor) {
         let mut bound = vec![None; self.function.buffers.len()];
         views.iter().for_each(|(n, v)| bound[*n] = Some(*v));
-        execute::run(program, &bound, isa, pool);
+        execute::run(program, &bound, on.isa(), on.pool());
     }
 }
 

@@ -4,6 +4,9 @@
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CpuError {
+    /// An instruction set that the machine lacks, or threads that do not start.
+    #[error("{0}")]
+    Open(String),
     /// An input that is missing, or of another type or shape.
     #[error("{0}")]
     Input(String),

@@ -39,7 +39,7 @@ impl Isa {
         *BEST.get_or_init(|| Isa::ALL.into_iter().find(|i| i.is_available()).unwrap_or(Isa::Portable))
     }
 
-    /// Name of the best one's features.
+    /// Name of its features.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Avx512 => "avx512f",
@@ -49,8 +49,18 @@ impl Isa {
         }
     }
 
-    /// Rows and columns of a register tile: accumulators, a vector of the right operand's columns and one broadcast element of the
-    /// left operand fit the registers.
+    /// f32 operations a nanosecond of its register tiles on one core at about 3 GHz, in 10^9 a second.
+    pub(crate) fn gflops(self) -> f64 {
+        match self {
+            Isa::Avx512 => 150.0,
+            Isa::Avx2 => 80.0,
+            Isa::Neon => 40.0,
+            Isa::Portable => 24.0,
+        }
+    }
+
+    /// Rows and columns of a register tile: accumulators, a vector of the right operand's columns and one broadcast
+    /// element of the left operand fit the registers.
     pub fn tile(self) -> [u32; 2] {
         match self {
             Isa::Avx512 => [14, 32],

@@ -36,6 +36,7 @@ mod isa;
 mod lanes;
 mod math;
 mod memory;
+mod processor;
 mod program;
 mod run_leaves;
 mod run_tiles;
@@ -43,17 +44,10 @@ mod runs;
 mod session;
 mod tile;
 mod translate;
+mod values;
 
 pub use emit::{Emitter, Kernel};
 pub use error::CpuError;
 pub use isa::Isa;
-pub use session::{KernelTime, Session, SessionOptions};
-
-use tensor_ir::profile::DeviceProfile;
-
-/// This machine as a target: its cores, the tile of its widest instruction set.
-pub fn profile(threads: usize) -> DeviceProfile {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let cores = if threads == 0 { cores } else { threads };
-    DeviceProfile::processor(u32::try_from(cores).unwrap_or(1), Isa::best().tile())
-}
+pub use processor::Processor;
+pub use session::{DispatchTime, Session};

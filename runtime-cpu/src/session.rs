@@ -4,7 +4,7 @@ use crate::emit::Kernel;
 use crate::execute::Line;
 use crate::memory::View;
 use crate::program::Program;
-use crate::{CpuError, Isa};
+use crate::{CpuError, Processor};
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,22 +12,14 @@ use std::time::Instant;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
 use tensor_ir::plan::{
-    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
+    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, PlanBuffer,
+    Step, Trips,
 };
 use tensor_ir::tensor::Tensor;
-use tensor_ir::tir::Encoding;
+use tensor_ir::tir::{Encoding, TensorFunction};
 
 /// Calls of the plan's functions inside each other, at most.
 const MOST_CALLS: usize = 1000;
-
-/// How a session runs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SessionOptions {
-    /// Threads of the pool; 0 for one a core.
-    pub threads: usize,
-    /// The instruction set; none for the widest that the machine has.
-    pub isa: Option<Isa>,
-}
 
 /// Memory that is aligned to cache lines.
 struct Block(Vec<Line>);
@@ -73,26 +65,30 @@ impl Place {
     }
 }
 
-/// A kernel's times over a run.
-#[derive(Clone, Debug, Default)]
-pub struct KernelTime {
-    /// Calls.
+/// A dispatch's times over a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DispatchTime {
+    /// How often it ran.
     pub calls: u64,
     /// Nanoseconds of all of them.
     pub ns: f64,
 }
 
-/// An open session: any thread may run on it, several at once; they share the pool of threads.
+/// An open session: any thread may run on it, several at once; they share the processor's threads.
 pub struct Session {
+    processor: Arc<Processor>,
     plan: Plan,
-    /// Constants of the plan, by buffer.
-    constants: Vec<Place>,
-    host_constants: FxHashMap<usize, Tensor>,
-    isa: Isa,
-    pool: Option<rayon::ThreadPool>,
+    constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
-    _memory: Vec<Block>,
+}
+
+/// Constants of a plan, by buffer.
+struct Constants {
+    places: Vec<Place>,
+    host: FxHashMap<usize, Tensor>,
+    /// Where they are, for all sessions that share them.
+    memory: Arc<Vec<Block>>,
 }
 
 /// The buffers that runs write, at their places in one arena.
@@ -114,7 +110,48 @@ struct Run<'s> {
     more: Vec<Block>,
     /// Rows of what loops collect without an end.
     rows: FxHashMap<usize, usize>,
-    times: Option<Vec<KernelTime>>,
+    times: Option<Times>,
+}
+
+impl Constants {
+    fn load(plan: &Plan, load: &dyn Fn(Name) -> Result<Tensor, String>) -> Result<Constants, CpuError> {
+        let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
+        let mut host = FxHashMap::default();
+        for (i, b) in plan.buffers.iter().enumerate() {
+            let read = |name: Name| load(name).map_err(|e| CpuError::Constant(name.to_string(), e));
+            match &b.content {
+                Content::Constant { name, packer } => {
+                    let bytes = packed(b, read(*name)?, packer.as_deref());
+                    let bytes = bytes.map_err(|e| CpuError::Constant(name.to_string(), e))?;
+                    let mut block = Block::of(b.bytes.max(bytes.len() as u64));
+                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                    places[i] = block.place();
+                    memory.push(block);
+                }
+                Content::Host(HostContent::Constant(name)) => {
+                    host.insert(i, read(*name)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(Constants { places, host, memory: Arc::new(memory) })
+    }
+    /// For another plan, of whose buffers `from` says which of these has its constant.
+    fn of(&self, from: &[Option<usize>]) -> Constants {
+        let places = from.iter().map(|i| i.map_or(Place::NONE, |i| self.places[i])).collect();
+        let host = from.iter().enumerate().filter_map(|(to, i)| Some((to, self.host.get(&(*i)?)?.clone())));
+        Constants { places, host: host.collect(), memory: self.memory.clone() }
+    }
+}
+
+/// A constant's bytes as kernels read them.
+fn packed(b: &PlanBuffer, mut t: Tensor, packer: Option<&TensorFunction>) -> Result<Vec<u8>, String> {
+    if let Some(packer) = packer {
+        let packed = tensor_ir::interpreter::run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?.pop();
+        t = packed.ok_or("its packer has no result")?;
+    }
+    let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
+    encode_tensor(&t, b.encoding.unwrap_or(narrow)).map(|bytes| bytes.into_owned())
 }
 
 impl Session {
@@ -123,63 +160,38 @@ impl Session {
     /// # Errors
     /// Constants that cannot be read or packed; kernels of another emitter.
     pub fn open(
+        processor: Arc<Processor>,
         plan: &Plan,
         load: &dyn Fn(Name) -> Result<Tensor, String>,
-        options: SessionOptions,
     ) -> Result<Session, CpuError> {
-        let isa = options.isa.unwrap_or_else(Isa::best);
-        if !isa.is_available() {
-            return Err(CpuError::Internal(format!("this machine has no {}", isa.name())));
-        }
         for k in &plan.kernels {
             kernel_of(k.emitted.module.as_ref(), &k.name)?;
         }
-        let (mut memory, mut constants) = (vec![], vec![Place::NONE; plan.buffers.len()]);
-        let mut host_constants = FxHashMap::default();
-        for (i, b) in plan.buffers.iter().enumerate() {
-            match &b.content {
-                Content::Constant { name, packer } => {
-                    let error = |e: String| CpuError::Constant(name.to_string(), e);
-                    let mut t = load(*name).map_err(error)?;
-                    if let Some(p) = packer {
-                        let packed = tensor_ir::interpreter::run_tensor_function(p, &[t]);
-                        let packed = packed.map_err(|e| error(e.to_string()))?.pop();
-                        t = packed.ok_or_else(|| error("its packer has no result".into()))?;
-                    }
-                    let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
-                    let bytes = encode_tensor(&t, b.encoding.unwrap_or(narrow)).map_err(error)?;
-                    let mut block = Block::of(b.bytes.max(bytes.len() as u64));
-                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-                    constants[i] = block.place();
-                    memory.push(block);
-                }
-                Content::Host(HostContent::Constant(name)) => {
-                    let t = load(*name).map_err(|e| CpuError::Constant(name.to_string(), e))?;
-                    host_constants.insert(i, t);
-                }
-                _ => {}
-            }
-        }
-        let pool = match options.threads {
-            1 => None,
-            n => Some(
-                rayon::ThreadPoolBuilder::new()
-                    .num_threads(n)
-                    .build()
-                    .map_err(|e| CpuError::Internal(e.to_string()))?,
-            ),
-        };
-        let free = Mutex::default();
-        Ok(Session { plan: plan.clone(), constants, host_constants, isa, pool, free, _memory: memory })
+        let constants = Constants::load(plan, load)?;
+        Ok(Session { processor, plan: plan.clone(), constants, free: Mutex::default() })
+    }
+
+    /// A session with the same constants for another plan: one with the same kernels and constants, for other sizes.
+    pub fn with_plan(&self, plan: Plan) -> Session {
+        let constants = self.constants.of(&plan.same_constants(&self.plan));
+        Session { processor: self.processor.clone(), plan, constants, free: Mutex::default() }
     }
 
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
-    /// Threads that kernels run on.
-    pub fn threads(&self) -> usize {
-        self.pool.as_ref().map_or(1, |p| p.current_num_threads())
+    /// Where it runs.
+    pub fn processor(&self) -> &Arc<Processor> {
+        &self.processor
+    }
+    /// True when the plan computes something in kernels.
+    pub fn has_kernels(&self) -> bool {
+        self.plan.dispatches().next().is_some()
+    }
+    /// True when the plan computes something on tensors, outside of kernels.
+    pub fn has_host_steps(&self) -> bool {
+        self.plan.all_steps().iter().any(|s| matches!(s, Step::Host(_)))
     }
     /// Runs once: `inputs` in the order of the plan's inputs; results in the order of its outputs.
     ///
@@ -188,7 +200,7 @@ impl Session {
     pub fn run(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Tensor>, CpuError> {
         Ok(self.run_with(inputs, functions, false)?.0)
     }
-    /// Runs once and measures each kernel of the plan.
+    /// Runs once and measures each dispatch, in the order of [`Plan::dispatches`].
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -196,16 +208,17 @@ impl Session {
         &self,
         inputs: &[Tensor],
         functions: &dyn HostCaller,
-    ) -> Result<(Vec<Tensor>, Vec<KernelTime>), CpuError> {
+    ) -> Result<(Vec<Tensor>, Vec<DispatchTime>), CpuError> {
         let (outputs, times) = self.run_with(inputs, functions, true)?;
-        Ok((outputs, times.unwrap_or_default()))
+        let of = |d: &Dispatch| times.as_ref().and_then(|t| t.get(&key(d)).copied()).unwrap_or_default();
+        Ok((outputs, self.plan.dispatches().map(of).collect()))
     }
     fn run_with(
         &self,
         inputs: &[Tensor],
         functions: &dyn HostCaller,
         measure: bool,
-    ) -> Result<(Vec<Tensor>, Option<Vec<KernelTime>>), CpuError> {
+    ) -> Result<(Vec<Tensor>, Option<Times>), CpuError> {
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let activations = held.unwrap_or_else(|| self.activations());
         let mut run = Run {
@@ -217,9 +230,9 @@ impl Session {
             calls: 1,
             more: vec![],
             rows: FxHashMap::default(),
-            times: measure.then(|| vec![KernelTime::default(); self.plan.kernels.len()]),
+            times: measure.then(Times::default),
         };
-        for (i, t) in &self.host_constants {
+        for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
         }
         let outputs = run.all(inputs);
@@ -234,7 +247,7 @@ impl Session {
         let mut arena = Block::of(total);
         let all = arena.place();
         let mut at = 0;
-        let places = self.plan.buffers.iter().zip(&self.constants).map(|(b, constant)| {
+        let places = self.plan.buffers.iter().zip(&self.constants.places).map(|(b, constant)| {
             if !own(&b.content) {
                 return *constant;
             }
@@ -244,6 +257,13 @@ impl Session {
         });
         Activations { places: places.collect(), _arena: arena }
     }
+}
+
+/// Times of dispatches, by where they stand in the plan.
+type Times = FxHashMap<*const Dispatch, DispatchTime>;
+
+fn key(d: &Dispatch) -> *const Dispatch {
+    d
 }
 
 fn kernel_of<'k>(module: &'k (dyn std::any::Any + Send + Sync), name: &str) -> Result<&'k Kernel, CpuError> {
@@ -324,11 +344,12 @@ impl Run<'_> {
         });
         let views: Vec<(usize, View)> = each.collect();
         let start = self.times.is_some().then(Instant::now);
-        let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, session.isa, session.pool.as_ref())));
+        let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, &session.processor)));
         done.map_err(|_| CpuError::Internal(format!("kernel `{}` accesses what is out of bounds", k.name)))?;
         if let (Some(start), Some(times)) = (start, &mut self.times) {
-            times[d.kernel].calls += 1;
-            times[d.kernel].ns += start.elapsed().as_nanos() as f64;
+            let own = times.entry(key(d)).or_default();
+            own.calls += 1;
+            own.ns += start.elapsed().as_nanos() as f64;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 mod functions;
 
 use functions::{conv, depthwise, elementwise_chain, inputs_of, matmul, row_sum, softmax};
-use runtime_cpu::{Emitter, Isa, Session, SessionOptions};
+use runtime_cpu::{Emitter, Isa, Processor, Session};
 use tensor_ir::interpreter::run_tensor_function;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{
@@ -100,8 +100,8 @@ fn check(f: &TensorFunction) -> Vec<String> {
                     .ok_or_else(|| "unknown".to_string())
             };
             for threads in [1, 2] {
-                let session = Session::open(&plan, &load, SessionOptions { threads, isa: Some(isa) });
-                let session = session.unwrap_or_else(|e| panic!("{e}"));
+                let processor = Processor::open(threads, Some(isa)).map(std::sync::Arc::new);
+                let session = processor.and_then(|p| Session::open(p, &plan, &load)).unwrap_or_else(|e| panic!("{e}"));
                 for _ in 0..2 {
                     let got = session.run(&given, &NoFunctions).unwrap_or_else(|e| panic!("{e}"));
                     compare(&got, &want, &format!("{} {threads} {}", isa.name(), print_tensor_function(&s.function)));

@@ -50,7 +50,8 @@ mod timeline;
 mod timestamps;
 mod transfers;
 
-pub use adapters::{AdapterDescription, list_adapters, profile_of};
+pub use adapters::{AdapterDescription, list_adapters, processor_model, profile_of};
+pub use compiler::plan::storage::{decode_tensor, encode_tensor};
 pub use device::{DeviceChoice, Gpu};
 pub use device_outputs::DeviceOutputs;
 pub use error::GpuError;
@@ -61,17 +62,12 @@ pub use measure::KernelTimer;
 pub use open::{Alone, OpenSession};
 pub use planned::Planned;
 pub use prepacked::Prepacked;
+pub use recent::Recent;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
-<<<<<<< ours
-pub use staged::{Open, OpenPlanned, Part, PartRun, Ran, Staged, Visit};
-pub use storage::{decode_tensor, encode_tensor};
-=======
-pub use staged::{Open, OpenPlanned, Part, Staged, Visit};
-pub use compiler::plan::storage::{decode_tensor, encode_tensor};
->>>>>>> theirs
+pub use staged::{Open, OpenPlanned, Part, PartRun, Ran, RunPart, Staged, Visit};
 pub use tensors::{DeviceTensor, RunInput};
 pub use timeline::{Span, Timeline};
 pub use transfers::Transfers;

@@ -18,7 +18,7 @@ That was ResNet-50 (seeded weights) compiled to shaders and timed. Go on with:
   target/release/weft compile squeezenet1_1 --emit wgsl --emit-dir kernels
                                                              every generated shader as a file
   target/release/weft explain resnet50                       why each node is in its kernel
-  target/release/weft compare resnet50 --against cpu         device against CPU executor, node by node
+  target/release/weft compare resnet50 --against reference   device against interpreter, node by node
   target/release/weft run YOUR.onnx -i in.npz -o out.npz     a model of your own
   target/release/weft run YOUR.onnx -i cat.jpg --preset imagenet --top 5
   cargo xtask test                                           every check of the repository";
@@ -33,7 +33,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     }
     println!("The command is built first: five minutes on two cores, once; cargo's bar shows how far it is.");
     if !prepare(Missing::Tolerated)? {
-        eprintln!("The demo runs on the CPU executor.");
+        eprintln!("The demo runs on the interpreter.");
     }
     heading("cargo build --release --package weft-command");
     let weft = build_weft(true)?;

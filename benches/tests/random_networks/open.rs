@@ -64,7 +64,7 @@ fn one_compilation_serves_all_sizes() {
         options.dims.declare_range(Name::new("n"), range);
         let profile = DeviceProfile { asked_versions, ..target.on(&gpu.profile) };
         let c = match compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ()) {
-            Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the CPU executor")),
+            Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the interpreter")),
             other => other.map_err(|e| fail(format!("compile{target}: {e}")))?,
         };
         let first = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ())

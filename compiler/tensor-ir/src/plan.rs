@@ -126,7 +126,7 @@ impl std::fmt::Debug for EmittedKernel {
 /// Why a shader generator makes no shader of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EmitFailure {
-    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers. The CPU executor has no such
+    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers. The interpreter has no such
     /// limit.
     #[error("{0}")]
     BeyondDevice(String),
@@ -286,5 +286,16 @@ impl Plan {
     /// All dispatches, in the order of the steps.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.all_steps().into_iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
+    }
+    /// For each buffer, the buffer of the plan `before` that holds the same constant.
+    pub fn same_constants(&self, before: &Plan) -> Vec<Option<usize>> {
+        let same = |a: &PlanBuffer, b: &PlanBuffer| match (&a.content, &b.content) {
+            (Content::Constant { name: a, packer: p }, Content::Constant { name: b, packer: q }) => {
+                a == b && p.as_ref().map(Arc::as_ptr) == q.as_ref().map(Arc::as_ptr)
+            }
+            (Content::Host(a), Content::Host(b)) => a == b,
+            _ => false,
+        };
+        self.buffers.iter().map(|b| before.buffers.iter().position(|a| same(a, b))).collect()
     }
 }

@@ -114,18 +114,14 @@ pub struct DeviceProfile {
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
-<<<<<<< ours
-    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
-    /// known.
-=======
-    /// Rows and columns of the tile of multiply-adds that a processor's core has in vector registers ([`Intrinsic::tile`]); `[0, 0]` for
-    /// what is no processor.
+    /// Rows and columns of the tile of multiply-adds that a processor's core has in vector registers
+    /// ([`Intrinsic::tile`]); `[0, 0]` for a device.
     ///
     /// [`Intrinsic::tile`]: crate::tir::intrinsic::Intrinsic::tile
     #[serde(default)]
     pub register_tile: [u32; 2],
-    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not known.
->>>>>>> theirs
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
+    /// known.
     #[serde(default)]
     pub gflops: f64,
     /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
@@ -275,7 +271,8 @@ impl DeviceProfile {
             processor: device.processor.clone(),
         }
     }
-    /// A processor, which runs kernels itself: a workgroup is a task of a thread, whose loops are vectors and register tiles.
+    /// A processor that runs kernels itself: a workgroup is a task of a thread, whose loops are vectors and register
+    /// tiles.
     pub fn is_processor(&self) -> bool {
         self.register_tile != [0, 0]
     }

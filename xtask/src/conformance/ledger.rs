@@ -1,7 +1,7 @@
 //! The committed list of the outcome of each case: a ratchet. A case that gets worse fails; one that gets better is
 //! reported.
 //!
-//! A line is a case and its two outcomes, on the CPU executor and on the device: `NAME CPU DEVICE`. An outcome is one
+//! A line is a case and its two outcomes, on the interpreter and on the device: `NAME CPU DEVICE`. An outcome is one
 //! word for the original case and, if that is not the best outcome, `/` and one word for the case with its small inputs
 //! as constants: real models have sizes and axes as constants, the cases as inputs.
 
@@ -40,7 +40,7 @@ impl Standing {
         match place {
             "device" => Some(Standing::Device),
             "device and host" => Some(Standing::Mixed),
-            "host" | "CPU executor" => Some(Standing::Host),
+            "host" | "interpreter" => Some(Standing::Host),
             _ => None,
         }
     }
@@ -84,7 +84,7 @@ impl End {
     }
 }
 
-/// The ends on the CPU executor and on the device.
+/// The ends on the interpreter and on the device.
 pub type Ends = [End; 2];
 
 /// Ends of cases by name.
@@ -93,7 +93,7 @@ pub struct Ledger(pub BTreeMap<String, Ends>);
 
 /// What the head of the file says.
 const HEAD: &str = "\
-# How ONNX's node cases end: NAME, on the CPU executor, on the device (the system's lavapipe). `cargo xtask conformance`
+# How ONNX's node cases end: NAME, on the interpreter, on the device (the system's lavapipe). `cargo xtask conformance`
 # fails when one ends worse; `cargo xtask conformance --bless` writes this file.
 # An end is one word for the case as it stands and, where that helps, / and one for the case with its small inputs made
 # constants: device, device+host and host are right, operator and type are not supported, fails is wrong or refused.
@@ -148,7 +148,7 @@ impl Ledger {
     /// The sums, one line for each device.
     pub fn sums(&self) -> String {
         let mut text = String::new();
-        for (n, place) in ["on the CPU executor", "on the device"].into_iter().enumerate() {
+        for (n, place) in ["on the interpreter", "on the device"].into_iter().enumerate() {
             let count = |pick: &dyn Fn(&End) -> bool| self.0.values().filter(|e| pick(&e[n])).count();
             let passed = count(&|e| e.best.passes());
             let as_is = count(&|e| e.as_is.passes());

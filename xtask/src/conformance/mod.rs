@@ -1,6 +1,6 @@
 //! `cargo xtask conformance`: ONNX's own node cases, each as `weft run --test-dir` would run it.
 //!
-//! The cases come with the Python package `onnx`. Each runs on the CPU executor and on the device. If it is then not
+//! The cases come with the Python package `onnx`. Each runs on the interpreter and on the device. If it is then not
 //! right, or not computed on the device alone, it runs again with its small inputs as constants. Cases with unsupported
 //! operators are counted separately (the command tells by its exit code), and so are cases with unsupported element
 //! types (strings ...). The outcome of each case is compared with the committed [`ledger`].
@@ -41,7 +41,7 @@ struct Options {
     bless: bool,
 }
 
-/// A case: its outcomes on the CPU executor and on the device.
+/// A case: its outcomes on the interpreter and on the device.
 pub struct Case {
     name: String,
     outcomes: [Outcomes; 2],

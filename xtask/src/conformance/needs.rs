@@ -14,7 +14,7 @@ pub fn document(cases: &[Case], ledger: &Ledger) -> String {
     );
     text += &ledger.sums();
     text += &missing(cases);
-    for (n, device) in ["the CPU executor", "the device"].into_iter().enumerate() {
+    for (n, device) in ["the interpreter", "the device"].into_iter().enumerate() {
         let needing = cases.iter().filter(|c| {
             let end = c.outcomes[n].end();
             end.best > end.as_is

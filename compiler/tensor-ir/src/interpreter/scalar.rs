@@ -160,22 +160,8 @@ macro_rules! as_integer {
 
 /// `x` reduced to the width of the integer dtype (or 0, 1 for bool).
 #[inline(always)]
-<<<<<<< ours
-pub(super) fn wrap(dtype: DType, x: i64) -> i64 {
-    as_integer!(x, dtype)
-=======
 pub fn wrap(dtype: DType, x: i64) -> i64 {
-    match dtype {
-        DType::Bool => (x != 0) as i64,
-        DType::U8 => x as u8 as i64,
-        DType::I8 => x as i8 as i64,
-        DType::U16 => x as u16 as i64,
-        DType::I16 => x as i16 as i64,
-        DType::U32 => x as u32 as i64,
-        DType::I32 => x as i32 as i64,
-        _ => x,
-    }
->>>>>>> theirs
+    as_integer!(x, dtype)
 }
 
 /// `x` rounded to the float dtype.
@@ -204,23 +190,8 @@ pub fn cast(from: DType, to: DType, x: Num) -> Num {
 
 /// Truncates and saturates.
 #[inline(always)]
-<<<<<<< ours
-pub(super) fn float_to_int(to: DType, x: f64) -> i64 {
-    as_integer!(x, to)
-=======
 pub fn float_to_int(to: DType, x: f64) -> i64 {
-    match to {
-        DType::Bool => (x != 0.0) as i64,
-        DType::U8 => x as u8 as i64,
-        DType::I8 => x as i8 as i64,
-        DType::U16 => x as u16 as i64,
-        DType::I16 => x as i16 as i64,
-        DType::U32 => x as u32 as i64,
-        DType::I32 => x as i32 as i64,
-        DType::U64 => x as u64 as i64,
-        _ => x as i64,
-    }
->>>>>>> theirs
+    as_integer!(x, to)
 }
 
 /// A function of an integer or bool, in the operand's dtype.

@@ -204,11 +204,13 @@ impl DeviceProfile {
         }
         .with_driver("swiftshader")
     }
-    /// A processor of so many cores with this register tile: workgroups of one thread, no memory of their own, no limits on buffers.
+    /// A processor of so many cores with this register tile: workgroups of one thread, no workgroup memory, no limits on
+    /// buffers.
     pub fn processor(cores: u32, register_tile: [u32; 2]) -> DeviceProfile {
         DeviceProfile {
             name: "cpu".into(),
             software: true,
+            f16: true,
             shared_memory: 0,
             max_invocations: 1,
             max_workgroup_size: [1; 3],

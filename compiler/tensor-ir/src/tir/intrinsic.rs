@@ -25,10 +25,24 @@
 //! The four bytes of each operand are one word of packed memory (`Encoding::ByteQuad`, also in workgroup memory and
 //! registers); the result is an i32 whose index does not depend on the loop.
 //!
-<<<<<<< ours
 //! A nest of loops is an intrinsic if it *unifies* with the description: the same extents around one block without
 //! conditions, the same reduction, and the same value up to casts to a wider type. The last two indices of a fragment
 //! are exactly the loops of the nest.
+//!
+//! # Register tiles
+//!
+//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers. A row of the left operand has
+//! elements at a constant stride, wherever it begins; columns of the right operand are adjacent:
+//!
+//! ```text
+//! buffer %a: f32[14,64]   buffer %b: f32[64,32]   buffer %c: f32[14,32] register
+//! for i in 0..14 { for j in 0..32 { for k in 0..64 {
+//!   block tile reduce sum { %c[i, j] <- %a[i, k] * %b[k, j] }
+//! } } }
+//! ```
+//!
+//! Rows of the left operand may be 0 under a condition (padding). Rows and columns beyond the end of the result may be
+//! left out.
 //!
 //! # Matrix units
 //!
@@ -41,23 +55,6 @@
 //!
 //! f16 operands are a precondition (from `--amp` or from the model), and scalar rules remain candidates. Drivers and
 //! devices on which matrix operations are wrong or slow are rows of [`quirks`](crate::profile::quirks).
-=======
-//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers. A row of the left operand has elements at a
-//! constant stride, wherever it begins; columns of the right operand lie next to each other:
-//!
-//! ```text
-//! buffer %a: f32[14,64]   buffer %b: f32[64,32]   buffer %c: f32[14,32] register
-//! for i in 0..14 { for j in 0..32 { for k in 0..64 {
-//!   block tile reduce sum { %c[i, j] <- %a[i, k] * %b[k, j] }
-//! } } }
-//! ```
-//!
-//! Rows of the left operand may be 0 under a condition (padding), and rows and columns beyond an end may be left out.
-//!
-//! A nest of loops is an intrinsic when it *unifies* with its description: the same extents around one block without conditions, the
-//! same reduction, and a value that is the same but for casts to a wider type. Fragments are named by their loops alone in their last
-//! two dimensions.
->>>>>>> theirs
 
 use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet};
 use super::{Scalar, Stmt, TensorFunction};
@@ -346,10 +343,7 @@ impl Unification<'_> {
             }
         }
     }
-<<<<<<< ours
-    /// Checks that the loop `var` runs over the elements of one packed word of `buffer`.
-=======
-    /// An operand of a tile: elements at constant strides, of the right one columns next to each other.
+    /// An operand of a tile: elements at constant strides; columns of the right one are adjacent.
     fn operand(&self, wanted: &Buffer, buffer: &Buffer, indices: &[Int]) -> Result<(), String> {
         let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && buffer.encoding == Encoding::Native;
         let fits = match wanted.name == LEFT.into() {
@@ -367,8 +361,7 @@ impl Unification<'_> {
         let inner = &self.vars[self.vars.len().min(1)..];
         list.iter().all(|c| !inner.iter().any(|v| c.lhs.uses(*v) || c.rhs.uses(*v)))
     }
-    /// The loop `var` goes through one packed word of `buffer`.
->>>>>>> theirs
+    /// Checks that the loop `var` runs over the elements of one packed word of `buffer`.
     fn word(&self, buffer: &Buffer, indices: &[Int], var: Name) -> Result<(), String> {
         if buffer.encoding != Encoding::ByteQuad {
             return Err(format!("`{}` is no memory of packed bytes", buffer.name));

@@ -18,6 +18,7 @@
 //! Deliberately absent: what a driver does to the code, caches but for accesses of one subgroup, other work on the device.
 
 mod combination;
+mod processor;
 mod product;
 mod rates;
 mod reads;
@@ -31,6 +32,7 @@ mod transpose;
 mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
+pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel};
 pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use reads::Stages;
 pub(in crate::schedule) use rows::row_kernel;

@@ -1,26 +1,44 @@
-//! Units on a processor: a task computes the inner loops of a result many elements an operation, the outer loops are tasks.
+//! Units on a processor: the outer loops of a result are tasks; a task computes the inner loops, many elements an
+//! operation.
 //!
-//! A reduction is kept in task memory, for all lanes of the inner loops at once: its own loops go outside of them where the lanes of
-//! an operand lie next to each other (depthwise convolution, pooling, reductions over outer dimensions), and inside where the elements
-//! of the reduction do (softmax, norms, means over the last dimension).
+//! A reduction is kept in task memory, for all lanes of the inner loops at once. Its own loops go outside of them if the
+//! lanes of an operand are adjacent in memory (depthwise convolution, pooling, reductions over outer dimensions), and
+//! inside if the elements of the reduction are (softmax, norms, means over the last dimension).
 
 use super::analysis::{Unit, output_variables};
+use super::candidate::{Candidate, NoChoice};
 use super::packing::pack_constants;
 use super::sketch::{Decline, Sketch};
-use crate::int;
+use super::view::View;
+use crate::dtype::DType;
+use crate::int::Int;
 use crate::name::Name;
+use crate::schedule::estimate::{KernelEstimate, lane_kernel};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::intrinsic::strides;
-use crate::tir::{Block, Encoding, Scope};
+use crate::tir::{Block, BufferId, Encoding, Scope};
 
 /// Lanes from which on an operation's dispatch is a small part of it.
 const ENOUGH: i64 = 256;
 /// Lanes of a task, at most, where its innermost loop is longer.
 const MOST: i64 = 1 << 14;
 
-/// Takes any unit.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+/// Any unit.
+pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
+    Ok(vec![Candidate::new(NoChoice {})])
+}
+
+/// The kernel whose tasks compute the inner loops. Units with windows are weighed with what they are joined to.
+pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    match unit.window {
+        Some(_) => vec![],
+        None => lane_kernel(view.stages(), unit.reduce, unit.output, goes_across(view, unit)),
+    }
+}
+
+/// Makes tasks of the outer loops.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
     if sketch.loops(unit.output)?.is_empty() {
         return Ok(());
     }
@@ -62,7 +80,7 @@ fn bind_outer(sketch: &mut Sketch<'_>, block: Name) -> Result<Name, Decline> {
 
 /// Keeps the sums of `reduce` in task memory.
 fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) -> Result<(), Decline> {
-    let across = goes_across(sketch, unit, reduce);
+    let across = goes_across(&sketch.view(), unit);
     sketch.apply(ComputeAt { block: reduce, at: task, scope: LocalScope::Register })?;
     let around = sketch.loops(reduce)?;
     let start = around.iter().position(|l| l.var == task).map_or(0, |p| p + 1);
@@ -91,37 +109,31 @@ fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) ->
     }
 }
 
-/// The reduction loop along which the operands lie next to each other, where they do not along the lanes of the result.
-fn goes_across(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Option<Name> {
-    let f = &sketch.f;
-    let blocks = f.body.blocks();
-    let find = |name: Name| blocks.iter().find(|b| b.name == name).copied();
-    let (r, c) = (find(reduce)?, find(unit.output)?);
-    let last = sketch.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
-    let lane = output_variables(f, r, c).ok()?.iter().find(|m| m.1 == last).map(|m| m.0);
-    let next = |v: Name| is_next(sketch, r, v);
+/// The reduction loop along which the operands are adjacent in memory, if they are not along the lanes of the result.
+fn goes_across(view: &View<'_>, unit: &Unit) -> Option<Name> {
+    let reduce = unit.reduce?;
+    let (r, c) = (view.block(reduce)?, view.block(unit.output)?);
+    let last = view.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
+    let lane = output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == last).map(|m| m.0);
+    let next = |v: Name| is_next(view, r, v);
     if lane.is_some_and(next) {
         return None;
     }
-    f.reduction_loops(reduce).into_iter().find(|v| next(*v))
+    view.f.reduction_loops(reduce).into_iter().find(|v| next(*v))
 }
 
 /// True if a load of the block moves from one element to the next with the loop.
-fn is_next(sketch: &Sketch<'_>, b: &Block, v: Name) -> bool {
-    let bounds = sketch.f.bounds();
-    b.value
-        .loads()
-        .iter()
-        .any(|(buffer, ix)| strides(&sketch.f.buffers[*buffer], ix, &[v], &bounds).as_deref() == Some(&[1]))
+fn is_next(view: &View<'_>, b: &Block, v: Name) -> bool {
+    b.value.loads().into_iter().any(|load| stride(view, load, v) == Some(1))
 }
 
 /// True for memory whose elements are plain f32, as tiles read them.
-pub(super) fn is_plain(sketch: &Sketch<'_>, buffer: crate::tir::BufferId) -> bool {
-    let b = &sketch.f.buffers[buffer];
-    b.dtype == crate::dtype::DType::F32 && b.encoding == Encoding::Native && b.scope == Scope::Global
+pub(super) fn is_plain(view: &View<'_>, buffer: BufferId) -> bool {
+    let b = &view.f.buffers[buffer];
+    b.dtype == DType::F32 && b.encoding == Encoding::Native && b.scope == Scope::Global
 }
 
-/// The element of a buffer that a load moves to with one loop, as a flat place.
-pub(super) fn stride(sketch: &Sketch<'_>, (buffer, ix): (crate::tir::BufferId, &[int::Int]), v: Name) -> Option<i64> {
-    strides(&sketch.f.buffers[buffer], ix, &[v], &sketch.f.bounds())?.first().copied()
+/// The distance in elements between the elements that a load reads in two iterations of a loop that follow each other.
+pub(super) fn stride(view: &View<'_>, (buffer, ix): (BufferId, &[Int]), v: Name) -> Option<i64> {
+    strides(&view.f.buffers[buffer], ix, &[v], &view.f.bounds())?.first().copied()
 }

@@ -133,9 +133,6 @@ impl Takes {
     }
 }
 
-<<<<<<< ours
-/// A schedule rule: what it may do with a unit, what that costs, and how it is done.
-=======
 /// What a rule schedules for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
@@ -152,8 +149,7 @@ impl Target {
     }
 }
 
-/// A schedule rule.
->>>>>>> theirs
+/// A schedule rule: what it may do with a unit, what that costs, and how it is done.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
@@ -172,12 +168,12 @@ pub struct Rule {
     pub apply: fn(&mut Sketch<'_>, &Unit, &Candidate) -> Result<(), Decline>,
 }
 
-<<<<<<< ours
 /// A row of [`RULES`]: the module of a rule has its functions.
 macro_rules! rule {
-    ($name:literal, $takes:ident, $tiles:literal, $module:ident) => {
+    ($name:literal, $target:ident, $takes:ident, $tiles:literal, $module:ident) => {
         Rule {
             name: $name,
+            target: Target::$target,
             takes: Takes::$takes,
             tiles: $tiles,
             candidates: $module::candidates,
@@ -189,56 +185,20 @@ macro_rules! rule {
 
 /// Every rule; of those that cost the same, the first takes the unit. [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
-    rule!("transform", Functions, false, transform),
-    rule!("attention", Functions, false, attention),
-    rule!("rows", Functions, false, rows),
-    rule!("matmul-matrix", Reductions, true, matmul_matrix),
-    rule!("matmul-dot", Reductions, true, matmul_dot),
-    rule!("matmul-subgroup", Reductions, true, matmul_subgroup),
-    rule!("matmul-tiled", Reductions, true, matmul_tiled),
-    rule!("reduction-threads", Reductions, false, reduction_threads),
-    rule!("elementwise", Blocks, false, elementwise),
-    rule!("transpose-tiled", Blocks, false, transpose_tiled),
-    rule!("windows", Reductions, false, windows),
-    rule!("direct", Units, false, direct),
-=======
-use Target::{Devices, Processors};
-
-/// Every rule, in the order they are asked; [`register`] adds one before them.
-pub static RULES: Table<Rule> = Table::new(&[
-    Rule { name: "transform", target: Devices, takes: Takes::Functions, tiles: false, apply: transform::apply },
-    Rule { name: "attention", target: Devices, takes: Takes::Functions, tiles: false, apply: attention::apply },
-    Rule { name: "rows", target: Devices, takes: Takes::Functions, tiles: false, apply: rows::apply },
-    Rule { name: "matmul-matrix", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
-    Rule { name: "matmul-dot", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
-    Rule {
-        name: "matmul-subgroup",
-        target: Devices,
-        takes: Takes::Reductions,
-        tiles: true,
-        apply: matmul_subgroup::apply,
-    },
-    Rule { name: "matmul-tiled", target: Devices, takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
-    Rule {
-        name: "reduction-threads",
-        target: Devices,
-        takes: Takes::Reductions,
-        tiles: false,
-        apply: reduction_threads::apply,
-    },
-    Rule {
-        name: "transpose-tiled",
-        target: Devices,
-        takes: Takes::Blocks,
-        tiles: false,
-        apply: transpose_tiled::apply,
-    },
-    Rule { name: "elementwise", target: Devices, takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
-    Rule { name: "windows", target: Devices, takes: Takes::Reductions, tiles: false, apply: windows::apply },
-    Rule { name: "direct", target: Devices, takes: Takes::Units, tiles: false, apply: direct::apply },
-    Rule { name: "matmul-tile", target: Processors, takes: Takes::Reductions, tiles: false, apply: matmul_tile::apply },
-    Rule { name: "lanes", target: Processors, takes: Takes::Units, tiles: false, apply: lanes::apply },
->>>>>>> theirs
+    rule!("transform", Devices, Functions, false, transform),
+    rule!("attention", Devices, Functions, false, attention),
+    rule!("rows", Devices, Functions, false, rows),
+    rule!("matmul-matrix", Devices, Reductions, true, matmul_matrix),
+    rule!("matmul-dot", Devices, Reductions, true, matmul_dot),
+    rule!("matmul-subgroup", Devices, Reductions, true, matmul_subgroup),
+    rule!("matmul-tiled", Devices, Reductions, true, matmul_tiled),
+    rule!("reduction-threads", Devices, Reductions, false, reduction_threads),
+    rule!("elementwise", Devices, Blocks, false, elementwise),
+    rule!("transpose-tiled", Devices, Blocks, false, transpose_tiled),
+    rule!("windows", Devices, Reductions, false, windows),
+    rule!("direct", Devices, Units, false, direct),
+    rule!("matmul-tile", Processors, Reductions, false, matmul_tile),
+    rule!("lanes", Processors, Units, false, lanes),
 ]);
 
 /// Adds a rule of one's own. It stands before those of the table. To be called before anything is compiled.

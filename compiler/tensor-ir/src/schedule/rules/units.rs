@@ -201,24 +201,7 @@ fn packing_unit(sketch: &Sketch<'_>, unit: &Unit) -> Unit {
     Unit { reduce: None, window: None, output: unit.output, work }
 }
 
-<<<<<<< ours
 /// Asks the rules; the reasons of those that decline are added to `declined`.
-=======
-/// The rules to ask for a unit, and whether each is asked for by name: one that is wished for comes first.
-pub(super) fn candidates(sketch: &Sketch<'_>, unit: &Unit) -> Vec<(&'static Rule, bool)> {
-    let usual = in_order(sketch.profile).filter(|r| r.takes.fits(unit));
-    let usual = usual.map(|r| (r, sketch.profile.asks_for(r.name)));
-    let Some((name, required)) = sketch.script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished = in_order(sketch.profile).filter(|r| r.name == name && r.takes.fits(unit));
-    match required {
-        true => wished.map(|r| (r, true)).collect(),
-        // It took the unit before, perhaps only because it was asked for.
-        false => wished.flat_map(|r| [(r, sketch.profile.asks_for(r.name)), (r, true)]).chain(usual).collect(),
-    }
-}
-
-/// Asks the rules in order; the reasons of those that decline are added to `declined`.
->>>>>>> theirs
 fn schedule_unit(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
