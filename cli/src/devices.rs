@@ -27,7 +27,7 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
     }
     if list.is_empty() {
         return print_text(
-            "no adapter: models run on the interpreter (`--device interpreter`)\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers",
+            "no adapter: models run on the CPU\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers",
         );
     }
     let later = if list.iter().any(|d| d.figures.lacking()) {

@@ -174,7 +174,7 @@ impl From<GpuError> for CliError {
                 "give a library with `--host-functions`, or register it in a program of your own (docs/expert-kernel.md)",
             ),
             GpuError::NoDevice { .. } => CliError::new(Code::Device, text)
-                .help("`weft devices` lists what is there; `--device interpreter` and `--device interpreter` need no driver"),
+                .help("`weft devices` lists what is there; `--device cpu` and `--device interpreter` need no driver"),
             GpuError::DoesNotCompute { .. } => CliError::new(Code::Device, text).help(
                 "`weft compile` and `weft bench --driver-stats` need no results; run on another `--device` (`weft devices` lists them), or renew the driver",
             ),

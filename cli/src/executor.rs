@@ -65,7 +65,7 @@ pub fn open_to_compile(common: &Common) -> CliResult<Device> {
     };
     if common.threads.is_some() && !matches!(device, Device::Cpu(_)) {
         let text = format!("--threads is for the CPU, and the device is {}", device.label());
-        return Err(CliError::usage(text).help("add `--device interpreter`"));
+        return Err(CliError::usage(text).help("add `--device cpu`"));
     }
     Ok(device)
 }

@@ -146,8 +146,8 @@ pub(crate) struct Tile {
     pub row_stride: Option<i64>,
     /// From one element of a row to the next.
     pub left_stride: i64,
-    /// Where these do not hold, a row of the left operand is 0; each with its step from row to row.
-    pub conditions: Vec<(Condition, i64)>,
+    /// Where these do not hold, a row of the left operand is 0; each with its step from row to row, if it moves evenly.
+    pub conditions: Vec<(Condition, Option<i64>)>,
     pub right: Access,
     /// From one row of the right operand to the next.
     pub right_stride: i64,

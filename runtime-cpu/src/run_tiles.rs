@@ -1,6 +1,7 @@
 //! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
 
 use crate::execute::{Task, holding};
+use crate::index::Condition;
 use crate::memory::Span;
 use crate::program::Tile;
 use crate::tile::{self, MOST_ROWS};
@@ -30,13 +31,15 @@ impl Task<'_> {
         }
         let rows = &rows[..t.rows as usize];
         for tap in &t.taps {
-            let (mut low, mut high) = (0, t.rows);
+            let mut inside = within((0, t.rows));
             for (((c, step), at), more) in t.conditions.iter().zip(&at).zip(&tap.conditions) {
-                let (l, h) = holding(c.op, at + more, *step, t.rows);
-                (low, high) = (low.max(l), high.min(h));
+                inside &= match step {
+                    Some(step) => within(holding(c.op, at + more, *step, t.rows)),
+                    None => self.rows_where(t, c, *more),
+                };
             }
-            if low < high {
-                self.tile_rows(t, first[0] + tap.left, rows, low as usize..high as usize, &mut left);
+            if inside != 0 {
+                self.tile_rows(t, first[0] + tap.left, rows, inside, &mut left);
                 right.push(self.tile_right(t, first[1] + tap.right));
             }
         }
@@ -53,21 +56,26 @@ impl Task<'_> {
         self.env[t.row] = 0;
         at
     }
-    /// Adds the pointers of a tap's rows, of which those in `inside` are not in the padding.
-    fn tile_rows(
-        &self,
-        t: &Tile,
-        first: i64,
-        rows: &[i64],
-        inside: std::ops::Range<usize>,
-        left: &mut Vec<*const f32>,
-    ) {
+    /// The rows for which a condition holds whose index does not move evenly from row to row, a bit each.
+    fn rows_where(&mut self, t: &Tile, c: &Condition, more: i64) -> u64 {
+        let row = |i: i64| {
+            self.env[t.row] = i;
+            u64::from(Condition::of(c.op, c.index.eval(self.scene()) + more)) << i
+        };
+        let inside = (0..t.rows).map(row).sum();
+        self.env[t.row] = 0;
+        inside
+    }
+    /// Adds the pointers of a tap's rows, of which those in `inside`, a bit each, are not in the padding.
+    fn tile_rows(&self, t: &Tile, first: i64, rows: &[i64], inside: u64, left: &mut Vec<*const f32>) {
         let view = &self.views[t.left.buffer];
-        let (low, high) = rows[inside.clone()].iter().fold((i64::MAX, i64::MIN), |(a, b), r| (a.min(*r), b.max(*r)));
+        let read = |i: usize| inside >> i & 1 == 1;
+        let own = rows.iter().enumerate().filter(|r| read(r.0));
+        let (low, high) = own.fold((i64::MAX, i64::MIN), |(a, b), (_, r)| (a.min(*r), b.max(*r)));
         let (columns, column_stride, row_stride) = (t.depth as usize, t.left_stride, high - low);
         view.require(&Span { first: first + low, rows: 2, columns, row_stride, column_stride });
         let zeros = self.own.zeros.as_ptr();
-        let row = |(i, at): (usize, &i64)| match inside.contains(&i) {
+        let row = |(i, at): (usize, &i64)| match read(i) {
             true => view.pointer::<f32>(first + at).cast_const(),
             false => zeros,
         };
@@ -95,4 +103,9 @@ impl Task<'_> {
         // above; rows in the padding read `zeros`, which has as many elements; the results are this task's own memory.
         unsafe { tile::run(self.isa, &operands, rows, columns, view.pointer::<f32>(first)) };
     }
+}
+
+/// A bit for each row of a range.
+fn within((low, high): (i64, i64)) -> u64 {
+    if low < high { ((1 << (high - low)) - 1) << low } else { 0 }
 }

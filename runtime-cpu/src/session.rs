@@ -304,8 +304,11 @@ impl Run<'_> {
     }
     fn read(&self, view: &BufferView) -> Result<Tensor, CpuError> {
         if self.is_on_host(view.buffer) {
-            let t = self.host[view.buffer].clone();
-            return t.ok_or_else(|| CpuError::Internal(format!("`{}` is read before it is computed", view.name)));
+            let t = self.host[view.buffer].as_ref();
+            let t = t.ok_or_else(|| CpuError::Internal(format!("`{}` is read before it is computed", view.name)))?;
+            // A view may name the elements by other sizes; loops collect as many rows as there are.
+            let same = view.shape.iter().product::<usize>() == t.len();
+            return Ok(if same { t.reshaped(view.shape.clone()) } else { t.clone() });
         }
         let mut shape = view.shape.clone();
         if let (Some(rows), Some(first)) = (self.rows.get(&view.buffer), shape.first_mut()) {

@@ -256,8 +256,7 @@ impl Translator<'_> {
         // Columns that are left out are computed too, and read by nobody; rows that are left out read nothing.
         let mut conditions = conditions;
         conditions.extend(self.conditions(&b.guards)?.into_iter().filter(|c| !c.index.uses(columns.slot)));
-        let steps: Option<Vec<i64>> = conditions.iter().map(|c| c.index.stride(rows.slot)).collect();
-        let steps = steps.ok_or_else(|| refused("its rows are not in the padding one after another"))?;
+        let steps: Vec<Option<i64>> = conditions.iter().map(|c| c.index.stride(rows.slot)).collect();
         let even = |e: &Extent| {
             let indices = conditions.iter().map(|c| &c.index).chain([&left.index, &right.index]);
             !acc.index.uses(e.slot) && indices.into_iter().all(|i| i.stride(e.slot).is_some())
