@@ -70,17 +70,42 @@ fn nothing_is_held_against_itself() {
     }
 }
 
-/// Where no device can be opened, what there is to compare is the interpreter with itself.
+/// Without a driver `auto` is the CPU and says so; an adapter that is asked for is missing.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_missing_device_is_no_agreement() {
+fn without_a_driver_the_cpu_runs_the_model() {
     let folder = Folder::new("missing");
     let model = folder.model();
-    let mut command = weft(&["compare", &model, "--against", "reference", "--json"]);
     let none = folder.path("no-driver.json");
-    command.env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none);
-    let (_, err) = ends(command, 5);
-    assert!(err.contains("no device ran the model"), "{err}");
+    let compare = |device: &str| {
+        let mut command = weft(&["compare", &model, "--against", "cpu", "--device", device, "--json"]);
+        command.env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none);
+        command
+    };
+    let (text, err) = ends(compare("auto"), 0);
+    assert!(err.contains("no GPU: running on the CPU") && !err.contains("--device 0"), "{err}");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["result"]["device"]["backend"], "cpu", "{text}");
+    assert_eq!(json["against"]["device"]["name"], "interpreter", "{text}");
+    let (_, err) = ends(compare("0"), 5);
+    assert!(err.contains("no device `0`") && err.contains("`--device cpu`"), "{err}");
+}
+
+/// A software driver is no GPU: `auto` takes the CPU and says how to get shaders.
+#[test]
+fn a_software_driver_is_not_taken_by_itself() {
+    need_a_device();
+    let folder = Folder::new("software");
+    let (list, _) = ends(weft(&["devices", "--json"]), 0);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let all_software = list["devices"].as_array().is_some_and(|l| l.iter().all(|d| d["type"] == "cpu"));
+    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "auto"]), 0);
+    let wanted = if all_software { "no GPU: running on the CPU; `--device 0` runs shaders" } else { "the best GPU" };
+    assert!(err.contains(wanted), "{err}");
+    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "cpu", "--threads", "1"]), 0);
+    assert!(err.contains("1 thread)"), "{err}");
+    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "0", "--threads", "1"]), 2);
+    assert!(err.contains("--threads is for the CPU"), "{err}");
 }
 
 /// A model that only the interpreter can run is not compared with the interpreter either.
@@ -91,8 +116,10 @@ fn a_model_that_no_device_takes_is_no_agreement() {
     let model = folder.path("open.weft");
     let text = "graph @main(%x: f64[6]) -> (i: f64[n]) {\n  %i, %a, %b, %c = unique %x {count=n}\n  return %i\n}\n";
     std::fs::write(&model, text).expect("writes");
-    let (_, err) = ends(weft(&["compare", &model, "--against", "reference"]), 5);
-    assert!(err.contains("no device ran the model"), "{err}");
+    for device in ["0", "cpu"] {
+        let (_, err) = ends(weft(&["compare", &model, "--against", "reference", "--device", device]), 5);
+        assert!(err.contains("no device ran the model"), "{err}");
+    }
 }
 
 #[test]

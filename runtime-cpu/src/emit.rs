@@ -74,6 +74,10 @@ impl EmitKernel for Emitter {
         };
         Ok(emitted(f, kernel, made, [x, y, z], None))
     }
+    /// None: kernels are data.
+    fn spirv(&self, _: &EmittedKernel) -> Result<Vec<u32>, String> {
+        Ok(vec![])
+    }
     fn save(&self, kernel: &EmittedKernel) -> Result<Vec<u8>, String> {
         let k = kernel.module.downcast_ref::<Kernel>().ok_or("the kernel has another generator")?;
         // The form that keeps the numbers of buffers, which bindings name.

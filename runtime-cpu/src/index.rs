@@ -177,6 +177,53 @@ impl Condition {
     }
 }
 
+/// An index that is held between limits: `min(index, 223)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Clamp {
+    pub index: Index,
+    /// The least and the largest value that the limits leave as it is.
+    pub limits: (i64, i64),
+}
+
+impl Clamp {
+    fn of(node: &Node) -> Option<Clamp> {
+        let (a, b, below) = match node {
+            Node::Min(a, b) => (a, b, true),
+            Node::Max(a, b) => (a, b, false),
+            _ => return None,
+        };
+        let (index, limit) = b.as_constant().map(|n| (a, n)).or_else(|| a.as_constant().map(|n| (b, n)))?;
+        let limits = if below { (i64::MIN, limit) } else { (limit, i64::MAX) };
+        Some(Clamp { index: index.clone(), limits })
+    }
+    /// True if the limits change nothing while these loops, from here on, run.
+    pub(crate) fn is_idle(&self, loops: &[(Slot, i64)], s: Scene<'_>) -> bool {
+        let here = self.index.eval(s);
+        let reach = loops.iter().map(|&(slot, count)| Some(self.index.stride(slot)? * (count - 1)));
+        let ends =
+            reach.into_iter().try_fold((here, here), |(low, high), r| r.map(|r| (low + r.min(0), high + r.max(0))));
+        ends.is_some_and(|(low, high)| low >= self.limits.0 && high <= self.limits.1)
+    }
+}
+
+impl Index {
+    /// The index without the limits that it is held between, and these.
+    pub(crate) fn without_clamps(&self) -> (Index, Vec<Clamp>) {
+        let mut out = Index { rest: vec![], ..self.clone() };
+        let mut clamps = vec![];
+        for (factor, node) in &self.rest {
+            match Clamp::of(node) {
+                Some(clamp) => {
+                    out = out.plus(clamp.index.clone(), *factor);
+                    clamps.push(clamp);
+                }
+                None => out.rest.push((*factor, node.clone())),
+            }
+        }
+        (out, clamps)
+    }
+}
+
 /// Turns index expressions of a function into sums over slots.
 pub(crate) struct Indices<'f> {
     pub f: &'f TensorFunction,

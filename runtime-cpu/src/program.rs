@@ -1,6 +1,6 @@
 //! What a kernel is made of: loops around leaves, all sizes known.
 
-use crate::index::{Condition, Index, Slot};
+use crate::index::{Clamp, Condition, Index, Slot};
 use crate::memory::Form;
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
@@ -140,6 +140,10 @@ pub(crate) struct Tile {
     pub depth: i64,
     pub acc: Access,
     pub left: Access,
+    /// Limits of the left operand's place. Where they change nothing, rows and taps lie evenly.
+    pub clamps: Vec<Clamp>,
+    /// The reduction loops around the tile, outermost first.
+    pub tap_loops: Vec<Extent>,
     /// The variable of the rows.
     pub row: Slot,
     /// From one row of the left operand to the next; none where rows lie unevenly.

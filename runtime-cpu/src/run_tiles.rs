@@ -1,10 +1,15 @@
 //! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
 
 use crate::execute::{Task, holding};
-use crate::index::Condition;
+use crate::index::{Condition, Slot};
 use crate::memory::Span;
 use crate::program::Tile;
 use crate::tile::{self, MOST_ROWS};
+
+/// Loops of a tile whose left operand is held between limits, at most: four of a window in three dimensions, and rows.
+const MOST_LOOPS: usize = 5;
+/// Variables with their iterations.
+type SmallLoops = [(Slot, i64); MOST_LOOPS];
 
 impl Task<'_> {
     /// Runs a tile: finds the rows of each tap, checks that all that is accessed is in bounds, and calls the body.
@@ -26,11 +31,13 @@ impl Task<'_> {
         }
         let mut rows = [0i64; MOST_ROWS];
         assert!(t.rows <= MOST_ROWS as i64, "a tile of more than {MOST_ROWS} rows");
-        for (i, row) in (0..t.rows).zip(&mut rows) {
-            *row = t.row_stride.map_or_else(|| self.row_at(t, i) - first[0], |stride| i * stride);
+        let rows = &mut rows[..t.rows as usize];
+        let even = self.lies_evenly(t);
+        for (i, row) in (0..t.rows).zip(&mut *rows) {
+            let stride = t.row_stride.filter(|_| even);
+            *row = stride.map_or_else(|| self.row_at(t, i) - first[0], |stride| i * stride);
         }
-        let rows = &rows[..t.rows as usize];
-        for tap in &t.taps {
+        for (n, tap) in t.taps.iter().enumerate() {
             let mut inside = within((0, t.rows));
             for (((c, step), at), more) in t.conditions.iter().zip(&at).zip(&tap.conditions) {
                 inside &= match step {
@@ -39,7 +46,11 @@ impl Task<'_> {
                 };
             }
             if inside != 0 {
-                self.tile_rows(t, first[0] + tap.left, rows, inside, &mut left);
+                let mut at = first[0] + tap.left;
+                if !even {
+                    at = self.rows_of_tap(t, n, rows);
+                }
+                self.tile_rows(t, at, rows, inside, &mut left);
                 right.push(self.tile_right(t, first[1] + tap.right));
             }
         }
@@ -48,6 +59,34 @@ impl Task<'_> {
         }
         self.own.left = left;
         self.own.right = right;
+    }
+    /// True if limits of the left operand's place change nothing in this tile.
+    fn lies_evenly(&self, t: &Tile) -> bool {
+        if t.clamps.is_empty() {
+            return true;
+        }
+        let mut loops: SmallLoops = [(0, 1); MOST_LOOPS];
+        let own = t.tap_loops.iter().map(|l| (l.slot, l.count)).chain([(t.row, t.rows)]);
+        let count = 1 + t.tap_loops.len();
+        if count > MOST_LOOPS {
+            return false;
+        }
+        loops.iter_mut().zip(own).for_each(|(to, l)| *to = l);
+        t.clamps.iter().all(|c| c.is_idle(&loops[..count], self.scene()))
+    }
+    /// Finds each row of the tap by itself; gives where the first one begins.
+    fn rows_of_tap(&mut self, t: &Tile, tap: usize, rows: &mut [i64]) -> i64 {
+        let mut rest = tap as i64;
+        for l in t.tap_loops.iter().rev() {
+            self.env[l.slot] = rest % l.count;
+            rest /= l.count;
+        }
+        let first = self.row_at(t, 0);
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = self.row_at(t, i as i64) - first;
+        }
+        t.tap_loops.iter().for_each(|l| self.env[l.slot] = 0);
+        first
     }
     /// Where row `i` begins in the first tap.
     fn row_at(&mut self, t: &Tile, i: i64) -> i64 {

@@ -257,21 +257,24 @@ impl Translator<'_> {
         let mut conditions = conditions;
         conditions.extend(self.conditions(&b.guards)?.into_iter().filter(|c| !c.index.uses(columns.slot)));
         let steps: Vec<Option<i64>> = conditions.iter().map(|c| c.index.stride(rows.slot)).collect();
+        let (plain, clamps) = left.index.without_clamps();
         let even = |e: &Extent| {
-            let indices = conditions.iter().map(|c| &c.index).chain([&left.index, &right.index]);
+            let indices = conditions.iter().map(|c| &c.index).chain([&plain, &right.index]);
             !acc.index.uses(e.slot) && indices.into_iter().all(|i| i.stride(e.slot).is_some())
         };
         let used = outer.iter().rev().take_while(|e| even(e)).count();
         let (around, taps) = outer.split_at(outer.len() - used);
         let tile = Node::Tile(Box::new(Tile {
-            taps: offsets(taps, &left, &right, &conditions),
+            taps: offsets(taps, &plain, &right.index, &conditions),
             inner: taps.iter().chain(&[rows, columns, depth]).map(|e| e.slot).collect(),
             rows: rows.count,
             columns: columns.count,
             depth: depth.count,
             acc,
             row: rows.slot,
-            row_stride: stride(&left, rows),
+            row_stride: plain.stride(rows.slot),
+            tap_loops: taps.to_vec(),
+            clamps,
             left_stride,
             left,
             conditions: conditions.into_iter().zip(steps).collect(),
@@ -283,13 +286,18 @@ impl Translator<'_> {
 }
 
 /// The taps of loops along which all places move evenly.
-fn offsets(loops: &[Extent], left: &Access, right: &Access, conditions: &[Condition]) -> Vec<TapOffset> {
+fn offsets(
+    loops: &[Extent],
+    left: &crate::index::Index,
+    right: &crate::index::Index,
+    conditions: &[Condition],
+) -> Vec<TapOffset> {
     let mut all = vec![TapOffset { conditions: vec![0; conditions.len()], ..Default::default() }];
     for l in loops {
         let step = |i: &crate::index::Index| i.stride(l.slot).unwrap_or(0);
         let at = |t: &TapOffset, n: i64| TapOffset {
-            left: t.left + n * step(&left.index),
-            right: t.right + n * step(&right.index),
+            left: t.left + n * step(left),
+            right: t.right + n * step(right),
             conditions: t.conditions.iter().zip(conditions).map(|(o, c)| o + n * step(&c.index)).collect(),
         };
         all = all.iter().flat_map(|t| (0..l.count).map(move |n| at(t, n))).collect();

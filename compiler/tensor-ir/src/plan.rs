@@ -149,7 +149,7 @@ pub trait EmitKernel: Send + Sync {
         profile: &crate::profile::DeviceProfile,
     ) -> Result<EmittedKernel, EmitFailure>;
 
-    /// SPIR-V words of a kernel that this generator made.
+    /// SPIR-V words of a kernel that this generator made; none if its kernels are no shaders.
     ///
     /// # Errors
     /// When the generator makes none, or the kernel is not its own.

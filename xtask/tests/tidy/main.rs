@@ -589,9 +589,9 @@ fn what_is_added_has_a_file_and_a_row() {
         }
     }
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    for row in rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: ")) {
+    for row in rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"")) {
         let name = row.split('"').nth(1).unwrap_or_default().replace('-', "_");
-        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!("apply: {name}::apply")) {
+        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!(", {name})")) {
             broken.push(format!("the rule in `{row}` does not live in {name}.rs"));
         }
     }
@@ -677,7 +677,7 @@ fn passes_are_shown_tested_and_documented() {
 #[test]
 fn rules_have_filetests_of_their_shaders() {
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    let rows = rules.lines().filter(|l| l.trim_start().starts_with("rule!(") && l.contains(", Devices, "));
+    let rows = rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"") && l.contains(", Devices, "));
     let names: Vec<&str> = rows.filter_map(|row| row.split('"').nth(1)).collect();
     let shaders: Vec<String> = std::fs::read_dir(root().join("filetests/wgsl"))
         .expect("filetests of shaders")
@@ -736,4 +736,27 @@ fn every_chore_and_document_is_there() {
     ];
     let missing = files.iter().filter(|f| !root().join(f).exists());
     assert_none("missing", missing.map(|f| f.to_string()).collect());
+}
+
+/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: each test file that starts it
+/// names the first adapter, and so do the checks of `xtask test`.
+#[test]
+fn checks_still_dispatch_shaders() {
+    let tests: Vec<(PathBuf, String)> = std::fs::read_dir(place_of("cli").join("tests"))
+        .expect("tests of the command")
+        .flatten()
+        .filter(|f| f.path().extension().is_some_and(|e| e == "rs"))
+        .map(|f| (f.path(), read(&f.path())))
+        .collect();
+    let starts = |text: &str| text.contains("CARGO_BIN_EXE_weft") && text.contains("Command::new");
+    let starting: Vec<_> = tests.iter().filter(|t| starts(&t.1)).collect();
+    assert!(starting.len() >= 18, "{} files start the command", starting.len());
+    let silent = starting.iter().filter(|t| !t.1.contains("\"WEFT_DEVICE\", \"0\""));
+    let mut broken: Vec<String> = silent.map(|t| format!("{} sets no WEFT_DEVICE", t.0.display())).collect();
+    for file in ["networks.rs", "demo.rs", "conformance/ledger.rs"] {
+        if !read(&root().join("xtask/src").join(file)).contains("\"0\"") {
+            broken.push(format!("xtask/src/{file} names no adapter"));
+        }
+    }
+    assert_none("checks that run no shaders", broken);
 }
