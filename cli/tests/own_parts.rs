@@ -54,12 +54,16 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     let written = text(&made.stdout);
     assert!(written.contains("reverse-loop {loop=relu_1_i}") && written.contains("point=threads"), "{written}");
     let file = folder.join("compiled.weft");
+    std::fs::write(&file, &written).expect("the schedule is written");
+    let elsewhere = run(&example(), &["run", file.to_str().expect("UTF-8"), "--device", "cpu"]);
+    let said = text(&elsewhere.stderr);
+    assert!(elsewhere.status.code() == Some(5) && said.contains("is scheduled for another device"), "{said}");
     // Another choice than the rule's own is followed, too.
     let edited = written.replacen("point=threads, value=8", "point=threads, value=1", 1);
     assert_ne!(written, edited);
     for content in [written, edited] {
         std::fs::write(&file, &content).expect("the schedule is written");
-        assert!(same(&want, &on("auto", file.to_str().expect("UTF-8"))), "{content}");
+        assert!(same(&want, &on("0", file.to_str().expect("UTF-8"))), "{content}");
     }
 }
 
@@ -96,7 +100,7 @@ fn a_schedule_provider_of_ones_own_is_asked_for_every_function() {
     assert!(compiled.contains("\"direct\"") && !compiled.contains("\"one-workgroup\""), "{compiled}");
     let values = |out: &Output| values(out);
     let (own, usual) = (
-        values(&with(&["run", model, "--device", "auto", "--json", "-q"])),
+        values(&with(&["run", model, "--device", "0", "--json", "-q"])),
         values(&run(&example(), &["run", model, "--device", "interpreter", "--json", "-q"])),
     );
     assert!(own.iter().zip(&usual).all(|(a, b)| (a - b).abs() < 1e-5), "{own:?} {usual:?}");

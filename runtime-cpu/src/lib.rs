@@ -28,6 +28,7 @@
 //! Deliberately absent: graphs, ops, wgpu, files, environment.
 #![warn(missing_docs)]
 
+mod constants;
 mod emit;
 mod error;
 mod execute;

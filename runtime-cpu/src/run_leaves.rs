@@ -4,7 +4,7 @@ use crate::execute::{Task, holding, identity, wrong};
 use crate::lanes::Lanes;
 use crate::memory::{Source, Span};
 use crate::program::{Extent, Leaf, Reduction, Run, Tap, Walk};
-use crate::runs::{self, Operand};
+use crate::runs::{self, Operand, PlacedTap};
 use std::mem::MaybeUninit;
 
 impl<'p> Task<'p> {
@@ -84,22 +84,3 @@ impl<'p> Task<'p> {
 
 /// Taps whose operands are handed over at once.
 const AT_ONCE: usize = 64;
-
-/// A tap of a run: pointers to what it reads in iteration 0 and the lanes there, and the iterations in which it is no padding.
-pub(crate) struct PlacedTap {
-    left: (*const f32, usize),
-    right: (*const f32, usize),
-    low: i64,
-    high: i64,
-}
-
-impl PlacedTap {
-    /// What it reads in an iteration from `low` to `high`.
-    fn operand<'m>(&self, pixel: i64, walk: &Walk) -> Operand<'m> {
-        // SAFETY: `Task::add_tap` has checked these iterations against the buffers, which nothing else writes meanwhile.
-        let lanes = |(at, n): (*const f32, usize), step: i64| unsafe {
-            std::slice::from_raw_parts(at.wrapping_offset((pixel * step) as isize), n)
-        };
-        Operand { left: lanes(self.left, walk.left), right: lanes(self.right, walk.right) }
-    }
-}

@@ -2,6 +2,7 @@
 
 use crate::isa::Isa;
 use crate::isa::versions;
+use crate::program::Walk;
 use tensor_ir::tir::Combiner;
 
 /// Lanes whose sums are kept while taps go by.
@@ -138,6 +139,26 @@ versions! {
             rest = one[0];
         }
         *out = rest;
+    }
+}
+
+/// A tap of a run: pointers to what it reads in iteration 0 and the lanes there, and the iterations in which it is no
+/// padding.
+pub(crate) struct PlacedTap {
+    pub left: (*const f32, usize),
+    pub right: (*const f32, usize),
+    pub low: i64,
+    pub high: i64,
+}
+
+impl PlacedTap {
+    /// What it reads in an iteration from `low` to `high`.
+    pub(crate) fn operand<'m>(&self, pixel: i64, walk: &Walk) -> Operand<'m> {
+        // SAFETY: `Task::add_tap` has checked these iterations against the buffers, which nothing else writes meanwhile.
+        let lanes = |(at, n): (*const f32, usize), step: i64| unsafe {
+            std::slice::from_raw_parts(at.wrapping_offset((pixel * step) as isize), n)
+        };
+        Operand { left: lanes(self.left, walk.left), right: lanes(self.right, walk.right) }
     }
 }
 

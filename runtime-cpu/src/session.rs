@@ -1,7 +1,7 @@
 //! Sessions: constants packed once, activations in one arena, the steps of a plan run on tensors.
 
+use crate::constants::{Block, Constants, Place};
 use crate::emit::Kernel;
-use crate::execute::Line;
 use crate::memory::View;
 use crate::program::Program;
 use crate::{CpuError, Processor};
@@ -12,58 +12,12 @@ use std::time::Instant;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
 use tensor_ir::plan::{
-    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, PlanBuffer,
-    Step, Trips,
+    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
 };
 use tensor_ir::tensor::Tensor;
-use tensor_ir::tir::{Encoding, TensorFunction};
 
 /// Calls of the plan's functions inside each other, at most.
 const MOST_CALLS: usize = 1000;
-
-/// Memory that is aligned to cache lines.
-struct Block(Vec<Line>);
-impl Block {
-    fn of(bytes: u64) -> Block {
-        Block(vec![Line::ZERO; (bytes as usize).div_ceil(64).max(1)])
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        let n = self.0.len() * 64;
-        // SAFETY: the lines are plain bytes that this value owns.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), n) }
-    }
-    fn place(&mut self) -> Place {
-        Place { at: self.0.as_mut_ptr().cast(), bytes: self.0.len() * 64 }
-    }
-}
-
-/// Where a buffer of the plan is.
-#[derive(Clone, Copy)]
-struct Place {
-    at: *mut u8,
-    bytes: usize,
-}
-// SAFETY: places point into blocks that the run or the session owns; the session never writes to constants after it has opened.
-unsafe impl Send for Place {}
-// SAFETY: as above.
-unsafe impl Sync for Place {}
-
-impl Place {
-    const NONE: Place = Place { at: std::ptr::dangling_mut::<Line>().cast(), bytes: 0 };
-
-    fn read<'a>(&self, bytes: usize) -> &'a [u8] {
-        // SAFETY: the place has `bytes` bytes that nothing writes while steps between kernels run: these run one after another.
-        unsafe { std::slice::from_raw_parts(self.at, self.bytes.min(bytes)) }
-    }
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CpuError> {
-        if at + bytes.len() > self.bytes {
-            return Err(CpuError::Internal(format!("{} bytes at {at} of a buffer of {}", bytes.len(), self.bytes)));
-        }
-        // SAFETY: in bounds, as just checked; the source is another buffer, or the very same place.
-        unsafe { std::ptr::copy(bytes.as_ptr(), self.at.add(at), bytes.len()) };
-        Ok(())
-    }
-}
 
 /// A dispatch's times over a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,14 +35,6 @@ pub struct Session {
     constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
-}
-
-/// Constants of a plan, by buffer.
-struct Constants {
-    places: Vec<Place>,
-    host: FxHashMap<usize, Tensor>,
-    /// Where they are, for all sessions that share them.
-    memory: Arc<Vec<Block>>,
 }
 
 /// The buffers that runs write, at their places in one arena.
@@ -111,47 +57,6 @@ struct Run<'s> {
     /// Rows of what loops collect without an end.
     rows: FxHashMap<usize, usize>,
     times: Option<Times>,
-}
-
-impl Constants {
-    fn load(plan: &Plan, load: &dyn Fn(Name) -> Result<Tensor, String>) -> Result<Constants, CpuError> {
-        let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
-        let mut host = FxHashMap::default();
-        for (i, b) in plan.buffers.iter().enumerate() {
-            let read = |name: Name| load(name).map_err(|e| CpuError::Constant(name.to_string(), e));
-            match &b.content {
-                Content::Constant { name, packer } => {
-                    let bytes = packed(b, read(*name)?, packer.as_deref());
-                    let bytes = bytes.map_err(|e| CpuError::Constant(name.to_string(), e))?;
-                    let mut block = Block::of(b.bytes.max(bytes.len() as u64));
-                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-                    places[i] = block.place();
-                    memory.push(block);
-                }
-                Content::Host(HostContent::Constant(name)) => {
-                    host.insert(i, read(*name)?);
-                }
-                _ => {}
-            }
-        }
-        Ok(Constants { places, host, memory: Arc::new(memory) })
-    }
-    /// For another plan, of whose buffers `from` says which of these has its constant.
-    fn of(&self, from: &[Option<usize>]) -> Constants {
-        let places = from.iter().map(|i| i.map_or(Place::NONE, |i| self.places[i])).collect();
-        let host = from.iter().enumerate().filter_map(|(to, i)| Some((to, self.host.get(&(*i)?)?.clone())));
-        Constants { places, host: host.collect(), memory: self.memory.clone() }
-    }
-}
-
-/// A constant's bytes as kernels read them.
-fn packed(b: &PlanBuffer, mut t: Tensor, packer: Option<&TensorFunction>) -> Result<Vec<u8>, String> {
-    if let Some(packer) = packer {
-        let packed = tensor_ir::interpreter::run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?.pop();
-        t = packed.ok_or("its packer has no result")?;
-    }
-    let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
-    encode_tensor(&t, b.encoding.unwrap_or(narrow)).map(|bytes| bytes.into_owned())
 }
 
 impl Session {

@@ -1,7 +1,7 @@
 //! Times on the processor.
 
 use super::kernels::{Dispatches, per_kernel};
-use super::{batch, repeat, with_samples};
+use super::repeated::{batch, repeat, with_samples};
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::Progress;

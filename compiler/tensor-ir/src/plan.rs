@@ -126,8 +126,8 @@ impl std::fmt::Debug for EmittedKernel {
 /// Why a shader generator makes no shader of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EmitFailure {
-    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers. The interpreter has no such
-    /// limit.
+    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers, or needs what the device lacks.
+    /// The interpreter has no such limit.
     #[error("{0}")]
     BeyondDevice(String),
     /// The kernel is none that the generator can express: a bug, unless the kernel came written.
