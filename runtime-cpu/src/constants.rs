@@ -1,7 +1,8 @@
 //! Memory of sessions: blocks, places in them, and the constants of a plan.
 
-use crate::CpuError;
+use crate::emit::Kernel;
 use crate::execute::Line;
+use crate::{CpuError, Isa};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use tensor_ir::name::Name;
@@ -63,14 +64,18 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    pub(crate) fn load(plan: &Plan, load: &dyn Fn(Name) -> Result<Tensor, String>) -> Result<Constants, CpuError> {
+    pub(crate) fn load(
+        plan: &Plan,
+        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        isa: Isa,
+    ) -> Result<Constants, CpuError> {
         let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
         let mut host = FxHashMap::default();
         for (i, b) in plan.buffers.iter().enumerate() {
             let read = |name: Name| load(name).map_err(|e| CpuError::Constant(name.to_string(), e));
             match &b.content {
                 Content::Constant { name, packer } => {
-                    let bytes = packed(b, read(*name)?, packer.as_deref());
+                    let bytes = packed(b, read(*name)?, packer.as_deref(), isa);
                     let bytes = bytes.map_err(|e| CpuError::Constant(name.to_string(), e))?;
                     let mut block = Block::of(b.bytes.max(bytes.len() as u64));
                     block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
@@ -94,11 +99,29 @@ impl Constants {
 }
 
 /// A constant's bytes as kernels read them.
-fn packed(b: &PlanBuffer, mut t: Tensor, packer: Option<&TensorFunction>) -> Result<Vec<u8>, String> {
+fn packed(b: &PlanBuffer, mut t: Tensor, packer: Option<&TensorFunction>, isa: Isa) -> Result<Vec<u8>, String> {
     if let Some(packer) = packer {
+        if let Some(bytes) = pack(b, &t, packer, isa) {
+            return Ok(bytes);
+        }
         let packed = tensor_ir::interpreter::run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?.pop();
         t = packed.ok_or("its packer has no result")?;
     }
     let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
     encode_tensor(&t, b.encoding.unwrap_or(narrow)).map(|bytes| bytes.into_owned())
+}
+
+/// The bytes that a packer makes, as a kernel; `None` for a packer that the interpreter has to run.
+fn pack(b: &PlanBuffer, t: &Tensor, packer: &TensorFunction, isa: Isa) -> Option<Vec<u8>> {
+    let (input, output) = (packer.inputs().next()?, packer.outputs().next()?);
+    let kernel = Kernel::of_function(packer).filter(|_| b.encoding.is_none_or(|e| e == Encoding::Native))?;
+    let elements = packer.buffers[output].numel().as_const()?;
+    let size = elements as usize * packer.buffers[output].dtype.size();
+    let given = encode_tensor(t, Encoding::Native).ok()?;
+    let mut from = Block::of(given.len() as u64);
+    from.bytes_mut()[..given.len()].copy_from_slice(&given);
+    let mut to = Block::of(size as u64);
+    let places = [(input, from.place()), (output, to.place())].map(|(b, p)| (b, p.at, p.bytes));
+    kernel.run_on(&places, isa).ok()?;
+    Some(to.bytes_mut()[..size].to_vec())
 }

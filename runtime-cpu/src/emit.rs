@@ -3,7 +3,7 @@
 use crate::memory::View;
 use crate::program::Program;
 use crate::translate::translate;
-use crate::{Processor, execute};
+use crate::{Isa, Processor, execute};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tensor_ir::name::Name;
 use tensor_ir::plan::{Binding, EmitFailure, EmitKernel, EmittedKernel, OpenGrid};
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::text::print_tensor_function;
-use tensor_ir::tir::{Access, LoopKind, Scope, Stmt, TensorFunction};
+use tensor_ir::tir::{Access, Buffer, BufferId, Encoding, LoopKind, Scope, Stmt, TensorFunction};
 
 /// Makes kernels for [`Session`](crate::Session)s. [`EmittedKernel::module`] holds a [`Kernel`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +37,24 @@ impl Kernel {
         (function.body, function.trace, function.pending, function.prepacks) = (body, vec![], vec![], vec![]);
         Ok(Kernel { function, kernel, programs: Mutex::default() })
     }
+    /// The kernel of an unscheduled function as a whole; `None` if it keeps intermediate results in memory, or elements
+    /// otherwise than tensors do.
+    pub(crate) fn of_function(f: &TensorFunction) -> Option<Kernel> {
+        let plain = |b: &Buffer| b.encoding == Encoding::Native && b.dtype.size() < 8;
+        let parameters = f.buffers.iter().all(|(id, b)| f.params.iter().any(|p| p.buffer == id) && plain(b));
+        let (name, body) = (Name::new("whole"), f.body.clone());
+        let whole = TensorFunction { body: Stmt::Kernel(name, Box::new(body)), ..f.clone() };
+        if parameters { Kernel::new(&whole, name).ok() } else { None }
+    }
+    /// Runs a kernel of fixed sizes on the bytes of its buffers, on this thread.
+    pub(crate) fn run_on(&self, buffers: &[(BufferId, *mut u8, usize)], isa: Isa) -> Result<(), String> {
+        let program = self.program(&[])?;
+        let views: Vec<(usize, View)> = buffers.iter().map(|&(b, at, bytes)| self.view_of(b, at, bytes)).collect();
+        let mut bound = vec![None; self.function.buffers.len()];
+        views.iter().for_each(|(n, v)| bound[*n] = Some(*v));
+        execute::run(&program, &bound, isa, None);
+        Ok(())
+    }
     /// The program for these values of the symbols.
     pub(crate) fn program(&self, symbols: &[i64]) -> Result<Arc<Program>, String> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,9 +67,12 @@ impl Kernel {
     }
     /// The number of a buffer, and how its elements are stored.
     pub(crate) fn view(&self, b: &Binding, at: *mut u8, bytes: usize) -> (usize, View) {
-        let buffer = &self.function.buffers[b.buffer];
+        self.view_of(b.buffer, at, bytes)
+    }
+    fn view_of(&self, b: BufferId, at: *mut u8, bytes: usize) -> (usize, View) {
+        let buffer = &self.function.buffers[b];
         let form = crate::memory::Form::of(buffer.dtype, buffer.encoding, buffer.scope);
-        (b.buffer.index(), View::new(at, bytes, form))
+        (b.index(), View::new(at, bytes, form))
     }
     /// Runs the kernel on bound buffers.
     pub(crate) fn run(&self, program: &Program, views: &[(usize, View)], on: &Processor) {

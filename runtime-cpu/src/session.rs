@@ -72,7 +72,7 @@ impl Session {
         for k in &plan.kernels {
             kernel_of(k.emitted.module.as_ref(), &k.name)?;
         }
-        let constants = Constants::load(plan, load)?;
+        let constants = Constants::load(plan, load, processor.isa())?;
         Ok(Session { processor, plan: plan.clone(), constants, free: Mutex::default() })
     }
 
