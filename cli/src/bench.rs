@@ -232,9 +232,10 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
         None if executor.on_processor().is_some() => {
             timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
             let (mut value, dispatches) = native::times(a, &executor, common, inputs, limit, &mut progress)?;
+            value["per_kernel"] = executor.compilation().map(|c| per_kernel(c, &dispatches, None)).into();
             drop(executor);
             value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
-            Ok(Measured { value, dispatches: Some(dispatches), trace: None, stats: None })
+            Ok(Measured { value, dispatches: Some(dispatches.times), trace: None, stats: None })
         }
         None if a.driver_stats => {
             let why = format!(

@@ -138,6 +138,8 @@ pub(crate) struct Tile {
     pub columns: i64,
     /// Elements of the reduction in each tap.
     pub depth: i64,
+    /// The sums begin at 0; else at what is there.
+    pub fresh: bool,
     pub acc: Access,
     pub left: Access,
     /// Limits of the left operand's place. Where they change nothing, rows and taps lie evenly.

@@ -54,6 +54,9 @@ impl Task<'_> {
                 right.push(self.tile_right(t, first[1] + tap.right));
             }
         }
+        if t.fresh {
+            self.clear(t);
+        }
         if !right.is_empty() {
             self.call_tile(t, t.rows as usize, &left, &right);
         }
@@ -125,6 +128,15 @@ impl Task<'_> {
         let (rows, columns) = (t.depth as usize, t.columns as usize);
         view.require(&Span { first, rows, columns, row_stride: t.right_stride, column_stride: 1 });
         view.pointer::<f32>(first)
+    }
+    /// Sets the sums of a tile to 0.
+    fn clear(&mut self, t: &Tile) {
+        let (rows, columns) = (t.rows as usize, t.columns as usize);
+        let view = &self.views[t.acc.buffer];
+        let first = t.acc.index.eval(self.scene());
+        view.require(&Span { first, rows, columns, row_stride: t.columns, column_stride: 1 });
+        // SAFETY: in bounds, as just checked; the sums are this task's own memory.
+        unsafe { std::ptr::write_bytes(view.pointer::<f32>(first), 0, rows * columns) };
     }
     fn call_tile(&mut self, t: &Tile, rows: usize, left: &[*const f32], right: &[*const f32]) {
         let view = &self.views[t.acc.buffer];

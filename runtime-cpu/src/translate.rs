@@ -52,13 +52,10 @@ impl Translator<'_> {
     fn statement(&mut self, s: &Stmt) -> Result<Vec<Node>, String> {
         match s {
             Stmt::Barrier => Ok(vec![]),
-            Stmt::Seq(list) => Ok(list
-                .iter()
-                .map(|s| self.statement(s))
-                .collect::<Result<Vec<_>, _>>()?
-                .into_iter()
-                .flatten()
-                .collect()),
+            Stmt::Seq(list) => {
+                let parts = list.iter().map(|s| self.statement(s)).collect::<Result<Vec<_>, _>>()?;
+                Ok(with_fresh_tiles(parts.into_iter().flatten()))
+            }
             Stmt::Kernel(_, s) => self.statement(s),
             Stmt::Block(b) => Ok(vec![self.leaf(&[], b)?]),
             Stmt::For(l) => self.r#loop(l),
@@ -270,6 +267,7 @@ impl Translator<'_> {
             rows: rows.count,
             columns: columns.count,
             depth: depth.count,
+            fresh: false,
             acc,
             row: rows.slot,
             row_stride: plain.stride(rows.slot),
@@ -283,6 +281,28 @@ impl Translator<'_> {
         }));
         Ok(around.iter().rev().fold(tile, |body, e| Node::Loop(e.slot, e.count, vec![body])))
     }
+}
+
+/// Nodes in which a tile clears its sums itself, where a leaf before it does only that.
+fn with_fresh_tiles(nodes: impl Iterator<Item = Node>) -> Vec<Node> {
+    let mut out: Vec<Node> = vec![];
+    for mut node in nodes {
+        if let (Some(Node::Leaf(l)), Node::Tile(t)) = (out.last(), &mut node)
+            && clears(l, t)
+        {
+            t.fresh = true;
+            out.pop();
+        }
+        out.push(node);
+    }
+    out
+}
+
+/// True if a leaf sets all sums of a tile to 0, and nothing else.
+fn clears(l: &Leaf, t: &Tile) -> bool {
+    let elements = l.loops.iter().chain([&l.rows, &l.columns]).map(|e| e.count).product::<i64>();
+    let zero = matches!(l.value, Value::F(x) if x.to_bits() == 0) && l.guards.is_empty() && l.reduce.is_none();
+    zero && l.store.buffer == t.acc.buffer && elements == t.rows * t.columns
 }
 
 /// The taps of loops along which all places move evenly.

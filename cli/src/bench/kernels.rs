@@ -1,5 +1,6 @@
 //! The time of each kernel.
 
+use super::repeated::Dispatches;
 use crate::args::BenchArgs;
 use crate::compile::dispatches;
 use crate::error::{CliError, CliResult, Code};
@@ -10,16 +11,6 @@ use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Times};
 use runtime_gpu::{GpuError, Ran, Resident};
 use serde_json::{Value, json};
-
-/// The dispatches of a run.
-pub struct Dispatches {
-    /// The clock.
-    pub source: Value,
-    /// Times of each; of one in a loop those of all iterations.
-    pub times: Vec<DispatchTime>,
-    /// How often a run executes each.
-    pub counts: Vec<u64>,
-}
 
 /// Times each dispatch in a few runs.
 pub fn dispatch_times(

@@ -1,7 +1,6 @@
 //! Times on the processor.
 
-use super::kernels::{Dispatches, per_kernel};
-use super::repeated::{batch, repeat, with_samples};
+use super::repeated::{Dispatches, batch, repeat, with_samples};
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::Progress;
@@ -11,7 +10,7 @@ use compiler::trace::DispatchTime;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The result of a benchmark on the processor, and the times of its dispatches.
+/// The result of a benchmark on the processor, but for its table of kernels, and the times of its dispatches.
 ///
 /// # Errors
 /// A failed host step.
@@ -22,7 +21,7 @@ pub fn times(
     inputs: &[Tensor],
     limit: Option<Duration>,
     progress: &mut Progress,
-) -> CliResult<(Value, Vec<DispatchTime>)> {
+) -> CliResult<(Value, Dispatches)> {
     let found = executor.on_processor().zip(executor.compilation());
     let (session, compiled) = found.ok_or_else(|| CliError::new(Code::Bug, "a session without its compilation"))?;
     let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
@@ -38,9 +37,8 @@ pub fn times(
         "split_ms": { "upload": 0, "encode": 0, "gpu": kernels, "readback": 0, "rest": s.median - kernels },
         "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
         "throughput_per_s": 1e3 / s.median * batch(inputs) as f64, "in_flight": 1,
-        "per_kernel": per_kernel(compiled, &dispatches, None),
     });
-    Ok((report, dispatches.times))
+    Ok((report, dispatches))
 }
 
 /// Times each dispatch in a few runs.

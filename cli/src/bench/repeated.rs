@@ -5,6 +5,7 @@ use crate::error::CliResult;
 use crate::output::Progress;
 use benches::statistics::Statistics;
 use compiler::tensor::Tensor;
+use compiler::trace::DispatchTime;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -53,4 +54,14 @@ pub fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
     let mut v = serde_json::to_value(s).unwrap_or_default();
     v["samples"] = json!(samples);
     v
+}
+
+/// The dispatches of a run.
+pub struct Dispatches {
+    /// The clock.
+    pub source: Value,
+    /// Times of each; of one in a loop those of all iterations.
+    pub times: Vec<DispatchTime>,
+    /// How often a run executes each.
+    pub counts: Vec<u64>,
 }

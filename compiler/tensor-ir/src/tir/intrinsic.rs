@@ -31,18 +31,9 @@
 //!
 //! # Register tiles
 //!
-//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers. A row of the left operand has
-//! elements at a constant stride, wherever it begins; columns of the right operand are adjacent:
-//!
-//! ```text
-//! buffer %a: f32[14,64]   buffer %b: f32[64,32]   buffer %c: f32[14,32] register
-//! for i in 0..14 { for j in 0..32 { for k in 0..64 {
-//!   block tile reduce sum { %c[i, j] <- %a[i, k] * %b[k, j] }
-//! } } }
-//! ```
-//!
-//! Rows of the left operand may be 0 under a condition (padding). Rows and columns beyond the end of the result may be
-//! left out.
+//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32 columns
+//! and depth 64. A row of the left operand has elements at a constant stride, wherever it begins, or is 0 under a
+//! condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
 //!
 //! # Matrix units
 //!
