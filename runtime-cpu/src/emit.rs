@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor_ir::arena::Id;
+use tensor_ir::dtype::DType;
 use tensor_ir::int::Bounds;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{Binding, EmitFailure, EmitKernel, EmittedKernel, OpenGrid};
@@ -38,9 +39,10 @@ impl Kernel {
         Ok(Kernel { function, kernel, programs: Mutex::default() })
     }
     /// The kernel of an unscheduled function as a whole; `None` if it keeps intermediate results in memory, or elements
-    /// otherwise than tensors do.
+    /// that kernels hold otherwise than tensors do.
     pub(crate) fn of_function(f: &TensorFunction) -> Option<Kernel> {
-        let plain = |b: &Buffer| b.encoding == Encoding::Native && b.dtype.size() < 8;
+        let plain =
+            |b: &Buffer| b.encoding == Encoding::Native && matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16);
         let parameters = f.buffers.iter().all(|(id, b)| f.params.iter().any(|p| p.buffer == id) && plain(b));
         let (name, body) = (Name::new("whole"), f.body.clone());
         let whole = TensorFunction { body: Stmt::Kernel(name, Box::new(body)), ..f.clone() };
