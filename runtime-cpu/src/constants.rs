@@ -34,7 +34,8 @@ pub(crate) struct Place {
     pub at: *mut u8,
     pub bytes: usize,
 }
-// SAFETY: places point into blocks that the run or the session owns; the session never writes to constants after it has opened.
+// SAFETY: places point into blocks that the run or the session owns; the session never writes to constants after it has
+// opened.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
@@ -43,7 +44,8 @@ impl Place {
     pub(crate) const NONE: Place = Place { at: std::ptr::dangling_mut::<Line>().cast(), bytes: 0 };
 
     pub(crate) fn read<'a>(&self, bytes: usize) -> &'a [u8] {
-        // SAFETY: the place has `bytes` bytes that nothing writes while steps between kernels run: these run one after another.
+        // SAFETY: the place has `bytes` bytes that nothing writes while steps between kernels run: these run one after
+        // another.
         unsafe { std::slice::from_raw_parts(self.at, self.bytes.min(bytes)) }
     }
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CpuError> {

@@ -1,4 +1,5 @@
-//! The emitter of the CPU target: a kernel is kept as its scheduled tensor function and becomes a [`Program`] for the sizes of a run.
+//! The emitter of the CPU target: a kernel is kept as its scheduled tensor function and becomes a [`Program`] for the
+//! sizes of a run.
 
 use crate::memory::View;
 use crate::program::Program;

@@ -37,8 +37,8 @@ thread_local! {
     static OWN: RefCell<Own> = RefCell::new(Own::default());
 }
 
-/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a pool the calling
-/// thread does it all.
+/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a pool the
+/// calling thread does it all.
 pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Option<&rayon::ThreadPool>) {
     let tasks: i64 = program.groups.iter().map(|g| g.1).product();
     let threads = pool.map_or(1, |p| p.current_num_threads() as i64);
@@ -210,7 +210,8 @@ impl Task<'_> {
             self.env[slot] = value;
         }
     }
-    /// The rows and the columns of a chunk that its guards leave, as far as each guard is about one of them: tails need no mask.
+    /// The rows and the columns of a chunk that its guards leave, as far as each guard is about one of them: tails need
+    /// no mask.
     fn inside(&self, l: &Leaf, [rows, columns]: [usize; 2]) -> Option<[(i64, i64); 2]> {
         let mut ranges = [(0, rows as i64), (0, columns as i64)];
         for g in &l.guards {

@@ -117,7 +117,8 @@ impl Index {
             sum + by * n.of(a, b, s.views)
         })
     }
-    /// The values for lanes: `lane` has the variables that differ between them, with their values relative to the scene's.
+    /// The values for lanes: `lane` has the variables that differ between them, with their values relative to the
+    /// scene's.
     pub(crate) fn lanes(&self, s: Scene<'_>, lane: &[(Slot, &[i64])], out: &mut [i64]) {
         let fixed = |slot: Slot| !lane.iter().any(|l| l.0 == slot);
         let sum = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);

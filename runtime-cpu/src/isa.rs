@@ -89,7 +89,8 @@ macro_rules! versions {
             #[allow(clippy::too_many_arguments)]
             fn avx2 $(<$($g: $bound),*>)? ($($arg: $t),*) { body($($arg),*) }
             match isa {
-                // SAFETY: `Isa` values other than `Portable` and `Neon` come from `Isa::is_available`, which asks the processor.
+                // SAFETY: `Isa` values other than `Portable` and `Neon` come from `Isa::is_available`, which asks the
+                // processor.
                 #[cfg(target_arch = "x86_64")]
                 $crate::isa::Isa::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.

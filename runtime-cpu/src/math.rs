@@ -15,7 +15,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 5.000_000_1e-1;
+    let p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
     // In two steps: the power of two alone leaves the normal range before the result does.
     let half = (n as i32) >> 1;
@@ -33,7 +33,7 @@ fn power_of_two(n: i32) -> f32 {
 pub(crate) fn tanh(x: f32) -> f32 {
     let s = x * x;
     let p = -5.703_01e-3f32;
-    let p = p * s + 2.063_908_9e-2;
+    let p = p * s + 2.063_909e-2;
     let p = p * s - 5.373_971_6e-2;
     let p = p * s + 1.333_144_2e-1;
     let p = p * s - 3.333_332_6e-1;

@@ -82,8 +82,8 @@ elements! {
     u64 => i64, false, |x| x as i64, |x| x as u64;
 }
 
-/// A buffer of a kernel while it runs. Tasks of one kernel share global buffers: they write different elements, and none reads
-/// what another one writes, which `tensor_ir::check` has proved of the schedule.
+/// A buffer of a kernel while it runs. Tasks of one kernel share global buffers: they write different elements, and
+/// none reads what another one writes, which `tensor_ir::check` has proved of the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     at: *mut u8,
@@ -148,8 +148,9 @@ impl View {
     pub(crate) fn slice<'m, T: Element>(&self, s: &Span) -> &'m [T] {
         debug_assert_eq!(size_of::<T>(), self.form.size());
         self.require(s);
-        // SAFETY: in bounds, as just checked; aligned, since buffers are and every place is a whole element; nobody writes these
-        // elements while the result is used (see `View`; a task stores only when it is done with what it loaded).
+        // SAFETY: in bounds, as just checked; aligned, since buffers are and every place is a whole element; nobody
+        // writes these elements while the result is used (see `View`; a task stores only when it is done with what it
+        // loaded).
         unsafe { std::slice::from_raw_parts(self.at.cast::<T>().add(s.first as usize), s.rows * s.columns) }
     }
     /// A pointer to an element of a checked span.
@@ -211,7 +212,8 @@ impl View {
         for r in 0..s.rows {
             let first = s.first + r as i64 * s.row_stride;
             if s.column_stride == 1 && mask.is_none() {
-                // SAFETY: every place of the span is an element, as checked above; whoever loaded from there is done (see `slice`).
+                // SAFETY: every place of the span is an element, as checked above; whoever loaded from there is done
+                // (see `slice`).
                 let to = unsafe { base.add(first as usize) };
                 lanes.copy_to::<T>(n, s.columns, to);
                 n += s.columns;
@@ -256,8 +258,8 @@ impl<T: Copy> Source<'_, T> {
     }
     /// Stores `count` lanes from `n` on, next to each other.
     fn copy_to<E: Element<Lane = T>>(&self, n: usize, count: usize, to: *mut E) {
-        // SAFETY (both): the caller has checked that `count` elements are writable from `to` on. The source may overlap them where a
-        // block stores to what it loads, lane by lane: each is read before it is written.
+        // SAFETY (both): the caller has checked that `count` elements are writable from `to` on. The source may overlap
+        // them where a block stores to what it loads, lane by lane: each is read before it is written.
         match self.lanes() {
             Ok(from) => {
                 from[n..n + count].iter().enumerate().for_each(|(i, x)| unsafe { to.add(i).write(E::write(*x)) })

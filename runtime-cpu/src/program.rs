@@ -43,7 +43,8 @@ pub(crate) struct Extent {
     pub count: i64,
 }
 
-/// A block with the loops around it that hold nothing else. The last one or two loops are computed many elements at a time.
+/// A block with the loops around it that hold nothing else. The last one or two loops are computed many elements at a
+/// time.
 #[derive(Debug)]
 pub(crate) struct Leaf {
     /// Loops, outermost first.
@@ -77,7 +78,8 @@ pub(crate) struct Reduction {
 pub(crate) struct Run {
     /// How many of the leaf's loops are reduced at once.
     pub taps: usize,
-    /// The loop around them, along which places and conditions move evenly: what a tap reads is found once for all of it.
+    /// The loop around them, along which places and conditions move evenly: what a tap reads is found once for all of
+    /// it.
     pub walk: Option<Walk>,
     pub left: Tap,
     /// The other factor of a product.

@@ -33,8 +33,8 @@ impl<'p> Task<'p> {
         };
         let mut list: [MaybeUninit<Operand<'p>>; AT_ONCE] = [MaybeUninit::uninit(); AT_ONCE];
         for pixel in 0..pixels as i64 {
-            // SAFETY: in bounds, as checked above for all iterations; the operands are other buffers (`Translator::run`), and this task
-            // alone writes here.
+            // SAFETY: in bounds, as checked above for all iterations; the operands are other buffers
+            // (`Translator::run`), and this task alone writes here.
             let acc = unsafe { std::slice::from_raw_parts_mut(view.pointer::<f32>(store + pixel * walk.store), n) };
             if first {
                 let Lanes::F(Source::Splat(x)) = identity(r.combiner, r.dtype) else { wrong() };

@@ -150,8 +150,9 @@ impl Task<'_> {
             right_stride: t.right_stride as usize,
             depth: t.depth as usize,
         };
-        // SAFETY: the rows of each tap, those of the right operand and the tile of results were checked against their buffers
-        // above; rows in the padding read `zeros`, which has as many elements; the results are this task's own memory.
+        // SAFETY: the rows of each tap, those of the right operand and the tile of results were checked against their
+        // buffers above; rows in the padding read `zeros`, which has as many elements; the results are this task's own
+        // memory.
         unsafe { tile::run(self.isa, &operands, rows, columns, view.pointer::<f32>(first)) };
     }
 }

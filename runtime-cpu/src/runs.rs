@@ -154,7 +154,8 @@ pub(crate) struct PlacedTap {
 impl PlacedTap {
     /// What it reads in an iteration from `low` to `high`.
     pub(crate) fn operand<'m>(&self, pixel: i64, walk: &Walk) -> Operand<'m> {
-        // SAFETY: `Task::add_tap` has checked these iterations against the buffers, which nothing else writes meanwhile.
+        // SAFETY: `Task::add_tap` has checked these iterations against the buffers, which nothing else writes
+        // meanwhile.
         let lanes = |(at, n): (*const f32, usize), step: i64| unsafe {
             std::slice::from_raw_parts(at.wrapping_offset((pixel * step) as isize), n)
         };

@@ -348,7 +348,8 @@ impl Run<'_> {
         let source = self.places[row].read(bytes);
         self.places[all].write(start, source)
     }
-    /// Runs the steps of a function. Calls of one function inside each other have memory of their own for what it writes.
+    /// Runs the steps of a function. Calls of one function inside each other have memory of their own for what it
+    /// writes.
     fn call(&mut self, c: &Call) -> Result<(), CpuError> {
         let f = &self.session.plan.functions[c.callee];
         if self.calls >= MOST_CALLS {

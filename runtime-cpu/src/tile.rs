@@ -1,8 +1,9 @@
-//! Register tiles: `C[rows, columns] += sum over taps and k of A[row, k] * B[k, columns]`, the fast body of the intrinsic
-//! `tile_RxCxK_f32` of tensor IR.
+//! Register tiles: `C[rows, columns] += sum over taps and k of A[row, k] * B[k, columns]`, the fast body of the
+//! intrinsic `tile_RxCxK_f32` of tensor IR.
 //!
-//! The left operand has a pointer for each row and tap (the taps of a convolution's window), so that rows of an image are read where
-//! they lie; a row that lies in the padding points to zeros. The right operand's columns lie next to each other.
+//! The left operand has a pointer for each row and tap (the taps of a convolution's window), so that rows of an image
+//! are read where they lie; a row that lies in the padding points to zeros. The right operand's columns lie next to
+//! each other.
 
 use crate::isa::Isa;
 
@@ -26,9 +27,9 @@ pub(crate) struct Operands<'a> {
 /// Runs a tile of `rows` x `columns` whose results lie row by row, `columns` apart, at `acc`.
 ///
 /// # Safety
-/// `left` has `rows` pointers a tap, each with `depth` readable elements `left_stride` apart; each of `right` has `depth` readable
-/// rows of `columns` elements, `right_stride` apart; `acc` is `rows * columns` writable elements that nobody else accesses. The
-/// machine has `isa`.
+/// `left` has `rows` pointers a tap, each with `depth` readable elements `left_stride` apart; each of `right` has
+/// `depth` readable rows of `columns` elements, `right_stride` apart; `acc` is `rows * columns` writable elements that
+/// nobody else accesses. The machine has `isa`.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: usize, columns: usize, acc: *mut f32) {
     let mut column = 0;
     while column < columns {
@@ -266,8 +267,9 @@ mod tests {
         }
     }
 
-    /// `cargo test --release -p weft-runtime-cpu --lib against_sgemm -- --ignored --nocapture`: the tiles of each instruction set, with
-    /// the right operand packed before, against `matrixmultiply::sgemm`, which packs both; interleaved, the fastest of 15 runs.
+    /// `cargo test --release -p weft-runtime-cpu --lib against_sgemm -- --ignored --nocapture`: the tiles of each
+    /// instruction set, with the right operand packed before, against `matrixmultiply::sgemm`, which packs both;
+    /// interleaved, the fastest of 15 runs.
     #[test]
     #[ignore = "a measurement"]
     fn tiles_against_sgemm() {

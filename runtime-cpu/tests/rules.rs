@@ -1,5 +1,5 @@
-//! What the rules for processors make of tensor functions, run by the executor on every instruction set that this machine has, against
-//! the interpreter.
+//! What the rules for processors make of tensor functions, run by the executor on every instruction set that this
+//! machine has, against the interpreter.
 
 mod functions;
 
@@ -75,8 +75,8 @@ fn plan_of(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) 
     plan
 }
 
-/// Schedules `f` for every instruction set of this machine, runs it on one thread and on two, and compares; gives the rules that took it
-/// where the second parameter is a weight.
+/// Schedules `f` for every instruction set of this machine, runs it on one thread and on two, and compares; gives the
+/// rules that took it where the second parameter is a weight.
 fn check(f: &TensorFunction) -> Vec<String> {
     let all: Vec<Tensor> = inputs_of(f);
     let want = run_tensor_function(f, &all).unwrap_or_else(|e| panic!("{e}"));

@@ -92,7 +92,7 @@ impl Pass for AutoLayout {
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
         let mode = match self.mode.unwrap_or(cx.layout) {
-            // Tiles of a processor read rows of channels, which the estimate of devices does not know.
+            // Register tiles store rows of channels, which the estimate of a product does not tell apart.
             LayoutMode::Auto if cx.profile.is_processor() => LayoutMode::Nhwc,
             mode => mode,
         };

@@ -31,9 +31,9 @@
 //!
 //! # Register tiles
 //!
-//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32 columns
-//! and depth 64. A row of the left operand has elements at a constant stride, wherever it begins, or is 0 under a
-//! condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
+//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
+//! columns and depth 64. A row of the left operand has elements at a constant stride, wherever it begins, or is 0 under
+//! a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
 //!
 //! # Matrix units
 //!
@@ -67,7 +67,8 @@ pub enum MatrixRole {
 impl MatrixRole {
     /// Every role.
     pub const ALL: [MatrixRole; 3] = [MatrixRole::A, MatrixRole::B, MatrixRole::C];
-    /// Whether a matrix unit of this shape takes matrices of this role with these extents (rows, columns) and this type.
+    /// Whether a matrix unit of this shape takes matrices of this role with these extents (rows, columns) and this
+    /// type.
     pub fn fits(self, shape: &MatrixShape, dtype: DType, extents: &[i64]) -> bool {
         let [m, n, k] = shape.mnk.map(i64::from);
         let (wanted, ty) = match self {
@@ -258,7 +259,8 @@ const LEFT: &str = "a";
 const RIGHT: &str = "b";
 
 impl Intrinsic {
-    /// The conditions of a tile's block leave out rows or columns alone; columns that are left out are in the right operand's bounds.
+    /// The conditions of a tile's block leave out rows or columns alone; columns that are left out are in the right
+    /// operand's bounds.
     fn leaves_out(&self, f: &TensorFunction, nest: &Nest<'_>, bounds: &Bounds) -> bool {
         let (true, &[_, (column, _), (depth, _)]) = (self.name.starts_with("tile_"), nest.loops.as_slice()) else {
             return false;
