@@ -20,7 +20,9 @@ use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
 use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::{Quirk, Seen};
 use compiler::schedule::estimate::{Cost, KernelEstimate};
-use compiler::schedule::rules::{Candidate, Decline, Rule, Scheduled, Sketch, Takes, Unit, View, price_as_scheduled};
+use compiler::schedule::rules::{
+    Candidate, Decline, Rule, Scheduled, Sketch, Takes, Target, Unit, View, price_as_scheduled,
+};
 use compiler::schedule::{
     Axis, ComputeAt, DecomposeReduction, Instruction, InstructionDef, LocalScope, Refusal, Rules, ScheduleError,
     ScheduleProvider,
@@ -233,10 +235,18 @@ impl ScheduleProvider for SmallOnes {
 }
 
 fn rules() -> Vec<Rule> {
-    let one_workgroup =
-        Rule { name: "one-workgroup", takes: Takes::Blocks, tiles: false, candidates, price, apply: one_workgroup };
+    let one_workgroup = Rule {
+        name: "one-workgroup",
+        target: Target::Devices,
+        takes: Takes::Blocks,
+        tiles: false,
+        candidates,
+        price,
+        apply: one_workgroup,
+    };
     let channel_sums = Rule {
         name: "channel-sums",
+        target: Target::Devices,
         takes: Takes::Reductions,
         tiles: false,
         candidates: channel_sums,

@@ -14,7 +14,7 @@ use compiler::graph::{Constant, Module};
 use compiler::name::Name;
 use compiler::passes::{Pass, PassContext, PassDef, PassError};
 use compiler::schedule::estimate::{Cost, KernelEstimate};
-use compiler::schedule::rules::{Candidate, Decline, Rule, Sketch, Takes, Unit, View, price_as_scheduled};
+use compiler::schedule::rules::{Candidate, Decline, Rule, Sketch, Takes, Target, Unit, View, price_as_scheduled};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal};
 use compiler::tensor::Tensor;
 use compiler::tir::{Expr, Stmt, TensorFunction};
@@ -164,13 +164,22 @@ fn few_threads(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> R
 fn main() -> ExitCode {
     let slow = Rule {
         name: "one-thread",
+        target: Target::Devices,
         takes: Takes::Blocks,
         tiles: false,
         candidates: one_thread,
         price: price_of_one_thread,
         apply: few_threads,
     };
-    let rule = Rule { name: "off-by-half", takes: Takes::Blocks, tiles: false, candidates, price, apply: off_by_half };
+    let rule = Rule {
+        name: "off-by-half",
+        target: Target::Devices,
+        takes: Takes::Blocks,
+        tiles: false,
+        candidates,
+        price,
+        apply: off_by_half,
+    };
     let extensions = cli::Extensions {
         passes: vec![PassDef::of::<LoseConstants>()],
         instructions: vec![InstructionDef::of::<AddHalf>(), InstructionDef::of::<Forget>()],

@@ -263,7 +263,7 @@ pub struct RunArgs {
     /// part without
     #[arg(long, default_value = "auto", value_parser = ["auto", "never"])]
     pub constant_inputs: String,
-    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the CPU executor
+    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
     #[command(flatten)]
@@ -335,6 +335,11 @@ impl BenchArgs {
     }
 }
 
+/// The reference's old name becomes the new one.
+fn against(text: &str) -> Result<String, String> {
+    Ok(if text == "cpu" { "reference" } else { text }.to_string())
+}
+
 /// `weft compare`
 #[derive(Args, Debug, Clone)]
 pub struct CompareArgs {
@@ -346,8 +351,8 @@ pub struct CompareArgs {
     /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"])]
     pub data: Option<PathBuf>,
-    /// What to compare with: cpu, fp32, or a file of results
-    #[arg(long, default_value = "cpu", value_name = "cpu|fp32|ref.npz")]
+    /// What to compare with: reference (the interpreter; cpu is its old name), fp32, or a file of results
+    #[arg(long, default_value = "reference", value_parser = against, value_name = "reference|fp32|ref.npz")]
     pub against: String,
     /// Relative tolerance
     #[arg(long)]
@@ -364,7 +369,7 @@ pub struct CompareArgs {
     /// Write the compile trace with the error of each node
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
-    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the CPU executor
+    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
     #[command(flatten)]

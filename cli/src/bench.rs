@@ -2,7 +2,9 @@
 
 mod executor_times;
 mod kernels;
+mod native;
 mod places;
+mod repeated;
 mod spread;
 mod sweep;
 mod tables;
@@ -23,6 +25,7 @@ use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, DispatchTime, DriverStats, Times};
 use kernels::{PartTimes, Record, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
+use repeated::{batch, repeat, with_samples};
 use runtime_gpu::{Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -134,9 +137,9 @@ pub fn duration(option: &str, text: &str) -> CliResult<Duration> {
 
 fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResult<Value> {
     let (common, device, ceilings) = (&setting.common, &place.device, place.ceilings);
-    if a.output.is_some() && matches!(device, Device::Cpu) {
+    if a.output.is_some() && matches!(device, Device::Interpreter) {
         return Err(
-            CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
+            CliError::usage("-o: the interpreter has no dispatches to time").help("--device names another device")
         );
     }
     let given = crate::inputs::given(&a.input, model, common)?;
@@ -223,14 +226,20 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
                 v["driver_stats"] = driver_stats::to_json(stats, compiled);
             }
             drop(executor);
-            let again = Common { quiet: true, state: Default::default(), ..common.clone() };
-            let (_, warm) = first_run(module, &again, device, inputs)?;
-            v["compile_ms"] = json!({ "cold": cold, "warm": warm });
+            v["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
             Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
+        }
+        None if executor.on_processor().is_some() => {
+            timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
+            let (mut value, dispatches) = native::times(a, &executor, common, inputs, limit, &mut progress)?;
+            value["per_kernel"] = executor.compilation().map(|c| per_kernel(c, &dispatches, None)).into();
+            drop(executor);
+            value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
+            Ok(Measured { value, dispatches: Some(dispatches.times), trace: None, stats: None })
         }
         None if a.driver_stats => {
             let why = format!(
-                "{DRIVER_STATS}: the model runs in parts or on the CPU executor: its kernels are not known before a run"
+                "{DRIVER_STATS}: the model runs in parts or on the interpreter: its kernels are not known before a run"
             );
             Err(CliError::new(Code::Device, why))
         }
@@ -240,13 +249,13 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             let mut parts = part_times(a, place, common, (&module, &executor), inputs, &mut progress)?;
-            // On the CPU executor nothing is dispatched: the host is the device.
+            // On the interpreter nothing is dispatched: the host is the device.
             let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
             let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
                 "split_ms": { "upload": 0, "encode": 0, "gpu": device.median, "readback": 0, "rest": s.median - device.median },
                 "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
             parts.put_into(&mut value);
-            match executor.on_cpu() {
+            match executor.interpreted() {
                 Some(module) => {
                     let (rows, last) = executor_times::per_node(a, module, inputs, &mut progress)?;
                     (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
@@ -260,6 +269,12 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
         }
     }
+}
+
+/// Milliseconds of compilation, session and first run once more in this process.
+fn warm(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<f64> {
+    let again = Common { quiet: true, state: Default::default(), ..common.clone() };
+    Ok(first_run(module, &again, device, inputs)?.1)
 }
 
 /// The times of a network in parts. For a trace they are those of an executor that records its compilations.
@@ -302,54 +317,12 @@ fn not_timed(
     Ok(Measured { value, dispatches: None, trace: None, stats })
 }
 
-fn batch(inputs: &[Tensor]) -> usize {
-    inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1)
-}
-
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
 fn first_run(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<(weft::Session, f64)> {
     let start = Instant::now();
     let executor = crate::executor::execute(module, common, device, inputs)?.sized_for(inputs)?;
     common.state.time("first run", || executor.run_in_order(inputs))?;
     Ok((executor, start.elapsed().as_secs_f64() * 1e3))
-}
-
-/// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
-fn repeat(
-    a: &BenchArgs,
-    limit: Option<Duration>,
-    stages: [&str; 2],
-    progress: &mut Progress,
-    mut f: impl FnMut() -> CliResult<f64>,
-) -> CliResult<(Vec<f64>, Vec<f64>)> {
-    for i in 0..a.warmup {
-        progress.report(stages[0], i, a.warmup);
-        f()?;
-    }
-    let (mut wall, mut other) = (Vec::new(), Vec::new());
-    let start = Instant::now();
-    loop {
-        let enough = match limit {
-            Some(d) => start.elapsed() >= d && !wall.is_empty(),
-            None => wall.len() >= a.runs,
-        };
-        if enough {
-            return Ok((wall, other));
-        }
-        match limit {
-            Some(d) => progress.report(stages[1], start.elapsed().as_millis() as usize, d.as_millis() as usize),
-            None => progress.report(stages[1], wall.len(), a.runs),
-        }
-        let t = Instant::now();
-        other.push(f()?);
-        wall.push(t.elapsed().as_secs_f64() * 1e3);
-    }
-}
-
-fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
-    let mut v = serde_json::to_value(s).unwrap_or_default();
-    v["samples"] = json!(samples);
-    v
 }
 
 fn on_device(

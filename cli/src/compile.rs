@@ -27,6 +27,10 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         Some(device) => profile_on(&a.common, device)?,
         None => target_profile(&a.common)?,
     };
+    if profile.is_processor() && a.emit.iter().any(|e| e != "weft") {
+        let text = format!("--emit {}: kernels of the CPU are tensor functions, not shaders", a.emit.join(","));
+        return Err(CliError::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
+    }
     let mut values = Vec::new();
     for model in &a.models {
         let given = crate::inputs::given(&a.input, model, &a.common)?;
@@ -37,7 +41,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
             CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
         let parted = compile_parts(module, &options, &a.common, &profile)?;
         let Parted { compiled: c, parts, .. } = &parted;
-        if a.verify {
+        if a.verify && !profile.is_processor() {
             c.plan.kernels.iter().try_for_each(read_back)?;
         }
         let stats =
@@ -80,7 +84,7 @@ fn wants_isa(a: &CompileArgs) -> bool {
 
 /// The device whose driver makes the instructions.
 fn isa_device(a: &CompileArgs) -> CliResult<Device> {
-    if a.common.target.is_some() && a.common.device == "auto" {
+    if a.common.target.is_some() && !a.common.names_device() {
         let why = format!("{ISA} asks a device's driver, and --target alone names a device that need not be here");
         return Err(CliError::usage(why).help("add --device"));
     }
@@ -163,7 +167,8 @@ fn all_written(missing: Vec<String>) -> CliResult<()> {
 
 fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &Path) -> CliResult<()> {
     std::fs::create_dir_all(dir).map_err(|e| CliError::usage(format!("cannot make {}: {e}", dir.display())))?;
-    let forms: Vec<&str> = if a.emit.is_empty() { vec!["wgsl"] } else { a.emit.iter().map(String::as_str).collect() };
+    let usual = if c.profile.is_processor() { "weft" } else { "wgsl" };
+    let forms: Vec<&str> = if a.emit.is_empty() { vec![usual] } else { a.emit.iter().map(String::as_str).collect() };
     let mut missing = Vec::new();
     for form in &forms {
         if *form == "weft" {

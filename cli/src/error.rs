@@ -3,6 +3,7 @@
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::onnx::ImportError;
+use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt;
 pub use weft::Code;
@@ -132,6 +133,12 @@ impl From<weft::Error> for CliError {
 
 impl From<GpuError> for CliError {
     fn from(e: GpuError) -> CliError {
+        weft::Error::from(e).into()
+    }
+}
+
+impl From<CpuError> for CliError {
+    fn from(e: CpuError) -> CliError {
         weft::Error::from(e).into()
     }
 }

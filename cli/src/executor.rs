@@ -1,4 +1,4 @@
-//! A compiled model on a device, or on the CPU executor.
+//! A compiled model on a device, or in the interpreter.
 
 use crate::Extensions;
 use crate::args::Common;
@@ -21,8 +21,8 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-pub use weft::{CPU_EXECUTOR, Device};
 use weft::{Cache, Model, Options, Session, Watch};
+pub use weft::{Device, INTERPRETER};
 
 /// The process's clock.
 pub struct WallClock(Instant);
@@ -55,27 +55,43 @@ pub fn open_device(common: &Common) -> CliResult<Device> {
 /// # Errors
 /// No such device.
 pub fn open_to_compile(common: &Common) -> CliResult<Device> {
-    if common.device == "cpu" {
-        log_once(common, "device: the CPU executor, as asked");
-        return Ok(Device::Cpu);
+    let device = match common.device.as_str() {
+        "interpreter" => {
+            log_once(common, "device: the interpreter, as asked");
+            Device::Interpreter
+        }
+        "cpu" => processor(common, "as asked")?,
+        _ => adapter(common)?,
+    };
+    if common.threads.is_some() && !matches!(device, Device::Cpu(_)) {
+        let text = format!("--threads is for the CPU, and the device is {}", device.label());
+        return Err(CliError::usage(text).help("add `--device cpu`"));
     }
+    Ok(device)
+}
+
+/// The processor, with the threads of `--threads`.
+fn processor(common: &Common, why: &str) -> CliResult<Device> {
+    let device = Device::cpu(common.threads.map_or(0, |n| n as usize))?;
+    log_once(common, format!("device: {}, {why}", device.label()));
+    Ok(device)
+}
+
+/// The adapter that `--device` names; for `auto` without a GPU the processor.
+fn adapter(common: &Common) -> CliResult<Device> {
     let choice = DeviceChoice::parse(&common.device);
     match Gpu::open(&choice) {
         Ok(gpu) => {
             let d = &gpu.description;
-            let why = match (&choice, d.kind == "cpu") {
-                (DeviceChoice::Auto, true) => "a software driver: there is no GPU",
-                (DeviceChoice::Auto, false) => "the best GPU",
-                _ => "as asked",
-            };
+            let why = if choice == DeviceChoice::Auto { "the best GPU" } else { "as asked" };
             log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
             // A compilation for another device does not need this device's figures.
             let here = common.target.is_none();
             Ok(Device::Gpu(if here { crate::ceilings::complete(gpu, common) } else { Arc::new(gpu) }))
         }
-        Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
-            log_once(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
-            Ok(Device::Cpu)
+        Err(GpuError::NoDevice { there, .. }) if choice == DeviceChoice::Auto => {
+            let shaders = if there.is_empty() { "" } else { "; `--device 0` runs shaders on a software driver" };
+            processor(common, &format!("no GPU: running on the CPU{shaders}"))
         }
         Err(e) => Err(e.into()),
     }
@@ -113,9 +129,9 @@ pub fn check_passes(common: &Common, extensions: &Extensions) -> CliResult<()> {
 /// The profile to compile for if nothing runs: that of `--target` (no such device is needed, unless `--device` names
 /// one that must be able to run the result), else that of the device.
 pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
-    match (&common.target, common.device.as_str()) {
-        (Some(name), "auto") => {
-            let profile = profile_on(common, &Device::Cpu)?;
+    match &common.target {
+        Some(name) if !common.names_device() => {
+            let profile = profile_on(common, &Device::Interpreter)?;
             log_once(common, format!("device: none; for the profile {name}"));
             Ok(profile)
         }
@@ -124,7 +140,7 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 }
 
 /// The profile to compile for if the result runs on `device`: that of `--target`, limited to the device, else that of
-/// the device; with the rules of `--rules`. The CPU executor has no limits.
+/// the device; with the rules of `--rules`. The interpreter has no limits.
 pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
     let profile = device.profile_as(common.target.as_deref())?;
     let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
@@ -190,7 +206,7 @@ pub fn compile_with(
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
     let saved = module.clone();
     let mut report = |s: &str, d: usize, t: usize| progress.report(s, d, t);
-    let run = AssertUnwindSafe(|| compile(module, options, profile, &shaders_gen::Emitter, &mut report));
+    let run = AssertUnwindSafe(|| compile(module, options, profile, weft::emitter(profile), &mut report));
     let bug = |at: String, message: String| {
         let written = match write_reproducer(&saved, &default_pipeline(&options.pipeline), common, profile) {
             Ok(path) => format!("a reproducer was written: {}", path.display()),
@@ -216,7 +232,7 @@ fn write_reproducer(
     profile: &DeviceProfile,
 ) -> CliResult<PathBuf> {
     let mut options = format!("--target {}", common.target.as_ref().unwrap_or(&profile.name));
-    if common.target.is_some() && common.device != "auto" {
+    if common.target.is_some() && common.names_device() {
         options += &format!(" --device {}", common.device);
     }
     if !common.rules.is_empty() {
@@ -260,12 +276,12 @@ impl Watch for Watching {
     fn leaves_matrix_units(&self, why: &str) {
         log_once(&self.common, format!("device: kernels without matrix units instead, since {why}"));
     }
-    fn moves_to_cpu(&self, why: &str) {
-        log_once(&self.common, format!("device: the CPU executor instead, since {why}"));
+    fn moves_to_interpreter(&self, why: &str) {
+        log_once(&self.common, format!("device: the interpreter instead, since {why}"));
     }
 }
 
-/// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message. `inputs` are
+/// Compiles and opens a session. A module that only the interpreter can run goes there, with a message. `inputs` are
 /// for the calibration of `--amp auto`.
 pub fn execute(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
     let profile = profile_on(common, device)?;
@@ -311,7 +327,7 @@ fn open_session(
 ) -> CliResult<Session> {
     let cache = cache(common);
     let options = Options {
-        profile: matches!(device, Device::Gpu(_)).then(|| profile.clone()),
+        profile: (!matches!(device, Device::Interpreter)).then(|| profile.clone()),
         pipeline: pipeline.clone(),
         compile: compile_options(pipeline, common)?,
         cache: Cache { plans: cached, weights: cached && cache.weights, ..cache },
@@ -332,8 +348,8 @@ fn cache(common: &Common) -> Cache {
     if common.cache_weights { cache.with_weights() } else { cache }
 }
 
-/// Runs the entry function on the CPU executor, with progress as the stage `stage`: large networks take minutes there.
-pub fn run_on_cpu_watched(
+/// Runs the entry function on the interpreter, with progress as the stage `stage`: large networks take minutes there.
+pub fn interpret_watched(
     module: &Module,
     inputs: &[Tensor],
     common: &Common,

@@ -4,13 +4,13 @@
 //! are computed within a kernel, or folded into constants, and making them outputs would compile another program.
 //!
 //! Each group is measured alone: every float operand that another group stores becomes an input of the module, and
-//! every result an output. The inputs are the exact values from a run of the f32 module on the CPU executor. With
+//! every result an output. The inputs are the exact values from a run of the f32 module on the interpreter. With
 //! `--cumulative` the module is not changed, except that the results become outputs: errors then include those of
 //! earlier groups.
 
 use crate::args::CompareArgs;
 use crate::error::CliResult;
-use crate::executor::{CPU_EXECUTOR, Device, compile_options, execute_with, profile_on};
+use crate::executor::{Device, INTERPRETER, compile_options, execute_with, profile_on};
 use crate::output::log;
 use crate::values_by_name::{exact_values, with_results};
 use compiler::agreement::{Difference, Tolerance, agree};
@@ -25,7 +25,7 @@ use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// How one node differs from the f32 module on the CPU executor.
+/// How one node differs from the f32 module on the interpreter.
 pub struct NodeError {
     /// Name of the node.
     pub name: String,
@@ -65,8 +65,8 @@ pub fn node_errors(
     let executor = execute_with(changed, pipeline, &a.common, device, &profile, false)?;
     let half = executor.is_mixed();
     let (got, place) = executor.run_placed(&inputs)?;
-    if place == CPU_EXECUTOR && !half {
-        log(&a.common, "nodes: not compared, as the CPU executor would be held against itself");
+    if place == INTERPRETER && !half {
+        log(&a.common, "nodes: not compared, as the interpreter would be held against itself");
         return Ok(vec![]);
     }
     let f = module.main();
@@ -87,7 +87,7 @@ pub fn observed_nodes(module: &Module) -> Vec<NodeId> {
     f.blocks[f.body].nodes.iter().copied().filter(float).collect()
 }
 
-/// Nodes of the model whose results the compiled program stores. The CPU executor fuses nothing.
+/// Nodes of the model whose results the compiled program stores. The interpreter fuses nothing.
 fn stored_nodes(
     module: &Module,
     a: &CompareArgs,
@@ -96,7 +96,7 @@ fn stored_nodes(
     profile: &DeviceProfile,
 ) -> CliResult<FxHashSet<Name>> {
     let mut pipeline = pipeline.clone();
-    if matches!(device, Device::Cpu) {
+    if matches!(device, Device::Interpreter) {
         pipeline.fuse = FuseMode::Off;
     }
     let compiled = compile_graph(module.clone(), &compile_options(pipeline, &a.common)?, profile)?.module;

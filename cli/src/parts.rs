@@ -132,7 +132,7 @@ struct Node {
 /// Compiles a module, or its head if sizes are decided at run time.
 ///
 /// # Errors
-/// As [`compile_with`]; a network that only the CPU executor runs.
+/// As [`compile_with`]; a network that only the interpreter runs.
 pub fn compile_parts(
     module: Module,
     options: &CompileOptions,

@@ -6,7 +6,6 @@ use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
 use compiler::trace::{CompileTrace, Contents, OpenDim};
 use serde_json::Value;
-use shaders_gen::Emitter;
 use std::path::Path;
 use weft::plain_files::{begins_as_trace, read_plain};
 
@@ -31,7 +30,7 @@ pub fn read(path: &Path) -> CliResult<CompileTrace> {
 /// # Errors
 /// Code 3 when a weight cannot be read.
 pub fn of(model: &str, c: &Compiled, options: &CompileOptions, contents: Contents) -> CliResult<CompileTrace> {
-    CompileTrace::new(model, c, options, &Emitter, contents).map_err(CliError::input)
+    CompileTrace::new(model, c, options, weft::emitter(&c.profile), contents).map_err(CliError::input)
 }
 
 /// Writes a trace.

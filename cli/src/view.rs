@@ -14,7 +14,6 @@ use compiler::compile::{CompileError, CompileOptions, compile_graph};
 use compiler::name::Name;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::{CompileTrace, Contents};
-use shaders_gen::Emitter;
 use std::path::Path;
 
 /// Opens the viewer on a trace, or on that of a model compiled now.
@@ -60,7 +59,8 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
         },
         done => done?,
     };
-    CompileTrace::new(&a.model, &c, &options, &Emitter, Contents::Summary).map_err(|e| CliError::new(Code::Bug, e))
+    CompileTrace::new(&a.model, &c, &options, weft::emitter(&c.profile), Contents::Summary)
+        .map_err(|e| CliError::new(Code::Bug, e))
 }
 
 #[cfg(feature = "view")]

@@ -11,7 +11,7 @@ fn example() -> PathBuf {
 }
 
 fn run(program: &Path, args: &[&str]) -> Output {
-    let out = Command::new(program).args(args).output();
+    let out = Command::new(program).env("WEFT_DEVICE", "0").args(args).output();
     out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
 }
 
@@ -43,10 +43,10 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     let model = model.to_str().expect("UTF-8");
 
     let on = |device: &str, file: &str| values(&run(&example(), &["run", file, "--device", device, "--json", "-q"]));
-    let want = on("cpu", model);
+    let want = on("interpreter", model);
     assert!(want.iter().any(|v| *v > 0.0) && want.contains(&0.0), "{want:?}");
     let same = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
-    assert!(same(&want, &on("auto", model)));
+    assert!(same(&want, &on("0", model)));
 
     let json = run(&example(), &["compile", model, "--target", "lavapipe", "--json", "-q"]);
     assert!(text(&json.stdout).contains("\"one-workgroup\""), "{}", text(&json.stdout));
@@ -54,12 +54,16 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     let written = text(&made.stdout);
     assert!(written.contains("reverse-loop {loop=relu_1_i}") && written.contains("point=threads"), "{written}");
     let file = folder.join("compiled.weft");
+    std::fs::write(&file, &written).expect("the schedule is written");
+    let elsewhere = run(&example(), &["run", file.to_str().expect("UTF-8"), "--device", "cpu"]);
+    let said = text(&elsewhere.stderr);
+    assert!(elsewhere.status.code() == Some(5) && said.contains("is scheduled for another device"), "{said}");
     // Another choice than the rule's own is followed, too.
     let edited = written.replacen("point=threads, value=8", "point=threads, value=1", 1);
     assert_ne!(written, edited);
     for content in [written, edited] {
         std::fs::write(&file, &content).expect("the schedule is written");
-        assert!(same(&want, &on("auto", file.to_str().expect("UTF-8"))), "{content}");
+        assert!(same(&want, &on("0", file.to_str().expect("UTF-8"))), "{content}");
     }
 }
 
@@ -138,8 +142,8 @@ fn a_schedule_provider_of_ones_own_is_asked_for_every_function() {
     assert!(compiled.contains("\"direct\"") && !compiled.contains("\"one-workgroup\""), "{compiled}");
     let values = |out: &Output| values(out);
     let (own, usual) = (
-        values(&with(&["run", model, "--device", "auto", "--json", "-q"])),
-        values(&run(&example(), &["run", model, "--device", "cpu", "--json", "-q"])),
+        values(&with(&["run", model, "--device", "0", "--json", "-q"])),
+        values(&run(&example(), &["run", model, "--device", "interpreter", "--json", "-q"])),
     );
     assert!(own.iter().zip(&usual).all(|(a, b)| (a - b).abs() < 1e-5), "{own:?} {usual:?}");
 }
@@ -171,7 +175,7 @@ fn a_fusion_rule_of_ones_own_joins_groups() {
             .map(|o| o["mean"].as_f64().expect("a number"))
             .collect::<Vec<_>>()
     };
-    let (with, without) = (json(&example(), "auto"), json(Path::new(env!("CARGO_BIN_EXE_weft")), "cpu"));
+    let (with, without) = (json(&example(), "0"), json(Path::new(env!("CARGO_BIN_EXE_weft")), "interpreter"));
     assert!(with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-5), "{with:?} {without:?}");
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn weft(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft starts")
+    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().expect("weft starts")
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -100,7 +100,7 @@ fn what_is_no_trace_is_refused() {
             assert!(message.contains(why), "{command:?}: {message}");
         }
     }
-    let o = weft(&["run", text(&good), "--device", "cpu"]);
+    let o = weft(&["run", text(&good), "--device", "interpreter"]);
     assert_eq!(o.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&o.stderr).contains("a compile trace, not a model"));
     assert_eq!(weft(&["diff", text(&good), "nowhere.trace"]).status.code(), Some(3));
@@ -252,14 +252,14 @@ fn measurements_are_stored_and_read() {
     let stored = json(&weft(&["inspect", text(&errors), "--json"]));
     assert_eq!(
         (stored["errors"]["nodes"].as_array().unwrap().len(), &stored["errors"]["against"]),
-        (nodes, &"cpu".into())
+        (nodes, &"reference".into())
     );
     let table = stdout(&weft(&["explain", text(&errors), "--sort", "error"]));
     assert!(table.contains("Relu_1") || table.contains("Conv_0"), "{table}");
     for wrong in [
         vec!["bench", text(&model), text(&model), "-o", text(&a)],
         vec!["bench", text(&model), "--sweep", "fuse=full,off", "-o", text(&a)],
-        vec!["bench", text(&model), "--device", "cpu", "-o", text(&a)],
+        vec!["bench", text(&model), "--device", "interpreter", "-o", text(&a)],
     ] {
         assert_eq!(weft(&wrong).status.code(), Some(2), "{wrong:?}");
     }

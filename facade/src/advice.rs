@@ -8,6 +8,7 @@ use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::onnx::{ImportError, UnsupportedOp};
 use compiler::passes::PassErrorKind;
+use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt::Display;
 
@@ -91,6 +92,13 @@ impl Adviser<'_> {
             Error::Shape(e) => self.of_bind(e),
             Error::Compile(e) => self.of_compile(e),
             Error::Device(e) => self.of_gpu(e),
+            Error::Processor(CpuError::Internal(_)) => Advice::new(Code::Bug, e).help(format!(
+                "please report this with the model; `{} interpreter` needs no kernels",
+                self.0.option("device")
+            )),
+            Error::Processor(CpuError::Open(_)) => Advice::new(Code::Device, e),
+            Error::NoShaders { .. } => Advice::new(Code::Usage, e)
+                .help(format!("`{} 0` runs them on the first adapter of `weft devices`", self.0.option("device"))),
             Error::Run(run) if run.is_no_room() => Advice::new(Code::Device, e),
             Error::NoRoom { .. } => self.too_large(e),
             Error::Schedule(_) => {
@@ -133,7 +141,7 @@ impl Adviser<'_> {
             }
             GpuError::HostFunction(_) => Advice::new(Code::Input, e).help(self.0.host_functions()),
             GpuError::NoDevice { .. } => device.help(format!(
-                "`weft devices` lists what is there; `{} cpu` always works",
+                "`weft devices` lists what is there; `{0} cpu` and `{0} interpreter` need no driver",
                 option("device")
             )),
             GpuError::DoesNotCompute { .. } => device.help(format!(
@@ -169,7 +177,7 @@ impl Adviser<'_> {
                 .help("write the text again for this device: `weft compile MODEL --emit weft`"),
             CompileError::Option(_) => Advice::new(Code::Usage, e),
             CompileError::NeedsCpu(_) => {
-                Advice::new(Code::Device, e).help(format!("run it with `{} cpu`", option("device")))
+                Advice::new(Code::Device, e).help(format!("run it with `{} interpreter`", option("device")))
             }
             CompileError::Pass(p) if p.kind == PassErrorKind::Request => Advice::new(Code::Usage, e),
             CompileError::Schedule { .. } => Advice::new(Code::Input, e),

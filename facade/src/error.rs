@@ -7,6 +7,7 @@ use compiler::interpreter::ExecError;
 use compiler::name::Name;
 use compiler::onnx::ImportError;
 use compiler::passes::PassError;
+use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt::Display;
 use std::path::Path;
@@ -52,7 +53,10 @@ pub enum Error {
     /// A device that is not there, has not enough memory, or was lost; inputs that do not fit.
     #[error(transparent)]
     Device(#[from] GpuError),
-    /// The CPU executor was given wrong inputs, or its memory does not do.
+    /// The processor does not run the model: wrong inputs, host functions that fail.
+    #[error(transparent)]
+    Processor(#[from] CpuError),
+    /// The interpreter was given wrong inputs, or its memory does not do.
     #[error(transparent)]
     Run(#[from] ExecError),
     /// Dimensions of inputs that nothing gives a size.
@@ -75,6 +79,12 @@ pub enum Error {
         need: u64,
         /// Bytes that are free.
         free: u64,
+    },
+    /// A profile whose kernels are shaders, for the processor.
+    #[error("target {name}: its kernels are shaders, which the CPU does not run")]
+    NoShaders {
+        /// The profile.
+        name: String,
     },
     /// No profile of that name.
     #[error("no profile `{name}`; there are: {}", .there.join(", "))]

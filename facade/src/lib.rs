@@ -76,7 +76,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor, Transfers};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
+//! # let Ok(device) = Device::open("0") else { return Ok(()) };
 //! let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let open = || Model::from_text(text)?.compile(&Options::for_device(&device))?.session(&device);
 //! let (first, second) = (open()?, open()?);
@@ -98,7 +98,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
+//! # let Ok(device) = Device::open("0") else { return Ok(()) };
 //! # let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let options = Options::for_device(&device).runs_in_flight(2);
 //! let session = Model::from_text(text)?.compile(&options)?.session(&device)?;
@@ -154,6 +154,7 @@ mod extensions;
 pub mod files;
 pub mod memory;
 mod model;
+mod native;
 mod on_device;
 mod options;
 mod outputs;
@@ -175,7 +176,7 @@ pub use compiler::int::Dim;
 pub use compiler::passes::{AmpMode, FuseMode, KeepF32, LayoutMode};
 pub use compiler::tensor::{Tensor, TensorMut};
 pub use compiler::trace::CompileTrace;
-pub use device::{Device, cache_dir};
+pub use device::{Device, cache_dir, emitter, processor_name};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
 pub use model::Model;
@@ -183,6 +184,6 @@ pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
 pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
-pub use session::{CPU_EXECUTOR, Session};
+pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
 pub use tuning::{TuningDatabase, TuningLine, describe_choices};

@@ -137,7 +137,7 @@ impl Model {
     }
 
     /// Compiles for the device of `options`; with a cache, a cached plan is used. A model that the device cannot run as
-    /// a whole runs in parts, or on the CPU executor; [`crate::Session::place`] tells which.
+    /// a whole runs in parts, or on the interpreter; [`crate::Session::place`] tells which.
     ///
     /// # Errors
     /// [`Error::Compile`]: sizes that are open, options that do not fit, schedules that do not.

@@ -7,6 +7,7 @@
 //! scheduled. Weights are mapped and copied to the device. Pipelines are saved by device, driver and shaders.
 
 use crate::build::build;
+use crate::device::emitter;
 use crate::error::Error;
 use crate::options::Options;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
@@ -18,6 +19,7 @@ use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::{Rules, ScheduleProvider};
 use compiler::text::module_fingerprint;
+use runtime_cpu::Processor;
 use runtime_gpu::cache::{CacheFolder, KERNELS, PLAN};
 use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
 use std::sync::Arc;
@@ -45,7 +47,7 @@ impl Program {
         let folder = options.cache.folder.as_ref();
         if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
             // A complete file that cannot be read is from another build with the same name; the plan is made again.
-            Plan::from_bytes(&folder.read(PLAN, key)?, &shaders_gen::Emitter).ok()
+            Plan::from_bytes(&folder.read(PLAN, key)?, emitter(profile)).ok()
         }) {
             return Ok(program(plan, None));
         }
@@ -56,7 +58,7 @@ impl Program {
         let compile = CompileOptions { keep, ..options.compile_options() };
         let compiled = options.watch.compile(module.clone(), &compile, profile)?;
         if let Some((folder, key)) = folder.zip(key)
-            && let Ok(bytes) = compiled.plan.to_bytes(&shaders_gen::Emitter)
+            && let Ok(bytes) = compiled.plan.to_bytes(emitter(profile))
         {
             // A folder that cannot be written costs the next start its time.
             let _ = folder.write(PLAN, key, |to| to.write_all(&bytes));
@@ -93,6 +95,32 @@ impl Program {
         }
     }
 
+    /// Opens a session on the processor.
+    ///
+    /// # Errors
+    /// Constants that cannot be read.
+    pub(crate) fn open_on(
+        &mut self,
+        processor: &Arc<Processor>,
+        options: &Options,
+    ) -> Result<runtime_cpu::Session, Error> {
+        let passed = if self.compiled.is_none() { Some(self.pass_again(options)?) } else { None };
+        let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
+        let load = |name: Name| {
+            let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
+            constant.load().map_err(|e| e.to_string())
+        };
+        Ok(runtime_cpu::Session::open(processor.clone(), &self.plan, &load)?)
+    }
+
+    /// The module after its passes, for a plan from disk, whose host steps then compute.
+    fn pass_again(&mut self, options: &Options) -> Result<Module, Error> {
+        let module = compile_graph(self.source.clone(), &options.compile_options(), &self.profile)?.module;
+        bind_host_steps(&mut self.plan, &module)
+            .map_err(|message| CompileError::Bug { at: "a plan from disk".into(), message })?;
+        Ok(module)
+    }
+
     /// Opens a session. The passes run again only if constants have to be packed, or host steps compute.
     fn open_as_it_is(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
         let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
@@ -101,10 +129,7 @@ impl Program {
         let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
         let computes = self.plan.all_steps().iter().any(on_tensors);
         if self.compiled.is_none() && (prepacked.is_none() || computes) {
-            let module = compile_graph(self.source.clone(), &options.compile_options(), &self.profile)?.module;
-            bind_host_steps(&mut self.plan, &module)
-                .map_err(|message| CompileError::Bug { at: "a plan from disk".into(), message })?;
-            passed = Some(module);
+            passed = Some(self.pass_again(options)?);
         }
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
         if let (Some((folder, key)), None) = (kept, &prepacked)

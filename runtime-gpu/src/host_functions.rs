@@ -74,7 +74,7 @@ impl HostFunctions {
     pub fn is_on_device(&self, name: Name) -> bool {
         self.on_device.contains_key(&name)
     }
-    /// Those on tensors, for the CPU executor.
+    /// Those on tensors, for the interpreter.
     pub fn on_tensors(&self) -> &interpreter::HostFunctions {
         &self.on_tensors
     }

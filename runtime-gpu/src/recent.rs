@@ -10,7 +10,7 @@ const KEPT: usize = 16;
 type List<K, V> = VecDeque<(K, Arc<V>)>;
 
 /// Values that cost something to make, by key.
-pub(crate) struct Recent<K, V>(Mutex<List<K, V>>);
+pub struct Recent<K, V>(Mutex<List<K, V>>);
 
 impl<K, V> Default for Recent<K, V> {
     fn default() -> Recent<K, V> {

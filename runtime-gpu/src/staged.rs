@@ -60,13 +60,28 @@ pub struct PartRun<'a> {
 /// A visitor of the parts.
 pub type Visit<'a, E> = dyn FnMut(&PartRun<'_>) -> Result<(), E> + 'a;
 
+/// A part that something else than a device runs by a plan.
+pub trait RunPart<E>: Send + Sync {
+    /// Runs once, with operands and results in the order of the part.
+    ///
+    /// # Errors
+    /// A failed run.
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E>;
+    /// True when it computes something in kernels.
+    fn has_kernels(&self) -> bool;
+    /// True when it computes something on the host, outside of kernels.
+    fn has_host_steps(&self) -> bool;
+}
+
 /// A part of a network, ready to run.
 pub enum Part<E> {
     /// On a device.
     Session(Box<Planned>),
     /// On a device, for inputs of any sizes.
     Open(Box<OpenPlanned>),
-    /// A part without a plan, for the CPU executor.
+    /// By a plan, but not on a device.
+    Other(Box<dyn RunPart<E>>),
+    /// A part without a plan, for the interpreter.
     Host(Box<Module>),
     /// In parts again.
     Staged(Box<Staged<E>>),
@@ -312,6 +327,7 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(planned) => Ok(planned.session.run(inputs)?),
             Part::Open(planned) => Ok(planned.session.run(inputs)?),
+            Part::Other(part) => part.run(inputs),
             Part::Host(module) => interpret(module, inputs, functions),
             Part::Staged(staged) => staged.run(inputs),
         }
@@ -338,6 +354,8 @@ impl<E: From<GpuError>> Part<E> {
                 start = Instant::now();
                 (Ran::Plan(&at), at.session.run(inputs)?)
             }
+            // Its kernels are none of a device.
+            Part::Other(part) => return part.run(inputs),
             Part::Host(module) => {
                 start = Instant::now();
                 (Ran::Host(module), interpret(module, inputs, functions)?)
@@ -366,6 +384,7 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(planned) => planned.session.has_device_steps(),
             Part::Open(planned) => planned.session.first().has_device_steps(),
+            Part::Other(part) => part.has_kernels(),
             Part::Host(_) => false,
             Part::Staged(staged) => staged.has_device_steps(),
         }
@@ -374,6 +393,7 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(planned) => planned.session.has_host_steps(),
             Part::Open(planned) => planned.session.first().has_host_steps(),
+            Part::Other(part) => part.has_host_steps(),
             Part::Host(_) => true,
             Part::Staged(staged) => staged.has_host_steps(),
         }

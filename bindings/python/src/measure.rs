@@ -97,20 +97,20 @@ pub fn reference(
     if let Some(Ok(results)) = against.map(|a| a.cast::<PyDict>()) {
         return Ok(Reference::Given(tensors_of(results)?));
     }
-    let name = against.map_or(Ok("cpu".to_string()), |a| a.str().map(|s| s.to_string()))?;
+    let name = against.map_or(Ok("reference".to_string()), |a| a.str().map(|s| s.to_string()))?;
     let itself = |help: &str| Err(usage(format!("against={name:?} compares the session with itself"), help));
     let mut options = Options { cache: weft::Cache::default(), ..options.clone() };
     options.pipeline.amp = AmpMode::Off;
     let run = |options, device| Ok(Reference::Run(Box::new((model.clone(), options, device))));
     match name.as_str() {
-        "cpu" if session.place() == weft::CPU_EXECUTOR && !session.is_mixed() => {
+        "reference" | "cpu" if session.place() == weft::INTERPRETER && !session.is_mixed() => {
             itself("compile for another device, with amp=\"fp16\", or give a dictionary of results")
         }
-        "cpu" => run(Options { profile: None, ..options }, Device::Cpu),
+        "reference" | "cpu" => run(Options { profile: None, ..options }, Device::Interpreter),
         "fp32" if !session.is_mixed() => itself("compile with amp=\"fp16\" or amp=\"auto\""),
         "fp32" => run(options, device.clone()),
         _ => {
-            let help = "it is \"cpu\", \"fp32\" or a dictionary of arrays";
+            let help = "it is \"reference\", \"fp32\" or a dictionary of arrays";
             Err(usage(format!("against={name:?}: no such reference"), help))
         }
     }

@@ -24,9 +24,9 @@ def test_a_run_gives_arrays_by_name(small):
     np.testing.assert_allclose(session.run(inputs)["y"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_cpu_executor_gives_the_same(small):
+def test_the_interpreter_gives_the_same(small):
     model, inputs, expected = small
-    session = weft_nn.compile(model, device="cpu")
+    session = weft_nn.compile(model, device="interpreter")
     np.testing.assert_allclose(session.run(inputs)["y"], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -93,7 +93,7 @@ def test_runs_are_awaited(small):
 
 def test_bench_has_the_statistics_of_the_command(small):
     model, inputs, _ = small
-    for device in ["auto", "cpu"]:
+    for device in ["auto", "cpu", "interpreter"]:
         latency = weft_nn.compile(model, device=device).bench(inputs, warmup=2, runs=5)["latency_ms"]
         assert len(latency["samples"]) == 5
         assert latency["min"] <= latency["median"] <= latency["p90"] <= latency["p99"] <= max(latency["samples"])
@@ -109,7 +109,7 @@ def test_compare(small):
         session.compare(inputs, {"z": expected})
     assert error.value.code == 3
     with pytest.raises(weft_nn.Error) as error:
-        weft_nn.compile(model, device="cpu").compare(inputs)
+        weft_nn.compile(model, device="interpreter").compare(inputs)
     assert error.value.code == 2
     if session.place == "device":
         assert session.compare(inputs)["pass"]
@@ -175,7 +175,7 @@ def resident():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
-@pytest.mark.parametrize("device", ["auto", "cpu"])
+@pytest.mark.parametrize("device", ["auto", "cpu", "interpreter"])
 def test_the_memory_of_runs_is_given_back(device):
     x = np.zeros((64, 256), np.float32)
     session = weft_nn.compile(unary("neg", "f32", "[64,256]"), device=device)

@@ -33,9 +33,12 @@ fn quirk(text: &str) -> Result<(String, bool), String> {
 /// Options that mean the same everywhere.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Device: auto, cpu, a number, a name, or vulkan:N
-    #[arg(long, default_value = "auto", help_heading = DEVICE)]
+    /// Device: auto, cpu, interpreter (slow: the reference), a number, a name, or vulkan:N
+    #[arg(long, env = "WEFT_DEVICE", hide_env_values = true, default_value = "auto", help_heading = DEVICE)]
     pub device: String,
+    /// Threads of the CPU [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = DEVICE)]
+    pub threads: Option<u32>,
     /// Compile for a named profile; what runs on a device is compiled as far as that device can run it
     #[arg(long, value_name = "PROFILE", help_heading = DEVICE)]
     pub target: Option<String>,
@@ -160,4 +163,11 @@ pub struct Common {
     /// Messages and times so far; clones share them.
     #[arg(skip)]
     pub state: State,
+}
+
+impl Common {
+    /// True when the command line names a device.
+    pub fn names_device(&self) -> bool {
+        self.device != "auto" && self.given.iter().any(|id| id == "device")
+    }
 }

@@ -73,7 +73,7 @@ const USES: &[Use] = &[
         first: &["files", "output", "device", "top", "labels", "preset", "amp", "dim", "batch", "json"],
         examples: [
             "weft run model.onnx -i cat.jpg --preset imagenet --top 5 --labels classes.txt",
-            "weft run model.onnx -i in.npz -o out.npz --device cpu",
+            "weft run model.onnx -i in.npz -o out.npz --device interpreter",
         ],
     },
     Use {
@@ -175,7 +175,7 @@ const USES: &[Use] = &[
         headings: ALL,
         without: &[],
         first: &[],
-        examples: ["weft cases < list", "weft cases --device cpu < list"],
+        examples: ["weft cases < list", "weft cases --device interpreter < list"],
     },
 ];
 

@@ -1,5 +1,6 @@
 //! The time of each kernel.
 
+use super::repeated::Dispatches;
 use crate::args::BenchArgs;
 use crate::compile::dispatches;
 use crate::error::{CliError, CliResult, Code};
@@ -10,17 +11,6 @@ use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Times};
 use runtime_gpu::{GpuError, Ran, Resident};
 use serde_json::{Value, json};
-use shaders_gen::Emitter;
-
-/// The dispatches of a run.
-pub struct Dispatches {
-    /// The clock.
-    pub source: Value,
-    /// Times of each; of one in a loop those of all iterations.
-    pub times: Vec<DispatchTime>,
-    /// How often a run executes each.
-    counts: Vec<u64>,
-}
 
 /// Times each dispatch in a few runs.
 pub fn dispatch_times(
@@ -122,7 +112,8 @@ impl PartTimes {
             let own = dispatch_times(a, &mut planned.session.resident(run.operands)?, progress)?;
             out.take(run.name, compiled, &own, ceilings);
             if let Some(r) = record {
-                let made = CompileTrace::new(r.model, compiled, r.options, &Emitter, Contents::Full);
+                let emitter = weft::emitter(&compiled.profile);
+                let made = CompileTrace::new(r.model, compiled, r.options, emitter, Contents::Full);
                 let mut trace = made.map_err(weft::Error::Input)?;
                 trace.times = Some(Times { dispatches: own.times, ..Times::default() });
                 out.recorded.push((run.name.to_string(), trace, None));

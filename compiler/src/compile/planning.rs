@@ -55,7 +55,7 @@ pub(super) struct Origin {
 /// Plans a module whose groups are formed; with `verify`, the plan is verified against the graph.
 ///
 /// # Errors
-/// Open dimensions, modules only the CPU executor can run, bugs.
+/// Open dimensions, modules only the interpreter can run, bugs.
 pub(super) fn plan_module(
     mut module: Module,
     backend: Backend<'_>,

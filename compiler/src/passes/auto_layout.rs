@@ -91,7 +91,11 @@ impl Pass for AutoLayout {
         1
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let mode = self.mode.unwrap_or(cx.layout);
+        let mode = match self.mode.unwrap_or(cx.layout) {
+            // Register tiles store rows of channels, which the estimate of a product does not tell apart.
+            LayoutMode::Auto if cx.profile.is_processor() => LayoutMode::Nhwc,
+            mode => mode,
+        };
         let Some(scheme) = alter::wished_scheme(module, mode, cx).or_else(|| scheme_for(mode, cx)) else {
             if mode != LayoutMode::None {
                 let message = format!("layouts stay: {} has no NHWC kernels", cx.profile.name);

@@ -114,6 +114,12 @@ pub struct DeviceProfile {
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
+    /// Rows and columns of the tile of multiply-adds that a processor's core has in vector registers
+    /// ([`Intrinsic::tile`]); `[0, 0]` for a device.
+    ///
+    /// [`Intrinsic::tile`]: crate::tir::intrinsic::Intrinsic::tile
+    #[serde(default)]
+    pub register_tile: [u32; 2],
     /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
     /// known.
     #[serde(default)]
@@ -258,6 +264,7 @@ impl DeviceProfile {
             driver: self.driver.clone(),
             quirks: self.quirks.limited_to(&device.quirks),
             matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
+            register_tile: self.register_tile,
             gflops: self.gflops,
             gb_s: self.gb_s,
             cache_bytes: self.cache_bytes,
@@ -267,6 +274,11 @@ impl DeviceProfile {
             driver_version: device.driver_version.clone(),
             processor: device.processor.clone(),
         }
+    }
+    /// A processor that runs kernels itself: a workgroup is a task of a thread, whose loops are vectors and register
+    /// tiles.
+    pub fn is_processor(&self) -> bool {
+        self.register_tile != [0, 0]
     }
     /// True when the schedule rule `name` is asked for by name.
     pub fn asks_for(&self, name: &str) -> bool {

@@ -13,19 +13,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tensor-ir", &[]),
     ("compiler", &["tensor-ir"]),
     ("shaders-gen", &["tensor-ir"]),
+    ("runtime-cpu", &["tensor-ir"]),
     ("runtime-gpu", &["compiler", "shaders-gen"]),
-    ("facade", &["compiler", "shaders-gen", "runtime-gpu"]),
-    ("benches", &["compiler", "shaders-gen", "runtime-gpu", "facade"]),
+    ("facade", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu"]),
+    ("benches", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "facade"]),
     ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "shaders-gen", "graphview"]),
-    ("cli", &["compiler", "shaders-gen", "runtime-gpu", "facade", "benches", "graphview", "viewer"]),
+    ("cli", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "facade", "benches", "graphview", "viewer"]),
     ("python", &["facade"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),
 ];
 
 /// Members that only the tests of a member may depend on. The emitter itself knows no graphs and no ops.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("shaders-gen", &["compiler"])];
+const TEST_ARROWS: &[(&str, &[&str])] = &[("shaders-gen", &["compiler"]), ("runtime-cpu", &["compiler"])];
 
 /// Crates that only some members may use.
 const CONFINED: &[(&str, &[&str])] = &[
@@ -517,7 +518,8 @@ fn shaders_gen_knows_no_rules() {
 #[test]
 fn the_product_holds_no_shader_text() {
     let mut broken = Vec::new();
-    let members = ["tensor-ir", "compiler", "shaders-gen", "runtime-gpu", "benches", "cli", "graphview", "viewer"];
+    let members =
+        ["tensor-ir", "compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "benches", "cli", "graphview", "viewer"];
     for path in product_files(&members) {
         let code = product_code(&path);
         for word in ["@compute", "@workgroup_size", "var<storage", "#version 4"] {
@@ -549,6 +551,7 @@ const MEMBERS: &[&str] = &[
     "tensor-ir",
     "compiler",
     "shaders-gen",
+    "runtime-cpu",
     "runtime-gpu",
     "facade",
     "graphview",
@@ -596,7 +599,7 @@ fn what_is_added_has_a_file_and_a_row() {
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
     for row in rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"")) {
         let name = row.split('"').nth(1).unwrap_or_default().replace('-', "_");
-        if !rules.contains(&format!("mod {name};")) || !row.trim_end().ends_with(&format!(" {name}),")) {
+        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!(", {name})")) {
             broken.push(format!("the rule in `{row}` does not live in {name}.rs"));
         }
     }
@@ -678,11 +681,11 @@ fn passes_are_shown_tested_and_documented() {
     assert_none("passes", broken);
 }
 
-/// A rule shows the shader that comes of it.
+/// A rule for devices shows the shader that comes of it.
 #[test]
 fn rules_have_filetests_of_their_shaders() {
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    let rows = rules.lines().filter(|l| l.trim_start().starts_with("rule!(\""));
+    let rows = rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"") && l.contains(", Devices, "));
     let names: Vec<&str> = rows.filter_map(|row| row.split('"').nth(1)).collect();
     let shaders: Vec<String> = std::fs::read_dir(root().join("filetests/wgsl"))
         .expect("filetests of shaders")
@@ -741,4 +744,27 @@ fn every_chore_and_document_is_there() {
     ];
     let missing = files.iter().filter(|f| !root().join(f).exists());
     assert_none("missing", missing.map(|f| f.to_string()).collect());
+}
+
+/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: each test file that starts it
+/// names the first adapter, and so do the checks of `xtask test`.
+#[test]
+fn checks_still_dispatch_shaders() {
+    let tests: Vec<(PathBuf, String)> = std::fs::read_dir(place_of("cli").join("tests"))
+        .expect("tests of the command")
+        .flatten()
+        .filter(|f| f.path().extension().is_some_and(|e| e == "rs"))
+        .map(|f| (f.path(), read(&f.path())))
+        .collect();
+    let starts = |text: &str| text.contains("CARGO_BIN_EXE_weft") && text.contains("Command::new");
+    let starting: Vec<_> = tests.iter().filter(|t| starts(&t.1)).collect();
+    assert!(starting.len() >= 18, "{} files start the command", starting.len());
+    let silent = starting.iter().filter(|t| !t.1.contains("\"WEFT_DEVICE\", \"0\""));
+    let mut broken: Vec<String> = silent.map(|t| format!("{} sets no WEFT_DEVICE", t.0.display())).collect();
+    for file in ["networks.rs", "demo.rs", "conformance/ledger.rs"] {
+        if !read(&root().join("xtask/src").join(file)).contains("\"0\"") {
+            broken.push(format!("xtask/src/{file} names no adapter"));
+        }
+    }
+    assert_none("checks that run no shaders", broken);
 }

@@ -19,6 +19,7 @@
 //! Deliberately absent: optimisations of drivers, caches except for accesses of one subgroup, other work on the device.
 
 mod combination;
+mod processor;
 mod product;
 mod rates;
 mod reads;
@@ -32,6 +33,7 @@ mod transpose;
 mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
+pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel};
 pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use reads::Stages;
 pub(in crate::schedule) use rows::row_kernel;

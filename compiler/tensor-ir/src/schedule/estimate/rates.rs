@@ -74,6 +74,9 @@ impl Rates {
     pub fn of(p: &DeviceProfile) -> Rates {
         let cores = f64::from(p.cores.max(1));
         let known = |rate: f64, otherwise: f64| if rate > 0.0 { rate } else { otherwise };
+        if p.is_processor() {
+            return Rates::of_processor(p, known);
+        }
         if p.software {
             // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one
             // by one (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
@@ -113,6 +116,25 @@ impl Rates {
             // A dispatch that depends on the one before costs a GPU 2 to 5 us.
             launch: 3_000.0,
             workgroup: 10.0,
+        }
+    }
+    /// Rates of a processor that runs kernels itself: 2 us to hand a kernel to the threads and wait for them, 100 ns a
+    /// task. Operations are those of register tiles; a profile without a rate has that of portable code.
+    fn of_processor(p: &DeviceProfile, known: impl Fn(f64, f64) -> f64) -> Rates {
+        let cores = f64::from(p.cores.max(1));
+        Rates {
+            operations: known(p.gflops, 24.0 * cores),
+            accesses: cores,
+            passes: cores,
+            sector_bytes: 32.0 * cores,
+            memory_bytes: known(p.gb_s, 12.0 * cores),
+            lanes: 1,
+            schedulers: 1.0,
+            software: true,
+            cache_bytes: 0,
+            cores,
+            launch: 2_000.0,
+            workgroup: 100.0,
         }
     }
     /// The fraction of the device's peak that this many workgroups of `threads` threads reach, each thread with

@@ -76,6 +76,10 @@ impl Read {
         let to = Int::var(along) * windows + Int::var(neighbour());
         self.index.iter_mut().for_each(|i| *i = i.replace(&mut |v| (v == along).then(|| to.clone())));
     }
+    /// True if packing makes neighbours along the loop adjacent.
+    pub fn is_packed_along(&self, v: Name) -> bool {
+        self.innermost.is_some_and(|d| self.variable(d) == Some(v))
+    }
     /// Its dimensions as they lie in memory, outermost first.
     fn dimensions(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.index.len()).filter(|d| Some(*d) != self.innermost).chain(self.innermost)

@@ -8,7 +8,7 @@ use super::candidate::Candidate;
 use super::script::Script;
 use super::sketch::Decline;
 use super::view::View;
-use super::{Rule, all, in_order};
+use super::{Rule, in_order};
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::KernelEstimate;
 use crate::schedule::rules::script::RULE;
@@ -35,7 +35,8 @@ pub(super) fn rules_for(profile: &DeviceProfile, script: &Script, unit: &Unit) -
     let of = |rule: &'static Rule| Asked { rule, by_name: profile.asks_for(rule.name) };
     let usual = in_order(profile).filter(|r| r.takes.fits(unit)).map(of);
     let Some((name, required)) = script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished = all().filter(|r| r.name == name && r.takes.fits(unit)).map(|rule| Asked { rule, by_name: true });
+    let wished =
+        in_order(profile).filter(|r| r.name == name && r.takes.fits(unit)).map(|rule| Asked { rule, by_name: true });
     match required {
         true => wished.collect(),
         // It took the unit before, perhaps only because it was requested.

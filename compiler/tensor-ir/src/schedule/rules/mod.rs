@@ -30,9 +30,11 @@ mod dispatch_tests;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
+mod lanes;
 mod matmul_dot;
 mod matmul_matrix;
 mod matmul_subgroup;
+mod matmul_tile;
 mod matmul_tiled;
 #[cfg(test)]
 mod matrix_tests;
@@ -132,12 +134,30 @@ impl Takes {
     }
 }
 
+/// What a rule schedules for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Devices, whose workgroups have threads.
+    Devices,
+    /// Processors, whose tasks have vectors and register tiles.
+    Processors,
+}
+
+impl Target {
+    /// Whether the profile is one.
+    fn is(self, profile: &DeviceProfile) -> bool {
+        (self == Target::Processors) == profile.is_processor()
+    }
+}
+
 /// A schedule rule: its candidates for a unit, their prices, and their application.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
     /// The kind of units that it takes.
     pub takes: Takes,
+    /// What it schedules for.
+    pub target: Target,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
     /// The candidates of the rule for the unit, or why it declines. If the estimate cannot weigh them, the first is
@@ -151,9 +171,10 @@ pub struct Rule {
 
 /// A row of [`RULES`]: the module of a rule has its functions.
 macro_rules! rule {
-    ($name:literal, $takes:ident, $tiles:literal, $module:ident) => {
+    ($name:literal, $target:ident, $takes:ident, $tiles:literal, $module:ident) => {
         Rule {
             name: $name,
+            target: Target::$target,
             takes: Takes::$takes,
             tiles: $tiles,
             candidates: $module::candidates,
@@ -165,18 +186,20 @@ macro_rules! rule {
 
 /// Every rule; of those that cost the same, the first takes the unit. [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
-    rule!("transform", Functions, false, transform),
-    rule!("attention", Functions, false, attention),
-    rule!("rows", Functions, false, rows),
-    rule!("matmul-matrix", Reductions, true, matmul_matrix),
-    rule!("matmul-dot", Reductions, true, matmul_dot),
-    rule!("matmul-subgroup", Reductions, true, matmul_subgroup),
-    rule!("matmul-tiled", Reductions, true, matmul_tiled),
-    rule!("reduction-threads", Reductions, false, reduction_threads),
-    rule!("elementwise", Blocks, false, elementwise),
-    rule!("transpose-tiled", Blocks, false, transpose_tiled),
-    rule!("windows", Reductions, false, windows),
-    rule!("direct", Units, false, direct),
+    rule!("transform", Devices, Functions, false, transform),
+    rule!("attention", Devices, Functions, false, attention),
+    rule!("rows", Devices, Functions, false, rows),
+    rule!("matmul-matrix", Devices, Reductions, true, matmul_matrix),
+    rule!("matmul-dot", Devices, Reductions, true, matmul_dot),
+    rule!("matmul-subgroup", Devices, Reductions, true, matmul_subgroup),
+    rule!("matmul-tiled", Devices, Reductions, true, matmul_tiled),
+    rule!("reduction-threads", Devices, Reductions, false, reduction_threads),
+    rule!("elementwise", Devices, Blocks, false, elementwise),
+    rule!("transpose-tiled", Devices, Blocks, false, transpose_tiled),
+    rule!("windows", Devices, Reductions, false, windows),
+    rule!("direct", Devices, Units, false, direct),
+    rule!("matmul-tile", Processors, Reductions, false, matmul_tile),
+    rule!("lanes", Processors, Units, false, lanes),
 ]);
 
 /// Adds a rule of another crate, before those of the table. Call it before anything is compiled.
@@ -224,7 +247,7 @@ impl Pick {
 fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
     let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
     let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
-    named.into_iter().chain(rest)
+    named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
 }
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be

@@ -134,9 +134,13 @@ fn choose_windows(
     None
 }
 
-/// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that.
+/// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that. No rule for
+/// processors takes both.
 pub(super) fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
     let f = &sketch.f;
+    if sketch.profile.is_processor() {
+        return false;
+    }
     let (Some(_), Some(reader)) = (first.reduce, second.reduce.and_then(|r| block_of(f, r))) else { return false };
     let Some(made) = block_of(f, first.output).map(|b| b.buffer) else { return false };
     readers(f, made) == [reader.name]

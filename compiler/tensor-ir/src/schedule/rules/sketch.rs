@@ -155,11 +155,15 @@ impl<'a> Sketch<'a> {
         Ok(())
     }
     /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised
-    /// loop, aligned to the word. Blocks in `later` are not scheduled yet.
+    /// loop, aligned to the word. Blocks in `later` are not scheduled yet. Processors store halves and bytes one by
+    /// one.
     ///
     /// # Errors
     /// The reason.
     pub fn require_whole_words(&self, buffers: &[BufferId], later: &[Name]) -> Result<(), Decline> {
+        if self.profile.is_processor() {
+            return Ok(());
+        }
         for b in self.f.body.blocks() {
             let buffer = &self.f.buffers[b.buffer];
             let pack = elements_per_word(buffer);
