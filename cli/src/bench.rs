@@ -230,12 +230,10 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
         }
         None if executor.on_processor().is_some() => {
-            timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
-            let (mut value, dispatches) = native::times(a, &executor, common, inputs, limit, &mut progress)?;
-            value["per_kernel"] = executor.compilation().map(|c| per_kernel(c, &dispatches, None)).into();
+            let (mut value, dispatches) = on_processor(a, &executor, common, inputs, limit, &mut progress)?;
             drop(executor);
             value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
-            Ok(Measured { value, dispatches: Some(dispatches.times), trace: None, stats: None })
+            Ok(Measured { value, dispatches: Some(dispatches), trace: None, stats: None })
         }
         None if a.driver_stats => {
             let why = format!(
@@ -269,6 +267,21 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
         }
     }
+}
+
+/// The result of a benchmark on the processor, and the times of its dispatches.
+fn on_processor(
+    a: &BenchArgs,
+    executor: &weft::Session,
+    common: &Common,
+    inputs: &[Tensor],
+    limit: Option<Duration>,
+    progress: &mut Progress,
+) -> CliResult<(Value, Vec<DispatchTime>)> {
+    timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
+    let (mut value, dispatches) = native::times(a, executor, common, inputs, limit, progress)?;
+    value["per_kernel"] = executor.compilation().map(|c| per_kernel(c, &dispatches, None)).into();
+    Ok((value, dispatches.times))
 }
 
 /// Milliseconds of compilation, session and first run once more in this process.

@@ -22,12 +22,18 @@ pub(crate) struct Native {
     functions: HostFunctions,
 }
 
+/// A session with its compilation, if it was compiled here.
+type Opened = (runtime_cpu::Session, Option<Box<Compiled>>);
+
+/// Compiles for these sizes alone.
+type Alone = dyn Fn(&[(Name, i64)]) -> Result<Opened, Error> + Send + Sync;
+
 /// Sessions for sizes of open dimensions, which share constants.
 struct OpenNative {
     plan: Arc<OpenPlan>,
     kept: Recent<Dims, runtime_cpu::Session>,
     /// Compiles for sizes that are beyond the open plan.
-    alone: Box<dyn Fn(&[(Name, i64)]) -> Result<(runtime_cpu::Session, Option<Box<Compiled>>), Error> + Send + Sync>,
+    alone: Box<Alone>,
 }
 
 impl Native {

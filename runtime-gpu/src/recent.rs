@@ -45,12 +45,12 @@ impl<K: PartialEq, V> Recent<K, V> {
     }
 
     /// How many are there.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list().len()
     }
 
     /// Whether one of them is so.
-    pub fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
+    pub(crate) fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
         self.list().iter().any(|(_, v)| is(v))
     }
 }
