@@ -6,8 +6,10 @@ use compiler::onnx::ImportError;
 use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt;
-pub use weft::Code;
 use weft::{Advice, Spelling};
+
+/// The exit code of an error.
+pub type Code = weft::Code;
 
 /// An error as the command shows it.
 #[derive(Debug)]

@@ -21,8 +21,11 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+pub use weft::INTERPRETER;
 use weft::{Cache, Model, Options, Session, Watch};
-pub use weft::{Device, INTERPRETER};
+
+/// Where models run.
+pub type Device = weft::Device;
 
 /// The process's clock.
 pub struct WallClock(Instant);

@@ -13,7 +13,7 @@ fn example() -> PathBuf {
 
 fn planted(args: &[&str]) -> Output {
     let mut command = Command::new(example());
-    command.env("PLANTED_SLOWNESS", "1").args(args).output().expect("the example runs")
+    command.env("PLANTED_SLOWNESS", "1").env("WEFT_DEVICE", "0").args(args).output().expect("the example runs")
 }
 
 fn json(out: &Output) -> Value {
