@@ -1,18 +1,22 @@
 //! The command line: the options of each command. [`Common`] has options that several commands share; [`shared`] lists
 //! which command supports which.
 
+mod listing;
 mod options;
 pub mod pictures;
 pub mod shared;
 mod surgery;
+mod tuning;
 mod view;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
 pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
-pub use surgery::{BisectArgs, ExtractArgs, TuneArgs, TuningAction, TuningArgs};
+pub use surgery::{BisectArgs, ExtractArgs};
+pub use tuning::{TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
@@ -439,32 +443,6 @@ pub struct ReportArgs {
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
     pub output: PathBuf,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft zoo`
-#[derive(Args, Debug)]
-pub struct ZooArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft completions`
-#[derive(Args, Debug)]
-pub struct CompletionsArgs {
-    /// The shell
-    pub shell: clap_complete::Shell,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft cases`
-#[derive(Args, Debug)]
-pub struct CasesArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
