@@ -241,32 +241,42 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             );
             Err(CliError::new(Code::Device, why))
         }
-        None => {
-            let batch = batch(inputs);
-            let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
-            let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
-            let s = Statistics::of(&samples);
-            let mut parts = part_times(a, place, common, (&module, &executor), inputs, &mut progress)?;
-            // On the interpreter nothing is dispatched: the host is the device.
-            let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
-            let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
-                "split_ms": { "upload": 0, "encode": 0, "gpu": device.median, "readback": 0, "rest": s.median - device.median },
-                "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
-            parts.put_into(&mut value);
-            match executor.interpreted() {
-                Some(module) => {
-                    let (rows, last) = executor_times::per_node(a, module, inputs, &mut progress)?;
-                    (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
-                    value["per_kernel"] = rows.into();
-                    timeline::write_nodes(a, &last)?;
-                }
-                None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
-            }
-            let mut trace = parts.trace(&a.models[0])?;
-            let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
-            Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
-        }
+        None => in_parts(a, place, common, (module, executor, cold), (inputs, limit), &mut progress),
     }
+}
+
+/// The result of a benchmark of a model in parts, or in the interpreter. `cold`: milliseconds of its first run.
+fn in_parts(
+    a: &BenchArgs,
+    place: &Place,
+    common: &Common,
+    (module, executor, cold): (Module, weft::Session, f64),
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    progress: &mut Progress,
+) -> CliResult<Measured> {
+    let batch = batch(inputs);
+    let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
+    let samples = repeat(a, limit, ["warm-up", "runs"], progress, run)?.0;
+    let s = Statistics::of(&samples);
+    let mut parts = part_times(a, place, common, (&module, &executor), inputs, progress)?;
+    // On the interpreter nothing is dispatched: the host is the device.
+    let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
+    let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
+        "split_ms": { "upload": 0, "encode": 0, "gpu": device.median, "readback": 0, "rest": s.median - device.median },
+        "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
+    parts.put_into(&mut value);
+    match executor.interpreted() {
+        Some(module) => {
+            let (rows, last) = executor_times::per_node(a, module, inputs, progress)?;
+            (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
+            value["per_kernel"] = rows.into();
+            timeline::write_nodes(a, &last)?;
+        }
+        None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
+    }
+    let mut trace = parts.trace(&a.models[0])?;
+    let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
+    Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
 }
 
 /// The result of a benchmark on the processor, and the times of its dispatches.

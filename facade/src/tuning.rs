@@ -202,7 +202,7 @@ mod tests {
         let torn = bytes[..20].to_vec();
         bytes.extend(torn);
         std::fs::write(&path, bytes).expect("it is written");
-        assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, [first.clone()]);
+        assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, std::slice::from_ref(&first));
         TuningDatabase::append(&path, &second).expect("it is written");
         assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, [first, second]);
     }

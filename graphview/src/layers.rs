@@ -218,7 +218,7 @@ fn layer(key: String, path: &[String], inside: Picture) -> Node {
     let mut origins: Vec<String> = own().flat_map(|n| n.origins.iter().cloned()).collect();
     origins.sort();
     origins.dedup();
-    let last = own().last();
+    let last = own().next_back();
     Node {
         key,
         op: path.join("."),

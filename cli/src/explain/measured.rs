@@ -91,5 +91,6 @@ fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
     }
     print_text(&list.to_string())?;
     let rest = r.t.time_spent().into_iter().filter(|s| !matches!(s.0, Spent::Dispatch(_)));
-    rest.map(|(what, ms)| print_text(&format!("{}: {ms:.2} ms", r.t.spent_name(what, ms)))).collect()
+    let mut rest = rest.map(|(what, ms)| format!("{}: {ms:.2} ms", r.t.spent_name(what, ms)));
+    rest.try_for_each(|line| print_text(&line))
 }

@@ -91,11 +91,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         });
     if let Some((i, text)) = response.inner {
         response.response.clone().on_hover_text_at_pointer(text);
-        if response.response.clicked() {
-            if let Some((group, kernel)) = rows[i].at {
-                v.select_group(group);
-                v.show_kernel(kernel);
-            }
+        if let Some((group, kernel)) = rows[i].at.filter(|_| response.response.clicked()) {
+            v.select_group(group);
+            v.show_kernel(kernel);
         }
     }
 }
