@@ -3,6 +3,7 @@
 
 use crate::args::{Common, Schedules};
 use crate::error::{CliError, CliResult};
+use crate::output::log_once;
 use compiler::schedule::{Rules, ScheduleProvider};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +55,14 @@ pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
         }
     };
     let database = file.map_or_else(|| Ok(TuningDatabase::default()), |f| TuningDatabase::read(&f));
-    let database = database.map_err(CliError::input)?;
+    let database = match database {
+        // Nobody named it: the command does without.
+        Err(why) if common.tuning.is_none() => {
+            log_once(common, format!("tuning: nothing is taken from {why}"));
+            TuningDatabase::default()
+        }
+        database => database.map_err(CliError::input)?,
+    };
     if required || !database.lines.is_empty() {
         let rest = common.schedules.0.clone().unwrap_or_else(|| Arc::new(Rules) as Arc<dyn ScheduleProvider>);
         common.schedules = Schedules(Some(Arc::new(database.provider(rest, required))));

@@ -81,6 +81,12 @@ fn files_that_are_no_databases_are_refused() {
         |file: &Path| said(&["compile", "resnet18", "--target", "ada", "--tuning", &file.display().to_string()]);
     let (code, text) = compile(&path("other"));
     assert!(code == Some(3) && text.contains("line 1"), "{code:?} {text}");
+    // One that nobody named is left alone, with a word.
+    std::fs::create_dir(path("cache")).expect("a folder");
+    std::fs::write(path("cache/tuning.jsonl"), "{\"a\": 1}\n").expect("it is written");
+    let cache = path("cache").display().to_string();
+    let (code, text) = said(&["compile", "squeezenet1_1", "--target", "ada", "--cache", &cache]);
+    assert!(code == Some(0) && text.contains("nothing is taken from") && text.contains("line 1"), "{code:?} {text}");
     let (code, text) = compile(&path("none"));
     assert!(code == Some(2) && text.contains("weft tune"), "{code:?} {text}");
 }

@@ -1,11 +1,11 @@
 //! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
 
-use crate::cargo::{build_weft, cargo, run as run_command, show, succeeds, target_dir};
+use crate::cargo::{cargo, run as run_command, show, succeeds, tested_weft};
 use crate::conformance;
 use crate::driver;
 use crate::heading::heading;
 use crate::vulkan::{Missing, prepare, quiet_loader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -89,12 +89,6 @@ fn options(args: &[String]) -> Result<Options, String> {
         }
     }
     if o.quick && o.full { Err("--quick and --full exclude each other".into()) } else { Ok(o) }
-}
-
-/// The program that the tests have built: another selection of packages would build its dependencies again.
-fn tested_weft() -> Result<PathBuf, String> {
-    let built = target_dir()?.join("debug").join(format!("weft{}", std::env::consts::EXE_SUFFIX));
-    if built.exists() { Ok(built) } else { build_weft(false) }
 }
 
 /// The checks that run the command over many models; gives those that failed.

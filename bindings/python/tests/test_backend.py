@@ -24,9 +24,9 @@ STEP = 1 if os.environ.get("WEFT_ALL_CASES") else 12
 
 
 def listed():
-    """The cases that are right on the CPU executor by the list, as they stand or with constants."""
+    """The cases that are right on the CPU by the list, as they stand or with constants."""
     lines = [line.split() for line in LIST.read_text().splitlines() if not line.startswith("#")]
-    return {name for name, cpu, _ in lines if cpu.split("/")[-1] in ("host", "device", "device+host")}
+    return {name for name, *_, cpu in lines if cpu.split("/")[-1] in ("host", "device", "device+host")}
 
 
 def is_of_arrays(case):
@@ -55,7 +55,7 @@ class Runner(onnx.backend.test.BackendTest):
 
 
 def cases():
-    """The runner's tests of nodes on the CPU executor that the list has as right, by name."""
+    """The runner's tests of nodes on the CPU that the list has as right, by name."""
     tests = Runner(backend, __name__).test_cases["OnnxBackendNodeModelTest"]
     right = listed()
     loaded = [case for case in load_model_tests(kind="node") if case.name in right and is_of_arrays(case)]

@@ -91,7 +91,7 @@ def interrupted(work: str) -> float:
     "work",
     [
         'session.run({"x": x})',
-        'weft_nn.compile(weft_nn.Model.from_text(text), target="lavapipe")',
+        'weft_nn.compile(weft_nn.Model.from_text(text), device="0")',
         'session.bench({"x": x})',
     ],
 )
