@@ -7,7 +7,8 @@
 //!
 //! A time is the sum of the device's timestamps on a GPU. On a software device it is the CPU time of this process, which
 //! other processes disturb least (on a machine with ten busy processes its standard deviation is 5 %, that of the
-//! host's clock 23 %). A sample lasts 2 ms at least.
+//! host's clock 23 %). What keeps fewer cores busy takes less of it and longer all the same: wall time has a veto there
+//! ([`Standing::is_slower_by_the_wall`]). A sample lasts 2 ms at least.
 
 use crate::device::Gpu;
 use crate::error::GpuError;
@@ -17,6 +18,7 @@ use compiler::compile::Compiled;
 use compiler::tensor::Tensor;
 use cpu_time::ProcessTime;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Nanoseconds of a sample, at least.
 const SAMPLE_NS: f64 = 2e6;
@@ -64,6 +66,8 @@ pub struct Standing {
     pub ratios: Vec<f64>,
     /// Its nanoseconds in each round.
     pub ns: Vec<f64>,
+    /// Its time by the host's clock by that of the incumbent, in each round.
+    pub wall_ratios: Vec<f64>,
 }
 
 impl Standing {
@@ -74,6 +78,10 @@ impl Standing {
     /// The median time in nanoseconds.
     pub fn median_ns(&self) -> f64 {
         median(&self.ns)
+    }
+    /// True where it takes longer than the incumbent by the host's clock.
+    pub fn is_slower_by_the_wall(&self) -> bool {
+        median(&self.wall_ratios) > 1.0
     }
     /// Rounds in which it was faster than the incumbent.
     pub fn wins(&self) -> usize {
@@ -111,14 +119,15 @@ pub fn race(gpu: &Gpu, runners: &[&Runner], rounds: usize, seed: u64) -> Result<
             }
         }
         let Some(incumbent) = times.first().copied().flatten() else { break };
-        if round > 0 && incumbent > DISTURBED * standings[0].median_ns() && repeated < MOST_REPEATED {
+        if round > 0 && incumbent.ns > DISTURBED * standings[0].median_ns() && repeated < MOST_REPEATED {
             repeated += 1;
             continue;
         }
-        for (s, ns) in standings.iter_mut().zip(times) {
-            if let Some(ns) = ns {
-                s.ns.push(ns);
-                s.ratios.push(ns / incumbent);
+        for (s, sample) in standings.iter_mut().zip(times) {
+            if let Some(sample) = sample {
+                s.ns.push(sample.ns);
+                s.ratios.push(sample.ns / incumbent.ns);
+                s.wall_ratios.push(sample.wall_ns / incumbent.wall_ns);
             }
         }
         round += 1;
@@ -149,6 +158,13 @@ enum Clock {
     Process,
 }
 
+/// Nanoseconds of a run, by the race's clock and by the host's.
+#[derive(Clone, Copy)]
+struct Sample {
+    ns: f64,
+    wall_ns: f64,
+}
+
 /// A runner in a race, and the runs of a sample.
 struct Lane<'r> {
     resident: Resident<'r>,
@@ -160,12 +176,13 @@ impl<'r> Lane<'r> {
         let mut lane = Lane { resident: runner.session.resident(&runner.inputs)?, runs: 1 };
         // The driver may compile in the first run.
         lane.sample(clock)?;
-        let once = lane.sample(clock)?.max(1.0);
+        let once = lane.sample(clock)?.ns.max(1.0);
         lane.runs = (SAMPLE_NS / once).ceil().clamp(1.0, MOST_RUNS) as usize;
         Ok(lane)
     }
-    /// Nanoseconds of a run, the mean of a sample.
-    fn sample(&mut self, clock: Clock) -> Result<f64, GpuError> {
+    /// The mean of some runs.
+    fn sample(&mut self, clock: Clock) -> Result<Sample, GpuError> {
+        let begin = Instant::now();
         let ns = match clock {
             Clock::Process => {
                 let start = ProcessTime::now();
@@ -180,7 +197,8 @@ impl<'r> Lane<'r> {
                 sum
             }
         };
-        Ok(ns / self.runs as f64)
+        let (wall_ns, runs) = (begin.elapsed().as_nanos() as f64, self.runs as f64);
+        Ok(Sample { ns: ns / runs, wall_ns: wall_ns.max(1.0) / runs })
     }
 }
 
@@ -203,7 +221,7 @@ mod tests {
     fn the_median_is_of_the_middle() {
         assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
         assert!(median(&[]).is_infinite());
-        let s = Standing { ratios: vec![0.9, 1.1, 0.8], ns: vec![] };
-        assert_eq!((s.ratio(), s.wins()), (0.9, 2));
+        let s = Standing { ratios: vec![0.9, 1.1, 0.8], ns: vec![], wall_ratios: vec![1.2, 0.9, 1.1] };
+        assert_eq!((s.ratio(), s.wins(), s.is_slower_by_the_wall()), (0.9, 2, true));
     }
 }

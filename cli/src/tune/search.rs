@@ -169,7 +169,8 @@ impl<'a> Search<'a> {
             let first = best.as_ref().map_or(&incumbent, |b| &b.1);
             let all: Vec<&Runner> = std::iter::once(first).chain(opened.iter().map(|o| &o.1)).collect();
             let standings = race(self.gpu, &all, ROUNDS, self.seed.wrapping_add(self.opened as u64))?;
-            let found = standings.iter().skip(1).zip(opened).min_by(|a, b| a.0.ratio().total_cmp(&b.0.ratio()));
+            let all = standings.iter().skip(1).zip(opened).filter(|(s, _)| !s.is_slower_by_the_wall());
+            let found = all.min_by(|a, b| a.0.ratio().total_cmp(&b.0.ratio()));
             let Some((_, winner)) = found.filter(|(s, _)| s.ratio() < STEP_RATIO) else { break };
             round = self.draft(&winner.0, STEP, false);
             best = Some(winner);
@@ -197,7 +198,7 @@ impl<'a> Search<'a> {
         };
         let standings = race(self.gpu, &[incumbent, &runner], CONFIRMING, !self.seed)?;
         let (own, won) = (standings[0].median_ns() / 1e3, &standings[1]);
-        let confirmed = won.wins() >= WINS && won.ratio() <= RATIO;
+        let confirmed = won.wins() >= WINS && won.ratio() <= RATIO && !won.is_slower_by_the_wall();
         Ok(match confirmed {
             true => Outcome {
                 choices: Some(values(&winner.trace)),
