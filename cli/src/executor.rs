@@ -150,7 +150,9 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
     let nan = Nan::parse(&common.nan).unwrap_or_default();
     let mut quirks = profile.quirks.clone();
     common.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
-    Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile })
+    let profile = DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile };
+    crate::tuning::check_required(common, &profile)?;
+    Ok(profile)
 }
 
 /// How to compile with these passes and modes.

@@ -47,9 +47,12 @@ pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
     let common = &a.common;
     let budget = crate::bench::duration("--budget", &a.budget)?;
     let file = tuning::file_to_write(common)?;
-    let Device::Gpu(gpu) = open_device(common)? else {
-        return Err(CliError::new(Code::Device, "tune measures kernels on a device, and there is none")
-            .help("`weft devices` lists what is there"));
+    let gpu = match open_device(common)? {
+        Device::Gpu(gpu) => gpu,
+        Device::Cpu(_) | Device::Interpreter => {
+            return Err(CliError::new(Code::Device, "tune searches schedules of shaders, which the CPU does not run")
+                .help("`--device 0` takes the first adapter of `weft devices`"));
+        }
     };
     gpu.check_computes()?;
     let share = budget / a.models.len() as u32;
@@ -69,10 +72,7 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
     let device = Device::Gpu(gpu.clone());
     let executor = execute(module, common, &device, &inputs)?.sized_for(&inputs)?;
     let (session, compiled) = executor.on_device().zip(executor.compilation()).ok_or_else(|| {
-        CliError::new(
-            Code::Device,
-            "the model runs in parts or on the CPU executor: its kernels are not known before a run",
-        )
+        CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
     })?;
     let profile = profile_on(common, &device)?;
     let mut units = units(compiled, &profile, &times(session, compiled, &inputs)?);

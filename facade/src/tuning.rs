@@ -1,18 +1,19 @@
-//! The tuning database: choices that measurements made, as JSON lines.
+//! The tuning database: a file of JSON lines, one for each tuned function.
 //!
-//! Each line is self-contained, and files are merged by joining them: of several lines for one workload the one with the
-//! smallest ratio counts, whatever their order. A line that withdraws choices counts before all others.
+//! Each line is self-contained, so concatenating files merges them. If a workload has several lines with choices, the
+//! smallest ratio wins, independently of their order. A line without choices records a search that found nothing. A
+//! withdrawn line cancels the lines with the same workload and choices.
 
 use compiler::schedule::rules::Choice;
 use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, Workload};
 use compiler::text::{parse_instructions, print_instruction};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A line.
+/// The tuned choices of one function on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuningLine {
     /// Identity of the device: its name, driver, the driver's version, and the processor of a software device.
@@ -23,38 +24,41 @@ pub struct TuningLine {
     pub constants: Vec<usize>,
     /// The function's name in the network where it was tuned, for people.
     pub name: String,
-    /// `choose` instructions; empty where earlier choices are withdrawn.
+    /// `choose` instructions; empty if the search found nothing faster than the default.
     pub choices: Vec<String>,
-    /// Time with these choices by the time of the default schedule: the median over the rounds that confirmed it.
+    /// The choices made a network slower and must not be used.
+    #[serde(default)]
+    pub withdrawn: bool,
+    /// Time of the tuned schedule divided by that of the default: the median over the confirming rounds.
     pub ratio: f64,
-    /// These rounds, and those that it won.
+    /// Number of confirming rounds, and of those in which the tuned schedule was faster.
     pub rounds: [usize; 2],
-    /// Microseconds of the default schedule, and with these choices.
+    /// Microseconds of the default schedule and of the tuned one.
     pub us: [f64; 2],
-    /// The same, as they were estimated.
+    /// Estimated microseconds of both.
     pub estimated_us: [f64; 2],
     /// Seed of the search.
     pub seed: u64,
-    /// Who made the line: `tune`, `hand`.
+    /// What made the line: `tune`.
     pub by: String,
     /// Weft's version.
     pub weft: String,
 }
 
 impl TuningLine {
-    /// What it is for.
+    /// The key of the line.
     pub fn workload(&self) -> Workload {
         Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
     }
-    /// The choices as `choose` instructions.
+    /// Prints choices as `choose` instructions.
     pub fn print_choices(values: &[Choice]) -> Vec<String> {
         let line = |c: &Choice| Choose { unit: c.unit, point: c.point, value: c.value.clone(), of: vec![] };
         values.iter().map(|c| print_instruction(&InstrRef::new(line(c)))).collect()
     }
-    /// The values of its `choose` instructions.
+    /// Parses `choices`.
     ///
     /// # Errors
-    /// Lines that are something else.
+    /// An instruction that does not parse, or is not `choose`.
     pub fn parse_choices(&self) -> Result<Vec<Choice>, String> {
         let list = parse_instructions(&self.choices.join("\n")).map_err(|e| e.to_string())?;
         let one = |i: &InstrRef| {
@@ -79,10 +83,10 @@ pub struct TuningDatabase {
 }
 
 impl TuningDatabase {
-    /// Reads a file; one that is not there is empty.
+    /// Reads a file. A missing file is an empty database.
     ///
     /// # Errors
-    /// A file that cannot be read, and the first line that is none, with its number.
+    /// A file that cannot be read; the number of the first line that does not parse.
     pub fn read(path: &Path) -> Result<TuningDatabase, String> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -91,13 +95,13 @@ impl TuningDatabase {
         };
         TuningDatabase::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
-    /// Reads lines.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// The first line that is none, with its number.
+    /// The number of the first line that does not parse.
     pub fn parse(text: &str) -> Result<TuningDatabase, String> {
         let mut lines = Vec::new();
-        // A line without an end was being written when its writer was stopped.
+        // A last line without a newline is incomplete: the process that wrote it was stopped.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for (n, line) in whole.lines().enumerate().filter(|l| !l.1.trim().is_empty()) {
             let parsed: TuningLine = serde_json::from_str(line).map_err(|e| format!("line {}: {e}", n + 1))?;
@@ -106,7 +110,7 @@ impl TuningDatabase {
         }
         Ok(TuningDatabase { lines })
     }
-    /// Appends a line to a file, and sees that it reaches the disk.
+    /// Appends a line and syncs the file. An incomplete last line is removed first.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -129,25 +133,24 @@ impl TuningDatabase {
         };
         write(&mut file).map_err(|e| fail(&e))
     }
-    /// The line that counts for each workload.
+    /// The winning line of each workload that has tuned choices.
     pub fn best(&self) -> BTreeMap<Workload, &TuningLine> {
+        let withdrawn: BTreeSet<(Workload, &[String])> =
+            self.lines.iter().filter(|l| l.withdrawn).map(|l| (l.workload(), &l.choices[..])).collect();
+        let counts = |l: &&TuningLine| !l.choices.is_empty() && !withdrawn.contains(&(l.workload(), &l.choices[..]));
         let mut best: BTreeMap<Workload, &TuningLine> = BTreeMap::new();
-        let key = |l: &TuningLine| (!l.choices.is_empty(), l.ratio, l.choices.clone());
-        for line in &self.lines {
+        for line in self.lines.iter().filter(counts) {
             let place = best.entry(line.workload()).or_insert(line);
-            let (old, new) = (key(place), key(line));
-            if new.0.cmp(&old.0).then(new.1.total_cmp(&old.1)).then(new.2.cmp(&old.2)).is_lt() {
+            if line.ratio.total_cmp(&place.ratio).then(line.choices.cmp(&place.choices)).is_lt() {
                 *place = line;
             }
         }
-        best.retain(|_, line| !line.choices.is_empty());
         best
     }
-    /// Schedules by these choices, and by `rest` where there are none. With `required`, a device without any is an
-    /// error.
-    pub fn provider(&self, rest: Arc<dyn ScheduleProvider>, required: bool) -> Tuned {
+    /// A provider of these choices; `rest` schedules all other functions.
+    pub fn provider(&self, rest: Arc<dyn ScheduleProvider>) -> Tuned {
         let choices = self.best().into_iter().filter_map(|(w, line)| Some((w, line.parse_choices().ok()?)));
-        Tuned::new(choices, rest, required)
+        Tuned::new(choices, rest)
     }
 }
 
@@ -162,6 +165,7 @@ mod tests {
             constants: vec![1],
             name: "t_conv".into(),
             choices: choices.iter().map(|c| c.to_string()).collect(),
+            withdrawn: false,
             ratio,
             rounds: [15, 14],
             us: [10.0, 10.0 * ratio],
@@ -208,9 +212,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_withdraws_choices() {
-        let db = TuningDatabase { lines: vec![line("f", 0.8, &[ROWS]), line("f", 1.0, &[])] };
-        assert!(db.best().is_empty());
+    fn a_withdrawn_line_cancels_its_choices_alone() {
+        let other = ROWS.replace("24", "16");
+        let [good, better] = [line("f", 0.8, &[&other]), line("f", 0.7, &[ROWS])];
+        let withdrawn = TuningLine { withdrawn: true, ..better.clone() };
+        let nothing_found = line("f", 1.0, &[]);
+        let mut db = TuningDatabase { lines: vec![withdrawn, nothing_found, better, good.clone()] };
+        for _ in 0..4 {
+            db.lines.rotate_left(1);
+            assert_eq!(db.best().into_values().collect::<Vec<_>>(), [&good]);
+        }
     }
 
     #[test]

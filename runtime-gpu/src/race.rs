@@ -1,21 +1,23 @@
-//! Races: modules that compute the same are timed side by side on one device.
+//! A race compares the times of compiled modules that compute the same function on one device.
 //!
-//! All stay resident. A round runs each of them once, in a seeded order, and gives each the ratio of its time to that of
-//! the first one, the *incumbent*, in the same round: load that comes and goes disturbs both. The result is the median
-//! of these ratios. A runner that is far behind after a few rounds leaves the race; a round in which the incumbent
-//! takes much longer than before is repeated.
+//! The modules stay on the device. Each round runs every module once, in a seeded order, and divides its time by the time
+//! of the first module (the *incumbent*) in the same round, so that a change of the machine's load affects both. The
+//! result is the median of these ratios. A module that takes 1.5 times as long after three rounds leaves the race. A
+//! round in which the incumbent takes 1.5 times as long as before is repeated.
 //!
-//! A time is the sum of the device's timestamps on a GPU. On a software device it is the CPU time of this process, which
-//! other processes disturb least (on a machine with ten busy processes its standard deviation is 5 %, that of the
-//! host's clock 23 %). What keeps fewer cores busy takes less of it and longer all the same: wall time has a veto there
-//! ([`Standing::is_slower_by_the_wall`]). A sample lasts 2 ms at least.
+//! On a GPU, a time is the sum of the device's timestamps. On a software device, it is the CPU time of this process:
+//! beside ten busy processes its standard deviation is 5 %, that of wall time 23 %. CPU time does not count idle cores,
+//! so a schedule with too few workgroups looks too fast; callers reject modules whose wall time is longer
+//! ([`Standing::is_slower_by_the_wall`]). A sample takes at least 2 ms.
 
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::resident::Resident;
 use crate::session::{Session, SessionOptions};
 use compiler::compile::Compiled;
+use compiler::dtype::DType;
 use compiler::tensor::Tensor;
+use compiler::text::random_tensor;
 use cpu_time::ProcessTime;
 use std::sync::Arc;
 use std::time::Instant;
@@ -135,18 +137,12 @@ pub fn race(gpu: &Gpu, runners: &[&Runner], rounds: usize, seed: u64) -> Result<
     Ok(standings)
 }
 
-/// The numbers below `n` in an order that follows from `seed` (SplitMix64).
+/// A permutation of the numbers below `n`.
 fn order(n: usize, seed: u64) -> Vec<usize> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let mut keyed: Vec<(u64, usize)> = (0..n).map(|i| (next(), i)).collect();
-    keyed.sort_unstable();
-    keyed.into_iter().map(|k| k.1).collect()
+    let keys = random_tensor(DType::F32, &[n], seed).to_f64_vec();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
+    order
 }
 
 /// Where times come from.

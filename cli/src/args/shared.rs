@@ -267,6 +267,25 @@ fn flag(id: &str) -> String {
     format!("--{}", id.replace('_', "-"))
 }
 
+/// The words of a command line without the options `own`, each with true if a value follows it.
+pub fn without_options(given: &[String], own: &[(&str, bool)]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut rest = given.iter();
+    while let Some(word) = rest.next() {
+        let name = word.split('=').next().unwrap_or(word);
+        // `-O3` has its value attached.
+        let attached = |o: &&(&str, bool)| o.1 && o.0.len() == 2 && name.starts_with(o.0);
+        match own.iter().find(|o| o.0 == name).or_else(|| own.iter().find(attached)) {
+            Some((option, true)) if *option == name && !word.contains('=') => {
+                rest.next();
+            }
+            Some(_) => {}
+            None => out.push(word.clone()),
+        }
+    }
+    out
+}
+
 /// Refuses options for loading or compiling if `what` was read, which is neither loaded nor compiled.
 ///
 /// # Errors

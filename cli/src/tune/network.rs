@@ -1,12 +1,14 @@
-//! The whole network in fresh processes, with new lines and without them: what a search measures in its own process is
-//! a few per cent off.
+//! Compares the whole network with and without new choices, in fresh processes: times from the process that searched
+//! are a few per cent off.
 
 use crate::args::TuneArgs;
+use crate::args::shared::without_options;
 use crate::error::{CliError, CliResult};
 use crate::output::{Progress, log};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use weft::statistics::Statistics;
 use weft::{TuningDatabase, TuningLine};
 
 /// Pairs of processes.
@@ -15,7 +17,7 @@ const PAIRS: usize = 5;
 const SLOWER: f64 = 1.01;
 
 /// Options of `weft tune` that `weft bench` does not get; true for those with a value.
-const OWN: [(&str, bool); 7] = [
+const OWN: &[(&str, bool)] = &[
     ("--budget", true),
     ("--kernel", true),
     ("--tuning", true),
@@ -25,14 +27,27 @@ const OWN: [(&str, bool); 7] = [
     ("-v", false),
 ];
 
-/// Times the network of `model`, and withdraws `lines` where it is slower with them.
+/// Compares `model` with and without `lines`. If it is slower with them, or cannot be compared, they are withdrawn.
 ///
 /// # Errors
-/// Processes that do not start, and files that cannot be written.
+/// A process that fails, and files that cannot be written.
 pub fn judge(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
     if lines.is_empty() {
         return Ok(Value::Null);
     }
+    let found = compare(a, model, file, lines);
+    if found.as_ref().is_ok_and(|found| found["kept"] == true) {
+        return found;
+    }
+    log(&a.common, "tune: the new choices are withdrawn");
+    for line in lines {
+        let withdrawn = TuningLine { withdrawn: true, ..line.clone() };
+        TuningDatabase::append(file, &withdrawn).map_err(CliError::input)?;
+    }
+    found
+}
+
+fn compare(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
     let without = tempfile::NamedTempFile::new().map_err(|e| CliError::input(e.to_string()))?;
     let all = TuningDatabase::read(file).map_err(CliError::input)?;
     let key = |l: &TuningLine| (l.workload(), l.choices.clone());
@@ -52,16 +67,9 @@ pub fn judge(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> Cl
         ms.iter_mut().zip(pair_ms).for_each(|(list, ms)| list.push(ms));
     }
     drop(progress);
-    let ratio = median(&ratios);
-    let kept = ratio < SLOWER;
-    if !kept {
-        log(&a.common, format!("tune: the network takes {ratio:.3} times as long: the new choices are withdrawn"));
-        for line in lines {
-            let none = TuningLine { choices: vec![], ratio: 1.0, ..line.clone() };
-            TuningDatabase::append(file, &none).map_err(CliError::input)?;
-        }
-    }
-    Ok(json!({ "ratio": ratio, "pairs": ratios, "ms": ms.map(|list| median(&list)), "kept": kept }))
+    let ratio = Statistics::of(&ratios).median;
+    let ms = ms.map(|list| Statistics::of(&list).median);
+    Ok(json!({ "ratio": ratio, "pairs": ratios, "ms": ms, "kept": ratio < SLOWER }))
 }
 
 /// In words.
@@ -74,12 +82,6 @@ pub fn describe(model: &str, network: &Value) -> String {
         (Some(ratio), _) => format!("{model} in fresh processes: ratio {ratio:.3}; the new choices are withdrawn"),
         _ => format!("{model}: nothing new was kept"),
     }
-}
-
-fn median(list: &[f64]) -> f64 {
-    let mut sorted = list.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 /// Milliseconds of a run on the device, as a process of its own measures them.
@@ -97,19 +99,8 @@ fn device_ms(a: &TuneArgs, model: &str, tuning: &Path) -> CliResult<f64> {
 
 /// The options of this process that the benchmark takes too.
 fn arguments(a: &TuneArgs) -> Vec<String> {
-    let given: Vec<String> = std::env::args().skip(1).collect();
-    let mut out = Vec::new();
-    let mut rest = given.iter().skip_while(|w| *w != "tune").skip(1);
-    while let Some(word) = rest.next() {
-        let name = word.split('=').next().unwrap_or(word);
-        match OWN.iter().find(|o| o.0 == name) {
-            Some((_, true)) if !word.contains('=') => {
-                rest.next();
-            }
-            Some(_) => {}
-            None if a.models.contains(word) => {}
-            None => out.push(word.clone()),
-        }
-    }
-    out
+    let given: Vec<String> = std::env::args().skip_while(|w| w != "tune").skip(1).collect();
+    let mut kept = without_options(&given, OWN);
+    kept.retain(|word| !a.models.contains(word));
+    kept
 }

@@ -85,6 +85,7 @@ impl Outcome {
             constants: unit.workload.constants.clone(),
             name: unit.function.name.to_string(),
             choices: self.choices.as_ref().map_or(vec![], |c| TuningLine::print_choices(c)),
+            withdrawn: false,
             ratio: self.ratio,
             rounds: self.rounds,
             us: self.us,
@@ -237,7 +238,7 @@ impl<'a> Search<'a> {
         all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
         let rest = all.split_off(count.min(all.len()));
         if !rest.is_empty() {
-            let at = (self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize + self.opened;
+            let at = (self.seed as usize).wrapping_add(self.opened);
             all.push(rest[at % rest.len()].clone());
         }
         self.seen.extend(all.iter().map(Candidate::key));

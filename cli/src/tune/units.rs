@@ -8,6 +8,7 @@ use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
 use runtime_gpu::Session;
 use std::collections::BTreeMap;
+use weft::statistics::Statistics;
 
 /// Runs of the network that say where its time goes.
 const RUNS: usize = 3;
@@ -37,9 +38,8 @@ pub fn times(session: &Session, compiled: &Compiled, inputs: &[Tensor]) -> CliRe
         runs.push(sums);
     }
     let median = |name: &String| {
-        let mut own: Vec<f64> = runs.iter().filter_map(|r| r.get(name).copied()).collect();
-        own.sort_by(f64::total_cmp);
-        own[own.len() / 2]
+        let own: Vec<f64> = runs.iter().filter_map(|r| r.get(name).copied()).collect();
+        Statistics::of(&own).median
     };
     Ok(runs[0].keys().map(|name| (name.clone(), median(name))).collect())
 }
