@@ -26,6 +26,7 @@
 
 mod accept;
 mod accesses;
+mod add_unit_loop;
 pub mod estimate;
 pub mod loops;
 pub mod rules;
@@ -123,6 +124,7 @@ instructions! {
     vectorize::Vectorize,
     unroll::Unroll,
     offset_loop::OffsetLoop,
+    add_unit_loop::AddUnitLoop,
     inline::Inline,
     stage_in_registers::StageInRegisters,
     stage_in_shared::StageInShared,

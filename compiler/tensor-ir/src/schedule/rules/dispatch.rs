@@ -33,10 +33,10 @@ pub(super) struct Asked {
 /// The rules to ask for a unit: a requested one comes first.
 pub(super) fn rules_for(profile: &DeviceProfile, script: &Script, unit: &Unit) -> Vec<Asked> {
     let of = |rule: &'static Rule| Asked { rule, by_name: profile.asks_for(rule.name) };
-    let usual = in_order(profile).filter(|r| r.takes.fits(unit)).map(of);
+    let takes = |r: &&Rule| r.takes.fits(unit) && script.admits(unit.name(), r.name);
+    let usual = in_order(profile).filter(takes).map(of);
     let Some((name, required)) = script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished =
-        in_order(profile).filter(|r| r.name == name && r.takes.fits(unit)).map(|rule| Asked { rule, by_name: true });
+    let wished = in_order(profile).filter(|r| r.name == name && takes(r)).map(|rule| Asked { rule, by_name: true });
     match required {
         true => wished.collect(),
         // It took the unit before, perhaps only because it was requested.

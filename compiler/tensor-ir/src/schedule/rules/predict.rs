@@ -13,7 +13,7 @@ use super::pooling::{feeds_windows, one_or_two};
 use super::script::NOTHING;
 use super::sketch::{Decline, Sketch};
 use super::view::View;
-use super::{Takes, all, in_order};
+use super::{Rule, Takes, all, in_order};
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
@@ -78,7 +78,8 @@ pub fn price_as_scheduled(
 
 /// The candidates of the rules for functions as a whole; of one rule where that is wished for.
 pub(super) fn function_picks(sketch: &Sketch<'_>, unit: &Unit, wish: Option<&str>) -> Picks {
-    let rules = in_order(sketch.profile).filter(|r| r.takes == Takes::Functions && wish.is_none_or(|n| n == r.name));
+    let admits = |r: &Rule| wish.is_none_or(|n| n == r.name) && sketch.script.admits(unit.name(), r.name);
+    let rules = in_order(sketch.profile).filter(|r| r.takes == Takes::Functions && admits(r));
     let of = |rule| Asked { rule, by_name: wish.is_some() || sketch.profile.asks_for(rule.name) };
     Picks::of(&sketch.view(), unit, &rules.map(of).collect::<Vec<_>>(), sketch.script)
 }

@@ -11,9 +11,8 @@ use super::view::View;
 use crate::candidate;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::Axis;
 use crate::schedule::estimate::{KernelEstimate, shared_reduction};
-use crate::schedule::{ComputeAt, LocalScope};
+use crate::schedule::{AddUnitLoop, Axis, ComputeAt, LocalScope};
 
 /// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most
 /// devices.
@@ -77,9 +76,11 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     }
     let threads = sketch.choose("threads", &domain, chosen.threads)?;
     let how = choose_combination(sketch, &[reduce], threads, true)?;
-    let names: Vec<Name> = loops.iter().map(|l| l.var).collect();
+    let mut names: Vec<Name> = loops.iter().map(|l| l.var).collect();
     if names.is_empty() {
-        return Err(Decline("a scalar without loops".into()));
+        let one = Name::new(&format!("{}_one", unit.output));
+        sketch.apply(AddUnitLoop { block: unit.output, into: one })?;
+        names.push(one);
     }
     let flat = sketch.fuse(&names, Name::new(&format!("{}_i", unit.output)))?;
     // The result is stored by the first thread alone.

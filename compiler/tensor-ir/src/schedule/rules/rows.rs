@@ -323,7 +323,7 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, chosen: &RowsOfWorkgroup) 
     let (rows, inner) = match r.row.as_slice() {
         // A single row without a loop of its own: one workgroup.
         [] => {
-            let parts = sketch.split(inner, &[1, r.length], &["row", "of"])?;
+            let parts = sketch.split(inner, &[1, 0], &["row", "of"])?;
             (parts[0], parts[1])
         }
         row => (sketch.fuse(row, Name::new(&format!("{}_row", r.output)))?, inner),

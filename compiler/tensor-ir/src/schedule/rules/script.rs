@@ -67,13 +67,19 @@ pub(super) struct Script {
     pub end: Option<Vec<InstrRef>>,
     /// Concatenations of reductions stay in one nest, since the positions of the cuts are open sizes.
     pub whole: bool,
+    /// Rules that do not take a unit, as (unit, rule).
+    barred: Vec<(Name, String)>,
 }
 
 /// Nothing is given but that concatenations stay whole.
-pub(super) static WHOLE: Script = Script { wishes: vec![], before: None, parts: vec![], end: None, whole: true };
+pub(super) static WHOLE: Script = nothing(true);
 
 /// Nothing is given.
-pub(super) static NOTHING: Script = Script { wishes: vec![], before: None, parts: vec![], end: None, whole: false };
+pub(super) static NOTHING: Script = nothing(false);
+
+const fn nothing(whole: bool) -> Script {
+    Script { wishes: vec![], before: None, parts: vec![], end: None, whole, barred: vec![] }
+}
 
 impl Script {
     /// Values that must be taken.
@@ -90,6 +96,18 @@ impl Script {
     /// The same with concatenations left whole, or not.
     pub fn with_whole(self, whole: bool) -> Script {
         Script { whole, ..self }
+    }
+
+    /// From now on the rule does not take the unit; false if it did not take it before.
+    pub fn bar(&mut self, unit: Name, rule: &str) -> bool {
+        let new = self.admits(unit, rule);
+        self.barred.extend(new.then(|| (unit, rule.to_string())));
+        new
+    }
+
+    /// True if the rule may take the unit.
+    pub fn admits(&self, unit: Name, rule: &str) -> bool {
+        !self.barred.iter().any(|(u, r)| *u == unit && r == rule)
     }
 
     /// A schedule as it is written; edited choices are required.
