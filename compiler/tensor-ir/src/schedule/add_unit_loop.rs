@@ -50,7 +50,12 @@ mod tests {
     #[test]
     fn a_scalar_can_be_bound() {
         let f = matmul(1, 1, 6);
-        let g = scheduled(&f, &["add-unit-loop {block=mm, into=one}", "bind {loop=one, axis=group_x}"]);
+        let steps = [
+            "add-unit-loop {block=mm, into=one}",
+            "reorder {loops=[one,mm_i0,mm_i1,mm_r0]}",
+            "bind {loop=one, axis=group_x}",
+        ];
+        let g = scheduled(&f, &steps);
         assert_same(&f, &g);
         assert!(refusal(&g, "add-unit-loop {block=mm, into=one}").contains("one"));
         assert!(refusal(&f, "add-unit-loop {block=none, into=one}").contains("none"));

@@ -6,7 +6,8 @@ use super::tally::Tally;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Depth, MatrixTile, ProductTile, byte_tiles, innermost, product_candidates};
+use crate::profile::quirks::SINKS_LOADS;
+use crate::schedule::rules::{Depth, MatrixTile, PAD, ProductTile, byte_tiles, innermost, product_candidates};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, element_bytes};
 use std::cell::OnceCell;
@@ -29,9 +30,19 @@ struct Operand<'f> {
     demand: Demand,
     /// A constant that lies in the order in which it is read.
     packed: bool,
-    /// What copies of each read cost, where neighbours along the rows may be a vector, and where not: the same for all
-    /// tiles.
-    copies: [OnceCell<Vec<(Touch, i64)>>; 2],
+    /// How each read is copied, where neighbours along the rows may be a vector, and where not: the same for all tiles.
+    copies: [OnceCell<Vec<Copied>>; 2],
+}
+
+/// How the threads of a subgroup copy an operand from device memory.
+#[derive(Clone, Copy)]
+struct Copied {
+    /// Of a subgroup.
+    touch: Touch,
+    /// Neighbours that a lane copies together, 4 at most.
+    width: i64,
+    /// They are neighbours along the rows (or columns) of the result; else along the depth.
+    across: bool,
 }
 
 impl<'f> Operand<'f> {
@@ -84,7 +95,7 @@ struct Copying {
 /// Bytes of a half.
 const HALF: f64 = 2.0;
 /// Neighbouring halves that a thread loads at once, at most.
-const WIDE: f64 = 8.0;
+const WIDE: i64 = 8;
 
 /// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies
 /// words of them.
@@ -102,6 +113,20 @@ fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
 /// An operand is read in more than 16 bits an element.
 fn is_wide(stages: &Stages<'_>, demand: &Demand) -> bool {
     demand.reads.iter().any(|r| stages.f.buffers[r.buffer].dtype.size() as f64 > HALF)
+}
+
+/// How many more loads there are than are used where each of so many steps loads for the next one, the last one too:
+/// what it has itself, which a cache holds.
+fn loaded_ahead(stages: &Stages<'_>, steps: f64) -> f64 {
+    let always = !stages.rates.software && steps > 1.0 && !stages.profile.quirks.has(&SINKS_LOADS);
+    if always { 1.0 + 1.0 / steps } else { 1.0 }
+}
+
+/// Passes over the banks of workgroup memory for so many different words.
+fn passes(words: impl Iterator<Item = i64>) -> f64 {
+    let mut banks = [0i64; BANKS as usize];
+    words.for_each(|w| banks[w.rem_euclid(BANKS) as usize] += 1);
+    banks.iter().max().map_or(0.0, |most| *most as f64)
 }
 
 fn without_casts(e: &Expr) -> &Expr {
@@ -209,9 +234,13 @@ impl<'f> Product<'f> {
         tally.operations = 2.0 * left * tile.columns as f64 / word;
         // Words of bytes lie along the depth.
         let copying = Copying { depth: tile.depth, across: !self.bytes };
+        let loaded = loaded_ahead(stages, depth / (tile.depth * tile.slices) as f64);
         for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
             tally.operations += operand.demand.operations * elements;
-            self.operand(stages, &mut tally, operand, (outer, elements), copying);
+            let mut loads = Tally::default();
+            self.operand(stages, &mut loads, operand, (outer, elements), copying);
+            loads.accesses *= loaded;
+            tally.add(loads);
         }
         if !stages.rates.software {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
@@ -222,8 +251,12 @@ impl<'f> Product<'f> {
             let passes: f64 = vectors.iter().map(|&(n, lanes)| up(n as f64, 4) * up((4 * lanes) as f64, BANKS)).sum();
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
             tally.passes += subgroups * depth * passes / word;
-            let copied = up(stages.rates.lanes as f64, BANKS) / stages.rates.lanes as f64;
-            tally.passes += (left + right) * copied / word;
+            let own =
+                [(&self.left, &self.rows, left, tile.rows + PAD), (&self.right, &self.columns, right, tile.columns)];
+            for (operand, outer, elements, pitch) in own {
+                let each = self.stores(stages, operand, outer, tile, (copying, pitch));
+                tally.passes += elements * each / word;
+            }
             tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64 / word as u64;
             tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;
         }
@@ -232,7 +265,7 @@ impl<'f> Product<'f> {
     /// Counts a kernel on matrix units with this tile: both operands, their way through workgroup memory into
     /// fragments, and the products.
     pub fn count_matrices(&self, stages: &Stages<'_>, tile: &MatrixTile) -> Tally {
-        let (t, lanes) = (&tile.tile, stages.rates.lanes as f64);
+        let t = &tile.tile;
         let up = |n: f64, by: i64| (n / by as f64).ceil();
         let steps = up(iterations(&self.depth), t.depth);
         let depth = steps * t.depth as f64;
@@ -246,12 +279,11 @@ impl<'f> Product<'f> {
         for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
             let demand = &operand.demand;
             tally.operations += demand.operations * elements;
-            // Elements of the operand that a thread copies in a step.
-            let own = elements / (tiles * steps * threads);
             let mut loads = Tally::default();
             self.operand(stages, &mut loads, operand, (outer, elements), Copying { depth: t.depth, across: true });
+            loads.accesses *= loaded_ahead(stages, steps / t.slices as f64);
             let vectors = self.loads_vectors(stages, operand, outer);
-            if vectors && !is_wide(stages, demand) && own >= WIDE && self.lies([2; 2]).channels % WIDE as i64 == 0 {
+            if vectors && !is_wide(stages, demand) && self.lies([2; 2]).channels % WIDE == 0 {
                 loads.accesses /= 2.0;
             }
             tally.add(loads);
@@ -260,14 +292,16 @@ impl<'f> Product<'f> {
         let of_subgroups =
             (left / tile.rows as f64) * t.columns as f64 / tile.columns as f64 * (tile.rows + tile.columns) as f64;
         tally.operations += of_subgroups * FRAGMENT;
-        tally.passes = (of_subgroups + left + right) * HALF / (BANKS * BANK_BYTES) as f64;
-        tally.accesses += (left + right) / lanes / WIDE;
+        tally.passes = of_subgroups * HALF / (BANKS * BANK_BYTES) as f64;
+        for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
+            tally.passes += elements * self.stores_rows(stages, operand, outer, t.depth);
+        }
         tally.shared_bytes = tile.shared_bytes;
         tally
     }
     /// Whether threads copy neighbours of an operand together.
     fn loads_vectors(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop]) -> bool {
-        o.packed || o.demand.reads.iter().all(|r| self.copied(stages, r, outer, true).1 > 1)
+        o.packed || o.demand.reads.iter().all(|r| self.copied(stages, r, outer, true).width > 1)
     }
     /// Whether each operand's neighbours are copied together.
     pub fn vectors(&self, stages: &Stages<'_>) -> [bool; 2] {
@@ -303,7 +337,7 @@ impl<'f> Product<'f> {
         let lanes = stages.rates.lanes;
         let Some(&(_, channels)) = self.depth.last() else { return };
         let known = operand.copies[usize::from(across)].get_or_init(|| self.copies(stages, operand, outer, across));
-        for (r, &(touch, width)) in operand.demand.reads.iter().zip(known) {
+        for (r, &Copied { touch, width, .. }) in operand.demand.reads.iter().zip(known) {
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;
             if apart && !operand.packed && !stages.rates.software && width == 1 {
@@ -313,40 +347,80 @@ impl<'f> Product<'f> {
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
         }
     }
-    /// A subgroup's access for each read of an operand, and the neighbours that each lane loads.
-    fn copies(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop], across: bool) -> Vec<(Touch, i64)> {
+    /// Passes over workgroup memory for each element of an operand that threads store to a tile with rows of `pitch`
+    /// words for each element of the depth.
+    fn stores(
+        &self,
+        stages: &Stages<'_>,
+        operand: &Operand<'_>,
+        outer: &[Loop],
+        tile: &ProductTile,
+        (Copying { across, .. }, pitch): (Copying, i64),
+    ) -> f64 {
+        let lanes = stages.rates.lanes;
+        let known = operand.copies[usize::from(across)].get_or_init(|| self.copies(stages, operand, outer, across));
+        let Some(copied) = known.first() else { return 0.0 };
+        let halves = !is_wide(stages, &operand.demand) && self.lies([2; 2]).channels % WIDE == 0;
+        let enough = pitch / 4 * 4 * tile.depth >= WIDE * tile.threads;
+        let run = if copied.width > 1 && halves && enough { WIDE } else { copied.width };
+        let words = |l: i64| match copied.across {
+            true => (l * run)..(l * run + run.min(4)),
+            false => {
+                let of_row = (tile.depth / run).max(1);
+                let first = l % of_row * run * pitch + l / of_row;
+                first..first + 1
+            }
+        };
+        passes((0..lanes).flat_map(words)) / (0..lanes).flat_map(words).count().max(1) as f64
+    }
+    /// The same for a tile of halves with a row of the depth for each row or column of the product.
+    fn stores_rows(&self, stages: &Stages<'_>, operand: &Operand<'_>, outer: &[Loop], depth: i64) -> f64 {
+        let known = operand.copies[1].get_or_init(|| self.copies(stages, operand, outer, true));
+        let Some(copied) = known.first().filter(|c| c.across && !operand.packed) else {
+            return HALF / (BANKS * BANK_BYTES) as f64;
+        };
+        let pitch = depth + WIDE;
+        let words = (0..stages.rates.lanes).map(|l| l * copied.width * pitch * HALF as i64 / BANK_BYTES);
+        passes(words) / stages.rates.lanes as f64
+    }
+    /// How each read of an operand is copied.
+    fn copies(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop], across: bool) -> Vec<Copied> {
         let lanes = stages.rates.lanes;
         let of = |r: &Read| match self.depth.last() {
             _ if o.packed => {
                 let bytes = element_bytes(&stages.f.buffers[r.buffer], stages.profile);
-                (Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / SECTOR_BYTES as f64 }, 4)
+                let touch = Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / SECTOR_BYTES as f64 };
+                Copied { touch, width: 4, across: true }
             }
             Some(&(inner, channels)) if stages.rates.software => {
                 // A lane has rows, and loads several steps of each.
                 let width = [4, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
-                (stages.touch(r, &Lanes { order: outer, width, along: Some(inner) }), width)
+                let touch = stages.touch(r, &Lanes { order: outer, width, along: Some(inner) });
+                Copied { touch, width, across: false }
             }
             _ => self.copied(stages, r, outer, across),
         };
         o.demand.reads.iter().map(of).collect()
     }
-    /// An operand that threads copy together, along the depth or along the rows, whichever lies next to each other: a
-    /// subgroup's access, and the neighbours that each lane loads.
-    fn copied(&self, stages: &Stages<'_>, r: &Read, outer: &[Loop], across: bool) -> (Touch, i64) {
-        let Some(&(inner, channels)) = self.depth.last() else { return (Touch { accesses: 1.0, sectors: 1.0 }, 1) };
+    /// How threads copy an operand together, along the depth or along the rows, whichever lies next to each other.
+    fn copied(&self, stages: &Stages<'_>, r: &Read, outer: &[Loop], across: bool) -> Copied {
+        let Some(&(inner, channels)) = self.depth.last() else {
+            return Copied { touch: Touch { accesses: 1.0, sectors: 1.0 }, width: 1, across: false };
+        };
         let step = (inner, channels.min(16));
         let by_depth: Vec<Loop> = outer.iter().copied().chain([step]).collect();
         let by_rows: Vec<Loop> = [step].into_iter().chain(outer.iter().copied()).collect();
         let last = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
         // Elements that are no neighbours are copied one by one, each lane another.
-        let of = |order: &[Loop], n: i64| {
-            let by = |width: i64| (stages.touch(r, &Lanes { order, width, along: None }), width);
-            Some(by(4)).filter(|t| n % 4 == 0 && t.0.accesses == 1.0).unwrap_or_else(|| by(1))
+        let of = |order: &[Loop], n: i64, across: bool| {
+            let by =
+                |width: i64| Copied { touch: stages.touch(r, &Lanes { order, width, along: None }), width, across };
+            Some(by(4)).filter(|t| n % 4 == 0 && t.touch.accesses == 1.0).unwrap_or_else(|| by(1))
         };
-        let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
-        let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
+        let (a, b) = (of(&by_depth, step.1, false), of(&by_rows, last, true));
+        let each = |c: &Copied| (c.touch.accesses / c.width as f64, c.touch.sectors / c.width as f64);
         // Along the rows only in whole vectors.
-        if across && b.1 > 1 && each(&b) < each(&a) { b } else { a }
+        if across && b.width > 1 && each(&b) < each(&a) { b } else { a }
     }
     /// Loops of the result with the columns innermost, as threads store it, under the names that `name` gives them.
     pub fn store_order(&self, name: &dyn Fn(Name) -> Name) -> Vec<Loop> {

@@ -122,6 +122,8 @@ pub(super) struct Window<'a> {
     pub unrolled: &'a [Loop],
     /// The others.
     pub rolled: &'a [Loop],
+    /// The last thread has fewer windows, so that each place is held within the buffer and loaded alone.
+    pub limited: bool,
 }
 
 /// The loop over the neighbouring windows of a thread.
@@ -296,6 +298,11 @@ impl<'f> Stages<'f> {
         let here = one(base, None)?;
         let mut moves = vec![one((base + span) % total.max(1), None)? - here];
         moves.extend(window.rolled.iter().filter_map(|l| Some(one(base, Some(l.0))? - here)));
+        if window.limited {
+            let order: Vec<usize> = r.dimensions().collect();
+            let inside = |at: usize| order[at + 1..].iter().map(|d| dims[*d]).product::<i64>();
+            moves.extend((0..order.len()).filter(|at| r.index[order[*at]].uses(neighbour())).map(inside));
+        }
         let (accesses, sectors) = unrolled_accesses(each, &moves, bytes);
         Some(Touch { accesses, sectors })
     }

@@ -1,11 +1,14 @@
 //! Scheduled kernels: the number of runs of each block, and the work of one run.
 
-use super::rates::{BARRIER, FRAGMENT, HALVING, MATRICES, Rates};
+use super::rates::{BARRIER, FRAGMENT, HALVING, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, Rates, STEP};
+
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
+use crate::int::IntNode;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, traffic};
+use rustc_hash::FxHashMap;
 
 /// Each kernel of a scheduled function.
 pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<KernelEstimate>, String> {
@@ -69,6 +72,11 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         let loads = block.value.loads().into_iter().map(|l| l.0);
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
     }
+    if !rates.software {
+        let steps = staged_steps(f, &blocks);
+        tally.operations += all * steps.values().sum::<f64>() * STEP;
+        tally.operations += all * places_in_windows(f, &blocks, &steps);
+    }
     for a in traffic(f, body, profile) {
         let times = a.times.max(1) as f64 * subgroups * a.share;
         // A gather: each lane for itself.
@@ -81,6 +89,54 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         tally.sector_bytes += times * a.sectors.max(apart) * SECTOR_BYTES as f64;
     }
     tally
+}
+
+/// The loops that fill workgroup memory and read it, with their iterations: each waits twice, and addresses its copies.
+fn staged_steps(f: &TensorFunction, blocks: &[(Vec<Around>, &Block)]) -> FxHashMap<Name, f64> {
+    let serial = |around: &[Around]| -> Vec<Around> {
+        around.iter().filter(|l| l.1 == LoopKind::Serial && l.0 > 1).copied().collect()
+    };
+    let mut steps: FxHashMap<Name, f64> = FxHashMap::default();
+    for (stored, writer) in blocks.iter().filter(|b| f.buffers[b.1.buffer].scope == Scope::Shared) {
+        let reads = |b: &&(Vec<Around>, &Block)| b.1.value.loads().iter().any(|l| l.0 == writer.buffer);
+        for (read, _) in blocks.iter().filter(reads) {
+            let (stored, read) = (serial(stored), serial(read));
+            let common: Vec<Around> = stored.iter().zip(&read).take_while(|(a, b)| a.2 == b.2).map(|l| *l.0).collect();
+            if let Some(last) = common.last() {
+                steps.insert(last.2, common.iter().map(|l| l.0 as f64).product());
+            }
+        }
+    }
+    steps
+}
+
+/// Operations of a thread for the places of elements that it copies one by one out of windows. These are quotients by
+/// the window's sizes: of the step, or where a step is a row of windows, of the place in it.
+fn places_in_windows(f: &TensorFunction, blocks: &[(Vec<Around>, &Block)], steps: &FxHashMap<Name, f64>) -> f64 {
+    let mut sum = 0.0;
+    for (around, block) in blocks {
+        let kind = |v: Name| around.iter().find(|l| l.2 == v).map(|l| l.1);
+        let copies = block.reduce.is_none() && f.buffers[block.buffer].scope != Scope::Global;
+        if !copies || steps.is_empty() || around.iter().any(|l| l.1 == LoopKind::Vectorize) {
+            continue;
+        }
+        let mut place: Option<f64> = None;
+        let global = block.value.loads().into_iter().filter(|l| f.buffers[l.0].scope == Scope::Global);
+        global.flat_map(|l| l.1).for_each(|i| {
+            i.visit(&mut |i| {
+                let (IntNode::Div(of, by) | IntNode::Mod(of, by)) = i.node() else { return };
+                let vars = of.vars();
+                let own = !vars.iter().any(|v| matches!(kind(*v), Some(LoopKind::Group(_))));
+                if own && by.as_const().is_some_and(|n| n > 2 && !(n as u64).is_power_of_two()) {
+                    let each = if vars.iter().any(|v| steps.contains_key(v)) { PLACE_IN_WINDOW } else { PLACE_IN_ROW };
+                    place = Some(place.unwrap_or(0.0).max(each));
+                }
+            });
+        });
+        let serial = around.iter().filter(|l| matches!(l.1, LoopKind::Serial | LoopKind::Unroll));
+        sum += place.unwrap_or(0.0) * serial.map(|l| l.0 as f64).product::<f64>();
+    }
+    sum
 }
 
 /// Results that a thread computes side by side: those of unrolled loops and vectors, and its part of matrices.

@@ -5,7 +5,7 @@ use super::reads::{Lanes, Loop, Stages, Window, iterations};
 use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Tile, tile_of, widest};
+use crate::schedule::rules::{Tile, tile_of, usual_width, widest};
 use crate::tir::Expr;
 use rustc_hash::FxHashMap;
 
@@ -29,7 +29,8 @@ pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<Kerne
     let outside: Vec<Loop> = loops.iter().map(|l| (l.0, rows_of(&tile, *l))).filter(|l| l.1 > 0).collect();
     let neighbours = outside.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
     let most = widest(stages.profile.registers, tile.kept + tile.taps);
-    let width = if neighbours % 2 == 0 { most.min(if neighbours % 4 == 0 { 4 } else { 2 }) } else { 1 };
+    let fits = if neighbours % 4 == 0 { 4 } else { 2 };
+    let width = most.min(fits).min(usual_width(stages.profile, iterations(&outside) as i64, neighbours));
     let threads: f64 = if stages.rates.software { 64.0 } else { 128.0 };
     let workgroups = (iterations(&outside) / width as f64 / threads).ceil();
     let results = (tile.kept * width) as f64;
@@ -48,7 +49,7 @@ pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<Kerne
     let window: Vec<Loop> = own.iter().filter(|l| taps.contains(l) || tile.varies.contains(&l.0)).copied().collect();
     for x in stages.demand(&inner.value).reads {
         let x = x.with_index(&mut |i| i.replace(&mut |v| meaning.get(&v).cloned()));
-        stages.count_window(&mut tally, &x, &lanes, &Window { unrolled: &window, rolled: &[] });
+        stages.count_window(&mut tally, &x, &lanes, &Window { unrolled: &window, rolled: &[], limited: false });
     }
     let results: f64 = tile.inside.iter().map(|l| l.1 as f64).product();
     let own_reads = demand.reads.into_iter().filter(|x| x.buffer != inner.buffer);

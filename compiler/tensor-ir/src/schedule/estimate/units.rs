@@ -6,7 +6,9 @@ use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iteratio
 use super::scheduled::operations_of;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
-use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, window_index};
+use crate::schedule::rules::{
+    LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, usual_width, window_index,
+};
 use crate::tir::{BufferId, Expr};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
@@ -78,7 +80,7 @@ pub(super) fn named(stages: &Stages<'_>, stage: usize, tally: &Tally) -> KernelE
 fn flat_shape(stages: &Stages<'_>, order: &[Loop]) -> (i64, f64) {
     let total = iterations(order) as i64;
     let inner = order.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
-    let width = if inner % 2 != 0 { 1 } else { [4, 2, 1].into_iter().find(|w| total % w == 0).unwrap_or(1) };
+    let width = usual_width(stages.profile, total, inner);
     let full: f64 = if stages.rates.software { 64.0 } else { 128.0 };
     (width, full.min((total / width).max(1) as f64))
 }
@@ -141,6 +143,7 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&
     let whole = neighbours.and_then(|n| order.iter().find(|l| l.0 == n.along && l.1 == n.windows));
     let known: Vec<Loop> = unrolled.iter().chain(whole).copied().collect();
     demand.operations += operations_of(block, &known) - operations_of(block, &[]);
+    let limited = neighbours.is_some_and(|n| order.iter().any(|l| l.0 == n.along && l.1 % n.windows != 0));
     if let Some(n) = neighbours {
         unrolled.push((neighbour(), n.windows));
         order.iter_mut().filter(|l| l.0 == n.along).for_each(|l| l.1 = (l.1 + n.windows - 1) / n.windows);
@@ -150,10 +153,8 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&
     tally.results = width as f64 * neighbours.map_or(1.0, |n| n.windows as f64);
     tally.operations += demand.operations * iterations(&order) * iterations(&unrolled) * iterations(&rolled);
     let lanes = Lanes { order: &order, width, along: None };
-    demand
-        .reads
-        .iter()
-        .for_each(|x| stages.count_window(&mut tally, x, &lanes, &Window { unrolled: &unrolled, rolled: &rolled }));
+    let window = Window { unrolled: &unrolled, rolled: &rolled, limited };
+    demand.reads.iter().for_each(|x| stages.count_window(&mut tally, x, &lanes, &window));
     let lanes = Lanes { order: &own, width: flat_shape(stages, &own).0, along: None };
     finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
     tally

@@ -5,7 +5,7 @@
 
 use super::analysis::Unit;
 use super::candidate::Candidate;
-use super::script::Script;
+use super::script::{NOTHING, Script};
 use super::sketch::Decline;
 use super::view::View;
 use super::{Rule, in_order};
@@ -85,7 +85,14 @@ pub(super) struct Picks {
 impl Picks {
     /// Asks the rules for their candidates and prices. If values are requested and some candidates have them, only
     /// these are considered.
+    ///
+    /// A requested value is one of the rule that would take the unit without it, unless a rule is requested, too.
     pub fn of(view: &View<'_>, unit: &Unit, rules: &[Asked], script: &Script) -> Picks {
+        let alone = script.requires(unit.name()) && script.wish(unit.name(), RULE).is_none();
+        let usual = alone.then(|| Picks::of(view, unit, rules, &NOTHING).next()).flatten();
+        let own: Vec<Asked> =
+            rules.iter().copied().filter(|r| usual.as_ref().is_none_or(|u| u.rule.name == r.rule.name)).collect();
+        let rules = &own[..];
         let mut picks = Picks { rest: vec![], declined: vec![], tries: vec![0; rules.len()] };
         // One view for all rules, so that the counts of the estimate are reused.
         let asking = View::new(view.f, view.constants, view.profile, true);

@@ -169,7 +169,12 @@ impl Script {
         self.wishes.iter().find(mine).map(|w| (&w.choice.value, w.required))
     }
 
-    /// The same, of a choice between words.
+    /// True if a value must be taken for a choice of the unit.
+    pub fn requires(&self, unit: Name) -> bool {
+        self.wishes.iter().any(|w| w.required && w.choice.unit == unit)
+    }
+
+    /// The same as [`Script::wish`], of a choice between words.
     pub fn wished_word(&self, unit: Name, point: &str) -> Option<(&str, bool)> {
         match self.wish(unit, point)? {
             (Attr::Str(word), required) => Some((word, required)),

@@ -15,7 +15,7 @@ pub(super) const LEAST_DEPTH: i64 = 8;
 /// Rows and columns of a piece of the register tile, at most.
 const PIECE: i64 = 4;
 /// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
-pub(super) const PAD: i64 = 4;
+pub(in crate::schedule) const PAD: i64 = 4;
 /// Registers of a thread from which on 8x8 accumulators, both operands and what is loaded ahead fit beside addresses.
 pub(super) const LARGE: u32 = 160;
 /// The same for 8x4.

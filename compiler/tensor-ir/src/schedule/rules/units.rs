@@ -249,6 +249,8 @@ fn schedule_by_rules(
     declined: &mut Vec<String>,
     rules: &[Asked],
 ) -> Result<Taken, ScheduleError> {
+    // Not as the rule of the unit before was asked.
+    sketch.asked = false;
     let mut picks = Picks::of(&sketch.view(), unit, rules, sketch.script);
     let mut refused: Vec<String> = Vec::new();
     while let Some(pick) = picks.next() {
