@@ -21,9 +21,20 @@ pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
 
+/// The extension of a bundle's file.
+pub const BUNDLE: &str = "bundle";
+
 /// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
 fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
+}
+
+/// A trace or a bundle, by its extension.
+fn trace_or_bundle() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| {
+        let path = PathBuf::from(text);
+        named_so(path.clone(), BUNDLE).or_else(|_| named_so(path, "trace"))
+    })
 }
 
 fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
@@ -176,7 +187,7 @@ pub struct DevicesArgs {
 /// `weft inspect`
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// Models: paths or zoo names; or compile traces
+    /// Models: paths or zoo names; or compile traces, or bundles
     #[arg(required = true)]
     pub models: Vec<String>,
     #[command(flatten)]
@@ -190,9 +201,12 @@ pub struct CompileArgs {
     /// Models: paths or zoo names
     #[arg(required = true)]
     pub models: Vec<String>,
-    /// Write the compile trace
-    #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
+    /// Write the compile trace, or a bundle: the network, its weights, plans and kernels as one file that `weft run` takes
+    #[arg(short, long, value_name = "F.trace|F.bundle", value_parser = trace_or_bundle())]
     pub output: Option<PathBuf>,
+    /// Profiles that a bundle is made for, as `weft devices --profiles` lists them, and `cpu` [default: the device]
+    #[arg(long = "for", value_name = "PROFILE,...", value_delimiter = ',')]
+    pub profiles: Vec<String>,
     /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
     /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
@@ -237,7 +251,7 @@ pub struct OptArgs {
 /// `weft run`
 #[derive(Args, Debug, Default)]
 pub struct RunArgs {
-    /// Model: a path or a zoo name
+    /// Model: a path or a zoo name; or a bundle
     pub model: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -270,6 +284,9 @@ pub struct RunArgs {
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -278,7 +295,7 @@ pub struct RunArgs {
 /// `weft bench`
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Models: paths or zoo names
+    /// Models: paths or zoo names; or bundles
     #[arg(required_unless_present_any = ["ceilings", "sweep"])]
     pub models: Vec<String>,
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
@@ -319,6 +336,9 @@ pub struct BenchArgs {
     /// How much slower than the baseline may be
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
     /// Write the compile trace with the time of each dispatch
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
@@ -384,7 +404,7 @@ pub struct CompareArgs {
 /// `weft explain`
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// Model: a path or a zoo name; or a compile trace
+    /// Model: a path or a zoo name; or a compile trace, or a bundle (--target chooses one of its profiles)
     pub model: String,
     /// One source node
     #[arg(long)]

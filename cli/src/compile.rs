@@ -1,6 +1,6 @@
 //! `weft compile`: the result of the pipeline as tables, JSON, text, shader files and a trace.
 
-use crate::args::CompileArgs;
+use crate::args::{BUNDLE, CompileArgs};
 use crate::driver_stats;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
@@ -17,7 +17,18 @@ use std::path::Path;
 /// Compiles models.
 pub fn execute(a: &CompileArgs) -> CliResult<()> {
     if a.output.is_some() && a.models.len() > 1 {
-        return Err(CliError::usage("-o writes the trace of one model").help("compile the models one by one"));
+        return Err(
+            CliError::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
+        );
+    }
+    match a.output.as_deref().filter(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case(BUNDLE))) {
+        Some(path) => return crate::bundle::write(a, path),
+        None if !a.profiles.is_empty() => {
+            return Err(
+                CliError::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target")
+            );
+        }
+        None => {}
     }
     if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
         return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));

@@ -7,6 +7,7 @@ mod args;
 pub mod arrays;
 mod bench;
 mod bisect;
+mod bundle;
 mod cases;
 mod ceilings;
 mod compare;

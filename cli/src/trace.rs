@@ -1,6 +1,7 @@
 //! Compile traces: made, written, read and shown.
 
 use crate::args::Common;
+use crate::args::shared::{refuse_but, refuse_for_trace};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
@@ -13,6 +14,22 @@ use weft::plain_files::{begins_as_trace, read_plain};
 pub fn is_trace(path: &str) -> bool {
     let path = Path::new(path);
     path.extension().is_some_and(|e| e == "trace") || begins_as_trace(path)
+}
+
+/// The trace that `path` is, or that a bundle has for the profile of `--target`; `None` for a model.
+///
+/// # Errors
+/// Code 2 for options that ask for a compilation; those of [`read`].
+pub fn given(path: &str, common: &Common) -> CliResult<Option<CompileTrace>> {
+    if let Some(bundle) = crate::bundle::find(path)? {
+        refuse_but(common, path, &["target"])?;
+        return Ok(Some(bundle.trace(common.target.as_deref())?));
+    }
+    if !is_trace(path) {
+        return Ok(None);
+    }
+    refuse_for_trace(common, path)?;
+    Ok(Some(read(Path::new(path))?))
 }
 
 /// Reads a trace.

@@ -31,6 +31,8 @@ pub(crate) struct Program {
     pub(crate) compiled: Option<Box<Compiled>>,
     /// The module as it was before compilation.
     source: Module,
+    /// `source` is the module behind its passes, from which host steps are bound.
+    is_passed: bool,
     profile: DeviceProfile,
     key: Option<Fingerprint>,
 }
@@ -42,8 +44,8 @@ impl Program {
     /// As [`compiler::compile::compile`].
     pub(crate) fn new(module: &Module, profile: &DeviceProfile, options: &Options) -> Result<Program, CompileError> {
         let key = key(module, profile, options);
-        let program =
-            |plan, compiled| Program { plan, compiled, source: module.clone(), profile: profile.clone(), key };
+        let (source, is_passed) = (module.clone(), false);
+        let program = |plan, compiled| Program { plan, compiled, source, is_passed, profile: profile.clone(), key };
         let folder = options.cache.folder.as_ref();
         if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
             // A complete file that cannot be read is from another build with the same name; the plan is made again.
@@ -53,7 +55,7 @@ impl Program {
         }
         let keep: Option<Arc<dyn KeepKernels>> = match open_key(module, profile, options).zip(folder) {
             Some((key, folder)) => Some(Arc::new(KernelFile { folder: folder.clone(), key })),
-            None => None,
+            None => options.compile.keep.clone(),
         };
         let compile = CompileOptions { keep, ..options.compile_options() };
         let compiled = options.watch.compile(module.clone(), &compile, profile)?;
@@ -64,6 +66,20 @@ impl Program {
             let _ = folder.write(PLAN, key, |to| to.write_all(&bytes));
         }
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
+    }
+
+    /// A saved plan, with the module behind its passes.
+    ///
+    /// # Errors
+    /// A module of another plan.
+    pub(crate) fn of_plan(mut plan: Plan, passed: Module, profile: DeviceProfile) -> Result<Program, String> {
+        bind_host_steps(&mut plan, &passed)?;
+        Ok(Program { plan, compiled: None, source: passed, is_passed: true, profile, key: None })
+    }
+
+    /// The passes have to run for the module that constants are read from.
+    fn lacks_passes(&self) -> bool {
+        self.compiled.is_none() && !self.is_passed
     }
 
     /// Opens a session. If the driver chooses subgroup sizes that kernels on matrix units do not support, everything is
@@ -104,7 +120,7 @@ impl Program {
         processor: &Arc<Processor>,
         options: &Options,
     ) -> Result<runtime_cpu::Session, Error> {
-        let passed = if self.compiled.is_none() { Some(self.pass_again(options)?) } else { None };
+        let passed = if self.lacks_passes() { Some(self.pass_again(options)?) } else { None };
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
         let load = |name: Name| {
             let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
@@ -128,7 +144,7 @@ impl Program {
         let mut passed = None;
         let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
         let computes = self.plan.all_steps().iter().any(on_tensors);
-        if self.compiled.is_none() && (prepacked.is_none() || computes) {
+        if self.lacks_passes() && (prepacked.is_none() || computes) {
             passed = Some(self.pass_again(options)?);
         }
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);

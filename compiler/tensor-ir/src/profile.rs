@@ -275,6 +275,29 @@ impl DeviceProfile {
             processor: device.processor.clone(),
         }
     }
+    /// Why kernels made for this profile do not suit `device`: it cannot run them, or is of another kind, so that kernels
+    /// of its own are better. `None` if they do. A profile without a driver family suits devices of any kind.
+    pub fn unsuited_to(&self, device: &DeviceProfile) -> Option<&'static str> {
+        let family = |p: &DeviceProfile| p.driver.split('-').next().unwrap_or_default().to_string();
+        let limited = self.limited_to(device);
+        let limits = |p: &DeviceProfile| {
+            let sizes = [p.shared_memory, p.max_invocations, p.max_workgroups, p.max_storage_buffers, p.immediates];
+            (sizes, p.max_workgroup_size, p.max_binding, p.max_buffer)
+        };
+        match () {
+            () if self.register_tile != device.register_tile => Some("its processor has other registers"),
+            () if self.is_processor() => None,
+            () if !self.driver.is_empty() && (family(self) != family(device) || self.software != device.software) => {
+                Some("it has a driver of another family")
+            }
+            () if (self.f16, self.i16) != (limited.f16, limited.i16) => Some("it lacks a type of 16 bits"),
+            () if self.subgroup != limited.subgroup => Some("its subgroups have other sizes"),
+            () if self.matrix_shapes != limited.matrix_shapes => Some("it lacks shapes of matrices"),
+            () if self.quirks != limited.quirks => Some("its driver has a quirk that the kernels do not avoid"),
+            () if limits(self) != limits(&limited) => Some("its limits are smaller"),
+            () => None,
+        }
+    }
     /// A processor that runs kernels itself: a workgroup is a task of a thread, whose loops are vectors and register
     /// tiles.
     pub fn is_processor(&self) -> bool {

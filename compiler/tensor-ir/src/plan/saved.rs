@@ -1,12 +1,21 @@
-//! Plans as bytes, for caches.
+//! Plans as bytes, for caches and bundles.
 //!
-//! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not identify the
-//! build that wrote them, so the cache's key must. Host functions of steps are bound again from the module after its
-//! passes (`compile::bind_host_steps`).
+//! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not say which
+//! form that is: a cache's key has the build that wrote them, a bundle the text of [`saved_form`]. Host functions of
+//! steps are bound again from the module after its passes (`compile::bind_host_steps`).
 
 use super::{EmitKernel, HostComputation, Plan};
 use std::any::Any;
 use std::sync::Arc;
+
+/// The version of the bytes, generators' forms left out. Postcard stores no field names, so every change of a type in a
+/// plan needs a new one; a test fails if the layout changes.
+const VERSION: u32 = 1;
+
+/// The form of the plans that this build writes and reads with this generator; plans of the same form can be read.
+pub fn saved_form(emitter: &dyn EmitKernel) -> String {
+    format!("plan {VERSION}, {}", emitter.saved_form())
+}
 
 /// Why a plan is not saved, or bytes are no plan.
 #[derive(Debug, Clone, thiserror::Error)]

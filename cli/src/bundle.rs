@@ -1,0 +1,142 @@
+//! Bundles: written by `weft compile -o F.bundle`, taken by `run`, `bench`, `inspect`, `explain` and `view`.
+
+use crate::args::shared::refuse_but;
+use crate::args::{Common, CompileArgs};
+use crate::error::{CliError, CliResult};
+use crate::executor::{Device, cache, compile_options, pipeline_for, profile_on, target_profile, watching};
+use crate::models::{load, short_name};
+use crate::output::{log, print_text, si, table, write_file_with, write_json};
+use compiler::profile::DeviceProfile;
+use serde_json::Value;
+use std::path::Path;
+use weft::plain_files::begins_as_bundle;
+use weft::{Bundle, Model, Options, Session};
+
+/// Options of the device and of runs, which a bundle takes though it is compiled.
+const TAKEN: &[&str] = &["device", "threads", "seed", "cache", "cache_weights", "host_functions"];
+
+/// The bundle that the file is; `None` for other files and names.
+pub fn find(model: &str) -> CliResult<Option<Bundle>> {
+    Ok(match begins_as_bundle(Path::new(model)) {
+        true => Some(Bundle::open(model)?),
+        false => None,
+    })
+}
+
+/// As [`find`], to run it: options that ask for another compilation are refused.
+pub fn opened(model: &str, common: &Common) -> CliResult<Option<Bundle>> {
+    let bundle = find(model)?;
+    if bundle.is_some() {
+        refuse_but(common, model, TAKEN)?;
+    }
+    Ok(bundle)
+}
+
+/// A session of the bundle on a device; `require`: nothing may be compiled.
+pub fn session(bundle: &Bundle, common: &Common, device: &Device, require: bool) -> CliResult<Session> {
+    let on_device = !matches!(device, Device::Interpreter);
+    let options = Options {
+        profile: on_device.then(|| profile_on(common, device)).transpose()?,
+        cache: cache(common),
+        host_functions: common.functions.clone(),
+        watch: watching(common),
+        ..Options::default()
+    };
+    Ok(bundle.compile(&options, require)?.session(device)?)
+}
+
+/// Writes the bundle of a model.
+pub fn write(a: &CompileArgs, path: &Path) -> CliResult<()> {
+    let common = &a.common;
+    if !a.emit.is_empty() || a.emit_dir.is_some() {
+        return Err(CliError::usage("--emit is for text and files of kernels, and -o F.bundle writes a bundle")
+            .help("call it twice"));
+    }
+    let [model] = &a.models[..] else { return Err(CliError::usage("a bundle is of one model")) };
+    let profiles = match a.profiles.is_empty() {
+        true => vec![target_profile(common)?],
+        false => a.profiles.iter().map(|name| profile_named(name, common)).collect::<CliResult<_>>()?,
+    };
+    let given = crate::inputs::given(&a.input, model, common)?;
+    let module = common.state.time("import", || load(model, common, given.as_ref()))?;
+    let inputs = crate::models::calibration_inputs(&module, given.as_ref(), common)?;
+    let target = |profile: DeviceProfile| -> CliResult<Options> {
+        let pipeline = pipeline_for(&module, common, &profile, &inputs)?;
+        Ok(Options {
+            compile: compile_options(pipeline.clone(), common)?,
+            profile: Some(profile),
+            pipeline,
+            watch: watching(common),
+            ..Options::default()
+        })
+    };
+    let targets = profiles.into_iter().map(target).collect::<CliResult<Vec<_>>>()?;
+    let tuning = crate::tuning::read(common).map_err(CliError::input)?;
+    let model_of = Model::from_module(module.clone());
+    write_file_with(path, |to| Ok(Bundle::write(&model_of, &short_name(model), &targets, &tuning, to)?))?;
+    let bundle = Bundle::open(path)?;
+    log(common, format!("wrote the bundle {} for {}", path.display(), bundle.profiles().join(", ")));
+    inspect(&bundle, &path.display().to_string(), common)
+}
+
+/// A profile of `--for`: a named one, or that of this machine's processor.
+fn profile_named(name: &str, common: &Common) -> CliResult<DeviceProfile> {
+    match name {
+        "cpu" => profile_on(&Common { target: None, ..common.clone() }, &Device::cpu(0)?),
+        _ => profile_on(&Common { target: Some(name.into()), ..common.clone() }, &Device::Interpreter),
+    }
+}
+
+/// Shows what is in a bundle.
+pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
+    bundle.check()?;
+    let json = bundle.to_json();
+    if write_json(common, &json)? {
+        return Ok(());
+    }
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_string();
+    let bytes = |v: &Value| match v.as_u64() {
+        Some(0) | None => String::new(),
+        Some(n) => format!("{}B", si(n as f64)),
+    };
+    let list = |key: &str| json[key].as_array().cloned().unwrap_or_default();
+    print_text(&format!(
+        "{path}: {}, {}, made by Weft {}",
+        text(&json["network"]),
+        bytes(&json["bytes"]),
+        text(&json["weft"])
+    ))?;
+    let mut ports = table(&["", "name", "type"]);
+    for (kind, key) in [("input", "inputs"), ("output", "outputs")] {
+        list(key).iter().for_each(|p| drop(ports.add_row([kind.into(), text(&p["name"]), text(&p["type"])])));
+    }
+    print_text(&ports.to_string())?;
+    for d in list("dims") {
+        print_text(&format!("open: {} {}..{} in steps of {}", text(&d["name"]), d["low"], d["high"], d["step"]))?;
+    }
+    let mut entries =
+        table(&["profile", "plan", "kernels", "weights", "own weights", "network", "trace", "tuned", "form"]);
+    for e in list("entries") {
+        entries.add_row([
+            text(&e["profile"]),
+            bytes(&e["plan"]),
+            bytes(&e["kernels"]),
+            bytes(&e["weights"]),
+            bytes(&e["own_weights"]),
+            bytes(&e["network"]),
+            bytes(&e["trace"]),
+            e["tuning"].as_array().map_or(0, Vec::len).to_string(),
+            text(&e["form"]),
+        ]);
+    }
+    print_text(&entries.to_string())?;
+    if common.verbose > 0 {
+        let mut parts = table(&["part", "of", "offset", "bytes", "crc32"]);
+        for p in list("parts") {
+            let sum = p["crc32"].as_u64().map_or(String::new(), |c| format!("{c:08x}"));
+            parts.add_row([text(&p["kind"]), text(&p["name"]), p["offset"].to_string(), p["bytes"].to_string(), sum]);
+        }
+        print_text(&parts.to_string())?;
+    }
+    Ok(())
+}

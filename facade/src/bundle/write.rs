@@ -1,0 +1,205 @@
+//! Writes bundles.
+
+use super::file::{Entry, Index, OpenDim, Port, Writer};
+use crate::device::emitter;
+use crate::error::Error;
+use crate::model::Model;
+use crate::options::Options;
+use crate::tuning::TuningDatabase;
+use compiler::arena::Id;
+use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, compile_graph};
+use compiler::graph::{Module, open_dims};
+use compiler::name::Name;
+use compiler::plan::{Content, Plan, Step, saved_form};
+use compiler::profile::DeviceProfile;
+use compiler::text::{compare_modules, parse_module, print_module};
+use compiler::trace::{CompileTrace, Contents};
+use rustc_hash::FxHashMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Writes the bundle of `model`, called `name`, with an entry for each of `targets`, whose options name profiles.
+/// `tuning`: the choices that their schedule providers have.
+///
+/// # Errors
+/// As [`Model::compile`]; a model whose sizes data decide; weights that cannot be read; `to` that takes no bytes.
+pub(super) fn write(
+    model: &Model,
+    name: &str,
+    targets: &[Options],
+    tuning: &TuningDatabase,
+    to: &mut dyn Write,
+) -> Result<(), Error> {
+    let fail = |e: io::Error| Error::Write(format!("the bundle: {e}"));
+    let mut writer = Writer::new(to).map_err(fail)?;
+    let mut index = Index { weft: env!("CARGO_PKG_VERSION").into(), network: name.into(), ..Index::default() };
+    let port = |(name, ty): (String, _)| Port { name, r#type: format!("{ty:?}") };
+    index.inputs = model.inputs().into_iter().map(port).collect();
+    index.outputs = model.outputs().into_iter().zip(model.output_types()).map(port).collect();
+    for options in targets {
+        let options = model.ranged(options);
+        let made = Made::new(model.module(), name, &options, tuning)?;
+        if index.dims.is_empty() {
+            let open = open_dims(model.module()).into_iter().map(|d| (d, options.compile.dims.sizes(d)));
+            let dim = |(d, r): (Name, compiler::int::DimRange)| OpenDim {
+                name: d.to_string(),
+                low: r.low,
+                high: r.high,
+                step: r.step,
+            };
+            index.dims = open.map(dim).collect();
+        }
+        index.entries.push(made.entry(&mut writer).map_err(fail)?);
+    }
+    writer.finish(index).map_err(fail)
+}
+
+/// What goes into an entry.
+struct Made {
+    profile: DeviceProfile,
+    needs: DeviceProfile,
+    text: String,
+    constants: Vec<(Name, compiler::graph::Constant)>,
+    form: String,
+    plan: Option<Vec<u8>>,
+    kernels: Option<Vec<u8>>,
+    trace: Vec<u8>,
+    tuning: TuningDatabase,
+}
+
+impl Made {
+    fn new(module: &Module, name: &str, options: &Options, tuning: &TuningDatabase) -> Result<Made, Error> {
+        let profile = options.profile.clone().unwrap_or_else(DeviceProfile::baseline);
+        let emitter = emitter(&profile);
+        let graph = compile_graph(module.clone(), &options.compile_options(), &profile)?.module;
+        let (text, read) = as_text(&graph)?;
+        let kept = Arc::new(Kept::default());
+        let recorded = CompileOptions { record: true, keep: Some(kept.clone()), ..options.compile_options() };
+        let compiled = options.watch.compile(module.clone(), &recorded, &profile).map_err(|e| match e {
+            CompileError::NeedsCpu(why) => Error::NotPlanned(why),
+            other => other.into(),
+        })?;
+        let trace = CompileTrace::new(name, &compiled, &recorded, emitter, Contents::Full);
+        let trace = trace.map_err(Error::Input)?.to_bytes().map_err(|e| Error::Write(e.to_string()))?;
+        let bug = |message: String| CompileError::Bug { at: "a bundle".into(), message };
+        let kernels = kept.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let plan = match compiled.open {
+            Some(_) => None,
+            None => {
+                let plan = renumbered(compiled.plan.clone(), &graph, &read).map_err(bug)?;
+                Some(plan.to_bytes(emitter).map_err(|e| bug(e.to_string()))?)
+            }
+        };
+        let absent = read.constants.iter().filter(|(_, c)| c.load().is_err()).map(|c| *c.0);
+        let constants = absent.filter_map(|name| Some((name, graph.constants.get(&name)?.clone()))).collect();
+        Ok(Made {
+            needs: needs(&compiled.plan, &profile),
+            text,
+            constants,
+            form: saved_form(emitter),
+            plan,
+            kernels,
+            trace,
+            tuning: used(tuning, &compiled, &profile),
+            profile,
+        })
+    }
+
+    fn entry(self, to: &mut Writer<'_>) -> io::Result<Entry> {
+        let name = &self.profile.name;
+        let mut constants = vec![];
+        for (name, c) in &self.constants {
+            let data = c.load().map_err(|e| io::Error::other(format!("constant {name}: {e}")))?;
+            constants.push((name.to_string(), to.part("constant", name.as_str(), data.bytes())?));
+        }
+        let mut optional = |kind: &str, bytes: Option<Vec<u8>>| bytes.map(|b| to.part(kind, name, &b)).transpose();
+        Ok(Entry {
+            plan: optional("plan", self.plan)?,
+            kernels: optional("kernels", self.kernels)?,
+            network: to.part("network", name, self.text.as_bytes())?,
+            trace: to.part("trace", name, &self.trace)?,
+            needs: self.needs,
+            constants,
+            form: self.form,
+            tuning: self.tuning.lines,
+            profile: self.profile,
+        })
+    }
+}
+
+/// The text of a module, and the module that is read from it.
+fn as_text(module: &Module) -> Result<(String, Module), Error> {
+    let bug = |message: String| CompileError::Bug { at: "the text of a bundle's network".into(), message };
+    let text = print_module(module);
+    let read = parse_module(&text).map_err(|e| bug(e.to_string()))?;
+    compare_modules(module, &read).map_err(bug)?;
+    Ok((text, read))
+}
+
+/// The plan with its host steps numbered as in `read`, the module that was read from the text of `graph`.
+fn renumbered(mut plan: Plan, graph: &Module, read: &Module) -> Result<Plan, String> {
+    let (from, to) = (graph.main().walk(), read.main().walk());
+    let number: FxHashMap<u32, u32> = from.iter().zip(&to).map(|(a, b)| (a.index() as u32, b.index() as u32)).collect();
+    fn apply(steps: &mut [Step], number: &FxHashMap<u32, u32>) -> Result<(), String> {
+        for step in steps {
+            match step {
+                Step::Host(h) => {
+                    let there = number.get(&h.node);
+                    h.node = *there.ok_or_else(|| format!("the text has no node for the host step `{}`", h.name))?;
+                }
+                Step::Branch(b) => {
+                    apply(&mut b.then, number)?;
+                    apply(&mut b.otherwise, number)?;
+                }
+                Step::Loop(l) => apply(&mut l.body, number)?,
+                Step::Gpu(_) | Step::Copy { .. } | Step::Call(_) => {}
+            }
+        }
+        Ok(())
+    }
+    apply(&mut plan.steps, &number)?;
+    plan.functions.iter_mut().try_for_each(|f| apply(&mut f.body, &number))?;
+    Ok(plan)
+}
+
+/// `profile` with the limits that the plan needs.
+fn needs(plan: &Plan, profile: &DeviceProfile) -> DeviceProfile {
+    let most = |of: &dyn Fn(&compiler::plan::EmittedKernel) -> u32| {
+        plan.kernels.iter().map(|k| of(&k.emitted)).max().unwrap_or(0)
+    };
+    let axis = |a: usize| most(&|k| k.workgroup[a]);
+    let on_device = plan.buffers.iter().filter(|b| !matches!(b.content, Content::Host(_)));
+    let bytes = on_device.map(|b| (b.slice_bytes, b.bytes)).fold((0, 0), |m, b| (m.0.max(b.0), m.1.max(b.1)));
+    DeviceProfile {
+        shared_memory: most(&|k| k.shared_bytes),
+        max_invocations: most(&|k| k.workgroup.iter().product()),
+        max_workgroup_size: [axis(0), axis(1), axis(2)],
+        max_workgroups: plan.dispatches().flat_map(|d| d.grid).max().unwrap_or(0),
+        max_storage_buffers: most(&|k| k.bindings.len() as u32),
+        max_binding: bytes.0,
+        max_buffer: bytes.0.min(bytes.1),
+        immediates: most(&|k| k.immediate_bytes),
+        ..profile.clone()
+    }
+}
+
+/// The lines of `tuning` that decided schedules.
+fn used(tuning: &TuningDatabase, compiled: &Compiled, profile: &DeviceProfile) -> TuningDatabase {
+    let device = profile.identity();
+    let functions: Vec<String> = compiled.unscheduled.values().map(|f| f.fingerprint().to_string()).collect();
+    let lines = tuning.best().into_values().filter(|l| l.device == device && functions.contains(&l.function));
+    TuningDatabase { lines: lines.cloned().collect() }
+}
+
+/// Kernels of open sizes on their way into a bundle.
+#[derive(Default)]
+struct Kept(Mutex<Option<Vec<u8>>>);
+
+impl KeepKernels for Kept {
+    fn read(&self) -> Option<Vec<u8>> {
+        None
+    }
+    fn write(&self, bytes: &[u8]) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes.to_vec());
+    }
+}
