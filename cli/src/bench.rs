@@ -143,7 +143,7 @@ fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResul
         );
     }
     let given = crate::inputs::given(&a.input, model, common)?;
-    let bundle = crate::bundle::opened(model, common)?;
+    let bundle = crate::bundle::opened(model, common, a.require_compiled)?;
     let module = common.state.time("import", || match &bundle {
         Some(bundle) => Ok(bundle.model()?.into_module()),
         None => load(model, common, given.as_ref()),
@@ -269,7 +269,15 @@ fn of_bundle(
     common.state.time("first run", || executor.run_in_order(inputs))?;
     let cold = start.elapsed().as_secs_f64() * 1e3;
     let mut progress = Progress::new(common, &[]);
-    in_parts(a, place, common, (module, executor, cold), (inputs, None), &mut progress)
+    let limit = a.duration.as_deref().map(|d| duration("--duration", d)).transpose()?;
+    let plan = executor.on_processor().map(|s| s.plan()).or(executor.on_device().map(|s| s.plan()));
+    let counts = plan.map(|p| (p.kernels.len(), p.dispatches().count()));
+    let mut measured = in_parts(a, place, common, (module, executor, cold), (inputs, limit), &mut progress)?;
+    if let Some((kernels, dispatches)) = counts {
+        (measured.value["kernels"], measured.value["dispatches"]) = (kernels.into(), dispatches.into());
+        measured.value["per_kernel"] = Value::Null;
+    }
+    Ok(measured)
 }
 
 /// The result of a benchmark of a model in parts, or in the interpreter. `cold`: milliseconds of its first run.

@@ -23,11 +23,16 @@ pub fn find(model: &str) -> CliResult<Option<Bundle>> {
     })
 }
 
-/// As [`find`], to run it: options that ask for another compilation are refused.
-pub fn opened(model: &str, common: &Common) -> CliResult<Option<Bundle>> {
+/// As [`find`], to run it: options that ask for another compilation are refused. `require`: nothing may be compiled.
+pub fn opened(model: &str, common: &Common, require: bool) -> CliResult<Option<Bundle>> {
     let bundle = find(model)?;
-    if bundle.is_some() {
-        refuse_but(common, model, TAKEN)?;
+    match bundle {
+        Some(_) => refuse_but(common, model, TAKEN)?,
+        None if require => {
+            let text = format!("--require-compiled is for bundles, and {model} is a model");
+            return Err(CliError::usage(text).help("`weft compile MODEL -o F.bundle` makes a bundle"));
+        }
+        None => {}
     }
     Ok(bundle)
 }
@@ -108,7 +113,9 @@ pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
     ))?;
     let mut ports = table(&["", "name", "type"]);
     for (kind, key) in [("input", "inputs"), ("output", "outputs")] {
-        list(key).iter().for_each(|p| drop(ports.add_row([kind.into(), text(&p["name"]), text(&p["type"])])));
+        for p in list(key) {
+            ports.add_row([kind.into(), text(&p["name"]), text(&p["type"])]);
+        }
     }
     print_text(&ports.to_string())?;
     for d in list("dims") {

@@ -30,7 +30,7 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
         };
         return print_text(&format!("pass: {} results agree ({}{constants})", agreed.results, agreed.place));
     }
-    let bundle = crate::bundle::opened(&a.model, &a.common)?;
+    let bundle = crate::bundle::opened(&a.model, &a.common, a.require_compiled)?;
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let state = &a.common.state;
     let module = state.time("import", || match &bundle {

@@ -12,6 +12,7 @@ use crate::program::Program;
 use crate::tuning::TuningDatabase;
 use bytes::Bytes;
 use compiler::compile::KeepKernels;
+use compiler::cost::code_digest;
 use compiler::graph::Module;
 use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
@@ -157,7 +158,8 @@ impl Bundle {
         CompileTrace::from_bytes(&self.file.part(entry.trace)?).map_err(|e| self.file.error(e.to_string()))
     }
 
-    /// What is in the file, as `weft inspect --json` has it.
+    /// What is in the file, as `weft inspect --json` has it. `digest` of an entry is that of its kernels and dispatches;
+    /// null for open sizes and for plans of another form.
     pub fn to_json(&self) -> Value {
         let index = &self.file.index;
         let mut seen = FxHashSet::default();
@@ -166,7 +168,10 @@ impl Bundle {
             let weights: u64 = e.constants.iter().map(|c| own(Some(c.1))).sum();
             // Those that no entry before has.
             let new: u64 = e.constants.iter().filter(|c| seen.insert(c.1)).map(|c| own(Some(c.1))).sum();
-            json!({ "profile": e.profile.name, "form": e.form, "plan": own(e.plan), "kernels": own(e.kernels),
+            let plan = e.plan.filter(|_| e.form == saved_form(emitter(&e.profile)));
+            let plan = plan.and_then(|n| Plan::from_bytes(&self.file.part(n).ok()?, emitter(&e.profile)).ok());
+            let digest = plan.map(|p| code_digest(&p).to_string());
+            json!({ "profile": e.profile.name, "form": e.form, "digest": digest, "plan": own(e.plan), "kernels": own(e.kernels),
                 "network": own(Some(e.network)), "trace": own(Some(e.trace)), "constants": e.constants.len(),
                 "weights": weights, "own_weights": new, "tuning": e.tuning })
         };
@@ -194,6 +199,7 @@ impl Bundle {
             let there = there.ok_or_else(|| fail(format!("it has no constant @{name}")))?;
             there.data = ConstData::Lazy(Arc::new(ConstantPart { file: self.file.clone(), part: *part }));
         }
+        module.dims = self.ranges();
         compiler::verify::verify_module(&module)
             .map_err(|list| fail(list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
         Ok(module)

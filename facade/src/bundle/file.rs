@@ -165,7 +165,7 @@ impl BundleFile {
     }
 
     fn checked(&self, n: usize) -> Result<Bytes, String> {
-        let part = self.index.parts.get(n).ok_or_else(|| format!("its part {n} is missing"))?;
+        let part = &self.index.parts[n];
         let bytes = self.bytes.slice(part.offset as usize..(part.offset + part.bytes) as usize);
         let found = crc32fast::hash(&bytes);
         match found == part.crc32 {
@@ -204,6 +204,12 @@ fn read_index(bytes: &[u8]) -> Result<Index, String> {
     let index = end.and_then(|_| rest.get(usize::try_from(offset).ok()?..));
     let index = index.filter(|i| crc32fast::hash(i) == sum).ok_or("the index of the bundle is damaged")?;
     let index: Index = serde_json::from_slice(index).map_err(|e| format!("the index of the bundle: {e}"))?;
+    let constants = |e: &Entry| e.constants.iter().map(|c| c.1).collect::<Vec<_>>();
+    let own = |e: &Entry| [Some(e.network), e.plan, e.kernels, Some(e.trace)].into_iter().flatten();
+    let mut used = index.entries.iter().flat_map(|e| own(e).chain(constants(e)));
+    if let Some(n) = used.find(|&n| n >= index.parts.len()) {
+        return Err(format!("its part {n} is missing: the index has {}", index.parts.len()));
+    }
     for part in &index.parts {
         if part.offset.checked_add(part.bytes).is_none_or(|end| end > offset) {
             return Err(format!("{} is missing: the file ends before it", described(part)));

@@ -6,15 +6,13 @@ use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;
 use crate::tuning::TuningDatabase;
-use compiler::arena::Id;
-use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, compile_graph};
+use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, compile_graph, renumber_host_steps};
 use compiler::graph::{Module, open_dims};
 use compiler::name::Name;
-use compiler::plan::{Content, Plan, Step, saved_form};
+use compiler::plan::{Content, Plan, saved_form};
 use compiler::profile::DeviceProfile;
 use compiler::text::{compare_modules, parse_module, print_module};
 use compiler::trace::{CompileTrace, Contents};
-use rustc_hash::FxHashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -86,7 +84,8 @@ impl Made {
         let plan = match compiled.open {
             Some(_) => None,
             None => {
-                let plan = renumbered(compiled.plan.clone(), &graph, &read).map_err(bug)?;
+                let mut plan = compiled.plan.clone();
+                renumber_host_steps(&mut plan, &graph, &read).map_err(bug)?;
                 Some(plan.to_bytes(emitter).map_err(|e| bug(e.to_string()))?)
             }
         };
@@ -134,32 +133,6 @@ fn as_text(module: &Module) -> Result<(String, Module), Error> {
     let read = parse_module(&text).map_err(|e| bug(e.to_string()))?;
     compare_modules(module, &read).map_err(bug)?;
     Ok((text, read))
-}
-
-/// The plan with its host steps numbered as in `read`, the module that was read from the text of `graph`.
-fn renumbered(mut plan: Plan, graph: &Module, read: &Module) -> Result<Plan, String> {
-    let (from, to) = (graph.main().walk(), read.main().walk());
-    let number: FxHashMap<u32, u32> = from.iter().zip(&to).map(|(a, b)| (a.index() as u32, b.index() as u32)).collect();
-    fn apply(steps: &mut [Step], number: &FxHashMap<u32, u32>) -> Result<(), String> {
-        for step in steps {
-            match step {
-                Step::Host(h) => {
-                    let there = number.get(&h.node);
-                    h.node = *there.ok_or_else(|| format!("the text has no node for the host step `{}`", h.name))?;
-                }
-                Step::Branch(b) => {
-                    apply(&mut b.then, number)?;
-                    apply(&mut b.otherwise, number)?;
-                }
-                Step::Loop(l) => apply(&mut l.body, number)?,
-                Step::Gpu(_) | Step::Copy { .. } | Step::Call(_) => {}
-            }
-        }
-        Ok(())
-    }
-    apply(&mut plan.steps, &number)?;
-    plan.functions.iter_mut().try_for_each(|f| apply(&mut f.body, &number))?;
-    Ok(plan)
 }
 
 /// `profile` with the limits that the plan needs.
