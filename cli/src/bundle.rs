@@ -3,7 +3,9 @@
 use crate::args::shared::refuse_but;
 use crate::args::{Common, CompileArgs};
 use crate::error::{CliError, CliResult};
-use crate::executor::{Device, cache, compile_options, pipeline_for, profile_on, target_profile, watching};
+use crate::executor::{
+    Device, cache, compile_options, pipeline_for, pipeline_options, profile_on, target_profile, watching,
+};
 use crate::models::{load, short_name};
 use crate::output::{log, print_text, si, table, write_file_with, write_json};
 use compiler::profile::DeviceProfile;
@@ -42,6 +44,7 @@ pub fn session(bundle: &Bundle, common: &Common, device: &Device, require: bool)
     let on_device = !matches!(device, Device::Interpreter);
     let options = Options {
         profile: on_device.then(|| profile_on(common, device)).transpose()?,
+        compile: compile_options(pipeline_options(common)?, common)?,
         cache: cache(common),
         host_functions: common.functions.clone(),
         watch: watching(common),

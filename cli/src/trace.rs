@@ -32,12 +32,15 @@ pub fn given(path: &str, common: &Common) -> CliResult<Option<CompileTrace>> {
     Ok(Some(read(Path::new(path))?))
 }
 
-/// Reads a trace.
+/// Reads a trace; of a bundle, that for its first profile.
 ///
 /// # Errors
 /// Code 3 when the file cannot be read, or is no trace of this version.
 pub fn read(path: &Path) -> CliResult<CompileTrace> {
     let place = path.display().to_string();
+    if let Some(bundle) = crate::bundle::find(&place)? {
+        return Ok(bundle.trace(None)?);
+    }
     let bytes = read_plain(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
     CompileTrace::from_bytes(&bytes).map_err(|e| CliError::input(e.to_string()).at(place))
 }

@@ -29,6 +29,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A network in one file: for each device that it was made for a plan with its kernels, the weights, the network behind
 /// its passes, and the compile trace. It opens without the model file and without a pass.
+///
+/// ```
+/// use weft::{Bundle, Device, Model, Options, Tensor, TuningDatabase};
+///
+/// # fn main() -> Result<(), weft::Error> {
+/// let model = Model::from_text("graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = neg %x : f32[4]\n  return %y\n}\n")?;
+/// let device = Device::cpu(1)?;
+/// let options = Options::for_device(&device);
+/// let mut file = vec![];
+/// Bundle::write(&model, "net", &[options.clone()], &TuningDatabase::default(), &mut file)?;
+/// let bundle = Bundle::from_bytes(file)?;
+/// assert_eq!(bundle.profiles(), ["cpu"]);
+/// let session = bundle.compile(&options, true)?.session(&device)?;
+/// let outputs = session.run(&[("x", Tensor::from_vec(vec![4], vec![1f32, 2.0, 3.0, 4.0]))])?;
+/// assert_eq!(outputs["y"].to_f32_vec(), [-1.0, -2.0, -3.0, -4.0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Bundle {
     file: Arc<BundleFile>,
@@ -127,7 +145,8 @@ impl Bundle {
             let damaged = |why: String| self.file.error(format!("its part `plan` of {name}: {why}"));
             let plan = Plan::from_bytes(&self.file.part(plan)?, emitter(&entry.profile));
             let plan = plan.map_err(|e| damaged(e.to_string()))?;
-            let program = Program::of_plan(plan, module.clone(), entry.profile.clone()).map_err(damaged)?;
+            let key = self.file.key(entry);
+            let program = Program::of_plan(plan, module.clone(), entry.profile.clone(), key).map_err(damaged)?;
             return Ok(CompiledModel::of_program(module, &options, program));
         }
         let kernels = entry.kernels.ok_or_else(|| self.file.error("an entry has neither a plan nor kernels"))?;

@@ -68,13 +68,18 @@ impl Program {
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
     }
 
-    /// A saved plan, with the module behind its passes.
+    /// A saved plan, with the module behind its passes; `key` identifies both, for packed weights in the cache.
     ///
     /// # Errors
     /// A module of another plan.
-    pub(crate) fn of_plan(mut plan: Plan, passed: Module, profile: DeviceProfile) -> Result<Program, String> {
+    pub(crate) fn of_plan(
+        mut plan: Plan,
+        passed: Module,
+        profile: DeviceProfile,
+        key: Fingerprint,
+    ) -> Result<Program, String> {
         bind_host_steps(&mut plan, &passed)?;
-        Ok(Program { plan, compiled: None, source: passed, is_passed: true, profile, key: None })
+        Ok(Program { plan, compiled: None, source: passed, is_passed: true, profile, key: Some(key) })
     }
 
     /// The passes have to run for the module that constants are read from.

@@ -155,6 +155,14 @@ impl BundleFile {
         self.bytes.len() as u64
     }
 
+    /// Identifies the plan of an entry and all constants, by their checksums in the index.
+    pub(super) fn key(&self, entry: &Entry) -> Fingerprint {
+        Fingerprint::of(|w| {
+            w.text(&entry.profile.name);
+            w.text(&format!("{:?}", self.index));
+        })
+    }
+
     pub(super) fn error(&self, why: impl Into<String>) -> Error {
         Error::Bundle { place: self.place.clone(), why: why.into() }
     }
