@@ -3,16 +3,18 @@
 
 mod listing;
 mod options;
+mod paths;
 pub mod pictures;
 pub mod shared;
 mod surgery;
 mod tuning;
 mod view;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
 pub use options::{Common, Schedules};
+pub use paths::{BUNDLE, names_folder};
+use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
@@ -20,45 +22,6 @@ pub use tuning::{TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
-
-/// The extension of a bundle's file.
-pub const BUNDLE: &str = "bundle";
-
-/// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
-fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
-}
-
-/// A trace or a bundle, by its extension.
-fn trace_or_bundle() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(|text| {
-        let path = PathBuf::from(text);
-        named_so(path.clone(), BUNDLE).or_else(|_| named_so(path, "trace"))
-    })
-}
-
-fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
-    let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
-    // A device or a pipe has the name it has.
-    let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-    match named_so || stream {
-        true => Ok(path),
-        false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
-    }
-}
-
-/// True where results go into a folder, a file for each: one that is there, or a name without an extension.
-pub fn names_folder(path: &Path) -> bool {
-    path.is_dir() || path.extension().is_none() && !path.exists()
-}
-
-/// A path of arrays: an .npz file, or a folder.
-fn npz_or_folder() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(move |text| {
-        let path = PathBuf::from(text);
-        if names_folder(&path) { Ok(path) } else { named_so(path, "npz") }
-    })
-}
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "at least 1 is needed".into())

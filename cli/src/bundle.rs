@@ -1,18 +1,16 @@
-//! Bundles: written by `weft compile -o F.bundle`, taken by `run`, `bench`, `inspect`, `explain` and `view`.
+//! Bundles as `run`, `bench`, `inspect`, `explain` and `view` take them; `compile -o F.bundle` writes them (`bundling`).
 
+use crate::args::Common;
 use crate::args::shared::refuse_but;
-use crate::args::{Common, CompileArgs};
 use crate::error::{CliError, CliResult};
 use crate::executor::{
     Device, cache, compile_options, pipeline_for, pipeline_options, profile_on, target_profile, watching,
 };
-use crate::models::{load, short_name};
-use crate::output::{log, print_text, si, table, write_file_with, write_json};
-use compiler::profile::DeviceProfile;
+use crate::output::{print_text, si, table, write_json};
 use serde_json::Value;
 use std::path::Path;
 use weft::plain_files::begins_as_bundle;
-use weft::{Bundle, Model, Options, Session};
+use weft::{Bundle, Options, Session};
 
 /// Options of the device and of runs, which a bundle takes though it is compiled.
 const TAKEN: &[&str] = &["device", "threads", "seed", "cache", "cache_weights", "host_functions"];
@@ -51,48 +49,6 @@ pub fn session(bundle: &Bundle, common: &Common, device: &Device, require: bool)
         ..Options::default()
     };
     Ok(bundle.compile(&options, require)?.session(device)?)
-}
-
-/// Writes the bundle of a model.
-pub fn write(a: &CompileArgs, path: &Path) -> CliResult<()> {
-    let common = &a.common;
-    if !a.emit.is_empty() || a.emit_dir.is_some() {
-        return Err(CliError::usage("--emit is for text and files of kernels, and -o F.bundle writes a bundle")
-            .help("call it twice"));
-    }
-    let [model] = &a.models[..] else { return Err(CliError::usage("a bundle is of one model")) };
-    let profiles = match a.profiles.is_empty() {
-        true => vec![target_profile(common)?],
-        false => a.profiles.iter().map(|name| profile_named(name, common)).collect::<CliResult<_>>()?,
-    };
-    let given = crate::inputs::given(&a.input, model, common)?;
-    let module = common.state.time("import", || load(model, common, given.as_ref()))?;
-    let inputs = crate::models::calibration_inputs(&module, given.as_ref(), common)?;
-    let target = |profile: DeviceProfile| -> CliResult<Options> {
-        let pipeline = pipeline_for(&module, common, &profile, &inputs)?;
-        Ok(Options {
-            compile: compile_options(pipeline.clone(), common)?,
-            profile: Some(profile),
-            pipeline,
-            watch: watching(common),
-            ..Options::default()
-        })
-    };
-    let targets = profiles.into_iter().map(target).collect::<CliResult<Vec<_>>>()?;
-    let tuning = crate::tuning::read(common).map_err(CliError::input)?;
-    let model_of = Model::from_module(module.clone());
-    write_file_with(path, |to| Ok(Bundle::write(&model_of, &short_name(model), &targets, &tuning, to)?))?;
-    let bundle = Bundle::open(path)?;
-    log(common, format!("wrote the bundle {} for {}", path.display(), bundle.profiles().join(", ")));
-    inspect(&bundle, &path.display().to_string(), common)
-}
-
-/// A profile of `--for`: a named one, or that of this machine's processor.
-fn profile_named(name: &str, common: &Common) -> CliResult<DeviceProfile> {
-    match name {
-        "cpu" => profile_on(&Common { target: None, ..common.clone() }, &Device::cpu(0)?),
-        _ => profile_on(&Common { target: Some(name.into()), ..common.clone() }, &Device::Interpreter),
-    }
 }
 
 /// Shows what is in a bundle.

@@ -22,7 +22,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         );
     }
     match a.output.as_deref().filter(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case(BUNDLE))) {
-        Some(path) => return crate::bundle::write(a, path),
+        Some(path) => return crate::bundling::write(a, path),
         None if !a.profiles.is_empty() => {
             return Err(
                 CliError::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target")

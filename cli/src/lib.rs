@@ -8,6 +8,7 @@ pub mod arrays;
 mod bench;
 mod bisect;
 mod bundle;
+mod bundling;
 mod cases;
 mod ceilings;
 mod compare;
