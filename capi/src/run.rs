@@ -5,7 +5,7 @@ use crate::session::WeftSession;
 use crate::tensor::{WeftBuffer, WeftTensor, listed, name_of, number, place, slice, tensor};
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
-use weft::{Outputs, Tensor};
+use weft::{Outputs, Tensor, TensorType};
 
 /// The results of a run.
 pub struct WeftOutputs {
@@ -36,23 +36,40 @@ impl WeftOutputs {
     }
 }
 
+/// An input has the type and shape of the network's.
+fn check(t: &Tensor, ty: &TensorType) -> Result<(), Failure> {
+    if t.dtype() != ty.dtype {
+        return Err(Failure::input(format!("the tensor has elements of type {}, not {}", t.dtype(), ty.dtype)));
+    }
+    let fits = |(d, &n): (&weft::Dim, &usize)| d.as_const().is_none_or(|d| usize::try_from(d) == Ok(n));
+    match t.shape().len() == ty.shape.len() && ty.shape.iter().zip(t.shape()).all(fits) {
+        true => Ok(()),
+        false => Err(Failure::input(format!("the tensor has the shape {:?}", t.shape()))
+            .help("sizes that the model fixes change with the options shape., dim. or batch of weft_model_load")),
+    }
+}
+
 /// Runs once on copies of the inputs.
 ///
 /// # Safety
 /// `inputs` points to `count` tensors whose names, shapes and data do not change during the call.
 unsafe fn run(session: &WeftSession, inputs: *const WeftTensor, count: usize) -> Result<Outputs, Failure> {
-    let names = &session.input_names;
+    let names: Vec<String> = session.input_types.iter().map(|i| i.0.clone()).collect();
     // SAFETY: as the function's own contract says.
     let inputs = unsafe { slice(inputs, count, "the inputs") }?;
     let mut given: Vec<(&str, Tensor)> = vec![];
     for (n, t) in inputs.iter().enumerate() {
         // SAFETY: as the function's own contract says.
-        let name = unsafe { name_of(t.name, n, names, "input") }?;
+        let name = unsafe { name_of(t.name, n, &names, "input") }?;
         if given.iter().any(|g| g.0 == name) {
             return Err(Failure::input("the input is given twice").at(place(name)));
         }
         // SAFETY: as the function's own contract says.
-        given.push((name, unsafe { tensor(t, name) }?));
+        let tensor = unsafe { tensor(t, name) }?;
+        if let Some((_, ty)) = session.input_types.iter().find(|i| i.0 == name) {
+            check(&tensor, ty).map_err(|e| e.at(format!("input `{name}`: {ty:?}")))?;
+        }
+        given.push((name, tensor));
     }
     Ok(session.session.run(&given)?)
 }

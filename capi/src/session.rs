@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
-use weft::{Device, Session};
+use weft::{Device, Session, TensorType};
 
 /// A network that is ready to run.
 pub struct WeftSession {
     pub(crate) session: Session,
     inputs: Ports,
     outputs: Arc<Ports>,
-    pub(crate) input_names: Vec<String>,
+    pub(crate) input_types: Vec<(String, TensorType)>,
     device: CString,
     place: CString,
 }
@@ -59,11 +59,10 @@ impl WeftSession {
             },
         };
         let session = compiled.session(&device)?;
-        let input_names = session.inputs().into_iter().map(|i| i.0).collect();
         Ok(WeftSession {
             inputs: Ports::of(session.inputs()),
             outputs: model.outputs.clone(),
-            input_names,
+            input_types: session.inputs(),
             device: c_text(&device.label()),
             place: c_text(session.place()),
             session,

@@ -3,9 +3,7 @@
 use crate::args::Common;
 use crate::args::shared::refuse_but;
 use crate::error::{CliError, CliResult};
-use crate::executor::{
-    Device, cache, compile_options, pipeline_for, pipeline_options, profile_on, target_profile, watching,
-};
+use crate::executor::{Device, cache, compile_options, pipeline_options, profile_on, watching};
 use crate::output::{print_text, si, table, write_json};
 use serde_json::Value;
 use std::path::Path;
@@ -13,7 +11,7 @@ use weft::plain_files::begins_as_bundle;
 use weft::{Bundle, Options, Session};
 
 /// Options of the device and of runs, which a bundle takes though it is compiled.
-const TAKEN: &[&str] = &["device", "threads", "seed", "cache", "cache_weights", "host_functions"];
+const TAKEN: &[&str] = &["device", "threads", "seed", "cache", "host_functions"];
 
 /// The bundle that the file is; `None` for other files and names.
 pub fn find(model: &str) -> CliResult<Option<Bundle>> {

@@ -1,6 +1,7 @@
 //! A compiled network as one file (`docs/bundle.md`).
 
 mod file;
+mod packing;
 mod write;
 
 use crate::compiled::CompiledModel;
@@ -145,8 +146,9 @@ impl Bundle {
             let damaged = |why: String| self.file.error(format!("its part `plan` of {name}: {why}"));
             let plan = Plan::from_bytes(&self.file.part(plan)?, emitter(&entry.profile));
             let plan = plan.map_err(|e| damaged(e.to_string()))?;
-            let key = self.file.key(entry);
-            let program = Program::of_plan(plan, module.clone(), entry.profile.clone(), key).map_err(damaged)?;
+            let ready = entry.packed.iter().map(|b| Ok((b.buffer, self.file.part(b.part)?, b.source)));
+            let ready = ready.collect::<Result<Vec<_>, Error>>()?;
+            let program = Program::of_plan(plan, module.clone(), entry.profile.clone(), ready).map_err(damaged)?;
             return Ok(CompiledModel::of_program(module, &options, program));
         }
         let kernels = entry.kernels.ok_or_else(|| self.file.error("an entry has neither a plan nor kernels"))?;
@@ -184,9 +186,9 @@ impl Bundle {
         let mut seen = FxHashSet::default();
         let mut entry = |e: &Entry| {
             let own = |n: Option<usize>| n.and_then(|n| index.parts.get(n)).map_or(0, |p| p.bytes);
-            let weights: u64 = e.constants.iter().map(|c| own(Some(c.1))).sum();
+            let weights: u64 = e.weights().into_iter().map(|n| own(Some(n))).sum();
             // Those that no entry before has.
-            let new: u64 = e.constants.iter().filter(|c| seen.insert(c.1)).map(|c| own(Some(c.1))).sum();
+            let new: u64 = e.weights().into_iter().filter(|&n| seen.insert(n)).map(|n| own(Some(n))).sum();
             let plan = e.plan.filter(|_| e.form == saved_form(emitter(&e.profile)));
             let plan = plan.and_then(|n| Plan::from_bytes(&self.file.part(n).ok()?, emitter(&e.profile)).ok());
             let digest = plan.map(|p| code_digest(&p).to_string());
@@ -213,10 +215,12 @@ impl Bundle {
         let bytes = self.file.part(entry.network)?;
         let text = std::str::from_utf8(&bytes).map_err(|e| fail(e.to_string()))?;
         let mut module = compiler::text::parse_module(text).map_err(|e| fail(e.to_string()))?;
-        for (name, part) in &entry.constants {
-            let there = module.constants.get_mut(&Name::new(name));
-            let there = there.ok_or_else(|| fail(format!("it has no constant @{name}")))?;
-            there.data = ConstData::Lazy(Arc::new(ConstantPart { file: self.file.clone(), part: *part }));
+        for c in &entry.constants {
+            let there = module.constants.get_mut(&Name::new(&c.name));
+            let there = there.ok_or_else(|| fail(format!("it has no constant @{}", c.name)))?;
+            let (file, entry) = (self.file.clone(), c.clone());
+            let part = ConstantPart { file, entry, dtype: there.dtype, shape: there.shape.clone() };
+            there.data = ConstData::Lazy(Arc::new(part));
         }
         module.dims = self.ranges();
         compiler::verify::verify_module(&module)

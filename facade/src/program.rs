@@ -10,6 +10,7 @@ use crate::build::build;
 use crate::device::emitter;
 use crate::error::Error;
 use crate::options::Options;
+use bytes::Bytes;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::{Module, open_dims};
@@ -33,6 +34,8 @@ pub(crate) struct Program {
     source: Module,
     /// `source` is the module behind its passes, from which host steps are bound.
     is_passed: bool,
+    /// Data of buffers as kernels read them, and the digests of their constants.
+    ready: Vec<(usize, Bytes, Fingerprint)>,
     profile: DeviceProfile,
     key: Option<Fingerprint>,
 }
@@ -45,7 +48,8 @@ impl Program {
     pub(crate) fn new(module: &Module, profile: &DeviceProfile, options: &Options) -> Result<Program, CompileError> {
         let key = key(module, profile, options);
         let (source, is_passed) = (module.clone(), false);
-        let program = |plan, compiled| Program { plan, compiled, source, is_passed, profile: profile.clone(), key };
+        let (profile_of, ready) = (profile.clone(), vec![]);
+        let program = |plan, compiled| Program { plan, compiled, source, is_passed, ready, profile: profile_of, key };
         let folder = options.cache.folder.as_ref();
         if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
             // A complete file that cannot be read is from another build with the same name; the plan is made again.
@@ -68,18 +72,25 @@ impl Program {
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
     }
 
-    /// A saved plan, with the module behind its passes; `key` identifies both, for packed weights in the cache.
+    /// A saved plan, with the module behind its passes; `ready` has data of its buffers as kernels read them, and the
+    /// digests of their constants.
     ///
     /// # Errors
-    /// A module of another plan.
+    /// A module of another plan, data that are larger than their buffer.
     pub(crate) fn of_plan(
         mut plan: Plan,
         passed: Module,
         profile: DeviceProfile,
-        key: Fingerprint,
+        ready: Vec<(usize, Bytes, Fingerprint)>,
     ) -> Result<Program, String> {
         bind_host_steps(&mut plan, &passed)?;
-        Ok(Program { plan, compiled: None, source: passed, is_passed: true, profile, key: Some(key) })
+        let fits = |b: &(usize, Bytes, Fingerprint)| {
+            plan.buffers.get(b.0).is_some_and(|buffer| b.1.len() as u64 <= buffer.bytes)
+        };
+        match ready.iter().find(|b| !fits(b)) {
+            Some((buffer, ..)) => Err(format!("the data of buffer {buffer} are larger than the buffer")),
+            None => Ok(Program { plan, compiled: None, source: passed, is_passed: true, ready, profile, key: None }),
+        }
     }
 
     /// The passes have to run for the module that constants are read from.
@@ -131,7 +142,8 @@ impl Program {
             let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
             constant.load().map_err(|e| e.to_string())
         };
-        Ok(runtime_cpu::Session::open(processor.clone(), &self.plan, &load)?)
+        let ready = |buffer: usize| self.ready.iter().find(|b| b.0 == buffer).map(|b| &b.1[..]);
+        Ok(runtime_cpu::Session::open_packed(processor.clone(), &self.plan, &load, &ready)?)
     }
 
     /// The module after its passes, for a plan from disk, whose host steps then compute.
@@ -146,6 +158,9 @@ impl Program {
     fn open_as_it_is(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
         let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
         let mut prepacked = kept.and_then(|(folder, key)| Prepacked::open(folder, key, &self.plan));
+        if !self.ready.is_empty() {
+            prepacked = Some(Prepacked::of(self.ready.iter().cloned()));
+        }
         let mut passed = None;
         let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
         let computes = self.plan.all_steps().iter().any(on_tensors);

@@ -1,9 +1,11 @@
 //! The file of a bundle: parts with checksums, and an index of them at the end. `docs/bundle.md` describes it.
 
+use super::packing::Packing;
 use crate::error::Error;
 use crate::plain_files::{BUNDLE_MAGIC, open_plain};
 use crate::tuning::TuningLine;
 use bytes::Bytes;
+use compiler::dtype::DType;
 use compiler::fault::Fault;
 use compiler::fingerprint::Fingerprint;
 use compiler::profile::DeviceProfile;
@@ -11,6 +13,7 @@ use compiler::tensor::DataSource;
 use memmap2::Mmap;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +54,25 @@ pub(super) struct OpenDim {
     pub step: i64,
 }
 
+/// A constant of a module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ConstantEntry {
+    pub name: String,
+    pub part: usize,
+    /// The part holds packed data.
+    #[serde(default)]
+    pub packing: Option<Packing>,
+}
+
+/// The data of a plan's buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PackedBuffer {
+    pub buffer: usize,
+    pub part: usize,
+    /// The digest of the constant.
+    pub source: Fingerprint,
+}
+
 /// What there is for one profile. Parts are positions in [`Index::parts`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
@@ -60,7 +82,9 @@ pub(super) struct Entry {
     /// The text of the module behind its passes.
     pub network: usize,
     /// The constants of that module whose data are not in its text.
-    pub constants: Vec<(String, usize)>,
+    pub constants: Vec<ConstantEntry>,
+    /// Buffers of the plan whose data stand in the file as kernels read them.
+    pub packed: Vec<PackedBuffer>,
     /// The form of `plan` and `kernels`: builds with the same form read them.
     pub form: String,
     /// The plan with its kernels, if all sizes are known.
@@ -71,6 +95,13 @@ pub(super) struct Entry {
     pub trace: usize,
     /// The tuned choices in the schedules.
     pub tuning: Vec<TuningLine>,
+}
+
+impl Entry {
+    /// The parts with its weights.
+    pub(super) fn weights(&self) -> BTreeSet<usize> {
+        self.constants.iter().map(|c| c.part).chain(self.packed.iter().map(|b| b.part)).collect()
+    }
 }
 
 /// What stands in the file.
@@ -155,14 +186,6 @@ impl BundleFile {
         self.bytes.len() as u64
     }
 
-    /// Identifies the plan of an entry and all constants, by their checksums in the index.
-    pub(super) fn key(&self, entry: &Entry) -> Fingerprint {
-        Fingerprint::of(|w| {
-            w.text(&entry.profile.name);
-            w.text(&format!("{:?}", self.index));
-        })
-    }
-
     pub(super) fn error(&self, why: impl Into<String>) -> Error {
         Error::Bundle { place: self.place.clone(), why: why.into() }
     }
@@ -212,9 +235,8 @@ fn read_index(bytes: &[u8]) -> Result<Index, String> {
     let index = end.and_then(|_| rest.get(usize::try_from(offset).ok()?..));
     let index = index.filter(|i| crc32fast::hash(i) == sum).ok_or("the index of the bundle is damaged")?;
     let index: Index = serde_json::from_slice(index).map_err(|e| format!("the index of the bundle: {e}"))?;
-    let constants = |e: &Entry| e.constants.iter().map(|c| c.1).collect::<Vec<_>>();
     let own = |e: &Entry| [Some(e.network), e.plan, e.kernels, Some(e.trace)].into_iter().flatten();
-    let mut used = index.entries.iter().flat_map(|e| own(e).chain(constants(e)));
+    let mut used = index.entries.iter().flat_map(|e| own(e).chain(e.weights()));
     if let Some(n) = used.find(|&n| n >= index.parts.len()) {
         return Err(format!("its part {n} is missing: the index has {}", index.parts.len()));
     }
@@ -229,11 +251,18 @@ fn read_index(bytes: &[u8]) -> Result<Index, String> {
 /// A constant in a bundle.
 pub(super) struct ConstantPart {
     pub file: Arc<BundleFile>,
-    pub part: usize,
+    pub entry: ConstantEntry,
+    pub dtype: DType,
+    pub shape: Vec<usize>,
 }
 
 impl DataSource for ConstantPart {
     fn read(&self) -> Result<Bytes, Fault> {
-        self.file.checked(self.part).map_err(|why| format!("{}: {why}", self.file.place).into())
+        let at = |why: String| format!("{}: {why}", self.file.place);
+        let bytes = self.file.checked(self.entry.part).map_err(at)?;
+        match &self.entry.packing {
+            None => Ok(bytes),
+            Some(p) => Ok(p.unpack(&bytes, self.dtype, &self.shape).map_err(at)?.bytes().clone()),
+        }
     }
 }

@@ -1,18 +1,22 @@
 //! Writes bundles.
 
-use super::file::{Entry, Index, OpenDim, Port, Writer};
+use super::file::{ConstantEntry, Entry, Index, OpenDim, PackedBuffer, Port, Writer};
+use super::packing::Packing;
 use crate::device::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;
 use crate::tuning::TuningDatabase;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, compile_graph, renumber_host_steps};
-use compiler::graph::{Module, open_dims};
+use compiler::graph::{Constant, Module, open_dims};
 use compiler::name::Name;
-use compiler::plan::{Content, Plan, saved_form};
+use compiler::plan::{Content, Plan, PlanBuffer, saved_form};
 use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module};
 use compiler::trace::{CompileTrace, Contents};
+use runtime_cpu::{Isa, pack_constant};
+use runtime_gpu::source_digest;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -57,7 +61,10 @@ struct Made {
     profile: DeviceProfile,
     needs: DeviceProfile,
     text: String,
-    constants: Vec<(Name, compiler::graph::Constant)>,
+    /// Constants whose data are not in the text.
+    constants: Vec<(Name, Constant)>,
+    /// The buffers of the plan that such constants go to.
+    buffers: Vec<(usize, Name, PlanBuffer)>,
     form: String,
     plan: Option<Vec<u8>>,
     kernels: Option<Vec<u8>>,
@@ -90,11 +97,20 @@ impl Made {
             }
         };
         let absent = read.constants.iter().filter(|(_, c)| c.load().is_err()).map(|c| *c.0);
-        let constants = absent.filter_map(|name| Some((name, graph.constants.get(&name)?.clone()))).collect();
+        let constants: Vec<(Name, Constant)> =
+            absent.filter_map(|name| Some((name, graph.constants.get(&name)?.clone()))).collect();
+        let goes = |(i, b): (usize, &PlanBuffer)| match b.content {
+            Content::Constant { name, .. } if plan.is_some() && constants.iter().any(|c| c.0 == name) => {
+                Some((i, name, b.clone()))
+            }
+            _ => None,
+        };
+        let buffers = compiled.plan.buffers.iter().enumerate().filter_map(goes).collect();
         Ok(Made {
             needs: needs(&compiled.plan, &profile),
             text,
             constants,
+            buffers,
             form: saved_form(emitter),
             plan,
             kernels,
@@ -106,10 +122,10 @@ impl Made {
 
     fn entry(self, to: &mut Writer<'_>) -> io::Result<Entry> {
         let name = &self.profile.name;
-        let mut constants = vec![];
+        let (mut constants, mut packed) = (vec![], vec![]);
         for (name, c) in &self.constants {
             let data = c.load().map_err(|e| io::Error::other(format!("constant {name}: {e}")))?;
-            constants.push((name.to_string(), to.part("constant", name.as_str(), data.bytes())?));
+            constants.push(self.constant(*name, &data, &mut packed, to)?);
         }
         let mut optional = |kind: &str, bytes: Option<Vec<u8>>| bytes.map(|b| to.part(kind, name, &b)).transpose();
         Ok(Entry {
@@ -119,10 +135,49 @@ impl Made {
             trace: to.part("trace", name, &self.trace)?,
             needs: self.needs,
             constants,
+            packed,
             form: self.form,
             tuning: self.tuning.lines,
             profile: self.profile,
         })
+    }
+
+    /// Writes a constant: packed, as the buffers of the plan have it, where it can be had back from that; else as it is.
+    fn constant(
+        &self,
+        name: Name,
+        data: &Tensor,
+        packed: &mut Vec<PackedBuffer>,
+        to: &mut Writer<'_>,
+    ) -> io::Result<ConstantEntry> {
+        let mut plain = None;
+        let mut first: Option<(usize, Packing)> = None;
+        let source = source_digest(data);
+        for (buffer, _, b) in self.buffers.iter().filter(|b| b.1 == name) {
+            let Content::Constant { packer, .. } = &b.content else { continue };
+            let part = match packer {
+                Some(packer) => match Packing::of(data, packer, b) {
+                    Some((packing, bytes)) => {
+                        let part = to.part("constant", name.as_str(), &bytes)?;
+                        first.get_or_insert((part, packing));
+                        part
+                    }
+                    None => continue,
+                },
+                None if pack_constant(b, data.clone(), None, Isa::best()).is_ok_and(|e| e == data.bytes()[..]) => {
+                    let part = to.part("constant", name.as_str(), data.bytes())?;
+                    *plain.insert(part)
+                }
+                None => continue,
+            };
+            packed.push(PackedBuffer { buffer: *buffer, part, source });
+        }
+        let (part, packing) = match (plain, first) {
+            (Some(part), _) => (part, None),
+            (None, Some((part, packing))) => (part, Some(packing)),
+            (None, None) => (to.part("constant", name.as_str(), data.bytes())?, None),
+        };
+        Ok(ConstantEntry { name: name.to_string(), part, packing })
     }
 }
 
