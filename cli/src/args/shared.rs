@@ -50,7 +50,7 @@ const USES: &[Use] = &[
         command: "compile",
         headings: ALL,
         without: &[],
-        first: &["output", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
+        first: &["output", "profiles", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
         examples: [
             "weft compile resnet50 -o resnet50.trace",
             "weft compile model.onnx --target apple --emit msl --emit-dir kernels",

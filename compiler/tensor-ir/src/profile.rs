@@ -361,4 +361,34 @@ mod tests {
         assert_eq!(p.limited_to(&device), DeviceProfile { name: p.name.clone() + " on swiftshader", ..p.clone() });
         assert_eq!(DeviceProfile::baseline().limited_to(&device).subgroup, (0, 0));
     }
+
+    #[test]
+    fn kernels_suit_devices_of_their_kind_that_have_what_they_need() {
+        let named = |name: &str| DeviceProfile::named(name).expect("a profile");
+        let reason = |made: &DeviceProfile, device: &DeviceProfile| made.unsuited_to(device);
+        let (ada, ampere, lavapipe) = (named("ada"), named("ampere"), DeviceProfile::lavapipe());
+        for own in DeviceProfile::all() {
+            assert_eq!(reason(&own, &DeviceProfile { name: "here".into(), gflops: 1.0, ..own.clone() }), None);
+        }
+        assert_eq!(reason(&ada, &ampere), None);
+        assert_eq!(reason(&ada, &named("navi31")), Some("it has a driver of another family"));
+        assert_eq!(reason(&lavapipe, &lavapipe.clone().with_driver("lavapipe-26")), None);
+        let newer = lavapipe.clone().with_driver("lavapipe-26");
+        assert_eq!(reason(&newer, &lavapipe), Some("its driver has a quirk that the kernels do not avoid"));
+        assert_eq!(
+            reason(&DeviceProfile { subgroup: (16, 16), ..ada.clone() }, &ada),
+            Some("its subgroups have other sizes")
+        );
+        assert_eq!(
+            reason(&ada, &DeviceProfile { matrix_shapes: vec![], ..ada.clone() }),
+            Some("it lacks shapes of matrices")
+        );
+        assert_eq!(reason(&ada, &DeviceProfile { f16: false, ..ada.clone() }), Some("it lacks a type of 16 bits"));
+        assert_eq!(reason(&ada, &DeviceProfile { shared_memory: 1, ..ada.clone() }), Some("its limits are smaller"));
+        assert_eq!(reason(&DeviceProfile::baseline(), &ada), None);
+        let [wide, narrow] = [[6, 32], [6, 16]].map(|tile| DeviceProfile::processor(8, tile));
+        assert_eq!(reason(&wide, &DeviceProfile { cores: 2, ..wide.clone() }), None);
+        assert_eq!(reason(&wide, &narrow), Some("its processor has other registers"));
+        assert_eq!(reason(&lavapipe, &wide), Some("its processor has other registers"));
+    }
 }

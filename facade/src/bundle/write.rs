@@ -32,7 +32,6 @@ pub(super) fn write(
     tuning: &TuningDatabase,
     to: &mut dyn Write,
 ) -> Result<(), Error> {
-    let fail = |e: io::Error| Error::Write(format!("the bundle: {e}"));
     let mut writer = Writer::new(to).map_err(fail)?;
     let mut index = Index { weft: env!("CARGO_PKG_VERSION").into(), network: name.into(), ..Index::default() };
     let port = |(name, ty): (String, _)| Port { name, r#type: format!("{ty:?}") };
@@ -51,9 +50,13 @@ pub(super) fn write(
             };
             index.dims = open.map(dim).collect();
         }
-        index.entries.push(made.entry(&mut writer).map_err(fail)?);
+        index.entries.push(made.entry(&mut writer)?);
     }
     writer.finish(index).map_err(fail)
+}
+
+fn fail(e: io::Error) -> Error {
+    Error::Write(format!("the bundle: {e}"))
 }
 
 /// What goes into an entry.
@@ -120,19 +123,19 @@ impl Made {
         })
     }
 
-    fn entry(self, to: &mut Writer<'_>) -> io::Result<Entry> {
+    fn entry(self, to: &mut Writer<'_>) -> Result<Entry, Error> {
         let name = &self.profile.name;
         let (mut constants, mut packed) = (vec![], vec![]);
         for (name, c) in &self.constants {
-            let data = c.load().map_err(|e| io::Error::other(format!("constant {name}: {e}")))?;
+            let data = c.load().map_err(|e| Error::Input(format!("constant {name}: {e}")))?;
             constants.push(self.constant(*name, &data, &mut packed, to)?);
         }
-        let mut optional = |kind: &str, bytes: Option<Vec<u8>>| bytes.map(|b| to.part(kind, name, &b)).transpose();
+        let mut part = |kind: &str, bytes: &[u8]| to.part(kind, name, bytes).map_err(fail);
         Ok(Entry {
-            plan: optional("plan", self.plan)?,
-            kernels: optional("kernels", self.kernels)?,
-            network: to.part("network", name, self.text.as_bytes())?,
-            trace: to.part("trace", name, &self.trace)?,
+            plan: self.plan.map(|bytes| part("plan", &bytes)).transpose()?,
+            kernels: self.kernels.map(|bytes| part("kernels", &bytes)).transpose()?,
+            network: part("network", self.text.as_bytes())?,
+            trace: part("trace", &self.trace)?,
             needs: self.needs,
             constants,
             packed,
@@ -149,7 +152,8 @@ impl Made {
         data: &Tensor,
         packed: &mut Vec<PackedBuffer>,
         to: &mut Writer<'_>,
-    ) -> io::Result<ConstantEntry> {
+    ) -> Result<ConstantEntry, Error> {
+        let mut write = |bytes: &[u8]| to.part("constant", name.as_str(), bytes).map_err(fail);
         let mut plain = None;
         let mut first: Option<(usize, Packing)> = None;
         let source = source_digest(data);
@@ -158,15 +162,14 @@ impl Made {
             let part = match packer {
                 Some(packer) => match Packing::of(data, packer, b) {
                     Some((packing, bytes)) => {
-                        let part = to.part("constant", name.as_str(), &bytes)?;
+                        let part = write(&bytes)?;
                         first.get_or_insert((part, packing));
                         part
                     }
                     None => continue,
                 },
                 None if pack_constant(b, data.clone(), None, Isa::best()).is_ok_and(|e| e == data.bytes()[..]) => {
-                    let part = to.part("constant", name.as_str(), data.bytes())?;
-                    *plain.insert(part)
+                    *plain.insert(write(data.bytes())?)
                 }
                 None => continue,
             };
@@ -175,7 +178,7 @@ impl Made {
         let (part, packing) = match (plain, first) {
             (Some(part), _) => (part, None),
             (None, Some((part, packing))) => (part, Some(packing)),
-            (None, None) => (to.part("constant", name.as_str(), data.bytes())?, None),
+            (None, None) => (write(data.bytes())?, None),
         };
         Ok(ConstantEntry { name: name.to_string(), part, packing })
     }
@@ -229,5 +232,45 @@ impl KeepKernels for Kept {
     }
     fn write(&self, bytes: &[u8]) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes.to_vec());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::TuningLine;
+    use compiler::compile::compile;
+    use compiler::schedule::rules::values;
+
+    #[test]
+    fn tuned_lines_that_decided_a_schedule_are_named() {
+        let text = "graph @main(%x: f32[64,32], %w: f32[32,48]) -> (y: f32[64,48]) {
+  %y = matmul %x, %w : f32[64,48]
+  return %y
+}
+";
+        let (module, profile) = (parse_module(text).expect("parses"), DeviceProfile::lavapipe());
+        let c = compile(module, &CompileOptions::default(), &profile, emitter(&profile), &mut |_, _, _| ());
+        let c = c.expect("compiles");
+        let (name, before) = c.unscheduled.first().expect("a function");
+        let line = |device: String| TuningLine {
+            device,
+            function: before.fingerprint().to_string(),
+            constants: vec![],
+            name: name.to_string(),
+            choices: TuningLine::print_choices(&values(&c.module.tensor_functions[name].trace)),
+            withdrawn: false,
+            ratio: 0.5,
+            rounds: [15, 15],
+            us: [2.0, 1.0],
+            estimated_us: [2.0, 1.0],
+            seed: 0,
+            by: "tune".into(),
+            weft: "0.1.0".into(),
+        };
+        let own = line(profile.identity());
+        let others = [line("another device".into()), TuningLine { function: "another".into(), ..own.clone() }];
+        let all = TuningDatabase { lines: others.into_iter().chain([own.clone()]).collect() };
+        assert_eq!(used(&all, &c, &profile).lines, [own]);
     }
 }
