@@ -1,5 +1,5 @@
-/* Loads the network of the first argument, compiles it with the options of the second one, and runs it on ones as often as
- * the third one says.
+/* Loads the network of the first argument, compiles it with the options of the second one, and runs it on ones as often
+ * as the third one says.
  *
  *   cc -std=c99 -I capi/include run.c -L target/release -lweft_c -o run
  *   ./run model.onnx device=cpu 1

@@ -1,5 +1,5 @@
-// Reads the network of the first argument into memory, compiles it with the options of the second one, and runs one session on
-// two threads, as often as the third argument says. Each result is written to memory of the thread's own.
+// Reads the network of the first argument into memory, compiles it with the options of the second one, and runs one
+// session on two threads, as often as the third argument says. Each result is written to memory of the thread's own.
 //
 //   c++ -std=c++17 -I capi/include threads.cpp -L target/release -lweft_c -pthread -o threads
 //   ./threads model.onnx device=cpu 1000

@@ -3,11 +3,12 @@
  * Errors. A function that fails returns NULL or a code other than WEFT_OK. If `error` is not NULL, `*error` is then an
  * error that the caller frees; it is left alone otherwise. Arguments are never changed by a call that fails.
  *
- * Threads. Any number of threads may use a model, a session or outputs at once; who frees one must be the last to use it.
- * Runs of a session take turns unless `runs_in_flight` says otherwise. A call blocks its thread until it is done.
+ * Threads. Any number of threads may use a model, a session or outputs at once; who frees one must be the last to use
+ * it. Runs on a GPU take turns unless `runs_in_flight` says otherwise; runs on the CPU share its threads. A call blocks
+ * its thread until it is done.
  *
- * Memory. Inputs are read during the call alone. Texts, ports and tensors that Weft returns are Weft's: they live as long
- * as the object that they were asked of, and are not written to.
+ * Memory. Inputs are read during the call alone. Texts, ports and tensors that Weft returns are Weft's: they live as
+ * long as the object that they were asked of, and are not written to.
  */
 #ifndef WEFT_H
 #define WEFT_H
@@ -108,8 +109,8 @@ const weft_port *weft_model_outputs(const weft_model *model, size_t *count);
 /* Frees a model; NULL is ignored. Its sessions stay. */
 void weft_model_free(weft_model *model);
 
-/* Compiles a model and opens a session. `options` is NULL or lines of `key=value`; of a bundle the first five and the last
- * one count:
+/* Compiles a model and opens a session. `options` is NULL or lines of `key=value`; for a bundle the first five and the
+ * last one:
  *   device=auto             a number or a name of `weft devices`, cpu, interpreter
  *   threads=N               of the CPU; 0: one for each core
  *   cache=DIR               folder for plans and drivers' pipelines; `user` is the user's cache folder; default: off
@@ -121,7 +122,8 @@ void weft_model_free(weft_model *model);
  *   layout=auto|nchw|...    data layout
  *   fuse=full|classic|off   fusion
  *   opt_level=0..3
- *   require_compiled=true   a bundle without a plan for the device fails with WEFT_DEVICE instead of being compiled */
+ *   require_compiled=true   a bundle without a plan for the device fails with WEFT_DEVICE instead of being compiled
+ */
 weft_session *weft_compile(const weft_model *model, const char *options, weft_error **error);
 /* The inputs, in order. */
 const weft_port *weft_session_inputs(const weft_session *session, size_t *count);
@@ -139,7 +141,8 @@ void weft_session_free(weft_session *session);
 weft_outputs *weft_run(const weft_session *session, const weft_tensor *inputs, size_t count, weft_error **error);
 /* As weft_run; results are written to `outputs`, each as many bytes as the result has. Results that are not named are
  * dropped. WEFT_OK, or the code of the error; then nothing was written. */
-weft_code weft_run_into(const weft_session *session, const weft_tensor *inputs, size_t count, const weft_buffer *outputs, size_t output_count, weft_error **error);
+weft_code weft_run_into(const weft_session *session, const weft_tensor *inputs, size_t count,
+                        const weft_buffer *outputs, size_t output_count, weft_error **error);
 /* The results, in the model's order. */
 const weft_tensor *weft_outputs_tensors(const weft_outputs *outputs, size_t *count);
 /* Frees the results of a run; NULL is ignored. */

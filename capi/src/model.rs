@@ -104,7 +104,8 @@ pub unsafe extern "C" fn weft_model_from_bytes(
 /// The inputs of a model; null of none.
 ///
 /// # Safety
-/// `model` is null, or a model of this library that is not freed during the call; `count` is null or memory for a number.
+/// `model` is null, or a model of this library that is not freed during the call; `count` is null or memory for a
+/// number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_model_inputs(model: *const WeftModel, count: *mut usize) -> *const WeftPort {
     // SAFETY: as the contract says.

@@ -110,8 +110,8 @@ unsafe fn copy(outputs: &Outputs, buffers: *const WeftBuffer, count: usize) -> R
 /// Runs once.
 ///
 /// # Safety
-/// `session` is a session of this library that is not freed during the call; `inputs` points to `count` tensors, each with
-/// its shape and data, which do not change during the call; `error` is null or memory for a pointer.
+/// `session` is a session of this library that is not freed during the call; `inputs` points to `count` tensors, each
+/// with its shape and data, which do not change during the call; `error` is null or memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_run(
     session: *const WeftSession,

@@ -73,8 +73,8 @@ impl WeftSession {
 /// Compiles a model and opens a session.
 ///
 /// # Safety
-/// `model` is a model of this library that is not freed during the call; `options` is null or text that ends in 0; `error`
-/// is null or memory for a pointer.
+/// `model` is a model of this library that is not freed during the call; `options` is null or text that ends in 0;
+/// `error` is null or memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_compile(
     model: *const WeftModel,

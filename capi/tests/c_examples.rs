@@ -1,5 +1,5 @@
-//! The examples in C and C++, built against the libraries with every warning as an error, and run on the CPU: also a thousand times
-//! under AddressSanitizer with its leak check.
+//! The examples in C and C++, built against the libraries with every warning as an error, and run on the CPU: also a
+//! thousand times under AddressSanitizer with its leak check.
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
@@ -138,8 +138,8 @@ fn the_static_library_links() {
     assert!(out.status.success() && said(&out).contains(RESULT), "{}", said(&out));
 }
 
-/// What is given to AddressSanitizer: with its leak check where that works, which a program that leaks shows. `None` if the compiler has no
-/// AddressSanitizer.
+/// What is given to AddressSanitizer: with its leak check where that works, which a program that leaks shows. `None` if
+/// the compiler has no AddressSanitizer.
 fn sanitizer(at: &Path) -> Option<&'static str> {
     let (source, program) = (at.join("leak.c"), at.join("leak"));
     let text = "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(7); p = 0; return p != 0; }\n";

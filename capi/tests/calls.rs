@@ -1,4 +1,5 @@
-//! The functions as C calls them: names and places of inputs, errors with their code, place and help, pointers that are null.
+//! The functions as C calls them: names and places of inputs, errors with their code, place and help, pointers that are
+//! null.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::{null, null_mut};

@@ -112,8 +112,13 @@ impl Bundle {
         options.compile.dims = self.ranges();
         let Some(profile) = options.profile.clone() else { return self.model()?.compile(&options) };
         let suited = |e: &&Entry| e.needs.unsuited_to(&profile).is_none();
-        let same = self.file.index.entries.iter().filter(suited).find(|e| e.profile.name == profile.name);
-        let entry = same.or_else(|| self.file.index.entries.iter().find(suited));
+        let distance = |e: &Entry| match e.profile.name == profile.name {
+            true => -1.0,
+            false if e.profile.gflops > 0.0 && profile.gflops > 0.0 => (e.profile.gflops / profile.gflops).ln().abs(),
+            false => 0.0,
+        };
+        let all = self.file.index.entries.iter().filter(suited);
+        let entry = all.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let why = match entry {
             Some(entry) if entry.form == saved_form(emitter(&entry.profile)) => {
                 return self.planned(entry, &options, require);
