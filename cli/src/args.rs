@@ -3,16 +3,18 @@
 
 mod listing;
 mod options;
+mod paths;
 pub mod pictures;
 pub mod shared;
 mod surgery;
 mod tuning;
 mod view;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
 pub use options::{Common, Schedules};
+pub use paths::{BUNDLE, names_folder};
+use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
@@ -20,34 +22,6 @@ pub use tuning::{TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
-
-/// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
-fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
-}
-
-fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
-    let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
-    // A device or a pipe has the name it has.
-    let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-    match named_so || stream {
-        true => Ok(path),
-        false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
-    }
-}
-
-/// True where results go into a folder, a file for each: one that is there, or a name without an extension.
-pub fn names_folder(path: &Path) -> bool {
-    path.is_dir() || path.extension().is_none() && !path.exists()
-}
-
-/// A path of arrays: an .npz file, or a folder.
-fn npz_or_folder() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(move |text| {
-        let path = PathBuf::from(text);
-        if names_folder(&path) { Ok(path) } else { named_so(path, "npz") }
-    })
-}
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "at least 1 is needed".into())
@@ -176,7 +150,7 @@ pub struct DevicesArgs {
 /// `weft inspect`
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// Models: paths or zoo names; or compile traces
+    /// Models: paths or zoo names; or compile traces, or bundles
     #[arg(required = true)]
     pub models: Vec<String>,
     #[command(flatten)]
@@ -190,9 +164,12 @@ pub struct CompileArgs {
     /// Models: paths or zoo names
     #[arg(required = true)]
     pub models: Vec<String>,
-    /// Write the compile trace
-    #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
+    /// Write the compile trace, or a bundle: the network, its weights, plans and kernels as one file that `weft run` takes
+    #[arg(short, long, value_name = "F.trace|F.bundle", value_parser = trace_or_bundle())]
     pub output: Option<PathBuf>,
+    /// Profiles that a bundle is made for, as `weft devices --profiles` lists them, and `cpu` [default: the device]
+    #[arg(long = "for", value_name = "PROFILE,...", value_delimiter = ',')]
+    pub profiles: Vec<String>,
     /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
     /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
@@ -237,7 +214,7 @@ pub struct OptArgs {
 /// `weft run`
 #[derive(Args, Debug, Default)]
 pub struct RunArgs {
-    /// Model: a path or a zoo name
+    /// Model: a path or a zoo name; or a bundle
     pub model: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -270,6 +247,9 @@ pub struct RunArgs {
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -278,7 +258,7 @@ pub struct RunArgs {
 /// `weft bench`
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Models: paths or zoo names
+    /// Models: paths or zoo names; or bundles
     #[arg(required_unless_present_any = ["ceilings", "sweep"])]
     pub models: Vec<String>,
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
@@ -319,6 +299,9 @@ pub struct BenchArgs {
     /// How much slower than the baseline may be
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
     /// Write the compile trace with the time of each dispatch
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
@@ -384,7 +367,7 @@ pub struct CompareArgs {
 /// `weft explain`
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// Model: a path or a zoo name; or a compile trace
+    /// Model: a path or a zoo name; or a compile trace, or a bundle (--target chooses one of its profiles)
     pub model: String,
     /// One source node
     #[arg(long)]

@@ -143,11 +143,16 @@ fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResul
         );
     }
     let given = crate::inputs::given(&a.input, model, common)?;
-    let module = common.state.time("import", || load(model, common, given.as_ref()))?;
+    let bundle = crate::bundle::opened(model, common, a.require_compiled)?;
+    let module = common.state.time("import", || match &bundle {
+        Some(bundle) => Ok(bundle.model()?.into_module()),
+        None => load(model, common, given.as_ref()),
+    })?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let batch = batch(&inputs);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
     let measured = match &place.not_timed {
+        _ if bundle.is_some() => of_bundle(a, place, common, (bundle, module), &inputs)?,
         None => timed(a, place, common, module, &inputs)?,
         Some(why) => not_timed(a, place, common, module, &inputs, why)?,
     };
@@ -243,6 +248,36 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
         }
         None => in_parts(a, place, common, (module, executor, cold), (inputs, limit), &mut progress),
     }
+}
+
+/// The result of a benchmark of a bundle, whose kernels have no groups: it times whole runs.
+fn of_bundle(
+    a: &BenchArgs,
+    place: &Place,
+    common: &Common,
+    (bundle, module): (Option<weft::Bundle>, Module),
+    inputs: &[Tensor],
+) -> CliResult<Measured> {
+    let options = [("-o", a.output.is_some()), ("--timeline", a.timeline.is_some()), (DRIVER_STATS, a.driver_stats)];
+    if let Some((option, _)) = options.into_iter().find(|o| o.1) {
+        return Err(CliError::usage(format!("{option} is of kernels by layer, and a bundle is timed as a whole"))
+            .help("`weft explain F.bundle` shows its kernels; bench the model itself"));
+    }
+    let bundle = bundle.ok_or_else(|| CliError::new(Code::Bug, "no bundle"))?;
+    let start = Instant::now();
+    let executor = crate::bundle::session(&bundle, common, &place.device, a.require_compiled)?.sized_for(inputs)?;
+    common.state.time("first run", || executor.run_in_order(inputs))?;
+    let cold = start.elapsed().as_secs_f64() * 1e3;
+    let mut progress = Progress::new(common, &[]);
+    let limit = a.duration.as_deref().map(|d| duration("--duration", d)).transpose()?;
+    let plan = executor.on_processor().map(|s| s.plan()).or(executor.on_device().map(|s| s.plan()));
+    let counts = plan.map(|p| (p.kernels.len(), p.dispatches().count()));
+    let mut measured = in_parts(a, place, common, (module, executor, cold), (inputs, limit), &mut progress)?;
+    if let Some((kernels, dispatches)) = counts {
+        (measured.value["kernels"], measured.value["dispatches"]) = (kernels.into(), dispatches.into());
+        measured.value["per_kernel"] = Value::Null;
+    }
+    Ok(measured)
 }
 
 /// The result of a benchmark of a model in parts, or in the interpreter. `cold`: milliseconds of its first run.

@@ -1,6 +1,6 @@
 //! `weft compile`: the result of the pipeline as tables, JSON, text, shader files and a trace.
 
-use crate::args::CompileArgs;
+use crate::args::{BUNDLE, CompileArgs};
 use crate::driver_stats;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
@@ -16,11 +16,9 @@ use std::path::Path;
 
 /// Compiles models.
 pub fn execute(a: &CompileArgs) -> CliResult<()> {
-    if a.output.is_some() && a.models.len() > 1 {
-        return Err(CliError::usage("-o writes the trace of one model").help("compile the models one by one"));
-    }
-    if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
-        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+    refuse(a)?;
+    if let Some(path) = bundle_of(a) {
+        return crate::bundling::write(a, path);
     }
     let device = if wants_isa(a) { Some(isa_device(a)?) } else { None };
     let profile = match &device {
@@ -74,6 +72,27 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     let json = if values.len() == 1 { values.swap_remove(0) } else { values.into() };
     write_json(&a.common, &json)?;
     Ok(())
+}
+
+/// Refuses options that do not go together.
+fn refuse(a: &CompileArgs) -> CliResult<()> {
+    if a.output.is_some() && a.models.len() > 1 {
+        return Err(
+            CliError::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
+        );
+    }
+    if !a.profiles.is_empty() && bundle_of(a).is_none() {
+        return Err(CliError::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target"));
+    }
+    if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
+        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+    }
+    Ok(())
+}
+
+/// The file, if it is to be a bundle.
+fn bundle_of(a: &CompileArgs) -> Option<&Path> {
+    a.output.as_deref().filter(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case(BUNDLE)))
 }
 
 const ISA: &str = "--emit isa";

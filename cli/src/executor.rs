@@ -281,9 +281,17 @@ impl Watch for Watching {
     fn leaves_matrix_units(&self, why: &str) {
         log_once(&self.common, format!("device: kernels without matrix units instead, since {why}"));
     }
+    fn makes_anew(&self, why: &str) {
+        log_once(&self.common, format!("bundle: compiling, since {why}"));
+    }
     fn moves_to_interpreter(&self, why: &str) {
         log_once(&self.common, format!("device: the interpreter instead, since {why}"));
     }
+}
+
+/// What the command says of work on models.
+pub fn watching(common: &Common) -> Arc<dyn Watch> {
+    Arc::new(Watching { common: common.clone(), record: false })
 }
 
 /// Compiles and opens a session. A module that only the interpreter can run goes there, with a message. `inputs` are
@@ -344,7 +352,7 @@ fn open_session(
 }
 
 /// The folder of `--cache`, else the user's cache folder.
-fn cache(common: &Common) -> Cache {
+pub fn cache(common: &Common) -> Cache {
     let cache = match common.cache.as_deref() {
         Some("off") => Cache::default(),
         Some(folder) => Cache::at(folder),

@@ -11,7 +11,6 @@ mod node;
 mod relations;
 
 use crate::args::ExplainArgs;
-use crate::args::shared::refuse_for_trace;
 use crate::error::CliResult;
 use crate::executor::{compile_options, pipeline_for, target_profile};
 use crate::models::load;
@@ -20,16 +19,12 @@ use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
 pub use names::did_you_mean;
 use relations::Relations;
-use std::path::Path;
 
 /// Explains a model, a trace, or one node of either.
 pub fn execute(a: &ExplainArgs) -> CliResult<()> {
-    let (trace, parts) = match crate::trace::is_trace(&a.model) {
-        true => {
-            refuse_for_trace(&a.common, &a.model)?;
-            (crate::trace::read(Path::new(&a.model))?, None)
-        }
-        false => compiled(a)?,
+    let (trace, parts) = match crate::trace::given(&a.model, &a.common)? {
+        Some(trace) => (trace, None),
+        None => compiled(a)?,
     };
     let relations = Relations::new(&trace);
     if let Some(name) = &a.kernel {

@@ -7,6 +7,8 @@ mod args;
 pub mod arrays;
 mod bench;
 mod bisect;
+mod bundle;
+mod bundling;
 mod cases;
 mod ceilings;
 mod compare;

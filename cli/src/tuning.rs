@@ -64,7 +64,11 @@ pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
     Ok(())
 }
 
-fn read(common: &Common) -> Result<TuningDatabase, String> {
+/// The database of the command line.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn read(common: &Common) -> Result<TuningDatabase, String> {
     let file = match common.tuning.as_deref() {
         Some("off") => None,
         Some("require") | None => usual(common),

@@ -4,7 +4,6 @@
 mod live;
 
 use crate::args::ViewArgs;
-use crate::args::shared::refuse_for_trace;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
@@ -14,19 +13,15 @@ use compiler::compile::{CompileError, CompileOptions, compile_graph};
 use compiler::name::Name;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::{CompileTrace, Contents};
-use std::path::Path;
 
 /// Opens the viewer on a trace, or on that of a model compiled now.
 pub fn execute(a: &ViewArgs) -> CliResult<()> {
     if let Some(path) = &a.screenshot {
         crate::output::verify_writable(path)?;
     }
-    let trace = match crate::trace::is_trace(&a.model) {
-        true => {
-            refuse_for_trace(&a.common, &a.model)?;
-            crate::trace::read(Path::new(&a.model))?
-        }
-        false => compiled(a)?,
+    let trace = match crate::trace::given(&a.model, &a.common)? {
+        Some(trace) => trace,
+        None => compiled(a)?,
     };
     let beside = a.beside.as_deref().map(crate::trace::read).transpose()?;
     show(trace, beside, a)

@@ -318,6 +318,11 @@ fn traces() {
     assert_eq!(v["driver_stats"]["kernels"].as_array().map(Vec::len), v["kernels"].as_array().map(Vec::len), "{v}");
     holds("diff", &weft(&format!("diff {a} {b}")).0);
     holds("compile", &weft(&format!("inspect {a}")).0);
+    let bundle = dir.join("a.bundle").display().to_string();
+    let open = "encoder:smallest --target lavapipe --dim sequence=16..64 --dim batch=1";
+    let (written, _) = weft(&format!("compile {open} -o {bundle}"));
+    holds("bundle", &written);
+    assert_eq!(weft(&format!("inspect {bundle}")).0, written);
     let (v, code) = weft(&format!("explain {a} --layout nchw"));
     assert_eq!(code, 2);
     holds("error", &v);

@@ -88,6 +88,16 @@ impl Adviser<'_> {
             Error::Trace(_) => {
                 Advice::new(Code::Input, e).help("`weft inspect`, `explain`, `diff` and `view` read traces")
             }
+            Error::IsBundle(_) => {
+                Advice::new(Code::Input, e).help("`weft run`, `bench`, `inspect`, `explain` and `view` read bundles")
+            }
+            Error::Bundle { place, .. } => Advice::new(Code::Input, e).at(place),
+            Error::NotCompiled { place, .. } => Advice::new(Code::Device, e)
+                .at(place)
+                .help("`weft compile MODEL -o F.bundle --for PROFILE,...` makes plans for further devices"),
+            Error::NotPlanned(_) => Advice::new(Code::Unsupported, e)
+                .help("run the model itself; its parts are compiled when a run has decided their sizes"),
+            Error::Write(_) => Advice::new(Code::Usage, e),
             Error::Onnx { place, source } => self.of_import(source).at(place),
             Error::Shape(e) => self.of_bind(e),
             Error::Compile(e) => self.of_compile(e),

@@ -46,6 +46,11 @@ impl CompiledModel {
         Ok(CompiledModel { module, options: options.clone(), form })
     }
 
+    /// By a plan that was made before.
+    pub(crate) fn of_program(module: Module, options: &Options, program: Program) -> CompiledModel {
+        CompiledModel { module, options: options.clone(), form: Form::Planned(Box::new(program)) }
+    }
+
     /// The whole compilation, for reports: groups, kernels, remarks. `None` if the plan came from disk, or the model
     /// runs in parts or in the interpreter.
     pub fn compilation(&self) -> Option<&Compiled> {
@@ -55,7 +60,7 @@ impl CompiledModel {
         }
     }
 
-    /// True when the plan was kept on disk by an earlier start.
+    /// True when the plan was made by an earlier start, or is from a bundle.
     pub fn came_from_disk(&self) -> bool {
         matches!(&self.form, Form::Planned(program) if program.compiled.is_none())
     }

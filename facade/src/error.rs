@@ -27,6 +27,31 @@ pub enum Error {
     /// A compile trace instead of a model.
     #[error("{0} is a compile trace, not a model")]
     Trace(String),
+    /// A bundle instead of a model.
+    #[error("{0} is a bundle, which is compiled already")]
+    IsBundle(String),
+    /// Bytes that are no bundle, or are damaged.
+    #[error("{why}")]
+    Bundle {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A bundle without a plan for the device, where nothing may be compiled.
+    #[error("nothing may be compiled, and {why}")]
+    NotCompiled {
+        /// The file.
+        place: String,
+        /// Why there is no plan.
+        why: String,
+    },
+    /// A model that has no plan before a run, for a bundle.
+    #[error("a bundle holds plans, and the model has none before a run: {0}")]
+    NotPlanned(String),
+    /// Something cannot be written.
+    #[error("cannot write {0}")]
+    Write(String),
     /// Something in an ONNX file that is wrong, or that Weft does not have.
     #[error("{place}: {source}")]
     Onnx {

@@ -1,7 +1,7 @@
 //! Model files: plain files, ONNX without its large tensors, and external data that is read in parts.
 
 use crate::error::Error;
-use crate::plain_files::{begins_as_trace, open_plain};
+use crate::plain_files::{begins_as_bundle, begins_as_trace, open_plain};
 use bytes::Bytes;
 use compiler::fault::Fault;
 use compiler::fingerprint::Fingerprint;
@@ -143,11 +143,14 @@ impl DataSource for FileSlice {
 /// An ONNX file without its large tensors, and the source of these and of its external data.
 ///
 /// # Errors
-/// A file that cannot be read, a compile trace, or a file that is not ONNX.
+/// A file that cannot be read, a compile trace, a bundle, or a file that is not ONNX.
 pub fn read_onnx(path: &Path) -> Result<(Bytes, Box<dyn ExternalData>), Error> {
     let fail = |e: std::io::Error| Error::file(path, e);
     if begins_as_trace(path) {
         return Err(Error::Trace(path.display().to_string()));
+    }
+    if begins_as_bundle(path) {
+        return Err(Error::IsBundle(path.display().to_string()));
     }
     let model = DataFile::open(path).map_err(fail)?;
     let file = model.file.lock().map_err(|e| Error::file(path, e))?.try_clone().map_err(fail)?;

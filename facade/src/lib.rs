@@ -145,6 +145,7 @@
 mod advice;
 mod alone;
 mod build;
+mod bundle;
 mod calibrated;
 mod compiled;
 mod cpu_form;
@@ -168,6 +169,7 @@ mod trace;
 mod tuning;
 
 pub use advice::{Advice, Code, Spelling};
+pub use bundle::Bundle;
 pub use compiled::CompiledModel;
 pub use compiler::agreement::{Difference, Tolerance, agree};
 pub use compiler::dtype::DType;

@@ -98,6 +98,11 @@ impl Model {
         Model { module, ranges: DimRanges::default() }
     }
 
+    /// A module with ranges of its open sizes.
+    pub(crate) fn of_module(module: Module, ranges: DimRanges) -> Model {
+        Model { module, ranges }
+    }
+
     /// The model with sizes for the open dimensions of its inputs.
     ///
     /// # Errors

@@ -33,6 +33,8 @@ pub trait Watch: Send + Sync {
     }
     /// The driver's subgroups are none that kernels on matrix units were made for, so other kernels run.
     fn leaves_matrix_units(&self, _why: &str) {}
+    /// A bundle has no plan for the device, so the network is compiled.
+    fn makes_anew(&self, _why: &str) {}
     /// Called if the interpreter runs a model instead of the device.
     fn moves_to_interpreter(&self, _why: &str) {}
 }

@@ -10,6 +10,7 @@ use crate::build::build;
 use crate::device::emitter;
 use crate::error::Error;
 use crate::options::Options;
+use bytes::Bytes;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::{Module, open_dims};
@@ -31,6 +32,10 @@ pub(crate) struct Program {
     pub(crate) compiled: Option<Box<Compiled>>,
     /// The module as it was before compilation.
     source: Module,
+    /// `source` is the module behind its passes, from which host steps are bound.
+    is_passed: bool,
+    /// Data of buffers as kernels read them, and the digests of their constants.
+    ready: Vec<(usize, Bytes, Fingerprint)>,
     profile: DeviceProfile,
     key: Option<Fingerprint>,
 }
@@ -42,8 +47,9 @@ impl Program {
     /// As [`compiler::compile::compile`].
     pub(crate) fn new(module: &Module, profile: &DeviceProfile, options: &Options) -> Result<Program, CompileError> {
         let key = key(module, profile, options);
-        let program =
-            |plan, compiled| Program { plan, compiled, source: module.clone(), profile: profile.clone(), key };
+        let (source, is_passed) = (module.clone(), false);
+        let (profile_of, ready) = (profile.clone(), vec![]);
+        let program = |plan, compiled| Program { plan, compiled, source, is_passed, ready, profile: profile_of, key };
         let folder = options.cache.folder.as_ref();
         if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
             // A complete file that cannot be read is from another build with the same name; the plan is made again.
@@ -53,7 +59,7 @@ impl Program {
         }
         let keep: Option<Arc<dyn KeepKernels>> = match open_key(module, profile, options).zip(folder) {
             Some((key, folder)) => Some(Arc::new(KernelFile { folder: folder.clone(), key })),
-            None => None,
+            None => options.compile.keep.clone(),
         };
         let compile = CompileOptions { keep, ..options.compile_options() };
         let compiled = options.watch.compile(module.clone(), &compile, profile)?;
@@ -64,6 +70,32 @@ impl Program {
             let _ = folder.write(PLAN, key, |to| to.write_all(&bytes));
         }
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
+    }
+
+    /// A saved plan, with the module behind its passes; `ready` has data of its buffers as kernels read them, and the
+    /// digests of their constants.
+    ///
+    /// # Errors
+    /// A module of another plan, data that are larger than their buffer.
+    pub(crate) fn of_plan(
+        mut plan: Plan,
+        passed: Module,
+        profile: DeviceProfile,
+        ready: Vec<(usize, Bytes, Fingerprint)>,
+    ) -> Result<Program, String> {
+        bind_host_steps(&mut plan, &passed)?;
+        let fits = |b: &(usize, Bytes, Fingerprint)| {
+            plan.buffers.get(b.0).is_some_and(|buffer| b.1.len() as u64 <= buffer.bytes)
+        };
+        match ready.iter().find(|b| !fits(b)) {
+            Some((buffer, ..)) => Err(format!("the data of buffer {buffer} are larger than the buffer")),
+            None => Ok(Program { plan, compiled: None, source: passed, is_passed: true, ready, profile, key: None }),
+        }
+    }
+
+    /// The passes have to run for the module that constants are read from.
+    fn lacks_passes(&self) -> bool {
+        self.compiled.is_none() && !self.is_passed
     }
 
     /// Opens a session. If the driver chooses subgroup sizes that kernels on matrix units do not support, everything is
@@ -104,13 +136,14 @@ impl Program {
         processor: &Arc<Processor>,
         options: &Options,
     ) -> Result<runtime_cpu::Session, Error> {
-        let passed = if self.compiled.is_none() { Some(self.pass_again(options)?) } else { None };
+        let passed = if self.lacks_passes() { Some(self.pass_again(options)?) } else { None };
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
         let load = |name: Name| {
             let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
             constant.load().map_err(|e| e.to_string())
         };
-        Ok(runtime_cpu::Session::open(processor.clone(), &self.plan, &load)?)
+        let ready = |buffer: usize| self.ready.iter().find(|b| b.0 == buffer).map(|b| &b.1[..]);
+        Ok(runtime_cpu::Session::open_packed(processor.clone(), &self.plan, &load, &ready)?)
     }
 
     /// The module after its passes, for a plan from disk, whose host steps then compute.
@@ -125,10 +158,13 @@ impl Program {
     fn open_as_it_is(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
         let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
         let mut prepacked = kept.and_then(|(folder, key)| Prepacked::open(folder, key, &self.plan));
+        if !self.ready.is_empty() {
+            prepacked = Some(Prepacked::of(self.ready.iter().cloned()));
+        }
         let mut passed = None;
         let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
         let computes = self.plan.all_steps().iter().any(on_tensors);
-        if self.compiled.is_none() && (prepacked.is_none() || computes) {
+        if self.lacks_passes() && (prepacked.is_none() || computes) {
             passed = Some(self.pass_again(options)?);
         }
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);

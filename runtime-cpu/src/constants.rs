@@ -4,6 +4,7 @@ use crate::emit::Kernel;
 use crate::execute::Line;
 use crate::{CpuError, Isa};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tensor_ir::name::Name;
@@ -67,19 +68,25 @@ pub(crate) struct Constants {
 }
 
 impl Constants {
-    pub(crate) fn load(
+    /// `ready`: bytes of buffers that were packed before.
+    pub(crate) fn load<'r>(
         plan: &Plan,
         load: &dyn Fn(Name) -> Result<Tensor, String>,
+        ready: &dyn Fn(usize) -> Option<&'r [u8]>,
         isa: Isa,
     ) -> Result<Constants, CpuError> {
         let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
         let mut host = FxHashMap::default();
         for (i, b) in plan.buffers.iter().enumerate() {
-            let read = |name: Name| load(name).map_err(|e| CpuError::Constant(name.to_string(), e));
+            let failed = |name: Name, e: String| CpuError::Constant(name.to_string(), e);
+            let read = |name: Name| load(name).map_err(|e| failed(name, e));
             match &b.content {
                 Content::Constant { name, packer } => {
-                    let bytes = packed(b, read(*name)?, packer.as_deref(), isa);
-                    let bytes = bytes.map_err(|e| CpuError::Constant(name.to_string(), e))?;
+                    let pack = |t| pack_constant(b, t, packer.as_deref(), isa).map_err(|e| failed(*name, e));
+                    let bytes = match ready(i) {
+                        Some(bytes) => Cow::Borrowed(bytes),
+                        None => Cow::Owned(pack(read(*name)?)?),
+                    };
                     let mut block = Block::of(b.bytes.max(bytes.len() as u64));
                     block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
                     places[i] = block.place();
@@ -101,8 +108,16 @@ impl Constants {
     }
 }
 
-/// A constant's bytes as kernels read them.
-fn packed(b: &PlanBuffer, mut t: Tensor, packer: Option<&TensorFunction>, isa: Isa) -> Result<Vec<u8>, String> {
+/// The bytes of `t` as kernels of any device read them: through `packer`, if there is one, in the storage form of `b`.
+///
+/// # Errors
+/// A value without a storage form.
+pub fn pack_constant(
+    b: &PlanBuffer,
+    mut t: Tensor,
+    packer: Option<&TensorFunction>,
+    isa: Isa,
+) -> Result<Vec<u8>, String> {
     if let Some(packer) = packer {
         if let Some(bytes) = pack(b, &t, packer, isa) {
             return Ok(bytes);

@@ -103,6 +103,9 @@ impl EmitKernel for Emitter {
     fn spirv(&self, _: &EmittedKernel) -> Result<Vec<u32>, String> {
         Ok(vec![])
     }
+    fn saved_form(&self) -> &'static str {
+        "tensor function 1"
+    }
     fn save(&self, kernel: &EmittedKernel) -> Result<Vec<u8>, String> {
         let k = kernel.module.downcast_ref::<Kernel>().ok_or("the kernel has another generator")?;
         // The form that keeps the numbers of buffers, which bindings name.

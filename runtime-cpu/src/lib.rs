@@ -48,6 +48,7 @@ mod tile;
 mod translate;
 mod values;
 
+pub use constants::pack_constant;
 pub use emit::{Emitter, Kernel};
 pub use error::CpuError;
 pub use isa::Isa;

@@ -69,10 +69,24 @@ impl Session {
         plan: &Plan,
         load: &dyn Fn(Name) -> Result<Tensor, String>,
     ) -> Result<Session, CpuError> {
+        Session::open_packed(processor, plan, load, &|_| None)
+    }
+
+    /// As [`Session::open`]; `ready` has the bytes of buffers whose constants [`pack_constant`](crate::pack_constant) has
+    /// packed before. These are not read.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_packed<'r>(
+        processor: Arc<Processor>,
+        plan: &Plan,
+        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        ready: &dyn Fn(usize) -> Option<&'r [u8]>,
+    ) -> Result<Session, CpuError> {
         for k in &plan.kernels {
             kernel_of(k.emitted.module.as_ref(), &k.name)?;
         }
-        let constants = Constants::load(plan, load, processor.isa())?;
+        let constants = Constants::load(plan, load, ready, processor.isa())?;
         Ok(Session { processor, plan: plan.clone(), constants, free: Mutex::default() })
     }
 

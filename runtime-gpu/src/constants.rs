@@ -102,7 +102,7 @@ impl<'a> Upload<'a> {
 }
 
 /// The digest of a constant's type, shape and data.
-pub(crate) fn source_digest(source: &Tensor) -> Fingerprint {
+pub fn source_digest(source: &Tensor) -> Fingerprint {
     Fingerprint::of(|w| {
         w.text(&source.dtype().to_string());
         w.list(source.shape().iter(), |w, &d| w.number(d as i64));

@@ -53,6 +53,7 @@ mod transfers;
 
 pub use adapters::{AdapterDescription, list_adapters, processor_model, profile_of};
 pub use compiler::plan::storage::{decode_tensor, encode_tensor};
+pub use constants::source_digest;
 pub use device::{DeviceChoice, Gpu};
 pub use device_outputs::DeviceOutputs;
 pub use error::GpuError;

@@ -50,7 +50,7 @@ const USES: &[Use] = &[
         command: "compile",
         headings: ALL,
         without: &[],
-        first: &["output", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
+        first: &["output", "profiles", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
         examples: [
             "weft compile resnet50 -o resnet50.trace",
             "weft compile model.onnx --target apple --emit msl --emit-dir kernels",
@@ -291,9 +291,18 @@ pub fn without_options(given: &[String], own: &[(&str, bool)]) -> Vec<String> {
 /// # Errors
 /// The first such option.
 pub fn refuse_for_trace(common: &Common, what: &str) -> CliResult<()> {
+    refuse_but(common, what, &[])
+}
+
+/// As [`refuse_for_trace`]; the options `taken` are taken all the same.
+///
+/// # Errors
+/// The first other one.
+pub fn refuse_but(common: &Common, what: &str, taken: &[&str]) -> CliResult<()> {
     let headings = shared_options();
     let heading = |id: &str| headings.iter().find(|o| o.0 == id).map_or(OUTPUT, |o| o.1);
-    match common.given.iter().find(|id| heading(id) != OUTPUT) {
+    let refused = |id: &&String| heading(id) != OUTPUT && !taken.contains(&id.as_str());
+    match common.given.iter().find(refused) {
         None => Ok(()),
         Some(id) => Err(CliError::usage(format!("{} does not apply to {what}, which is compiled already", flag(id)))
             .help("compile the model itself with it")),

@@ -1,6 +1,7 @@
 //! What `weft extract` and `weft bisect` take.
 
-use super::{Common, InputArgs, against, path_of};
+use super::paths::path_of;
+use super::{Common, InputArgs, against};
 use clap::Args;
 use std::path::PathBuf;
 

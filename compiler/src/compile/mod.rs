@@ -34,7 +34,7 @@ mod work;
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use alone::{constant_operands, function_alone, operand_buffers};
 pub use forms::assign_encodings;
-pub use host::bind_host_steps;
+pub use host::{bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};

@@ -5,7 +5,7 @@ mod stand_in;
 mod steps;
 pub mod storage;
 
-pub use saved::SavedPlanError;
+pub use saved::{SavedPlanError, saved_form};
 pub use stand_in::StandInEmitter;
 pub use steps::{
     Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostResult, HostStep,
@@ -157,7 +157,12 @@ pub trait EmitKernel: Send + Sync {
         Err("this generator makes no SPIR-V".into())
     }
 
-    /// Bytes of [`EmittedKernel::module`], for [`EmitKernel::restore`] of the same build of the generator.
+    /// The form of the bytes of [`EmitKernel::save`]: builds of the generator with the same form read each other's.
+    fn saved_form(&self) -> &'static str {
+        "none"
+    }
+
+    /// Bytes of [`EmittedKernel::module`], for [`EmitKernel::restore`] of a build of the generator with the same form.
     ///
     /// # Errors
     /// When the generator keeps none, or the kernel is not its own.

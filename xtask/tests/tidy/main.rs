@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("viewer", &["compiler", "shaders-gen", "graphview"]),
     ("cli", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "facade", "benches", "graphview", "viewer"]),
     ("python", &["facade"]),
+    ("capi", &["facade"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),
 ];
@@ -322,7 +323,7 @@ fn libraries_take_ranges_of_versions() {
 }
 
 /// Tools of this tree stay in it.
-const UNPUBLISHED: &[&str] = &["fuzz", "python", "xtask"];
+const UNPUBLISHED: &[&str] = &["capi", "fuzz", "python", "xtask"];
 
 /// Everything that an application or the command needs can be published: cargo refuses packages without a description and a licence,
 /// and the others are what one finds them by.
@@ -559,6 +560,7 @@ const MEMBERS: &[&str] = &[
     "benches",
     "cli",
     "python",
+    "capi",
     "fuzz",
     "xtask",
 ];
