@@ -21,6 +21,7 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
+mod external;
 mod extract;
 mod host_calls;
 mod host_library;

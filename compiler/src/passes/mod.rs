@@ -10,6 +10,7 @@
 //! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
 mod absorb_transposes;
+mod annotate_target;
 mod apply_schedules;
 mod asked_forms;
 pub mod auto_layout;
@@ -28,14 +29,18 @@ mod function_pass;
 pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
+mod inline_external;
 mod inline_functions;
 mod instrument;
 mod integer_products;
 mod lift_lambdas;
 mod lower;
+mod merge_composite;
+mod merge_regions;
 pub mod mixed_precision;
 #[cfg(test)]
 mod one_estimate_tests;
+mod partition_graph;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;
@@ -43,6 +48,7 @@ mod replace_with_host_calls;
 pub mod rewriter;
 pub mod rules;
 mod scaled_weights;
+mod scopes;
 mod sequential;
 mod simplify;
 mod specialize_functions;
@@ -57,7 +63,7 @@ pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use mixed_precision::KeepF32;
-pub use pipeline::{PipelineOptions, default_pipeline};
+pub use pipeline::{PipelineOptions, default_pipeline, external_passes};
 pub use sequential::{Sequential, run_pass};
 pub use to_a_normal_form::check_a_normal_form;
 pub use to_basic_block_normal_form::check_basic_block_normal_form;
@@ -188,6 +194,11 @@ passes! {
     combine_parallel_matmul::CombineParallelMatmul,
     remove_unused_functions::RemoveUnusedFunctions,
     replace_with_host_calls::ReplaceWithHostCalls,
+    merge_composite::MergeComposite,
+    annotate_target::AnnotateTarget,
+    merge_regions::MergeRegions,
+    partition_graph::PartitionGraph,
+    inline_external::InlineExternal,
     lower::Lower,
     to_basic_block_normal_form::ToBasicBlockNormalForm,
     to_a_normal_form::ToANormalForm,

@@ -1,6 +1,7 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
 use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, PassDef, ReplaceWithHostCalls};
+use super::{AnnotateTarget, MergeComposite};
 use crate::attr::{AttrStruct, Attrs};
 
 /// Options of a compilation that decide its passes.
@@ -45,9 +46,9 @@ impl Default for PipelineOptions {
     }
 }
 impl PipelineOptions {
-    /// True when nodes are to be replaced by host calls, as the options of that pass say.
-    fn replaces_nodes(&self) -> bool {
-        self.config.iter().any(|(pass, _)| pass == ReplaceWithHostCalls::NAME)
+    /// True when the options have some for this pass, which runs only then.
+    fn asks_for(&self, name: &str) -> bool {
+        self.config.iter().any(|(pass, _)| pass == name)
     }
     /// Sets level, modes and disabled passes of a context.
     pub fn configure(&self, cx: &mut PassContext) {
@@ -100,7 +101,12 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "eliminate-dead",
         ],
     };
-    if options.replaces_nodes() {
+    if options.asks_for(AnnotateTarget::NAME) {
+        // Before passes that make forms for Weft's own kernels.
+        let place = list.iter().position(|p| *p == "combine-parallel-conv").unwrap_or(list.len());
+        list.splice(place..place, EXTERNAL);
+    }
+    if options.asks_for(ReplaceWithHostCalls::NAME) {
         list.insert(1, ReplaceWithHostCalls::NAME);
     }
     if options.amp != AmpMode::Off {
@@ -113,6 +119,18 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     list.extend(make_kernels(options.fuse));
     list.into_iter().map(String::from).collect()
 }
+
+/// Options of passes that let external targets, each `NAME[:OPTION=VALUE]...`, take what they support, in this order of
+/// preference: for [`PipelineOptions::config`]. With them the default pipeline runs these passes.
+pub fn external_passes(targets: &[String]) -> Vec<(String, Attrs)> {
+    let merge = MergeComposite { targets: targets.to_vec() };
+    let annotate = AnnotateTarget { targets: targets.to_vec() };
+    vec![(MergeComposite::NAME.into(), merge.to_attrs()), (AnnotateTarget::NAME.into(), annotate.to_attrs())]
+}
+
+/// The passes that give parts of the graph to external targets.
+const EXTERNAL: [&str; 6] =
+    ["merge-composite", "annotate-target", "merge-regions", "partition-graph", "inline-external", "eliminate-dead"];
 
 /// What follows layouts: transforms are joined, constants laid out again.
 fn tidy_layouts(fuse: FuseMode) -> Vec<&'static str> {
