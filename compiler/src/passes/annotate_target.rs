@@ -9,7 +9,7 @@
 //! branches of an `if` or the body of a `loop` are asked about one by one; the node that owns them stays. The remark on
 //! a node that no target takes has each target's reason.
 
-use super::scopes::{blocks_of, enclose, is_plain, parse_targets};
+use super::scopes::{enclose, is_plain, open_blocks, parse_targets};
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::cost::NodeForm;
@@ -37,11 +37,7 @@ impl Pass for AnnotateTarget {
         let targets = parse_targets("annotate-target", &self.targets)?;
         let mut changed = false;
         for f in module.functions.values_mut().filter(|f| !f.primitive) {
-            for block in blocks_of(f) {
-                let inside = f.blocks[block].owner.is_some_and(|o| f.nodes[o].op.is_scope());
-                if inside {
-                    continue;
-                }
+            for block in open_blocks(f) {
                 for place in 0..f.blocks[block].nodes.len() {
                     let n = f.blocks[block].nodes[place];
                     if let Some(external) = self.annotate(f, n, &targets, cx) {

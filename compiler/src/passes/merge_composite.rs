@@ -12,7 +12,7 @@
 //! the results of its last node alone: a match stays if another node reads a result inside it, or if one of its operands
 //! depends on it, which would be a circle.
 
-use super::scopes::{blocks_of, enclose, is_plain, parse_targets, reads};
+use super::scopes::{blocks_of, enclose, is_plain, open_blocks, parse_targets, reads};
 use super::{Pass, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
@@ -75,7 +75,7 @@ impl MergeComposite {
         let name = Name::new(&format!("{}.{}", spec.target.name(), pattern.name));
         let mut taken: FxHashSet<NodeId> = FxHashSet::default();
         let mut matches = vec![];
-        for block in blocks_of(f) {
+        for block in open_blocks(f) {
             for &n in f.blocks[block].nodes.iter().rev() {
                 let Some(found) = f.nodes[n].outputs.first().and_then(|&v| pattern.pattern.find(&subject, v)) else {
                     continue;

@@ -161,3 +161,63 @@ fn join(f: &mut Function, block: BlockId, members: &[NodeId]) -> NodeId {
     }
     f.nodes.push(Node { outputs, regions: vec![region], origins, block: Some(block), ..first })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AnnotateTarget, PartitionGraph, run_pass};
+    use super::*;
+    use crate::interpreter::run_function;
+    use crate::tensor::Tensor;
+    use crate::text::parse_module;
+    use std::fmt::Write;
+
+    /// Nodes of random ops on random earlier values: relu and neg are supported, exp and add are not.
+    fn random_graph(seed: u64, nodes: usize) -> Module {
+        let mut state = seed;
+        let mut draw = |n: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % n
+        };
+        let mut text = "graph @main(%v0: f32[2]) -> (y: f32[2], z: f32[2]) {\n".to_string();
+        for i in 1..=nodes {
+            let near = |draw: &mut dyn FnMut(usize) -> usize| i - 1 - draw(i.min(5));
+            let (a, b) = (near(&mut draw), near(&mut draw));
+            let _ = match ["tanh", "neg", "sin", "add", "mul"][draw(5)] {
+                op @ ("add" | "mul") => writeln!(text, "  %v{i} = {op} %v{a}, %v{b} : f32[2]"),
+                op => writeln!(text, "  %v{i} = {op} %v{a} : f32[2]"),
+            };
+        }
+        let _ = writeln!(text, "  return %v{nodes}, %v{}\n}}", nodes - 1);
+        parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    fn partitioned(m: &mut Module, targets: &[&str]) {
+        let annotate = AnnotateTarget { targets: targets.iter().map(|t| t.to_string()).collect() };
+        let cx = &mut PassContext { verify: true, ..PassContext::default() };
+        run_pass(&annotate, m, cx).unwrap_or_else(|e| panic!("{e}"));
+        run_pass(&MergeRegions {}, m, cx).unwrap_or_else(|e| panic!("{e}"));
+        run_pass(&PartitionGraph {}, m, cx).unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    #[test]
+    fn regions_of_random_graphs_have_no_circle_and_compute_the_same() {
+        let x = [Tensor::from_vec(vec![2], vec![0.3f32, -0.7])];
+        for seed in 0..200 {
+            let mut m = random_graph(seed, 5 + seed as usize % 40);
+            let want = run_function(&m, m.entry, &x).unwrap_or_else(|e| panic!("{e}"));
+            partitioned(&mut m, &["interpreter:ops=tanh+add", "interpreter:ops=neg+mul"]);
+            crate::verify::verify_module(&m).unwrap_or_else(|e| panic!("seed {seed}: {e:?}"));
+            assert_eq!(run_function(&m, m.entry, &x).unwrap_or_else(|e| panic!("{e}")), want, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_chain_of_300_nodes_is_one_region() {
+        let nodes: String = (1..=300).map(|i| format!("  %v{i} = neg %v{} : f32[2]\n", i - 1)).collect();
+        let text = format!("graph @main(%v0: f32[2]) -> (y: f32[2]) {{\n{nodes}  return %v300\n}}\n");
+        let mut m = parse_module(&text).unwrap_or_else(|e| panic!("{e}"));
+        partitioned(&mut m, &["interpreter"]);
+        assert_eq!(m.main().live_nodes(), 1);
+        assert_eq!(m.functions.values().map(Function::live_nodes).sum::<usize>(), 301);
+    }
+}

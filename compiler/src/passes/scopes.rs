@@ -10,6 +10,7 @@ use crate::graph::{Block, BlockId, Function, Node, NodeId, Origins, ValueDef, Va
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::{CallHost, Const};
+use crate::ops::external_scope::{Composite, External};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The targets of a pass's option, in order of preference.
@@ -121,6 +122,14 @@ pub(super) fn dissolve(f: &mut Function, dissolves: impl Fn(&Node) -> bool) -> b
 pub(super) fn blocks_of(f: &Function) -> Vec<BlockId> {
     let inner = f.walk().into_iter().flat_map(|n| f.nodes[n].regions.clone());
     [f.body].into_iter().chain(inner).collect()
+}
+
+/// The same without those inside scopes of external targets: whoever looks for nodes to take finds none taken.
+pub(super) fn open_blocks(f: &Function) -> Vec<BlockId> {
+    let taken = |b: &BlockId| {
+        f.blocks[*b].owner.is_some_and(|o| f.nodes[o].op.is::<Composite>() || f.nodes[o].op.is::<External>())
+    };
+    blocks_of(f).into_iter().filter(|b| !taken(b)).collect()
 }
 
 /// The outputs of `members` that other nodes or the results of blocks use, each once.
