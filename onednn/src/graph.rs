@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A region as a graph of the library's primitives. Nodes are in the order in which they run; every name is one tensor of
 /// f32, dense and row-major where it crosses the border.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
     /// `weft-dnnl-graph/1`.
@@ -37,7 +37,6 @@ pub type Constant = Port;
 
 /// A primitive with what is applied to its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Node {
     /// Name of the source node.
     pub name: String,

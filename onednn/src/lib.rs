@@ -13,7 +13,7 @@ mod library;
 mod runtime;
 mod target;
 
-pub use graph::{Attributes, Constant, Graph, Node, PostOp, Port};
+pub use graph::{Attributes, Constant, Graph, Node, Port, PostOp};
 pub use library::Library;
 pub use runtime::Runtime;
 pub use target::{Dnnl, TARGET};

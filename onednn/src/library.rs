@@ -138,7 +138,8 @@ impl Library {
             return Err(format!("oneDNN {}.{}: there is an interface for versions 2 and 3", version.0, version.1));
         }
         let mut engine: Handle = null_mut();
-        let status = call!(loaded, "dnnl_engine_create", (&mut engine => *mut Handle, CPU => c_int, 0 => usize) -> Status);
+        let status =
+            call!(loaded, "dnnl_engine_create", (&mut engine => *mut Handle, CPU => c_int, 0 => usize) -> Status);
         done("an engine for the processor", status)?;
         let mut stream: Handle = null_mut();
         let status = call!(
@@ -293,22 +294,6 @@ impl Library {
         self.primitive(made)
     }
 
-    /// Memory of its own for a tensor.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn memory(self: &Arc<Self>, of: &Descriptor) -> Result<Memory, String> {
-        let mut handle: Handle = null_mut();
-        let status = call!(
-            self.loaded,
-            "dnnl_memory_create",
-            (&mut handle => *mut Handle, of.pointer() => *const c_void, self.engine => Handle, ALLOCATE => Handle) -> Status
-        );
-        done("a tensor", status)?;
-        let memory = Memory { library: self.clone(), handle, bytes: of.bytes()? };
-        Ok(memory)
-    }
-
     fn attributes(&self, post: &[Post]) -> Result<AttributesHandle<'_>, String> {
         let mut attributes = AttributesHandle { library: self, handle: null_mut(), post: null_mut() };
         let status = call!(
@@ -422,8 +407,8 @@ enum Form {
     Bytes(Box<[u64; DESC_BYTES / 8]>),
     /// Version 3: a handle to be freed.
     Handle(Handle),
-    /// The address inside a primitive's descriptor, which the primitive keeps.
-    Of(*const c_void, Arc<Primitive>),
+    /// The address inside a primitive's descriptor, which lives as long as the primitive.
+    Of { address: *const c_void, _primitive: Arc<Primitive> },
 }
 
 impl Descriptor {
@@ -431,7 +416,7 @@ impl Descriptor {
         match &self.form {
             Form::Bytes(b) => b.as_ptr().cast(),
             Form::Handle(h) => *h,
-            Form::Of(p, _) => *p,
+            Form::Of { address, .. } => *address,
         }
     }
     /// True if tensors of both have the same elements at the same places.
@@ -515,23 +500,7 @@ impl Primitive {
         if found.is_null() {
             return Err("oneDNN does not say how a tensor is stored".into());
         }
-        Ok(Descriptor { library: self.library.clone(), form: Form::Of(found, self.clone()) })
-    }
-    /// Runs it on tensors, each with the number of its argument, and waits for the end.
-    ///
-    /// # Errors
-    /// What the library says.
-    pub fn run(&self, tensors: &[(i32, &Memory)]) -> Result<(), String> {
-        let list: Vec<Argument> =
-            tensors.iter().map(|(number, m)| Argument { number: *number, memory: m.handle }).collect();
-        let (stream, count) = (self.library.stream, list.len() as c_int);
-        let status = call!(
-            self.library.loaded,
-            "dnnl_primitive_execute",
-            (self.handle => Handle, stream => Handle, count => c_int, list.as_ptr() => *const Argument) -> Status
-        );
-        done("a run", status)?;
-        done("a run", call!(self.library.loaded, "dnnl_stream_wait", (stream => Handle) -> Status))
+        Ok(Descriptor { library: self.library.clone(), form: Form::Of { address: found, _primitive: self.clone() } })
     }
 }
 
@@ -545,57 +514,117 @@ impl Drop for Primitive {
     }
 }
 
-/// A tensor in memory of its own.
-pub struct Memory {
+/// Tensors, by place: each has memory of its own, or is a view of an earlier one.
+pub struct Memories {
     library: Arc<Library>,
+    list: Vec<Memory>,
+}
+
+struct Memory {
     handle: Handle,
+    address: *mut u8,
     bytes: usize,
 }
 
 // SAFETY: the memory is its owner's alone, and the library keeps no state of the thread in it.
-unsafe impl Send for Memory {}
+unsafe impl Send for Memories {}
 
-impl Memory {
-    fn address(&self) -> Result<*mut u8, String> {
+impl Memories {
+    /// None.
+    pub fn new(library: Arc<Library>) -> Memories {
+        Memories { library, list: vec![] }
+    }
+    /// Adds a tensor; its place.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn add(&mut self, of: &Descriptor) -> Result<usize, String> {
+        self.create(of, ALLOCATE)
+    }
+    /// Adds a tensor that lies in the memory of another one, stored in another way.
+    ///
+    /// # Errors
+    /// One that is larger.
+    pub fn view(&mut self, place: usize, of: &Descriptor) -> Result<usize, String> {
+        let (address, room) = (self.list[place].address, self.list[place].bytes);
+        let bytes = of.bytes()?;
+        if bytes > room {
+            return Err(format!("a view of {bytes} bytes in a tensor of {room}"));
+        }
+        self.create(of, address.cast())
+    }
+    fn create(&mut self, of: &Descriptor, at: Handle) -> Result<usize, String> {
+        let loaded = &self.library.loaded;
+        let mut handle: Handle = null_mut();
+        let status = call!(
+            loaded,
+            "dnnl_memory_create",
+            (&mut handle => *mut Handle, of.pointer() => *const c_void, self.library.engine => Handle, at => Handle) -> Status
+        );
+        done("a tensor", status)?;
+        self.list.push(Memory { handle, address: std::ptr::null_mut(), bytes: of.bytes()? });
         let mut address: Handle = null_mut();
         let status = call!(
-            self.library.loaded,
+            loaded,
             "dnnl_memory_get_data_handle",
-            (self.handle => Handle, &mut address => *mut Handle) -> Status
+            (handle => Handle, &mut address => *mut Handle) -> Status
         );
         done("a tensor's memory", status)?;
-        if address.is_null() { Err("oneDNN gave no memory".into()) } else { Ok(address.cast()) }
+        let place = self.list.len() - 1;
+        if address.is_null() && self.list[place].bytes > 0 {
+            return Err("oneDNN gave no memory".into());
+        }
+        self.list[place].address = address.cast();
+        Ok(place)
     }
-    /// Fills it with a tensor that is stored as it is.
+    /// Fills a tensor with bytes, as they are.
     ///
     /// # Errors
     /// Another number of bytes.
-    pub fn write(&mut self, from: &[u8]) -> Result<(), String> {
-        if from.len() != self.bytes {
-            return Err(format!("{} bytes for a tensor of {}", from.len(), self.bytes));
+    pub fn write(&mut self, place: usize, from: &[u8]) -> Result<(), String> {
+        let m = &self.list[place];
+        if from.len() != m.bytes {
+            return Err(format!("{} bytes for a tensor of {}", from.len(), m.bytes));
         }
-        let to = self.address()?;
-        // SAFETY: the memory has so many bytes, and nobody else has it.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, self.bytes) };
+        // SAFETY: the memory has so many bytes, and is borrowed alone.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), m.address, m.bytes) };
         Ok(())
     }
-    /// Copies it out as it is stored.
+    /// Copies a tensor out, as it is stored.
     ///
     /// # Errors
     /// Another number of bytes.
-    pub fn read(&self, to: &mut [u8]) -> Result<(), String> {
-        if to.len() != self.bytes {
-            return Err(format!("{} bytes for a tensor of {}", to.len(), self.bytes));
+    pub fn read(&self, place: usize, to: &mut [u8]) -> Result<(), String> {
+        let m = &self.list[place];
+        if to.len() != m.bytes {
+            return Err(format!("{} bytes for a tensor of {}", to.len(), m.bytes));
         }
-        let from = self.address()?;
         // SAFETY: the memory has so many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), self.bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(m.address, to.as_mut_ptr(), m.bytes) };
         Ok(())
+    }
+    /// Runs a primitive on tensors, each by the number of its argument and its place, and waits for the end.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn run(&mut self, primitive: &Primitive, tensors: &[(i32, usize)]) -> Result<(), String> {
+        let argument = |&(number, place): &(i32, usize)| Argument { number, memory: self.list[place].handle };
+        let list: Vec<Argument> = tensors.iter().map(argument).collect();
+        let (stream, count, loaded) = (self.library.stream, list.len() as c_int, &self.library.loaded);
+        let status = call!(
+            loaded,
+            "dnnl_primitive_execute",
+            (primitive.handle => Handle, stream => Handle, count => c_int, list.as_ptr() => *const Argument) -> Status
+        );
+        done("a run", status)?;
+        done("a run", call!(loaded, "dnnl_stream_wait", (stream => Handle) -> Status))
     }
 }
 
-impl Drop for Memory {
+impl Drop for Memories {
     fn drop(&mut self) {
-        let _ = call!(self.library.loaded, "dnnl_memory_destroy", (self.handle => Handle) -> Status);
+        for m in &self.list {
+            let _ = call!(self.library.loaded, "dnnl_memory_destroy", (m.handle => Handle) -> Status);
+        }
     }
 }

@@ -90,8 +90,14 @@ impl ExternalPattern {
     }
 }
 
+/// The targets of this crate.
+const OWN: &[&dyn ExternalTarget] = &[
+    // One a line.
+    &interpreter::InterpreterTarget,
+];
+
 /// Every target; [`register_target`] adds one.
-static TARGETS: Table<&'static dyn ExternalTarget> = Table::new(&[&interpreter::InterpreterTarget]);
+static TARGETS: Table<&'static dyn ExternalTarget> = Table::new(OWN);
 
 /// Adds a target for as long as the program runs. Call it before anything is compiled.
 ///
