@@ -76,6 +76,44 @@ pub enum Attributes {
         /// Weights are stored as `[..., n, k]`.
         transposed_weights: bool,
     },
+    /// Data `[n, c, spatial...]`.
+    Pool {
+        /// What is kept.
+        kind: PoolKind,
+        /// Size of the window.
+        kernel: Vec<i64>,
+        /// Steps along the spatial axes.
+        strides: Vec<i64>,
+        /// Elements between those of a window: 0 for dense windows.
+        dilates: Vec<i64>,
+        /// Padding at the beginnings.
+        pads_begin: Vec<i64>,
+        /// Padding at the ends.
+        pads_end: Vec<i64>,
+    },
+    /// Two tensors of one shape.
+    Sum,
+    /// The larger of each element and 0.
+    Relu,
+    /// Each element within bounds.
+    Clip {
+        /// Lower bound.
+        min: f32,
+        /// Upper bound.
+        max: f32,
+    },
+}
+
+/// What a pool keeps of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// The largest element.
+    Max,
+    /// The mean of the elements that are there.
+    Average,
+    /// The mean, padding included.
+    AverageWithPadding,
 }
 
 /// What is applied to a result before it is stored.

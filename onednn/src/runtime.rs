@@ -1,7 +1,7 @@
 //! Runs a JSON graph: primitives are made once, and weights brought into the library's own layout once.
 
-use crate::graph::{Attributes, FORMAT, Graph, Node, PostOp};
-use crate::library::{Descriptor, Library, Memories, Post, Primitive, Tensors, Window, argument};
+use crate::graph::{Attributes, FORMAT, Graph, Node, PoolKind, PostOp};
+use crate::library::{Descriptor, Library, Memories, Pool, Post, Primitive, Tensors, Window, argument};
 use compiler::external::Prepared;
 use compiler::tensor::{Tensor, TensorMut};
 use std::collections::{HashMap, HashSet};
@@ -209,7 +209,63 @@ impl Builder {
                 self.convolution(node, &window, *groups)
             }
             Attributes::Matmul { transposed_weights } => self.matmul(node, *transposed_weights),
+            Attributes::Pool { kind, kernel, strides, dilates, pads_begin, pads_end } => {
+                let window = Window { strides, dilates, begin: pads_begin, end: pads_end };
+                self.pool(node, *kind, kernel, &window)
+            }
+            Attributes::Sum => self.sum(node),
+            Attributes::Relu => self.map(node, Post::Relu),
+            Attributes::Clip { min, max } => self.map(node, Post::Clip(*min, *max)),
         }
+    }
+    /// A pool keeps the layout of its data.
+    fn pool(&mut self, node: &Node, kind: PoolKind, kernel: &[i64], window: &Window<'_>) -> Result<(), String> {
+        let data = self.input(node, 0)?;
+        let spatial = data.shape.len().checked_sub(2).ok_or("data without channels")?;
+        if [kernel, window.strides, window.dilates, window.begin, window.end].iter().any(|l| l.len() != spatial) {
+            return Err(format!("attributes do not fit data of shape {:?}", data.shape));
+        }
+        let kind = match kind {
+            PoolKind::Max => Pool::Max,
+            PoolKind::Average => Pool::Average,
+            PoolKind::AverageWithPadding => Pool::AverageWithPadding,
+        };
+        let any = self.chosen(&node.shape)?;
+        let primitive = Arc::new(self.library.pool((&data.layout, &any), kind, kernel, window)?);
+        let layout = primitive.destination()?;
+        let plain = layout.equals(&self.dense(&node.shape)?)?;
+        let place = self.add(&node.output, &node.shape, layout, plain)?;
+        self.steps
+            .push(Step { primitive, tensors: vec![(argument::SOURCE, data.place), (argument::DESTINATION, place)] });
+        Ok(())
+    }
+    /// The second operand is brought into the layout of the first.
+    fn sum(&mut self, node: &Node) -> Result<(), String> {
+        let (a, b) = (self.input(node, 0)?, self.input(node, 1)?);
+        let post = self.post_ops(node, None)?;
+        let primitive = self.library.sum(&a.layout, &post)?;
+        let second = self.read_as(&b, &a.layout)?;
+        self.alike(node, &a, primitive, vec![(argument::SOURCE, a.place), (argument::SECOND, second)])
+    }
+    fn map(&mut self, node: &Node, function: Post) -> Result<(), String> {
+        let data = self.input(node, 0)?;
+        let primitive = self.library.map(&data.layout, function)?;
+        self.alike(node, &data, primitive, vec![(argument::SOURCE, data.place)])
+    }
+    /// Adds a result that is stored as `data` is, and the step that makes it.
+    fn alike(
+        &mut self,
+        node: &Node,
+        data: &Value,
+        primitive: Primitive,
+        mut tensors: Vec<(i32, usize)>,
+    ) -> Result<(), String> {
+        let place = self.memories.add(&data.layout)?;
+        let value = Value { place, shape: node.shape.clone(), ..data.clone() };
+        self.values.insert(node.output.clone(), value);
+        tensors.push((argument::DESTINATION, place));
+        self.steps.push(Step { primitive: Arc::new(primitive), tensors });
+        Ok(())
     }
     fn convolution(&mut self, node: &Node, window: &Window<'_>, groups: i64) -> Result<(), String> {
         let (data, weights) = (self.input(node, 0)?, self.input(node, 1)?);

@@ -11,7 +11,7 @@ use compiler::ops::clip::Clip;
 use compiler::ops::conv::Conv;
 use compiler::ops::matmul::{Gemm, MatMul};
 use compiler::ops::unary::Relu;
-use compiler::pattern::{Found, Pattern, Subject, any, commuted, either, is, op};
+use compiler::pattern::{Found, Pattern, Subject, any, commuted, is, op};
 use compiler::profile::DeviceProfile;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,6 +48,7 @@ impl ExternalTarget for Dnnl {
     }
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[
+            ("graphs", "a folder, into which the JSON graph of each region is written"),
             ("library", "path of the shared library; by default libdnnl.so.2, else libdnnl.so.3"),
             ("threads", "threads of a run; by default those of the library"),
         ]
@@ -60,16 +61,18 @@ impl ExternalTarget for Dnnl {
         supports(node)
     }
     fn patterns(&self) -> Vec<ExternalPattern> {
-        let anchor = || either([is::<Conv>(), is::<MatMul>(), is::<Gemm>()]);
-        let sum = || commuted::<Add>(anchor(), any());
         let relu = |p: Pattern| op::<Relu>([p]);
         let row = |name, pattern| ExternalPattern::new(name, pattern).check(fits);
-        vec![
-            row("sum_relu", relu(sum())),
-            row("sum", sum()),
-            row("relu", relu(anchor())),
-            row("clip", op::<Clip>([anchor()])),
-        ]
+        let behind = |names: [&'static str; 4], anchor: Pattern| {
+            let sum = commuted::<Add>(anchor.clone(), any());
+            let patterns = [relu(sum.clone()), sum, relu(anchor.clone()), op::<Clip>([anchor])];
+            names.into_iter().zip(patterns).map(|(name, pattern)| row(name, pattern)).collect::<Vec<_>>()
+        };
+        let mut table = behind(["conv_sum_relu", "conv_sum", "conv_relu", "conv_clip"], is::<Conv>());
+        table.extend(behind(["matmul_sum_relu", "matmul_sum", "matmul_relu", "matmul_clip"], is::<MatMul>()));
+        table.extend(behind(["gemm_sum_relu", "gemm_sum", "gemm_relu", "gemm_clip"], is::<Gemm>()));
+        table.push(row("add_relu", relu(op::<Add>([any(), any()]))));
+        table
     }
     /// By the estimate of Weft's own kernels for processors, whose time the library's are near.
     fn estimate(&self, region: &Region, _options: &TargetOptions) -> Option<f64> {
@@ -79,6 +82,11 @@ impl ExternalTarget for Dnnl {
     }
     fn prepare(&self, region: Region, options: &TargetOptions) -> Result<Box<dyn Prepared>, String> {
         let (graph, constants) = convert(&region)?;
+        if let Some(folder) = options.get("graphs") {
+            let path = std::path::Path::new(folder).join(format!("{}.json", region.function().name));
+            let text = serde_json::to_string_pretty(&graph).map_err(|e| e.to_string())?;
+            std::fs::write(&path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
+        }
         let runtime = Runtime::new(self.library(options)?, &graph, &constants, self.threads(options)?)?;
         Ok(Box::new(runtime))
     }
@@ -87,23 +95,18 @@ impl ExternalTarget for Dnnl {
 /// Every node of a match is one that a primitive computes or applies.
 fn fits(s: &dyn Subject, found: &Found) -> Result<(), String> {
     let f = s.function();
-    let anchor = found.nodes.iter().find(|&&n| is_anchor(f, n)).ok_or("no anchor")?;
-    supports(&NodeForm::of(f, *anchor))?;
-    let result = f.nodes[*anchor].outputs[0];
-    if found
-        .nodes
-        .iter()
-        .any(|&n| n != *anchor && f.nodes[n].inputs.iter().flatten().filter(|&&v| v == result).count() > 1)
-    {
-        return Err("it adds the result to itself".into());
+    // The pattern's innermost op.
+    let anchor = *found.nodes.last().ok_or("no anchor")?;
+    supports(&NodeForm::of(f, anchor))?;
+    let result = f.nodes[anchor].outputs[0];
+    for &n in found.nodes.iter().filter(|&&n| n != anchor) {
+        let operands: Vec<ValueId> = f.nodes[n].inputs.iter().flatten().copied().collect();
+        if operands.iter().filter(|&&v| v == result).count() > 1 {
+            return Err("it adds the result to itself".into());
+        }
+        operands.into_iter().try_for_each(|v| same_type(f, v, result))?;
     }
-    let others = found.nodes.iter().filter(|&n| n != anchor);
-    others.flat_map(|&n| f.nodes[n].inputs.iter().flatten()).try_for_each(|&v| same_type(f, v, result))
-}
-
-fn is_anchor(f: &Function, n: compiler::graph::NodeId) -> bool {
-    let op = &f.nodes[n].op;
-    op.is::<Conv>() || op.is::<MatMul>() || op.is::<Gemm>()
+    Ok(())
 }
 
 fn same_type(f: &Function, v: ValueId, result: ValueId) -> Result<(), String> {

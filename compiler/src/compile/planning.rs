@@ -235,6 +235,12 @@ impl Planner<'_> {
         if let Some(call) = op.downcast::<CallTensor>() {
             return written_group(self.shown.main(), n, call.callee, self.sources);
         }
+        // A region of an external target is shown as a fused group is, by its nodes.
+        if let Some(call) = op.downcast::<CallHost>().filter(|c| c.external_target().is_some())
+            && let Some(f) = self.shown.functions.get(&call.reference)
+        {
+            return Group { kind: GroupKind::Host, ..fused_group(self.shown.main(), n, f, &[], self.sources) };
+        }
         match op.callee().and_then(|c| self.shown.functions.get(&c)) {
             Some(f) if f.primitive => fused_group(self.shown.main(), n, f, stages, self.sources),
             _ => host_group(self.main, n, self.sources),

@@ -1,7 +1,9 @@
 //! The target `interpreter`: the reference interpreter as an external target. It shows how small a target is, and tests
 //! the passes and the calls without any library.
 
-use super::{ExternalTarget, Prepared, Region, TargetOptions};
+use super::options::TargetOptions;
+use super::region::Region;
+use super::target::{ExternalTarget, Prepared};
 use crate::cost::NodeForm;
 use crate::interpreter::Interpreter;
 use crate::tensor::{Tensor, TensorMut};

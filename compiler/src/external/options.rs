@@ -1,8 +1,5 @@
 //! Options of external targets: `NAME[:OPTION=VALUE]...`.
 
-use super::{ExternalTarget, find_target};
-use crate::name::Name;
-
 /// The option of every target: a region with fewer multiply-accumulates stays with Weft.
 const MIN_MACS: &str = "min_macs";
 
@@ -13,17 +10,17 @@ pub struct TargetOptions {
 }
 
 impl TargetOptions {
-    /// Reads `OPTION=VALUE` joined by `:`; an empty text for none.
+    /// Reads `OPTION=VALUE` joined by `:`; an empty text for none. `target` is the target's name, `own` its options.
     ///
     /// # Errors
     /// An option that the target does not have, and a `min_macs` that is no number.
-    pub fn parse(target: &dyn ExternalTarget, text: &str) -> Result<TargetOptions, String> {
-        let known: Vec<&str> = [MIN_MACS].into_iter().chain(target.options().iter().map(|o| o.0)).collect();
+    pub fn parse(target: &str, own: &[(&str, &str)], text: &str) -> Result<TargetOptions, String> {
+        let known: Vec<&str> = [MIN_MACS].into_iter().chain(own.iter().map(|o| o.0)).collect();
         let mut list = vec![];
         for part in text.split(':').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}`: needs OPTION=VALUE"))?;
             if !known.contains(&name) {
-                let (target, known) = (target.name(), crate::attr::known(&known));
+                let known = crate::attr::known(&known);
                 return Err(format!("the external target `{target}` has no option `{name}`{known}"));
             }
             list.push((name.to_string(), value.to_string()));
@@ -50,39 +47,5 @@ impl TargetOptions {
     /// A value that is no number.
     pub fn min_macs(&self) -> Result<Option<f64>, String> {
         self.number(MIN_MACS)
-    }
-}
-
-/// A target with options.
-#[derive(Clone)]
-pub struct TargetSpec {
-    /// The target.
-    pub target: &'static dyn ExternalTarget,
-    /// Its options.
-    pub options: TargetOptions,
-    /// Its options as they were given.
-    pub text: String,
-}
-
-impl TargetSpec {
-    /// Reads `NAME[:OPTION=VALUE]...`.
-    ///
-    /// # Errors
-    /// An unknown target or option.
-    pub fn parse(text: &str) -> Result<TargetSpec, String> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        TargetSpec::new(Name::new(name), options)
-    }
-    /// The target `name` with options.
-    ///
-    /// # Errors
-    /// As [`TargetSpec::parse`].
-    pub fn new(name: Name, options: &str) -> Result<TargetSpec, String> {
-        let target = find_target(name)?;
-        Ok(TargetSpec { target, options: TargetOptions::parse(target, options)?, text: options.to_string() })
-    }
-    /// Name of the target.
-    pub fn name(&self) -> Name {
-        Name::new(self.target.name())
     }
 }

@@ -1,6 +1,8 @@
 //! A call of an external target in a plan: prepared once for each list of sizes, run many times.
 
-use super::{Prepared, Region, TargetSpec};
+use super::region::Region;
+use super::table::TargetSpec;
+use super::target::Prepared;
 use crate::tensor::{Tensor, TensorMut};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

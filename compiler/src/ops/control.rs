@@ -214,46 +214,7 @@ impl Op for CallHost {
     }
 }
 
-attr_struct! {
-    /// Ends the run with a message. It replaces a branch that is impossible for the model's shapes.
-    pub struct Trap("trap") {
-        /// Why.
-        pub message: String = String::new(),
-        /// Result dtypes.
-        pub dtypes: Vec<DType> = vec![],
-        /// Result shapes.
-        pub shapes: Vec<Vec<Int>> = vec![],
-    }
-}
-impl Trap {
-    /// In place of results of these types.
-    pub fn of(types: &[TensorType], message: String) -> Trap {
-        let dtypes = types.iter().map(|t| t.dtype).collect();
-        Trap { message, dtypes, shapes: types.iter().map(|t| t.shape.clone()).collect() }
-    }
-}
-impl Op for Trap {
-    fn arity(&self) -> (usize, usize) {
-        (0, 0)
-    }
-    fn num_results(&self) -> usize {
-        self.dtypes.len()
-    }
-    fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        declared_types(&self.dtypes, &self.shapes)
-    }
-    fn has_compute(&self) -> bool {
-        false
-    }
-    fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-        Some(Err(self.message.clone().into()))
-    }
-    fn effects(&self) -> super::Effects {
-        super::Effects { stateful: true }
-    }
-}
-
-fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorType>> {
+pub(super) fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorType>> {
     if dtypes.len() != shapes.len() {
         return Err("dtypes and shapes differ in number".into());
     }

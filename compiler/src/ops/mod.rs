@@ -79,6 +79,7 @@ pub mod split;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transpose;
+pub mod trap;
 pub mod unary;
 pub mod unique;
 pub mod unpack_bits;
@@ -358,7 +359,8 @@ macro_rules! ops {
 }
 
 ops! {
-    control { Const, Call, CallTensor, CallHost, Trap, If, Let, Loop }
+    control { Const, Call, CallTensor, CallHost, If, Let, Loop }
+    trap { Trap }
     external_scope { Composite, External }
     function_values { FunctionValue, Lambda, Apply }
     conv { Conv }

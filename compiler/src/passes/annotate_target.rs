@@ -9,8 +9,10 @@
 //! branches of an `if` or the body of a `loop` are asked about one by one; the node that owns them stays. The remark on
 //! a node that no target takes has each target's reason.
 
+use super::merge_composite::MergeComposite;
 use super::scopes::{enclose, is_plain, open_blocks, parse_targets};
 use super::{Pass, PassContext, PassError};
+use crate::attr::{AttrStruct, Attrs};
 use crate::attr_struct;
 use crate::cost::NodeForm;
 use crate::external::TargetSpec;
@@ -24,6 +26,14 @@ attr_struct! {
         /// Targets in order of preference, as `NAME[:OPTION=VALUE]...`.
         pub targets: Vec<String> = vec![],
     }
+}
+
+/// Options of passes that let external targets, each `NAME[:OPTION=VALUE]...`, take what they support, in this order of
+/// preference: for [`PipelineOptions::config`](super::PipelineOptions::config). With them the default pipeline runs these passes.
+pub fn external_passes(targets: &[String]) -> Vec<(String, Attrs)> {
+    let merge = MergeComposite { targets: targets.to_vec() };
+    let annotate = AnnotateTarget { targets: targets.to_vec() };
+    vec![(MergeComposite::NAME.into(), merge.to_attrs()), (AnnotateTarget::NAME.into(), annotate.to_attrs())]
 }
 
 impl Pass for AnnotateTarget {

@@ -57,13 +57,14 @@ mod to_a_normal_form;
 mod to_basic_block_normal_form;
 mod winograd;
 
+pub use annotate_target::external_passes;
 pub use asked_forms::asked_forms;
 pub use auto_layout::{AlterLayout, LayoutAnswer, LayoutQuestion};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use mixed_precision::KeepF32;
-pub use pipeline::{PipelineOptions, default_pipeline, external_passes};
+pub use pipeline::{PipelineOptions, default_pipeline};
 pub use sequential::{Sequential, run_pass};
 pub use to_a_normal_form::check_a_normal_form;
 pub use to_basic_block_normal_form::check_basic_block_normal_form;

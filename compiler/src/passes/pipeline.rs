@@ -1,7 +1,6 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
 use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, PassDef, ReplaceWithHostCalls};
-use super::{AnnotateTarget, MergeComposite};
 use crate::attr::{AttrStruct, Attrs};
 
 /// Options of a compilation that decide its passes.
@@ -101,7 +100,7 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "eliminate-dead",
         ],
     };
-    if options.asks_for(AnnotateTarget::NAME) {
+    if options.asks_for("annotate-target") {
         // Before passes that make forms for Weft's own kernels.
         let place = list.iter().position(|p| *p == "combine-parallel-conv").unwrap_or(list.len());
         list.splice(place..place, EXTERNAL);
@@ -118,14 +117,6 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     }
     list.extend(make_kernels(options.fuse));
     list.into_iter().map(String::from).collect()
-}
-
-/// Options of passes that let external targets, each `NAME[:OPTION=VALUE]...`, take what they support, in this order of
-/// preference: for [`PipelineOptions::config`]. With them the default pipeline runs these passes.
-pub fn external_passes(targets: &[String]) -> Vec<(String, Attrs)> {
-    let merge = MergeComposite { targets: targets.to_vec() };
-    let annotate = AnnotateTarget { targets: targets.to_vec() };
-    vec![(MergeComposite::NAME.into(), merge.to_attrs()), (AnnotateTarget::NAME.into(), annotate.to_attrs())]
 }
 
 /// The passes that give parts of the graph to external targets.
