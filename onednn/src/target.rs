@@ -15,6 +15,13 @@ use compiler::pattern::{Found, Pattern, Subject, any, commuted, is, op};
 use compiler::profile::DeviceProfile;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Rows and columns of a product's tile in the registers of AVX2.
+const REGISTER_TILE: [u32; 2] = [6, 16];
+/// 10^9 operations a second of a core with AVX2, as Weft's own estimate has it.
+const GFLOPS_A_CORE: f64 = 80.0;
+/// 10^9 bytes a second from memory for each core.
+const GB_S_A_CORE: f64 = 12.0;
+
 /// The target `dnnl`.
 pub static TARGET: Dnnl = Dnnl { loaded: Mutex::new(vec![]) };
 
@@ -74,9 +81,13 @@ impl ExternalTarget for Dnnl {
         table.push(row("add_relu", relu(op::<Add>([any(), any()]))));
         table
     }
-    /// By the estimate of Weft's own kernels for processors, whose time the library's are near.
-    fn estimate(&self, region: &Region, _options: &TargetOptions) -> Option<f64> {
-        let costs = EstimatedCost::new(&DeviceProfile::named("cpu")?);
+    /// By the estimate of Weft's own kernels for a processor with AVX2, whose time the library's are near.
+    fn estimate(&self, region: &Region, options: &TargetOptions) -> Option<f64> {
+        let here = || std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let cores = self.threads(options).ok()?.map_or_else(here, |n| n as u32);
+        let rates = DeviceProfile::processor(cores, REGISTER_TILE);
+        let (gflops, gb_s) = (f64::from(cores) * GFLOPS_A_CORE, f64::from(cores) * GB_S_A_CORE);
+        let costs = EstimatedCost::new(&DeviceProfile { gflops, gb_s, ..rates });
         let f = region.function();
         Some(region.nodes().into_iter().map(|n| costs.node(&NodeForm::of(f, n)) as f64).sum())
     }
