@@ -5,6 +5,7 @@ use crate::library::{Descriptor, Library, Memories, Pool, Post, Primitive, Tenso
 use compiler::external::Prepared;
 use compiler::tensor::{Tensor, TensorMut};
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A graph that is ready to run.
@@ -89,7 +90,7 @@ struct Value {
     /// Its memory.
     place: usize,
     shape: Vec<i64>,
-    layout: Arc<Descriptor>,
+    layout: Rc<Descriptor>,
     /// It is dense and row-major.
     plain: bool,
 }
@@ -123,7 +124,7 @@ impl Builder {
     }
     fn add(&mut self, name: &str, shape: &[i64], layout: Descriptor, plain: bool) -> Result<usize, String> {
         let place = self.memories.add(&layout)?;
-        let value = Value { place, shape: shape.to_vec(), layout: Arc::new(layout), plain };
+        let value = Value { place, shape: shape.to_vec(), layout: Rc::new(layout), plain };
         self.values.insert(name.into(), value);
         Ok(place)
     }
@@ -144,7 +145,7 @@ impl Builder {
         if value.plain {
             return Ok(value);
         }
-        let layout = Arc::new(self.dense(&value.shape)?);
+        let layout = Rc::new(self.dense(&value.shape)?);
         let place = self.memories.add(&layout)?;
         self.copy((value.place, &value.layout), (place, &layout))?;
         let plain = Value { place, layout, plain: true, ..value };
