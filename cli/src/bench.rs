@@ -217,8 +217,8 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
         Some((session, compiled)) => {
             let (mut v, times) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
             timeline::write(a, session, compiled, inputs)?;
-            if !common.host_call.is_empty() {
-                let plain = Common { host_call: vec![], quiet: true, ..common.clone() };
+            if !common.host_call.is_empty() || !common.external.is_empty() {
+                let plain = Common { host_call: vec![], external: vec![], quiet: true, ..common.clone() };
                 let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
                 if let Some((session, compiled)) = other.on_device().zip(other.compilation()) {
                     let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;

@@ -56,11 +56,12 @@ pub fn check(common: &Common) -> CliResult<()> {
     Ok(())
 }
 
-/// The pins and the replaced nodes as options by pass name.
+/// The pins, the replaced nodes and the external targets as options by pass name.
 ///
 /// # Errors
-/// An error of [`pinned_pass`], or a wrong `--host-call`.
+/// An error of [`pinned_pass`], a wrong `--host-call`, a wrong `--external`.
 pub fn pass_options(common: &Common) -> CliResult<Vec<(String, compiler::attr::Attrs)>> {
     let pins = pinned_pass(common)?.map(|p| (AutoLayout::NAME.to_string(), p.to_attrs()));
-    Ok(pins.into_iter().chain(crate::host_calls::replacing_pass(common)?).collect())
+    let external = crate::external::passes(common)?;
+    Ok(pins.into_iter().chain(crate::host_calls::replacing_pass(common)?).chain(external).collect())
 }

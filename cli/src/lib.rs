@@ -23,6 +23,7 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
+mod external;
 mod extract;
 mod host_calls;
 mod host_library;
@@ -86,6 +87,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     };
     std::panic::set_hook(Box::new(|_| {}));
     let functions = host_calls::functions(cli.command.common(), &extensions.host_functions);
+    extensions.targets.push(&onednn::TARGET);
     let registered = extensions.register().map_err(CliError::from).and(functions);
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;

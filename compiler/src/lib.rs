@@ -10,6 +10,7 @@ pub mod agreement;
 pub mod calibrate;
 pub mod compile;
 pub mod cost;
+pub mod external;
 pub mod graph;
 pub mod inspect;
 pub mod interpreter;

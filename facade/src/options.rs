@@ -120,6 +120,13 @@ impl Options {
     pub fn host_functions(self, host_functions: HostFunctions) -> Options {
         Options { host_functions, ..self }
     }
+    /// With external targets, each `NAME[:OPTION=VALUE]...`, which take what they support in this order of preference.
+    /// They are registered with [`Extensions`](crate::Extensions).
+    pub fn external(mut self, targets: &[&str]) -> Options {
+        let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
+        self.pipeline.config.extend(compiler::passes::external_passes(&targets));
+        self
+    }
     /// With so many runs in flight.
     pub fn runs_in_flight(self, runs_in_flight: usize) -> Options {
         Options { runs_in_flight, ..self }

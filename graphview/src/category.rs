@@ -4,6 +4,7 @@ use compiler::graph::{Function, Node as GraphNode, TensorType};
 use compiler::int::Dim;
 use compiler::ops::cast::Cast;
 use compiler::ops::control::{Call, CallHost};
+use compiler::ops::external_scope::{Composite, External};
 use compiler::passes::fusion_kind::NodeInfo;
 use compiler::tir::FusionKind;
 
@@ -25,6 +26,8 @@ pub enum Category {
     Control,
     /// A fused group.
     Group,
+    /// A region that an external target runs.
+    External,
     /// A layer: nodes whose names begin alike.
     Layer,
     /// Parameters and results.
@@ -34,7 +37,7 @@ pub enum Category {
 }
 impl Category {
     /// Every category, for legends.
-    pub const ALL: [Category; 10] = [
+    pub const ALL: [Category; 11] = [
         Category::Contraction,
         Category::Reduction,
         Category::Elementwise,
@@ -42,6 +45,7 @@ impl Category {
         Category::Cast,
         Category::Control,
         Category::Group,
+        Category::External,
         Category::Layer,
         Category::Terminal,
         Category::Other,
@@ -56,6 +60,7 @@ impl Category {
             Category::Cast => "cast",
             Category::Control => "control flow",
             Category::Group => "fused group",
+            Category::External => "external target",
             Category::Layer => "layer",
             Category::Terminal => "input, output",
             Category::Other => "other",
@@ -82,6 +87,10 @@ fn multiplies(node: &GraphNode, inputs: &[Option<&TensorType>], outputs: &[&Tens
 pub(crate) fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category {
     let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
     let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| f.ty(v)).collect();
+    let external = node.op.downcast::<CallHost>().is_some_and(|c| c.external_target().is_some());
+    if external || node.op.is::<External>() || node.op.is::<Composite>() {
+        return Category::External;
+    }
     if !node.regions.is_empty() || node.op.is::<Call>() || node.op.is::<CallHost>() {
         return Category::Control;
     }

@@ -12,7 +12,8 @@ use crate::category::category;
 use crate::data_layout::{Infos, Layouts, describe};
 use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, ValueId};
 use compiler::name::Name;
-use compiler::ops::control::{Call, CallTensor, Const};
+use compiler::ops::control::{Call, CallHost, CallTensor, Const};
+use compiler::ops::external_scope::Composite;
 use compiler::text::{parse_module, print_attrs, print_type};
 use compiler::trace::{name_in_part, texts_of_parts};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -160,6 +161,12 @@ impl Picture {
     }
 }
 
+/// The function that a node calls, or that it runs on an external target.
+fn called(node: &GraphNode) -> Option<Name> {
+    let external = node.op.downcast::<CallHost>().filter(|c| c.external_target().is_some());
+    node.op.callee().or_else(|| external.and_then(CallHost::reference_function))
+}
+
 /// The frame of a part of a network. It has no source nodes of its own: choosing it selects none.
 fn part(name: &str, inside: Picture) -> Node {
     Node {
@@ -237,12 +244,13 @@ impl Drawing<'_> {
     fn node(&mut self, f: &Function, n: NodeId, key: String) -> Node {
         let node = &f.nodes[n];
         let outputs: Vec<String> = node.outputs.iter().map(|&v| print_type(f.ty(v))).collect();
-        let callee = node.op.callee();
+        let callee = called(node);
         let inside = self.inside(f, node, &key);
         let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
-        let op = match inside.first().filter(|_| group) {
-            Some(p) => ops_in(p),
-            None => node.op.name().to_string(),
+        let op = match (inside.first().filter(|_| group), node.op.downcast::<Composite>()) {
+            (Some(p), _) => ops_in(p),
+            (None, Some(composite)) => composite.name.to_string(),
+            (None, None) => node.op.name().to_string(),
         };
         let own = category(f, node, self.infos.get(&f.name).and_then(|i| i.get(&n)));
         Node {
@@ -267,7 +275,7 @@ impl Drawing<'_> {
     }
 
     fn inside(&mut self, f: &Function, node: &GraphNode, key: &str) -> Vec<Picture> {
-        let callee = node.op.callee().and_then(|c| self.module.functions.get(&c));
+        let callee = called(node).and_then(|c| self.module.functions.get(&c));
         if let Some(callee) = callee
             && !self.open.contains(&callee.name)
         {

@@ -95,7 +95,7 @@ impl HostFunctions {
         let mut ready = BTreeMap::new();
         for step in plan.all_steps() {
             let Step::Host(h) = step else { continue };
-            let Some(call) = h.call else { continue };
+            let Some(call) = h.call.filter(|c| !c.external) else { continue };
             let (at, name) = (h.name, call.function);
             let (there, other) = match call.on_device {
                 true => (self.is_on_device(name), self.on_tensors.contains(name)),

@@ -106,6 +106,9 @@ pub struct Common {
     /// A library of host functions, as docs/weft_host_functions.h declares it
     #[arg(long = "host-functions", value_name = "LIBRARY", help_heading = COMPILER)]
     pub host_functions: Vec<PathBuf>,
+    /// Let external targets run what they support, the preferred one first, each with options: dnnl:min_macs=1e6
+    #[arg(long, value_name = "TARGET,...", value_delimiter = ',', help_heading = COMPILER)]
+    pub external: Vec<String>,
     /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off
     /// [default: WEFT_CACHE, else the user's cache folder]
     #[arg(long, value_name = "DIR", help_heading = COMPILER)]

@@ -59,7 +59,7 @@ const USES: &[Use] = &[
     Use {
         command: "opt",
         headings: &[DEVICE, COMPILER, OUTPUT],
-        without: &["json", "host_call", "host_functions"],
+        without: &["json", "external", "host_call", "host_functions"],
         first: &["output", "passes", "emit", "device", "target", "amp", "layout", "fuse", "disable_pass"],
         examples: [
             "weft opt module.weft --passes 'fold-constants,fuse-ops {mode=classic}'",

@@ -2,6 +2,7 @@
 
 use super::callees::join;
 use crate::arena::Id;
+use crate::external::{CallSite, Region, TargetSpec};
 use crate::graph::{Function, Module, NodeId};
 use crate::interpreter::{Interpreter, declared_results};
 use crate::ops::control::{Call, CallHost, CallTensor};
@@ -97,6 +98,9 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
             Interpreter::new(&module).with_host(functions).run(function, &inputs).map_err(|e| e.to_string())
         });
     }
+    if let Some(call) = op.downcast::<CallHost>().filter(|c| c.external_target().is_some()) {
+        return external_computation(&module, call);
+    }
     if let Some(call) = op.downcast::<CallHost>().cloned() {
         let shapes: Vec<_> = node.outputs.iter().map(|&v| main.ty(v).const_shape()).collect();
         return Arc::new(move |inputs, functions| {
@@ -111,10 +115,24 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
     })
 }
 
+/// A region that an external target runs.
+fn external_computation(module: &Module, call: &CallHost) -> HostComputation {
+    let region = Region::of(module, call.reference);
+    let spec = TargetSpec::new(call.target, &call.options);
+    match spec.and_then(|spec| Ok((spec, region.ok_or_else(|| format!("there is no function @{}", call.reference))?))) {
+        Ok((spec, region)) => {
+            let site = CallSite::new(spec, region);
+            Arc::new(move |inputs, _| site.run(&inputs))
+        }
+        Err(why) => Arc::new(move |_, _| Err(why.clone())),
+    }
+}
+
 /// The host function that the node calls.
 pub(super) fn host_call(main: &Function, n: NodeId) -> Option<HostCall> {
     let call = main.nodes[n].op.downcast::<CallHost>()?;
-    Some(HostCall { function: call.callee, on_device: call.on_device })
+    let external = call.external_target().is_some();
+    Some(HostCall { function: call.callee, on_device: call.on_device, external })
 }
 
 /// True when the node is a call of a host function that works on device buffers.

@@ -27,6 +27,7 @@ pub mod deform_conv;
 pub mod det;
 pub mod detection;
 pub mod einsum;
+pub mod external_scope;
 pub mod function_values;
 pub mod fused_activation;
 pub mod fused_norm;
@@ -78,6 +79,7 @@ pub mod split;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transpose;
+pub mod trap;
 pub mod unary;
 pub mod unique;
 pub mod unpack_bits;
@@ -231,6 +233,10 @@ pub trait Op: AttrObject {
     fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
+    /// True for an op that runs its one region, which takes no arguments, at once.
+    fn is_scope(&self) -> bool {
+        false
+    }
     /// Multiply-accumulates for constant shapes (0 if the op is not counted).
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
@@ -353,7 +359,9 @@ macro_rules! ops {
 }
 
 ops! {
-    control { Const, Call, CallTensor, CallHost, Trap, If, Let, Loop }
+    control { Const, Call, CallTensor, CallHost, If, Let, Loop }
+    trap { Trap }
+    external_scope { Composite, External }
     function_values { FunctionValue, Lambda, Apply }
     conv { Conv }
     matmul { MatMul, Gemm }

@@ -93,6 +93,7 @@ impl ReplaceWithHostCalls {
             on_device: self.on_device.contains(&callee),
             in_place: if self.in_place.contains(&callee) { vec![0] } else { vec![] },
             reference,
+            ..CallHost::default()
         };
         let operands = node.inputs.iter().flatten().map(|&v| Some(v)).collect();
         let results = r.add_before(n, op, operands, node.name, node.origins)?;
