@@ -102,15 +102,15 @@ fn off_by_half(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> R
 }
 
 /// The faults of a candidate. All but the first seem cheap.
-const FAULTS: [&str; 6] = ["none", "forgets", "tail", "beyond", "hangs", "aborts"];
+const FAULTS: [&str; 5] = ["none", "forgets", "tail", "hangs", "aborts"];
 
 attr_struct! {
     /// Plants a fault in a block.
     pub struct Plant("plant") {
         /// The block.
         pub block: Name = "".into(),
-        /// `forgets` stores one half whatever the block reads; `tail` makes the last element wrong; `beyond` stores
-        /// one half, also behind the last element; `hangs` and `aborts` act on the process that measures.
+        /// `forgets` stores one half whatever the block reads; `tail` makes the last element wrong; `hangs` and `aborts`
+        /// act on the process that measures.
         pub fault: String = String::new(),
     }
 }
@@ -124,13 +124,11 @@ impl Instruction for Plant {
             _ => {}
         }
         let buffers = f.buffers.clone();
-        let mut planted = false;
         f.body.visit_mut(&mut |s| {
             let Stmt::Block(b) = s else { return };
-            if planted || b.name != self.block {
+            if b.name != self.block {
                 return;
             }
-            planted = true;
             let dtype = buffers[b.buffer].dtype;
             let last = |n: usize| buffers[b.buffer].shape[n].clone() - 1;
             match self.fault.as_str() {
@@ -139,13 +137,6 @@ impl Instruction for Plant {
                     let at = |(n, i): (usize, &Int)| Cond { lhs: i.clone(), op: CondOp::Eq, rhs: last(n) };
                     let is_last = b.indices.iter().enumerate().map(at).collect();
                     b.value = Expr::guarded(is_last, b.value.clone() + Expr::constant(1.0, dtype), b.value.clone());
-                }
-                "beyond" => {
-                    b.value = Expr::constant(0.5, dtype);
-                    let mut behind = (**b).clone();
-                    behind.name = Name::new(&format!("{}_behind", b.name));
-                    behind.indices[0] = behind.indices[0].clone() + buffers[b.buffer].shape[0].clone();
-                    *s = Stmt::Seq(vec![s.clone(), Stmt::Block(Box::new(behind))]);
                 }
                 _ => {}
             }

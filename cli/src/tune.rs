@@ -106,7 +106,7 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
         log(common, format!("tune: {} functions have been tuned on this device before", before - units.len()));
     }
     drop(executor);
-    let (reports, lines) = search_all(a, &profile, (&units, total), file, (start, budget))?;
+    let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, budget))?;
     let network = network::judge(a, (model, &arguments(a)), file, &lines)?;
     let seconds = start.elapsed().as_secs_f64();
     show(common, model, &reports, &network)?;
@@ -119,7 +119,7 @@ fn search_all(
     a: &TuneArgs,
     profile: &DeviceProfile,
     (units, total): (&[Unit], f64),
-    file: &Path,
+    (file, known): (&Path, &TuningDatabase),
     (start, budget): (Instant, Duration),
 ) -> CliResult<(Vec<Report>, Vec<TuningLine>)> {
     let mut progress = Progress::new(&a.common, &[]);
@@ -135,7 +135,7 @@ fn search_all(
         let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
-        let mut search = Search::new(&mut measurer, profile, unit, a.common.seed)?;
+        let mut search = Search::new(&mut measurer, profile, unit, a.common.seed, (file, known))?;
         let until = Instant::now() + Duration::from_secs_f64(seconds);
         let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
         let line = outcome.line(unit, a.common.seed);

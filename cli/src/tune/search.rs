@@ -6,12 +6,14 @@ use crate::error::{CliError, CliResult, Code};
 use compiler::profile::DeviceProfile;
 use compiler::schedule::estimate::estimate;
 use compiler::schedule::rules::{Choice, neighbours, values};
-use compiler::schedule::{InstrRef, Rules, ScheduleProvider};
+use compiler::schedule::{InstrRef, Rules, ScheduleProvider, Workload};
 use compiler::tir::TensorFunction;
 use rustc_hash::FxHashSet;
+use std::path::Path;
 use std::time::Instant;
-use weft::{TuningLine, describe_choices};
+use weft::{Line, RefusedLine, TuningDatabase, TuningLine, describe_choices, parse_choices};
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Candidates of a race; one more is taken at random.
 const DRAFT: usize = 7;
 /// Candidates of a step that changes one choice of the best.
@@ -79,7 +81,7 @@ impl Outcome {
             estimated_us: self.estimated_us,
             seed,
             by: "tune".into(),
-            weft: env!("CARGO_PKG_VERSION").into(),
+            weft: VERSION.into(),
         }
     }
 }
@@ -92,12 +94,13 @@ pub struct Search<'a> {
     seed: u64,
     seen: FxHashSet<String>,
     opened: usize,
+    file: &'a Path,
     /// Candidates that gave wrong results or did not run, with why.
     pub refused: Vec<String>,
 }
 
 impl<'a> Search<'a> {
-    /// Prepares the process that measures.
+    /// Prepares the process that measures. Refused schedules are appended to `file`, those that are known are not tried.
     ///
     /// # Errors
     /// It does not start, or does not compute the function.
@@ -106,9 +109,14 @@ impl<'a> Search<'a> {
         profile: &'a DeviceProfile,
         unit: &'a Unit,
         seed: u64,
+        (file, known): (&'a Path, &TuningDatabase),
     ) -> CliResult<Search<'a>> {
         measurer.take(&unit.function, &unit.positions)?;
-        Ok(Search { measurer, profile, unit, seed, seen: FxHashSet::default(), opened: 0, refused: vec![] })
+        let mut seen = FxHashSet::default();
+        for line in known.refused.iter().filter(|l| l.workload() == unit.workload && l.weft == VERSION) {
+            seen.insert(describe_choices(&parse_choices(&line.choices).map_err(CliError::input)?));
+        }
+        Ok(Search { measurer, profile, unit, seed, seen, opened: 0, file, refused: vec![] })
     }
 
     /// Candidates that ran.
@@ -145,7 +153,7 @@ impl<'a> Search<'a> {
                         self.opened += 1;
                         opened.push((c, found));
                     }
-                    Err(why) => self.refused.push(format!("{}: {why}", c.key())),
+                    Err(why) => self.refuse(&c, why)?,
                 }
                 progress(self.opened.min(planned), planned);
             }
@@ -168,6 +176,15 @@ impl<'a> Search<'a> {
             }
         }
         self.confirm(&default, &incumbent, best)
+    }
+
+    /// Records a candidate that is not to be tried again.
+    fn refuse(&mut self, c: &Candidate, why: String) -> CliResult<()> {
+        let Workload { device, function, constants } = self.unit.workload.clone();
+        let choices = TuningLine::print_choices(&values(&c.trace));
+        self.refused.push(format!("{}: {why}", c.key()));
+        let line = RefusedLine { device, function, constants, choices, why, weft: VERSION.into() };
+        TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::input)
     }
 
     /// Races the best against the default on fresh rounds.
