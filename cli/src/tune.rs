@@ -135,15 +135,23 @@ fn search_all(
         let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
-        let mut search = Search::new(&mut measurer, profile, unit, a.common.seed, (file, known))?;
-        let until = Instant::now() + Duration::from_secs_f64(seconds);
-        let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
+        let found = Search::new(&mut measurer, profile, unit, a.common.seed, (file, known)).and_then(|mut search| {
+            let until = Instant::now() + Duration::from_secs_f64(seconds);
+            let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
+            Ok((outcome, search.tried(), search.refused))
+        });
+        let (outcome, tried, refused) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                log(&a.common, format!("tune: {} is left out: {}", unit.function.name, e.message));
+                continue;
+            }
+        };
         let line = outcome.line(unit, a.common.seed);
         TuningDatabase::append(file, &line).map_err(CliError::input)?;
         if !line.choices.is_empty() {
             lines.push(line);
         }
-        let (tried, refused) = (search.tried(), search.refused);
         reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, outcome });
     }
     Ok((reports, lines))

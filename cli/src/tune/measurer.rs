@@ -133,9 +133,13 @@ impl Measurer {
         };
         match list {
             [] | [_] => Err(CliError::new(Code::Device, format!("the default schedule: {why}"))),
-            [_, _] => Ok(vec![Standing::default(); 2]),
+            [first, _] => {
+                let mut out = self.race(&[first], rounds, seed)?;
+                out.push(Standing::default());
+                Ok(out)
+            }
             [first, others @ ..] => {
-                let mut out = vec![Standing::default()];
+                let mut out = self.race(&[first], rounds, seed)?;
                 for other in others {
                     let pair = self.race(&[first, other], rounds, seed)?;
                     out.extend(pair.into_iter().skip(1));

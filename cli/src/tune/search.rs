@@ -5,7 +5,7 @@ use super::units::Unit;
 use crate::error::{CliError, CliResult, Code};
 use compiler::profile::DeviceProfile;
 use compiler::schedule::estimate::estimate;
-use compiler::schedule::rules::{Choice, neighbours, values};
+use compiler::schedule::rules::{Choice, neighbours, schedule_with, values};
 use compiler::schedule::{InstrRef, Rules, ScheduleProvider, Workload};
 use compiler::tir::TensorFunction;
 use rustc_hash::FxHashSet;
@@ -16,6 +16,8 @@ use weft::{Line, RefusedLine, TuningDatabase, TuningLine, describe_choices, pars
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Candidates of a race; one more is taken at random.
 const DRAFT: usize = 7;
+/// Candidates by the choices of other functions.
+const SEEDS: usize = 3;
 /// Candidates of a step that changes one choice of the best.
 const STEP: usize = 4;
 /// Cheapest candidates whose own neighbours are drafted too.
@@ -139,7 +141,9 @@ impl<'a> Search<'a> {
         self.opened += 1;
         let mut planned = 1 + DRAFT + 1;
         progress(self.opened, planned);
-        let drafted = self.draft(&default, DRAFT, true);
+        let mut drafted = self.seeds()?;
+        planned += drafted.len();
+        drafted.extend(self.draft(&default, DRAFT, true));
         let mut best: Option<(Candidate, Opened)> = None;
         let mut round = drafted;
         loop {
@@ -176,6 +180,27 @@ impl<'a> Search<'a> {
             }
         }
         self.confirm(&default, &incumbent, best)
+    }
+
+    /// Schedules by the tuned choices of other functions on the device, where they apply: functions of one family differ
+    /// in their sizes alone.
+    fn seeds(&mut self) -> CliResult<Vec<Candidate>> {
+        let (f, constants) = (&self.unit.function, &self.unit.constants);
+        let known = TuningDatabase::read(self.file).map_err(CliError::input)?;
+        let of_others = |l: &&TuningLine| l.device == self.unit.workload.device && l.workload() != self.unit.workload;
+        let mut all: Vec<Candidate> = Vec::new();
+        for line in known.best().into_values().filter(of_others) {
+            let choices = line.parse_choices().map_err(CliError::input)?;
+            let Ok(scheduled) = schedule_with(f, constants, self.profile, &choices) else { continue };
+            let Ok(estimate) = estimate(&scheduled.function, constants, self.profile) else { continue };
+            all.push(Candidate { estimated_ns: estimate.total(), trace: scheduled.function.trace });
+        }
+        all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
+        let mut keys = FxHashSet::default();
+        all.retain(|c| !self.seen.contains(&c.key()) && keys.insert(c.key()));
+        all.truncate(SEEDS);
+        self.seen.extend(all.iter().map(Candidate::key));
+        Ok(all)
     }
 
     /// Records a candidate that is not to be tried again.
