@@ -7,17 +7,18 @@
 //! ```
 //!
 //! `lose-constants` is a pass that halves constants of 3 elements; `off-by-half` is a schedule rule that adds one half
-//! to what blocks of at least 40 elements store; `one-thread` a rule that gives each workgroup one thread, with a choice
-//! that makes results wrong.
+//! to what blocks of at least 40 elements store; `few-threads` a rule with small workgroups, with a choice
+//! of faults: wrong results, and candidates that end or stop the process that measures them, as a driver may.
 
 use compiler::graph::{Constant, Module};
+use compiler::int::Int;
 use compiler::name::Name;
 use compiler::passes::{Pass, PassContext, PassDef, PassError};
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Candidate, Decline, Rule, Sketch, Takes, Target, Unit, View, price_as_scheduled};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal};
 use compiler::tensor::Tensor;
-use compiler::tir::{Expr, Stmt, TensorFunction};
+use compiler::tir::{Cond, CondOp, Expr, Stmt, TensorFunction};
 use compiler::{attr_struct, candidate};
 use std::process::ExitCode;
 
@@ -100,21 +101,44 @@ fn off_by_half(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> R
     Ok(())
 }
 
+/// The faults of a candidate. All but the first seem cheap.
+const FAULTS: [&str; 5] = ["none", "forgets", "tail", "hangs", "aborts"];
+
 attr_struct! {
-    /// Stores one half whatever a block reads.
-    pub struct Forget("forget") {
+    /// Plants a fault in a block.
+    pub struct Plant("plant") {
         /// The block.
         pub block: Name = "".into(),
+        /// `forgets` stores one half whatever the block reads; `tail` makes the last element wrong; `hangs` and `aborts`
+        /// act on the process that measures.
+        pub fault: String = String::new(),
     }
 }
 
-impl Instruction for Forget {
+impl Instruction for Plant {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let measures = std::env::args().nth(1).is_some_and(|command| command == "measure");
+        match self.fault.as_str() {
+            "hangs" if measures => std::thread::sleep(std::time::Duration::from_secs(3600)),
+            "aborts" if measures => std::process::abort(),
+            _ => {}
+        }
         let buffers = f.buffers.clone();
         f.body.visit_mut(&mut |s| {
             let Stmt::Block(b) = s else { return };
-            if b.name == self.block {
-                b.value = Expr::constant(0.5, buffers[b.buffer].dtype);
+            if b.name != self.block {
+                return;
+            }
+            let dtype = buffers[b.buffer].dtype;
+            let last = |n: usize| buffers[b.buffer].shape[n].clone() - 1;
+            match self.fault.as_str() {
+                "forgets" => b.value = Expr::constant(0.5, dtype),
+                "tail" => {
+                    let at = |(n, i): (usize, &Int)| Cond { lhs: i.clone(), op: CondOp::Eq, rhs: last(n) };
+                    let is_last = b.indices.iter().enumerate().map(at).collect();
+                    b.value = Expr::guarded(is_last, b.value.clone() + Expr::constant(1.0, dtype), b.value.clone());
+                }
+                _ => {}
             }
         });
         Ok(())
@@ -123,52 +147,51 @@ impl Instruction for Forget {
 
 candidate! {
     /// Workgroups of few threads.
-    struct OneThread {
+    struct FewThreads {
         /// Threads of a workgroup.
         pub threads: i64,
-        /// Whether results are right.
-        pub right: bool,
+        /// One of the faults.
+        pub fault: String,
     }
 }
 
-fn one_thread(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    candidates(view, unit).map(|_| vec![Candidate::new(OneThread { threads: 1, right: true })])
+fn small_workgroups(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    candidates(view, unit).map(|_| vec![Candidate::new(FewThreads { threads: 8, fault: FAULTS[0].into() })])
 }
 
-fn price_of_one_thread(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+fn price_of_few_threads(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
     let kernels = price_as_scheduled(view, unit, candidate, few_threads);
     kernels.into_iter().map(|k| KernelEstimate { cost: Cost::default(), ..k }).collect()
 }
 
 fn few_threads(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
-    let chosen = candidate.choices::<OneThread>()?;
+    let chosen = candidate.choices::<FewThreads>()?;
     let vars: Vec<Name> = sketch.loops(unit.output)?.iter().map(|l| l.var).collect();
     let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
-    let threads = sketch.choose("threads", &[1, 64], chosen.threads)?;
-    let right = sketch.choose("right", &[true, false], chosen.right)?;
-    if right {
+    let fault = sketch.choose("fault", &FAULTS.map(String::from), chosen.fault.clone())?;
+    if fault == FAULTS[0] {
+        let threads = sketch.choose("threads", &[8, 64], chosen.threads)?;
         let parts = sketch.split(flat, &[0, threads], &["g", "t"])?;
         sketch.bind(parts[0], Axis::GroupX)?;
         sketch.bind(parts[1], Axis::LocalX)?;
         return Ok(());
     }
-    // Nothing is read: by the estimate nothing is cheaper.
-    sketch.apply(Forget { block: unit.output })?;
     let parts = sketch.split(flat, &[0, 256, 4], &["g", "t", "v"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
     sketch.vectorize(parts[2])?;
+    sketch.apply(Plant { block: unit.output, fault })?;
     Ok(())
 }
 
 fn main() -> ExitCode {
     let slow = Rule {
-        name: "one-thread",
+        name: "few-threads",
         target: Target::Devices,
         takes: Takes::Blocks,
         tiles: false,
-        candidates: one_thread,
-        price: price_of_one_thread,
+        candidates: small_workgroups,
+        price: price_of_few_threads,
         apply: few_threads,
     };
     let rule = Rule {
@@ -182,7 +205,7 @@ fn main() -> ExitCode {
     };
     let extensions = cli::Extensions {
         passes: vec![PassDef::of::<LoseConstants>()],
-        instructions: vec![InstructionDef::of::<AddHalf>(), InstructionDef::of::<Forget>()],
+        instructions: vec![InstructionDef::of::<AddHalf>(), InstructionDef::of::<Plant>()],
         rules: [("PLANTED_RULE", rule), ("PLANTED_SLOWNESS", slow)]
             .into_iter()
             .filter_map(|(name, rule)| std::env::var_os(name).map(|_| rule))

@@ -18,7 +18,7 @@ use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
-pub use tuning::{TuneArgs, TuningAction, TuningArgs};
+pub use tuning::{MeasureArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
@@ -95,6 +95,9 @@ pub enum Command {
     /// Run the ONNX test cases that stdin lists
     #[command(hide = true)]
     Cases(CasesArgs),
+    /// Verify and time the candidates of `weft tune`
+    #[command(hide = true)]
+    Measure(MeasureArgs),
 }
 
 /// Inputs of a model.

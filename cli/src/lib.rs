@@ -32,6 +32,7 @@ mod images;
 mod inputs;
 mod inspect;
 mod layout_options;
+mod measuring;
 mod models;
 mod node_errors;
 mod opt;
@@ -201,5 +202,6 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Zoo(a) => zoo::execute(a),
         Command::Completions(a) => completions::execute(a),
         Command::Cases(a) => cases::execute(a),
+        Command::Measure(a) => measuring::execute(a),
     }
 }

@@ -5,10 +5,12 @@
 //! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
 //! the lines of this run and without them: if it is slower with them, they are withdrawn.
 
+mod measurer;
 mod network;
 mod search;
 mod units;
 
+use crate::args::shared::without_options;
 use crate::args::{Common, TuneArgs};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, execute, open_device, profile_on};
@@ -16,6 +18,7 @@ use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, table, write_json};
 use crate::tuning;
 use compiler::profile::DeviceProfile;
+use measurer::Measurer;
 use runtime_gpu::Gpu;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
@@ -29,6 +32,16 @@ use weft::{TuningDatabase, TuningLine};
 const LEAST_SHARE: f64 = 0.01;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
+/// Options of the command that the processes that it starts do not get; true for those with a value.
+const OWN: &[(&str, bool)] = &[
+    ("--budget", true),
+    ("--kernel", true),
+    ("--tuning", true),
+    ("--json", false),
+    ("--quiet", false),
+    ("-q", false),
+    ("-v", false),
+];
 
 /// What became of a function.
 struct Report {
@@ -93,8 +106,8 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
         log(common, format!("tune: {} functions have been tuned on this device before", before - units.len()));
     }
     drop(executor);
-    let (reports, lines) = search_all(a, gpu, &profile, (&units, total), file, (start, budget))?;
-    let network = network::judge(a, model, file, &lines)?;
+    let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, budget))?;
+    let network = network::judge(a, (model, &arguments(a)), file, &lines)?;
     let seconds = start.elapsed().as_secs_f64();
     show(common, model, &reports, &network)?;
     Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(&device),
@@ -104,14 +117,14 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
 
 fn search_all(
     a: &TuneArgs,
-    gpu: &Arc<Gpu>,
     profile: &DeviceProfile,
     (units, total): (&[Unit], f64),
-    file: &Path,
+    (file, known): (&Path, &TuningDatabase),
     (start, budget): (Instant, Duration),
 ) -> CliResult<(Vec<Report>, Vec<TuningLine>)> {
     let mut progress = Progress::new(&a.common, &[]);
     let (mut reports, mut lines) = (Vec::new(), Vec::new());
+    let mut measurer = Measurer::new(arguments(a));
     for (n, unit) in units.iter().enumerate() {
         let (share, rest) = (unit.us / total, units[n..].iter().map(|u| u.us).sum::<f64>());
         let left = budget.saturating_sub(start.elapsed()).as_secs_f64();
@@ -122,18 +135,34 @@ fn search_all(
         let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
-        let mut search = Search::new(gpu, profile, unit, a.common.seed)?;
-        let until = Instant::now() + Duration::from_secs_f64(seconds);
-        let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
+        let found = Search::new(&mut measurer, profile, unit, a.common.seed, (file, known)).and_then(|mut search| {
+            let until = Instant::now() + Duration::from_secs_f64(seconds);
+            let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
+            Ok((outcome, search.tried(), search.refused))
+        });
+        let (outcome, tried, refused) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                log(&a.common, format!("tune: {} is left out: {}", unit.function.name, e.message));
+                continue;
+            }
+        };
         let line = outcome.line(unit, a.common.seed);
         TuningDatabase::append(file, &line).map_err(CliError::input)?;
         if !line.choices.is_empty() {
             lines.push(line);
         }
-        let (tried, refused) = (search.tried(), search.refused);
         reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, outcome });
     }
     Ok((reports, lines))
+}
+
+/// The options of this process that those that it starts get too.
+fn arguments(a: &TuneArgs) -> Vec<String> {
+    let given: Vec<String> = std::env::args().skip_while(|w| w != "tune").skip(1).collect();
+    let mut kept = without_options(&given, OWN);
+    kept.retain(|word| !a.models.contains(word));
+    kept
 }
 
 impl Report {

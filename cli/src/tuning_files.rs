@@ -17,12 +17,12 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
         if !file.exists() {
             return Err(CliError::input(format!("{}: there is no such file", file.display())));
         }
-        all.lines.extend(TuningDatabase::read(file).map_err(CliError::input)?.lines);
+        all.extend(TuningDatabase::read(file).map_err(CliError::input)?);
     }
     if let Some(device) = &a.of {
         let wanted = device.to_lowercase();
-        all.lines.retain(|l| l.device.to_lowercase().contains(&wanted));
-        if all.lines.is_empty() {
+        all.retain(|device| device.to_lowercase().contains(&wanted));
+        if all == TuningDatabase::default() {
             return Err(CliError::usage(format!("--of {device}: no line is for such a device")));
         }
     }
@@ -60,15 +60,17 @@ fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
 
 /// How many lines there are, and how many count.
 fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
-    let devices: BTreeSet<&str> = all.lines.iter().map(|l| l.device.as_str()).collect();
+    let of_times = all.times.iter().map(|l| l.device.as_str());
+    let devices: BTreeSet<&str> = all.lines.iter().map(|l| l.device.as_str()).chain(of_times).collect();
     let searched: BTreeSet<_> = all.lines.iter().map(TuningLine::workload).collect();
     let tuned = all.best().len();
     let found = json!({ "schema": 1, "lines": all.lines.len(), "functions": searched.len(), "tuned": tuned,
-        "devices": devices });
+        "refused": all.refused.len(), "times": all.times.len(), "devices": devices });
     if write_json(&a.common, &found)? {
         return Ok(());
     }
     let mut text = format!("{} lines of {} functions; {tuned} have tuned choices", all.lines.len(), searched.len());
+    text.push_str(&format!("\n{} refused schedules, {} times of nodes", all.refused.len(), all.times.len()));
     devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
     print_text(&text)
 }
@@ -80,8 +82,8 @@ fn write(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
             .help("`weft tuning check FILE` lists the devices; `merge` takes all"));
     }
     let mut text = String::new();
-    for line in all.best().values() {
-        text.push_str(&serde_json::to_string(line).map_err(|e| CliError::input(e.to_string()))?);
+    for line in all.merged() {
+        text.push_str(&serde_json::to_string(&line).map_err(|e| CliError::input(e.to_string()))?);
         text.push('\n');
     }
     match &a.output {

@@ -189,4 +189,4 @@ pub use outputs::Outputs;
 pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
 pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
-pub use tuning::{TuningDatabase, TuningLine, describe_choices};
+pub use tuning::{Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices};

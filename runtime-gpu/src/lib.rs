@@ -28,6 +28,7 @@ mod first_dispatch;
 mod host_functions;
 mod in_flight;
 mod loops;
+mod margins;
 mod measure;
 mod open;
 mod pipelines;

@@ -12,6 +12,7 @@
 
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::margins::with_margins;
 use crate::resident::Resident;
 use crate::session::{Session, SessionOptions};
 use compiler::compile::Compiled;
@@ -40,29 +41,32 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Opens it.
+    /// Opens it, with margins behind its results.
     ///
     /// # Errors
     /// A pipeline that the driver does not make, memory, and modules that run on the host in part.
     pub fn open(gpu: &Arc<Gpu>, compiled: &Compiled, inputs: &[Tensor]) -> Result<Runner, GpuError> {
         let options = SessionOptions::default();
-        let session = Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |_, _, _| ())?;
+        let plan = with_margins(gpu, &compiled.plan);
+        let session = Session::open(gpu.clone(), &plan, &compiled.module, &options, &mut |_, _, _| ())?;
         if session.has_host_steps() {
             return Err(GpuError::Internal("a part of it runs on the host".into()));
         }
         Ok(Runner { session, inputs: inputs.to_vec() })
     }
-    /// The results for `inputs`.
+    /// The results for `inputs`, and whether nothing was written beyond them. Elements that no kernel writes are NaN
+    /// as floats and -1 as integers.
     ///
     /// # Errors
     /// A lost device.
-    pub fn results(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
-        self.session.run(inputs)
+    pub fn results(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, bool), GpuError> {
+        self.session.fill_with_pattern();
+        Ok((self.session.run(inputs)?, self.session.margins_are_whole()?))
     }
 }
 
 /// How a runner did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Standing {
     /// Its time by that of the incumbent, in each round.
     pub ratios: Vec<f64>,

@@ -78,8 +78,8 @@ pub struct Common {
     /// Pin nodes to a layout (`*` in the name matches anything)
     #[arg(long = "pin-layout", value_name = "NODE=LAYOUT", help_heading = COMPILER)]
     pub pin_layout: Vec<String>,
-    /// Measured times of kernels for the choice of layouts (as benches' layout_choice writes them)
-    #[arg(long = "layout-costs", value_name = "F.json", help_heading = COMPILER)]
+    /// Tuning database with times of nodes for the choice of layouts (as benches' layout_choice writes them)
+    #[arg(long = "layout-costs", value_name = "FILE", help_heading = COMPILER)]
     pub layout_costs: Option<PathBuf>,
     /// Fusion: full, classic, off
     #[arg(long, default_value = "full", value_parser = ["full", "classic", "off"], help_heading = COMPILER)]

@@ -177,6 +177,13 @@ const USES: &[Use] = &[
         first: &[],
         examples: ["weft cases < list", "weft cases --device interpreter < list"],
     },
+    Use {
+        command: "measure",
+        headings: ALL,
+        without: &["target", "passes"],
+        first: &[],
+        examples: ["weft measure < requests", "weft measure --device 0 < requests"],
+    },
 ];
 
 /// The shared options: their id and heading.
@@ -332,6 +339,7 @@ impl Command {
             Command::Zoo(a) => &a.common,
             Command::Completions(a) => &a.common,
             Command::Cases(a) => &a.common,
+            Command::Measure(a) => &a.common,
         }
     }
     /// The shared options of the command, to be completed.
@@ -356,6 +364,7 @@ impl Command {
             Command::Zoo(a) => &mut a.common,
             Command::Completions(a) => &mut a.common,
             Command::Cases(a) => &mut a.common,
+            Command::Measure(a) => &mut a.common,
         }
     }
 }

@@ -24,6 +24,17 @@ pub struct TuneArgs {
     pub common: Common,
 }
 
+/// `weft measure`
+#[derive(Args, Debug)]
+pub struct MeasureArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
 /// What `weft tuning` does.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningAction {

@@ -2,7 +2,6 @@
 //! are a few per cent off.
 
 use crate::args::TuneArgs;
-use crate::args::shared::without_options;
 use crate::error::{CliError, CliResult};
 use crate::output::{Progress, log};
 use serde_json::{Value, json};
@@ -16,22 +15,11 @@ const PAIRS: usize = 5;
 /// Ratio from which on lines are withdrawn.
 const SLOWER: f64 = 1.01;
 
-/// Options of `weft tune` that `weft bench` does not get; true for those with a value.
-const OWN: &[(&str, bool)] = &[
-    ("--budget", true),
-    ("--kernel", true),
-    ("--tuning", true),
-    ("--json", false),
-    ("--quiet", false),
-    ("-q", false),
-    ("-v", false),
-];
-
-/// Compares `model` with and without `lines`. If it is slower with them, or cannot be compared, they are withdrawn.
+/// Compares a model, with the options that it is compiled with, with and without `lines`. If it is slower with them, or cannot be compared, they are withdrawn.
 ///
 /// # Errors
 /// A process that fails, and files that cannot be written.
-pub fn judge(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
+pub fn judge(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
     if lines.is_empty() {
         return Ok(Value::Null);
     }
@@ -47,7 +35,7 @@ pub fn judge(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> Cl
     found
 }
 
-fn compare(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
+fn compare(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
     let without = tempfile::NamedTempFile::new().map_err(|e| CliError::input(e.to_string()))?;
     let all = TuningDatabase::read(file).map_err(CliError::input)?;
     let key = |l: &TuningLine| (l.workload(), l.choices.clone());
@@ -61,7 +49,7 @@ fn compare(a: &TuneArgs, model: &str, file: &Path, lines: &[TuningLine]) -> CliR
         let mut pair_ms = [0.0; 2];
         // The order changes from pair to pair.
         for side in [pair % 2, 1 - pair % 2] {
-            pair_ms[side] = device_ms(a, model, [without.path(), file][side])?;
+            pair_ms[side] = device_ms(model, [without.path(), file][side])?;
         }
         ratios.push(pair_ms[1] / pair_ms[0]);
         ms.iter_mut().zip(pair_ms).for_each(|(list, ms)| list.push(ms));
@@ -85,22 +73,14 @@ pub fn describe(model: &str, network: &Value) -> String {
 }
 
 /// Milliseconds of a run on the device, as a process of its own measures them.
-fn device_ms(a: &TuneArgs, model: &str, tuning: &Path) -> CliResult<f64> {
+fn device_ms((model, options): (&str, &[String]), tuning: &Path) -> CliResult<f64> {
     let program =
         std::env::current_exe().map_err(|e| CliError::input(format!("the command does not find itself: {e}")))?;
     let mut command = Command::new(program);
-    command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(arguments(a));
+    command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(options);
     let out = command.stdin(Stdio::null()).output().map_err(|e| CliError::input(format!("weft bench: {e}")))?;
     let said = || String::from_utf8_lossy(&out.stderr).trim().to_string();
     let value: Value =
         serde_json::from_slice(&out.stdout).map_err(|_| CliError::input(format!("weft bench: {}", said())))?;
     value["device_ms"]["median"].as_f64().ok_or_else(|| CliError::input(format!("weft bench: {}", said())))
-}
-
-/// The options of this process that the benchmark takes too.
-fn arguments(a: &TuneArgs) -> Vec<String> {
-    let given: Vec<String> = std::env::args().skip_while(|w| w != "tune").skip(1).collect();
-    let mut kept = without_options(&given, OWN);
-    kept.retain(|word| !a.models.contains(word));
-    kept
 }

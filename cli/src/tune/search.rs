@@ -1,28 +1,23 @@
 //! The search for one function: candidates drafted by the estimate, raced, and improved one choice at a time.
 
+use super::measurer::{Measurer, Opened};
 use super::units::Unit;
 use crate::error::{CliError, CliResult, Code};
-use compiler::agreement::{Tolerance, agree};
-use compiler::compile::{CompileOptions, compile, function_alone};
-use compiler::dtype::DType;
-use compiler::graph::{Constant, Module};
-use compiler::interpreter::run_function;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::estimate::estimate;
-use compiler::schedule::rules::{Choice, neighbours, values};
-use compiler::schedule::{InstrRef, Rules, ScheduleProvider};
-use compiler::tensor::Tensor;
-use compiler::text::random_tensor;
+use compiler::schedule::rules::{Choice, neighbours, schedule_with, values};
+use compiler::schedule::{InstrRef, Rules, ScheduleProvider, Workload};
 use compiler::tir::TensorFunction;
-use runtime_gpu::{Gpu, Runner, race};
 use rustc_hash::FxHashSet;
-use shaders_gen::Emitter;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Instant;
-use weft::{TuningLine, describe_choices};
+use weft::{Line, RefusedLine, TuningDatabase, TuningLine, describe_choices, parse_choices};
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Candidates of a race; one more is taken at random.
 const DRAFT: usize = 7;
+/// Candidates by the choices of other functions.
+const SEEDS: usize = 3;
 /// Candidates of a step that changes one choice of the best.
 const STEP: usize = 4;
 /// Cheapest candidates whose own neighbours are drafted too.
@@ -35,10 +30,6 @@ const WINS: usize = 12;
 const RATIO: f64 = 0.97;
 /// A step that gains less is the last one.
 const STEP_RATIO: f64 = 0.98;
-/// Largest magnitude of operands that are whole numbers: sums of their products are exact in any order.
-const MOST: f64 = 3.0;
-/// Largest sum that f32 has exactly.
-const EXACT: f64 = 16_777_216.0;
 
 /// A schedule to try.
 #[derive(Clone)]
@@ -92,43 +83,42 @@ impl Outcome {
             estimated_us: self.estimated_us,
             seed,
             by: "tune".into(),
-            weft: env!("CARGO_PKG_VERSION").into(),
+            weft: VERSION.into(),
         }
     }
 }
 
 /// The search for one function.
 pub struct Search<'a> {
-    gpu: &'a Arc<Gpu>,
+    measurer: &'a mut Measurer,
     profile: &'a DeviceProfile,
     unit: &'a Unit,
     seed: u64,
-    /// Operands in whole numbers, the right results for them, and operands of any value.
-    whole: Vec<Tensor>,
-    want: Vec<Tensor>,
-    inputs: Vec<Tensor>,
     seen: FxHashSet<String>,
     opened: usize,
+    file: &'a Path,
     /// Candidates that gave wrong results or did not run, with why.
     pub refused: Vec<String>,
 }
 
 impl<'a> Search<'a> {
-    /// Computes the right results on the host.
+    /// Prepares the process that measures. Refused schedules are appended to `file`, those that are known are not tried.
     ///
     /// # Errors
-    /// A function that the interpreter does not run.
-    pub fn new(gpu: &'a Arc<Gpu>, profile: &'a DeviceProfile, unit: &'a Unit, seed: u64) -> CliResult<Search<'a>> {
-        let plain = function_alone(&unit.function, &unit.positions).map_err(bug)?;
-        let main = plain.main();
-        let types: Vec<(DType, Vec<usize>)> =
-            main.params().iter().map(|p| (main.ty(*p).dtype, main.ty(*p).const_shape().unwrap_or_default())).collect();
-        let inputs: Vec<Tensor> =
-            types.iter().enumerate().map(|(i, (t, shape))| random_tensor(*t, shape, 100 + i as u64)).collect();
-        let whole: Vec<Tensor> = inputs.iter().map(whole_numbers).collect();
-        let want = run_function(&whole_constants(&plain), main.name, &whole).map_err(|e| bug(e.to_string()))?;
-        let seen = FxHashSet::default();
-        Ok(Search { gpu, profile, unit, seed, whole, want, inputs, seen, opened: 0, refused: vec![] })
+    /// It does not start, or does not compute the function.
+    pub fn new(
+        measurer: &'a mut Measurer,
+        profile: &'a DeviceProfile,
+        unit: &'a Unit,
+        seed: u64,
+        (file, known): (&'a Path, &TuningDatabase),
+    ) -> CliResult<Search<'a>> {
+        measurer.take(&unit.function, &unit.positions)?;
+        let mut seen = FxHashSet::default();
+        for line in known.refused.iter().filter(|l| l.workload() == unit.workload && l.weft == VERSION) {
+            seen.insert(describe_choices(&parse_choices(&line.choices).map_err(CliError::input)?));
+        }
+        Ok(Search { measurer, profile, unit, seed, seen, opened: 0, file, refused: vec![] })
     }
 
     /// Candidates that ran.
@@ -139,27 +129,35 @@ impl<'a> Search<'a> {
     /// Searches until then. `progress` is told of candidates that ran, and of those that are planned.
     ///
     /// # Errors
-    /// A lost device, and a default schedule that does not run.
+    /// The process that measures does not start again; a default schedule that does not run.
     pub fn run(&mut self, until: Instant, progress: &mut dyn FnMut(usize, usize)) -> CliResult<Outcome> {
         let (f, constants) = (&self.unit.function, &self.unit.constants);
         let scheduled = Rules.schedule(f, constants, self.profile).map_err(|e| bug(e.to_string()))?;
         let ns = |g: &TensorFunction| estimate(g, constants, self.profile).map_or(f64::INFINITY, |e| e.total());
         let default = Candidate { estimated_ns: ns(&scheduled.function), trace: scheduled.function.trace };
         self.seen.insert(default.key());
-        let incumbent = self.open(&default).map_err(|why| bug(format!("the default schedule: {why}")))?;
+        let incumbent = self.measurer.open_default(&default.trace)?;
+        let incumbent = incumbent.map_err(|why| bug(format!("the default schedule: {why}")))?;
+        self.opened += 1;
         let mut planned = 1 + DRAFT + 1;
         progress(self.opened, planned);
-        let drafted = self.draft(&default, DRAFT, true);
-        let mut best: Option<(Candidate, Runner)> = None;
+        let mut drafted = self.seeds()?;
+        planned += drafted.len();
+        drafted.extend(self.draft(&default, DRAFT, true));
+        let mut best: Option<(Candidate, Opened)> = None;
         let mut round = drafted;
         loop {
-            let mut opened: Vec<(Candidate, Runner)> = Vec::new();
+            let mut opened: Vec<(Candidate, Opened)> = Vec::new();
             for c in round {
                 if Instant::now() >= until {
                     break;
                 }
-                if let Some(runner) = self.try_to_open(&c) {
-                    opened.push((c, runner));
+                match self.measurer.open(&c.trace)? {
+                    Ok(found) => {
+                        self.opened += 1;
+                        opened.push((c, found));
+                    }
+                    Err(why) => self.refuse(&c, why)?,
                 }
                 progress(self.opened.min(planned), planned);
             }
@@ -168,11 +166,12 @@ impl<'a> Search<'a> {
             }
             // The best so far is the one to beat.
             let first = best.as_ref().map_or(&incumbent, |b| &b.1);
-            let all: Vec<&Runner> = std::iter::once(first).chain(opened.iter().map(|o| &o.1)).collect();
-            let standings = race(self.gpu, &all, ROUNDS, self.seed.wrapping_add(self.opened as u64))?;
+            let all: Vec<&Opened> = std::iter::once(first).chain(opened.iter().map(|o| &o.1)).collect();
+            let standings = self.measurer.race(&all, ROUNDS, self.seed.wrapping_add(self.opened as u64))?;
             let all = standings.iter().skip(1).zip(opened).filter(|(s, _)| !s.is_slower_by_the_wall());
             let found = all.min_by(|a, b| a.0.ratio().total_cmp(&b.0.ratio()));
             let Some((_, winner)) = found.filter(|(s, _)| s.ratio() < STEP_RATIO) else { break };
+            self.measurer.keep(&[&incumbent, &winner.1]);
             round = self.draft(&winner.0, STEP, false);
             best = Some(winner);
             planned += STEP + 1;
@@ -183,21 +182,51 @@ impl<'a> Search<'a> {
         self.confirm(&default, &incumbent, best)
     }
 
+    /// Schedules by the tuned choices of other functions on the device, where they apply: functions of one family differ
+    /// in their sizes alone.
+    fn seeds(&mut self) -> CliResult<Vec<Candidate>> {
+        let (f, constants) = (&self.unit.function, &self.unit.constants);
+        let known = TuningDatabase::read(self.file).map_err(CliError::input)?;
+        let of_others = |l: &&TuningLine| l.device == self.unit.workload.device && l.workload() != self.unit.workload;
+        let mut all: Vec<Candidate> = Vec::new();
+        for line in known.best().into_values().filter(of_others) {
+            let choices = line.parse_choices().map_err(CliError::input)?;
+            let Ok(scheduled) = schedule_with(f, constants, self.profile, &choices) else { continue };
+            let Ok(estimate) = estimate(&scheduled.function, constants, self.profile) else { continue };
+            all.push(Candidate { estimated_ns: estimate.total(), trace: scheduled.function.trace });
+        }
+        all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
+        let mut keys = FxHashSet::default();
+        all.retain(|c| !self.seen.contains(&c.key()) && keys.insert(c.key()));
+        all.truncate(SEEDS);
+        self.seen.extend(all.iter().map(Candidate::key));
+        Ok(all)
+    }
+
+    /// Records a candidate that is not to be tried again.
+    fn refuse(&mut self, c: &Candidate, why: String) -> CliResult<()> {
+        let Workload { device, function, constants } = self.unit.workload.clone();
+        let choices = TuningLine::print_choices(&values(&c.trace));
+        self.refused.push(format!("{}: {why}", c.key()));
+        let line = RefusedLine { device, function, constants, choices, why, weft: VERSION.into() };
+        TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::input)
+    }
+
     /// Races the best against the default on fresh rounds.
     fn confirm(
-        &self,
+        &mut self,
         default: &Candidate,
-        incumbent: &Runner,
-        best: Option<(Candidate, Runner)>,
+        incumbent: &Opened,
+        best: Option<(Candidate, Opened)>,
     ) -> CliResult<Outcome> {
         let defaults = values(&default.trace);
         let estimated = default.estimated_ns / 1e3;
-        let Some((winner, runner)) = best else {
-            let own = race(self.gpu, &[incumbent], ROUNDS, self.seed)?[0].median_ns() / 1e3;
+        let Some((winner, opened)) = best else {
+            let own = self.measurer.race(&[incumbent], ROUNDS, self.seed)?[0].median_ns() / 1e3;
             let (us, estimated_us) = ([own; 2], [estimated; 2]);
             return Ok(Outcome { choices: None, defaults, us, estimated_us, rounds: [0, 0], ratio: 1.0 });
         };
-        let standings = race(self.gpu, &[incumbent, &runner], CONFIRMING, !self.seed)?;
+        let standings = self.measurer.race(&[incumbent, &opened], CONFIRMING, !self.seed)?;
         let (own, won) = (standings[0].median_ns() / 1e3, &standings[1]);
         let confirmed = won.wins() >= WINS && won.ratio() <= RATIO && !won.is_slower_by_the_wall();
         Ok(match confirmed {
@@ -244,61 +273,6 @@ impl<'a> Search<'a> {
         self.seen.extend(all.iter().map(Candidate::key));
         all
     }
-
-    fn try_to_open(&mut self, c: &Candidate) -> Option<Runner> {
-        match self.open(c) {
-            Ok(runner) => Some(runner),
-            Err(why) => {
-                self.refused.push(format!("{}: {why}", c.key()));
-                None
-            }
-        }
-    }
-
-    /// Compiles a candidate, and holds its results against the right ones.
-    fn open(&mut self, c: &Candidate) -> Result<Runner, String> {
-        let f = TensorFunction { pending: c.trace.clone(), ..self.unit.function.clone() };
-        let module = whole_constants(&function_alone(&f, &self.unit.positions)?);
-        let options = CompileOptions::default();
-        let compiled =
-            compile(module, &options, self.profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
-        let runner = Runner::open(self.gpu, &compiled, &self.inputs).map_err(|e| e.to_string())?;
-        let got = runner.results(&self.whole).map_err(|e| e.to_string())?;
-        for (got, want) in got.iter().zip(&self.want) {
-            verify(got, want)?;
-        }
-        self.opened += 1;
-        Ok(runner)
-    }
-}
-
-/// Whole numbers are exact in any order of summation; other results agree within the tolerance of their type.
-fn verify(got: &Tensor, want: &Tensor) -> Result<(), String> {
-    let exact = want.to_f64_vec().iter().all(|v| v.fract() == 0.0 && v.abs() < EXACT) && want.dtype() == DType::F32;
-    if exact && got.to_f64_vec() != want.to_f64_vec() {
-        return Err("wrong results for operands of whole numbers".into());
-    }
-    let d = agree(got, want, &Tolerance::new(want.dtype(), None, None));
-    if d.pass { Ok(()) } else { Err(format!("wrong results: {}", d.why)) }
-}
-
-/// The same tensor in small whole numbers.
-fn whole_numbers(t: &Tensor) -> Tensor {
-    match t.dtype().is_float() {
-        true => Tensor::from_f64(t.dtype(), t.shape().to_vec(), t.to_f64_vec().iter().map(|v| (v * MOST).round())),
-        false => t.clone(),
-    }
-}
-
-/// The module with constants of small whole numbers.
-fn whole_constants(module: &Module) -> Module {
-    let mut out = module.clone();
-    for constant in out.constants.values_mut() {
-        if let Ok(t) = constant.load() {
-            *constant = Constant::from_tensor(&whole_numbers(&t));
-        }
-    }
-    out
 }
 
 fn bug(message: impl Into<String>) -> CliError {
