@@ -1,0 +1,256 @@
+//! Tiles of kernels: nests of tensor loops, and reductions whose lanes lie next to each other.
+
+use crate::index::{Condition, Index, Slot};
+use crate::memory::Form;
+use crate::program::{Access, Extent, Node, RowCondition, Start, Tile};
+use crate::tile::Kind;
+use crate::translate::{Translator, access};
+use tensor_ir::name::Name;
+use tensor_ir::tir::intrinsic::{Intrinsic, Nest};
+use tensor_ir::tir::{BinaryOp, Block, Combiner, Expr, For, Reduce, Scalar};
+
+/// Taps that are listed, at most; more are loops around the tile.
+const MOST_TAPS: i64 = 4096;
+
+/// An operand of a reduction whose lanes lie next to each other.
+struct Operand {
+    access: Access,
+    /// Lanes are next to each other; else all read one element.
+    moves: bool,
+    /// Where these do not hold the operand adds nothing; the lanes do not differ in them.
+    conditions: Vec<Condition>,
+}
+
+impl Translator<'_> {
+    /// A nest of tensor loops, with the reduction loops around it that hold nothing else.
+    pub(crate) fn tile(&mut self, outer: &[Extent], l: &For) -> Result<Node, String> {
+        let refused = |what: &str| format!("loop `{}` is no tile of the CPU: {what}", l.var);
+        let nest = Nest::under(l).map_err(|m| m.message)?;
+        let intrinsic = Intrinsic::of_nest(self.f, &nest).ok_or_else(|| refused("no intrinsic has its loops"))?;
+        let b = nest.block;
+        let heads: Vec<(Name, i64)> = nest.loops.clone();
+        let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
+        let Expr::Binary(BinaryOp::Mul, x, y) = &b.value else { return Err(refused("it adds up no products")) };
+        // The left operand is the one that moves with the rows.
+        let moves = |e: &Expr| {
+            let mut found = false;
+            e.visit_ints(&mut |i| found |= i.uses(heads[0].0));
+            found
+        };
+        let (x, y) = if moves(y) && !moves(x) { (y, x) } else { (x, y) };
+        let (conditions, left) = match &**x {
+            Expr::Select(c, a, _) => match &**c {
+                Expr::All(c) => (self.conditions(c)?, &**a),
+                _ => return Err(refused("a row is chosen by a value")),
+            },
+            plain => (vec![], plain),
+        };
+        let (Expr::Load(left, at), Expr::Load(right, to)) = (left, &**y) else {
+            return Err(refused("an operand is no buffer"));
+        };
+        let lanes = [rows.slot, columns.slot];
+        let (left, right) =
+            (access(*left, self.ix.place(*left, at)?, lanes), access(*right, self.ix.place(*right, to)?, lanes));
+        let acc = access(b.buffer, self.ix.place(b.buffer, &b.indices)?, lanes);
+        let stride = |a: &Access, e: Extent| a.index.stride(e.slot);
+        let (Some(left_stride), Some(right_stride)) = (stride(&left, depth), stride(&right, depth)) else {
+            return Err(refused("an operand has no strides"));
+        };
+        // Columns that are left out are computed too, and read by nobody; rows that are left out read nothing.
+        let mut conditions = conditions;
+        conditions.extend(self.conditions(&b.guards)?.into_iter().filter(|c| !c.index.uses(columns.slot)));
+        let (plain, clamps) = left.index.without_clamps();
+        let even = |e: &Extent| {
+            let indices = conditions.iter().map(|c| &c.index).chain([&plain, &right.index]);
+            !acc.index.uses(e.slot) && indices.into_iter().all(|i| i.stride(e.slot).is_some())
+        };
+        let used = outer.iter().rev().take_while(|e| even(e)).count();
+        let (around, taps) = outer.split_at(outer.len() - used);
+        let tile = Tile {
+            kind: Kind::Product,
+            rows: rows.count,
+            columns: columns.count,
+            depth: depth.count,
+            start: Start::Kept,
+            acc_row: acc.index.stride(rows.slot).ok_or_else(|| refused("its sums have no strides"))?,
+            acc,
+            row: rows.slot,
+            column: columns.slot,
+            row_stride: plain.stride(rows.slot),
+            clamps,
+            left_stride,
+            right_row: 0,
+            right_stride,
+            ..tile(taps, &plain, Some(&right.index), conditions, rows.slot)
+        };
+        Ok(with_loops(around, Tile { left, right: Some(right), ..tile }))
+    }
+    /// The tile that the reduction `r` of a block is, if its lanes, in the loop `columns`, lie next to each other.
+    pub(crate) fn window(
+        &self,
+        b: &Block,
+        r: Reduce,
+        loops: &[Extent],
+        columns: Extent,
+        store: &Index,
+    ) -> Result<Option<Node>, String> {
+        let buffer = &self.f.buffers[b.buffer];
+        let own = Form::of(buffer.dtype, buffer.encoding, buffer.scope) == Form::F32;
+        if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
+            return Ok(None);
+        }
+        let (first, second) = match &b.value {
+            Expr::Binary(BinaryOp::Mul, x, y) if r.combiner == Combiner::Sum => (&**x, Some(&**y)),
+            one if r.combiner != Combiner::Prod => (one, None),
+            _ => return Ok(None),
+        };
+        let (nothing, alone) = match r.combiner {
+            Combiner::Max => (f32::NEG_INFINITY, Kind::Max),
+            Combiner::Min => (f32::INFINITY, Kind::Min),
+            Combiner::Sum | Combiner::Prod => (0.0, Kind::Sum),
+        };
+        let operand = |e: &Expr| self.operand(e, columns.slot, f64::from(nothing));
+        let Some(left) = operand(first)? else { return Ok(None) };
+        let right = match second.map(operand).transpose()? {
+            Some(None) => return Ok(None),
+            other => other.flatten(),
+        };
+        // A product of two elements that are the same for all lanes is the same everywhere.
+        let (kind, left, right) = match (left.moves, right) {
+            (true, None) => (alone, left, None),
+            (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
+            (true, Some(right)) => (Kind::Product, right, Some(left)),
+            (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
+            (false, _) => return Ok(None),
+        };
+        let conditions: Vec<Condition> =
+            [Some(&left), right.as_ref()].into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
+        let right = right.map(|r| r.access);
+        let along = |i: &Index, slot: Slot| i.stride(slot);
+        let right_along = |slot: Slot| right.as_ref().map_or(Some(0), |r| along(&r.index, slot));
+        let even = |e: &Extent| {
+            let steps = conditions.iter().all(|c| c.index.stride(e.slot).is_some());
+            steps && along(&left.access.index, e.slot).is_some() && right_along(e.slot).is_some()
+        };
+        let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
+            *all *= e.count;
+            (*all <= MOST_TAPS).then_some(())
+        });
+        let (outer, mut taps) = loops.split_at(loops.len() - taps.count());
+        // The innermost loop, where it stands under no condition, is the depth.
+        let mut depth = Extent { slot: usize::MAX, count: 1 };
+        if let Some((last, rest)) = taps.split_last()
+            && conditions.iter().all(|c| c.index.stride(last.slot) == Some(0))
+            && along(&left.access.index, last.slot).is_some_and(|s| s >= 0)
+        {
+            (depth, taps) = (*last, rest);
+        } else if taps.is_empty() {
+            return Ok(None);
+        }
+        let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
+        let around = &outer[..outer.len() - usize::from(walk.is_some())];
+        let rows = walk.copied().unwrap_or(Extent { slot: usize::MAX, count: 1 });
+        let inside = |slot: &Slot| taps.iter().chain([&depth]).any(|e| e.slot == *slot);
+        let start = match r.init {
+            false => Start::Kept,
+            true => {
+                let loops = self.f.reduction_loops(b.name);
+                let others = loops.iter().filter_map(|v| self.ix.slots.get(v).copied()).filter(|s| !inside(s));
+                match others.collect::<Vec<Slot>>() {
+                    none if none.is_empty() => Start::Number(nothing),
+                    slots => Start::First(nothing, slots),
+                }
+            }
+        };
+        let step = |e: Extent, i: &Index| along(i, e.slot).unwrap_or(0);
+        let made = Tile {
+            kind,
+            rows: rows.count,
+            columns: columns.count,
+            depth: depth.count,
+            start,
+            acc: access(b.buffer, store.clone(), [rows.slot, columns.slot]),
+            acc_row: step(rows, store),
+            row: rows.slot,
+            column: columns.slot,
+            row_stride: Some(step(rows, &left.access.index)),
+            left_stride: step(depth, &left.access.index),
+            right_row: right.as_ref().map_or(0, |r| step(rows, &r.index)),
+            right_stride: right.as_ref().map_or(0, |r| step(depth, &r.index)),
+            ..tile(taps, &left.access.index, right.as_ref().map(|r| &r.index), conditions, rows.slot)
+        };
+        Ok(Some(with_loops(around, Tile { left: left.access, right, ..made })))
+    }
+    fn operand(&self, e: &Expr, lane: Slot, nothing: f64) -> Result<Option<Operand>, String> {
+        let (conditions, e) = match e {
+            Expr::Select(c, a, other) => match (&**c, &**other) {
+                (Expr::All(c), Expr::Const(Scalar::Float(x), _)) if *x == nothing => (self.conditions(c)?, &**a),
+                _ => return Ok(None),
+            },
+            _ => (vec![], e),
+        };
+        let Expr::Load(buffer, indices) = e else { return Ok(None) };
+        let from = &self.f.buffers[*buffer];
+        let index = self.ix.place(*buffer, indices)?;
+        let fixed = conditions.iter().all(|c| !c.index.uses(lane));
+        let moves = index.stride(lane);
+        if Form::of(from.dtype, from.encoding, from.scope) != Form::F32 || !fixed || !matches!(moves, Some(0 | 1)) {
+            return Ok(None);
+        }
+        Ok(Some(Operand { access: access(*buffer, index, [usize::MAX, lane]), moves: moves == Some(1), conditions }))
+    }
+}
+
+/// Loops around a tile.
+fn with_loops(around: &[Extent], tile: Tile) -> Node {
+    around.iter().rev().fold(Node::Tile(Box::new(tile)), |body, e| Node::Loop(e.slot, e.count, vec![body]))
+}
+
+/// A tile of which nothing is known but its taps: those of loops along which all places move evenly.
+fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> Tile {
+    let each = |step: &dyn Fn(Slot) -> i64| {
+        let mut all = vec![0];
+        for l in loops {
+            all = all
+                .iter()
+                .flat_map(|at| (0..l.count).map(move |n| (at, n)))
+                .map(|(at, n)| at + n * step(l.slot))
+                .collect();
+        }
+        all
+    };
+    let reach =
+        |all: &[i64]| all.iter().fold((0, 0), |(low, high), x| (x.min(&low).to_owned(), x.max(&high).to_owned()));
+    let along = |i: &Index| each(&|slot| i.stride(slot).unwrap_or(0));
+    let lefts = along(left);
+    let rights = right.map_or_else(|| vec![0; lefts.len()], along);
+    let conditions = conditions.into_iter().map(|condition| {
+        let taps = along(&condition.index);
+        RowCondition { step: condition.index.stride(row), reach: reach(&taps), taps, condition }
+    });
+    let nowhere = Access { buffer: 0, index: Index::default(), strides: None };
+    Tile {
+        kind: Kind::Product,
+        reach: [reach(&lefts), reach(&rights)],
+        taps: lefts.iter().zip(&rights).map(|(l, r)| [*l as isize, *r as isize]).collect(),
+        rows: 1,
+        columns: 1,
+        depth: 1,
+        start: Start::Kept,
+        acc: nowhere.clone(),
+        acc_row: 0,
+        left: nowhere,
+        clamps: vec![],
+        tap_loops: loops.to_vec(),
+        row,
+        column: usize::MAX,
+        row_stride: None,
+        left_stride: 0,
+        conditions: conditions.collect(),
+        right: None,
+        right_row: 0,
+        right_stride: 0,
+        epilogue: None,
+        blocks: 1,
+    }
+}
