@@ -192,21 +192,22 @@ macro_rules! body {
                         }
                     }
                     let across = if KIND == PRODUCT { 0 } else { column };
+                    let mut rows = [std::ptr::null::<f32>(); R];
+                    if EVEN {
+                        let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
+                        for i in 0..R {
+                            rows[i] = first.wrapping_offset(i as isize * t.row_stride);
+                        }
+                    }
                     for (n, tap) in t.taps.iter().enumerate() {
                         let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
-                        let mut rows = [std::ptr::null::<f32>(); R];
-                        if EVEN {
-                            let first = t.left.wrapping_offset(tap[0] + row as isize * t.row_stride);
-                            for i in 0..R {
-                                rows[i] = first.wrapping_offset(i as isize * t.row_stride).wrapping_add(across);
-                            }
-                        } else {
+                        let mut at = if EVEN { tap[0] } else { 0 };
+                        if !EVEN {
                             let first = t.table.as_ptr().add(n * t.table_rows + row);
                             for i in 0..R {
                                 rows[i] = *first.add(i);
                             }
                         }
-                        let mut at = 0;
                         for _ in 0..t.depth {
                             let mut columns = [splat(0.0); V];
                             if KIND == PRODUCT || KIND == PAIRS {

@@ -3,7 +3,7 @@
 use crate::epilogue::{self, Known};
 use crate::index::{Condition, Indices, Slot};
 use crate::memory::Form;
-use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Value};
+use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Tile, Value};
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Int};
@@ -30,7 +30,35 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     let body = t.statement(body)?;
     let mut groups: Vec<(Vec<Slot>, i64)> = t.groups.iter().rev().filter(|g| !g.0.is_empty()).cloned().collect();
     groups.retain(|g| g.1 != 1 || !g.0.is_empty());
+    if let Some(tile) = first_tile(&body) {
+        order(&mut groups, tile, f);
+    }
     Ok(Program { groups, buffers: t.buffers(kernel)?, slots: t.ix.slots.len(), body })
+}
+
+/// The first tile of a task.
+fn first_tile(nodes: &[Node]) -> Option<&Tile> {
+    nodes.iter().find_map(|n| match n {
+        Node::Loop(_, _, body) | Node::Within(_, _, body) => first_tile(body),
+        Node::Tile(t) => Some(t),
+        Node::Leaf(_) => None,
+    })
+}
+
+/// Bytes of a right operand that stay in the cache of a core beside the left one.
+const KEPT: i64 = 1 << 20;
+
+/// Orders the loops over tasks, outermost first: if the whole right operand stays in the cache, the tiles of its columns
+/// follow each other, so that they share rows of the left operand and write whole rows of results.
+fn order(groups: &mut Vec<(Vec<Slot>, i64)>, t: &Tile, f: &TensorFunction) {
+    let Some(right) = &t.right else { return };
+    let bytes = f.buffers.iter().nth(right.buffer).and_then(|(_, b)| b.numel().as_const()).map(|n| n.saturating_mul(4));
+    let of_columns =
+        |g: &(Vec<Slot>, i64)| g.0.iter().any(|s| right.index.uses(*s)) && !g.0.iter().any(|s| t.left.index.uses(*s));
+    if let Some(at) = groups.iter().position(of_columns).filter(|_| bytes.is_some_and(|n| n <= KEPT)) {
+        let columns = groups.remove(at);
+        groups.push(columns);
+    }
 }
 
 pub(crate) struct Translator<'f> {
