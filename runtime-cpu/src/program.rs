@@ -126,8 +126,10 @@ pub(crate) struct Tile {
     pub row_stride: Option<i64>,
     /// From one element of a row to the next.
     pub left_stride: i64,
-    /// Where these do not hold, a row of the left operand adds nothing.
+    /// Where these do not hold, a row of the left operand adds nothing; see `padding`.
     pub conditions: Vec<RowCondition>,
+    /// What such a row is for an extremum, if that is not the number that changes nothing.
+    pub padding: Option<f32>,
     /// None for kinds without it.
     pub right: Option<Access>,
     /// The right operand for the next row of results; 0 where all rows share one.

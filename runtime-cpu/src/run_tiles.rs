@@ -28,6 +28,8 @@ pub(crate) struct TileMemory {
     /// What rows in the padding read.
     zeros: Vec<f32>,
     steps: Vec<Step>,
+    /// The steps of rows that are partly padding.
+    padded: Vec<Step>,
 }
 
 /// Where results go.
@@ -85,6 +87,9 @@ impl Task<'_> {
         if t.kind == Kind::Product && t.right_row == 0 && common != (0..rows) && rows <= MOST_ROWS as i64 {
             return self.uneven(p, m);
         }
+        m.padded.clear();
+        m.padded.extend(t.padding.map(|x| if t.kind == Kind::Max { Step::Max(x) } else { Step::Min(x) }));
+        m.padded.extend_from_slice(&m.steps);
         let mut row = 0;
         while row < rows {
             let end = if row == common.start && !common.is_empty() { common.end } else { row + 1 };
@@ -95,7 +100,8 @@ impl Task<'_> {
                 let [l, r] = tap.map(|x| x as i64);
                 self.check(p, stride, row..end, [(l, l), (r, r)]);
             }
-            self.call(p, stride, row..end, &m.taps, &m.steps);
+            let steps = if m.taps.len() < t.taps.len() { &m.padded } else { &m.steps };
+            self.call(p, stride, row..end, &m.taps, steps);
             row = end;
         }
     }
@@ -194,9 +200,11 @@ impl Task<'_> {
         let depth = (t.depth - 1) * t.left_stride;
         let across = if t.kind == Kind::Product { 0 } else { p.to.columns - 1 };
         self.views[t.left.buffer].require_all(low + depth.min(0), high + depth.max(0) + across);
-        (rows.start..rows.end)
-            .filter(|r| *r == rows.start || t.right_row != 0)
-            .for_each(|r| self.check_right(p, r, reach[1]));
+        // Rows move the right operand evenly: its first and last row are the ends.
+        self.check_right(p, rows.start, reach[1]);
+        if t.right_row != 0 {
+            self.check_right(p, rows.end - 1, reach[1]);
+        }
     }
     fn check_right(&self, p: &Place<'_>, row: i64, reach: (i64, i64)) {
         let t = p.t;

@@ -17,8 +17,9 @@ struct Operand {
     access: Access,
     /// Lanes are next to each other; else all read one element.
     moves: bool,
-    /// Where these do not hold the operand adds nothing; the lanes do not differ in them.
+    /// Where these do not hold the operand is `padding`; the lanes do not differ in them.
     conditions: Vec<Condition>,
+    padding: f32,
 }
 
 impl Translator<'_> {
@@ -109,7 +110,12 @@ impl Translator<'_> {
             Combiner::Min => (f32::INFINITY, Kind::Min),
             Combiner::Sum | Combiner::Prod => (0.0, Kind::Sum),
         };
-        let operand = |e: &Expr| self.operand(e, columns.slot, f64::from(nothing));
+        let operand = |e: &Expr| {
+            let found = self.operand(e, columns.slot)?;
+            // A sum leaves its padding out; an extremum also takes another number.
+            let fits = |o: &Operand| o.padding == nothing || matches!(alone, Kind::Max | Kind::Min);
+            Ok::<_, String>(found.filter(|o| o.conditions.is_empty() || fits(o)))
+        };
         let Some(left) = operand(first)? else { return Ok(None) };
         let right = match second.map(operand).transpose()? {
             Some(None) => return Ok(None),
@@ -123,6 +129,7 @@ impl Translator<'_> {
             (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
             (false, _) => return Ok(None),
         };
+        let padding = Some(left.padding).filter(|x| !left.conditions.is_empty() && *x != nothing);
         let conditions: Vec<Condition> =
             [Some(&left), right.as_ref()].into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
         let right = right.map(|r| r.access);
@@ -173,6 +180,7 @@ impl Translator<'_> {
             acc_row: step(rows, store),
             row: rows.slot,
             column: columns.slot,
+            padding,
             row_stride: Some(step(rows, &left.access.index)),
             left_stride: step(depth, &left.access.index),
             right_row: right.as_ref().map_or(0, |r| step(rows, &r.index)),
@@ -181,13 +189,15 @@ impl Translator<'_> {
         };
         Ok(Some(with_loops(around, Tile { left: left.access, right, ..made })))
     }
-    fn operand(&self, e: &Expr, lane: Slot, nothing: f64) -> Result<Option<Operand>, String> {
-        let (conditions, e) = match e {
+    fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Operand>, String> {
+        let (conditions, padding, e) = match e {
             Expr::Select(c, a, other) => match (&**c, &**other) {
-                (Expr::All(c), Expr::Const(Scalar::Float(x), _)) if *x == nothing => (self.conditions(c)?, &**a),
+                (Expr::All(c), Expr::Const(Scalar::Float(x), _)) if !x.is_nan() => {
+                    (self.conditions(c)?, *x as f32, &**a)
+                }
                 _ => return Ok(None),
             },
-            _ => (vec![], e),
+            _ => (vec![], 0.0, e),
         };
         let Expr::Load(buffer, indices) = e else { return Ok(None) };
         let from = &self.f.buffers[*buffer];
@@ -197,7 +207,8 @@ impl Translator<'_> {
         if Form::of(from.dtype, from.encoding, from.scope) != Form::F32 || !fixed || !matches!(moves, Some(0 | 1)) {
             return Ok(None);
         }
-        Ok(Some(Operand { access: access(*buffer, index, [usize::MAX, lane]), moves: moves == Some(1), conditions }))
+        let access = access(*buffer, index, [usize::MAX, lane]);
+        Ok(Some(Operand { access, moves: moves == Some(1), conditions, padding }))
     }
 }
 
@@ -247,6 +258,7 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         row_stride: None,
         left_stride: 0,
         conditions: conditions.collect(),
+        padding: None,
         right: None,
         right_row: 0,
         right_stride: 0,
