@@ -138,6 +138,10 @@ impl Index {
         let fixed = !self.rest.iter().any(|(_, n)| n.uses(slot));
         fixed.then(|| self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1))
     }
+    /// True if the value depends on elements of a buffer.
+    pub(crate) fn reads(&self) -> bool {
+        self.rest.iter().any(|(_, n)| matches!(n, Node::Load(..)) || n.parts().into_iter().flatten().any(Index::reads))
+    }
     /// The value.
     pub(crate) fn eval(&self, s: Scene<'_>) -> i64 {
         let sum = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);

@@ -4,7 +4,7 @@ use crate::execute::{Task, holding};
 use crate::index::{Condition, Slot};
 use crate::memory::View;
 use crate::program::{Epilogue, Operand, RowCondition, Start, StepOp, Tile};
-use crate::tile::{self, Kind, Operands, Step};
+use crate::tile::{self, Kind, Operands, Step, TileMemory};
 use std::ops::Range;
 use tensor_ir::int::CondOp;
 
@@ -14,23 +14,6 @@ const MOST_LOOPS: usize = 5;
 type SmallLoops = [(Slot, i64); MOST_LOOPS];
 /// Rows of a tile with a pointer each, at most.
 const MOST_ROWS: usize = 64;
-
-/// Memory for what is found of a tile, used again.
-#[derive(Default)]
-pub(crate) struct TileMemory {
-    table: Vec<*const f32>,
-    /// Taps that are not left out.
-    taps: Vec<[isize; 2]>,
-    /// The rows that each tap has.
-    ranges: Vec<(i64, i64)>,
-    /// What each condition's index is in the first row of the first tap.
-    conditions: Vec<i64>,
-    /// What rows in the padding read.
-    zeros: Vec<f32>,
-    steps: Vec<Step>,
-    /// The steps of rows that are partly padding.
-    padded: Vec<Step>,
-}
 
 /// Where results go.
 struct Target {

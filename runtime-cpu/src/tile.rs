@@ -71,6 +71,25 @@ pub(crate) struct Operands<'a> {
     pub out_stride: isize,
 }
 
+/// Memory for what is found of a tile, used again.
+#[derive(Default)]
+pub(crate) struct TileMemory {
+    /// A pointer for each row, tap after tap, where rows lie unevenly.
+    pub table: Vec<*const f32>,
+    /// Taps that are not left out.
+    pub taps: Vec<[isize; 2]>,
+    /// The rows that each tap has.
+    pub ranges: Vec<(i64, i64)>,
+    /// What each condition's index is in the first row of the first tap.
+    pub conditions: Vec<i64>,
+    /// What rows in the padding read.
+    pub zeros: Vec<f32>,
+    /// What is computed of its sums.
+    pub steps: Vec<Step>,
+    /// The steps of rows that are partly padding.
+    pub padded: Vec<Step>,
+}
+
 /// Computes these rows of a tile.
 ///
 /// # Safety
@@ -153,12 +172,79 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
     }
 }
 
+/// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is a
+/// constant.
+macro_rules! finish {
+    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident) => {
+        macro_rules! each {
+            ($i:ident, $v:ident, $sum:ident => $value:expr) => {
+                for $i in 0..R {
+                    for $v in 0..V {
+                        let $sum = $sums[$i][$v];
+                        $sums[$i][$v] = $value;
+                    }
+                }
+            };
+        }
+        for step in $t.steps {
+            let columns = |at: *const f32| {
+                let mut all = [splat(0.0); V];
+                for v in 0..V {
+                    all[v] = load($masks[v], at.add($column + v * LANES));
+                }
+                all
+            };
+            let element = |at: *const f32, stride: isize, i: usize, v: usize| {
+                load($masks[v], at.offset(($row + i) as isize * stride).add($column + v * LANES))
+            };
+            match *step {
+                Step::Add(x) => each!(i, v, sum => add(sum, splat(x))),
+                Step::Mul(x) => each!(i, v, sum => mul(sum, splat(x))),
+                Step::Max(x) => each!(i, v, sum => max(splat(x), sum)),
+                Step::Min(x) => each!(i, v, sum => min(splat(x), sum)),
+                Step::AddColumns(at) => {
+                    let all = columns(at);
+                    each!(i, v, sum => add(sum, all[v]));
+                }
+                Step::MulColumns(at) => {
+                    let all = columns(at);
+                    each!(i, v, sum => mul(sum, all[v]));
+                }
+                Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
+                Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
+            }
+        }
+        for i in 0..R {
+            for v in 0..V {
+                store($masks[v], $out.offset(i as isize * $t.out_stride).add(v * LANES), $sums[i][v]);
+            }
+        }
+    };
+}
+
 /// A body for the vectors of one module of [`vectors`].
 macro_rules! body {
     ($(#[$feature:meta])* $name:ident) => {
         mod $name {
             use super::vectors::$name::*;
             use super::{Kind, Operands, Step};
+
+            const PRODUCT: u8 = Kind::Product as u8;
+            const PAIRS: u8 = Kind::Lanes as u8;
+            const SUM: u8 = Kind::Sum as u8;
+            const MAX: u8 = Kind::Max as u8;
+
+            /// A sum with one more element of the left operand, and one of the right operand in its column.
+            $(#[$feature])*
+            #[inline]
+            fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
+                match KIND {
+                    PRODUCT | PAIRS => fma(left, right, sum),
+                    SUM => add(sum, left),
+                    MAX => keep_max(sum, left),
+                    _ => keep_min(sum, left),
+                }
+            }
 
             /// `R` rows of `V` vectors of columns from a row and a column on; `EVEN`: rows lie evenly.
             ///
@@ -171,10 +257,6 @@ macro_rules! body {
                 t: &Operands<'_>,
                 [row, column]: [usize; 2],
             ) {
-                const PRODUCT: u8 = Kind::Product as u8;
-                const PAIRS: u8 = Kind::Lanes as u8;
-                const SUM: u8 = Kind::Sum as u8;
-                const MAX: u8 = Kind::Max as u8;
                 // SAFETY: all accesses are those that the caller of `run` vouches for: rows `row..row + R`, and columns
                 // from `column` on as far as masks have them.
                 unsafe {
@@ -217,70 +299,19 @@ macro_rules! body {
                             }
                             for i in 0..R {
                                 let left = rows[i].wrapping_offset(at);
-                                if KIND == PRODUCT {
-                                    let a = splat(*left);
-                                    for v in 0..V {
-                                        sums[i][v] = fma(a, columns[v], sums[i][v]);
-                                    }
-                                    continue;
-                                }
                                 for v in 0..V {
-                                    let a = load(masks[v], left.wrapping_add(v * LANES));
-                                    sums[i][v] = match KIND {
-                                        PAIRS => fma(a, columns[v], sums[i][v]),
-                                        SUM => add(sums[i][v], a),
-                                        MAX => keep_max(sums[i][v], a),
-                                        _ => keep_min(sums[i][v], a),
+                                    let a = match KIND {
+                                        PRODUCT => splat(*left),
+                                        _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
+                                    sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
                                 }
                             }
                             at += t.left_stride;
                             b = b.wrapping_offset(t.right_stride);
                         }
                     }
-                    macro_rules! each {
-                        ($i:ident, $v:ident, $sum:ident => $value:expr) => {
-                            for $i in 0..R {
-                                for $v in 0..V {
-                                    let $sum = sums[$i][$v];
-                                    sums[$i][$v] = $value;
-                                }
-                            }
-                        };
-                    }
-                    for step in t.steps {
-                        let columns = |at: *const f32| {
-                            let mut all = [splat(0.0); V];
-                            for v in 0..V {
-                                all[v] = load(masks[v], at.add(column + v * LANES));
-                            }
-                            all
-                        };
-                        let element = |at: *const f32, stride: isize, i: usize, v: usize| {
-                            load(masks[v], at.offset((row + i) as isize * stride).add(column + v * LANES))
-                        };
-                        match *step {
-                            Step::Add(x) => each!(i, v, sum => add(sum, splat(x))),
-                            Step::Mul(x) => each!(i, v, sum => mul(sum, splat(x))),
-                            Step::Max(x) => each!(i, v, sum => max(splat(x), sum)),
-                            Step::Min(x) => each!(i, v, sum => min(splat(x), sum)),
-                            Step::AddColumns(at) => {
-                                let all = columns(at);
-                                each!(i, v, sum => add(sum, all[v]));
-                            }
-                            Step::MulColumns(at) => {
-                                let all = columns(at);
-                                each!(i, v, sum => mul(sum, all[v]));
-                            }
-                            Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
-                            Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
-                        }
-                    }
-                    for i in 0..R {
-                        for v in 0..V {
-                            store(masks[v], out.offset(i as isize * t.out_stride).add(v * LANES), sums[i][v]);
-                        }
-                    }
+                    finish!(t, [row, column], masks, sums, out);
                 }
             }
         }
@@ -364,7 +395,7 @@ mod tests {
                     }
                     *sum = (*sum + 1.0) * 2.0 + each[j];
                     *sum = (*sum * each[j] + each[i * columns + j]) * each[i * columns + j];
-                    *sum = sum.max(-40.0).min(60.0);
+                    *sum = sum.clamp(-40.0, 60.0);
                 }
                 let steps = [
                     Step::Add(1.0),

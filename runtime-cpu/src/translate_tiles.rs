@@ -22,6 +22,32 @@ struct Operand {
     padding: f32,
 }
 
+/// The operands of a reduction.
+struct Sides {
+    kind: Kind,
+    left: Access,
+    right: Option<Access>,
+    conditions: Vec<Condition>,
+    padding: Option<f32>,
+}
+
+impl Sides {
+    fn indices(&self) -> impl Iterator<Item = &Index> {
+        let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
+        operands.chain(self.conditions.iter().map(|c| &c.index))
+    }
+}
+
+/// The number that changes no sum or extremum.
+fn nothing(c: Combiner) -> f32 {
+    match c {
+        Combiner::Max => f32::NEG_INFINITY,
+        Combiner::Min => f32::INFINITY,
+        Combiner::Sum => 0.0,
+        Combiner::Prod => 1.0,
+    }
+}
+
 impl Translator<'_> {
     /// A nest of tensor loops, with the reduction loops around it that hold nothing else.
     pub(crate) fn tile(&mut self, outer: &[Extent], l: &For) -> Result<Node, String> {
@@ -100,45 +126,12 @@ impl Translator<'_> {
         if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
             return Ok(None);
         }
-        let (first, second) = match &b.value {
-            Expr::Binary(BinaryOp::Mul, x, y) if r.combiner == Combiner::Sum => (&**x, Some(&**y)),
-            one if r.combiner != Combiner::Prod => (one, None),
-            _ => return Ok(None),
-        };
-        let (nothing, alone) = match r.combiner {
-            Combiner::Max => (f32::NEG_INFINITY, Kind::Max),
-            Combiner::Min => (f32::INFINITY, Kind::Min),
-            Combiner::Sum | Combiner::Prod => (0.0, Kind::Sum),
-        };
-        let operand = |e: &Expr| {
-            let found = self.operand(e, columns.slot)?;
-            // A sum leaves its padding out; an extremum also takes another number.
-            let fits = |o: &Operand| o.padding == nothing || matches!(alone, Kind::Max | Kind::Min);
-            Ok::<_, String>(found.filter(|o| o.conditions.is_empty() || fits(o)))
-        };
-        let Some(left) = operand(first)? else { return Ok(None) };
-        let right = match second.map(operand).transpose()? {
-            Some(None) => return Ok(None),
-            other => other.flatten(),
-        };
-        // A product of two elements that are the same for all lanes is the same everywhere.
-        let (kind, left, right) = match (left.moves, right) {
-            (true, None) => (alone, left, None),
-            (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
-            (true, Some(right)) => (Kind::Product, right, Some(left)),
-            (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
-            (false, _) => return Ok(None),
-        };
-        let padding = Some(left.padding).filter(|x| !left.conditions.is_empty() && *x != nothing);
-        let conditions: Vec<Condition> =
-            [Some(&left), right.as_ref()].into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
-        let right = right.map(|r| r.access);
-        let along = |i: &Index, slot: Slot| i.stride(slot);
-        let right_along = |slot: Slot| right.as_ref().map_or(Some(0), |r| along(&r.index, slot));
-        let even = |e: &Extent| {
-            let steps = conditions.iter().all(|c| c.index.stride(e.slot).is_some());
-            steps && along(&left.access.index, e.slot).is_some() && right_along(e.slot).is_some()
-        };
+        let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
+        // A tile looks for its first row and tap, be they in the padding or not.
+        if !sides.conditions.is_empty() && sides.indices().any(Index::reads) {
+            return Ok(None);
+        }
+        let even = |e: &Extent| sides.indices().all(|i| i.stride(e.slot).is_some());
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
             *all *= e.count;
             (*all <= MOST_TAPS).then_some(())
@@ -147,8 +140,8 @@ impl Translator<'_> {
         // The innermost loop, where it stands under no condition, is the depth.
         let mut depth = Extent { slot: usize::MAX, count: 1 };
         if let Some((last, rest)) = taps.split_last()
-            && conditions.iter().all(|c| c.index.stride(last.slot) == Some(0))
-            && along(&left.access.index, last.slot).is_some_and(|s| s >= 0)
+            && sides.conditions.iter().all(|c| c.index.stride(last.slot) == Some(0))
+            && sides.left.index.stride(last.slot).is_some_and(|s| s >= 0)
         {
             (depth, taps) = (*last, rest);
         } else if taps.is_empty() {
@@ -157,37 +150,74 @@ impl Translator<'_> {
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         let around = &outer[..outer.len() - usize::from(walk.is_some())];
         let rows = walk.copied().unwrap_or(Extent { slot: usize::MAX, count: 1 });
-        let inside = |slot: &Slot| taps.iter().chain([&depth]).any(|e| e.slot == *slot);
-        let start = match r.init {
-            false => Start::Kept,
-            true => {
-                let loops = self.f.reduction_loops(b.name);
-                let others = loops.iter().filter_map(|v| self.ix.slots.get(v).copied()).filter(|s| !inside(s));
-                match others.collect::<Vec<Slot>>() {
-                    none if none.is_empty() => Start::Number(nothing),
-                    slots => Start::First(nothing, slots),
-                }
-            }
-        };
-        let step = |e: Extent, i: &Index| along(i, e.slot).unwrap_or(0);
+        let inside: Vec<Slot> = taps.iter().chain([&depth]).map(|e| e.slot).collect();
+        let step = |e: Extent, i: &Index| i.stride(e.slot).unwrap_or(0);
+        let right = sides.right.as_ref().map(|r| &r.index);
         let made = Tile {
-            kind,
+            kind: sides.kind,
             rows: rows.count,
             columns: columns.count,
             depth: depth.count,
-            start,
+            start: self.start(b.name, r, &inside),
             acc: access(b.buffer, store.clone(), [rows.slot, columns.slot]),
             acc_row: step(rows, store),
-            row: rows.slot,
             column: columns.slot,
-            padding,
-            row_stride: Some(step(rows, &left.access.index)),
-            left_stride: step(depth, &left.access.index),
-            right_row: right.as_ref().map_or(0, |r| step(rows, &r.index)),
-            right_stride: right.as_ref().map_or(0, |r| step(depth, &r.index)),
-            ..tile(taps, &left.access.index, right.as_ref().map(|r| &r.index), conditions, rows.slot)
+            padding: sides.padding,
+            row_stride: Some(step(rows, &sides.left.index)),
+            left_stride: step(depth, &sides.left.index),
+            right_row: right.map_or(0, |r| step(rows, r)),
+            right_stride: right.map_or(0, |r| step(depth, r)),
+            ..tile(taps, &sides.left.index, right, sides.conditions.clone(), rows.slot)
         };
-        Ok(Some(with_loops(around, Tile { left: left.access, right, ..made })))
+        Ok(Some(with_loops(around, Tile { left: sides.left, right: sides.right, ..made })))
+    }
+    /// What the sums of a reduction begin with whose loops `inside` are done at once.
+    fn start(&self, block: Name, r: Reduce, inside: &[Slot]) -> Start {
+        if !r.init {
+            return Start::Kept;
+        }
+        let loops = self.f.reduction_loops(block);
+        let others = loops.iter().filter_map(|v| self.ix.slots.get(v).copied()).filter(|s| !inside.contains(s));
+        match others.collect::<Vec<Slot>>() {
+            none if none.is_empty() => Start::Number(nothing(r.combiner)),
+            slots => Start::First(nothing(r.combiner), slots),
+        }
+    }
+    /// The operands of a reduction of `value`, if their lanes lie next to each other or are all the same.
+    fn sides(&self, value: &Expr, combiner: Combiner, lane: Slot) -> Result<Option<Sides>, String> {
+        let alone = match combiner {
+            Combiner::Max => Kind::Max,
+            Combiner::Min => Kind::Min,
+            Combiner::Sum => Kind::Sum,
+            Combiner::Prod => return Ok(None),
+        };
+        let (first, second) = match value {
+            Expr::Binary(BinaryOp::Mul, x, y) if alone == Kind::Sum => (&**x, Some(&**y)),
+            one => (one, None),
+        };
+        let nothing = nothing(combiner);
+        let operand = |e: &Expr| {
+            // A sum leaves its padding out; an extremum also takes another number.
+            let fits = |o: &Operand| o.conditions.is_empty() || o.padding == nothing || alone != Kind::Sum;
+            Ok::<_, String>(self.operand(e, lane)?.filter(fits))
+        };
+        let Some(left) = operand(first)? else { return Ok(None) };
+        let padding = Some(left.padding).filter(|x| !left.conditions.is_empty() && *x != nothing);
+        let right = match second.map(operand).transpose()? {
+            Some(None) => return Ok(None),
+            other => other.flatten(),
+        };
+        let both = [Some(&left), right.as_ref()];
+        let conditions = both.into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
+        // A product of two elements that are the same for all lanes is the same everywhere.
+        let (kind, left, right) = match (left.moves, right) {
+            (true, None) => (alone, left, None),
+            (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
+            (true, Some(right)) => (Kind::Product, right, Some(left)),
+            (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
+            (false, _) => return Ok(None),
+        };
+        Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding }))
     }
     fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Operand>, String> {
         let (conditions, padding, e) = match e {
