@@ -5,7 +5,8 @@ use crate::isa::Isa;
 use crate::lanes::{CHUNK, Free, Lanes};
 use crate::memory::{Source, Span, View};
 use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
-use crate::runs::{self, PlacedTap};
+use crate::runs;
+use crate::tile::TileMemory;
 use std::cell::RefCell;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
@@ -17,12 +18,7 @@ use tensor_ir::tir::Combiner;
 pub(crate) struct Own {
     bytes: Vec<Line>,
     pub free: Free,
-    /// Pointers to the operands of tiles.
-    pub left: Vec<*const f32>,
-    pub right: Vec<*const f32>,
-    /// What rows in the padding read.
-    pub zeros: Vec<f32>,
-    pub taps: Vec<PlacedTap>,
+    pub tile: Option<Box<TileMemory>>,
 }
 
 /// Memory is aligned to cache lines.
@@ -164,12 +160,6 @@ impl Task<'_> {
         }
     }
     fn leaf(&mut self, l: &Leaf) {
-        let run = l.reduce.as_ref().and_then(|r| Some((r, r.run.as_ref()?)));
-        if let Some((reduction, run)) = run {
-            let outer = &l.loops[..l.loops.len() - run.taps - usize::from(run.walk.is_some())];
-            let taps = &l.loops[l.loops.len() - run.taps..];
-            return self.each(outer, &mut |t| t.run(l, reduction, run, taps));
-        }
         let (columns, rows) = (l.columns.count, l.rows.count);
         let width = columns.min(CHUNK as i64);
         let height = (CHUNK as i64 / width).min(rows).max(1);

@@ -11,7 +11,7 @@ use tensor_ir::tir::TensorFunction;
 pub(crate) type Slot = usize;
 
 /// A sum.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Index {
     pub base: i64,
     /// Multiples of variables.
@@ -21,7 +21,7 @@ pub(crate) struct Index {
 }
 
 /// What is no sum.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     Mul(Index, Index),
     Div(Index, Index),
@@ -97,8 +97,37 @@ impl Index {
             }
         }
         self.terms.retain(|t| t.1 != 0);
-        self.rest.extend(other.rest.into_iter().map(|(by, n)| (by * times, n)));
-        self
+        other.rest.into_iter().fold(self, |all, (by, n)| all.plus_node(by * times, n))
+    }
+    /// Adds a multiple of a node: `x / 8 * 16 + x % 8 * 2` is `x * 2`.
+    fn plus_node(mut self, by: i64, node: Node) -> Index {
+        let whole = |div: (i64, &Node), modulo: (i64, &Node)| match (div.1, modulo.1) {
+            (Node::Div(a, b), Node::Mod(c, d)) if a == c && b == d => {
+                b.as_constant().is_some_and(|n| n != 0 && div.0 == modulo.0 * n).then(|| (a.clone(), modulo.0))
+            }
+            _ => None,
+        };
+        let new = (by, &node);
+        let found = self.rest.iter().enumerate().find_map(|(i, r)| {
+            let old = (r.0, &r.1);
+            Some((i, whole(new, old).or_else(|| whole(old, new))?))
+        });
+        match found {
+            Some((i, (index, by))) => {
+                self.rest.remove(i);
+                self.plus(index, by)
+            }
+            None => {
+                self.rest.push((by, node));
+                self
+            }
+        }
+    }
+    /// The index where these variables are 0, as far as it is a sum of their multiples.
+    pub(crate) fn without(&self, slots: &[Slot]) -> Index {
+        let mut terms: Vec<(Slot, i64)> = self.terms.iter().copied().filter(|t| !slots.contains(&t.0)).collect();
+        terms.sort_unstable();
+        Index { base: self.base, terms, rest: self.rest.clone() }
     }
     /// True if the variable occurs.
     pub(crate) fn uses(&self, slot: Slot) -> bool {
@@ -108,6 +137,10 @@ impl Index {
     pub(crate) fn stride(&self, slot: Slot) -> Option<i64> {
         let fixed = !self.rest.iter().any(|(_, n)| n.uses(slot));
         fixed.then(|| self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1))
+    }
+    /// True if the value depends on elements of a buffer.
+    pub(crate) fn reads(&self) -> bool {
+        self.rest.iter().any(|(_, n)| matches!(n, Node::Load(..)) || n.parts().into_iter().flatten().any(Index::reads))
     }
     /// The value.
     pub(crate) fn eval(&self, s: Scene<'_>) -> i64 {
@@ -172,9 +205,6 @@ impl Condition {
             CondOp::Ge => value >= 0,
             CondOp::Eq => value == 0,
         }
-    }
-    pub(crate) fn holds(&self, s: Scene<'_>) -> bool {
-        Condition::of(self.op, self.index.eval(s))
     }
 }
 

@@ -13,10 +13,10 @@
 //! - a *leaf* is a block with the perfect nest of loops around it. The innermost loop, or the two innermost, are
 //!   computed many elements an operation, as a vector machine does (`execute`, `lanes`), so that an operation's
 //!   dispatch is paid once for some hundred elements. Loads that lie next to each other are read where they lie;
-//! - a *run* is a leaf that reduces: each of many lanes adds up the taps of a window (depthwise convolution, pooling),
-//!   all at once (`run_leaves`, `runs`);
-//! - a *tile* is a nest that `tensorize` made one operation: rows x columns of multiply-adds in registers (`run_tiles`,
-//!   `tile`), with a pointer for each row and tap, so that a convolution reads its image where it lies.
+//! - a *tile* is rows x columns of sums in registers (`run_tiles`, `tile`): a nest that `tensorize` made one operation,
+//!   or a reduction whose lanes lie next to each other (depthwise convolution, pooling, products with one row). All taps
+//!   of a window are added up before anything is stored, so that a convolution reads its image where it lies. The leaf
+//!   after a tile that reads its sums once becomes its *epilogue* (`epilogue`): steps on the sums in registers.
 //!
 //! The bodies of these are Rust, compiled once for each instruction set ([`Isa`]) and picked when a session opens.
 //! Alternatives were measured: a code generator on the user's machine (Cranelift) reaches a quarter of the speed of
@@ -31,6 +31,7 @@
 
 mod constants;
 mod emit;
+mod epilogue;
 mod error;
 mod execute;
 mod index;
@@ -40,13 +41,14 @@ mod math;
 mod memory;
 mod processor;
 mod program;
-mod run_leaves;
 mod run_tiles;
 mod runs;
 mod session;
 mod tile;
 mod translate;
+mod translate_tiles;
 mod values;
+mod vectors;
 
 pub use constants::pack_constant;
 pub use emit::{Emitter, Kernel};

@@ -137,10 +137,15 @@ impl View {
     }
     /// Stops the run if a place is none: a schedule that passed `tensor_ir::check` has no such access.
     pub(crate) fn require(&self, s: &Span) {
+        let (low, high) = s.ends();
+        self.require_all(low, high);
+    }
+    /// The same for all places from `low` to `high`.
+    #[inline]
+    pub(crate) fn require_all(&self, low: i64, high: i64) {
         assert!(
-            self.holds(s),
-            "an access to {:?} of a buffer of {} elements: a bug of the schedule",
-            s.ends(),
+            low >= 0 && high < self.elements as i64,
+            "an access to {low}..={high} of a buffer of {} elements: a bug of the schedule",
             self.elements
         );
     }
@@ -152,6 +157,10 @@ impl View {
         // writes these elements while the result is used (see `View`; a task stores only when it is done with what it
         // loaded).
         unsafe { std::slice::from_raw_parts(self.at.cast::<T>().add(s.first as usize), s.rows * s.columns) }
+    }
+    /// A pointer to the first element.
+    pub(crate) fn start(&self) -> *mut f32 {
+        self.at.cast()
     }
     /// A pointer to an element of a checked span.
     pub(crate) fn pointer<T>(&self, place: i64) -> *mut T {

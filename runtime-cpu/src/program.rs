@@ -2,6 +2,7 @@
 
 use crate::index::{Clamp, Condition, Index, Slot};
 use crate::memory::Form;
+use crate::tile::Kind;
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
 
@@ -69,44 +70,10 @@ pub(crate) struct Reduction {
     pub init: Option<Vec<Slot>>,
     /// The lanes of a chunk are all combined into one element.
     pub across: bool,
-    /// The sum, product or extremum of whole runs, where the loops that are taken at once come last in [`Leaf::loops`].
-    pub run: Option<Run>,
-}
-
-/// A reduction of f32 whose lanes lie next to each other in memory: the taps of a window, or the rows of a matrix.
-#[derive(Debug)]
-pub(crate) struct Run {
-    /// How many of the leaf's loops are reduced at once.
-    pub taps: usize,
-    /// The loop around them, along which places and conditions move evenly: what a tap reads is found once for all of
-    /// it.
-    pub walk: Option<Walk>,
-    pub left: Tap,
-    /// The other factor of a product.
-    pub right: Option<Tap>,
-}
-
-/// A loop that a run walks along, and how far each iteration is from the one before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk {
-    pub along: Extent,
-    pub store: i64,
-    pub left: i64,
-    pub right: i64,
-}
-
-/// An operand of a run.
-#[derive(Debug)]
-pub(crate) struct Tap {
-    pub access: Access,
-    /// Lanes are next to each other; else all read one element.
-    pub moves: bool,
-    /// Where these do not hold the operand is 0, and adds nothing; the lanes do not differ in them.
-    pub conditions: Vec<Condition>,
 }
 
 /// A place in a buffer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub buffer: usize,
     pub index: Index,
@@ -129,20 +96,23 @@ pub(crate) enum Value {
     Cast(DType, DType, Box<Value>),
 }
 
-/// A nest of tensor loops: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it.
+/// Rows x columns of sums in registers: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it. A
+/// nest of tensor loops, or a reduction whose lanes lie next to each other (see [`Kind`]).
 #[derive(Debug)]
 pub(crate) struct Tile {
-    /// The taps of the reduction loops around the tile, all done at once.
-    pub taps: Vec<TapOffset>,
-    /// The variables of those loops and of the tile's.
-    pub inner: Vec<Slot>,
+    pub kind: Kind,
+    /// Where the left and the right operand of each tap begin: the reduction loops around the tile, all done at once.
+    pub taps: Vec<[isize; 2]>,
+    /// The least and the greatest of these.
+    pub reach: [(i64, i64); 2],
     pub rows: i64,
     pub columns: i64,
     /// Elements of the reduction in each tap.
     pub depth: i64,
-    /// The sums begin at 0; else at what is there.
-    pub fresh: bool,
+    pub start: Start,
     pub acc: Access,
+    /// From one row of sums to the next.
+    pub acc_row: i64,
     pub left: Access,
     /// Limits of the left operand's place. Where they change nothing, rows and taps lie evenly.
     pub clamps: Vec<Clamp>,
@@ -150,22 +120,84 @@ pub(crate) struct Tile {
     pub tap_loops: Vec<Extent>,
     /// The variable of the rows.
     pub row: Slot,
+    /// The variable of the columns.
+    pub column: Slot,
     /// From one row of the left operand to the next; none where rows lie unevenly.
     pub row_stride: Option<i64>,
     /// From one element of a row to the next.
     pub left_stride: i64,
-    /// Where these do not hold, a row of the left operand is 0; each with its step from row to row, if it moves evenly.
-    pub conditions: Vec<(Condition, Option<i64>)>,
-    pub right: Access,
+    /// Where these do not hold, a row of the left operand adds nothing; see `padding`.
+    pub conditions: Vec<RowCondition>,
+    /// What such a row is for an extremum, if that is not the number that changes nothing.
+    pub padding: Option<f32>,
+    /// None for kinds without it.
+    pub right: Option<Access>,
+    /// The right operand for the next row of results; 0 where all rows share one.
+    pub right_row: i64,
     /// From one row of the right operand to the next.
     pub right_stride: i64,
+    pub epilogue: Option<Epilogue>,
+    /// Blocks of the function that are part of this tile.
+    pub blocks: usize,
 }
 
-/// Where a tap lies, from the first one.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct TapOffset {
-    pub left: i64,
-    pub right: i64,
-    /// What each condition's index has more.
-    pub conditions: Vec<i64>,
+/// What the sums of a tile begin with.
+#[derive(Clone, Debug)]
+pub(crate) enum Start {
+    /// What is there.
+    Kept,
+    /// A number.
+    Number(f32),
+    /// A number when all these variables are 0, else what is there.
+    First(f32, Vec<Slot>),
+}
+
+/// A condition on the rows of a tile.
+#[derive(Debug)]
+pub(crate) struct RowCondition {
+    pub condition: Condition,
+    /// What its index has more in the next row, where that is the same everywhere.
+    pub step: Option<i64>,
+    /// What its index has more in each tap.
+    pub taps: Vec<i64>,
+    /// The least and the greatest of these.
+    pub reach: (i64, i64),
+}
+
+/// What is computed of a tile's sums, and where that is stored.
+#[derive(Debug)]
+pub(crate) struct Epilogue {
+    pub steps: Vec<Step>,
+    pub store: Access,
+    /// From one row of results to the next.
+    pub store_row: i64,
+    /// Conditions that hold for the first rows, or for the first columns: each with its step, and whether it is one of
+    /// columns.
+    pub ends: Vec<(Condition, i64, bool)>,
+}
+
+/// A step of an epilogue, with numbers in place of elements that do not move.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub op: StepOp,
+    pub operand: Operand,
+}
+
+/// What a step does with a sum and its operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StepOp {
+    Add,
+    Mul,
+    /// Of a number that is not NaN.
+    Max,
+    /// Of a number that is not NaN.
+    Min,
+}
+
+/// The operand of a step.
+#[derive(Debug)]
+pub(crate) enum Operand {
+    Number(f32),
+    /// An element for each column; and from one row to the next, if that is another one.
+    Elements(Access, Option<i64>),
 }

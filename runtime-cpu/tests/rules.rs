@@ -3,7 +3,7 @@
 
 mod functions;
 
-use functions::{conv, depthwise, elementwise_chain, inputs_of, matmul, row_sum, softmax};
+use functions::{conv, depthwise, elementwise_chain, inputs_of, matmul, pool, row_sum, softmax};
 use runtime_cpu::{Emitter, Isa, Processor, Session};
 use tensor_ir::interpreter::run_tensor_function;
 use tensor_ir::name::Name;
@@ -14,7 +14,7 @@ use tensor_ir::profile::DeviceProfile;
 use tensor_ir::schedule::rules::schedule;
 use tensor_ir::tensor::Tensor;
 use tensor_ir::text::print_tensor_function;
-use tensor_ir::tir::{BufferId, Scope, TensorFunction};
+use tensor_ir::tir::{BufferId, Combiner, Scope, TensorFunction};
 
 struct NoFunctions;
 impl HostCaller for NoFunctions {
@@ -151,6 +151,17 @@ fn depthwise_convolutions_run_in_lanes() {
     for nhwc in [true, false] {
         for (channels, h, k, stride, pad) in [(24, 7, 3, 1, 1), (100, 9, 3, 2, 1), (16, 11, 5, 1, 2)] {
             check(&depthwise(channels, h, k, stride, pad, nhwc));
+        }
+    }
+}
+
+#[test]
+fn extrema_of_windows_take_their_padding() {
+    for combiner in [Combiner::Max, Combiner::Min] {
+        for padding in [0.0, -0.25, f64::from(f32::MIN)] {
+            for (channels, h, window) in [(24, 7, [3, 2, 1]), (5, 9, [3, 1, 1]), (40, 6, [5, 1, 2])] {
+                check(&pool(channels, h, window, padding, combiner));
+            }
         }
     }
 }

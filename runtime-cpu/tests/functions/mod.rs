@@ -126,6 +126,25 @@ pub fn depthwise(channels: i64, h: i64, k: i64, stride: i64, pad: i64, nhwc: boo
     })
 }
 
+/// Extrema of windows of `k` x `k` of one NHWC image, with this number around it, and an epilogue: blocks pool, y.
+pub fn pool(channels: i64, h: i64, [k, stride, pad]: [i64; 3], padding: f64, combiner: Combiner) -> TensorFunction {
+    let out = ints(&[1, (h + 2 * pad - k) / stride + 1, (h + 2 * pad - k) / stride + 1, channels]);
+    function(&[("x", &[1, h, h, channels])], |c, ids| {
+        let x = ids[0];
+        let pool = stage(c, "pool", |c| {
+            c.reduce("", &out, DType::F32, &ints(&[k, k]), combiner, |s, r| {
+                let place = |d: usize| s[d].clone() * stride + &r[d - 1] - pad;
+                let conds = [1, 2].into_iter().flat_map(|d| [Cond::ge(place(d), 0), Cond::lt(place(d), h)]).collect();
+                let at = vec![s[0].clone(), place(1), place(2), s[3].clone()];
+                Expr::guarded(conds, Expr::load(x, at), Expr::constant(padding, DType::F32))
+            })
+        });
+        stage(c, "y", |c| {
+            c.compute("", &out, DType::F32, |i| Expr::load(pool, i.to_vec()) * Expr::constant(0.5, DType::F32))
+        })
+    })
+}
+
 /// `y[i] = sum_r x[i, r]`: block y.
 pub fn row_sum(rows: i64, columns: i64) -> TensorFunction {
     function(&[("x", &[rows, columns])], |c, ids| {

@@ -45,20 +45,27 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
     if unit.window.is_none() {
         pack_constants(sketch, unit);
     }
-    let task = bind_outer(sketch, unit.output)?;
+    // Rows of a window share its weights, and what they read.
+    let shared = unit.reduce.is_some() && goes_across(&sketch.view(), unit).is_none();
+    let task = bind_outer(sketch, unit.output, if shared { 2 } else { 1 })?;
     match unit.reduce {
         Some(reduce) => accumulate(sketch, unit, reduce, task),
         None => Ok(()),
     }
 }
 
-/// Makes tasks of the outer loops around `block`; gives the loop over tasks.
-fn bind_outer(sketch: &mut Sketch<'_>, block: Name) -> Result<Name, Decline> {
+/// Makes tasks of the outer loops around `block`, which keep `least` inner loops where these are not too long and the
+/// outer ones are enough for all cores; gives the loop over tasks.
+fn bind_outer(sketch: &mut Sketch<'_>, block: Name, least: usize) -> Result<Name, Decline> {
     let loops = sketch.loops(block)?;
     let (mut lanes, mut inner) = (1i64, 0);
-    for l in loops.iter().rev() {
-        let n = sketch.constant_extent(&l.extent)?;
-        if lanes >= ENOUGH || lanes * n > MOST {
+    let extent = |l: &LoopHead| sketch.constant_extent(&l.extent);
+    for (at, l) in loops.iter().enumerate().rev() {
+        let n = extent(l)?;
+        // An open size counts as many.
+        let tasks = loops[..at].iter().fold(1i64, |all, l| all.saturating_mul(extent(l).unwrap_or(i64::MAX)));
+        let enough = inner >= least || tasks < i64::from(sketch.profile.cores);
+        if lanes >= ENOUGH && enough || lanes * n > MOST {
             break;
         }
         (lanes, inner) = (lanes * n, inner + 1);
