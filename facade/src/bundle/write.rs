@@ -219,7 +219,7 @@ fn used(tuning: &TuningDatabase, compiled: &Compiled, profile: &DeviceProfile) -
     let device = profile.identity();
     let functions: Vec<String> = compiled.unscheduled.values().map(|f| f.fingerprint().to_string()).collect();
     let lines = tuning.best().into_values().filter(|l| l.device == device && functions.contains(&l.function));
-    TuningDatabase { lines: lines.cloned().collect() }
+    TuningDatabase { lines: lines.cloned().collect(), ..TuningDatabase::default() }
 }
 
 /// Kernels of open sizes on their way into a bundle.
@@ -270,7 +270,8 @@ mod tests {
         };
         let own = line(profile.identity());
         let others = [line("another device".into()), TuningLine { function: "another".into(), ..own.clone() }];
-        let all = TuningDatabase { lines: others.into_iter().chain([own.clone()]).collect() };
+        let all =
+            TuningDatabase { lines: others.into_iter().chain([own.clone()]).collect(), ..TuningDatabase::default() };
         assert_eq!(used(&all, &c, &profile).lines, [own]);
     }
 }
