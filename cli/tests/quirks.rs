@@ -70,7 +70,7 @@ fn each_can_be_switched_off() {
 #[test]
 fn switching_one_off_changes_kernels_and_the_cache_key() {
     let with = |quirk: &[&str]| {
-        let args = ["compile", "resnet18:smallest", "--target", "navi31", "--emit", "wgsl", "-q"];
+        let args = ["compile", "squeezenet1_1", "--target", "navi31", "--emit", "wgsl", "-q"];
         let (code, text) = weft(&[&args[..], quirk].concat());
         assert_eq!(code, 0, "{text}");
         text

@@ -45,7 +45,7 @@ pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Opt
     let portion = (tasks / (threads * PORTIONS)).max(1);
     let count = (tasks + portion - 1) / portion;
     let next = std::sync::atomic::AtomicI64::new(0);
-    let work = |_: rayon::BroadcastContext<'_>| {
+    let work = || {
         loop {
             let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if at >= count {
@@ -55,7 +55,11 @@ pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Opt
         }
     };
     if let Some(pool) = pool {
-        pool.broadcast(work);
+        // The calling thread begins at once, while the others wake up.
+        pool.in_place_scope(|scope| {
+            (1..threads).for_each(|_| scope.spawn(|_| work()));
+            work();
+        });
     }
 }
 

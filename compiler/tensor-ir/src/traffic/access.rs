@@ -1,12 +1,13 @@
 //! The accesses of one kernel: for each access, the element numbers of all lanes of a subgroup.
 
 use super::offsets::{Offsets, WIDEST, shift};
+use super::rounds::{fresh, holds, iterations};
 use super::transactions::{bank_passes, distinct_bytes, sectors};
 use super::{AccessTraffic, element_bytes};
 use crate::int::{self, Bounds, Int, IntNode, gcd};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::{Block, BufferId, Cond, CondOp, For, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, BufferId, Cond, For, LoopKind, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Lanes of a device that does not say.
@@ -186,7 +187,7 @@ impl<'f> Kernel<'f> {
             buffer: b,
             shared,
             store,
-            times: self.lane_rounds(around) * serial.clone().map(|l| self.iterations(block, l)).product::<u64>(),
+            times: self.lane_rounds(around) * serial.clone().map(|l| iterations(block, l)).product::<u64>(),
             inside: serial.next_back().map(|l| l.var),
             lanes: 0,
             share: 1.0,
@@ -217,20 +218,6 @@ impl<'f> Kernel<'f> {
         }
         out.sectors *= fresh;
         Some(out)
-    }
-
-    /// Iterations of a serial loop, without those that a guard on the loop alone leaves out.
-    fn iterations(&self, block: &Block, l: &For) -> u64 {
-        let all = l.extent.as_const().unwrap_or(0).max(0);
-        let own = |c: &&Cond| {
-            let mut vars = c.lhs.vars().into_iter().chain(c.rhs.vars()).peekable();
-            vars.peek().is_some() && vars.all(|v| v == l.var)
-        };
-        let guards: Vec<&Cond> = block.guards.iter().filter(own).collect();
-        if guards.is_empty() || all > MOST_INSTANCES {
-            return all as u64;
-        }
-        (0..all).filter(|n| guards.iter().all(|c| holds(c, &|_| Some(*n)))).count() as u64
     }
 
     /// How often the lanes of a subgroup go round in the loops that they share out.
@@ -439,29 +426,6 @@ impl<'f> Kernel<'f> {
         let own = |c: &&Cond| matches!(self.part(around, &difference(c)), Part::Own);
         let value = |v: Name| self.value(around, middle, lane, v);
         around.loops.iter().all(inside) && block.guards.iter().filter(own).all(|c| holds(c, &value))
-    }
-}
-
-/// The part of a loop's iterations that go on to another place, where the place has a limit: the last load of a pipelined
-/// loop is that of the iteration before.
-fn fresh(flat: &Int, l: &For) -> f64 {
-    let mut limited = false;
-    flat.visit(&mut |i| limited |= matches!(i.node(), IntNode::Min(a, b) if a.uses(l.var) || b.uses(l.var)));
-    let all = l.extent.as_const().unwrap_or(0);
-    if !limited || !(2..=MOST_INSTANCES).contains(&all) {
-        return 1.0;
-    }
-    let at = |n: i64| flat.eval(&|v| Some(if v == l.var { n } else { 0 }));
-    (1 + (1..all).filter(|n| at(*n) != at(n - 1)).count()) as f64 / all as f64
-}
-
-/// Whether a condition holds for these values; true where one is not known.
-fn holds(c: &Cond, value: &dyn Fn(Name) -> Option<i64>) -> bool {
-    match (c.lhs.eval(value), c.rhs.eval(value), c.op) {
-        (Some(a), Some(b), CondOp::Lt) => a < b,
-        (Some(a), Some(b), CondOp::Ge) => a >= b,
-        (Some(a), Some(b), CondOp::Eq) => a == b,
-        _ => true,
     }
 }
 

@@ -293,8 +293,9 @@ impl<'f> Product<'f> {
             (left / tile.rows as f64) * t.columns as f64 / tile.columns as f64 * (tile.rows + tile.columns) as f64;
         tally.operations += of_subgroups * FRAGMENT;
         tally.passes = of_subgroups * HALF / (BANKS * BANK_BYTES) as f64;
-        for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
-            tally.passes += elements * self.stores_rows(stages, operand, outer, t.depth);
+        let own = [(&self.left, &self.rows, left, t.rows), (&self.right, &self.columns, right, t.columns)];
+        for (operand, outer, elements, size) in own {
+            tally.passes += elements * self.stores_rows(stages, operand, outer, [size, t.depth]);
         }
         tally.shared_bytes = tile.shared_bytes;
         tally
@@ -373,15 +374,22 @@ impl<'f> Product<'f> {
         };
         passes((0..lanes).flat_map(words)) / (0..lanes).flat_map(words).count().max(1) as f64
     }
-    /// The same for a tile of halves with a row of the depth for each row or column of the product.
-    fn stores_rows(&self, stages: &Stages<'_>, operand: &Operand<'_>, outer: &[Loop], depth: i64) -> f64 {
+    /// The same for a tile of halves with a row of the depth for each of `size` rows or columns of the product.
+    fn stores_rows(&self, stages: &Stages<'_>, operand: &Operand<'_>, outer: &[Loop], [size, depth]: [i64; 2]) -> f64 {
         let known = operand.copies[1].get_or_init(|| self.copies(stages, operand, outer, true));
         let Some(copied) = known.first().filter(|c| c.across && !operand.packed) else {
             return HALF / (BANKS * BANK_BYTES) as f64;
         };
-        let pitch = depth + WIDE;
-        let words = (0..stages.rates.lanes).map(|l| l * copied.width * pitch * HALF as i64 / BANK_BYTES);
-        passes(words) / stages.rates.lanes as f64
+        let neighbours = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+        let halves = copied.width > 1 && !is_wide(stages, &operand.demand) && neighbours % WIDE == 0;
+        let run = if halves { WIDE } else { copied.width };
+        let pitch = depth + WIDE.min(stages.profile.matrix_load_bytes() / HALF as i64);
+        let across = (size / run).max(1);
+        let word = |l: i64| (l % across * run * pitch + l / across) * HALF as i64 / BANK_BYTES;
+        let mut words: Vec<i64> = (0..stages.rates.lanes).map(word).collect();
+        words.sort_unstable();
+        words.dedup();
+        passes(words.into_iter()) / stages.rates.lanes as f64
     }
     /// How each read of an operand is copied.
     fn copies(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop], across: bool) -> Vec<Copied> {
