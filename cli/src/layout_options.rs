@@ -31,13 +31,23 @@ pub fn pinned_pass(common: &Common) -> CliResult<Option<AutoLayout>> {
     Ok((pass != AutoLayout::default()).then_some(pass))
 }
 
-/// The measured times that the command line names.
+/// The measured times of nodes that `--layout-costs` names, and those of functions in the tuning database that
+/// `--tuning` names.
 ///
 /// # Errors
 /// A file that cannot be read or holds no measurements.
 pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
-    let Some(path) = &common.layout_costs else { return Ok(None) };
-    let measurements = read_measurements(path)?;
+    let tuned = common.tuning.as_deref().filter(|word| !matches!(*word, "off" | "require"));
+    let mut measurements = match &common.layout_costs {
+        Some(path) => read_measurements(path)?,
+        None => Measurements::default(),
+    };
+    if let Some(file) = tuned {
+        measurements.functions = TuningDatabase::read(file.as_ref()).map_err(CliError::input)?.measurements().functions;
+    }
+    if measurements == Measurements::default() {
+        return Ok(None);
+    }
     Ok(Some(Arc::new(KernelTimes { measurements, emitter: Arc::new(shaders_gen::Emitter) })))
 }
 

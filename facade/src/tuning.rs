@@ -219,9 +219,14 @@ impl TuningDatabase {
         let refused = refused.into_iter().map(|l| Line::Refused(l.clone()));
         choices.chain(refused).chain(times.into_values().map(|t| Line::Time(t.clone()))).collect()
     }
-    /// Times of nodes, for the cost model.
+    /// Times of nodes and functions, for the cost model.
     pub fn measurements(&self) -> Measurements {
         let mut out = Measurements::default();
+        for line in &self.lines {
+            let ns = out.functions.entry(line.workload()).or_insert(f64::INFINITY);
+            *ns = ns.min(line.us[0] * 1e3);
+        }
+        out.functions.extend(self.best().into_iter().map(|(workload, line)| (workload, line.us[1] * 1e3)));
         for line in self.merged() {
             if let Line::Time(t) = line {
                 let time = Measurement { ns: t.ns, estimated_ns: t.estimated_ns };

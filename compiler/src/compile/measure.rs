@@ -6,6 +6,7 @@ use crate::int::DimRanges;
 use crate::passes::{LayoutMode, PipelineOptions};
 use crate::plan::EmitKernel;
 use crate::profile::DeviceProfile;
+use crate::schedule::Workload;
 use crate::schedule::estimate::Estimate;
 use crate::tir::{BufferId, TensorFunction};
 use std::sync::{Arc, Mutex};
@@ -36,9 +37,13 @@ impl MeasuredCost {
         let estimated = EstimatedCost::within(profile, dims.clone());
         MeasuredCost { times, profile: profile.clone(), estimated, scale, known: Mutex::default() }
     }
+    /// True if nodes were measured on the device.
+    fn has_nodes(&self) -> bool {
+        self.times.measurements.devices.contains_key(&self.profile.identity())
+    }
     /// The time of a node, where it was measured, in nanoseconds.
     pub fn measured(&self, form: &NodeForm) -> Option<f64> {
-        if !self.times.measurements.devices.contains_key(&self.profile.identity()) {
+        if !self.has_nodes() {
             return None;
         }
         let mut known = self.known.lock().ok()?;
@@ -58,11 +63,18 @@ impl CostModel for MeasuredCost {
         self.measured(form).unwrap_or_else(estimate).clamp(0.0, 1e15) as u64
     }
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
-        self.estimated.function(f, constants)
+        let found = self.estimated.function(f, constants);
+        let functions = &self.times.measurements.functions;
+        let Ok(estimate) = found.as_ref() else { return found };
+        let measured = (!functions.is_empty()).then(|| functions.get(&Workload::of(f, constants, &self.profile)));
+        match measured.flatten() {
+            Some(&ns) => Arc::new(Ok(Estimate { measured: Some(ns), ..estimate.clone() })),
+            None => found,
+        }
     }
     /// Kernels are measured alone and on a device that others use: a tenth.
     fn uncertainty(&self) -> f64 {
-        0.1
+        if self.has_nodes() { 0.1 } else { 0.0 }
     }
 }
 

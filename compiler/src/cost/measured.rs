@@ -10,6 +10,7 @@ use crate::graph::{Constant, FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
 use crate::plan::Plan;
 use crate::profile::DeviceProfile;
+use crate::schedule::Workload;
 use crate::tensor::{ConstData, DataSource, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 pub struct Measurements {
     /// By [`DeviceProfile::identity`], then by [`code_digest`].
     pub devices: BTreeMap<String, BTreeMap<String, Measurement>>,
+    /// Nanoseconds of tensor functions, by their schedule that is used: the tuned one if there is one.
+    pub functions: BTreeMap<Workload, f64>,
 }
 
 /// The time of one run of a digest's kernels.

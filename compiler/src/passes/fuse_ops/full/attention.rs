@@ -150,7 +150,7 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
         Ok(kernel) => kernel.cost,
         Err(why) => return Some(Err(why)),
     };
-    let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g)).map(|c| c.0)).collect::<Result<Vec<_>, String>>();
+    let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g)).map(|e| e.cost)).collect::<Result<Vec<_>, String>>();
     Some(costs.and_then(|costs| {
         let apart = costs.into_iter().reduce(|a, b| a + b).unwrap_or_default();
         let [as_one, as_three] = times([one.total(), apart.total()]);
