@@ -126,7 +126,7 @@ console.log('RESULT '+JSON.stringify({median_ms:ts[ts.length>>1],min_ms:ts[0],fi
 
 def command(peer, a, tmp):
     if peer == "weft":
-        return shlex.split(a.weft) + ["bench", a.model, "-i", a.inp, "--runs", str(a.runs), "--json"] + shlex.split(a.weft_args)
+        return shlex.split(a.weft) + ["bench", a.model, "-i", a.inp, "--device", "0", "--runs", str(a.runs), "--json"] + shlex.split(a.weft_args)
     if peer == "ort-webgpu":
         import_numpy = venv("ort")
         meta = os.path.join(tmp, "ort.json")

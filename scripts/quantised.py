@@ -66,7 +66,7 @@ def main():
         want, step = reference(model, feed), last_step(model)
         for rules, options in RULES:
             out = str(folder / "out.npz")
-            subprocess.run([*weft, "run", model, "-i", a.inputs, "-o", out, *options], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([*weft, "run", model, "--device", "0", "-i", a.inputs, "-o", out, *options], check=True, stdout=subprocess.DEVNULL)
             got = np.load(out)
             worst = max(float(np.abs(got[k] - want[k]).max()) for k in want) / step
             same = min(float((np.abs(got[k] - want[k]) < step / 2).mean()) for k in want)
@@ -79,7 +79,7 @@ def main():
     for _ in range(a.rounds):
         for title, model, options in timed:
             report = str(folder / "bench.json")
-            subprocess.run([*weft, "bench", model, "--runs", str(a.runs), f"--json={report}", *options], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([*weft, "bench", model, "--device", "0", "--runs", str(a.runs), f"--json={report}", *options], check=True, stdout=subprocess.DEVNULL)
             times[title].append(json.load(open(report))["latency_ms"]["median"])
     for title, all_times in times.items():
         ratios = [t / f for t, f in zip(all_times, times["f32"])]

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 pub fn test_device() -> Result<Arc<Gpu>, String> {
     static GPU: OnceLock<Result<Arc<Gpu>, String>> = OnceLock::new();
     let open = || {
-        Gpu::open(&DeviceChoice::Auto).map(Arc::new).map_err(|e| {
+        Gpu::open(&DeviceChoice::Index(0)).map(Arc::new).map_err(|e| {
             format!("no device for the tests: {e}; `cargo xtask test` installs Mesa's software driver where it can")
         })
     };

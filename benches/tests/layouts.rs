@@ -7,7 +7,7 @@ use compiler::passes::{LayoutMode, PassContext, PipelineOptions, Sequential, def
 use compiler::profile::DeviceProfile;
 
 /// The module before or after the layout pass and all others but fusion, and the cost that the pass names.
-fn optimise(module: &Module, mode: LayoutMode, before: bool) -> (Module, Option<u64>) {
+fn optimise(module: &Module, mode: LayoutMode, before: bool) -> (Module, Option<f64>) {
     let options = PipelineOptions { layout: mode, ..PipelineOptions::default() };
     let list = default_pipeline(&options);
     let at = list.iter().position(|p| p == "auto-layout").expect("the pass runs");
@@ -18,8 +18,15 @@ fn optimise(module: &Module, mode: LayoutMode, before: bool) -> (Module, Option<
     let mut m = module.clone();
     Sequential::new(part).run(&mut m, &mut cx).expect("the passes run");
     let costs = cx.remarks.iter().filter(|r| r.pass.as_str() == "auto-layout");
-    let cost = costs.filter_map(|r| r.message.rsplit_once(", cost ")?.1.parse::<u64>().ok()).next_back();
+    let cost = costs.filter_map(|r| nanoseconds(r.message.rsplit_once(", estimated at ")?.1)).next_back();
     (m, cost)
+}
+
+/// `13.3 us` in nanoseconds.
+fn nanoseconds(time: &str) -> Option<f64> {
+    let (number, unit) = time.split_once(' ')?;
+    let size = [("us", 1e3), ("ms", 1e6), ("s", 1e9)].into_iter().find(|u| u.0 == unit)?.1;
+    Some(number.parse::<f64>().ok()? * size)
 }
 
 #[test]

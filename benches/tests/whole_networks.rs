@@ -1,4 +1,4 @@
-//! Whole networks on the device: every network of the zoo, in its smallest form, against the CPU executor on the graph
+//! Whole networks on the device: every network of the zoo, in its smallest form, against the interpreter on the graph
 //! as written.
 //!
 //! Every run of the tests takes NCHW in f32 and NHWC in f16. `cargo test -p weft-benches --test whole_networks --
@@ -29,7 +29,7 @@ const ALWAYS: [(LayoutMode, AmpMode); 2] = [(LayoutMode::Nchw, AmpMode::Off), (L
 /// Weights and images come from this seed.
 const SEED: u64 = 0;
 
-/// A network, an image, and what the CPU executor makes of it.
+/// A network, an image, and what the interpreter makes of it.
 struct Reference {
     module: Module,
     inputs: Vec<Tensor>,
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
 }
 
 /// Compiles for the device (or for another profile as far as the device can run it), runs there, and compares with the
-/// CPU executor.
+/// interpreter.
 fn check(
     entry: &ZooEntry,
     shared: &Shared,

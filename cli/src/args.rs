@@ -1,49 +1,27 @@
 //! The command line: the options of each command. [`Common`] has options that several commands share; [`shared`] lists
 //! which command supports which.
 
+mod listing;
 mod options;
+mod paths;
 pub mod pictures;
 pub mod shared;
 mod surgery;
+mod tuning;
 mod view;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
 pub use options::{Common, Schedules};
+pub use paths::{BUNDLE, names_folder};
+use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
+pub use tuning::{MeasureArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
-
-/// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
-fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
-}
-
-fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
-    let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
-    // A device or a pipe has the name it has.
-    let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
-    match named_so || stream {
-        true => Ok(path),
-        false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
-    }
-}
-
-/// True where results go into a folder, a file for each: one that is there, or a name without an extension.
-pub fn names_folder(path: &Path) -> bool {
-    path.is_dir() || path.extension().is_none() && !path.exists()
-}
-
-/// A path of arrays: an .npz file, or a folder.
-fn npz_or_folder() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().try_map(move |text| {
-        let path = PathBuf::from(text);
-        if names_folder(&path) { Ok(path) } else { named_so(path, "npz") }
-    })
-}
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "at least 1 is needed".into())
@@ -100,6 +78,10 @@ pub enum Command {
     Extract(ExtractArgs),
     /// Find the node, pass, schedule rule or precision choice that makes a result wrong
     Bisect(BisectArgs),
+    /// Find faster schedules by measuring, and keep them for all other commands
+    Tune(TuneArgs),
+    /// Look at tuning databases, and join them
+    Tuning(TuningArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
     /// Show what differs between two compile traces
@@ -113,6 +95,9 @@ pub enum Command {
     /// Run the ONNX test cases that stdin lists
     #[command(hide = true)]
     Cases(CasesArgs),
+    /// Verify and time the candidates of `weft tune`
+    #[command(hide = true)]
+    Measure(MeasureArgs),
 }
 
 /// Inputs of a model.
@@ -168,7 +153,7 @@ pub struct DevicesArgs {
 /// `weft inspect`
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// Models: paths or zoo names; or compile traces
+    /// Models: paths or zoo names; or compile traces, or bundles
     #[arg(required = true)]
     pub models: Vec<String>,
     #[command(flatten)]
@@ -182,9 +167,12 @@ pub struct CompileArgs {
     /// Models: paths or zoo names
     #[arg(required = true)]
     pub models: Vec<String>,
-    /// Write the compile trace
-    #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
+    /// Write the compile trace, or a bundle: the network, its weights, plans and kernels as one file that `weft run` takes
+    #[arg(short, long, value_name = "F.trace|F.bundle", value_parser = trace_or_bundle())]
     pub output: Option<PathBuf>,
+    /// Profiles that a bundle is made for, as `weft devices --profiles` lists them, and `cpu` [default: the device]
+    #[arg(long = "for", value_name = "PROFILE,...", value_delimiter = ',')]
+    pub profiles: Vec<String>,
     /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
     /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
@@ -229,7 +217,7 @@ pub struct OptArgs {
 /// `weft run`
 #[derive(Args, Debug, Default)]
 pub struct RunArgs {
-    /// Model: a path or a zoo name
+    /// Model: a path or a zoo name; or a bundle
     pub model: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -259,9 +247,12 @@ pub struct RunArgs {
     /// part without
     #[arg(long, default_value = "auto", value_parser = ["auto", "never"])]
     pub constant_inputs: String,
-    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the CPU executor
+    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -270,7 +261,7 @@ pub struct RunArgs {
 /// `weft bench`
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Models: paths or zoo names
+    /// Models: paths or zoo names; or bundles
     #[arg(required_unless_present_any = ["ceilings", "sweep"])]
     pub models: Vec<String>,
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
@@ -311,6 +302,9 @@ pub struct BenchArgs {
     /// How much slower than the baseline may be
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
     /// Write the compile trace with the time of each dispatch
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
@@ -331,6 +325,11 @@ impl BenchArgs {
     }
 }
 
+/// The reference's old name becomes the new one.
+fn against(text: &str) -> Result<String, String> {
+    Ok(if text == "cpu" { "reference" } else { text }.to_string())
+}
+
 /// `weft compare`
 #[derive(Args, Debug, Clone)]
 pub struct CompareArgs {
@@ -342,8 +341,8 @@ pub struct CompareArgs {
     /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"])]
     pub data: Option<PathBuf>,
-    /// What to compare with: cpu, fp32, or a file of results
-    #[arg(long, default_value = "cpu", value_name = "cpu|fp32|ref.npz")]
+    /// What to compare with: reference (the interpreter; cpu is its old name), fp32, or a file of results
+    #[arg(long, default_value = "reference", value_parser = against, value_name = "reference|fp32|ref.npz")]
     pub against: String,
     /// Relative tolerance
     #[arg(long)]
@@ -360,7 +359,7 @@ pub struct CompareArgs {
     /// Write the compile trace with the error of each node
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
-    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the CPU executor
+    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
     #[command(flatten)]
@@ -371,7 +370,7 @@ pub struct CompareArgs {
 /// `weft explain`
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// Model: a path or a zoo name; or a compile trace
+    /// Model: a path or a zoo name; or a compile trace, or a bundle (--target chooses one of its profiles)
     pub model: String,
     /// One source node
     #[arg(long)]
@@ -430,32 +429,6 @@ pub struct ReportArgs {
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
     pub output: PathBuf,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft zoo`
-#[derive(Args, Debug)]
-pub struct ZooArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft completions`
-#[derive(Args, Debug)]
-pub struct CompletionsArgs {
-    /// The shell
-    pub shell: clap_complete::Shell,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft cases`
-#[derive(Args, Debug)]
-pub struct CasesArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -2,7 +2,9 @@
 
 mod executor_times;
 mod kernels;
+mod native;
 mod places;
+mod repeated;
 mod spread;
 mod sweep;
 mod tables;
@@ -20,9 +22,10 @@ use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, DispatchTime, DriverStats, Times};
-use kernels::{PartTimes, dispatch_times, per_kernel};
+use compiler::trace::{Ceilings, CompileTrace, DispatchTime, DriverStats, Times};
+use kernels::{PartTimes, Record, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
+use repeated::{batch, repeat, with_samples};
 use runtime_gpu::{Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -119,7 +122,7 @@ fn percent(text: &str) -> CliResult<f64> {
         .map_err(|_| CliError::usage(format!("--max-slowdown {text}: needs a percentage such as 5%")))
 }
 
-fn duration(text: &str) -> CliResult<Duration> {
+pub fn duration(option: &str, text: &str) -> CliResult<Duration> {
     let (number, unit) = match text.strip_suffix("ms") {
         Some(n) => (n, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
@@ -128,30 +131,38 @@ fn duration(text: &str) -> CliResult<Duration> {
         .parse()
         .ok()
         .filter(|v: &f64| *v > 0.0 && v.is_finite())
-        .ok_or_else(|| CliError::usage(format!("--duration {text}: needs a time such as 3s or 500ms")))?;
+        .ok_or_else(|| CliError::usage(format!("{option} {text}: needs a time such as 3s or 500ms")))?;
     Ok(Duration::from_secs_f64(value * unit))
 }
 
 fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResult<Value> {
     let (common, device, ceilings) = (&setting.common, &place.device, place.ceilings);
-    if a.output.is_some() && matches!(device, Device::Cpu) {
+    if a.output.is_some() && matches!(device, Device::Interpreter) {
         return Err(
-            CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
+            CliError::usage("-o: the interpreter has no dispatches to time").help("--device names another device")
         );
     }
     let given = crate::inputs::given(&a.input, model, common)?;
-    let module = common.state.time("import", || load(model, common, given.as_ref()))?;
+    let bundle = crate::bundle::opened(model, common, a.require_compiled)?;
+    let module = common.state.time("import", || match &bundle {
+        Some(bundle) => Ok(bundle.model()?.into_module()),
+        None => load(model, common, given.as_ref()),
+    })?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let batch = batch(&inputs);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
     let measured = match &place.not_timed {
+        _ if bundle.is_some() => of_bundle(a, place, common, (bundle, module), &inputs)?,
         None => timed(a, place, common, module, &inputs)?,
         Some(why) => not_timed(a, place, common, module, &inputs, why)?,
     };
     let mut v = measured.value;
     if let Some(path) = &a.output {
         let module = load(model, common, given.as_ref())?;
-        let mut trace = recorded(model, module, common, &profile_on(common, device)?, &inputs)?;
+        let mut trace = match measured.trace {
+            Some(parts) => *parts,
+            None => recorded(model, module, common, &profile_on(common, device)?, &inputs)?,
+        };
         if let Some(dispatches) = measured.dispatches {
             if trace.calls().count() != dispatches.len() {
                 let (timed, stored) = (dispatches.len(), trace.calls().count());
@@ -192,20 +203,22 @@ struct Measured {
     value: Value,
     /// None where nothing was timed.
     dispatches: Option<Vec<DispatchTime>>,
+    /// Of a network in parts, where `-o` asks for it.
+    trace: Option<Box<CompileTrace>>,
     stats: Option<DriverStats>,
 }
 
 fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {
     let device = &place.device;
     let (executor, cold) = first_run(module.clone(), common, device, inputs)?;
-    let limit = a.duration.as_deref().map(duration).transpose()?;
+    let limit = a.duration.as_deref().map(|d| duration("--duration", d)).transpose()?;
     let mut progress = Progress::new(common, &[]);
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {
             let (mut v, times) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
             timeline::write(a, session, compiled, inputs)?;
-            if !common.host_call.is_empty() {
-                let plain = Common { host_call: vec![], quiet: true, ..common.clone() };
+            if !common.host_call.is_empty() || !common.external.is_empty() {
+                let plain = Common { host_call: vec![], external: vec![], quiet: true, ..common.clone() };
                 let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
                 if let Some((session, compiled)) = other.on_device().zip(other.compilation()) {
                     let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;
@@ -218,39 +231,130 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
                 v["driver_stats"] = driver_stats::to_json(stats, compiled);
             }
             drop(executor);
-            let again = Common { quiet: true, state: Default::default(), ..common.clone() };
-            let (_, warm) = first_run(module, &again, device, inputs)?;
-            v["compile_ms"] = json!({ "cold": cold, "warm": warm });
-            Ok(Measured { value: v, dispatches: Some(times), stats })
+            v["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
+            Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
+        }
+        None if executor.on_processor().is_some() => {
+            let (mut value, dispatches) = on_processor(a, &executor, common, inputs, limit, &mut progress)?;
+            drop(executor);
+            value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
+            Ok(Measured { value, dispatches: Some(dispatches), trace: None, stats: None })
         }
         None if a.driver_stats => {
             let why = format!(
-                "{DRIVER_STATS}: the model runs in parts or on the CPU executor: its kernels are not known before a run"
+                "{DRIVER_STATS}: the model runs in parts or on the interpreter: its kernels are not known before a run"
             );
             Err(CliError::new(Code::Device, why))
         }
-        None => {
-            let batch = batch(inputs);
-            let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
-            let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
-            let s = Statistics::of(&samples);
-            let parts = PartTimes::of(a, &executor, inputs, place.ceilings, &mut progress)?;
-            let mut value = json!({ "latency_ms": with_samples(&s, &samples),
-                "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
-                "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
-            parts.put_into(&mut value);
-            match executor.on_cpu() {
-                Some(module) => {
-                    let (rows, last) = executor_times::per_node(a, module, inputs, &mut progress)?;
-                    (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
-                    value["per_kernel"] = rows.into();
-                    timeline::write_nodes(a, &last)?;
-                }
-                None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
-            }
-            Ok(Measured { value, dispatches: Some(parts.before), stats: None })
-        }
+        None => in_parts(a, place, common, (module, executor, cold), (inputs, limit), &mut progress),
     }
+}
+
+/// The result of a benchmark of a bundle, whose kernels have no groups: it times whole runs.
+fn of_bundle(
+    a: &BenchArgs,
+    place: &Place,
+    common: &Common,
+    (bundle, module): (Option<weft::Bundle>, Module),
+    inputs: &[Tensor],
+) -> CliResult<Measured> {
+    let options = [("-o", a.output.is_some()), ("--timeline", a.timeline.is_some()), (DRIVER_STATS, a.driver_stats)];
+    if let Some((option, _)) = options.into_iter().find(|o| o.1) {
+        return Err(CliError::usage(format!("{option} is of kernels by layer, and a bundle is timed as a whole"))
+            .help("`weft explain F.bundle` shows its kernels; bench the model itself"));
+    }
+    let bundle = bundle.ok_or_else(|| CliError::new(Code::Bug, "no bundle"))?;
+    let start = Instant::now();
+    let executor = crate::bundle::session(&bundle, common, &place.device, a.require_compiled)?.sized_for(inputs)?;
+    common.state.time("first run", || executor.run_in_order(inputs))?;
+    let cold = start.elapsed().as_secs_f64() * 1e3;
+    let mut progress = Progress::new(common, &[]);
+    let limit = a.duration.as_deref().map(|d| duration("--duration", d)).transpose()?;
+    let plan = executor.on_processor().map(|s| s.plan()).or(executor.on_device().map(|s| s.plan()));
+    let counts = plan.map(|p| (p.kernels.len(), p.dispatches().count()));
+    let mut measured = in_parts(a, place, common, (module, executor, cold), (inputs, limit), &mut progress)?;
+    if let Some((kernels, dispatches)) = counts {
+        (measured.value["kernels"], measured.value["dispatches"]) = (kernels.into(), dispatches.into());
+        measured.value["per_kernel"] = Value::Null;
+    }
+    Ok(measured)
+}
+
+/// The result of a benchmark of a model in parts, or in the interpreter. `cold`: milliseconds of its first run.
+fn in_parts(
+    a: &BenchArgs,
+    place: &Place,
+    common: &Common,
+    (module, executor, cold): (Module, weft::Session, f64),
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    progress: &mut Progress,
+) -> CliResult<Measured> {
+    let batch = batch(inputs);
+    let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
+    let samples = repeat(a, limit, ["warm-up", "runs"], progress, run)?.0;
+    let s = Statistics::of(&samples);
+    let mut parts = part_times(a, place, common, (&module, &executor), inputs, progress)?;
+    // On the interpreter nothing is dispatched: the host is the device.
+    let device = parts.device_ms().map_or(s, |ms| Statistics::of(&[ms]));
+    let mut value = json!({ "latency_ms": with_samples(&s, &samples), "device_ms": device,
+        "split_ms": { "upload": 0, "encode": 0, "gpu": device.median, "readback": 0, "rest": s.median - device.median },
+        "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
+    parts.put_into(&mut value);
+    match executor.interpreted() {
+        Some(module) => {
+            let (rows, last) = executor_times::per_node(a, module, inputs, progress)?;
+            (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
+            value["per_kernel"] = rows.into();
+            timeline::write_nodes(a, &last)?;
+        }
+        None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
+    }
+    let mut trace = parts.trace(&a.models[0])?;
+    let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
+    Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
+}
+
+/// The result of a benchmark on the processor, and the times of its dispatches.
+fn on_processor(
+    a: &BenchArgs,
+    executor: &weft::Session,
+    common: &Common,
+    inputs: &[Tensor],
+    limit: Option<Duration>,
+    progress: &mut Progress,
+) -> CliResult<(Value, Vec<DispatchTime>)> {
+    timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
+    let (mut value, dispatches) = native::times(a, executor, common, inputs, limit, progress)?;
+    value["per_kernel"] = executor.compilation().map(|c| per_kernel(c, &dispatches, None)).into();
+    Ok((value, dispatches.times))
+}
+
+/// Milliseconds of compilation, session and first run once more in this process.
+fn warm(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<f64> {
+    let again = Common { quiet: true, state: Default::default(), ..common.clone() };
+    Ok(first_run(module, &again, device, inputs)?.1)
+}
+
+/// The times of a network in parts. For a trace they are those of an executor that records its compilations.
+fn part_times(
+    a: &BenchArgs,
+    place: &Place,
+    common: &Common,
+    (module, executor): (&Module, &weft::Session),
+    inputs: &[Tensor],
+    progress: &mut Progress,
+) -> CliResult<PartTimes> {
+    let ceilings = place.ceilings;
+    if a.output.is_none() {
+        return Ok(PartTimes::of(a, executor, inputs, ceilings, None, progress)?);
+    }
+    let profile = profile_on(common, &place.device)?;
+    let options = compile_options(pipeline_for(module, common, &profile, inputs)?, common)?;
+    let quiet = Common { quiet: true, ..common.clone() };
+    let recording = crate::executor::execute_recorded(module.clone(), &quiet, &place.device, inputs)?;
+    recording.run_in_order(inputs)?;
+    let record = Record { model: &a.models[0], options: &options };
+    Ok(PartTimes::of(a, &recording, inputs, ceilings, Some(&record), progress)?)
 }
 
 /// Compiles alone, and asks the driver.
@@ -268,11 +372,7 @@ fn not_timed(
     let stats = place.stats(a, &c, common)?;
     let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),
         "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
-    Ok(Measured { value, dispatches: None, stats })
-}
-
-fn batch(inputs: &[Tensor]) -> usize {
-    inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1)
+    Ok(Measured { value, dispatches: None, trace: None, stats })
 }
 
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
@@ -281,44 +381,6 @@ fn first_run(module: Module, common: &Common, device: &Device, inputs: &[Tensor]
     let executor = crate::executor::execute(module, common, device, inputs)?.sized_for(inputs)?;
     common.state.time("first run", || executor.run_in_order(inputs))?;
     Ok((executor, start.elapsed().as_secs_f64() * 1e3))
-}
-
-/// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
-fn repeat(
-    a: &BenchArgs,
-    limit: Option<Duration>,
-    stages: [&str; 2],
-    progress: &mut Progress,
-    mut f: impl FnMut() -> CliResult<f64>,
-) -> CliResult<(Vec<f64>, Vec<f64>)> {
-    for i in 0..a.warmup {
-        progress.report(stages[0], i, a.warmup);
-        f()?;
-    }
-    let (mut wall, mut other) = (Vec::new(), Vec::new());
-    let start = Instant::now();
-    loop {
-        let enough = match limit {
-            Some(d) => start.elapsed() >= d && !wall.is_empty(),
-            None => wall.len() >= a.runs,
-        };
-        if enough {
-            return Ok((wall, other));
-        }
-        match limit {
-            Some(d) => progress.report(stages[1], start.elapsed().as_millis() as usize, d.as_millis() as usize),
-            None => progress.report(stages[1], wall.len(), a.runs),
-        }
-        let t = Instant::now();
-        other.push(f()?);
-        wall.push(t.elapsed().as_secs_f64() * 1e3);
-    }
-}
-
-fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
-    let mut v = serde_json::to_value(s).unwrap_or_default();
-    v["samples"] = json!(samples);
-    v
 }
 
 fn on_device(
@@ -344,13 +406,13 @@ fn on_device(
     let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
     let throughput = Throughput::measure(a, &mut resident, latency.len(), progress)?;
     let batch = batch(inputs);
-    let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
+    let dispatches = dispatch_times(a, &mut resident, progress)?;
     let host_functions = host_calls::times(compiled, &mut resident, a.runs.clamp(1, 5))?;
     let per_kernel = per_kernel(compiled, &dispatches, ceilings);
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
     let report = json!({
-        "time_source": source, "kernels": compiled.plan.kernels.len(), "dispatches": crate::compile::dispatches(compiled).count(),
+        "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": crate::compile::dispatches(compiled).count(),
         "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
@@ -358,7 +420,7 @@ fn on_device(
         "throughput_per_s": throughput.runs_per_s * batch as f64, "in_flight": throughput.in_flight,
         "per_kernel": per_kernel, "host_functions": host_functions,
     });
-    Ok((report, dispatches))
+    Ok((report, dispatches.times))
 }
 
 fn number(v: &Value, path: &[&str]) -> f64 {

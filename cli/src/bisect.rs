@@ -1,7 +1,7 @@
 //! `weft bisect`: what makes a result wrong.
 //!
 //! First it is decided whether results differ. Then settings are tried that each take one thing away: mixed precision, then passes (the graph
-//! behind each runs on the CPU executor), then schedule rules (function by function), then fusion and layouts. What is found is bisected:
+//! behind each runs on the interpreter), then schedule rules (function by function), then fusion and layouts. What is found is bisected:
 //! the first node in f16, the first pass, the first function, the first node whose result is wrong. Last, the smallest part that is wrong by itself
 //! is written with its inputs and a command line.
 
@@ -16,7 +16,7 @@ mod trial;
 use crate::args::BisectArgs;
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, calibrated_pipeline, open_device, profile_on, run_on_cpu_watched};
+use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
 use crate::models::{inputs_for, load, short_name};
 use crate::output::{print_text, table, verdict, write_json};
 use cause::Cause;
@@ -37,7 +37,7 @@ pub fn execute(a: &BisectArgs) -> CliResult<()> {
     let profile = profile_on(&a.common, &device)?;
     let (pipeline, _) = calibrated_pipeline(&module, &a.common, &profile, &inputs)?;
     let setting = Setting { pipeline, schedules: a.common.schedules.0.clone(), common: a.common.clone() };
-    let exact = run_on_cpu_watched(&module, &inputs, &a.common, "reference", |_, _, _| ())?;
+    let exact = interpret_watched(&module, &inputs, &a.common, "reference", |_, _, _| ())?;
     let exact: Named = module.main().result_names.iter().map(|n| n.to_string()).zip(exact).collect();
     let want = reference(a, &exact)?;
     let case = Case { module, inputs, want };
@@ -57,7 +57,7 @@ pub fn execute(a: &BisectArgs) -> CliResult<()> {
     let around = cause.nodes();
     let folder = folder(a);
     let written = match cause {
-        // Its part would be held against a reference that the CPU executor does not give.
+        // Its part would be held against a reference that the interpreter does not give.
         Cause::Model { .. } => None,
         _ => reproducer::write(&trials, &case.against(exact), &setting, &around, &folder)?,
     };
@@ -74,21 +74,21 @@ impl Case {
     }
 }
 
-/// The CPU executor runs the graph as it came: there is nothing to find.
+/// The interpreter runs the graph as it came: there is nothing to find.
 fn refuse_itself(a: &BisectArgs, device: &Device) -> CliResult<()> {
-    if !(matches!(device, Device::Cpu) && a.common.amp == "off" && a.against == "cpu") {
+    if !(matches!(device, Device::Interpreter) && a.common.amp == "off" && a.against == "reference") {
         return Ok(());
     }
-    Err(CliError::usage("--against cpu on the CPU executor with --amp off holds a thing against itself")
+    Err(CliError::usage("--against reference in the interpreter with --amp off holds a thing against itself")
         .help("choose another --device (`weft devices` lists what is there), --amp fp16, or a file of results"))
 }
 
-/// The right results: those of the CPU executor, or a file's.
+/// The right results: those of the interpreter, or a file's.
 fn reference(a: &BisectArgs, exact: &Named) -> CliResult<Named> {
     match a.against.as_str() {
-        "cpu" => Ok(exact.clone()),
+        "reference" => Ok(exact.clone()),
         file if Path::new(file).exists() => read_npz(Path::new(file)),
-        file => Err(CliError::usage(format!("--against {file}: needs cpu, or a file of results that exists"))),
+        file => Err(CliError::usage(format!("--against {file}: needs reference, or a file of results that exists"))),
     }
 }
 
@@ -98,10 +98,10 @@ fn folder(a: &BisectArgs) -> PathBuf {
 
 /// The cause, and the simplest setting in which it shows.
 fn find(trials: &Trials<'_>, case: &Case, exact: &Named, asked: Setting) -> CliResult<(Cause, Setting)> {
-    if trials.a.against != "cpu" {
+    if trials.a.against != "reference" {
         let tensors: Vec<_> = exact.iter().map(|e| e.1.clone()).collect();
         let on_cpu =
-            trials.judge(case, case.names().iter().zip(&tensors), "the model as it came, on the CPU executor")?;
+            trials.judge(case, case.names().iter().zip(&tensors), "the model as it came, on the interpreter")?;
         if !on_cpu.agrees() {
             return Ok((Cause::Model { node: nodes::first_departure(trials, case, &case.want)? }, asked));
         }
@@ -124,7 +124,7 @@ fn find(trials: &Trials<'_>, case: &Case, exact: &Named, asked: Setting) -> CliR
 fn of_mixed_precision(trials: &Trials<'_>, case: &Case, setting: Setting) -> CliResult<(Cause, Setting)> {
     let count = default_pipeline(&setting.pipeline).len();
     let module = trials.behind_passes(&case.module, &setting.pipeline, count)?;
-    let rounded = trials.run_on_cpu(case, &module, "the graph with f16, on the CPU executor")?;
+    let rounded = trials.run_on_cpu(case, &module, "the graph with f16, on the interpreter")?;
     match rounded.agrees() {
         true => of_kernels(trials, case, setting),
         false => Ok((precision::wrong_precision(trials, case, &setting)?, setting)),

@@ -41,8 +41,11 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
 pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
     match device {
         Device::Gpu(gpu) => measure_gpu(gpu, common),
-        Device::Cpu => Err(CliError::new(Code::Device, "--ceilings measures a device; the CPU executor has none")
-            .help("`weft devices` lists what is there")),
+        Device::Cpu(_) | Device::Interpreter => Err(CliError::new(
+            Code::Device,
+            format!("--ceilings measures a device by its shaders; {} runs none", device.label()),
+        )
+        .help("`weft devices` lists what is there")),
     }
 }
 

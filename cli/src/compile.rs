@@ -1,6 +1,6 @@
 //! `weft compile`: the result of the pipeline as tables, JSON, text, shader files and a trace.
 
-use crate::args::CompileArgs;
+use crate::args::{BUNDLE, CompileArgs};
 use crate::driver_stats;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
@@ -16,17 +16,19 @@ use std::path::Path;
 
 /// Compiles models.
 pub fn execute(a: &CompileArgs) -> CliResult<()> {
-    if a.output.is_some() && a.models.len() > 1 {
-        return Err(CliError::usage("-o writes the trace of one model").help("compile the models one by one"));
-    }
-    if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
-        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+    refuse(a)?;
+    if let Some(path) = bundle_of(a) {
+        return crate::bundling::write(a, path);
     }
     let device = if wants_isa(a) { Some(isa_device(a)?) } else { None };
     let profile = match &device {
         Some(device) => profile_on(&a.common, device)?,
         None => target_profile(&a.common)?,
     };
+    if profile.is_processor() && a.emit.iter().any(|e| e != "weft") {
+        let text = format!("--emit {}: kernels of the CPU are tensor functions, not shaders", a.emit.join(","));
+        return Err(CliError::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
+    }
     let mut values = Vec::new();
     for model in &a.models {
         let given = crate::inputs::given(&a.input, model, &a.common)?;
@@ -35,27 +37,28 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options =
             CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
-        let Parted { compiled: c, parts } = compile_parts(module, &options, &a.common, &profile)?;
-        if a.verify {
+        let parted = compile_parts(module, &options, &a.common, &profile)?;
+        let Parted { compiled: c, parts, .. } = &parted;
+        if a.verify && !profile.is_processor() {
             c.plan.kernels.iter().try_for_each(read_back)?;
         }
         let stats =
-            device.as_ref().map(|d| driver_stats::ask(driver_stats::asked(d, ISA)?, &c, &a.common)).transpose()?;
+            device.as_ref().map(|d| driver_stats::ask(driver_stats::asked(d, ISA)?, c, &a.common)).transpose()?;
         if let Some(dir) = &a.emit_dir {
             let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };
-            emit_files(a, &c, stats.as_ref(), &dir)?;
+            emit_files(a, c, stats.as_ref(), &dir)?;
         } else if !a.emit.is_empty() {
-            emit_text(a, &c, stats.as_ref())?;
+            emit_text(a, c, stats.as_ref())?;
         }
         let contents = if a.output.is_some() { Contents::Full } else { Contents::Summary };
-        let mut trace = crate::trace::of(model, &c, &options, contents)?;
+        let mut trace = parted.trace(model, &options, contents)?;
         trace.driver_stats = stats;
         if let Some(path) = &a.output {
             crate::trace::write(path, &trace, &a.common)?;
         }
         if a.common.json.is_some() {
             let mut json = trace.to_json();
-            if let Some(parts) = &parts {
+            if let Some(parts) = parts {
                 json["parts"] = parts.to_json();
             }
             values.push(json);
@@ -71,6 +74,27 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     Ok(())
 }
 
+/// Refuses options that do not go together.
+fn refuse(a: &CompileArgs) -> CliResult<()> {
+    if a.output.is_some() && a.models.len() > 1 {
+        return Err(
+            CliError::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
+        );
+    }
+    if !a.profiles.is_empty() && bundle_of(a).is_none() {
+        return Err(CliError::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target"));
+    }
+    if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
+        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+    }
+    Ok(())
+}
+
+/// The file, if it is to be a bundle.
+fn bundle_of(a: &CompileArgs) -> Option<&Path> {
+    a.output.as_deref().filter(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case(BUNDLE)))
+}
+
 const ISA: &str = "--emit isa";
 
 fn wants_isa(a: &CompileArgs) -> bool {
@@ -79,7 +103,7 @@ fn wants_isa(a: &CompileArgs) -> bool {
 
 /// The device whose driver makes the instructions.
 fn isa_device(a: &CompileArgs) -> CliResult<Device> {
-    if a.common.target.is_some() && a.common.device == "auto" {
+    if a.common.target.is_some() && !a.common.names_device() {
         let why = format!("{ISA} asks a device's driver, and --target alone names a device that need not be here");
         return Err(CliError::usage(why).help("add --device"));
     }
@@ -162,7 +186,8 @@ fn all_written(missing: Vec<String>) -> CliResult<()> {
 
 fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &Path) -> CliResult<()> {
     std::fs::create_dir_all(dir).map_err(|e| CliError::usage(format!("cannot make {}: {e}", dir.display())))?;
-    let forms: Vec<&str> = if a.emit.is_empty() { vec!["wgsl"] } else { a.emit.iter().map(String::as_str).collect() };
+    let usual = if c.profile.is_processor() { "weft" } else { "wgsl" };
+    let forms: Vec<&str> = if a.emit.is_empty() { vec![usual] } else { a.emit.iter().map(String::as_str).collect() };
     let mut missing = Vec::new();
     for form in &forms {
         if *form == "weft" {

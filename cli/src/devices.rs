@@ -5,6 +5,7 @@ use crate::error::CliResult;
 use crate::output::{print_text, table, write_json};
 use compiler::profile::quirks::QUIRKS;
 use compiler::profile::{DeviceProfile, MatrixShape, Quirk};
+use runtime_cpu::Processor;
 use runtime_gpu::{AdapterDescription, DeviceFigures, Figure, Source};
 
 /// Lists adapters or profiles.
@@ -21,22 +22,30 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
             d.set_measured(c.fma_gflops, c.copy_gb_s);
         }
     }
-    let json = serde_json::json!({ "schema": 1, "devices": list });
+    let processor = Processor::open(0, None)?;
+    let json = serde_json::json!({ "schema": 1, "devices": list, "cpu": { "name": weft::processor_name(),
+        "instructions": processor.isa().name(), "threads": processor.threads() } });
     if write_json(&a.common, &json)? {
         return Ok(());
     }
     if list.is_empty() {
-        return print_text(
-            "no adapter: models run on the CPU executor (`--device cpu`)\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers",
-        );
+        let advice = "no adapter; a Vulkan driver gives one, in software too: the package mesa-vulkan-drivers";
+        return print_text(&format!("{}\n\n{advice}", cpu_block(&processor)));
     }
     let later = if list.iter().any(|d| d.figures.lacking()) {
         "\n\nwhat is guessed or unknown is measured when a model is first compiled for the device"
     } else {
         ""
     };
-    let blocks: Vec<String> = list.iter().map(block).collect();
+    let blocks: Vec<String> = list.iter().map(block).chain([cpu_block(&processor)]).collect();
     print_text(&format!("{}{later}", blocks.join("\n\n")))
+}
+
+/// The processor, as [`block`] shows adapters.
+fn cpu_block(p: &Processor) -> String {
+    let threads = format!("{} (`--threads` takes another number)", p.threads());
+    let rows = [("kernels", format!("native, {}", p.isa().name())), ("threads", threads)];
+    format!("cpu {}\n{}", weft::processor_name(), lines(&rows))
 }
 
 /// A device in lines of a name and a value.

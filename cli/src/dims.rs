@@ -3,8 +3,8 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use compiler::int::{DimRange, DimRanges};
-use compiler::name::Name;
+use compiler::int::DimRanges;
+use weft::Sizes;
 
 /// NAME=VALUE options.
 pub fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
@@ -18,37 +18,16 @@ pub fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
         .collect()
 }
 
-/// What `--dim` says of a dimension that stays open without a range.
-pub const OPEN: &str = "open";
-
-/// Names of `--dim NAME=open`.
-pub fn open_options(common: &Common) -> CliResult<Vec<String>> {
-    Ok(pairs(&common.dim, "--dim")?.into_iter().filter(|(_, value)| value == OPEN).map(|(name, _)| name).collect())
+/// What `--dim` says.
+pub fn dim_options(common: &Common) -> CliResult<Sizes> {
+    let mut sizes = Sizes::default();
+    for (name, value) in pairs(&common.dim, "--dim")? {
+        sizes.set_dim(&name, &value).map_err(|why| CliError::usage(format!("--dim {name}={value}: {why}")))?;
+    }
+    Ok(sizes)
 }
 
 /// The ranges of `--dim`, whatever the model has.
 pub fn declared_ranges(common: &Common) -> CliResult<DimRanges> {
-    let mut ranges = DimRanges::default();
-    range_options(common)?.into_iter().for_each(|(name, range)| ranges.declare_range(Name::new(&name), range));
-    Ok(ranges)
-}
-
-/// Names and ranges of `--dim NAME=A..B` and `--dim NAME=A..B:STEP`.
-pub fn range_options(common: &Common) -> CliResult<Vec<(String, DimRange)>> {
-    let mut out = vec![];
-    for (name, value) in pairs(&common.dim, "--dim")? {
-        let Some((low, high)) = value.split_once("..") else { continue };
-        let (high, step) = high.split_once(':').unwrap_or((high, "1"));
-        let number = |s: &str| s.parse::<i32>().ok().filter(|n| *n >= 0).map(i64::from);
-        let (Some(low), Some(high), Some(step @ 1..)) = (number(low), number(high), number(step)) else {
-            let why = "needs a range of sizes such as 0..64, or 32..640:32 for every 32nd size from 32 on";
-            return Err(CliError::usage(format!("--dim {name}={value}: {why}")));
-        };
-        let range = DimRange::new(low, high, step);
-        out.push((
-            name.clone(),
-            range.ok_or_else(|| CliError::usage(format!("--dim {name}={value}: the range is empty")))?,
-        ));
-    }
-    Ok(out)
+    Ok(dim_options(common)?.declared_ranges())
 }

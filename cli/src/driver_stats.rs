@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// The device whose driver `option` asks.
 ///
 /// # Errors
-/// Code 5 for the CPU executor, and where the driver does not tell.
+/// Code 5 for the interpreter, and where the driver does not tell.
 pub fn asked<'d>(device: &'d Device, option: &str) -> CliResult<&'d Arc<Gpu>> {
     match device {
         Device::Gpu(gpu) => {
             gpu.check_driver_stats()?;
             Ok(gpu)
         }
-        Device::Cpu => {
-            Err(CliError::new(Code::Device, format!("{option} asks a device's driver; the CPU executor has none"))
+        Device::Cpu(_) | Device::Interpreter => {
+            Err(CliError::new(Code::Device, format!("{option} asks a device's driver; {} has none", device.label()))
                 .help("`weft devices` lists what is there"))
         }
     }

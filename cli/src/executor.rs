@@ -1,8 +1,8 @@
-//! A compiled model on a device, or on the CPU executor.
+//! A compiled model on a device, or in the interpreter.
 
 use crate::Extensions;
 use crate::args::Common;
-use crate::error::{CliError, CliResult, Code, panic_text};
+use crate::error::{CliError, CliResult, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
 use compiler::calibrate::Limits;
@@ -21,8 +21,11 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-pub use weft::{CPU_EXECUTOR, Device};
+pub use weft::INTERPRETER;
 use weft::{Cache, Model, Options, Session, Watch};
+
+/// Where models run.
+pub type Device = weft::Device;
 
 /// The process's clock.
 pub struct WallClock(Instant);
@@ -55,27 +58,43 @@ pub fn open_device(common: &Common) -> CliResult<Device> {
 /// # Errors
 /// No such device.
 pub fn open_to_compile(common: &Common) -> CliResult<Device> {
-    if common.device == "cpu" {
-        log_once(common, "device: the CPU executor, as asked");
-        return Ok(Device::Cpu);
+    let device = match common.device.as_str() {
+        "interpreter" => {
+            log_once(common, "device: the interpreter, as asked");
+            Device::Interpreter
+        }
+        "cpu" => processor(common, "as asked")?,
+        _ => adapter(common)?,
+    };
+    if common.threads.is_some() && !matches!(device, Device::Cpu(_)) {
+        let text = format!("--threads is for the CPU, and the device is {}", device.label());
+        return Err(CliError::usage(text).help("add `--device cpu`"));
     }
+    Ok(device)
+}
+
+/// The processor, with the threads of `--threads`.
+fn processor(common: &Common, why: &str) -> CliResult<Device> {
+    let device = Device::cpu(common.threads.map_or(0, |n| n as usize))?;
+    log_once(common, format!("device: {}, {why}", device.label()));
+    Ok(device)
+}
+
+/// The adapter that `--device` names; for `auto` without a GPU the processor.
+fn adapter(common: &Common) -> CliResult<Device> {
     let choice = DeviceChoice::parse(&common.device);
     match Gpu::open(&choice) {
         Ok(gpu) => {
             let d = &gpu.description;
-            let why = match (&choice, d.kind == "cpu") {
-                (DeviceChoice::Auto, true) => "a software driver: there is no GPU",
-                (DeviceChoice::Auto, false) => "the best GPU",
-                _ => "as asked",
-            };
+            let why = if choice == DeviceChoice::Auto { "the best GPU" } else { "as asked" };
             log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
             // A compilation for another device does not need this device's figures.
             let here = common.target.is_none();
             Ok(Device::Gpu(if here { crate::ceilings::complete(gpu, common) } else { Arc::new(gpu) }))
         }
-        Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
-            log_once(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
-            Ok(Device::Cpu)
+        Err(GpuError::NoDevice { there, .. }) if choice == DeviceChoice::Auto => {
+            let shaders = if there.is_empty() { "" } else { "; `--device 0` runs shaders on a software driver" };
+            processor(common, &format!("no GPU: running on the CPU{shaders}"))
         }
         Err(e) => Err(e.into()),
     }
@@ -113,9 +132,9 @@ pub fn check_passes(common: &Common, extensions: &Extensions) -> CliResult<()> {
 /// The profile to compile for if nothing runs: that of `--target` (no such device is needed, unless `--device` names
 /// one that must be able to run the result), else that of the device.
 pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
-    match (&common.target, common.device.as_str()) {
-        (Some(name), "auto") => {
-            let profile = profile_on(common, &Device::Cpu)?;
+    match &common.target {
+        Some(name) if !common.names_device() => {
+            let profile = profile_on(common, &Device::Interpreter)?;
             log_once(common, format!("device: none; for the profile {name}"));
             Ok(profile)
         }
@@ -124,30 +143,16 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 }
 
 /// The profile to compile for if the result runs on `device`: that of `--target`, limited to the device, else that of
-/// the device; with the rules of `--rules`. The CPU executor has no limits.
+/// the device; with the rules of `--rules`. The interpreter has no limits.
 pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
-    let named = common.target.as_ref().map(|name| named_profile(name)).transpose()?;
-    let profile = match (named, device) {
-        (Some(named), Device::Gpu(gpu)) => named.limited_to(&gpu.profile),
-        (Some(named), Device::Cpu) => named,
-        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
-        (None, Device::Cpu) => DeviceProfile::baseline(),
-    };
+    let profile = device.profile_as(common.target.as_deref())?;
     let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
     let nan = Nan::parse(&common.nan).unwrap_or_default();
     let mut quirks = profile.quirks.clone();
     common.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
-    Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile })
-}
-
-/// The profile of this name; one that is missing is a device that is not there.
-fn named_profile(name: &str) -> CliResult<DeviceProfile> {
-    DeviceProfile::named(name).ok_or_else(|| {
-        let list: Vec<String> = DeviceProfile::all().into_iter().map(|p| p.name).collect();
-        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", "))).help(
-            "`weft devices --profiles` shows what each one is; `--device` chooses among the devices that are here",
-        )
-    })
+    let profile = DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile };
+    crate::tuning::check_required(common, &profile)?;
+    Ok(profile)
 }
 
 /// How to compile with these passes and modes.
@@ -206,7 +211,7 @@ pub fn compile_with(
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
     let saved = module.clone();
     let mut report = |s: &str, d: usize, t: usize| progress.report(s, d, t);
-    let run = AssertUnwindSafe(|| compile(module, options, profile, &shaders_gen::Emitter, &mut report));
+    let run = AssertUnwindSafe(|| compile(module, options, profile, weft::emitter(profile), &mut report));
     let bug = |at: String, message: String| {
         let written = match write_reproducer(&saved, &default_pipeline(&options.pipeline), common, profile) {
             Ok(path) => format!("a reproducer was written: {}", path.display()),
@@ -232,7 +237,7 @@ fn write_reproducer(
     profile: &DeviceProfile,
 ) -> CliResult<PathBuf> {
     let mut options = format!("--target {}", common.target.as_ref().unwrap_or(&profile.name));
-    if common.target.is_some() && common.device != "auto" {
+    if common.target.is_some() && common.names_device() {
         options += &format!(" --device {}", common.device);
     }
     if !common.rules.is_empty() {
@@ -253,7 +258,11 @@ fn write_reproducer(
 }
 
 /// The command watches: bars, reproducers, and where a model runs.
-struct Watching(Common);
+struct Watching {
+    common: Common,
+    /// Compilations record their stages.
+    record: bool,
+}
 
 impl Watch for Watching {
     fn compile(
@@ -262,26 +271,43 @@ impl Watch for Watching {
         options: &CompileOptions,
         profile: &DeviceProfile,
     ) -> Result<Compiled, CompileError> {
-        compile_with(module, options, &self.0, profile)
+        let options = CompileOptions { record: self.record || options.record, ..options.clone() };
+        compile_with(module, &options, &self.common, profile)
     }
     fn opens(&self) -> weft::Progress<'_> {
-        let mut progress = Progress::new(&self.0, &[("buffers", "upload"), ("kernels", "pipelines")]);
+        let mut progress = Progress::new(&self.common, &[("buffers", "upload"), ("kernels", "pipelines")]);
         Box::new(move |s, d, t| progress.report(s, d, t))
     }
     fn leaves_matrix_units(&self, why: &str) {
-        log_once(&self.0, format!("device: kernels without matrix units instead, since {why}"));
+        log_once(&self.common, format!("device: kernels without matrix units instead, since {why}"));
     }
-    fn moves_to_cpu(&self, why: &str) {
-        log_once(&self.0, format!("device: the CPU executor instead, since {why}"));
+    fn makes_anew(&self, why: &str) {
+        log_once(&self.common, format!("bundle: compiling, since {why}"));
+    }
+    fn moves_to_interpreter(&self, why: &str) {
+        log_once(&self.common, format!("device: the interpreter instead, since {why}"));
     }
 }
 
-/// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message. `inputs` are
+/// What the command says of work on models.
+pub fn watching(common: &Common) -> Arc<dyn Watch> {
+    Arc::new(Watching { common: common.clone(), record: false })
+}
+
+/// Compiles and opens a session. A module that only the interpreter can run goes there, with a message. `inputs` are
 /// for the calibration of `--amp auto`.
 pub fn execute(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
     let profile = profile_on(common, device)?;
     let pipeline = pipeline_for(&module, common, &profile, inputs)?;
     execute_with(module, pipeline, common, device, &profile, false)
+}
+
+/// As [`execute`], with compilations that record their stages.
+pub fn execute_recorded(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
+    let profile = profile_on(common, device)?;
+    let pipeline = pipeline_for(&module, common, &profile, inputs)?;
+    let watch = Watching { common: common.clone(), record: true };
+    open_session(module, pipeline, common, (device, &profile), false, watch)
 }
 
 /// As [`execute`], for commands that need only results: if the cache has the plan, nothing is compiled.
@@ -300,21 +326,33 @@ pub fn execute_with(
     profile: &DeviceProfile,
     cached: bool,
 ) -> CliResult<Session> {
+    let watch = Watching { common: common.clone(), record: false };
+    open_session(module, pipeline, common, (device, profile), cached, watch)
+}
+
+fn open_session(
+    module: Module,
+    pipeline: PipelineOptions,
+    common: &Common,
+    (device, profile): (&Device, &DeviceProfile),
+    cached: bool,
+    watch: Watching,
+) -> CliResult<Session> {
     let cache = cache(common);
     let options = Options {
-        profile: matches!(device, Device::Gpu(_)).then(|| profile.clone()),
+        profile: (!matches!(device, Device::Interpreter)).then(|| profile.clone()),
         pipeline: pipeline.clone(),
         compile: compile_options(pipeline, common)?,
         cache: Cache { plans: cached, weights: cached && cache.weights, ..cache },
         host_functions: common.functions.clone(),
-        watch: Arc::new(Watching(common.clone())),
+        watch: Arc::new(watch),
         ..Options::default()
     };
     Ok(Model::from_module(module).compile(&options)?.session(device)?)
 }
 
 /// The folder of `--cache`, else the user's cache folder.
-fn cache(common: &Common) -> Cache {
+pub fn cache(common: &Common) -> Cache {
     let cache = match common.cache.as_deref() {
         Some("off") => Cache::default(),
         Some(folder) => Cache::at(folder),
@@ -323,8 +361,8 @@ fn cache(common: &Common) -> Cache {
     if common.cache_weights { cache.with_weights() } else { cache }
 }
 
-/// Runs the entry function on the CPU executor, with progress as the stage `stage`: large networks take minutes there.
-pub fn run_on_cpu_watched(
+/// Runs the entry function on the interpreter, with progress as the stage `stage`: large networks take minutes there.
+pub fn interpret_watched(
     module: &Module,
     inputs: &[Tensor],
     common: &Common,

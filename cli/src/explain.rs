@@ -11,7 +11,6 @@ mod node;
 mod relations;
 
 use crate::args::ExplainArgs;
-use crate::args::shared::refuse_for_trace;
 use crate::error::CliResult;
 use crate::executor::{compile_options, pipeline_for, target_profile};
 use crate::models::load;
@@ -20,16 +19,12 @@ use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
 pub use names::did_you_mean;
 use relations::Relations;
-use std::path::Path;
 
 /// Explains a model, a trace, or one node of either.
 pub fn execute(a: &ExplainArgs) -> CliResult<()> {
-    let (trace, parts) = match crate::trace::is_trace(&a.model) {
-        true => {
-            refuse_for_trace(&a.common, &a.model)?;
-            (crate::trace::read(Path::new(&a.model))?, None)
-        }
-        false => compiled(a)?,
+    let (trace, parts) = match crate::trace::given(&a.model, &a.common)? {
+        Some(trace) => (trace, None),
+        None => compiled(a)?,
     };
     let relations = Relations::new(&trace);
     if let Some(name) = &a.kernel {
@@ -53,5 +48,5 @@ fn compiled(a: &ExplainArgs) -> CliResult<(CompileTrace, Option<Parts>)> {
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
     let c = compile_parts(module, &options, &a.common, &profile)?;
-    Ok((crate::trace::of(&a.model, &c.compiled, &options, Contents::Summary)?, c.parts))
+    Ok((c.trace(&a.model, &options, Contents::Summary)?, c.parts))
 }

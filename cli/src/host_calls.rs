@@ -67,7 +67,7 @@ pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliRes
         let g = &c.groups[*group];
         let function = g.host_function.map(|f| f.to_string());
         json!({ "function": function, "name": g.layer.to_string(), "group": group, "on_device": on_device(*group),
-            "us_median": Statistics::of(us).median })
+            "bytes": g.bytes, "us_median": Statistics::of(us).median })
     };
     Ok(times.iter().map(row).collect())
 }
@@ -87,12 +87,13 @@ pub fn beside(with: &Value, without: &Value) -> Value {
 pub fn show(result: &Value) -> CliResult<()> {
     let calls = result["host_functions"].as_array().cloned().unwrap_or_default();
     if !calls.is_empty() {
-        let mut t = table(&["host function", "node", "works on", "us each"]);
+        let mut t = table(&["host function", "node", "works on", "bytes", "us each"]);
         for c in &calls {
             let place = if c["on_device"] == true { "device buffers" } else { "host tensors" };
             let text = |key: &str| c[key].as_str().unwrap_or("").to_string();
             let us = c["us_median"].as_f64().unwrap_or(0.0);
-            t.add_row([text("function"), text("name"), place.into(), format!("{us:.1}")]);
+            let bytes = c["bytes"].as_u64().filter(|b| *b > 0).map_or("-".to_string(), |b| b.to_string());
+            t.add_row([text("function"), text("name"), place.into(), bytes, format!("{us:.1}")]);
         }
         print_text(&t.to_string())?;
     }

@@ -13,6 +13,12 @@ use weft::files::read_onnx;
 
 /// Shows what is in each model.
 pub fn execute(a: &InspectArgs) -> CliResult<()> {
+    if let [one] = &a.models[..]
+        && let Some(bundle) = crate::bundle::find(one)?
+    {
+        refuse_for_trace(&a.common, one)?;
+        return crate::bundle::inspect(&bundle, one, &a.common);
+    }
     if let Some(trace) = a.models.iter().find(|m| crate::trace::is_trace(m)) {
         refuse_for_trace(&a.common, trace)?;
         return crate::trace::inspect(&a.models, &a.common);

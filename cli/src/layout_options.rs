@@ -9,6 +9,7 @@ use compiler::name::Name;
 use compiler::passes::AutoLayout;
 use std::path::Path;
 use std::sync::Arc;
+use weft::TuningDatabase;
 
 /// The layout pass with the pins of the command line; `None` without any.
 ///
@@ -43,7 +44,11 @@ pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
 fn read_measurements(path: &Path) -> CliResult<Measurements> {
     let fail = |e: String| CliError::input(format!("cannot read measurements: {e}")).at(path.display().to_string());
     let text = weft::plain_files::read_text(path).map_err(|e| fail(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| fail(e.to_string()))
+    let database = TuningDatabase::parse(&text).map_err(fail)?;
+    if database.times.is_empty() {
+        return Err(fail("the file has no times of nodes".into()));
+    }
+    Ok(database.measurements())
 }
 
 /// Refuses wrong options before any work is done.
@@ -56,11 +61,12 @@ pub fn check(common: &Common) -> CliResult<()> {
     Ok(())
 }
 
-/// The pins and the replaced nodes as options by pass name.
+/// The pins, the replaced nodes and the external targets as options by pass name.
 ///
 /// # Errors
-/// An error of [`pinned_pass`], or a wrong `--host-call`.
+/// An error of [`pinned_pass`], a wrong `--host-call`, a wrong `--external`.
 pub fn pass_options(common: &Common) -> CliResult<Vec<(String, compiler::attr::Attrs)>> {
     let pins = pinned_pass(common)?.map(|p| (AutoLayout::NAME.to_string(), p.to_attrs()));
-    Ok(pins.into_iter().chain(crate::host_calls::replacing_pass(common)?).collect())
+    let external = crate::external::passes(common)?;
+    Ok(pins.into_iter().chain(crate::host_calls::replacing_pass(common)?).chain(external).collect())
 }

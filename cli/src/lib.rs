@@ -7,6 +7,8 @@ mod args;
 pub mod arrays;
 mod bench;
 mod bisect;
+mod bundle;
+mod bundling;
 mod cases;
 mod ceilings;
 mod compare;
@@ -21,6 +23,7 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
+mod external;
 mod extract;
 mod host_calls;
 mod host_library;
@@ -29,6 +32,7 @@ mod images;
 mod inputs;
 mod inspect;
 mod layout_options;
+mod measuring;
 mod models;
 mod node_errors;
 mod opt;
@@ -42,6 +46,9 @@ mod said;
 mod table;
 mod terminal;
 mod trace;
+mod tune;
+mod tuning;
+mod tuning_files;
 mod values_by_name;
 mod view;
 mod zoo;
@@ -81,11 +88,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     };
     std::panic::set_hook(Box::new(|_| {}));
     let functions = host_calls::functions(cli.command.common(), &extensions.host_functions);
+    extensions.targets.push(&onednn::TARGET);
     let registered = extensions.register().map_err(CliError::from).and(functions);
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
+        let creates = matches!(cli.command, Command::Tune(_));
+        if !matches!(cli.command, Command::Tuning(_)) {
+            tuning::provide(cli.command.common_mut(), creates)?;
+        }
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
     let common = cli.command.common();
@@ -133,9 +145,6 @@ fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
     let common = command.common();
     executor::check_passes(common, extensions)?;
     layout_options::check(common)?;
-    if common.tuning != "off" {
-        return Err(CliError::usage("tuning is not built yet: only --tuning off works"));
-    }
     Ok(())
 }
 
@@ -154,6 +163,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
         Command::Extract(a) => ([Some(&a.output), a.with_inputs.as_ref()], None),
         Command::Bisect(a) => ([None, None], a.output.as_ref()),
         Command::Report(a) => ([Some(&a.output), None], None),
+        Command::Tuning(a) => ([a.output.as_ref(), None], None),
         _ => ([None, None], None),
     };
     let common = command.common();
@@ -184,11 +194,14 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Export(a) => export::execute(a),
         Command::Extract(a) => extract::execute(a),
         Command::Bisect(a) => bisect::execute(a),
+        Command::Tune(a) => tune::execute_command(a),
+        Command::Tuning(a) => tuning_files::execute(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),
         Command::Zoo(a) => zoo::execute(a),
         Command::Completions(a) => completions::execute(a),
         Command::Cases(a) => cases::execute(a),
+        Command::Measure(a) => measuring::execute(a),
     }
 }

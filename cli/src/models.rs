@@ -64,6 +64,9 @@ pub fn values(model: &str, common: &Common) -> CliResult<[Vec<(String, ValueKind
 }
 
 fn open_ports(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Vec<(Name, TensorType)>> {
+    if let Some(bundle) = crate::bundle::find(model)? {
+        return Ok(input_ports(bundle.model()?.module()));
+    }
     if !is_onnx(model) {
         return Ok(input_ports(&load_open(model, common)?));
     }

@@ -1,26 +1,31 @@
 //! The error of each node on a device, for `weft compare`.
 //!
-//! Each node is measured alone: every float operand of a node becomes an input of the module, and every result an
-//! output. The inputs are the exact values from a run of the f32 module on the CPU executor. With `--cumulative` the
-//! module is not changed, except that every node's result becomes an output: errors then include those of earlier
-//! nodes.
+//! Compiled groups are measured as they run. Only nodes whose results the compiled program stores are compared: others
+//! are computed within a kernel, or folded into constants, and making them outputs would compile another program.
+//!
+//! Each group is measured alone: every float operand that another group stores becomes an input of the module, and
+//! every result an output. The inputs are the exact values from a run of the f32 module on the interpreter. With
+//! `--cumulative` the module is not changed, except that the results become outputs: errors then include those of
+//! earlier groups.
 
 use crate::args::CompareArgs;
 use crate::error::CliResult;
-use crate::executor::{CPU_EXECUTOR, Device, execute_with, profile_on};
+use crate::executor::{Device, INTERPRETER, compile_options, execute_with, profile_on};
 use crate::output::log;
 use crate::values_by_name::{exact_values, with_results};
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::attr::Attr;
+use compiler::compile::compile_graph;
 use compiler::dtype::DType;
-use compiler::graph::{Module, NodeId, ValueDef, ValueId};
+use compiler::graph::{Function, Module, NodeId, ValueDef, ValueId};
 use compiler::name::Name;
 use compiler::ops::control::Const;
-use compiler::passes::PipelineOptions;
+use compiler::passes::{FuseMode, PipelineOptions};
+use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// How one node differs from the f32 module on the CPU executor.
+/// How one node differs from the f32 module on the interpreter.
 pub struct NodeError {
     /// Name of the node.
     pub name: String,
@@ -42,13 +47,15 @@ pub fn node_errors(
     if !(a.cumulative || a.output.is_some() || a.common.verbose > 0 || a.common.json.is_some()) {
         return Ok(vec![]);
     }
-    let nodes = observed_nodes(module);
+    let profile = profile_on(&a.common, device)?;
+    let stored = stored_nodes(module, a, device, pipeline, &profile)?;
+    let nodes: Vec<NodeId> =
+        observed_nodes(module).into_iter().filter(|&n| stored.contains(&module.main().nodes[n].name)).collect();
     let (exact, _) = exact_values(module, inputs, &a.common, |_| true)?;
     let (changed, inputs) = match a.cumulative {
         true => (exposed(module, &nodes), inputs.to_vec()),
         false => isolated(module, &nodes, inputs, &exact),
     };
-    let profile = profile_on(&a.common, device)?;
     let mut pipeline = pipeline.clone();
     if !a.cumulative {
         // Nodes that follow their operands have inputs before them: those count as f16.
@@ -58,8 +65,8 @@ pub fn node_errors(
     let executor = execute_with(changed, pipeline, &a.common, device, &profile, false)?;
     let half = executor.is_mixed();
     let (got, place) = executor.run_placed(&inputs)?;
-    if place == CPU_EXECUTOR && !half {
-        log(&a.common, "nodes: not compared, as the CPU executor would be held against itself");
+    if place == INTERPRETER && !half {
+        log(&a.common, "nodes: not compared, as the interpreter would be held against itself");
         return Ok(vec![]);
     }
     let f = module.main();
@@ -77,7 +84,43 @@ pub fn node_errors(
 pub fn observed_nodes(module: &Module) -> Vec<NodeId> {
     let f = module.main();
     let float = |n: &NodeId| f.nodes[*n].outputs.first().is_some_and(|&v| f.ty(v).dtype.is_float());
-    f.blocks[f.body].nodes.iter().copied().filter(|n| !f.nodes[*n].op.is::<Const>() && float(n)).collect()
+    f.blocks[f.body].nodes.iter().copied().filter(float).collect()
+}
+
+/// Nodes of the model whose results the compiled program stores. The interpreter fuses nothing.
+fn stored_nodes(
+    module: &Module,
+    a: &CompareArgs,
+    device: &Device,
+    pipeline: &PipelineOptions,
+    profile: &DeviceProfile,
+) -> CliResult<FxHashSet<Name>> {
+    let mut pipeline = pipeline.clone();
+    if matches!(device, Device::Interpreter) {
+        pipeline.fuse = FuseMode::Off;
+    }
+    let compiled = compile_graph(module.clone(), &compile_options(pipeline, &a.common)?, profile)?.module;
+    let (f, source) = (compiled.main(), module.main());
+    let order = source.blocks[source.body].nodes.iter().enumerate().map(|(i, &n)| (source.nodes[n].name, i)).collect();
+    let nodes = f.blocks[f.body].nodes.iter().map(|&n| &f.nodes[n]).filter(|n| !n.op.is::<Const>());
+    let values = nodes.flat_map(|n| &n.outputs);
+    Ok(values.filter_map(|&v| source_of(&compiled, f, v, &order)).collect())
+}
+
+/// The node of the model that a value of the compiled program is the result of: the last of the source nodes that its
+/// maker came from. Nodes that passes put in give on what they read.
+fn source_of(module: &Module, f: &Function, v: ValueId, order: &FxHashMap<Name, usize>) -> Option<Name> {
+    let node = &f.nodes[f.def_node(v)?];
+    if let Some(g) = node.op.callee().and_then(|c| module.functions.get(&c)) {
+        let result = node.outputs.iter().position(|o| *o == v)?;
+        return source_of(module, g, *g.results().get(result)?, order);
+    }
+    if node.origins.are_served() {
+        return source_of(module, f, node.inputs.first().copied().flatten()?, order);
+    }
+    // A node that no pass made may have its name alone.
+    let names = node.origins.names().iter().chain([&node.name]).copied();
+    names.filter(|n| order.contains_key(n)).max_by_key(|n| order[n])
 }
 
 /// The module with the first result of every node of `nodes` as an output behind its own.

@@ -7,7 +7,7 @@ use crate::executor::{pipeline_options, target_profile};
 use crate::output::{log, print_text, write_file};
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{PassContext, PassErrorKind, Sequential};
-use compiler::plan::{EmitFailure, EmitKernel};
+use compiler::plan::EmitFailure;
 use std::io::Read;
 
 /// Runs passes on text.
@@ -77,7 +77,7 @@ fn kernels_text(
     for f in module.tensor_functions.values() {
         for (kernel, _) in f.kernels() {
             let wrong = |code: Code, m: String| CliError::new(code, format!("kernel {kernel} of @{}: {m}", f.name));
-            let e = shaders_gen::Emitter.emit(f, kernel, profile).map_err(|e| match e {
+            let e = weft::emitter(profile).emit(f, kernel, profile).map_err(|e| match e {
                 EmitFailure::BeyondDevice(m) => wrong(Code::Device, m),
                 EmitFailure::Lowering(m) => wrong(Code::Input, m),
             })?;

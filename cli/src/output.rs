@@ -47,15 +47,23 @@ pub fn print_error(text: &str) {
 /// Writes a file completely or not at all: to a temporary file beside it, which then replaces it. For a symbolic link,
 /// its target is written; a device or a pipe gets the bytes and is not replaced.
 pub fn write_file(path: &Path, bytes: &[u8]) -> CliResult<()> {
-    let write = || match Destination::of(path)? {
+    write_file_with(path, |to| to.write_all(bytes).map_err(|e| cannot_write(path, &e)))
+}
+
+/// As [`write_file`], with `content` writing part after part.
+pub fn write_file_with(path: &Path, content: impl FnOnce(&mut dyn Write) -> CliResult<()>) -> CliResult<()> {
+    let fail = |e: std::io::Error| cannot_write(path, &e);
+    match Destination::of(path).map_err(fail)? {
         Destination::File(target) => {
-            let mut file = beside(&target)?;
-            file.write_all(bytes)?;
-            file.persist(&target).map(drop).map_err(|e| e.error)
+            let mut file = beside(&target).map_err(fail)?;
+            let mut buffered = std::io::BufWriter::new(file.as_file_mut());
+            content(&mut buffered)?;
+            buffered.flush().map_err(fail)?;
+            drop(buffered);
+            file.persist(&target).map(drop).map_err(|e| fail(e.error))
         }
-        Destination::Stream => open_stream(path)?.write_all(bytes),
-    };
-    write().map_err(|e| cannot_write(path, &e))
+        Destination::Stream => content(&mut open_stream(path).map_err(fail)?),
+    }
 }
 
 /// Refuses, before any work is done, an output path that [`write_file`] could not write.

@@ -5,7 +5,7 @@
 //! that are not known yet), and the symbols that are read or decided there.
 
 use crate::args::Common;
-use crate::error::CliResult;
+use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for};
 use crate::output::{print_text, table};
 use compiler::compile::{CompileError, CompileOptions, Compiled, StageValue, Stages, compile_graph, split_stages};
@@ -23,6 +23,8 @@ const DEVICE: &str = "device";
 const HOST: &str = "host";
 /// A part that is compiled when a run has decided its sizes.
 const DECIDED: &str = "decided";
+/// The part that is known before a run.
+const BEFORE: &str = "before";
 
 /// Nodes of a part that a remark names.
 const NAMED: usize = 12;
@@ -33,6 +35,27 @@ pub struct Parted {
     pub compiled: Compiled,
     /// The parts; none of a network whose sizes are known.
     pub parts: Option<Parts>,
+    /// The graphs of the parts behind the head, where the compilation is recorded: kernels need their sizes.
+    rest: Vec<(&'static str, Compiled)>,
+}
+
+impl Parted {
+    /// The trace, with the graphs of all parts.
+    ///
+    /// # Errors
+    /// Code 3 when a weight cannot be read.
+    pub fn trace(&self, model: &str, options: &CompileOptions, contents: Contents) -> CliResult<CompileTrace> {
+        let head = crate::trace::of(model, &self.compiled, options, contents)?;
+        if self.rest.is_empty() {
+            return Ok(head);
+        }
+        let known = self.parts.as_ref().and_then(|p| p.0.first()).is_some_and(|p| p.name == BEFORE);
+        let mut parts = if known { vec![(BEFORE.to_string(), head)] } else { vec![] };
+        for (name, c) in &self.rest {
+            parts.push((name.to_string(), crate::trace::of(model, c, options, contents)?));
+        }
+        CompileTrace::join(model, parts).map_err(|e| CliError::new(Code::Bug, e.to_string()))
+    }
 }
 
 /// The parts of a network, in the order they run.
@@ -109,7 +132,7 @@ struct Node {
 /// Compiles a module, or its head if sizes are decided at run time.
 ///
 /// # Errors
-/// As [`compile_with`]; a network that only the CPU executor runs.
+/// As [`compile_with`]; a network that only the interpreter runs.
 pub fn compile_parts(
     module: Module,
     options: &CompileOptions,
@@ -117,7 +140,7 @@ pub fn compile_parts(
     profile: &DeviceProfile,
 ) -> CliResult<Parted> {
     let why = match compile_with(module.clone(), options, common, profile) {
-        Ok(compiled) => return Ok(Parted { compiled, parts: None }),
+        Ok(compiled) => return Ok(Parted { compiled, parts: None, rest: vec![] }),
         Err(CompileError::NeedsCpu(why)) => why,
         Err(e) => return Err(e.into()),
     };
@@ -142,10 +165,15 @@ pub fn compile_before(
         Err(e) => return Err(e.into()),
     };
     let parts = Parts::of(&stages, known, compiled.plan.dispatches().next().is_some());
-    // Whoever looks at the graph sees one part.
+    let mut rest = vec![];
+    for (name, module) in [("deciding", &stages.sizing), ("after", &stages.tail)] {
+        if options.record && !module.main().results().is_empty() {
+            rest.push((name, compile_graph(module.clone(), options, profile)?));
+        }
+    }
     compiled.remarks.extend(parts.0.iter().skip(usize::from(known)).map(Part::remark));
     compiled.remarks.extend(parts.0.iter().flat_map(|p| p.reads.iter().chain(&p.decides)).map(Size::remark));
-    Ok(Some(Parted { compiled, parts: Some(parts) }))
+    Ok(Some(Parted { compiled, parts: Some(parts), rest }))
 }
 
 /// The trace of a compilation for a profile, with its stages; measurements are still to be put in.
@@ -158,15 +186,14 @@ pub fn recorded(
 ) -> CliResult<CompileTrace> {
     let pipeline = pipeline_for(&module, common, profile, inputs)?;
     let options = CompileOptions { record: true, ..compile_options(pipeline, common)? };
-    let c = compile_parts(module, &options, common, profile)?.compiled;
-    crate::trace::of(model, &c, &options, Contents::Full)
+    compile_parts(module, &options, common, profile)?.trace(model, &options, Contents::Full)
 }
 
 impl Parts {
     fn of(stages: &Stages, known: bool, dispatches: bool) -> Parts {
         let mut parts = vec![];
         if known {
-            parts.push(Part::of("before", if dispatches { DEVICE } else { HOST }, &stages.head));
+            parts.push(Part::of(BEFORE, if dispatches { DEVICE } else { HOST }, &stages.head));
         }
         let sizing = stages.sizing.main();
         if !sizing.results().is_empty() {
@@ -221,7 +248,7 @@ impl Part {
         let mut names: Vec<String> = self.nodes.iter().take(NAMED).map(|n| format!("{} ({})", n.name, n.op)).collect();
         names.extend(self.nodes.len().checked_sub(NAMED + 1).map(|more| format!("{} more", more + 1)));
         let runs = if self.runs == DECIDED { "compiled when a run has decided its sizes" } else { "a part of its own" };
-        let message = format!("not in this graph, {runs}: {}", names.join(", "));
+        let message = format!("{runs}: {}", names.join(", "));
         Remark { pass: Name::new("plan"), kind: RemarkKind::Missed, nodes: vec![], message, detail: String::new() }
     }
     fn of(name: &'static str, runs: &'static str, module: &Module) -> Part {

@@ -81,15 +81,15 @@ pub fn calibrated(
     log(
         common,
         format!(
-            "calibration: {all:.0} ms, where the fp32 network takes {own:.0} ms on the CPU executor ({:.1} runs)",
+            "calibration: {all:.0} ms, where the fp32 network takes {own:.0} ms on the interpreter ({:.1} runs)",
             found.runs
         ),
     );
     Ok(found)
 }
 
-/// The CPU executor stores what every node gives.
+/// The interpreter stores what every node gives.
 pub fn on_this_device(common: &Common, pipeline: &PipelineOptions) -> PipelineOptions {
-    let fuse = if common.device == "cpu" { FuseMode::Off } else { pipeline.fuse };
+    let fuse = if common.device == "interpreter" { FuseMode::Off } else { pipeline.fuse };
     PipelineOptions { fuse, ..pipeline.clone() }
 }

@@ -30,13 +30,22 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
         };
         return print_text(&format!("pass: {} results agree ({}{constants})", agreed.results, agreed.place));
     }
+    let bundle = crate::bundle::opened(&a.model, &a.common, a.require_compiled)?;
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let state = &a.common.state;
-    let module = state.time("import", || load(&a.model, &a.common, given.as_ref()))?;
+    let module = state.time("import", || match &bundle {
+        Some(bundle) => Ok(bundle.model()?.into_module()),
+        None => load(&a.model, &a.common, given.as_ref()),
+    })?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, &a.common)).transpose()?;
-    let module = with_dumped(a, module)?;
-    let executor = execute_cached(module, &a.common, &device, &inputs)?;
+    let executor = match &bundle {
+        Some(_) if !a.dump.is_empty() => {
+            return Err(CliError::usage("--dump compiles the model, and a bundle is compiled"));
+        }
+        Some(bundle) => crate::bundle::session(bundle, &a.common, &device, a.require_compiled)?,
+        None => execute_cached(with_dumped(a, module)?, &a.common, &device, &inputs)?,
+    };
     let results = state.time("run", || executor.run_in_order(&inputs))?;
     let outputs: Named = executor.output_names().into_iter().zip(results).collect();
     if let Some(path) = &a.output {
@@ -143,8 +152,8 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
     }
     let (mut module, mut constants) =
         load(&a.model, &a.common, Some(&given)).map(|m| (m, vec![])).or_else(|e| load_with_sizes(a, &mut given, e))?;
-    if matches!(device, Device::Gpu(_)) && has_open_sizes(&module) {
-        // Sizes that only a run defines are for the CPU executor; a device wants to know them.
+    if !matches!(device, Device::Interpreter) && has_open_sizes(&module) {
+        // Sizes that only a run defines are for the interpreter; a device wants to know them.
         let none = CliError::usage("no sizes are given");
         (module, constants) = load_with_sizes(a, &mut given, none).unwrap_or((module, constants));
     }

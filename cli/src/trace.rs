@@ -1,12 +1,12 @@
 //! Compile traces: made, written, read and shown.
 
 use crate::args::Common;
+use crate::args::shared::{refuse_but, refuse_for_trace};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
 use compiler::trace::{CompileTrace, Contents, OpenDim};
 use serde_json::Value;
-use shaders_gen::Emitter;
 use std::path::Path;
 use weft::plain_files::{begins_as_trace, read_plain};
 
@@ -16,12 +16,31 @@ pub fn is_trace(path: &str) -> bool {
     path.extension().is_some_and(|e| e == "trace") || begins_as_trace(path)
 }
 
-/// Reads a trace.
+/// The trace that `path` is, or that a bundle has for the profile of `--target`; `None` for a model.
+///
+/// # Errors
+/// Code 2 for options that ask for a compilation; those of [`read`].
+pub fn given(path: &str, common: &Common) -> CliResult<Option<CompileTrace>> {
+    if let Some(bundle) = crate::bundle::find(path)? {
+        refuse_but(common, path, &["target"])?;
+        return Ok(Some(bundle.trace(common.target.as_deref())?));
+    }
+    if !is_trace(path) {
+        return Ok(None);
+    }
+    refuse_for_trace(common, path)?;
+    Ok(Some(read(Path::new(path))?))
+}
+
+/// Reads a trace; of a bundle, that for its first profile.
 ///
 /// # Errors
 /// Code 3 when the file cannot be read, or is no trace of this version.
 pub fn read(path: &Path) -> CliResult<CompileTrace> {
     let place = path.display().to_string();
+    if let Some(bundle) = crate::bundle::find(&place)? {
+        return Ok(bundle.trace(None)?);
+    }
     let bytes = read_plain(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
     CompileTrace::from_bytes(&bytes).map_err(|e| CliError::input(e.to_string()).at(place))
 }
@@ -31,7 +50,7 @@ pub fn read(path: &Path) -> CliResult<CompileTrace> {
 /// # Errors
 /// Code 3 when a weight cannot be read.
 pub fn of(model: &str, c: &Compiled, options: &CompileOptions, contents: Contents) -> CliResult<CompileTrace> {
-    CompileTrace::new(model, c, options, &Emitter, contents).map_err(CliError::input)
+    CompileTrace::new(model, c, options, weft::emitter(&c.profile), contents).map_err(CliError::input)
 }
 
 /// Writes a trace.

@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use crate::executor::run_on_cpu_watched;
+use crate::executor::interpret_watched;
 use crate::explain::did_you_mean;
 use compiler::graph::{Function, Module, NodeId, ValueId, outer_operands};
 use compiler::name::Name;
@@ -154,7 +154,7 @@ pub fn with_results(module: &Module, more: &[NamedValue]) -> Module {
     out
 }
 
-/// Values of a run on the CPU executor, and the model's results.
+/// Values of a run on the interpreter, and the model's results.
 ///
 /// # Errors
 /// What the run says.
@@ -166,7 +166,7 @@ pub fn exact_values(
 ) -> CliResult<(FxHashMap<ValueId, Tensor>, Vec<Tensor>)> {
     let params = module.main().params().iter().copied().zip(inputs.iter().cloned());
     let mut values: FxHashMap<ValueId, Tensor> = params.filter(|p| wanted(p.0)).collect();
-    let results = run_on_cpu_watched(module, inputs, common, "nodes", |g, n, outputs| {
+    let results = interpret_watched(module, inputs, common, "nodes", |g, n, outputs| {
         let list = g.nodes[n].outputs.iter().copied().zip(outputs.iter().cloned());
         values.extend(list.filter(|v| wanted(v.0)));
     })?;

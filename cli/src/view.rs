@@ -4,7 +4,6 @@
 mod live;
 
 use crate::args::ViewArgs;
-use crate::args::shared::refuse_for_trace;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
@@ -14,20 +13,15 @@ use compiler::compile::{CompileError, CompileOptions, compile_graph};
 use compiler::name::Name;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::{CompileTrace, Contents};
-use shaders_gen::Emitter;
-use std::path::Path;
 
 /// Opens the viewer on a trace, or on that of a model compiled now.
 pub fn execute(a: &ViewArgs) -> CliResult<()> {
     if let Some(path) = &a.screenshot {
         crate::output::verify_writable(path)?;
     }
-    let trace = match crate::trace::is_trace(&a.model) {
-        true => {
-            refuse_for_trace(&a.common, &a.model)?;
-            crate::trace::read(Path::new(&a.model))?
-        }
-        false => compiled(a)?,
+    let trace = match crate::trace::given(&a.model, &a.common)? {
+        Some(trace) => trace,
+        None => compiled(a)?,
     };
     let beside = a.beside.as_deref().map(crate::trace::read).transpose()?;
     show(trace, beside, a)
@@ -42,8 +36,8 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
     let c = match compile_with(module.clone(), &options, &a.common, &profile) {
         Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, &a.common, &profile)? {
-            // For a network that decides sizes at run time, the head is shown.
-            Some(parted) => parted.compiled,
+            // For a network that decides sizes at run time, the graphs of all parts are shown.
+            Some(parted) => return parted.trace(&a.model, &options, Contents::Summary),
             // The passes can still be viewed.
             None => {
                 log(&a.common, format!("no kernels: {why}"));
@@ -60,7 +54,8 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
         },
         done => done?,
     };
-    CompileTrace::new(&a.model, &c, &options, &Emitter, Contents::Summary).map_err(|e| CliError::new(Code::Bug, e))
+    CompileTrace::new(&a.model, &c, &options, weft::emitter(&c.profile), Contents::Summary)
+        .map_err(|e| CliError::new(Code::Bug, e))
 }
 
 #[cfg(feature = "view")]

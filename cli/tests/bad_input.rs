@@ -24,7 +24,7 @@ impl Drop for Folder {
 }
 
 fn weft(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs")
+    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs")
 }
 
 /// Runs the command, which must end with `code` and say `message` in its first line of error, at `place` where one is
@@ -80,7 +80,7 @@ fn models_that_are_not_whole() {
     let zip = f.write("weights.pt", b"PK\x03\x04 and so on");
     refused(&["inspect", &zip, "resnet18"], 3, "it is a ZIP archive", Some(&zip));
     let text = f.write("cut.weft", &TWO_NODES.as_bytes()[..TWO_NODES.len() - 14]);
-    refused(&["compile", &text, "--device", "cpu"], 3, "line 4, column", Some(&text));
+    refused(&["compile", &text, "--device", "interpreter"], 3, "line 4, column", Some(&text));
 }
 
 #[test]
@@ -88,18 +88,23 @@ fn cycles_and_unknown_operators() {
     let f = Folder::new("operators");
     let good = small_onnx(&f);
     let cycle = f.write("cycle.onnx", &patched(&good, "yy", "bb"));
-    refused(&["compile", &cycle, "--device", "cpu"], 3, "the graph has a cycle through the nodes", Some(&cycle));
+    refused(
+        &["compile", &cycle, "--device", "interpreter"],
+        3,
+        "the graph has a cycle through the nodes",
+        Some(&cycle),
+    );
     let undefined = f.write("undefined.onnx", &patched(&good, "yy", "zz"));
     refused(
-        &["compile", &undefined, "--device", "cpu"],
+        &["compile", &undefined, "--device", "interpreter"],
         3,
         "node `first` (Add): its input `zz` is defined nowhere",
         None,
     );
     let unknown = f.write("unknown.onnx", &patched(&patched(&good, "Relu", "Rolu"), "Add", "Odd"));
     let message = "the model uses 2 operators that Weft does not have";
-    refused(&["compile", &unknown, "--device", "cpu"], 4, message, Some("Rolu (1 node: second)"));
-    refused(&["compile", &unknown, "--device", "cpu"], 4, message, Some("Odd (1 node: first)"));
+    refused(&["compile", &unknown, "--device", "interpreter"], 4, message, Some("Rolu (1 node: second)"));
+    refused(&["compile", &unknown, "--device", "interpreter"], 4, message, Some("Odd (1 node: first)"));
     let seen = weft(&["inspect", &unknown, "--json"]);
     assert_eq!(seen.status.code(), Some(4));
     let json: serde_json::Value = serde_json::from_slice(&seen.stdout).expect("JSON all the same");
@@ -112,7 +117,7 @@ fn wrong_names_and_shapes() {
     let model = f.write("small.weft", TWO_NODES.as_bytes());
     let out = f.0.join("out.npz").display().to_string();
     let refused = |more: &[&str], code: i32, message: &str| {
-        let run = ["run", &model, "--device", "cpu", "-o", &out];
+        let run = ["run", &model, "--device", "interpreter", "-o", &out];
         refused(&[&run[..], more].concat(), code, message, None);
     };
     let npy = |shape: &str| {
@@ -133,7 +138,7 @@ fn wrong_names_and_shapes() {
     refused(&["--shape", "zz=1x4"], 2, "--shape zz: no such input; there are: xx, yy");
     refused(&["--dim", "N=4"], 2, "--dim N: no such dimension");
     let zoo = |model: &str, message: &str| {
-        crate::refused(&["compile", model, "--dim", "width=1..64", "--device", "cpu"], 2, message, None);
+        crate::refused(&["compile", model, "--dim", "width=1..64", "--device", "interpreter"], 2, message, None);
     };
     zoo("mobilenet_v2", "--dim width: no such dimension; open: batch");
     zoo("encoder", "--dim width: no such dimension; open: batch, sequence");
@@ -147,7 +152,7 @@ fn illegal_bodies_and_schedules() {
     let mut count = 0;
     for entry in std::fs::read_dir(folder).expect("the folder") {
         let path = entry.expect("an entry").path();
-        refused(&["run", path.to_str().expect("a name"), "--device", "cpu"], 3, "@", None);
+        refused(&["run", path.to_str().expect("a name"), "--device", "interpreter"], 3, "@", None);
         count += 1;
     }
     assert!(count > 10, "{count} files");
@@ -174,7 +179,12 @@ fn too_large_for_memory() {
 }
 ";
     let model = f.write("huge.weft", text.as_bytes());
-    refused(&["run", &model, "--device", "cpu"], 5, "inputs and results take 7629394 MiB, the machine has", None);
+    refused(
+        &["run", &model, "--device", "interpreter"],
+        5,
+        "inputs and results take 7629394 MiB, the machine has",
+        None,
+    );
 }
 
 #[cfg(unix)]
@@ -185,7 +195,12 @@ fn paths_that_are_no_text_work_or_are_named() {
     let folder = Folder::new("no-text");
     let text = folder.write("small.weft", TWO_NODES.as_bytes());
     let run = |args: &[&OsStr]| {
-        let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).args(["--device", "cpu"]).output().expect("runs");
+        let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .env("WEFT_DEVICE", "0")
+            .args(args)
+            .args(["--device", "interpreter"])
+            .output()
+            .expect("runs");
         (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
     };
     let odd = |end: &str| folder.0.join(OsStr::from_bytes(&[b"odd\xff", end.as_bytes()].concat()));

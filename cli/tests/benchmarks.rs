@@ -1,4 +1,4 @@
-//! `weft bench`: timelines on one axis, sweeps whose rows may fail, kernels of the CPU executor.
+//! `weft bench`: timelines on one axis, sweeps whose rows may fail, kernels of the interpreter.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ fn folder() -> PathBuf {
 fn weft(line: &str) -> Output {
     let cache = std::env::temp_dir().join(format!("weft-benchmarks-{}", std::process::id()));
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.env("WEFT_DEVICE", "0");
     command.args(line.split(' ')).current_dir(folder()).env("WEFT_CACHE", cache).output().expect("weft starts")
 }
 
@@ -68,8 +69,8 @@ fn host_and_device_stand_on_one_axis() {
 
 #[test]
 fn nodes_of_the_cpu_executor_have_times() {
-    let (events, _) = timeline("bench block.weft --runs 2 --warmup 0 --device cpu", "cpu");
-    let (v, _) = json("bench block.weft --runs 2 --warmup 0 --device cpu");
+    let (events, _) = timeline("bench block.weft --runs 2 --warmup 0 --device interpreter", "cpu");
+    let (v, _) = json("bench block.weft --runs 2 --warmup 0 --device interpreter");
     let rows = v["per_kernel"].as_array().expect("a row for each node");
     assert_eq!(rows.len(), 11, "{v}");
     assert!(rows.iter().any(|r| r["name"] == "Conv_0" && r["op"] == "conv" && r["us_total"].as_f64() > Some(0.0)));
@@ -97,7 +98,7 @@ fn a_failing_row_keeps_the_rest() {
 
 #[test]
 fn open_dimensions_and_keep_lists_are_swept() {
-    let line = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 --device cpu --runs 1 --warmup 0";
+    let line = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 --device interpreter --runs 1 --warmup 0";
     let (v, _) = json(line);
     let rows = v.as_array().expect("rows");
     let of = |r: &Value| r["settings"]["swept"].as_object().expect("swept").clone();

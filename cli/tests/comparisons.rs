@@ -30,6 +30,7 @@ impl Drop for Folder {
 
 fn weft(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.env("WEFT_DEVICE", "0");
     command.args(args);
     command
 }
@@ -53,15 +54,15 @@ fn need_a_device() {
 fn nothing_is_held_against_itself() {
     let folder = Folder::new("itself");
     let model = folder.model();
-    let (_, err) = ends(weft(&["compare", &model, "--against", "cpu", "--device", "cpu"]), 2);
+    let (_, err) = ends(weft(&["compare", &model, "--against", "reference", "--device", "interpreter"]), 2);
     assert!(err.contains("holds a thing against itself"), "{err}");
     let (_, err) = ends(weft(&["compare", &model, "--against", "fp32"]), 2);
     assert!(err.contains("holds a thing against itself"), "{err}");
-    let (_, err) = ends(weft(&["compare", &model, "--against", "fp32", "--device", "cpu"]), 2);
+    let (_, err) = ends(weft(&["compare", &model, "--against", "fp32", "--device", "interpreter"]), 2);
     assert!(err.contains("holds a thing against itself"), "{err}");
     // Mixed precision that is asked for, and changes nothing.
     for how in [["--keep-f32", "*"], ["--disable-pass", "mixed-precision"], ["--passes", "infer-types"]] {
-        for (against, device) in [("fp32", "cpu"), ("cpu", "cpu"), ("fp32", "auto")] {
+        for (against, device) in [("fp32", "interpreter"), ("cpu", "interpreter"), ("fp32", "0")] {
             let args = ["compare", &model, "--amp", "fp16", "--against", against, "--device", device];
             let (_, err) = ends(weft(&[&args[..], &how[..]].concat()), 2);
             assert!(err.contains("leaves every node in f32 here"), "{err}");
@@ -69,20 +70,45 @@ fn nothing_is_held_against_itself() {
     }
 }
 
-/// Where no device can be opened, what there is to compare is the CPU executor with itself.
+/// Without a driver `auto` is the CPU and says so; an adapter that is asked for is missing.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_missing_device_is_no_agreement() {
+fn without_a_driver_the_cpu_runs_the_model() {
     let folder = Folder::new("missing");
     let model = folder.model();
-    let mut command = weft(&["compare", &model, "--against", "cpu", "--json"]);
     let none = folder.path("no-driver.json");
-    command.env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none);
-    let (_, err) = ends(command, 5);
-    assert!(err.contains("no device ran the model"), "{err}");
+    let compare = |device: &str| {
+        let mut command = weft(&["compare", &model, "--against", "cpu", "--device", device, "--json"]);
+        command.env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none);
+        command
+    };
+    let (text, err) = ends(compare("auto"), 0);
+    assert!(err.contains("no GPU: running on the CPU") && !err.contains("--device 0"), "{err}");
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["result"]["device"]["backend"], "cpu", "{text}");
+    assert_eq!(json["against"]["device"]["name"], "interpreter", "{text}");
+    let (_, err) = ends(compare("0"), 5);
+    assert!(err.contains("no device `0`") && err.contains("`--device cpu`"), "{err}");
 }
 
-/// A model that only the CPU executor can run is not compared with the CPU executor either.
+/// A software driver is no GPU: `auto` takes the CPU and says how to get shaders.
+#[test]
+fn a_software_driver_is_not_taken_by_itself() {
+    need_a_device();
+    let folder = Folder::new("software");
+    let (list, _) = ends(weft(&["devices", "--json"]), 0);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let all_software = list["devices"].as_array().is_some_and(|l| l.iter().all(|d| d["type"] == "cpu"));
+    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "auto"]), 0);
+    let wanted = if all_software { "no GPU: running on the CPU; `--device 0` runs shaders" } else { "the best GPU" };
+    assert!(err.contains(wanted), "{err}");
+    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "cpu", "--threads", "1"]), 0);
+    assert!(err.contains("1 thread)"), "{err}");
+    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "0", "--threads", "1"]), 2);
+    assert!(err.contains("--threads is for the CPU"), "{err}");
+}
+
+/// A model that only the interpreter can run is not compared with the interpreter either.
 #[test]
 fn a_model_that_no_device_takes_is_no_agreement() {
     need_a_device();
@@ -90,30 +116,32 @@ fn a_model_that_no_device_takes_is_no_agreement() {
     let model = folder.path("open.weft");
     let text = "graph @main(%x: f64[6]) -> (i: f64[n]) {\n  %i, %a, %b, %c = unique %x {count=n}\n  return %i\n}\n";
     std::fs::write(&model, text).expect("writes");
-    let (_, err) = ends(weft(&["compare", &model, "--against", "cpu"]), 5);
-    assert!(err.contains("no device ran the model"), "{err}");
+    for device in ["0", "cpu"] {
+        let (_, err) = ends(weft(&["compare", &model, "--against", "reference", "--device", device]), 5);
+        assert!(err.contains("no device ran the model"), "{err}");
+    }
 }
 
 #[test]
 fn both_sides_are_named() {
     let folder = Folder::new("named");
     let (model, out) = (folder.model(), folder.path("out.npz"));
-    ends(weft(&["run", &model, "-o", &out, "--device", "cpu"]), 0);
-    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "cpu"]), 0);
-    assert!(text.starts_with(&format!("CPU executor, fp32 against {out}")), "{text}");
-    let half = ["compare", &model, "--against", "cpu", "--device", "cpu", "--amp", "fp16"];
+    ends(weft(&["run", &model, "-o", &out, "--device", "interpreter"]), 0);
+    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "interpreter"]), 0);
+    assert!(text.starts_with(&format!("interpreter, fp32 against {out}")), "{text}");
+    let half = ["compare", &model, "--against", "reference", "--device", "interpreter", "--amp", "fp16"];
     let (text, _) = ends(weft(&half), 0);
-    assert!(text.starts_with("CPU executor, --amp fp16 against CPU executor, fp32"), "{text}");
+    assert!(text.starts_with("interpreter, --amp fp16 against interpreter, fp32"), "{text}");
     let (text, _) = ends(weft(&[&half[..], &["--json"]].concat()), 0);
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["result"]["amp"], "fp16", "{text}");
-    assert_eq!(json["result"]["place"], "CPU executor", "{text}");
-    assert_eq!(json["against"]["device"]["name"], "CPU executor", "{text}");
+    assert_eq!(json["result"]["place"], "interpreter", "{text}");
+    assert_eq!(json["against"]["device"]["name"], "interpreter", "{text}");
     assert_eq!(json["against"]["amp"], "off", "{text}");
-    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "cpu", "--json"]), 0);
+    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "interpreter", "--json"]), 0);
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["against"]["file"], Value::from(out), "{text}");
-    assert_eq!(json["nodes"], Value::Array(vec![]), "the CPU executor's nodes would be held against themselves");
+    assert_eq!(json["nodes"], Value::Array(vec![]), "the interpreter's nodes would be held against themselves");
 }
 
 /// Models whose results are infinite, and a cast beyond the range of f16.
@@ -122,9 +150,59 @@ fn infinities_agree_on_a_device() {
     need_a_device();
     for name in ["division_by_zero_f16", "division_by_zero_f32", "cast_f16"] {
         let model = format!("{}/tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-        let (text, _) = ends(weft(&["compare", &model, "--against", "cpu", "--json"]), 0);
+        let (text, _) = ends(weft(&["compare", &model, "--against", "reference", "--json"]), 0);
         let json: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(json["pass"], true, "{text}");
         assert_eq!(json["result"]["place"], "device", "{text}");
+    }
+}
+
+/// The errors are those of groups as they run: a batch norm that is folded into a convolution rounds nothing itself.
+#[test]
+fn errors_are_of_what_the_compiled_program_stores() {
+    need_a_device();
+    let folder = Folder::new("stored");
+    let model = folder.path("model.weft");
+    let text = r#"const @w : f32[8,8,3,3] = random(1)
+const @v : f32[8,8,3,3] = random(2)
+const @s : f32[8] = splat(0.7)
+graph @main(%x: f32[1,8,12,12]) -> (y: f32[1,8,12,12]) {
+  %w = const @w
+  %v = const @v
+  %s = const @s
+  %0 = conv %x, %w {pads=[1,1,1,1]} !from("Conv_0")
+  %1 = batch_norm %0, %s, %s, %s, %s !from("Norm_1")
+  %2 = relu %1 !from("Relu_2")
+  %3 = conv %2, %v {pads=[1,1,1,1]} !from("Conv_3")
+  %4 = batch_norm %3, %s, %s, %s, %s !from("Norm_4")
+  return %4
+}
+"#;
+    std::fs::write(&model, text).expect("writes");
+    let common = [
+        "compare",
+        &model,
+        "--amp",
+        "fp16",
+        "--keep-f32",
+        "Conv_0",
+        "--keep-f32",
+        "Relu_2",
+        "--against",
+        "reference",
+        "--json",
+    ];
+    for more in [&[][..], &["--cumulative"]] {
+        let (out, _) = ends(weft(&[&common[..], more].concat()), 0);
+        let json: Value = serde_json::from_str(&out).expect("JSON");
+        let nodes: Vec<(&str, f64)> = json["nodes"]
+            .as_array()
+            .expect("nodes")
+            .iter()
+            .map(|n| (n["name"].as_str().unwrap_or(""), n["rel_l2"].as_f64().unwrap_or(f64::NAN)))
+            .collect();
+        assert_eq!(nodes.iter().map(|n| n.0).collect::<Vec<_>>(), ["Relu_2", "Norm_4"], "{more:?}");
+        assert!(nodes[0].1 < 1e-6, "what is kept in f32 rounds as f32 does: {nodes:?} {more:?}");
+        assert!(nodes[1].1 > 1e-5, "what is in f16 rounds as f16 does: {nodes:?} {more:?}");
     }
 }

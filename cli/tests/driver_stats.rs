@@ -12,7 +12,7 @@ fn model() -> String {
 }
 
 fn weft(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft starts")
+    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().expect("weft starts")
 }
 
 /// The command on a GPU that is not there.
@@ -41,8 +41,8 @@ fn json(o: &Output) -> Value {
 #[test]
 fn where_no_driver_can_be_asked() {
     let m = model();
-    ended(&weft(&["bench", &m, "--device", "cpu", "--driver-stats"]), 5, "the CPU executor has none");
-    ended(&weft(&["compile", &m, "--device", "cpu", "--emit", "isa"]), 5, "the CPU executor has none");
+    ended(&weft(&["bench", &m, "--device", "interpreter", "--driver-stats"]), 5, "the interpreter has none");
+    ended(&weft(&["compile", &m, "--device", "interpreter", "--emit", "isa"]), 5, "the interpreter has none");
     ended(&weft(&["compile", &m, "--target", "ada", "--emit", "isa"]), 2, "add --device");
 }
 

@@ -57,6 +57,7 @@ fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Output {
     let mut c = Command::new("sh");
     c.args(["-c", line, "sh"]).args(arguments).current_dir(folder);
     c.env("PATH", path).env("WEFT", binary).env("HOME", folder).env("WEFT_CACHE", folder.join("cache"));
+    c.env("WEFT_DEVICE", "0");
     c.env("NO_COLOR", "1").output().expect("a shell")
 }
 
@@ -147,7 +148,7 @@ fn folder() -> PathBuf {
             .expect("copies");
     }
     weft(&folder, &["compile", "resnet18", "-q", "-o", "resnet18.trace"]);
-    weft(&folder, &["run", "model.onnx", "-q", "--device", "cpu", "-o", "ref.npz"]);
+    weft(&folder, &["run", "model.onnx", "-q", "--device", "interpreter", "-o", "ref.npz"]);
     let text = weft(&folder, &["compile", "model.onnx", "-q", "--target", "lavapipe", "--emit", "weft"]).stdout;
     std::fs::write(folder.join("module.weft"), text).expect("the text is written");
     let model: serde_json::Value =
@@ -155,6 +156,7 @@ fn folder() -> PathBuf {
     let input = model["inputs"][0]["name"].as_str().expect("an input").to_string();
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
     cli::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
+    std::fs::write(folder.join("yours.jsonl"), "").expect("an empty database is written");
     folder
 }
 

@@ -16,7 +16,7 @@ fn examples() -> PathBuf {
 }
 
 fn run(program: &Path, args: &[&str]) -> Output {
-    let out = Command::new(program).args(args).output();
+    let out = Command::new(program).env("WEFT_DEVICE", "0").args(args).output();
     out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
 }
 
@@ -114,8 +114,8 @@ fn holds(library: &Path, graph: &str, expected: &dyn Fn(f64) -> Vec<f64>) {
     std::fs::write(&file, graph).expect("writes");
     let [plain, file] = [&plain, &file].map(|p| p.to_str().expect("UTF-8").to_string());
     let library = library.to_str().expect("UTF-8");
-    let tanh = values(&json(&weft(&["run", &plain, "--device", "cpu", "--json", "-q"])), 0);
-    for device in ["auto", "cpu"] {
+    let tanh = values(&json(&weft(&["run", &plain, "--device", "interpreter", "--json", "-q"])), 0);
+    for device in ["0", "cpu", "interpreter"] {
         let got = json(&weft(&["run", &file, "--device", device, "--host-functions", library, "--json", "-q"]));
         for (i, t) in tanh.iter().enumerate() {
             for (output, want) in expected(*t).into_iter().enumerate() {
@@ -138,7 +138,7 @@ fn a_shared_library_has_host_functions() {
     let o = weft(&["run", fails.to_str().expect("UTF-8"), "--host-functions", library]);
     let said = String::from_utf8_lossy(&o.stderr).into_owned();
     assert!(o.status.code() == Some(3) && said.contains("fails, as asked"), "{said}");
-    for device in ["auto", "cpu"] {
+    for device in ["0", "cpu", "interpreter"] {
         let o = weft(&["run", fails.to_str().expect("UTF-8"), "--device", device]);
         let said = String::from_utf8_lossy(&o.stderr).into_owned();
         assert!(o.status.code() == Some(3) && said.contains("is not registered"), "{said}");

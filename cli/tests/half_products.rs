@@ -35,7 +35,8 @@ impl Drop for File {
 }
 
 fn weft(args: &[&str]) -> String {
-    let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
     let (text, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.status.code(), Some(0), "weft {args:?} said:\n{text}{err}");
     text.into_owned()

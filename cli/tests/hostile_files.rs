@@ -11,6 +11,7 @@ fn case(name: &str) -> String {
 
 fn command(args: &[&str]) -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
+    c.env("WEFT_DEVICE", "0");
     c.args(args);
     c
 }
@@ -28,10 +29,10 @@ fn refused(args: &[&str], code: i32, message: &str) {
     assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
 }
 
-/// The results of a run on the CPU executor: shape, mean and largest value of each.
+/// The results of a run on the interpreter: shape, mean and largest value of each.
 fn results(name: &str, more: &[&str]) -> Vec<serde_json::Value> {
     let model = case(name);
-    let out = weft(&[&["run", model.as_str(), "--device", "cpu", "--json"][..], more].concat());
+    let out = weft(&[&["run", model.as_str(), "--device", "interpreter", "--json"][..], more].concat());
     assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     json["outputs"].as_array().expect("results").clone()
@@ -60,10 +61,10 @@ fn small_files_that_ask_for_much() {
     for name in ["reduce_min_wide", "arg_max_wide", "gather_wide", "nll_wide", "reduce_l1_wide"] {
         let model = case(&format!("{name}.onnx"));
         refused(&["compile", &model, "--target", "lavapipe"], 5, "bindings");
-        refused(&["run", &model, "--device", "cpu"], 5, "MiB, the machine has");
+        refused(&["run", &model, "--device", "interpreter"], 5, "MiB, the machine has");
     }
     let model = case("reshape_rank_4g.onnx");
-    for args in [&["inspect"][..], &["compile", "--device", "cpu"], &["run", "--device", "cpu"]] {
+    for args in [&["inspect"][..], &["compile", "--device", "interpreter"], &["run", "--device", "interpreter"]] {
         refused(&[args, &[model.as_str()][..]].concat(), 3, "the result has 4294967295 dimensions");
     }
     refused(&["compile", "vgg16", "--batch", "100000000", "--target", "lavapipe"], 5, "a batch of 100000000");
@@ -74,7 +75,7 @@ fn small_files_that_ask_for_much() {
     refused(&[&["compile", model.as_str()][..], &batch[..]].concat(), 5, "");
 }
 
-/// What one kernel or 32 bits do not hold is the device's limit, not a bug: the CPU executor has none.
+/// What one kernel or 32 bits do not hold is the device's limit, not a bug: the interpreter has none.
 #[test]
 fn models_beyond_the_device() {
     let folder = Folder::new("beyond");
@@ -93,7 +94,7 @@ graph @main(%x: f32[4]) -> (y: f32[16]) {
 ";
     let model = text("wide.weft", wide);
     refused(&["compile", &model, "--target", "lavapipe"], 5, "in an index, beyond 32 bits");
-    assert!(weft(&["run", &model, "--device", "cpu"]).status.success());
+    assert!(weft(&["run", &model, "--device", "interpreter"]).status.success());
     // Three tensors of 20 bindings each, of which an element needs two.
     let large = "graph @main(%c: bool[700000000], %a: f32[700000000], %b: f32[700000000]) -> (y: f32[700000000]) {
   %0 = where %c, %a, %b : f32[700000000]
@@ -105,7 +106,7 @@ graph @main(%x: f32[4]) -> (y: f32[16]) {
 
 #[test]
 fn files_that_are_wrong() {
-    let cpu = |name: &str| ["run".to_string(), case(name), "--device".into(), "cpu".into()];
+    let cpu = |name: &str| ["run".to_string(), case(name), "--device".into(), "interpreter".into()];
     let refuse = |name: &str, code: i32, message: &str| {
         let args = cpu(name);
         refused(&args.each_ref().map(String::as_str), code, message);
@@ -116,7 +117,7 @@ fn files_that_are_wrong() {
     refuse("nll_target_outside.onnx", 3, "the target is");
     // A size has to be given, or to be kept open.
     let open = case("nll_negative_dim.onnx");
-    refused(&["run", &open, "--device", "cpu"], 2, "the model leaves `target.dim2` open");
+    refused(&["run", &open, "--device", "interpreter"], 2, "the model leaves `target.dim2` open");
     refused(&["compile", &open, "--target", "lavapipe"], 2, "the model leaves `target.dim2` open");
     let kept = ["compile", &open, "--target", "lavapipe", "--dim", "target.dim2=open"];
     refused(&kept, 3, "the target is i64[3,6,target.dim2] for scores");
@@ -124,11 +125,11 @@ fn files_that_are_wrong() {
     refuse("primitive_entry.weft", 3, "the entry is marked `primitive`");
     refuse("long_loop.weft", 3, "index [1099511627775, 0] is outside of `y`");
     let missing = case("missing_data.weft");
-    refused(&["run", &missing, "--device", "cpu"], 3, "constant @c is declared without data");
+    refused(&["run", &missing, "--device", "interpreter"], 3, "constant @c is declared without data");
     assert!(weft(&["compile", &missing, "--target", "lavapipe", "-q"]).status.success());
     refused(&["inspect", &case("no_entry.weft")], 3, "the text has no graph function");
     let host = case("host_function.weft");
-    refused(&["run", &host, "--device", "cpu"], 3, "calls the host function `my_fn`, which is not registered");
+    refused(&["run", &host, "--device", "interpreter"], 3, "calls the host function `my_fn`, which is not registered");
 }
 
 #[test]
@@ -181,11 +182,11 @@ const REFUSED: &[(&str, i32)] = &[
     ("sched-wrong-", 3),
 ];
 
-/// How those of them end on the CPU executor that it takes for valid: it may have no memory for one, and needs no
+/// How those of them end on the interpreter that it takes for valid: it may have no memory for one, and needs no
 /// kernels.
 const ON_THE_HOST: &[(&str, i32)] = &[("buffer_of_512_gib", 5), ("bound_without_kernel", 0)];
 
-/// What once broke something is refused, or gives the same on the CPU executor and on the device.
+/// What once broke something is refused, or gives the same on the interpreter and on the device.
 #[test]
 fn the_corpus_of_the_fuzzer_is_right_or_refused() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
@@ -197,7 +198,7 @@ fn the_corpus_of_the_fuzzer_is_right_or_refused() {
             let listed = |list: &[(&str, i32)]| list.iter().find(|r| name.starts_with(r.0)).map(|r| r.1);
             let code = listed(REFUSED).unwrap_or(0);
             let on_the_host = listed(ON_THE_HOST).unwrap_or(code);
-            let runs = ["cpu", "auto"].map(|device| weft(&["run", &file, "--device", device, "--json"]));
+            let runs = ["interpreter", "0"].map(|device| weft(&["run", &file, "--device", device, "--json"]));
             for (out, code) in runs.iter().zip([on_the_host, code]) {
                 let text = String::from_utf8_lossy(&out.stderr);
                 assert_eq!(out.status.code(), Some(code), "{name} said:\n{text}");
@@ -223,7 +224,9 @@ fn the_corpus_of_the_fuzzer_is_right_or_refused() {
 fn arrays_that_claim_more_than_they_hold() {
     let corpus = |name: &str| format!("{}/../fuzz/corpus/npz/{name}", env!("CARGO_MANIFEST_DIR"));
     let model = case("let.weft");
-    let run = |file: &str, message: &str| refused(&["run", &model, "--device", "cpu", "-i", &corpus(file)], 3, message);
+    let run = |file: &str, message: &str| {
+        refused(&["run", &model, "--device", "interpreter", "-i", &corpus(file)], 3, message)
+    };
     run("shape_beyond_the_file.npy", "its shape is (2147483647, 2, 2, 2, ), but it holds 32 bytes");
     run("header_beyond_the_file.npz", "its header is");
     run("shape_overflow.npz", "its shape (1, 9223372036854775807, 2, 2, ) is not possible");
@@ -247,7 +250,7 @@ fn external_data_that_is_too_short() {
     assert!(weft(&["export", "squeezenet1_1", "-o", &model]).status.success());
     let whole = std::fs::read(&model).expect("the model");
     std::fs::write(&model, &whole[..whole.len() / 2]).expect("writes");
-    refused(&["run", &model, "--device", "cpu"], 3, "not a complete ONNX model");
+    refused(&["run", &model, "--device", "interpreter"], 3, "not a complete ONNX model");
 }
 
 /// Ends a program that does not end by itself.

@@ -77,6 +77,7 @@ fn weft(line: &str) -> (Value, i32) {
     let words: Vec<&str> = line.split(' ').collect();
     let cache = std::env::temp_dir().join(format!("weft-json-{}", std::process::id()));
     let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .env("WEFT_DEVICE", "0")
         .args(&words)
         .args(["--json", "-q"])
         .current_dir(folder())
@@ -106,15 +107,15 @@ fn every_command() {
         ("explain", "explain branch_shapes.weft --target lavapipe"),
         ("explain --node", "explain block.weft --target lavapipe --node Conv_3"),
         ("explain --kernel", "explain block.weft --target ada --kernel Conv_3+max_pool+concat"),
-        ("run", "run block.weft --device cpu"),
-        ("run", "run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json"),
-        ("run", "run divided.weft --device cpu --check-indices"),
-        ("compare", "compare block.weft --device auto --against cpu"),
-        ("compare", "compare divided.weft --device auto --against cpu --check-indices"),
-        ("compare", "compare half.weft --device cpu --amp fp16 --against fp32"),
-        ("bench", "bench block.weft --device cpu --runs 2 --warmup 0"),
+        ("run", "run block.weft --device interpreter"),
+        ("run", "run classes.weft --device interpreter -i ../../../docs/hills.png --top 2 --labels classes.json"),
+        ("run", "run divided.weft --device interpreter --check-indices"),
+        ("compare", "compare block.weft --device 0 --against reference"),
+        ("compare", "compare divided.weft --device 0 --against reference --check-indices"),
+        ("compare", "compare half.weft --device interpreter --amp fp16 --against fp32"),
+        ("bench", "bench block.weft --device interpreter --runs 2 --warmup 0"),
     ] {
-        if line.contains("--device auto") && !adapter() {
+        if line.contains("--device 0") && !adapter() {
             continue;
         }
         let (v, code) = weft(line);
@@ -157,7 +158,7 @@ fn open_sizes() {
 /// The command fails where an input does, and its JSON says which and where.
 #[test]
 fn a_folder_of_inputs() {
-    let (v, code) = weft("compare shades.weft --device cpu --data shades --amp fp16 --against fp32");
+    let (v, code) = weft("compare shades.weft --device interpreter --data shades --amp fp16 --against fp32");
     assert_eq!((code, &v["pass"]), (1, &false.into()), "{v}");
     holds("compare", &v);
     assert_eq!(
@@ -177,7 +178,7 @@ fn a_folder_of_inputs_that_agree() {
     for name in ["ramp.png", "dark.npy", "bright.npy"] {
         std::fs::copy(folder().join("shades").join(name), some.join(name)).expect("copies");
     }
-    let line = format!("compare shades.weft --device cpu --data {} --amp fp16 --against fp32", some.display());
+    let line = format!("compare shades.weft --device interpreter --data {} --amp fp16 --against fp32", some.display());
     let (v, code) = weft(&line);
     std::fs::remove_dir_all(some).expect("removes");
     assert_eq!((code, &v["pass"]), (0, &true.into()), "{v}");
@@ -204,7 +205,7 @@ fn commands_without_json() {
 
 #[test]
 fn classes_of_an_image() {
-    let (v, _) = weft("run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json");
+    let (v, _) = weft("run classes.weft --device interpreter -i ../../../docs/hills.png --top 2 --labels classes.json");
     let best = &v["outputs"][0]["top"][0][0];
     assert_eq!((&best["class"], &best["label"]), (&2.into(), &"blue".into()), "{v}");
 }
@@ -271,6 +272,17 @@ fn with_driver_stats(from: &Path, to: &Path) {
 }
 
 #[test]
+fn tune() {
+    let file = std::env::temp_dir().join(format!("weft-json-tuning-{}.jsonl", std::process::id()));
+    let (v, code) = weft(&format!("tune block.weft --device 0 --budget 3s --tuning {}", file.display()));
+    assert_eq!(code, 0, "{v}");
+    holds("tune", &v);
+    let (v, code) = weft(&format!("tuning check {}", file.display()));
+    assert!(code == 0 && v["lines"].as_u64().is_some_and(|n| n > 0), "{v}");
+    std::fs::remove_file(file).expect("the database was written");
+}
+
+#[test]
 fn parts_and_causes() {
     let dir = std::env::temp_dir().join(format!("weft-json-parts-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a folder");
@@ -280,12 +292,12 @@ fn parts_and_causes() {
     let (v, code) = weft(&line);
     assert_eq!(code, 0, "{v}");
     holds("extract", &v);
-    let (v, code) = weft("bisect half.weft --device cpu --amp fp16");
+    let (v, code) = weft("bisect half.weft --device interpreter --amp fp16");
     assert_eq!(code, 0, "{v}");
     holds("bisect", &v);
     let found = dir.join("found").display().to_string();
     let glare = "shades/glare.npy";
-    let (v, code) = weft(&format!("bisect shades.weft --device cpu --amp fp16 -i {glare} -o {found}"));
+    let (v, code) = weft(&format!("bisect shades.weft --device interpreter --amp fp16 -i {glare} -o {found}"));
     assert_eq!((code, &v["cause"]["kind"]), (1, &"precision".into()), "{v}");
     holds("bisect", &v);
     std::fs::remove_dir_all(dir).expect("removes");
@@ -306,6 +318,11 @@ fn traces() {
     assert_eq!(v["driver_stats"]["kernels"].as_array().map(Vec::len), v["kernels"].as_array().map(Vec::len), "{v}");
     holds("diff", &weft(&format!("diff {a} {b}")).0);
     holds("compile", &weft(&format!("inspect {a}")).0);
+    let bundle = dir.join("a.bundle").display().to_string();
+    let open = "encoder:smallest --target lavapipe --dim sequence=16..64 --dim batch=1";
+    let (written, _) = weft(&format!("compile {open} -o {bundle}"));
+    holds("bundle", &written);
+    assert_eq!(weft(&format!("inspect {bundle}")).0, written);
     let (v, code) = weft(&format!("explain {a} --layout nchw"));
     assert_eq!(code, 2);
     holds("error", &v);

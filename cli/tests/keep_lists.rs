@@ -48,7 +48,7 @@ impl Drop for Folder {
 /// Runs the command, which must end with `code`; what it printed on stdout and stderr.
 fn weft(args: &[&str], code: i32) -> (String, String) {
     let Output { status, stdout, stderr } =
-        Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+        Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
     let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
     assert_eq!(status.code(), Some(code), "weft {args:?} said:\n{out}{err}");
     (out, err)
@@ -59,7 +59,7 @@ fn nodes_beyond_f16_are_found_written_and_kept() {
     let folder = Folder::new("written");
     let (model, list) = (folder.path("large.weft"), folder.path("keep.list"));
     std::fs::write(&model, LARGE_BRANCH).expect("writes");
-    let compare = ["compare", &model, "--device", "cpu", "--amp", "fp16", "--against", "fp32"];
+    let compare = ["compare", &model, "--device", "interpreter", "--amp", "fp16", "--against", "fp32"];
 
     let (_, said) = weft(&[&compare[..], &["--write-keep", &list]].concat(), 1);
     assert!(said.contains("error[1]: results differ"), "{said}");
@@ -110,7 +110,7 @@ fn a_written_list_passes_and_is_as_short_as_can_be() {
     let folder = Folder::new("short");
     let (model, list, part) = (folder.path("steep.weft"), folder.path("keep.list"), folder.path("part.list"));
     std::fs::write(&model, STEEP).expect("writes");
-    let compare = ["compare", &model, "--device", "cpu", "--amp", "fp16", "--against", "fp32"];
+    let compare = ["compare", &model, "--device", "interpreter", "--amp", "fp16", "--against", "fp32"];
     let (said, _) = weft(&[&compare[..], &["--write-keep", &list, "--json"]].concat(), 1);
     let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(json["keep"]["passes"], true, "{said}");
@@ -138,7 +138,7 @@ fn folded_nodes_are_not_listed() {
     std::fs::write(&model, text).expect("writes");
     let keep = format!("@{list}");
     for (amp, code) in [("fp16", 1), ("auto", 0)] {
-        let against = ["--device", "cpu", "--against", "fp32"];
+        let against = ["--device", "interpreter", "--against", "fp32"];
         weft(&[&["compare", &model, "--amp", amp, "--write-keep", &list], &against[..]].concat(), code);
         let names = patterns(&list);
         assert!(!names.is_empty() && !names.iter().any(|n| n == "Norm_0"), "{amp}: {names:?}");
@@ -152,7 +152,7 @@ fn a_failure_leads_to_a_node() {
     let folder = Folder::new("cause");
     let model = folder.path("steep.weft");
     std::fs::write(&model, STEEP).expect("writes");
-    let compare = ["compare", &model, "--device", "cpu", "--amp", "fp16", "--against", "fp32"];
+    let compare = ["compare", &model, "--device", "interpreter", "--amp", "fp16", "--against", "fp32"];
     let (said, err) = weft(&compare, 1);
     assert!(said.contains("errors along the graph") && said.contains("the tolerance is passed at Conv_"), "{said}");
     assert!(said.contains("with --keep-f32 'Conv_") && said.contains("bytes that f16 saves"), "{said}");
@@ -172,9 +172,20 @@ fn where_no_list_helps_it_says_so() {
     let folder = Folder::new("none");
     let (model, list, other) = (folder.path("steep.weft"), folder.path("keep.list"), folder.path("other.npz"));
     std::fs::write(&model, STEEP).expect("writes");
-    weft(&["run", &model, "--device", "cpu", "--seed", "9", "-o", &other], 0);
-    let args =
-        ["compare", &model, "--device", "cpu", "--amp", "fp16", "--against", &other, "--write-keep", &list, "--json"];
+    weft(&["run", &model, "--device", "interpreter", "--seed", "9", "-o", &other], 0);
+    let args = [
+        "compare",
+        &model,
+        "--device",
+        "interpreter",
+        "--amp",
+        "fp16",
+        "--against",
+        &other,
+        "--write-keep",
+        &list,
+        "--json",
+    ];
     let (said, err) = weft(&args, 1);
     let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&json["keep"]["passes"], &json["keep"]["patterns"]), (&false.into(), &serde_json::json!([])), "{said}");
@@ -194,7 +205,7 @@ fn all_nodes_in_f32_is_a_verdict() {
         %0 = conv %x, %w !from(\"Conv_0\")\n  %1 = mul %0, %k !from(\"Mul_1\")\n  %2 = sigmoid %1 !from(\"Sigmoid_2\")\n  \
         return %2\n}\n";
     std::fs::write(&model, text).expect("writes");
-    let compare = |amp| ["compare", &model, "--device", "cpu", "--amp", amp, "--against", "fp32"];
+    let compare = |amp| ["compare", &model, "--device", "interpreter", "--amp", amp, "--against", "fp32"];
     let (said, err) = weft(&compare("auto"), 0);
     assert!(
         said.contains("--amp auto keeps every node in f32") && err.contains("all nodes stay in f32"),
@@ -211,7 +222,7 @@ fn where_no_node_fails_alone_calibration_finds_the_kernels() {
     let (model, list) = (folder.path("steep.weft"), folder.path("keep.list"));
     std::fs::write(&model, STEEP).expect("writes");
     let keep = format!("@{list}");
-    let against = ["--device", "cpu", "--against", "fp32"];
+    let against = ["--device", "interpreter", "--against", "fp32"];
     for (amp, code) in [("fp16", 1), ("auto", 0)] {
         weft(&[&["compare", &model, "--amp", amp, "--write-keep", &list], &against[..]].concat(), code);
         let written = std::fs::read_to_string(&list).expect("the list");
@@ -227,7 +238,7 @@ fn calibration_keeps_them_too() {
     let folder = Folder::new("auto");
     let model = folder.path("auto.weft");
     std::fs::write(&model, LARGE_BRANCH).expect("writes");
-    let (_, said) = weft(&["compare", &model, "--device", "cpu", "--amp", "auto", "--against", "fp32"], 0);
+    let (_, said) = weft(&["compare", &model, "--device", "interpreter", "--amp", "auto", "--against", "fp32"], 0);
     assert!(said.contains("calibration: "), "{said}");
     let (said, _) = weft(&["compile", &model, "--target", "lavapipe", "--amp", "auto", "--json"], 0);
     assert!(said.contains("Mul*2 stays in f32: calibration: its result reaches"), "{said}");

@@ -34,6 +34,7 @@ fn folder(network: &str) -> PathBuf {
 
 fn weft(verb: &str, network: &str, ranges: &[&str], more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.env("WEFT_DEVICE", "0");
     command.arg(verb).arg(folder(network).join("model.onnx"));
     for range in ranges {
         command.args(["--dim", range]);
@@ -68,7 +69,7 @@ fn one_compilation_is_right_at_each_size() {
         assert!(cases.len() >= 3, "{network}");
         for case in cases {
             let dir = case.to_str().expect("a path");
-            for device in [&[][..], &["--device", "cpu"]] {
+            for device in [&[][..], &["--device", "interpreter"]] {
                 let out = weft("run", network, ranges, &[&["--test-dir", dir], device].concat());
                 let said = String::from_utf8_lossy(&out.stdout);
                 assert!(out.status.success() && said.starts_with("pass"), "{network} {dir}: {said}{}", stderr(&out));
@@ -84,7 +85,7 @@ fn a_size_that_the_model_does_not_take_names_the_node() {
     let compiled = weft("compile", "neck", &ranges, &["--target", "lavapipe"]);
     assert!(compiled.status.success(), "{}", stderr(&compiled));
     let dir = folder("neck").join("refused_9x16");
-    for device in [&[][..], &["--device", "cpu"]] {
+    for device in [&[][..], &["--device", "interpreter"]] {
         let out = weft("run", "neck", &ranges, &[&["--test-dir", dir.to_str().expect("a path")], device].concat());
         let said = stderr(&out);
         assert!(!out.status.success() && said.contains("/Concat_36"), "{said}");
@@ -95,7 +96,7 @@ fn a_size_that_the_model_does_not_take_names_the_node() {
 
 #[test]
 fn sizes_beyond_a_range_are_refused_on_every_device() {
-    for device in [&[][..], &["--device", "cpu"]] {
+    for device in [&[][..], &["--device", "interpreter"]] {
         for (ranges, why) in [
             (["steps=2..4", "batch=1..4"], "`steps` is 5, and was declared to be from 2 to 4"),
             (["steps=1..40:3", "batch=1..4"], "`steps` is 5, and was declared to be from 1 to 40 in steps of 3"),

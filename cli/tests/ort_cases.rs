@@ -1,5 +1,5 @@
 //! Compares the operators that ONNX Runtime adds to ONNX, and sequences, with its results on the CPU. The models of
-//! `scripts/ort_cases.py` have several variants of some operators each. They run on the CPU executor and on a device,
+//! `scripts/ort_cases.py` have several variants of some operators each. They run on the interpreter and on a device,
 //! in f32, f16, another layout and other fusion modes.
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Options of a run.
 const MODES: [&[&str]; 5] = [
-    &["--device", "cpu"],
+    &["--device", "interpreter"],
     &["--device", "0"],
     &["--device", "0", "--amp", "fp16"],
     &["--device", "0", "--layout", "nhwc"],
@@ -22,6 +22,7 @@ fn agrees(family: &str, tolerance: &[&str]) {
     };
     for mode in MODES {
         let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
+        c.env("WEFT_DEVICE", "0");
         c.args(["compare", &file(".onnx"), "-i", &file(".in.npz"), "--against", &file(".out.npz"), "--json"]);
         c.args(mode).args(tolerance);
         let out = c.output().expect("the command runs");
@@ -29,8 +30,8 @@ fn agrees(family: &str, tolerance: &[&str]) {
         assert!(out.status.success(), "{family} {mode:?}: {said}");
         let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
         assert_eq!(json["pass"], true, "{family} {mode:?}");
-        let cpu = json["device"]["name"] == "CPU executor";
-        assert_eq!(cpu, mode[1] == "cpu", "{family} {mode:?} ran elsewhere: {said}");
+        let cpu = json["device"]["name"] == "interpreter";
+        assert_eq!(cpu, mode[1] == "interpreter", "{family} {mode:?} ran elsewhere: {said}");
         assert!(json["outputs"].as_array().is_some_and(|o| o.len() > 5), "{family} {mode:?} compared nothing");
     }
 }

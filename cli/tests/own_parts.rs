@@ -11,7 +11,7 @@ fn example() -> PathBuf {
 }
 
 fn run(program: &Path, args: &[&str]) -> Output {
-    let out = Command::new(program).args(args).output();
+    let out = Command::new(program).env("WEFT_DEVICE", "0").args(args).output();
     out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
 }
 
@@ -43,10 +43,10 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     let model = model.to_str().expect("UTF-8");
 
     let on = |device: &str, file: &str| values(&run(&example(), &["run", file, "--device", device, "--json", "-q"]));
-    let want = on("cpu", model);
+    let want = on("interpreter", model);
     assert!(want.iter().any(|v| *v > 0.0) && want.contains(&0.0), "{want:?}");
     let same = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
-    assert!(same(&want, &on("auto", model)));
+    assert!(same(&want, &on("0", model)));
 
     let json = run(&example(), &["compile", model, "--target", "lavapipe", "--json", "-q"]);
     assert!(text(&json.stdout).contains("\"one-workgroup\""), "{}", text(&json.stdout));
@@ -54,13 +54,59 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     let written = text(&made.stdout);
     assert!(written.contains("reverse-loop {loop=relu_1_i}") && written.contains("point=threads"), "{written}");
     let file = folder.join("compiled.weft");
+    std::fs::write(&file, &written).expect("the schedule is written");
+    let elsewhere = run(&example(), &["run", file.to_str().expect("UTF-8"), "--device", "cpu"]);
+    let said = text(&elsewhere.stderr);
+    assert!(elsewhere.status.code() == Some(5) && said.contains("is scheduled for another device"), "{said}");
     // Another choice than the rule's own is followed, too.
     let edited = written.replacen("point=threads, value=8", "point=threads, value=1", 1);
     assert_ne!(written, edited);
     for content in [written, edited] {
         std::fs::write(&file, &content).expect("the schedule is written");
-        assert!(same(&want, &on("auto", file.to_str().expect("UTF-8"))), "{content}");
+        assert!(same(&want, &on("0", file.to_str().expect("UTF-8"))), "{content}");
     }
+}
+
+const CONVOLUTIONS: &str = "const @w : f32[16,16,3,3] = random(1)
+graph @main(%x: f32[1,16,16,16]) -> (y: f32[1,16,16,16]) {
+  %w = const @w
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[1,16,16,16]
+  %1 = add %0, %x : f32[1,16,16,16]
+  %2 = conv %1, %w {pads=[1,1,1,1]} : f32[1,16,16,16]
+  %3 = add %2, %x : f32[1,16,16,16]
+  return %3
+}
+";
+
+#[test]
+fn a_rule_of_ones_own_changes_the_layouts() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-layouts");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("convolutions.weft");
+    std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
+    let model = model.to_str().expect("UTF-8");
+    let with = |own: bool, args: &[&str]| {
+        let mut command = Command::new(example());
+        command.args(args);
+        if own {
+            command.env("OWN_LAYOUTS", "1");
+        }
+        command.output().expect("the example runs")
+    };
+    let layouts = |own: bool| {
+        let out = with(own, &["compile", model, "--target", "ada", "--json", "-q"]);
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let groups = json["groups"].as_array().expect("groups").clone();
+        let of = |key: &str| groups.iter().filter_map(|g| g[key].as_str().map(String::from)).collect::<Vec<_>>();
+        (of("layout"), of("rule"))
+    };
+    let (usual, rules) = layouts(false);
+    assert!(!usual.contains(&"NHWC".into()) && !rules.contains(&"channel-sums".into()), "{usual:?} {rules:?}");
+    let (own, rules) = layouts(true);
+    assert!(own.contains(&"NHWC".into()) && rules.contains(&"channel-sums".into()), "{own:?} {rules:?}");
+    let compared = with(true, &["compare", model, "--device", "0", "--json", "-q"]);
+    let json: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+    assert_eq!(json["pass"], true, "{json}");
 }
 
 #[test]
@@ -96,8 +142,8 @@ fn a_schedule_provider_of_ones_own_is_asked_for_every_function() {
     assert!(compiled.contains("\"direct\"") && !compiled.contains("\"one-workgroup\""), "{compiled}");
     let values = |out: &Output| values(out);
     let (own, usual) = (
-        values(&with(&["run", model, "--device", "auto", "--json", "-q"])),
-        values(&run(&example(), &["run", model, "--device", "cpu", "--json", "-q"])),
+        values(&with(&["run", model, "--device", "0", "--json", "-q"])),
+        values(&run(&example(), &["run", model, "--device", "interpreter", "--json", "-q"])),
     );
     assert!(own.iter().zip(&usual).all(|(a, b)| (a - b).abs() < 1e-5), "{own:?} {usual:?}");
 }
@@ -129,7 +175,7 @@ fn a_fusion_rule_of_ones_own_joins_groups() {
             .map(|o| o["mean"].as_f64().expect("a number"))
             .collect::<Vec<_>>()
     };
-    let (with, without) = (json(&example(), "auto"), json(Path::new(env!("CARGO_BIN_EXE_weft")), "cpu"));
+    let (with, without) = (json(&example(), "0"), json(Path::new(env!("CARGO_BIN_EXE_weft")), "interpreter"));
     assert!(with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-5), "{with:?} {without:?}");
 }
 

@@ -16,6 +16,7 @@ fn opt(command: PathBuf, passes: &str) -> (Option<i32>, String, String) {
         graph @main(%x: f32[2]) -> (y: f32[2], i: i64[1]) {\n  %c = const @c\n  %i = const @i\n  \
         %0 = add %x, %c : f32[2]\n  return %0, %i\n}\n";
     let mut child = Command::new(&command)
+        .env("WEFT_DEVICE", "0")
         .args(["opt", "--passes", passes])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -15,13 +15,14 @@ fn stored(name: &str) -> String {
 fn agrees(model: &[&str], results: &str) {
     for mode in MODES {
         let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
+        c.env("WEFT_DEVICE", "0");
         c.arg("compare").args(model).args(["--against", &stored(results), "--json"]).args(mode);
         let out = c.output().expect("the command runs");
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{model:?} {mode:?}: {said}");
         let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
         assert_eq!(json["pass"], true, "{model:?} {mode:?}");
-        assert!(json["device"]["name"] != "CPU executor", "{model:?} {mode:?} ran on no device: {said}");
+        assert!(json["device"]["name"] != "interpreter", "{model:?} {mode:?} ran on no device: {said}");
         assert!(json["outputs"].as_array().is_some_and(|o| !o.is_empty()), "{model:?} {mode:?} compared nothing");
     }
 }

@@ -26,7 +26,12 @@ fn folder(name: &str) -> PathBuf {
 
 fn run(program: &Path, at: &Path, line: &str, rule: bool) -> Output {
     let mut command = Command::new(program);
-    command.current_dir(at).args(line.split(' ')).env("WEFT_CACHE", at.join("cache")).env_remove("PLANTED_RULE");
+    command
+        .current_dir(at)
+        .args(line.split(' '))
+        .env("WEFT_CACHE", at.join("cache"))
+        .env("WEFT_DEVICE", "0")
+        .env_remove("PLANTED_RULE");
     if rule {
         command.env("PLANTED_RULE", "1");
     }
@@ -75,17 +80,22 @@ fn a_part_of_a_vision_transformer_equals_the_whole() {
     let inputs = part["inputs"].as_array().expect("inputs");
     assert_eq!(inputs.len(), 1, "{part}");
     assert!(inputs[0]["name"] != "input" && part["nodes"].as_u64() > Some(10), "{part}");
-    // The part alone, on the CPU executor and on a device, gives what the whole network gives.
-    let devices: &[&str] = if adapter() { &["cpu", "auto"] } else { &["cpu"] };
+    // The part alone, on the interpreter and on a device, gives what the whole network gives.
+    let devices: &[&str] = if adapter() { &["interpreter", "0"] } else { &["interpreter"] };
     for device in devices {
         let compared =
             run(&weft(), &at, &format!("compare part.onnx -i in.npz --against out.npz --device {device} -q"), false);
         assert!(compared.status.success(), "{}", said(&compared));
     }
-    let whole = run(&weft(), &at, &format!("run vit_b_16:smallest --device cpu --dump {to} -o dumped.npz -q"), false);
+    let whole =
+        run(&weft(), &at, &format!("run vit_b_16:smallest --device interpreter --dump {to} -o dumped.npz -q"), false);
     assert!(whole.status.success(), "{}", said(&whole));
-    let same =
-        run(&weft(), &at, "compare part.onnx -i in.npz --against dumped.npz --device cpu --rtol 0 --atol 0 -q", false);
+    let same = run(
+        &weft(),
+        &at,
+        "compare part.onnx -i in.npz --against dumped.npz --device interpreter --rtol 0 --atol 0 -q",
+        false,
+    );
     assert!(same.status.success(), "{}", said(&same));
 }
 
@@ -101,7 +111,7 @@ const CHAIN: &str = "graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
 fn what_fusion_hides_is_dumped() {
     let at = folder("dump");
     std::fs::write(at.join("chain.weft"), CHAIN).expect("writes");
-    for device in ["cpu", "auto"] {
+    for device in ["interpreter", "0"] {
         let out = run(
             &weft(),
             &at,
@@ -120,7 +130,7 @@ fn what_fusion_hides_is_dumped() {
             assert!(at.join(device).join(file).is_file(), "{file}");
         }
     }
-    let wrong = run(&weft(), &at, "run chain.weft --device cpu --dump frist", false);
+    let wrong = run(&weft(), &at, "run chain.weft --device interpreter --dump frist", false);
     assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
     assert!(said(&wrong).contains("did you mean: first"), "{}", said(&wrong));
 }
@@ -222,7 +232,7 @@ graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
 fn an_overflow_of_f16_is_found() {
     let at = folder("overflow");
     std::fs::write(at.join("net.weft"), OVERFLOW).expect("writes");
-    let devices: &[&str] = if adapter() { &["cpu", "auto"] } else { &["cpu"] };
+    let devices: &[&str] = if adapter() { &["interpreter", "0"] } else { &["interpreter"] };
     for device in devices {
         let out =
             run(&weft(), &at, &format!("bisect net.weft --amp fp16 --device {device} --json -q -o {device}"), false);
@@ -243,12 +253,12 @@ fn a_reference_that_the_model_itself_departs_from() {
     let at = folder("model");
     std::fs::write(at.join("right.weft"), CHAIN).expect("writes");
     std::fs::write(at.join("wrong.weft"), CHAIN.replace("exp", "sin")).expect("writes");
-    let out = run(&weft(), &at, "run right.weft --device cpu --dump * -o ref.npz -q", false);
+    let out = run(&weft(), &at, "run right.weft --device interpreter --dump * -o ref.npz -q", false);
     assert!(out.status.success(), "{}", said(&out));
-    let out = run(&weft(), &at, "bisect wrong.weft --device cpu --against ref.npz --json -q", false);
+    let out = run(&weft(), &at, "bisect wrong.weft --device interpreter --against ref.npz --json -q", false);
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
     let found = json(&out);
     assert_eq!((&found["cause"]["kind"], &found["cause"]["nodes"][0]), (&"model".into(), &"second".into()), "{found}");
-    let itself = run(&weft(), &at, "bisect right.weft --device cpu", false);
+    let itself = run(&weft(), &at, "bisect right.weft --device interpreter", false);
     assert_eq!(itself.status.code(), Some(2), "{}", said(&itself));
 }

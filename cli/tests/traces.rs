@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn weft(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft starts")
+    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().expect("weft starts")
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -100,7 +100,7 @@ fn what_is_no_trace_is_refused() {
             assert!(message.contains(why), "{command:?}: {message}");
         }
     }
-    let o = weft(&["run", text(&good), "--device", "cpu"]);
+    let o = weft(&["run", text(&good), "--device", "interpreter"]);
     assert_eq!(o.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&o.stderr).contains("a compile trace, not a model"));
     assert_eq!(weft(&["diff", text(&good), "nowhere.trace"]).status.code(), Some(3));
@@ -252,14 +252,14 @@ fn measurements_are_stored_and_read() {
     let stored = json(&weft(&["inspect", text(&errors), "--json"]));
     assert_eq!(
         (stored["errors"]["nodes"].as_array().unwrap().len(), &stored["errors"]["against"]),
-        (nodes, &"cpu".into())
+        (nodes, &"reference".into())
     );
     let table = stdout(&weft(&["explain", text(&errors), "--sort", "error"]));
     assert!(table.contains("Relu_1") || table.contains("Conv_0"), "{table}");
     for wrong in [
         vec!["bench", text(&model), text(&model), "-o", text(&a)],
         vec!["bench", text(&model), "--sweep", "fuse=full,off", "-o", text(&a)],
-        vec!["bench", text(&model), "--device", "cpu", "-o", text(&a)],
+        vec!["bench", text(&model), "--device", "interpreter", "-o", text(&a)],
     ] {
         assert_eq!(weft(&wrong).status.code(), Some(2), "{wrong:?}");
     }
@@ -270,4 +270,70 @@ fn measurements_are_stored_and_read() {
 fn every_kernel_has_an_estimate() {
     let explained = stdout(&weft(&["explain", "squeezenet1_1", "--target", "ada", "-v"]));
     assert!(explained.contains("\nestimated: "), "{explained}");
+}
+
+/// As networks that read tables are built: a loop that data decides stands behind a convolutional part.
+const DECIDED: &str = r#"const @w : f32[8,3,3,3] = random(1)
+const @u : f32[8,5] = random(2)
+const @decay : f32[] = [0.7]
+const @limit : f32[] = [0.02]
+graph @main(%image: f32[1,3,16,16]) -> (y: f32[trips,1,5]) {
+  %w = const @w
+  %u = const @u
+  %decay = const @decay
+  %limit = const @limit
+  %0 = conv %image, %w {pads=[1,1,1,1]} : f32[1,8,16,16] !from("Conv_0")
+  %1 = relu %0 : f32[1,8,16,16] !from("Relu_1")
+  %2 = reduce %1 {kind=mean, axes=[2,3], keepdims=false} : f32[1,8] !from("Pool_2")
+  %3, %4 = loop _, _, %2 {while=true, trips=40, count=trips} : f32[1,8], f32[trips,1,8] !from("Loop_3") (%i: i64[], %h: f32[1,8]) {
+    %5 = mul %h, %decay : f32[1,8] !from("Mul_5")
+    %6 = tanh %5 : f32[1,8] !from("Tanh_6")
+    %7 = reduce %6 {kind=max, axes=[0,1], keepdims=false} : f32[] !from("Max_7")
+    %8 = greater %7, %limit : bool[] !from("Greater_8")
+    yield %8, %6, %6
+  }
+  %9 = matmul %4, %u : f32[trips,1,5] !from("MatMul_9")
+  %10 = softmax %9 {axes=[2]} : f32[trips,1,5] !from("Softmax_10")
+  return %10
+}
+"#;
+const DECIDED_NODES: [&str; 9] =
+    ["Conv_0", "Relu_1", "Pool_2", "Loop_3", "Mul_5", "Tanh_6", "Max_7", "Greater_8", "MatMul_9"];
+
+#[test]
+fn a_trace_of_a_network_in_parts_has_all_of_them() {
+    let f = folder("traces_parts");
+    let (model, file, still) = (f.join("m.weft"), f.join("m.trace"), f.join("still.trace"));
+    std::fs::write(&model, DECIDED).unwrap();
+    // Without a run every node is there.
+    assert!(weft(&["compile", text(&model), "--target", "lavapipe", "-q", "-o", text(&still)]).status.success());
+    let shown = stdout(&weft(&["inspect", text(&still)]));
+    assert!(shown.contains("nodes in the model"), "{shown}");
+    let html = f.join("m.html");
+    assert!(weft(&["report", text(&still), "-o", text(&html)]).status.success());
+    let page = std::fs::read_to_string(&html).unwrap();
+    for node in DECIDED_NODES {
+        assert!(page.contains(node), "the report has no {node}");
+    }
+    // With one, every part has its kernels and times.
+    let run = weft(&["bench", text(&model), "--runs", "3", "--warmup", "1", "-o", text(&file), "--json"]);
+    if run.status.code() == Some(5) {
+        eprintln!("!!! nothing is timed: there is no device");
+        return;
+    }
+    let timed = json(&run);
+    let rows = timed["per_kernel"].as_array().expect("kernels");
+    let in_loop = rows.iter().filter(|r| r["part"] == "deciding").filter_map(|r| r["calls"].as_u64());
+    assert!(in_loop.max().is_some_and(|n| n > 3), "kernels of the loop count in each iteration: {rows:#?}");
+    let explained = json(&weft(&["explain", text(&file), "--sort", "time", "--json"]));
+    let groups = explained["groups"].as_array().expect("groups");
+    let origins: Vec<&str> =
+        groups.iter().flat_map(|g| g["origins"].as_array().into_iter().flatten()).filter_map(|o| o.as_str()).collect();
+    for node in DECIDED_NODES {
+        assert!(origins.contains(&node), "no group has {node}: {origins:?}");
+    }
+    let sum: f64 = explained["spent"].as_array().expect("rows").iter().filter_map(|r| r["ms"].as_f64()).sum();
+    let latency = explained["times"]["latency_ms"].as_f64().expect("a latency");
+    assert!((sum - latency).abs() <= 0.02 * latency, "{sum} of {latency}");
+    assert!(explained["times"]["device_ms"].as_f64().is_some_and(|ms| ms != latency));
 }

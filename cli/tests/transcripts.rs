@@ -42,6 +42,7 @@ fn without_times(line: &str) -> String {
 
 fn run(line: &str) -> String {
     let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .env("WEFT_DEVICE", "0")
         .args(words(line))
         .current_dir(folder())
         .env("NO_COLOR", "1")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn weft(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft starts")
+    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().expect("weft starts")
 }
 
 const MODEL: &str = "const @w : f32[8,4,3,3] = splat(0.25)
@@ -110,6 +110,7 @@ fn what_is_not_there_is_refused_with_what_is() {
 fn without_a_display_the_window_says_what_needs_none() {
     let f = folder("view-window");
     let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .env("WEFT_DEVICE", "0")
         .args(["view", text(&f.join("m.trace"))])
         .env_remove("DISPLAY")
         .env_remove("WAYLAND_DISPLAY")

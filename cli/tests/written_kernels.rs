@@ -6,7 +6,12 @@ use std::process::{Command, Output};
 const MODEL: &str = "squeezenet1_1";
 
 fn weft(arguments: &[&str]) -> Output {
-    let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).arg("-q").output().expect("weft starts");
+    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .env("WEFT_DEVICE", "0")
+        .args(arguments)
+        .arg("-q")
+        .output()
+        .expect("weft starts");
     assert!(o.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&o.stderr));
     o
 }
@@ -99,7 +104,7 @@ fn a_choice_outside_its_domain_is_bad_input() {
         &["compile", path, "--weights", MODEL, "--target", "lavapipe"][..],
         &["opt", path, "--passes", "apply-schedules", "--target", "lavapipe"],
     ] {
-        let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().unwrap();
+        let o = Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().unwrap();
         let message = String::from_utf8_lossy(&o.stderr).into_owned();
         assert_eq!(o.status.code(), Some(3), "{message}");
         assert!(message.contains("`rows` is one of ") && message.contains("not 1000"), "{message}");
@@ -151,8 +156,14 @@ tensor @f(%x: f32[64], out %y: f32[64]) {
 }
 ";
     std::fs::write(&path, text).unwrap();
-    let run =
-        || Command::new(env!("CARGO_BIN_EXE_weft")).arg("compile").arg(&path).args(["--target", "lavapipe"]).output();
+    let run = || {
+        Command::new(env!("CARGO_BIN_EXE_weft"))
+            .env("WEFT_DEVICE", "0")
+            .arg("compile")
+            .arg(&path)
+            .args(["--target", "lavapipe"])
+            .output()
+    };
     let o = run().unwrap();
     let message = String::from_utf8_lossy(&o.stderr).into_owned();
     assert_eq!(o.status.code(), Some(3), "{message}");
@@ -176,7 +187,10 @@ fn text_for_another_device_says_so() {
     let text = stdout(weft(&["compile", &path(&model), "--target", "ada", "--emit", "weft"]));
     assert!(text.contains("multiply_add_16x16x16"), "no matrix units for ada:\n{text}");
     std::fs::write(&written, text).expect("writes");
-    let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(["compile", &path(&written), "--target", "navi21"]).output();
+    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .env("WEFT_DEVICE", "0")
+        .args(["compile", &path(&written), "--target", "navi21"])
+        .output();
     let o = o.expect("weft starts");
     let said = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(5), "{said}");

@@ -135,7 +135,7 @@ pub enum CalibrationError {
 /// gets the runs of the network that are done: 0 right before the exact one, 1 behind it.
 ///
 /// # Errors
-/// An error of a pass or of the CPU executor.
+/// An error of a pass or of the interpreter.
 pub fn calibrate(
     module: &Module,
     pipeline: &PipelineOptions,

@@ -10,6 +10,7 @@ pub mod agreement;
 pub mod calibrate;
 pub mod compile;
 pub mod cost;
+pub mod external;
 pub mod graph;
 pub mod inspect;
 pub mod interpreter;
@@ -26,8 +27,8 @@ pub mod verify;
 
 use tensor_ir::bare;
 pub use tensor_ir::{
-    arena, attr, attr_enum, attr_struct, check, define_id, dtype, fault, fingerprint, int, name, plan, profile,
-    registry, schedule, te, tensor, tensor_type, tir, traffic,
+    arena, attr, attr_enum, attr_struct, candidate, check, define_id, dtype, fault, fingerprint, int, name, plan,
+    profile, registry, schedule, te, tensor, tensor_type, tir, traffic,
 };
 
 /// The code of docs/add-a-pass.md, as a test.

@@ -23,7 +23,7 @@ pub(crate) fn plans_alone(module: &Module, gpu: &Arc<Gpu>, options: &Options) ->
     Arc::new(move |sizes| {
         planned(sizes).map_err(|e| match e {
             Error::Device(e) => e,
-            // As for data that the device cannot hold, there is the CPU executor.
+            // As for data that the device cannot hold, there is the interpreter.
             Error::Compile(CompileError::NeedsCpu(why)) => GpuError::TooWide(why),
             other => GpuError::Input(other.to_string()),
         })

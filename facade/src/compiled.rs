@@ -4,6 +4,7 @@ use crate::alone::plans_alone;
 use crate::cpu_form::cpu_module;
 use crate::device::Device;
 use crate::error::Error;
+use crate::native::Native;
 use crate::options::Options;
 use crate::program::Program;
 use crate::session::{Execution, Session};
@@ -18,8 +19,8 @@ enum Form {
     Planned(Box<Program>),
     /// In parts; each is compiled when its sizes are known.
     Staged,
-    /// On the CPU executor, with the reason if that was not requested.
-    Cpu(Option<String>),
+    /// By the interpreter, with the reason if that was not requested.
+    Interpreted(Option<String>),
 }
 
 /// A network compiled for a device. Sessions are opened from it.
@@ -32,12 +33,12 @@ pub struct CompiledModel {
 impl CompiledModel {
     pub(crate) fn new(module: Module, options: &Options) -> Result<CompiledModel, Error> {
         let form = match &options.profile {
-            None => Form::Cpu(None),
+            None => Form::Interpreted(None),
             Some(profile) => match Program::new(&module, profile, options) {
                 Ok(program) => Form::Planned(Box::new(program)),
                 Err(CompileError::NeedsCpu(why)) => match split_stages(&module)? {
                     Some(_) => Form::Staged,
-                    None => Form::Cpu(Some(why)),
+                    None => Form::Interpreted(Some(why)),
                 },
                 Err(e) => return Err(e.into()),
             },
@@ -45,16 +46,21 @@ impl CompiledModel {
         Ok(CompiledModel { module, options: options.clone(), form })
     }
 
+    /// By a plan that was made before.
+    pub(crate) fn of_program(module: Module, options: &Options, program: Program) -> CompiledModel {
+        CompiledModel { module, options: options.clone(), form: Form::Planned(Box::new(program)) }
+    }
+
     /// The whole compilation, for reports: groups, kernels, remarks. `None` if the plan came from disk, or the model
-    /// runs in parts or on the CPU executor.
+    /// runs in parts or in the interpreter.
     pub fn compilation(&self) -> Option<&Compiled> {
         match &self.form {
             Form::Planned(program) => program.compiled.as_deref(),
-            Form::Staged | Form::Cpu(_) => None,
+            Form::Staged | Form::Interpreted(_) => None,
         }
     }
 
-    /// True when the plan was kept on disk by an earlier start.
+    /// True when the plan was made by an earlier start, or is from a bundle.
     pub fn came_from_disk(&self) -> bool {
         matches!(&self.form, Form::Planned(program) if program.compiled.is_none())
     }
@@ -78,27 +84,31 @@ impl CompiledModel {
                     None => Execution::Gpu { session: Arc::new(session), compiled: program.compiled },
                 }
             }
-            (Form::Staged, Device::Gpu(gpu)) => {
-                let profile = options.profile.clone().unwrap_or_else(|| gpu.profile.clone());
-                match StagedModel::open(&module, gpu, &profile, &options)? {
+            (Form::Staged, Device::Gpu(_) | Device::Cpu(_)) => {
+                let profile = options.profile.clone().unwrap_or_else(|| device.profile());
+                match StagedModel::open(&module, device, &profile, &options)? {
                     Some(staged) => Execution::Staged(Arc::new(staged)),
-                    None => on_cpu(&module, &options)?,
+                    None => interpreted(&module, &options)?,
                 }
             }
-            (Form::Cpu(why), _) => {
+            (Form::Planned(mut program), Device::Cpu(processor)) => {
+                let session = Arc::new(Native::open(&mut program, &module, processor, &options)?);
+                Execution::Native { session, compiled: program.compiled }
+            }
+            (Form::Interpreted(why), _) => {
                 if let Some(why) = why {
-                    options.watch.moves_to_cpu(&why);
+                    options.watch.moves_to_interpreter(&why);
                 }
-                on_cpu(&module, &options)?
+                interpreted(&module, &options)?
             }
-            (Form::Planned(_) | Form::Staged, Device::Cpu) => on_cpu(&module, &options)?,
+            (Form::Planned(_) | Form::Staged, Device::Interpreter) => interpreted(&module, &options)?,
         };
         Ok(Session::new(module, execution, options.host_functions, options.compile.dims))
     }
 }
 
-fn on_cpu(module: &Module, options: &Options) -> Result<Execution, Error> {
+fn interpreted(module: &Module, options: &Options) -> Result<Execution, Error> {
     crate::memory::check_cpu_memory(module)?;
     let (module, mixed) = cpu_module(module.clone(), &options.pipeline)?;
-    Ok(Execution::Cpu { module: Arc::new(module), mixed })
+    Ok(Execution::Interpreted { module: Arc::new(module), mixed })
 }

@@ -1,4 +1,4 @@
-//! The form of a module for the CPU executor.
+//! The form of a module for the interpreter.
 
 use crate::error::Error;
 use compiler::attr::AttrStruct;
@@ -11,7 +11,7 @@ use compiler::passes::{
 };
 use compiler::profile::DeviceProfile;
 
-/// The module for the CPU executor: as loaded, on request with host calls or in mixed precision; and whether any value
+/// The module for the interpreter: as loaded, on request with host calls or in mixed precision; and whether any value
 /// is then in f16.
 pub(crate) fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> Result<(Module, bool), Error> {
     let list = default_pipeline(pipeline);

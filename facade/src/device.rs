@@ -1,18 +1,22 @@
 //! Devices that run models, and the folder for measured facts about devices.
 
 use crate::error::Error;
+use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
-use runtime_gpu::{DeviceChoice, Gpu};
+use runtime_cpu::Processor;
+use runtime_gpu::{DeviceChoice, Gpu, GpuError, processor_model};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A device that runs models. Clones are the same device: sessions on it share its queue.
+/// A device that runs models. Clones are the same device: sessions on it share its queue, or its threads.
 #[derive(Clone)]
 pub enum Device {
     /// A GPU or a software driver.
     Gpu(Arc<Gpu>),
-    /// The CPU executor, which needs no driver: the reference for every result, and slow.
-    Cpu,
+    /// This machine's processor, which runs kernels without a driver.
+    Cpu(Arc<Processor>),
+    /// The interpreter: the reference for every result, and slow.
+    Interpreter,
 }
 
 impl std::fmt::Debug for Device {
@@ -22,20 +26,31 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens a device: `auto` (the best GPU; a software driver only when there is none), a number or a part of a name
-    /// as `weft devices` lists them, `vulkan:0`, or `cpu` for the CPU executor.
+    /// Opens a device: `auto` (the best GPU; the processor if there is none), a number or a part of a name as `weft
+    /// devices` lists them, `vulkan:0`, `cpu` for the processor, or `interpreter`.
     ///
     /// # Errors
-    /// [`Error::Device`]: there is no such device, or it does not open.
+    /// [`Error::Device`]: there is no such device, or it does not open. [`Error::Processor`]: its threads do not start.
     pub fn open(name: &str) -> Result<Device, Error> {
         match name {
-            "cpu" => Ok(Device::Cpu),
-            _ => Ok(Device::Gpu(Arc::new(Gpu::open(&DeviceChoice::parse(name))?))),
+            "cpu" => Device::cpu(0),
+            "interpreter" => Ok(Device::Interpreter),
+            _ => match Gpu::open(&DeviceChoice::parse(name)) {
+                Err(GpuError::NoDevice { .. }) if name == "auto" => Device::cpu(0),
+                gpu => Ok(Device::Gpu(Arc::new(gpu?))),
+            },
         }
     }
-    /// The best available device; the CPU executor if no adapter can be opened.
+    /// The processor with so many threads; 0 is one for each core.
+    ///
+    /// # Errors
+    /// [`Error::Processor`]: the threads do not start.
+    pub fn cpu(threads: usize) -> Result<Device, Error> {
+        Ok(Device::Cpu(Arc::new(Processor::open(threads, None)?)))
+    }
+    /// The best available device: `auto`, or the interpreter if that does not open.
     pub fn best() -> Device {
-        Device::open("auto").unwrap_or(Device::Cpu)
+        Device::open("auto").unwrap_or(Device::Interpreter)
     }
     /// Name, backend and driver in one text.
     pub fn label(&self) -> String {
@@ -44,15 +59,52 @@ impl Device {
                 let d = &g.description;
                 format!("{} ({}, {})", d.name, d.backend, d.driver)
             }
-            Device::Cpu => "the CPU executor".into(),
+            Device::Cpu(p) => {
+                let threads =
+                    if p.threads() == 1 { "1 thread".to_string() } else { format!("{} threads", p.threads()) };
+                format!("{} ({}, {threads})", processor_name(), p.isa().name())
+            }
+            Device::Interpreter => "the interpreter".into(),
         }
     }
-    /// Its capabilities. For the CPU executor, which has no limits, those that every device has.
+    /// Its capabilities. For the interpreter, which has no limits, those that every device has.
     pub fn profile(&self) -> DeviceProfile {
         match self {
             Device::Gpu(gpu) => gpu.profile.clone(),
-            Device::Cpu => DeviceProfile::baseline(),
+            Device::Cpu(p) => DeviceProfile { processor: processor_model(), ..p.profile() },
+            Device::Interpreter => DeviceProfile::baseline(),
         }
+    }
+    /// The profile to compile for if the result runs here: the named one, limited to what this device can do, or the
+    /// device's own.
+    ///
+    /// # Errors
+    /// [`Error::NoProfile`], [`Error::NoShaders`].
+    pub fn profile_as(&self, name: Option<&str>) -> Result<DeviceProfile, Error> {
+        let Some(name) = name else { return Ok(self.profile()) };
+        let Some(named) = DeviceProfile::named(name) else {
+            let there = DeviceProfile::all().into_iter().map(|p| p.name).collect();
+            return Err(Error::NoProfile { name: name.into(), there });
+        };
+        match self {
+            Device::Gpu(gpu) => Ok(named.limited_to(&gpu.profile)),
+            Device::Cpu(_) => Err(Error::NoShaders { name: name.into() }),
+            Device::Interpreter => Ok(named),
+        }
+    }
+}
+
+/// The model of this machine's processor; `CPU` if the system does not say.
+pub fn processor_name() -> String {
+    let model = processor_model();
+    if model.is_empty() { "CPU".into() } else { model }
+}
+
+/// The code generator for a profile.
+pub fn emitter(profile: &DeviceProfile) -> &'static dyn EmitKernel {
+    match profile.is_processor() {
+        true => &runtime_cpu::Emitter,
+        false => &shaders_gen::Emitter,
     }
 }
 

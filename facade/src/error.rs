@@ -1,11 +1,13 @@
 //! Errors from loading a file to reading results.
 
+use compiler::calibrate::CalibrationError;
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::interpreter::ExecError;
 use compiler::name::Name;
 use compiler::onnx::ImportError;
 use compiler::passes::PassError;
+use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
 use std::fmt::Display;
 use std::path::Path;
@@ -25,6 +27,31 @@ pub enum Error {
     /// A compile trace instead of a model.
     #[error("{0} is a compile trace, not a model")]
     Trace(String),
+    /// A bundle instead of a model.
+    #[error("{0} is a bundle, which is compiled already")]
+    IsBundle(String),
+    /// Bytes that are no bundle, or are damaged.
+    #[error("{why}")]
+    Bundle {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A bundle without a plan for the device, where nothing may be compiled.
+    #[error("nothing may be compiled, and {why}")]
+    NotCompiled {
+        /// The file.
+        place: String,
+        /// Why there is no plan.
+        why: String,
+    },
+    /// A model that has no plan before a run, for a bundle.
+    #[error("a bundle holds plans, and the model has none before a run: {0}")]
+    NotPlanned(String),
+    /// Something cannot be written.
+    #[error("cannot write {0}")]
+    Write(String),
     /// Something in an ONNX file that is wrong, or that Weft does not have.
     #[error("{place}: {source}")]
     Onnx {
@@ -51,7 +78,10 @@ pub enum Error {
     /// A device that is not there, has not enough memory, or was lost; inputs that do not fit.
     #[error(transparent)]
     Device(#[from] GpuError),
-    /// The CPU executor was given wrong inputs, or its memory does not do.
+    /// The processor does not run the model: wrong inputs, host functions that fail.
+    #[error(transparent)]
+    Processor(#[from] CpuError),
+    /// The interpreter was given wrong inputs, or its memory does not do.
     #[error(transparent)]
     Run(#[from] ExecError),
     /// Dimensions of inputs that nothing gives a size.
@@ -75,6 +105,20 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// A profile whose kernels are shaders, for the processor.
+    #[error("target {name}: its kernels are shaders, which the CPU does not run")]
+    NoShaders {
+        /// The profile.
+        name: String,
+    },
+    /// No profile of that name.
+    #[error("no profile `{name}`; there are: {}", .there.join(", "))]
+    NoProfile {
+        /// What was asked for.
+        name: String,
+        /// The names of all profiles.
+        there: Vec<String>,
+    },
     /// A row of this name is in the tables already.
     #[error("{0}")]
     Extension(String),
@@ -84,8 +128,12 @@ impl Error {
     pub(crate) fn file(path: &Path, why: impl Display) -> Error {
         Error::File { path: path.display().to_string(), why: why.to_string() }
     }
-    pub(crate) fn onnx(path: &Path, source: ImportError) -> Error {
-        Error::Onnx { place: path.display().to_string(), source }
+    /// The error of an import with its file as the place.
+    pub(crate) fn in_file(self, path: &Path) -> Error {
+        match self {
+            Error::Onnx { source, .. } => Error::Onnx { place: path.display().to_string(), source },
+            other => other,
+        }
     }
 }
 
@@ -96,5 +144,22 @@ fn listed(dims: &[Name]) -> String {
 impl From<PassError> for Error {
     fn from(e: PassError) -> Error {
         Error::Compile(e.into())
+    }
+}
+
+impl From<ImportError> for Error {
+    /// Of a model in memory.
+    fn from(source: ImportError) -> Error {
+        Error::Onnx { place: "model".into(), source }
+    }
+}
+
+impl From<CalibrationError> for Error {
+    fn from(e: CalibrationError) -> Error {
+        match e {
+            CalibrationError::Pass(e) => e.into(),
+            CalibrationError::Run(e) => e.into(),
+            other => Error::Input(other.to_string()),
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! Rows that programs add to the tables of ops, instructions, rules, fusion rules and quirks.
+//! Rows that programs add to the tables of ops, instructions, rules, fusion rules, quirks and external targets.
 
 use crate::error::Error;
+use compiler::external::{ExternalTarget, register_target};
 use compiler::onnx::OnnxImport;
 use compiler::ops::{OpDef, register_op};
 use compiler::passes::fuse_ops::{FusionRule, register_fusion_rule};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 /// The types that extensions are written with.
 pub mod extend {
+    pub use compiler::cost::NodeForm;
+    pub use compiler::external::{ExternalPattern, ExternalTarget, Prepared, Region, TargetOptions};
     pub use compiler::onnx::OnnxImport;
     pub use compiler::ops::{Op, OpDef};
     pub use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
@@ -40,6 +43,8 @@ pub struct Extensions {
     pub fusion_rules: Vec<FusionRule>,
     /// Quirks of drivers, for added rules.
     pub quirks: Vec<Quirk>,
+    /// External targets, which run parts of graphs.
+    pub targets: Vec<&'static dyn ExternalTarget>,
     /// Who schedules functions that come without a schedule, if not the rules: for
     /// [`CompileOptions`](compiler::compile::CompileOptions).
     pub schedules: Option<Arc<dyn ScheduleProvider>>,
@@ -48,7 +53,7 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Adds ops, instructions, rules and quirks to the tables of this process. Call it before anything is loaded.
+    /// Adds ops, instructions, rules, quirks and targets to the tables of this process. Call it before anything is loaded.
     /// Passes, callbacks and host functions stay in this struct; pass them where they are needed.
     ///
     /// # Errors
@@ -59,10 +64,12 @@ impl Extensions {
         let rules = self.rules.drain(..).map(rules::register);
         let fusion_rules = self.fusion_rules.drain(..).map(register_fusion_rule);
         let quirks = self.quirks.drain(..).map(quirks::register);
+        let targets = self.targets.drain(..).map(register_target);
         ops.chain(instructions)
             .chain(rules)
             .chain(fusion_rules)
             .chain(quirks)
+            .chain(targets)
             .collect::<Result<(), String>>()
             .map_err(Error::Extension)
     }

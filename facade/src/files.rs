@@ -1,11 +1,11 @@
 //! Model files: plain files, ONNX without its large tensors, and external data that is read in parts.
 
 use crate::error::Error;
-use crate::plain_files::{begins_as_trace, open_plain};
+use crate::plain_files::{begins_as_bundle, begins_as_trace, open_plain};
 use bytes::Bytes;
 use compiler::fault::Fault;
 use compiler::fingerprint::Fingerprint;
-use compiler::onnx::{ExternalData, MODEL_FILE, skim_model};
+use compiler::onnx::{ExternalData, MODEL_FILE, onnx_metadata, skim_model};
 use compiler::tensor::{DataSource, reserve};
 use rustc_hash::FxHashMap;
 use std::fs::{File, Metadata};
@@ -13,6 +13,14 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
+
+/// The notes of an ONNX model's producer, by name, such as the classes of its results.
+///
+/// # Errors
+/// Bytes that are no ONNX model.
+pub fn metadata(bytes: Bytes) -> Result<Vec<(String, String)>, Error> {
+    Ok(onnx_metadata(bytes)?)
+}
 
 /// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no
 /// longer there are an error.
@@ -135,15 +143,18 @@ impl DataSource for FileSlice {
 /// An ONNX file without its large tensors, and the source of these and of its external data.
 ///
 /// # Errors
-/// A file that cannot be read, a compile trace, or a file that is not ONNX.
+/// A file that cannot be read, a compile trace, a bundle, or a file that is not ONNX.
 pub fn read_onnx(path: &Path) -> Result<(Bytes, Box<dyn ExternalData>), Error> {
     let fail = |e: std::io::Error| Error::file(path, e);
     if begins_as_trace(path) {
         return Err(Error::Trace(path.display().to_string()));
     }
+    if begins_as_bundle(path) {
+        return Err(Error::IsBundle(path.display().to_string()));
+    }
     let model = DataFile::open(path).map_err(fail)?;
     let file = model.file.lock().map_err(|e| Error::file(path, e))?.try_clone().map_err(fail)?;
-    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| Error::onnx(path, e))?;
+    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| Error::from(e).in_file(path))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     Ok((bytes, Box::new(Folder { folder, model, open: Mutex::default() })))
 }

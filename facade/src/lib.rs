@@ -76,7 +76,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor, Transfers};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
+//! # let Ok(device) = Device::open("0") else { return Ok(()) };
 //! let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let open = || Model::from_text(text)?.compile(&Options::for_device(&device))?.session(&device);
 //! let (first, second) = (open()?, open()?);
@@ -98,7 +98,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
+//! # let Ok(device) = Device::open("0") else { return Ok(()) };
 //! # let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let options = Options::for_device(&device).runs_in_flight(2);
 //! let session = Model::from_text(text)?.compile(&options)?.session(&device)?;
@@ -114,7 +114,8 @@
 //! # Extensions
 //!
 //! [`Extensions`] adds ops with their ONNX importers, schedule instructions, schedule rules, fusion rules and quirks to
-//! the tables of the process, before anything is loaded. Your own passes run in a [`PassContext`](extend::PassContext)
+//! the tables of the process, before anything is loaded. It also adds external targets, which [`Options::external`] lets
+//! take parts of a network. Your own passes run in a [`PassContext`](extend::PassContext)
 //! whose registry has them. Host functions, which a network calls by name, are given with the [`Options`]. The
 //! documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
 //!
@@ -142,7 +143,11 @@
 //! ```
 #![warn(missing_docs)]
 
+mod advice;
 mod alone;
+mod build;
+mod bundle;
+mod calibrated;
 mod compiled;
 mod cpu_form;
 mod device;
@@ -151,6 +156,7 @@ mod extensions;
 pub mod files;
 pub mod memory;
 mod model;
+mod native;
 mod on_device;
 mod options;
 mod outputs;
@@ -159,18 +165,28 @@ mod program;
 mod session;
 mod sizes;
 mod staged;
+pub mod statistics;
+mod trace;
+mod tuning;
 
+pub use advice::{Advice, Code, Spelling};
+pub use bundle::Bundle;
 pub use compiled::CompiledModel;
+pub use compiler::agreement::{Difference, Tolerance, agree};
 pub use compiler::dtype::DType;
 pub use compiler::graph::TensorType;
-pub use compiler::tensor::Tensor;
-pub use device::{Device, cache_dir};
+pub use compiler::int::Dim;
+pub use compiler::passes::{AmpMode, FuseMode, KeepF32, LayoutMode};
+pub use compiler::tensor::{Tensor, TensorMut};
+pub use compiler::trace::CompileTrace;
+pub use device::{Device, cache_dir, emitter, processor_name};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
 pub use model::Model;
 pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
-pub use runtime_gpu::{DeviceTensor, HostFunctions, RunInput, Transfers};
-pub use session::{CPU_EXECUTOR, Session};
+pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
+pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
+pub use tuning::{Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices};

@@ -18,7 +18,7 @@ pub fn check_memory(module: &Module) -> Result<(), Error> {
     check_room("inputs and results take", need)
 }
 
-/// Checks that the peak memory of the CPU executor fits the available memory.
+/// Checks that the peak memory of the interpreter fits the available memory.
 ///
 /// # Errors
 /// [`Error::NoRoom`].

@@ -6,10 +6,11 @@ use crate::files::read_onnx;
 use crate::options::Options;
 use crate::plain_files::read_text;
 use crate::sizes::Sizes;
+use bytes::Bytes;
 use compiler::graph::{Module, TensorType, bind_dims, input_ports, open_dims, set_input_shapes};
 use compiler::int::DimRanges;
 use compiler::name::Name;
-use compiler::onnx::{ImportOptions, NoExternalData, import_onnx, import_onnx_with, onnx_inputs};
+use compiler::onnx::{ExternalData, ImportOptions, NoExternalData, import_onnx_with, onnx_inputs};
 use std::path::Path;
 
 /// A network, not yet compiled.
@@ -42,14 +43,19 @@ impl Model {
             return Model::from_text(&text)?.with_sizes(sizes);
         }
         let (bytes, external) = read_onnx(path)?;
+        Model::import(bytes, &*external, sizes).map_err(|e| e.in_file(path))
+    }
+
+    /// Imports an ONNX model with its inputs as `sizes` decides them.
+    fn import(bytes: Bytes, external: &dyn ExternalData, sizes: &Sizes) -> Result<Model, Error> {
         let seen: Vec<_> = sizes.seen.iter().map(|(n, shape)| (Name::new(n), shape.clone())).collect();
-        let ports = onnx_inputs(bytes.clone(), &seen).map_err(|e| Error::onnx(path, e))?;
+        let ports = onnx_inputs(bytes.clone(), &seen)?;
         let decided = sizes.decide(&ports)?;
         let shapes = decided.closed();
         let values = sizes.values.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
         let ranges = decided.ranges.clone();
         let options = ImportOptions { batch: None, dims: decided.dims.clone(), shapes, values, ranges };
-        let mut module = import_onnx_with(bytes, &*external, &options).map_err(|e| Error::onnx(path, e))?;
+        let mut module = import_onnx_with(bytes, external, &options)?;
         bind_open(&mut module, &decided.dims)?;
         Ok(Model { module, ranges: decided.ranges })
     }
@@ -58,9 +64,16 @@ impl Model {
     ///
     /// # Errors
     /// As [`Model::load`].
-    pub fn from_onnx(bytes: impl Into<bytes::Bytes>) -> Result<Model, Error> {
-        let module = import_onnx(bytes.into(), &NoExternalData).map_err(|e| Error::onnx(Path::new("model"), e))?;
-        Model::from_module(module).with_sizes(&Sizes::default())
+    pub fn from_onnx(bytes: impl Into<Bytes>) -> Result<Model, Error> {
+        Model::from_onnx_with(bytes, &Sizes::default())
+    }
+
+    /// As [`Model::from_onnx`], with sizes of inputs.
+    ///
+    /// # Errors
+    /// As [`Model::load_with`].
+    pub fn from_onnx_with(bytes: impl Into<Bytes>, sizes: &Sizes) -> Result<Model, Error> {
+        Model::import(bytes.into(), &NoExternalData, sizes)
     }
 
     /// A model in `.weft` text.
@@ -83,6 +96,11 @@ impl Model {
     /// A module built in Rust.
     pub fn from_module(module: Module) -> Model {
         Model { module, ranges: DimRanges::default() }
+    }
+
+    /// A module with ranges of its open sizes.
+    pub(crate) fn of_module(module: Module, ranges: DimRanges) -> Model {
+        Model { module, ranges }
     }
 
     /// The model with sizes for the open dimensions of its inputs.
@@ -113,16 +131,30 @@ impl Model {
     pub fn outputs(&self) -> Vec<String> {
         self.module.main().result_names.iter().map(|n| n.to_string()).collect()
     }
+    /// Types of the results, in order.
+    pub fn output_types(&self) -> Vec<TensorType> {
+        let f = self.module.main();
+        f.results().iter().map(|&v| f.ty(v).clone()).collect()
+    }
+    /// The model as `.weft` text, which [`Model::from_text`] reads; large constants come by name and shape alone.
+    pub fn text(&self) -> String {
+        compiler::text::print_module(&self.module)
+    }
 
     /// Compiles for the device of `options`; with a cache, a cached plan is used. A model that the device cannot run as
-    /// a whole runs in parts, or on the CPU executor; [`crate::Session::place`] tells which.
+    /// a whole runs in parts, or on the interpreter; [`crate::Session::place`] tells which.
     ///
     /// # Errors
     /// [`Error::Compile`]: sizes that are open, options that do not fit, schedules that do not.
     pub fn compile(&self, options: &Options) -> Result<CompiledModel, Error> {
+        CompiledModel::new(self.module.clone(), &self.ranged(options))
+    }
+
+    /// The options with the ranges of open sizes.
+    pub(crate) fn ranged(&self, options: &Options) -> Options {
         let mut options = options.clone();
         options.compile.dims.extend(&self.ranges);
-        CompiledModel::new(self.module.clone(), &options)
+        options
     }
 }
 

@@ -163,7 +163,9 @@ impl Session {
         match &self.execution {
             Execution::Gpu { session, .. } => Ok(session),
             Execution::Open { .. } => Err(Error::Input("the model's sizes are open: `sized_for` closes them".into())),
-            Execution::Staged(_) | Execution::Cpu { .. } => Err(self.not_on_a_device()),
+            Execution::Native { .. } | Execution::Staged(_) | Execution::Interpreted { .. } => {
+                Err(self.not_on_a_device())
+            }
         }
     }
 
@@ -172,7 +174,9 @@ impl Session {
         match &self.execution {
             Execution::Gpu { session, .. } => Ok(session.clone()),
             Execution::Open { session, .. } => Ok(session.for_inputs(inputs)?),
-            Execution::Staged(_) | Execution::Cpu { .. } => Err(self.not_on_a_device()),
+            Execution::Native { .. } | Execution::Staged(_) | Execution::Interpreted { .. } => {
+                Err(self.not_on_a_device())
+            }
         }
     }
 

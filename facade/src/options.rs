@@ -1,6 +1,6 @@
 //! How a model is compiled and run.
 
-use crate::device::{Device, cache_dir};
+use crate::device::{Device, cache_dir, emitter};
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::Module;
 use compiler::passes::PipelineOptions;
@@ -25,7 +25,7 @@ pub trait Watch: Send + Sync {
         options: &CompileOptions,
         profile: &DeviceProfile,
     ) -> Result<Compiled, CompileError> {
-        compile(module, options, profile, &shaders_gen::Emitter, &mut |_, _, _| ())
+        compile(module, options, profile, emitter(profile), &mut |_, _, _| ())
     }
     /// A session opens.
     fn opens(&self) -> Progress<'_> {
@@ -33,8 +33,10 @@ pub trait Watch: Send + Sync {
     }
     /// The driver's subgroups are none that kernels on matrix units were made for, so other kernels run.
     fn leaves_matrix_units(&self, _why: &str) {}
-    /// Called if the CPU executor runs a model instead of the device.
-    fn moves_to_cpu(&self, _why: &str) {}
+    /// A bundle has no plan for the device, so the network is compiled.
+    fn makes_anew(&self, _why: &str) {}
+    /// Called if the interpreter runs a model instead of the device.
+    fn moves_to_interpreter(&self, _why: &str) {}
 }
 
 /// Nobody watches.
@@ -70,7 +72,7 @@ impl Cache {
 /// How a model is compiled and run.
 #[derive(Clone)]
 pub struct Options {
-    /// The device that the result is for; none: the CPU executor.
+    /// The device that the result is for; none: the interpreter.
     pub profile: Option<DeviceProfile>,
     /// Passes, layouts, precision.
     pub pipeline: PipelineOptions,
@@ -105,8 +107,8 @@ impl Options {
     /// For a device, with its capabilities.
     pub fn for_device(device: &Device) -> Options {
         let profile = match device {
-            Device::Gpu(gpu) => Some(gpu.profile.clone()),
-            Device::Cpu => None,
+            Device::Gpu(_) | Device::Cpu(_) => Some(device.profile()),
+            Device::Interpreter => None,
         };
         Options { profile, ..Options::default() }
     }
@@ -117,6 +119,13 @@ impl Options {
     /// With host functions.
     pub fn host_functions(self, host_functions: HostFunctions) -> Options {
         Options { host_functions, ..self }
+    }
+    /// With external targets, each `NAME[:OPTION=VALUE]...`, which take what they support in this order of preference.
+    /// They are registered with [`Extensions`](crate::Extensions).
+    pub fn external(mut self, targets: &[&str]) -> Options {
+        let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
+        self.pipeline.config.extend(compiler::passes::external_passes(&targets));
+        self
     }
     /// With so many runs in flight.
     pub fn runs_in_flight(self, runs_in_flight: usize) -> Options {

@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+/// The first bytes of every bundle.
+pub const BUNDLE_MAGIC: &[u8; 8] = b"WEFTBNDL";
+
 /// Opens a plain file. Anything else is refused unopened: a pipe would wait for a writer, a device may never end.
 pub fn open_plain(path: &Path) -> std::io::Result<File> {
     let kind = std::fs::metadata(path)?.file_type();
@@ -31,7 +34,16 @@ pub fn read_text(path: &Path) -> std::io::Result<String> {
 
 /// True for a file that begins as a trace does.
 pub fn begins_as_trace(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
+    begins_with(path, MAGIC)
+}
+
+/// True for a file that begins as a bundle does.
+pub fn begins_as_bundle(path: &Path) -> bool {
+    begins_with(path, BUNDLE_MAGIC)
+}
+
+fn begins_with(path: &Path, magic: &[u8; 8]) -> bool {
+    let mut start = [0; 8];
     let read = open_plain(path).and_then(|mut f| f.read_exact(&mut start));
-    read.is_ok() && start == *MAGIC
+    read.is_ok() && start == *magic
 }

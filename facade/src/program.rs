@@ -6,8 +6,11 @@
 //! if host steps compute, or weights have to be packed, the passes run again (`compile_graph`), but nothing is
 //! scheduled. Weights are mapped and copied to the device. Pipelines are saved by device, driver and shaders.
 
+use crate::build::build;
+use crate::device::emitter;
 use crate::error::Error;
 use crate::options::Options;
+use bytes::Bytes;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::{Module, open_dims};
@@ -17,10 +20,10 @@ use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::{Rules, ScheduleProvider};
 use compiler::text::module_fingerprint;
+use runtime_cpu::Processor;
 use runtime_gpu::cache::{CacheFolder, KERNELS, PLAN};
 use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 /// A plan and the source of its constants.
 pub(crate) struct Program {
@@ -29,6 +32,10 @@ pub(crate) struct Program {
     pub(crate) compiled: Option<Box<Compiled>>,
     /// The module as it was before compilation.
     source: Module,
+    /// `source` is the module behind its passes, from which host steps are bound.
+    is_passed: bool,
+    /// Data of buffers as kernels read them, and the digests of their constants.
+    ready: Vec<(usize, Bytes, Fingerprint)>,
     profile: DeviceProfile,
     key: Option<Fingerprint>,
 }
@@ -40,28 +47,55 @@ impl Program {
     /// As [`compiler::compile::compile`].
     pub(crate) fn new(module: &Module, profile: &DeviceProfile, options: &Options) -> Result<Program, CompileError> {
         let key = key(module, profile, options);
-        let program =
-            |plan, compiled| Program { plan, compiled, source: module.clone(), profile: profile.clone(), key };
+        let (source, is_passed) = (module.clone(), false);
+        let (profile_of, ready) = (profile.clone(), vec![]);
+        let program = |plan, compiled| Program { plan, compiled, source, is_passed, ready, profile: profile_of, key };
         let folder = options.cache.folder.as_ref();
         if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
             // A complete file that cannot be read is from another build with the same name; the plan is made again.
-            Plan::from_bytes(&folder.read(PLAN, key)?, &shaders_gen::Emitter).ok()
+            Plan::from_bytes(&folder.read(PLAN, key)?, emitter(profile)).ok()
         }) {
             return Ok(program(plan, None));
         }
         let keep: Option<Arc<dyn KeepKernels>> = match open_key(module, profile, options).zip(folder) {
             Some((key, folder)) => Some(Arc::new(KernelFile { folder: folder.clone(), key })),
-            None => None,
+            None => options.compile.keep.clone(),
         };
         let compile = CompileOptions { keep, ..options.compile_options() };
         let compiled = options.watch.compile(module.clone(), &compile, profile)?;
         if let Some((folder, key)) = folder.zip(key)
-            && let Ok(bytes) = compiled.plan.to_bytes(&shaders_gen::Emitter)
+            && let Ok(bytes) = compiled.plan.to_bytes(emitter(profile))
         {
             // A folder that cannot be written costs the next start its time.
             let _ = folder.write(PLAN, key, |to| to.write_all(&bytes));
         }
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
+    }
+
+    /// A saved plan, with the module behind its passes; `ready` has data of its buffers as kernels read them, and the
+    /// digests of their constants.
+    ///
+    /// # Errors
+    /// A module of another plan, data that are larger than their buffer.
+    pub(crate) fn of_plan(
+        mut plan: Plan,
+        passed: Module,
+        profile: DeviceProfile,
+        ready: Vec<(usize, Bytes, Fingerprint)>,
+    ) -> Result<Program, String> {
+        bind_host_steps(&mut plan, &passed)?;
+        let fits = |b: &(usize, Bytes, Fingerprint)| {
+            plan.buffers.get(b.0).is_some_and(|buffer| b.1.len() as u64 <= buffer.bytes)
+        };
+        match ready.iter().find(|b| !fits(b)) {
+            Some((buffer, ..)) => Err(format!("the data of buffer {buffer} are larger than the buffer")),
+            None => Ok(Program { plan, compiled: None, source: passed, is_passed: true, ready, profile, key: None }),
+        }
+    }
+
+    /// The passes have to run for the module that constants are read from.
+    fn lacks_passes(&self) -> bool {
+        self.compiled.is_none() && !self.is_passed
     }
 
     /// Opens a session. If the driver chooses subgroup sizes that kernels on matrix units do not support, everything is
@@ -93,18 +127,45 @@ impl Program {
         }
     }
 
+    /// Opens a session on the processor.
+    ///
+    /// # Errors
+    /// Constants that cannot be read.
+    pub(crate) fn open_on(
+        &mut self,
+        processor: &Arc<Processor>,
+        options: &Options,
+    ) -> Result<runtime_cpu::Session, Error> {
+        let passed = if self.lacks_passes() { Some(self.pass_again(options)?) } else { None };
+        let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
+        let load = |name: Name| {
+            let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
+            constant.load().map_err(|e| e.to_string())
+        };
+        let ready = |buffer: usize| self.ready.iter().find(|b| b.0 == buffer).map(|b| &b.1[..]);
+        Ok(runtime_cpu::Session::open_packed(processor.clone(), &self.plan, &load, &ready)?)
+    }
+
+    /// The module after its passes, for a plan from disk, whose host steps then compute.
+    fn pass_again(&mut self, options: &Options) -> Result<Module, Error> {
+        let module = compile_graph(self.source.clone(), &options.compile_options(), &self.profile)?.module;
+        bind_host_steps(&mut self.plan, &module)
+            .map_err(|message| CompileError::Bug { at: "a plan from disk".into(), message })?;
+        Ok(module)
+    }
+
     /// Opens a session. The passes run again only if constants have to be packed, or host steps compute.
     fn open_as_it_is(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
         let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
         let mut prepacked = kept.and_then(|(folder, key)| Prepacked::open(folder, key, &self.plan));
+        if !self.ready.is_empty() {
+            prepacked = Some(Prepacked::of(self.ready.iter().cloned()));
+        }
         let mut passed = None;
         let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
         let computes = self.plan.all_steps().iter().any(on_tensors);
-        if self.compiled.is_none() && (prepacked.is_none() || computes) {
-            let module = compile_graph(self.source.clone(), &options.compile_options(), &self.profile)?.module;
-            bind_host_steps(&mut self.plan, &module)
-                .map_err(|message| CompileError::Bug { at: "a plan from disk".into(), message })?;
-            passed = Some(module);
+        if self.lacks_passes() && (prepacked.is_none() || computes) {
+            passed = Some(self.pass_again(options)?);
         }
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
         if let (Some((folder, key)), None) = (kept, &prepacked)
@@ -177,12 +238,4 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
         w.text(&format!("{:?}", options.pipeline));
         w.text(&schedules);
     }))
-}
-
-/// The identity of the program's build, which includes added ops, rules and passes.
-fn build() -> Option<String> {
-    let program = std::env::current_exe().ok()?;
-    let about = program.metadata().ok()?;
-    let written = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(format!("{} of {} bytes, written at {written:?}", program.display(), about.len()))
 }

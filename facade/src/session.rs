@@ -2,6 +2,7 @@
 
 use crate::cpu_form::has_halved;
 use crate::error::Error;
+use crate::native::Native;
 use crate::outputs::Outputs;
 use crate::staged::StagedModel;
 use compiler::compile::{Compiled, check_ranges};
@@ -9,11 +10,12 @@ use compiler::graph::{Module, TensorType, input_ports};
 use compiler::int::DimRanges;
 use compiler::interpreter::Interpreter;
 use compiler::tensor::Tensor;
+use runtime_cpu::CpuError;
 use runtime_gpu::{GpuError, HostFunctions, Planned};
 use std::sync::Arc;
 
 /// The place of a run without a device.
-pub const CPU_EXECUTOR: &str = "CPU executor";
+pub const INTERPRETER: &str = "interpreter";
 
 /// How a session runs.
 pub(crate) enum Execution {
@@ -23,8 +25,10 @@ pub(crate) enum Execution {
     Open { session: Arc<runtime_gpu::OpenSession>, compiled: Option<Box<Compiled>> },
     /// On a device in parts, since it decides sizes while it runs.
     Staged(Arc<StagedModel>),
-    /// On the CPU executor: the module as loaded, with host calls or in mixed precision.
-    Cpu { module: Arc<Module>, mixed: bool },
+    /// By a plan on the processor.
+    Native { session: Arc<Native>, compiled: Option<Box<Compiled>> },
+    /// By the interpreter: the module as loaded, with host calls or in mixed precision.
+    Interpreted { module: Arc<Module>, mixed: bool },
 }
 
 /// A network that is ready to run, on any number of threads.
@@ -42,7 +46,7 @@ impl Session {
         Session { module: Arc::new(module), execution, functions, ranges }
     }
 
-    /// Checks the declared ranges on the CPU executor too, which would take any sizes.
+    /// Checks the declared ranges on the interpreter too, which would take any sizes.
     fn check_ranges(&self, inputs: &[Tensor]) -> Result<(), Error> {
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         check_ranges(&self.module, &shapes, &self.ranges).map_err(|e| Error::Input(e.to_string()))
@@ -58,7 +62,7 @@ impl Session {
     }
 
     /// As [`Session::run`], with results in the memory of `outputs` from an earlier run of this session: if these are
-    /// not shared, no memory is allocated for tensors. For a model in parts or on the CPU executor the results are new.
+    /// not shared, no memory is allocated for tensors. For a model in parts or on the interpreter the results are new.
     ///
     /// ```
     /// # use weft::{Device, Model, Options, Outputs, Tensor};
@@ -83,13 +87,13 @@ impl Session {
         let done = match &self.execution {
             Execution::Gpu { session, .. } => session.run_into(&given, &mut tensors),
             Execution::Open { session, .. } => session.run_into(&given, &mut tensors),
-            Execution::Staged(_) | Execution::Cpu { .. } => {
+            Execution::Native { .. } | Execution::Staged(_) | Execution::Interpreted { .. } => {
                 *outputs = self.named(self.run_in_order(&given)?);
                 return Ok(());
             }
         };
         match done {
-            Err(GpuError::TooWide(_)) => tensors = run_on_cpu(&self.module, &self.functions, &given)?,
+            Err(GpuError::TooWide(_)) => tensors = interpret(&self.module, &self.functions, &given)?,
             other => drop(other?),
         }
         *outputs = self.named(tensors);
@@ -97,7 +101,7 @@ impl Session {
     }
 
     /// Runs once, without blocking the polling thread while the device works. Runs that are controlled by the host
-    /// (models in parts, the CPU executor) use a separate thread. It works with any executor.
+    /// (models in parts, the interpreter) use a separate thread. It works with any executor.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -110,20 +114,25 @@ impl Session {
                 let staged = staged.clone();
                 return Ok(self.named(on_thread(move || staged.staged.run(&given)).await?));
             }
-            Execution::Cpu { module, .. } => {
+            Execution::Native { session, .. } => {
+                let (session, functions, module) = (session.clone(), self.functions.clone(), self.module.clone());
+                let run = move || Ok(run_native(&session, &module, &functions, &given)?.0);
+                return Ok(self.named(on_thread(run).await?));
+            }
+            Execution::Interpreted { module, .. } => {
                 self.check_ranges(&given)?;
-                return self.cpu_async(module.clone(), given).await;
+                return self.interpret_async(module.clone(), given).await;
             }
         };
         match results {
-            Err(GpuError::TooWide(_)) => self.cpu_async(self.module.clone(), given).await,
+            Err(GpuError::TooWide(_)) => self.interpret_async(self.module.clone(), given).await,
             other => Ok(self.named(other?)),
         }
     }
 
-    async fn cpu_async(&self, module: Arc<Module>, inputs: Vec<Tensor>) -> Result<Outputs, Error> {
+    async fn interpret_async(&self, module: Arc<Module>, inputs: Vec<Tensor>) -> Result<Outputs, Error> {
         let functions = self.functions.clone();
-        Ok(self.named(on_thread(move || run_on_cpu(&module, &functions, &inputs)).await?))
+        Ok(self.named(on_thread(move || interpret(&module, &functions, &inputs)).await?))
     }
 
     /// Runs once with inputs and results in the model's order.
@@ -143,14 +152,18 @@ impl Session {
             Execution::Gpu { session, .. } => session.run(inputs),
             Execution::Open { session, .. } => session.run(inputs),
             Execution::Staged(staged) => return Ok((staged.staged.run(inputs)?, self.place())),
-            Execution::Cpu { module, .. } => {
+            Execution::Native { session, .. } => {
+                let (results, native) = run_native(session, &self.module, &self.functions, inputs)?;
+                return Ok((results, if native { self.place() } else { INTERPRETER }));
+            }
+            Execution::Interpreted { module, .. } => {
                 self.check_ranges(inputs)?;
-                return Ok((run_on_cpu(module, &self.functions, inputs)?, CPU_EXECUTOR));
+                return Ok((interpret(module, &self.functions, inputs)?, INTERPRETER));
             }
         };
         match results {
             // Kernels read integers as 32 bits, and the data of a run may exceed that.
-            Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&self.module, &self.functions, inputs)?, CPU_EXECUTOR)),
+            Err(GpuError::TooWide(_)) => Ok((interpret(&self.module, &self.functions, inputs)?, INTERPRETER)),
             other => Ok((other?, self.place())),
         }
     }
@@ -181,45 +194,57 @@ impl Session {
     pub fn output_names(&self) -> Vec<String> {
         self.module.main().result_names.iter().map(|n| n.to_string()).collect()
     }
-    /// The place of a run: `device`, `device and host`, `host`, or the CPU executor.
+    /// The place of a run: `device`, `device and host`, `host`, or the interpreter.
     pub fn place(&self) -> &'static str {
         match &self.execution {
             Execution::Gpu { session, .. } => place_of(session),
             Execution::Open { session, .. } => place_of(session.first()),
+            Execution::Native { session, .. } => {
+                let session = session.session();
+                steps_in(session.has_kernels(), session.has_host_steps())
+            }
             Execution::Staged(s) => match (s.staged.has_device_steps(), s.staged.has_host_steps()) {
                 (true, false) => "device",
                 (true, true) => "device and host",
-                (false, _) => CPU_EXECUTOR,
+                (false, _) => INTERPRETER,
             },
-            Execution::Cpu { .. } => CPU_EXECUTOR,
+            Execution::Interpreted { .. } => INTERPRETER,
         }
     }
     /// True when mixed precision has put anything into f16, as far as a plan that was compiled here says.
     pub fn is_mixed(&self) -> bool {
         match &self.execution {
-            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } => {
+            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } | Execution::Native { compiled, .. } => {
                 compiled.as_ref().is_some_and(|c| has_halved(&c.passes))
             }
             Execution::Staged(staged) => staged.is_mixed(),
-            Execution::Cpu { mixed, .. } => *mixed,
+            Execution::Interpreted { mixed, .. } => *mixed,
         }
     }
     /// The session on the device, for tensors that stay there, for times, and for the caller's own commands; `None` for
-    /// models in parts and on the CPU executor.
+    /// models in parts and on the interpreter.
     pub fn on_device(&self) -> Option<&runtime_gpu::Session> {
         match &self.execution {
             Execution::Gpu { session, .. } => Some(session),
             _ => None,
         }
     }
-    /// What the CPU executor runs, where it runs the model as a whole: to observe it node by node.
-    pub fn on_cpu(&self) -> Option<&Module> {
+    /// The session on the processor, for the times of its kernels; `None` on other devices and for open sizes.
+    pub fn on_processor(&self) -> Option<&runtime_cpu::Session> {
         match &self.execution {
-            Execution::Cpu { module, .. } => Some(module),
+            Execution::Native { session, .. } if !session.is_open() => Some(session.session()),
             _ => None,
         }
     }
-    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs; others do not run.
+    /// What the interpreter runs, where it runs the model as a whole: to observe it node by node.
+    pub fn interpreted(&self) -> Option<&Module> {
+        match &self.execution {
+            Execution::Interpreted { module, .. } => Some(module),
+            _ => None,
+        }
+    }
+    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part after it ran;
+    /// others do not run.
     ///
     /// # Errors
     /// As [`Session::run`], and errors of `visit`.
@@ -232,7 +257,9 @@ impl Session {
     /// The compilation, if the model was compiled now and as a whole.
     pub fn compilation(&self) -> Option<&Compiled> {
         match &self.execution {
-            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } => compiled.as_deref(),
+            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } | Execution::Native { compiled, .. } => {
+                compiled.as_deref()
+            }
             _ => None,
         }
     }
@@ -242,22 +269,50 @@ impl Session {
     /// # Errors
     /// Sizes that the network, the declared ranges or the device do not take.
     pub fn sized_for(self, inputs: &[Tensor]) -> Result<Session, Error> {
-        let Execution::Open { session, compiled } = self.execution else { return Ok(self) };
-        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        let Planned { session, compiled } = session.planned(&shapes, compiled)?;
-        Ok(Session { execution: Execution::Gpu { session: Arc::new(session), compiled }, ..self })
+        let execution = match self.execution {
+            Execution::Open { session, compiled } => {
+                let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+                let Planned { session, compiled } = session.planned(&shapes, compiled)?;
+                Execution::Gpu { session: Arc::new(session), compiled }
+            }
+            Execution::Native { session, compiled } => {
+                let (session, compiled) = session.sized_for(inputs, compiled)?;
+                Execution::Native { session: Arc::new(session), compiled }
+            }
+            other => other,
+        };
+        Ok(Session { execution, ..self })
     }
 }
 
 fn place_of(session: &runtime_gpu::Session) -> &'static str {
-    match (session.has_device_steps(), session.has_host_steps()) {
+    steps_in(session.has_device_steps(), session.has_host_steps())
+}
+
+/// The place of a run with steps on the device, and on the host.
+fn steps_in(device: bool, host: bool) -> &'static str {
+    match (device, host) {
         (true, false) => "device",
         (true, true) => "device and host",
         (false, _) => "host",
     }
 }
 
-fn run_on_cpu(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+/// Runs by a plan on the processor; in the interpreter if the inputs hold integers beyond 32 bits, which kernels do not
+/// take. Also returns whether the plan ran.
+fn run_native(
+    session: &Native,
+    module: &Module,
+    functions: &HostFunctions,
+    inputs: &[Tensor],
+) -> Result<(Vec<Tensor>, bool), Error> {
+    match session.run(inputs) {
+        Err(Error::Processor(CpuError::TooWide(_))) => Ok((interpret(module, functions, inputs)?, false)),
+        other => Ok((other?, true)),
+    }
+}
+
+fn interpret(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     let run = || Ok(Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs)?);
     if module.functions.len() == 1 {
         return run();

@@ -49,6 +49,49 @@ impl Decided {
 }
 
 impl Sizes {
+    /// Sets the dimension `name` from text: a size; a range `A..B`, or `A..B:STEP` for every STEP-th size from A on, in
+    /// which it stays open; or `open`, without a range.
+    ///
+    /// # Errors
+    /// What the text has to be.
+    pub fn set_dim(&mut self, name: &str, text: &str) -> Result<(), &'static str> {
+        if text == "open" {
+            self.any_size.push(name.into());
+            return Ok(());
+        }
+        let Some((low, high)) = text.split_once("..") else {
+            let size = text.parse().ok().filter(|&n: &usize| i64::try_from(n).is_ok());
+            self.dims.push((name.into(), size.ok_or("needs a size, a range such as 1..64, or `open`")?));
+            return Ok(());
+        };
+        let (high, step) = high.split_once(':').unwrap_or((high, "1"));
+        let number = |s: &str| s.parse::<i32>().ok().and_then(|n| usize::try_from(n).ok());
+        let (Some(low), Some(high), Some(step @ 1..)) = (number(low), number(high), number(step)) else {
+            return Err("needs a range of sizes such as 0..64, or 32..640:32 for every 32nd size from 32 on");
+        };
+        if high < low {
+            return Err("the range is empty");
+        }
+        self.open.push((name.into(), low, high));
+        self.steps.push((name.into(), step));
+        Ok(())
+    }
+
+    /// The ranges of all dimensions that stay open in one, whatever a model has.
+    pub fn declared_ranges(&self) -> DimRanges {
+        let mut ranges = DimRanges::default();
+        let declared = self.open.iter().filter_map(|(name, low, high)| Some((name, self.range(name, *low, *high)?)));
+        declared.for_each(|(name, range)| ranges.declare_range(Name::new(name), range));
+        ranges
+    }
+
+    /// The range of a dimension, with its step; `None` if no size is in it.
+    fn range(&self, name: &str, low: usize, high: usize) -> Option<DimRange> {
+        let step = self.steps.iter().find(|s| s.0 == name).map_or(1, |s| s.1);
+        let number = |n: usize| i64::try_from(n).ok();
+        DimRange::new(number(low)?, number(high)?, number(step)?)
+    }
+
     /// Decides for inputs of these names and types.
     ///
     /// # Errors
@@ -78,15 +121,13 @@ impl Sizes {
     /// The ranges from [`Sizes::open`] for the dimensions `known`.
     fn ranges(&self, known: &[Name]) -> Result<DimRanges, Error> {
         let mut ranges = DimRanges::default();
+        let mut named = self.open.iter().map(|r| &r.0).chain(&self.any_size).map(|n| Name::new(n));
+        if let Some(name) = named.find(|n| !known.contains(n)) {
+            return Err(BindError::UnknownDim { name, known: known.to_vec() }.into());
+        }
         for (name, low, high) in &self.open {
             let name = Name::new(name);
-            if !known.contains(&name) {
-                return Err(BindError::UnknownDim { name, known: known.to_vec() }.into());
-            }
-            let step = self.steps.iter().find(|s| s.0 == name.as_str()).map_or(1, |s| s.1);
-            let number = |n: usize| i64::try_from(n).ok();
-            let sizes = number(*low).zip(number(*high)).zip(number(step));
-            let Some(range) = sizes.and_then(|((low, high), step)| DimRange::new(low, high, step)) else {
+            let Some(range) = self.range(name.as_str(), *low, *high) else {
                 let (value, why) = (format!("{low} to {high}"), "no size is in this range".to_string());
                 return Err(BindError::BadSize { name, value, why }.into());
             };

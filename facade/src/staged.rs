@@ -2,13 +2,16 @@
 
 use crate::alone::plans_alone;
 use crate::cpu_form::has_halved;
+use crate::device::Device;
 use crate::error::Error;
+use crate::native::Native;
 use crate::options::Options;
 use crate::program::Program;
 use compiler::compile::{CompileError, split_stages};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
-use runtime_gpu::{Gpu, Open, OpenPlanned, OpenSession, Part, Planned, Staged};
+use compiler::tensor::Tensor;
+use runtime_gpu::{Open, OpenPlanned, OpenSession, Part, Planned, RunPart, Staged};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,14 +28,14 @@ impl StagedModel {
     /// An error of the compilation.
     pub(crate) fn open(
         module: &Module,
-        gpu: &Arc<Gpu>,
+        device: &Device,
         profile: &DeviceProfile,
         options: &Options,
     ) -> Result<Option<StagedModel>, Error> {
         let Some(stages) = split_stages(module)? else { return Ok(None) };
         let mixed = Arc::new(AtomicBool::new(false));
         let opener =
-            Opener { gpu: gpu.clone(), profile: profile.clone(), options: options.clone(), mixed: mixed.clone() };
+            Opener { device: device.clone(), profile: profile.clone(), options: options.clone(), mixed: mixed.clone() };
         let staged = Staged::open(stages, options.compile.dims.clone(), options.host_functions.clone(), opener.open())?;
         Ok(Some(StagedModel { staged, mixed }))
     }
@@ -45,7 +48,7 @@ impl StagedModel {
 /// What opens a part.
 #[derive(Clone)]
 struct Opener {
-    gpu: Arc<Gpu>,
+    device: Device,
     profile: DeviceProfile,
     options: Options,
     mixed: Arc<AtomicBool>,
@@ -62,8 +65,20 @@ impl Opener {
                 if program.compiled.as_ref().is_some_and(|c| has_halved(&c.passes)) {
                     self.mixed.store(true, Ordering::Relaxed);
                 }
-                let session = program.open(&self.gpu, &self.options)?;
-                let alone = plans_alone(&module, &self.gpu, &self.options);
+                let gpu = match &self.device {
+                    Device::Gpu(gpu) => gpu,
+                    Device::Cpu(processor) => {
+                        return Ok(Part::Other(Box::new(Native::open(
+                            &mut program,
+                            &module,
+                            processor,
+                            &self.options,
+                        )?)));
+                    }
+                    Device::Interpreter => return host_part(module),
+                };
+                let session = program.open(gpu, &self.options)?;
+                let alone = plans_alone(&module, gpu, &self.options);
                 let compiled = program.compiled;
                 match compiled.as_ref().and_then(|c| c.open.clone()) {
                     Some(open) => {
@@ -83,12 +98,27 @@ impl Opener {
                         self.clone().open(),
                     )?)))
                 }
-                None => {
-                    crate::memory::check_cpu_memory(&module)?;
-                    Ok(Part::Host(Box::new(module)))
-                }
+                None => host_part(module),
             },
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+/// A part for the interpreter.
+fn host_part(module: Module) -> Result<Part<Error>, Error> {
+    crate::memory::check_cpu_memory(&module)?;
+    Ok(Part::Host(Box::new(module)))
+}
+
+impl RunPart<Error> for Native {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        Native::run(self, inputs)
+    }
+    fn has_kernels(&self) -> bool {
+        self.session().has_kernels()
+    }
+    fn has_host_steps(&self) -> bool {
+        self.session().has_host_steps()
     }
 }

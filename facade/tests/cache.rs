@@ -40,7 +40,7 @@ fn run(device: &Device, factor: f32, cache: Cache) -> (bool, Outputs) {
 }
 
 fn device() -> Option<Device> {
-    let device = Device::open("auto").ok();
+    let device = Device::open("0").ok();
     if device.is_none() {
         eprintln!("NOT RUN: there is no adapter");
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weft::{Device, Error, HostFunctions, Model, Options, Outputs, RunInput, Tensor, Transfers};
 
 fn device() -> Option<Device> {
-    let device = Device::open("auto").ok();
+    let device = Device::open("0").ok();
     if device.is_none() {
         eprintln!("NOT RUN: there is no adapter");
     }
@@ -73,8 +73,8 @@ fn no_poll_waits_for_the_work() {
     });
     let x = Tensor::from_vec(vec![300], vec![1f32; 300]);
     // Without a device the model runs on a thread of its own.
-    let options = Options::for_device(&Device::Cpu).host_functions(functions);
-    let (outputs, longest) = polled(session(SLOW, &options, &Device::Cpu).run_async(&[("x", x.clone())]));
+    let options = Options::for_device(&Device::Interpreter).host_functions(functions);
+    let (outputs, longest) = polled(session(SLOW, &options, &Device::Interpreter).run_async(&[("x", x.clone())]));
     assert_eq!(outputs["y"], x);
     assert!(longest < slow, "a poll took {longest:?}");
     let Some(device) = device() else { return };
@@ -111,14 +111,14 @@ fn tensors_and_places_by_name() {
     refused(open.output_on_device("y").err(), "`sized_for` closes them");
     let out = open.run_on_device(&[("x", RunInput::Device(&input))], &[("y", &place)]);
     assert_eq!(out.and_then(|o| o.read()).unwrap_or_else(|e| panic!("{e}")), want);
-    let cpu = session(PLAIN, &Options::for_device(&Device::Cpu), &Device::Cpu);
+    let cpu = session(PLAIN, &Options::for_device(&Device::Interpreter), &Device::Interpreter);
     refused(cpu.submit(&[("x", RunInput::Host(&x))]).err(), "does not run on a device as a whole");
 }
 
 #[test]
 fn results_in_memory_that_is_there() {
     let x = |v: f32| Tensor::from_vec(vec![300], vec![v; 300]);
-    for device in [Some(Device::Cpu), device()].into_iter().flatten() {
+    for device in [Some(Device::Interpreter), device()].into_iter().flatten() {
         let s = session(PLAIN, &Options::for_device(&device), &device);
         let mut outputs = Outputs::default();
         let mut kept = vec![];
@@ -155,7 +155,7 @@ fn sizes_are_open_and_decided_by_a_run() {
     let Some(device) = device() else { return };
     let (session, oracle) = (
         session(text, &Options::for_device(&device), &device),
-        session(text, &Options::for_device(&Device::Cpu), &Device::Cpu),
+        session(text, &Options::for_device(&Device::Interpreter), &Device::Interpreter),
     );
     for (n, trips) in [(3, 4i64), (1, 0), (50, 2), (3, 4)] {
         let x = Tensor::from_vec(vec![n, 8], (0..8 * n).map(|i| (i as f32 * 0.7).sin()).collect());
@@ -205,7 +205,7 @@ fn sizes_beyond_a_binding_have_plans_of_their_own() {
     assert!(slices >= 8, "256 KiB by 64 KiB, twice: {slices}");
 }
 
-/// Some drivers end the loops of a thread after 65,535 rounds: then other kernels or the CPU executor sum up, with
+/// Some drivers end the loops of a thread after 65,535 rounds: then other kernels or the interpreter sum up, with
 /// sizes that are fixed and with open ones.
 #[test]
 fn long_loops_are_right() {

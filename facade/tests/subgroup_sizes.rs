@@ -16,7 +16,7 @@ fn operand(shape: Vec<usize>, seed: u64) -> Tensor {
 
 #[test]
 fn other_subgroups_than_announced_leave_matrix_units() {
-    let device = match Device::open("auto") {
+    let device = match Device::open("0") {
         Ok(Device::Gpu(gpu)) if gpu.profile.matrix_units().is_ok_and(|all| !all.is_empty()) => Device::Gpu(gpu),
         _ => return eprintln!("NOT RUN: there is no adapter with matrix units"),
     };

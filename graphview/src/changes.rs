@@ -1,6 +1,6 @@
 //! The changes of a pass to the boxes of a picture.
 
-use crate::picture::{Node, Picture};
+use crate::picture::{Category, Node, Picture};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The change of a box.
@@ -26,11 +26,23 @@ impl Mark {
 pub struct Marks {
     by_key: FxHashMap<String, Mark>,
     order: Vec<String>,
+    /// Of layers in which something is marked: the mark that all of it has, else [`Mark::Changed`].
+    layers: FxHashMap<String, Mark>,
 }
 impl Marks {
-    /// The mark of a box; `None` for one that stayed as it was.
+    /// The mark of a box; `None` for one that stayed as it was. A layer has that of what is in it.
     pub fn of(&self, key: &str) -> Option<Mark> {
-        self.by_key.get(key).copied()
+        self.by_key.get(key).or(self.layers.get(key)).copied()
+    }
+    /// Marks the layers of a picture.
+    pub fn cover(&mut self, picture: &Picture) {
+        for n in picture.walk().into_iter().filter(|n| n.category == Category::Layer) {
+            let inside = n.inside.iter().flat_map(Picture::walk);
+            let mut marks = inside.filter_map(|m| self.by_key.get(&m.key)).copied();
+            let Some(first) = marks.next() else { continue };
+            let mark = if marks.all(|m| m == first) { first } else { Mark::Changed };
+            self.layers.insert(n.key.clone(), mark);
+        }
     }
     /// Keys of marked boxes in the order of the picture.
     pub fn keys(&self) -> &[String] {
@@ -92,7 +104,7 @@ impl<'a> Boxes<'a> {
         for n in &picture.nodes {
             self.list.push(n);
             self.by_key.insert(&n.key, n);
-            if n.category == crate::picture::Category::Control {
+            if n.category == Category::Control {
                 n.inside.iter().for_each(|p| self.take(p));
             }
         }

@@ -7,7 +7,10 @@
 
 #![warn(missing_docs)]
 
+mod category;
 pub mod changes;
+mod data_layout;
+pub mod layers;
 pub mod layout;
 pub mod picture;
 pub mod query;

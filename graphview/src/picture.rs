@@ -7,67 +7,16 @@
 //! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one
 //! picture have different keys.
 
-use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, TensorType, ValueId};
-use compiler::int::Dim;
+pub use crate::category::Category;
+use crate::category::category;
+use crate::data_layout::{Infos, Layouts, describe};
+use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, ValueId};
 use compiler::name::Name;
-use compiler::ops::cast::Cast;
 use compiler::ops::control::{Call, CallHost, CallTensor, Const};
-use compiler::passes::fusion_kind::{NodeInfo, describe_block};
-use compiler::text::{print_attrs, print_type};
-use compiler::tir::FusionKind;
+use compiler::ops::external_scope::Composite;
+use compiler::text::{parse_module, print_attrs, print_type};
+use compiler::trace::{name_in_part, texts_of_parts};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// The kind of work of a box, which decides its colour.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Category {
-    /// Multiply-accumulates: convolutions, products.
-    Contraction,
-    /// Sums and maxima over axes or windows, norms, softmax.
-    Reduction,
-    /// Element by element.
-    Elementwise,
-    /// Moves data without computing: transposes, slices, concatenations, views.
-    Movement,
-    /// Changes the element type.
-    Cast,
-    /// Branches, loops, calls.
-    Control,
-    /// A fused group.
-    Group,
-    /// Parameters and results.
-    Terminal,
-    /// Everything else: sorting, sampling, what only the host does.
-    Other,
-}
-impl Category {
-    /// Every category, for legends.
-    pub const ALL: [Category; 9] = [
-        Category::Contraction,
-        Category::Reduction,
-        Category::Elementwise,
-        Category::Movement,
-        Category::Cast,
-        Category::Control,
-        Category::Group,
-        Category::Terminal,
-        Category::Other,
-    ];
-    /// The word for legends.
-    pub fn title(self) -> &'static str {
-        match self {
-            Category::Contraction => "contraction",
-            Category::Reduction => "reduction, norm",
-            Category::Elementwise => "elementwise",
-            Category::Movement => "data movement",
-            Category::Cast => "cast",
-            Category::Control => "control flow",
-            Category::Group => "fused group",
-            Category::Terminal => "input, output",
-            Category::Other => "other",
-        }
-    }
-}
 
 /// A constant that a node reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,7 +52,7 @@ pub struct Node {
     pub outputs: Vec<String>,
     /// Element type of its first result.
     pub dtype: String,
-    /// Data layout, for ops that have one.
+    /// Data layout of its first result that has one.
     pub layout: Option<&'static str>,
     /// The graph or tensor function that it calls.
     pub callee: Option<String>,
@@ -124,6 +73,19 @@ pub struct Edge {
     pub operand: usize,
     /// The type, as text.
     pub ty: String,
+    /// Data layout of the value, where it has one.
+    pub layout: Option<&'static str>,
+}
+impl Edge {
+    /// The type with the data layout, as edges are labelled.
+    pub fn label(&self) -> String {
+        with_layout(&self.ty, self.layout)
+    }
+}
+
+/// A type with its data layout.
+pub fn with_layout(ty: &str, layout: Option<&str>) -> String {
+    layout.map_or_else(|| ty.to_string(), |l| format!("{ty} {l}"))
 }
 
 /// A graph of boxes.
@@ -140,11 +102,53 @@ pub struct Picture {
 impl Picture {
     /// The picture of a module's entry function.
     pub fn of(module: &Module) -> Picture {
-        Drawing { module, open: FxHashSet::default() }.function(module.main())
+        let infos = describe(module);
+        let layouts = Layouts::of(module, &infos);
+        Drawing { module, infos, layouts, open: FxHashSet::default() }.function(module.main())
+    }
+    /// The picture of a stage of a trace. In a network that runs in parts each part is a frame, in the order they run.
+    ///
+    /// # Errors
+    /// When the text does not parse.
+    pub fn of_stage(text: &str) -> Result<Picture, String> {
+        let parts = texts_of_parts(text);
+        let of = |text: &str| parse_module(text).map(|m| Picture::of(&m)).map_err(|e| e.to_string());
+        if let [("", text)] = parts[..] {
+            return of(text);
+        }
+        let mut out = Picture { title: "parts".into(), ..Picture::default() };
+        for (name, text) in parts {
+            let mut inside = of(text)?;
+            inside.walk_mut(&mut |n| {
+                n.key = format!("{name}/{}", n.key);
+                n.callee = n.callee.take().map(|c| name_in_part(name, &c));
+            });
+            out.nodes.push(part(name, inside));
+        }
+        let order = |to: usize| Edge { from: to - 1, to, result: 0, operand: 0, ty: "then".into(), layout: None };
+        out.edges = (1..out.nodes.len()).map(order).collect();
+        Ok(out)
+    }
+    fn walk_mut(&mut self, visit: &mut dyn FnMut(&mut Node)) {
+        for n in &mut self.nodes {
+            visit(n);
+            n.inside.iter_mut().for_each(|p| p.walk_mut(visit));
+        }
     }
     /// The box with this key, at any depth.
     pub fn find(&self, key: &str) -> Option<&Node> {
         self.nodes.iter().find_map(|n| if n.key == key { Some(n) } else { n.inside.iter().find_map(|p| p.find(key)) })
+    }
+    /// Every box at any depth, without what is in fused groups.
+    pub fn outer(&self) -> Vec<&Node> {
+        let mut out = Vec::new();
+        for n in &self.nodes {
+            out.push(n);
+            if n.category != Category::Group {
+                n.inside.iter().for_each(|p| out.extend(p.outer()));
+            }
+        }
+        out
     }
     /// Every box at any depth, outer ones first.
     pub fn walk(&self) -> Vec<&Node> {
@@ -157,11 +161,35 @@ impl Picture {
     }
 }
 
-/// A size for dimensions that are open, where only the kind of work matters.
-const TYPICAL: i64 = 32;
+/// The function that a node calls, or that it runs on an external target.
+fn called(node: &GraphNode) -> Option<Name> {
+    let external = node.op.downcast::<CallHost>().filter(|c| c.external_target().is_some());
+    node.op.callee().or_else(|| external.and_then(CallHost::reference_function))
+}
+
+/// The frame of a part of a network. It has no source nodes of its own: choosing it selects none.
+fn part(name: &str, inside: Picture) -> Node {
+    Node {
+        key: format!("part {name}"),
+        op: format!("part: {name}"),
+        name: name.into(),
+        category: Category::Control,
+        work: Category::Control,
+        origins: vec![],
+        attrs: String::new(),
+        weights: vec![],
+        outputs: vec![],
+        dtype: String::new(),
+        layout: None,
+        callee: None,
+        inside: vec![inside],
+    }
+}
 
 struct Drawing<'a> {
     module: &'a Module,
+    infos: Infos,
+    layouts: Layouts,
     /// Functions that are being drawn: recursion ends at them.
     open: FxHashSet<Name>,
 }
@@ -174,9 +202,9 @@ impl Drawing<'_> {
         let made = makers(f, f.body, &p);
         for (i, &v) in results.iter().enumerate() {
             let name = f.result_names.get(i).map_or_else(|| format!("result {i}"), |n| n.to_string());
-            p.nodes.push(terminal(&format!("{}>{name}", f.name), "output", &name, f.ty(v)));
+            p.nodes.push(self.terminal(&format!("{}>{name}", f.name), "output", &name, (f, v)));
             let to = p.nodes.len() - 1;
-            p.edges.extend(edge(f, &made, v, to, 0));
+            p.edges.extend(self.edge(f, &made, v, to, 0));
         }
         self.open.remove(&f.name);
         p
@@ -188,44 +216,43 @@ impl Drawing<'_> {
         let mut p = Picture { title: title.into(), ..Picture::default() };
         for (i, &v) in b.args.iter().enumerate() {
             let name = f.values[v].name.map_or_else(|| format!("argument {i}"), |n| n.to_string());
-            p.nodes.push(terminal(&format!("{scope}<{name}"), "input", &name, f.ty(v)));
+            p.nodes.push(self.terminal(&format!("{scope}<{name}"), "input", &name, (f, v)));
         }
         let mut used: FxHashMap<String, usize> = FxHashMap::default();
-        let infos = describe_block(self.module, f, block);
         let shown: Vec<NodeId> = b.nodes.iter().copied().filter(|&n| !f.nodes[n].op.is::<Const>()).collect();
         for &n in &shown {
             let base = format!("{scope}:{}", f.nodes[n].name);
             let count = used.entry(base.clone()).and_modify(|c| *c += 1).or_insert(0);
             let key = if *count == 0 { base } else { format!("{base}#{count}") };
-            let node = self.node(f, n, key, infos.get(&n));
+            let node = self.node(f, n, key);
             p.nodes.push(node);
         }
         let made = makers(f, block, &p);
         for (i, &n) in shown.iter().enumerate() {
             let to = b.args.len() + i;
             for (operand, &v) in f.nodes[n].inputs.iter().enumerate() {
-                p.edges.extend(v.and_then(|v| edge(f, &made, v, to, operand)));
+                p.edges.extend(v.and_then(|v| self.edge(f, &made, v, to, operand)));
             }
             // A value that a region reads from outside is an edge to the box of the region.
             for v in captured(f, &f.nodes[n]) {
-                p.edges.extend(edge(f, &made, v, to, f.nodes[n].inputs.len()));
+                p.edges.extend(self.edge(f, &made, v, to, f.nodes[n].inputs.len()));
             }
         }
         p
     }
 
-    fn node(&mut self, f: &Function, n: NodeId, key: String, info: Option<&NodeInfo>) -> Node {
+    fn node(&mut self, f: &Function, n: NodeId, key: String) -> Node {
         let node = &f.nodes[n];
         let outputs: Vec<String> = node.outputs.iter().map(|&v| print_type(f.ty(v))).collect();
-        let callee = node.op.callee();
+        let callee = called(node);
         let inside = self.inside(f, node, &key);
         let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
-        let op = match inside.first().filter(|_| group) {
-            Some(p) => ops_in(p),
-            None => node.op.name().to_string(),
+        let op = match (inside.first().filter(|_| group), node.op.downcast::<Composite>()) {
+            (Some(p), _) => ops_in(p),
+            (None, Some(composite)) => composite.name.to_string(),
+            (None, None) => node.op.name().to_string(),
         };
-        let own = category(f, node, info);
-        let layout = inside.iter().flat_map(|p| &p.nodes).find_map(|n| n.layout).filter(|_| group);
+        let own = category(f, node, self.infos.get(&f.name).and_then(|i| i.get(&n)));
         Node {
             key,
             op,
@@ -237,7 +264,7 @@ impl Drawing<'_> {
             weights: weights(f, node),
             dtype: node.outputs.first().map_or_else(String::new, |&v| f.ty(v).dtype.to_string()),
             outputs,
-            layout: node.op.layout_name().or(layout),
+            layout: node.outputs.iter().find_map(|&v| self.layouts.get(f, v)),
             callee: callee.map(|c| c.to_string()),
             inside,
         }
@@ -248,7 +275,7 @@ impl Drawing<'_> {
     }
 
     fn inside(&mut self, f: &Function, node: &GraphNode, key: &str) -> Vec<Picture> {
-        let callee = node.op.callee().and_then(|c| self.module.functions.get(&c));
+        let callee = called(node).and_then(|c| self.module.functions.get(&c));
         if let Some(callee) = callee
             && !self.open.contains(&callee.name)
         {
@@ -272,13 +299,39 @@ impl Drawing<'_> {
                 let mut p = self.block(f, r, &title(i), &scope);
                 let made = makers(f, r, &p);
                 for (k, &v) in f.blocks[r].results.iter().enumerate() {
-                    p.nodes.push(terminal(&format!("{scope}>{k}"), "output", &format!("result {k}"), f.ty(v)));
+                    let name = format!("result {k}");
+                    p.nodes.push(self.terminal(&format!("{scope}>{k}"), "output", &name, (f, v)));
                     let to = p.nodes.len() - 1;
-                    p.edges.extend(edge(f, &made, v, to, 0));
+                    p.edges.extend(self.edge(f, &made, v, to, 0));
                 }
                 p
             })
             .collect()
+    }
+
+    /// The box of a parameter or a result.
+    fn terminal(&self, key: &str, op: &str, name: &str, (f, v): (&Function, ValueId)) -> Node {
+        let ty = f.ty(v);
+        Node {
+            key: key.into(),
+            op: op.into(),
+            name: name.into(),
+            category: Category::Terminal,
+            work: Category::Terminal,
+            origins: vec![],
+            attrs: String::new(),
+            weights: vec![],
+            outputs: vec![print_type(ty)],
+            dtype: ty.dtype.to_string(),
+            layout: self.layouts.get(f, v),
+            callee: None,
+            inside: vec![],
+        }
+    }
+
+    fn edge(&self, f: &Function, made: &Makers, v: ValueId, to: usize, operand: usize) -> Option<Edge> {
+        let &(from, result) = made.get(&v)?;
+        Some(Edge { from, to, result, operand, ty: print_type(f.ty(v)), layout: self.layouts.get(f, v) })
     }
 }
 
@@ -289,44 +342,17 @@ fn rekey(p: &mut Picture, scope: &str) {
     }
 }
 
-fn terminal(key: &str, op: &str, name: &str, ty: &TensorType) -> Node {
-    Node {
-        key: key.into(),
-        op: op.into(),
-        name: name.into(),
-        category: Category::Terminal,
-        work: Category::Terminal,
-        origins: vec![],
-        attrs: String::new(),
-        weights: vec![],
-        outputs: vec![print_type(ty)],
-        dtype: ty.dtype.to_string(),
-        layout: None,
-        callee: None,
-        inside: vec![],
-    }
-}
-
 /// The box that makes each value of a block, and which result of it the value is.
-fn makers(f: &Function, block: BlockId, p: &Picture) -> FxHashMap<ValueId, (usize, usize)> {
+type Makers = FxHashMap<ValueId, (usize, usize)>;
+
+fn makers(f: &Function, block: BlockId, p: &Picture) -> Makers {
     let b = &f.blocks[block];
-    let mut made: FxHashMap<ValueId, (usize, usize)> = b.args.iter().enumerate().map(|(i, &v)| (v, (i, 0))).collect();
+    let mut made: Makers = b.args.iter().enumerate().map(|(i, &v)| (v, (i, 0))).collect();
     let shown = b.nodes.iter().filter(|&&n| !f.nodes[n].op.is::<Const>());
     for (i, &n) in shown.enumerate().take(p.nodes.len()) {
         made.extend(f.nodes[n].outputs.iter().enumerate().map(|(k, &v)| (v, (b.args.len() + i, k))));
     }
     made
-}
-
-fn edge(
-    f: &Function,
-    made: &FxHashMap<ValueId, (usize, usize)>,
-    v: ValueId,
-    to: usize,
-    operand: usize,
-) -> Option<Edge> {
-    let &(from, result) = made.get(&v)?;
-    Some(Edge { from, to, result, operand, ty: print_type(f.ty(v)) })
 }
 
 /// Values from outside that the regions of a node read.
@@ -380,37 +406,4 @@ fn ops_in(p: &Picture) -> String {
 fn heaviest(inside: &[Picture]) -> Category {
     let works = inside.iter().flat_map(|p| &p.nodes).map(|n| n.work).filter(|w| *w != Category::Terminal);
     works.min().unwrap_or(Category::Group)
-}
-
-/// True for ops that multiply and accumulate. They are counted for known sizes, so open ones are taken as [`TYPICAL`].
-fn multiplies(node: &GraphNode, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> bool {
-    let sized = |t: &TensorType| {
-        let dim = |d: &Dim| if d.as_const().is_some() { d.clone() } else { Dim::from(TYPICAL) };
-        TensorType { shape: t.shape.iter().map(dim).collect(), ..t.clone() }
-    };
-    let inputs: Vec<Option<TensorType>> = inputs.iter().map(|t| t.map(sized)).collect();
-    let outputs: Vec<TensorType> = outputs.iter().map(|&t| sized(t)).collect();
-    let inputs: Vec<Option<&TensorType>> = inputs.iter().map(Option::as_ref).collect();
-    node.op.macs(&inputs, &outputs.iter().collect::<Vec<_>>()) > 0
-}
-
-/// The category of a node, from its fusion kind (the index maps of its tensor expression).
-fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category {
-    let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
-    let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| f.ty(v)).collect();
-    if !node.regions.is_empty() || node.op.is::<Call>() || node.op.is::<CallHost>() {
-        return Category::Control;
-    }
-    if node.op.is::<Cast>() {
-        return Category::Cast;
-    }
-    if multiplies(node, &inputs, &outputs) {
-        return Category::Contraction;
-    }
-    match info.map(|i| i.kind) {
-        Some(FusionKind::Elementwise | FusionKind::Broadcast) => Category::Elementwise,
-        Some(FusionKind::Injective | FusionKind::Tuple) => Category::Movement,
-        Some(FusionKind::Reduction | FusionKind::OutElementwiseFusable) => Category::Reduction,
-        Some(FusionKind::Opaque) | None => Category::Other,
-    }
 }

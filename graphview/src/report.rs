@@ -8,7 +8,6 @@ use crate::layout::Route;
 use crate::picture::{Category, Picture};
 use crate::scene::{Arrangement, Scene};
 use crate::svg::{escape, fill};
-use compiler::text::parse_module;
 use compiler::trace::driver_stats::Executable;
 use compiler::trace::{Call, CompileTrace, NodeError, TraceError};
 use rustc_hash::FxHashMap;
@@ -118,9 +117,9 @@ fn stages(t: &CompileTrace, sources: &mut Sources) -> Result<(Vec<Value>, Vec<Va
         let stage = &t.stages[i];
         let changed = i == 0 || !stage.delta.is_empty();
         if changed {
-            let module = parse_module(&text)
+            let picture = Picture::of_stage(&text)
                 .map_err(|e| TraceError::Damaged(format!("stage `{}` does not parse: {e}", stage.label)))?;
-            graphs.push(graph(&Picture::of(&module), sources));
+            graphs.push(graph(&picture, sources));
         }
         let about = match i.checked_sub(1).and_then(|p| t.passes.get(p)) {
             None => "the model as it came".to_string(),

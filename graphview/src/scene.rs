@@ -62,7 +62,7 @@ pub struct SceneEdge {
     pub to: usize,
     /// How it runs.
     pub route: Route,
-    /// The type of the value.
+    /// The type of the value, with its data layout.
     pub label: String,
 }
 
@@ -192,7 +192,7 @@ impl Scene {
             from: index[e.from],
             to: index[e.to],
             route,
-            label: e.ty.clone(),
+            label: e.label(),
         }));
         scene
     }

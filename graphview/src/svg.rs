@@ -15,6 +15,8 @@ pub fn fill(category: Category) -> &'static str {
         Category::Cast => "#f5b7c5",
         Category::Control => "#f3c6a5",
         Category::Group => "#cfe4f7",
+        Category::External => "#e3b5e8",
+        Category::Layer => "#dfe9f3",
         Category::Terminal => "#e6e6e6",
         Category::Other => "#d5dbd6",
     }

@@ -188,3 +188,35 @@ fn a_report_is_one_file_with_everything_in_it() {
     assert_eq!(k["wgsl"], t.kernels[0].wgsl);
     assert_eq!((&k["driver"][0]["registers"], &k["driver"][0]["isa"]), (&96.into(), &"</script>".into()));
 }
+
+#[test]
+fn every_image_has_the_layout_that_it_stands_in() {
+    let p = picture(
+        "const @w : f32[8,4,1,1] = random(1)
+graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,16], z: f32[1,16]) {
+  %w = const @w : f32[8,4,1,1]
+  %0 = call @fused %x, %w : f32[1,8,8,8] !from(\"Conv_0\")
+  %1 = relu %0 : f32[1,8,8,8] !from(\"Relu_1\")
+  %2 = concat %1, %0 {axis=3} : f32[1,8,8,16] !from(\"Concat_2\")
+  %3 = max_pool %2 {kernel=[8,8], layout=nhwc} : f32[1,1,1,16] !from(\"Pool_3\")
+  %4 = reshape %3 {shape=[1,16]} : f32[1,16] !from(\"Reshape_4\")
+  return %2, %4
+}
+graph @fused(%x: f32[1,4,8,8], %w: f32[8,4,1,1]) -> (out0: f32[1,8,8,8]) primitive {
+  %0 = conv %x, %w : f32[1,8,8,8] !from(\"Conv_0\")
+  %1 = transpose %0 {perm=[0,2,3,1]} : f32[1,8,8,8] !from(\"Conv_0\")
+  return %1
+}
+",
+    );
+    let layout = |op: &str| p.nodes.iter().find(|n| n.op == op).map(|n| n.layout).expect("a box");
+    assert_eq!(layout("input"), Some("NCHW"));
+    assert_eq!(layout("conv + transpose"), Some("NHWC"), "a group is in the layout of its result");
+    assert_eq!([layout("relu"), layout("concat")], [Some("NHWC"); 2]);
+    assert_eq!(layout("reshape"), None);
+    let label = |from: &str| p.edges.iter().find(|e| p.nodes[e.from].op == from).map(|e| e.label()).expect("an edge");
+    assert_eq!(label("conv + transpose"), "f32[1,8,8,8] NHWC");
+    assert_eq!(label("reshape"), "f32[1,16]");
+    let inner = &p.nodes.iter().find(|n| n.op == "conv + transpose").expect("the group").inside[0];
+    assert_eq!(inner.nodes.iter().filter_map(|n| n.layout).collect::<Vec<_>>(), ["NCHW", "NCHW", "NHWC", "NHWC"]);
+}

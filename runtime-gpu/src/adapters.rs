@@ -191,8 +191,10 @@ pub(crate) fn profile_from(
         quirks: Quirks::default(),
         // Filled in later, if the device is opened with matrices.
         matrix_shapes: vec![],
+        register_tile: [0, 0],
         gflops: 0.0,
         gb_s: 0.0,
+        cache_bytes: 0,
         asked_rules: vec![],
         asked_versions: Versions::Auto,
         nan: Nan::Keep,
@@ -204,7 +206,7 @@ pub(crate) fn profile_from(
 }
 
 /// The system's name of the processor; read once.
-fn processor_model() -> String {
+pub fn processor_model() -> String {
     static MODEL: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     let ask = || {
         let mut system = sysinfo::System::new().ok()?;

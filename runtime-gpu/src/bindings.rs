@@ -7,8 +7,8 @@
 use crate::buffers::{is_copied, new_encoder, slice_sizes};
 use crate::error::GpuError;
 use crate::resources::{Given, Resources, Shared, bind_steps};
-use crate::storage::stored_bytes;
 use crate::tensors::{DeviceTensor, RunInput};
+use compiler::plan::storage::stored_bytes;
 use compiler::plan::{BufferView, Content, Step};
 use compiler::tensor::Tensor;
 

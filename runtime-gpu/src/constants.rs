@@ -9,12 +9,12 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::shared_parts::{DeviceConstant, Opened};
 use crate::staging::copy_mapped;
-use crate::storage::encode_tensor;
 use compiler::fault::FaultKind;
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::plan::{Content, Plan, PlanBuffer};
+use compiler::plan::Plan;
+use compiler::plan::storage::encode_tensor;
 use compiler::tensor::Tensor;
 use compiler::tir::{Encoding, TensorFunction};
 use std::collections::HashMap;
@@ -102,7 +102,7 @@ impl<'a> Upload<'a> {
 }
 
 /// The digest of a constant's type, shape and data.
-pub(crate) fn source_digest(source: &Tensor) -> Fingerprint {
+pub fn source_digest(source: &Tensor) -> Fingerprint {
     Fingerprint::of(|w| {
         w.text(&source.dtype().to_string());
         w.list(source.shape().iter(), |w, &d| w.number(d as i64));
@@ -172,16 +172,4 @@ fn portions(f: &TensorFunction) -> Vec<Option<TensorFunction>> {
         return vec![None];
     }
     (0..rows).step_by(at_once).map(|start| f.with_rows(start, at_once.min(rows - start))).collect()
-}
-
-/// For each buffer of `plan`, the buffer of `before` that holds the same constant.
-pub(crate) fn same_constants(before: &Plan, plan: &Plan) -> Vec<Option<usize>> {
-    let same = |a: &PlanBuffer, b: &PlanBuffer| match (&a.content, &b.content) {
-        (Content::Constant { name: a, packer: p }, Content::Constant { name: b, packer: q }) => {
-            a == b && p.as_ref().map(Arc::as_ptr) == q.as_ref().map(Arc::as_ptr)
-        }
-        (Content::Host(a), Content::Host(b)) => a == b,
-        _ => false,
-    };
-    plan.buffers.iter().map(|b| before.buffers.iter().position(|a| same(a, b))).collect()
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Which device to open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceChoice {
-    /// The best real GPU; a software driver only when there is none.
+    /// The best real GPU: no software driver.
     Auto,
     /// The n-th of [`crate::list_adapters`].
     Index(usize),
@@ -99,7 +99,7 @@ impl Gpu {
         let (_instance, list) = adapters();
         let infos: Vec<_> = list.iter().map(|a| a.get_info()).collect();
         let found = match choice {
-            DeviceChoice::Auto => (!list.is_empty()).then_some(0),
+            DeviceChoice::Auto => infos.iter().position(|i| i.device_type != wgpu::DeviceType::Cpu),
             DeviceChoice::Index(n) => (*n < list.len()).then_some(*n),
             DeviceChoice::Backend(b, n) => {
                 infos.iter().enumerate().filter(|(_, i)| backend_name(i.backend) == b).nth(*n).map(|(i, _)| i)

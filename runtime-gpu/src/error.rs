@@ -95,7 +95,7 @@ pub enum GpuError {
     /// These sizes are beyond the limits of the kernels for all sizes.
     #[error("{0}")]
     BeyondOpenPlan(String),
-    /// An integer does not fit the 32 bits in which the device holds it; the CPU executor has no such limit.
+    /// An integer does not fit the 32 bits in which the device holds it; the interpreter has no such limit.
     #[error("{0}")]
     TooWide(String),
     /// A host function that the graph calls is not registered, or not in the form in which it is called.

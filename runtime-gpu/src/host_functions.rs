@@ -74,7 +74,7 @@ impl HostFunctions {
     pub fn is_on_device(&self, name: Name) -> bool {
         self.on_device.contains_key(&name)
     }
-    /// Those on tensors, for the CPU executor.
+    /// Those on tensors, for the interpreter.
     pub fn on_tensors(&self) -> &interpreter::HostFunctions {
         &self.on_tensors
     }
@@ -95,7 +95,7 @@ impl HostFunctions {
         let mut ready = BTreeMap::new();
         for step in plan.all_steps() {
             let Step::Host(h) = step else { continue };
-            let Some(call) = h.call else { continue };
+            let Some(call) = h.call.filter(|c| !c.external) else { continue };
             let (at, name) = (h.name, call.function);
             let (there, other) = match call.on_device {
                 true => (self.is_on_device(name), self.on_tensors.contains(name)),

@@ -14,6 +14,7 @@ use crate::resources::{BoundLoop, BoundSteps, Numbers, Resources, Shared};
 use compiler::plan::{BufferView, Collected, Loop, Trips};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Numbers of iterations that are written to the device at once.
 const NUMBERS: u64 = 1024;
@@ -89,6 +90,7 @@ impl Resources {
             self.collect(shared, encoder, c, running.done, rows)?;
         }
         running.done += 1;
+        bound.ran.fetch_add(1, Ordering::Relaxed);
         let mut more = running.trips.is_none_or(|n| running.done < n);
         if let (true, Some(go_on)) = (more, &l.go_on) {
             more = truth(&self.read(shared, encoder.take(), std::slice::from_ref(go_on), polling).await?);

@@ -1,11 +1,12 @@
-//! A file of constants in the form that sessions upload (packed, in their storage form). It is mapped when a session
-//! opens.
+//! Constants in the form that sessions upload (packed, in their storage form): in a file of the cache, which is mapped
+//! when a session opens, or in a bundle.
 //!
 //! After the data comes the index, then the length of the index. Data begins at multiples of [`ALIGNMENT`].
 
-use crate::cache::{CacheFolder, Mapped, WEIGHTS};
+use crate::cache::{CacheFolder, WEIGHTS};
 use crate::constants::{load_constant, source_digest, storage_parts};
 use crate::error::GpuError;
+use bytes::Bytes;
 use compiler::dtype::DType;
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
@@ -19,13 +20,22 @@ const ALIGNMENT: u64 = 64;
 
 /// Constants of a plan, packed.
 pub struct Prepacked {
-    file: Mapped,
-    places: BTreeMap<usize, Packed>,
+    list: BTreeMap<usize, Held>,
+}
+
+/// The packed data of a buffer.
+struct Held {
+    bytes: Bytes,
+    /// The digest of its source data.
+    source: Fingerprint,
+    /// Type and shape of a tensor that stays in host memory.
+    host: Option<(DType, Vec<usize>)>,
 }
 
 impl std::fmt::Debug for Prepacked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Prepacked({} constants, {} bytes)", self.places.len(), self.file.len())
+        let bytes: usize = self.list.values().map(|h| h.bytes.len()).sum();
+        write!(f, "Prepacked({} constants, {bytes} bytes)", self.list.len())
     }
 }
 
@@ -94,24 +104,39 @@ impl Prepacked {
                 inside && p.host.is_some() == on_host && (on_host || p.bytes <= plan.buffers[i].bytes)
             })
         };
-        constants(plan).all(fits).then_some(Prepacked { file, places })
+        if !constants(plan).all(fits) {
+            return None;
+        }
+        let file = Bytes::from_owner(file);
+        let held = |p: Packed| {
+            let bytes = file.slice(p.offset as usize..(p.offset + p.bytes) as usize);
+            Held { bytes, source: p.source, host: p.host }
+        };
+        Some(Prepacked { list: places.into_iter().map(|(i, p)| (i, held(p))).collect() })
+    }
+
+    /// Packed data of some buffers of a plan, each with the digest of its source data ([`source_digest`]). A session
+    /// packs the others.
+    pub fn of(buffers: impl IntoIterator<Item = (usize, Bytes, Fingerprint)>) -> Prepacked {
+        let held = |(i, bytes, source)| (i, Held { bytes, source, host: None });
+        Prepacked { list: buffers.into_iter().map(held).collect() }
     }
 
     /// The data of a buffer of the plan, in storage form.
     pub(crate) fn bytes(&self, buffer: usize) -> Option<&[u8]> {
-        let p = self.places.get(&buffer)?;
-        self.file.get(p.offset as usize..(p.offset + p.bytes) as usize)
+        self.list.get(&buffer).map(|h| &h.bytes[..])
     }
 
     /// The digest of a buffer's source data.
     pub(crate) fn source(&self, buffer: usize) -> Option<Fingerprint> {
-        self.places.get(&buffer).map(|p| p.source)
+        self.list.get(&buffer).map(|h| h.source)
     }
 
     /// The tensor of a buffer in host memory.
     pub(crate) fn tensor(&self, buffer: usize) -> Option<Tensor> {
-        let (dtype, shape) = self.places.get(&buffer)?.host.clone()?;
-        Tensor::from_bytes(dtype, shape, self.bytes(buffer)?.to_vec().into()).ok()
+        let held = self.list.get(&buffer)?;
+        let (dtype, shape) = held.host.clone()?;
+        Tensor::from_bytes(dtype, shape, held.bytes.to_vec().into()).ok()
     }
 }
 

@@ -8,8 +8,8 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::poller::Polling;
 use crate::resources::{Resources, Shared};
-use crate::storage::{decode_into, decode_tensor};
 use async_channel::{Receiver, Sender};
+use compiler::plan::storage::{decode_into, decode_tensor};
 use compiler::plan::{BufferView, PlanBuffer};
 use compiler::tensor::{Tensor, TensorMut};
 

@@ -10,7 +10,7 @@ const KEPT: usize = 16;
 type List<K, V> = VecDeque<(K, Arc<V>)>;
 
 /// Values that cost something to make, by key.
-pub(crate) struct Recent<K, V>(Mutex<List<K, V>>);
+pub struct Recent<K, V>(Mutex<List<K, V>>);
 
 impl<K, V> Default for Recent<K, V> {
     fn default() -> Recent<K, V> {
@@ -45,12 +45,12 @@ impl<K: PartialEq, V> Recent<K, V> {
     }
 
     /// How many are there.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list().len()
     }
 
     /// Whether one of them is so.
-    pub fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
+    pub(crate) fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
         self.list().iter().any(|(_, v)| is(v))
     }
 }

@@ -11,6 +11,7 @@ use crate::session::Session;
 use crate::timestamps::{Timestamps, tick_us};
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Where a device time comes from.
@@ -119,6 +120,24 @@ impl Resident<'_> {
         Ok(out)
     }
 
+    /// How often a run executes each dispatch, in plan order: those of a loop once in each iteration. It runs once.
+    ///
+    /// # Errors
+    /// As [`Resident::run`].
+    pub fn count_dispatches(&mut self) -> Result<Vec<u64>, GpuError> {
+        let steps = self.resources.steps.clone();
+        visit(&steps, &mut |s| {
+            if let BoundStep::Loop(l) = s {
+                l.ran.store(0, Ordering::Relaxed);
+            }
+        });
+        self.run()?;
+        let mut out = vec![];
+        count(&steps, 1, &mut out);
+        self.resources.calls.bodies().for_each(|steps| count(steps, 1, &mut out));
+        Ok(out)
+    }
+
     /// Microseconds of each dispatch in plan order: `(kernel, group, us)`. With timestamps inside passes all come from
     /// one run; otherwise each dispatch is submitted and timed alone by the host's clock.
     ///
@@ -165,6 +184,18 @@ pub(crate) fn dispatches(resources: &Resources) -> Vec<&Bound> {
         });
     }
     all
+}
+
+/// Appends how often each dispatch ran, where the steps themselves ran `times` times.
+fn count(steps: &[BoundStep], times: u64, out: &mut Vec<u64>) {
+    for step in steps {
+        match step {
+            BoundStep::Gpu(list) => out.extend(list.iter().map(|_| times)),
+            BoundStep::Branch(_, sides) => sides.iter().for_each(|side| count(side, times, out)),
+            BoundStep::Loop(l) => count(l.body(), l.ran.load(Ordering::Relaxed), out),
+            _ => {}
+        }
+    }
 }
 
 /// Steps with those inside them, in the plan's order.

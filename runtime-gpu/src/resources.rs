@@ -12,14 +12,15 @@ use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::shared_parts::{DeviceConstant, Pipeline};
 use crate::staging::{Staging, write_by_queue};
-use crate::storage::stored_bytes;
 use crate::tensors::DeviceTensor;
 use crate::transfers::Counters;
 use compiler::name::Name;
+use compiler::plan::storage::stored_bytes;
 use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Loop, Plan, PlanBuffer, PlanFunction, Step};
 use compiler::tensor::Tensor;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The data that all runs of a session read.
 pub(crate) struct Shared {
@@ -68,6 +69,8 @@ pub(crate) struct BoundLoop {
     /// The body for even iterations and for odd ones.
     pub(crate) bodies: [BoundSteps; 2],
     pub(crate) alternates: bool,
+    /// Iterations that it has run.
+    pub(crate) ran: AtomicU64,
 }
 
 /// Numbers of iterations on the device.
@@ -162,7 +165,7 @@ impl BoundLoop {
         } else {
             even.clone()
         };
-        BoundLoop { plan: Loop { body: vec![], ..l.clone() }, bodies: [even, odd], alternates }
+        BoundLoop { plan: Loop { body: vec![], ..l.clone() }, bodies: [even, odd], alternates, ran: AtomicU64::new(0) }
     }
     /// An iteration.
     pub(crate) fn body(&self) -> &BoundSteps {

@@ -1,7 +1,7 @@
 //! Sessions: fill buffers, prepack and upload constants, and build pipelines and bind groups.
 
 use crate::cache::CacheFolder;
-use crate::constants::{Upload, load_constant, same_constants};
+use crate::constants::{Upload, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::first_dispatch::compile_in_driver;
@@ -166,7 +166,7 @@ impl Session {
     pub fn with_plan(&self, plan: Plan) -> Result<Session, GpuError> {
         let s = &self.shared;
         check_limits(&s.gpu, &plan)?;
-        let from = same_constants(&s.plan, &plan);
+        let from = plan.same_constants(&s.plan);
         let constants = from.iter().map(|i| i.and_then(|i| s.constants[i].clone())).collect();
         let host_constants = from.iter().map(|i| i.and_then(|i| s.host_constants[i].clone())).collect();
         let memory = s.gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);

@@ -19,6 +19,7 @@ use compiler::name::Name;
 use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A session for inputs of any sizes, with its compilation, if there is one.
 pub struct OpenPlanned {
@@ -36,9 +37,41 @@ impl OpenPlanned {
     }
 }
 
-/// A visitor of the parts with a plan: name, plan and operands. Parts are called `before` (head), `deciding` and
-/// `after` (tail); parts of a split part have its name as prefix, `after.before`.
-pub type Visit<'a, E> = dyn FnMut(&str, &Planned, &[Tensor]) -> Result<(), E> + 'a;
+/// How a part ran.
+pub enum Ran<'a> {
+    /// By its plan.
+    Plan(&'a Planned),
+    /// The host interpreted it.
+    Host(&'a Module),
+}
+
+/// A run of a part.
+pub struct PartRun<'a> {
+    /// `before` (head), `deciding` or `after` (tail); parts of a split part have its name as prefix, `after.before`.
+    pub name: &'a str,
+    /// How it ran.
+    pub ran: Ran<'a>,
+    /// Its operands.
+    pub operands: &'a [Tensor],
+    /// Milliseconds, with operands and results in host memory.
+    pub ms: f64,
+}
+
+/// A visitor of the parts.
+pub type Visit<'a, E> = dyn FnMut(&PartRun<'_>) -> Result<(), E> + 'a;
+
+/// A part that something else than a device runs by a plan.
+pub trait RunPart<E>: Send + Sync {
+    /// Runs once, with operands and results in the order of the part.
+    ///
+    /// # Errors
+    /// A failed run.
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E>;
+    /// True when it computes something in kernels.
+    fn has_kernels(&self) -> bool;
+    /// True when it computes something on the host, outside of kernels.
+    fn has_host_steps(&self) -> bool;
+}
 
 /// A part of a network, ready to run.
 pub enum Part<E> {
@@ -46,7 +79,9 @@ pub enum Part<E> {
     Session(Box<Planned>),
     /// On a device, for inputs of any sizes.
     Open(Box<OpenPlanned>),
-    /// A part without a plan, for the CPU executor.
+    /// By a plan, but not on a device.
+    Other(Box<dyn RunPart<E>>),
+    /// A part without a plan, for the interpreter.
     Host(Box<Module>),
     /// In parts again.
     Staged(Box<Staged<E>>),
@@ -234,8 +269,7 @@ impl<E: From<GpuError>> Staged<E> {
         }
     }
 
-    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it
-    /// runs.
+    /// Runs once, part by part with values in host memory, and lets `visit` look at each part after it ran.
     ///
     /// # Errors
     /// As [`Staged::run`], and errors of `visit`.
@@ -293,11 +327,12 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(planned) => Ok(planned.session.run(inputs)?),
             Part::Open(planned) => Ok(planned.session.run(inputs)?),
+            Part::Other(part) => part.run(inputs),
             Part::Host(module) => interpret(module, inputs, functions),
             Part::Staged(staged) => staged.run(inputs),
         }
     }
-    /// Runs once, and lets `visit` look at the plans before.
+    /// Runs once, and lets `visit` look at it.
     ///
     /// # Errors
     /// As [`Staged::visit`].
@@ -308,13 +343,28 @@ impl<E: From<GpuError>> Part<E> {
         functions: &HostFunctions,
         visit: &mut Visit<'_, E>,
     ) -> Result<Vec<Tensor>, E> {
-        match self {
-            Part::Session(planned) => visit(name, planned, inputs)?,
-            Part::Open(planned) => visit(name, &planned.at(inputs)?, inputs)?,
-            Part::Host(_) => {}
+        let (at, start);
+        let (ran, results) = match self {
+            Part::Session(planned) => {
+                start = Instant::now();
+                (Ran::Plan(planned), planned.session.run(inputs)?)
+            }
+            Part::Open(planned) => {
+                at = planned.at(inputs)?;
+                start = Instant::now();
+                (Ran::Plan(&at), at.session.run(inputs)?)
+            }
+            // Its kernels are none of a device.
+            Part::Other(part) => return part.run(inputs),
+            Part::Host(module) => {
+                start = Instant::now();
+                (Ran::Host(module), interpret(module, inputs, functions)?)
+            }
             Part::Staged(staged) => return staged.visit_within(&format!("{name}."), inputs, visit),
-        }
-        self.run(inputs, functions)
+        };
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        visit(&PartRun { name, ran, operands: inputs, ms })?;
+        Ok(results)
     }
     /// Runs once, and leaves results where they are.
     fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
@@ -334,6 +384,7 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(planned) => planned.session.has_device_steps(),
             Part::Open(planned) => planned.session.first().has_device_steps(),
+            Part::Other(part) => part.has_kernels(),
             Part::Host(_) => false,
             Part::Staged(staged) => staged.has_device_steps(),
         }
@@ -342,6 +393,7 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(planned) => planned.session.has_host_steps(),
             Part::Open(planned) => planned.session.first().has_host_steps(),
+            Part::Other(part) => part.has_host_steps(),
             Part::Host(_) => true,
             Part::Staged(staged) => staged.has_host_steps(),
         }

@@ -7,8 +7,8 @@
 //! operators need.
 
 use crate::error::GpuError;
-use crate::storage::encode_portions;
 use compiler::plan::BufferView;
+use compiler::plan::storage::encode_portions;
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;
 use std::collections::BTreeMap;

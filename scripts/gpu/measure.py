@@ -198,7 +198,7 @@ def table(all_):
 
 def options():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--weft", help="the command, best as a release build"); p.add_argument("--device", default="auto"); p.add_argument("--small", action="store_true")
+    p.add_argument("--weft", help="the command, best as a release build"); p.add_argument("--device", default="0"); p.add_argument("--small", action="store_true")
     p.add_argument("--networks", help="A,B instead of the whole zoo"); p.add_argument("--amp", default="off,fp16"); p.add_argument("--batch"); p.add_argument("--layout", default="nchw,nhwc")
     p.add_argument("--runs", type=int); p.add_argument("--warmup", type=int); p.add_argument("--rounds", type=int, default=1, help="of the other systems")
     p.add_argument("--peers", default="auto", help="auto, none, or ncnn,torch"); p.add_argument("--install", action="store_true", help="lets peers.py install what is missing")

@@ -401,6 +401,16 @@ mod tests {
         assert!(words(true) < words(false));
     }
 
+    /// naga's modules are saved as its version encodes them: the form names it.
+    #[test]
+    fn the_saved_form_names_the_version_of_naga() {
+        let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock")).expect("Cargo.lock");
+        let locked = lock.split("name = \"naga\"\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
+        let mut parts = locked.expect("naga is locked").split('.');
+        let version = format!("naga {}.{},", parts.next().expect("major"), parts.next().expect("minor"));
+        assert!(tensor_ir::plan::EmitKernel::saved_form(&crate::Emitter).starts_with(&version), "{version}");
+    }
+
     #[test]
     fn the_standard_wants_subgroups_declared() {
         let list = texts(

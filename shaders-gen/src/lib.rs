@@ -83,6 +83,10 @@ impl EmitKernel for Emitter {
         let module = kernel.module.downcast_ref::<GeneratedModule>().ok_or("the kernel has another generator")?;
         module.emit_spirv().map_err(|e| e.to_string())
     }
+    /// naga's modules, which its versions encode differently.
+    fn saved_form(&self) -> &'static str {
+        "naga 30.0, module 1"
+    }
     fn save(&self, kernel: &EmittedKernel) -> Result<Vec<u8>, String> {
         let module = kernel.module.downcast_ref::<GeneratedModule>().ok_or("the kernel has another generator")?;
         postcard::to_stdvec(module).map_err(|e| e.to_string())

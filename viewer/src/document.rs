@@ -1,11 +1,13 @@
 //! A trace with indices for fast look-ups.
 
+use crate::units::{milliseconds, si};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::remark::Remark;
 use compiler::text::parse_module;
-use compiler::trace::{CompileTrace, TraceError};
-use graphview::picture::Node;
+use compiler::trace::{CompileTrace, Group, TraceError, texts_of_parts};
+use graphview::picture::{Node, Picture};
+use graphview::scene::short;
 use rustc_hash::FxHashMap;
 
 /// A trace, the text of its stages, and indices from boxes to groups, times and errors.
@@ -79,25 +81,31 @@ impl Document {
         let last = stage.min(self.last_graph());
         (1..=last).rev().find(|&s| !self.trace.stages[s].delta.is_empty()).unwrap_or(0)
     }
-    /// The module of a stage.
+    /// The picture of a stage.
     ///
     /// # Errors
     /// When its text does not parse.
-    pub fn module(&self, stage: usize) -> Result<Module, String> {
-        let label = self.trace.stages.get(stage).map_or("", |s| s.label.as_str());
-        parse_module(self.text(stage)).map_err(|e| format!("the stage `{label}` does not parse: {e}"))
+    pub fn picture(&self, stage: usize) -> Result<Picture, String> {
+        Picture::of_stage(self.text(stage)).map_err(|e| self.not_parsed(stage, &e))
     }
-    /// The module of the last stage `label`, of the tensor functions, and the device that it is for.
+    fn not_parsed(&self, stage: usize, why: &str) -> String {
+        let label = self.trace.stages.get(stage).map_or("", |s| s.label.as_str());
+        format!("the stage `{label}` does not parse: {why}")
+    }
+    /// The module of the last stage `label`, of the tensor functions, and the device that it is for; of a network in
+    /// parts that of part `part`.
     ///
     /// # Errors
     /// When the trace has no such stage, its text does not parse, or its device is unknown.
-    pub fn functions(&self, label: &str) -> Result<(Module, DeviceProfile), String> {
+    pub fn functions(&self, label: &str, part: usize) -> Result<(Module, DeviceProfile), String> {
         let at = self.trace.stages.iter().rposition(|s| s.label == label);
         let at =
             at.ok_or_else(|| format!("this trace has no {label} tensor functions: `weft compile -o` stores them"))?;
         let profile = serde_json::from_str(&self.trace.profile);
         let profile = profile.map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
-        Ok((self.module(at)?, profile))
+        let name = self.trace.parts.get(part).map_or("", |p| p.name.as_str());
+        let text = texts_of_parts(self.text(at)).into_iter().find(|p| p.0 == name).map_or("", |p| p.1);
+        Ok((parse_module(text).map_err(|e| self.not_parsed(at, &e.to_string()))?, profile))
     }
     /// The groups of a box: itself, or the groups with its source nodes.
     pub fn groups_of(&self, node: &Node) -> Vec<usize> {
@@ -146,6 +154,23 @@ impl Document {
     /// Milliseconds of the groups that a box is in.
     pub fn time_of(&self, node: &Node) -> Option<f64> {
         self.groups_of(node).into_iter().filter_map(|g| self.time_of_group(g)).reduce(|a, b| a + b)
+    }
+    /// The text of a layer's box: its name, its nodes, and the sums of its groups.
+    pub fn layer_lines(&self, node: &Node) -> Vec<String> {
+        let mut lines = vec![short(&node.op), node.name.clone()];
+        let groups = self.groups_of(node);
+        let sum = |of: fn(&Group) -> u64| groups.iter().map(|&g| of(&self.trace.groups[g])).sum::<u64>() as f64;
+        let time = self.time_of(node).map(milliseconds);
+        let (flops, bytes) = (sum(|g| g.flops), sum(|g| g.bytes));
+        let with_unit = |x: f64, unit: &str| {
+            let text = si(x);
+            let digits = text.trim_end_matches(char::is_alphabetic);
+            (x > 0.0).then(|| format!("{digits} {}{unit}", &text[digits.len()..]))
+        };
+        let (work, moved) = (with_unit(flops, "FLOP"), with_unit(bytes, "B"));
+        lines.extend(time);
+        lines.extend(work.into_iter().chain(moved).reduce(|a, b| format!("{a}, {b}")));
+        lines
     }
     /// The largest relative error among the source nodes of a box, and whether it is within the tolerance.
     pub fn error_of(&self, node: &Node) -> Option<(f64, bool)> {

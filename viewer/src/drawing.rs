@@ -2,10 +2,11 @@
 
 use crate::document::Document;
 use crate::worker::Worker;
+use graphview::layers::{Layered, fold};
 use graphview::layout::{Direction, Options};
-use graphview::picture::{Category, Node, Picture};
+use graphview::picture::{Category, Node, Picture, Weight, with_layout};
 use graphview::scene::{Arrangement, Scene, short};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +24,15 @@ pub struct Want {
     pub columns: bool,
     /// Where edges go.
     pub direction: Direction,
+    /// Every node is shown by itself, in no layers.
+    pub flat: bool,
+}
+
+impl Want {
+    /// Whether a box with something inside is open: at first control flow is, and the largest layers of few.
+    fn is_open(&self, n: &Node, layered: &Layered) -> bool {
+        (n.category == Category::Control || layered.open.contains(&n.key)) != self.toggled.contains(&n.key)
+    }
 }
 
 /// The text of boxes besides their op.
@@ -45,8 +55,10 @@ impl Default for Detail {
 pub struct Drawn {
     /// The request.
     pub want: Want,
-    /// The picture.
+    /// The picture, without layers.
     pub picture: Arc<Picture>,
+    /// The picture in layers.
+    pub layered: Arc<Layered>,
     /// Boxes and edges with places.
     pub scene: Scene,
     /// Boxes by key.
@@ -55,13 +67,30 @@ pub struct Drawn {
     pub by_origin: FxHashMap<String, Vec<usize>>,
 }
 impl Drawn {
-    fn new(want: Want, picture: Arc<Picture>, scene: Scene) -> Drawn {
+    fn new(want: Want, picture: Arc<Picture>, layered: Arc<Layered>, scene: Scene) -> Drawn {
         let by_key = scene.boxes.iter().enumerate().map(|(i, b)| (b.node.key.clone(), i)).collect();
         let mut by_origin: FxHashMap<String, Vec<usize>> = FxHashMap::default();
         for (i, b) in scene.boxes.iter().enumerate() {
             b.node.origins.iter().for_each(|o| by_origin.entry(o.clone()).or_default().push(i));
         }
-        Drawn { want, picture, scene, by_key, by_origin }
+        Drawn { want, picture, layered, scene, by_key, by_origin }
+    }
+    /// Keys of the closed layers that a box is in, outer ones first.
+    pub fn closed_above(&self, key: &str) -> Vec<String> {
+        fn path<'a>(p: &'a Picture, key: &str, out: &mut Vec<&'a Node>) -> bool {
+            p.nodes.iter().any(|n| {
+                out.push(n);
+                let found = n.key == key || n.inside.iter().any(|p| path(p, key, out));
+                if !found {
+                    out.pop();
+                }
+                found
+            })
+        }
+        let mut above = vec![];
+        path(&self.layered.picture, key, &mut above);
+        let closed = |n: &&&Node| n.category == Category::Layer && n.key != key && !self.want.is_open(n, &self.layered);
+        above.iter().filter(closed).map(|n| n.key.clone()).collect()
     }
     /// The box that corresponds to a box of another scene: the same one, or the innermost one with most of its source
     /// nodes.
@@ -107,7 +136,14 @@ impl Drawing {
     /// Starts the thread; `wake` is called when a scene is ready.
     pub fn start(document: Arc<Document>, widths: Widths, wake: impl Fn() + Send + 'static) -> Drawing {
         let studio = move || {
-            let mut studio = Studio { document, widths, pictures: FxHashMap::default(), places: None };
+            let mut studio = Studio {
+                document,
+                widths,
+                pictures: FxHashMap::default(),
+                layered: FxHashMap::default(),
+                constants: FxHashSet::default(),
+                places: None,
+            };
             move |want: &Want| studio.draw(want)
         };
         let boxes = |drawn: &Result<Arc<Drawn>, String>| drawn.as_ref().map_or(0, |d| d.scene.boxes.len());
@@ -127,12 +163,14 @@ pub fn time_layouts(trace: &compiler::trace::CompileTrace) -> [std::time::Durati
         document: Arc::new(document),
         widths: Widths::new(|_| 6.0),
         pictures: FxHashMap::default(),
+        layered: FxHashMap::default(),
+        constants: FxHashSet::default(),
         places: None,
     };
     [0, last].map(|stage| {
-        let picture = Picture::of(&studio.document.module(stage).expect("it parses"));
+        let picture = studio.document.picture(stage).expect("it parses");
         let start = std::time::Instant::now();
-        studio.arrange(&picture, &Want::default());
+        studio.arrange(&fold(&picture), &Want::default());
         start.elapsed()
     })
 }
@@ -142,18 +180,25 @@ struct Studio {
     document: Arc<Document>,
     widths: Widths,
     pictures: FxHashMap<usize, Arc<Picture>>,
+    /// In layers, and flat.
+    layered: FxHashMap<(usize, bool), Arc<Layered>>,
+    /// Constants of the model.
+    constants: FxHashSet<String>,
     /// The positions across of source nodes in the source graph. Graphs of later stages start from them, so that a node
     /// keeps its position while stepping through the passes.
-    places: Option<(Direction, FxHashMap<String, f32>)>,
+    places: Option<((Direction, bool), FxHashMap<String, f32>)>,
 }
 
 impl Studio {
     fn draw(&mut self, want: &Want) -> Result<Arc<Drawn>, String> {
-        if self.places.as_ref().is_none_or(|p| p.0 != want.direction) {
+        if self.places.as_ref().is_none_or(|p| p.0 != (want.direction, want.flat)) {
             let first = self.picture(0)?;
+            let constants = first.walk().into_iter().flat_map(|n| n.weights.iter().map(|w| w.name.clone()));
+            self.constants = constants.collect();
             self.places = None;
             let plain = Want { toggled: Arc::default(), columns: false, ..want.clone() };
-            let scene = self.arrange(&first, &plain);
+            let layered = self.layered(0, want.flat)?;
+            let scene = self.arrange(&layered, &plain);
             let mut places = FxHashMap::default();
             for b in &scene.boxes {
                 let [x, _] = want.direction.turn([b.rect[0] + b.rect[2] / 2.0, b.rect[1] + b.rect[3] / 2.0]);
@@ -162,22 +207,37 @@ impl Studio {
                     places.insert(o.clone(), x);
                 });
             }
-            self.places = Some((want.direction, places));
+            self.places = Some(((want.direction, want.flat), places));
         }
         let picture = self.picture(want.stage)?;
-        let scene = self.arrange(&picture, want);
-        Ok(Arc::new(Drawn::new(want.clone(), picture, scene)))
+        let layered = self.layered(want.stage, want.flat)?;
+        let scene = self.arrange(&layered, want);
+        Ok(Arc::new(Drawn::new(want.clone(), picture, layered, scene)))
     }
     fn picture(&mut self, stage: usize) -> Result<Arc<Picture>, String> {
         if let Some(p) = self.pictures.get(&stage) {
             return Ok(p.clone());
         }
-        let picture = Arc::new(Picture::of(&self.document.module(stage)?));
+        let picture = Arc::new(self.document.picture(stage)?);
         self.pictures.insert(stage, picture.clone());
         Ok(picture)
     }
-    fn arrange(&self, picture: &Picture, want: &Want) -> Scene {
-        let is_open = |n: &Node| (n.category == Category::Control) != want.toggled.contains(&n.key);
+    fn layered(&mut self, stage: usize, flat: bool) -> Result<Arc<Layered>, String> {
+        if let Some(l) = self.layered.get(&(stage, flat)) {
+            return Ok(l.clone());
+        }
+        let picture = self.picture(stage)?;
+        let layered = match flat {
+            true => Layered { picture: Picture::clone(&picture), ..Layered::default() },
+            false => fold(&picture),
+        };
+        let layered = Arc::new(layered);
+        self.layered.insert((stage, flat), layered.clone());
+        Ok(layered)
+    }
+    fn arrange(&self, layered: &Layered, want: &Want) -> Scene {
+        let picture = &layered.picture;
+        let is_open = |n: &Node| want.is_open(n, layered);
         let before = |n: &Node| self.places.as_ref().and_then(|(_, places)| place_of(places, n));
         let measure = |text: &str| self.widths.of(text);
         let fold = want.columns.then_some(1.5);
@@ -186,7 +246,13 @@ impl Studio {
         let options = Options { layer_gap, fold, direction: want.direction, ..Options::default() };
         let a = Arrangement {
             is_open: &is_open,
-            lines: &|n| lines(n, self.document.layer_of(n).as_deref().unwrap_or(&n.name), want.detail),
+            lines: &|n| {
+                if n.category == Category::Layer {
+                    return self.document.layer_lines(n);
+                }
+                let name = self.document.layer_of(n);
+                lines(n, name.as_deref().unwrap_or(&n.name), want.detail, &self.constants)
+            },
             label: &|n| label(n),
             before: &before,
             measure: &measure,
@@ -205,7 +271,9 @@ fn place_of(places: &FxHashMap<String, f32>, n: &Node) -> Option<f32> {
 }
 
 /// The text of a box: its op, and on request its name, its attributes and the constants that it reads.
-pub fn lines(node: &Node, name: &str, detail: Detail) -> Vec<String> {
+///
+/// `of_model` are the constants of the model.
+pub fn lines(node: &Node, name: &str, detail: Detail, of_model: &FxHashSet<String>) -> Vec<String> {
     if node.category == Category::Terminal {
         return vec![short(&node.name)];
     }
@@ -219,12 +287,32 @@ pub fn lines(node: &Node, name: &str, detail: Detail) -> Vec<String> {
     if !detail.constants {
         return out;
     }
-    let last = |name: &str| name.rsplit(['.', '/', ':']).next().unwrap_or(name).to_string();
-    out.extend(node.weights.iter().take(3).map(|w| short(&format!("{} {}", last(&w.name), w.ty))));
+    out.extend(node.weights.iter().take(3).map(|w| short(&format!("{} {}", parameter(node, w, of_model), w.ty))));
     if node.weights.len() > 3 {
         out.push(format!("{} more constants", node.weights.len() - 3));
     }
     out
+}
+
+/// The name of a constant in its box: the last part of its name in the model. A constant that passes made has the name
+/// of its role, or of the constant that it was made from.
+fn parameter<'a>(node: &'a Node, w: &'a Weight, of_model: &FxHashSet<String>) -> &'a str {
+    let last = |name: &'a str| name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+    if of_model.contains(&w.name) {
+        return last(&w.name);
+    }
+    let from = w.name.rmatch_indices('.').map(|(i, _)| &w.name[..i]).find(|n| of_model.contains(*n));
+    role(node, w.operand).or(from.map(last)).unwrap_or_else(|| last(&w.name))
+}
+
+/// The role of an operand of a product: in a fused group, that of the node which reads it.
+fn role(node: &Node, operand: usize) -> Option<&'static str> {
+    if let Some(inside) = node.inside.first().filter(|_| node.category == Category::Group) {
+        let read = inside.edges.iter().find(|e| e.from == operand)?;
+        return role(&inside.nodes[read.to], read.operand);
+    }
+    let product = node.category == Category::Contraction;
+    product.then_some(if operand < 2 { "weight" } else { "bias" })
 }
 
 /// The attributes of a node one by one: parts between commas that are in no brackets and no text.
@@ -248,11 +336,7 @@ pub fn split_attributes(attrs: &str) -> Vec<&str> {
 
 /// The label of the edges that leave a box: the type of its first result, with its layout if it has one.
 pub fn label(node: &Node) -> Option<String> {
-    let ty = node.outputs.first()?;
-    Some(match node.layout {
-        Some(layout) => format!("{ty} {layout}"),
-        None => ty.clone(),
-    })
+    node.outputs.first().map(|ty| with_layout(ty, node.layout))
 }
 
 #[cfg(test)]

@@ -54,8 +54,9 @@ bindings! {
         v.columns = !v.columns;
         v.canvases.iter_mut().for_each(Canvas::fit_next);
     };
+    NONE [L] "L" "layers as boxes, or every node by itself" false |v, _| v.turn_flat();
     CTRL [K] "Ctrl K" "edges from left to right, or from top to bottom" true |v, _| v.turn();
-    NONE [F] "F, T" "show everything, show the top" false |v, _| v.canvases.iter_mut().for_each(|c| c.fit(true));
+    NONE [F] "F, T" "show everything, show the top" false |v, _| v.show_all();
     NONE [T] "F, T" "" false |v, _| v.canvases.iter_mut().for_each(|c| c.fit(false));
     NONE [Plus, Equals] "+, - or Shift Up, Down" "zoom" false |v, _| v.canvases[0].magnify(1.25);
     SHIFT [ArrowUp, Plus] "+, - or Shift Up, Down" "" false |v, _| v.canvases[0].magnify(1.25);
@@ -69,7 +70,7 @@ bindings! {
     NONE [D] "W A S D" "" false |v, _| v.canvases[0].walk([-60.0, 0.0]);
     ALT [ArrowLeft] "Alt Left, Alt Right" "back to where you were, and forward" false |v, _| v.canvases[0].camera.back();
     ALT [ArrowRight] "Alt Left, Alt Right" "" false |v, _| v.canvases[0].camera.forward();
-    NONE [O] "O" "open or close the box: a fused group, a branch, a loop" false |v, _| {
+    NONE [O] "O" "open or close the box: a layer, a fused group, a branch, a loop" false |v, _| {
         if let Some(key) = v.focus().map(str::to_string) {
             v.toggle(&key);
         }

@@ -29,6 +29,7 @@ pub mod search;
 mod show;
 pub mod start;
 mod state;
+pub mod units;
 #[cfg(feature = "window")]
 mod window;
 mod worker;

@@ -35,7 +35,7 @@ pub fn screenshot(trace: CompileTrace, shot: &Shot) -> Result<RgbaImage, Fault> 
     }
     // Fitting needs the place that the canvas got.
     if shot.view.as_ref().is_some_and(|v| v.split(',').any(|word| word.trim() == "whole")) {
-        h.state_mut().canvases[0].fit(true);
+        h.state_mut().show_all();
         settle(&mut h)?;
     }
     h.render().map_err(Fault::Window)

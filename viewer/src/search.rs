@@ -3,8 +3,9 @@
 use crate::document::Document;
 use crate::drawing::Drawn;
 use compiler::compile::GroupKind;
-use graphview::picture::{Category, Node};
+use graphview::picture::{Category, Node, Picture};
 use graphview::query::{Query, Subject};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -17,7 +18,10 @@ pub struct Search {
     pub grab: bool,
     /// Its error.
     pub fault: Option<String>,
-    found: BTreeSet<usize>,
+    /// Boxes that show what is found: itself, or a closed layer that it is in.
+    boxes: BTreeSet<usize>,
+    /// Keys of what is found, in the order of the picture.
+    found: Vec<String>,
     shown: Option<(String, Arc<Drawn>)>,
 }
 
@@ -32,32 +36,56 @@ impl Search {
         if !known {
             self.shown = Some((self.text.clone(), drawn.clone()));
             self.found.clear();
+            self.boxes.clear();
             self.fault = match Query::parse(&self.text) {
                 Err(why) => Some(why),
                 Ok(query) => {
+                    hits(document, &query, &drawn.layered.picture, &mut self.found);
+                    let keys: FxHashSet<&str> = self.found.iter().map(String::as_str).collect();
+                    let shows = |n: &Node| keys.contains(n.key.as_str()) || holds(n, &keys);
                     let boxes = drawn.scene.boxes.iter().enumerate();
-                    self.found = boxes.filter(|(_, b)| finds(document, &query, &b.node)).map(|(i, _)| i).collect();
+                    self.boxes = boxes.filter(|(_, b)| shows(&b.node)).map(|(i, _)| i).collect();
                     None
                 }
             };
         }
-        self.fault.is_none().then_some(&self.found)
+        self.fault.is_none().then_some(&self.boxes)
     }
     /// What the last [`Search::find`] found.
-    pub fn found(&self) -> &BTreeSet<usize> {
+    pub fn found(&self) -> &[String] {
         &self.found
     }
-    /// The box found behind `from`, the first one behind the last.
-    pub fn next(&self, from: Option<usize>, forward: bool) -> Option<usize> {
-        let (first, last) = (self.found.first(), self.found.last());
-        let next = match (from, forward) {
-            (None, true) => None,
-            (None, false) => last,
-            (Some(i), true) => self.found.range(i + 1..).next(),
-            (Some(i), false) => self.found.range(..i).next_back(),
+    /// The key found behind `from`, the first one behind the last.
+    pub fn next(&self, from: Option<&str>, forward: bool) -> Option<&str> {
+        let at = from.and_then(|key| self.found.iter().position(|k| k == key));
+        let next = match (at, forward) {
+            (None, true) => 0,
+            (None, false) => self.found.len().checked_sub(1)?,
+            (Some(i), true) => (i + 1) % self.found.len(),
+            (Some(i), false) => (i + self.found.len() - 1) % self.found.len(),
         };
-        next.or(if forward { first } else { last }).copied()
+        self.found.get(next).map(String::as_str)
     }
+}
+
+/// Keys of the boxes that a query finds, also in closed layers. A fused group is found by the ops in it.
+fn hits(document: &Document, query: &Query, picture: &Picture, out: &mut Vec<String>) {
+    for n in &picture.nodes {
+        let in_group = || n.inside.iter().flat_map(Picture::walk).any(|m| finds(document, query, m));
+        let own = n.category != Category::Layer && finds(document, query, n);
+        if own || n.category == Category::Group && in_group() {
+            out.push(n.key.clone());
+        }
+        if n.category != Category::Group {
+            n.inside.iter().for_each(|p| hits(document, query, p, out));
+        }
+    }
+}
+
+/// Whether a layer holds one of the keys.
+fn holds(n: &Node, keys: &FxHashSet<&str>) -> bool {
+    let mut inside = n.inside.iter().filter(|_| n.category == Category::Layer).flat_map(Picture::walk);
+    inside.any(|m| keys.contains(m.key.as_str()))
 }
 
 /// Whether a query finds a box.

@@ -1,12 +1,13 @@
 //! The whole window: header, passes, graph and panes.
 
-use crate::canvas::colour::ColourBy;
+use crate::canvas::colour::{ColourBy, milliseconds};
 use crate::canvas::{Action, Canvas, Shown};
 use crate::document::Document;
 use crate::drawing::{Drawing, Drawn, Widths};
 use crate::export::{self, Export};
 use crate::state::{Ends, Tab, Viewer};
 use crate::{keys, opening, panes};
+use compiler::trace::CompileTrace;
 use egui::{
     CentralPanel, ComboBox, FontId, Frame, Key, LayerId, Panel, Rect, TextEdit, TextStyle, Theme, Ui, UiBuilder, vec2,
 };
@@ -62,15 +63,7 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
     ui.horizontal_wrapped(|ui| {
         let t = v.trace();
         ui.strong(&t.model);
-        ui.label(format!(
-            "for {}: {} nodes, {} groups, {} dispatches of {} kernels, {:.0} ms",
-            t.profile_name,
-            t.sources.len(),
-            t.groups.len(),
-            t.calls().count(),
-            t.kernels.len(),
-            t.compile_ms
-        ));
+        ui.label(about_run(t));
         let o = &t.options;
         ui.weak(format!("amp {}, layout {}, fuse {}, -O{}; Weft {}", o.amp, o.layout, o.fuse, o.opt_level, t.weft));
     });
@@ -79,6 +72,24 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
         search(ui, v);
         window_tools(ui, v);
     });
+}
+
+/// The size of a compilation and its times, and the ranges of open sizes.
+fn about_run(t: &CompileTrace) -> String {
+    let parts = if t.parts.is_empty() { String::new() } else { format!("{} parts, ", t.parts.len()) };
+    let sizes = [t.sources.len(), t.groups.len(), t.calls().count(), t.kernels.len()];
+    let [nodes, groups, dispatches, kernels] = sizes;
+    let mut text = format!(
+        "for {}: {parts}{nodes} nodes, {groups} groups, {dispatches} dispatches of {kernels} kernels, compiled in {}",
+        t.profile_name,
+        milliseconds(t.compile_ms)
+    );
+    if let Some(times) = &t.times {
+        text += &format!(", runs in {}", milliseconds(times.latency_ms));
+    }
+    let open = t.dims.iter().map(|d| format!("{} {}..{}", d.name, d.low, d.high));
+    let open: Vec<String> = open.collect();
+    if open.is_empty() { text } else { format!("{text}; open: {}", open.join(", ")) }
 }
 
 /// Controls of the graph's appearance.
@@ -97,6 +108,10 @@ fn view_tools(ui: &mut Ui, v: &mut Viewer) {
     if ui.toggle_value(&mut v.columns, "Columns").on_hover_text("All of a long graph side by side (C)").clicked() {
         v.canvases.iter_mut().for_each(Canvas::fit_next);
     }
+    let mut layers = !v.flat;
+    if ui.toggle_value(&mut layers, "Layers").on_hover_text("Layers as boxes, or every node by itself (L)").clicked() {
+        v.turn_flat();
+    }
     let mut right = v.direction == Direction::Right;
     if ui
         .toggle_value(&mut right, "Across")
@@ -106,7 +121,7 @@ fn view_tools(ui: &mut Ui, v: &mut Viewer) {
         v.turn();
     }
     if ui.button("Fit").on_hover_text("Show everything (F); T shows the top").clicked() {
-        v.canvases.iter_mut().for_each(|c| c.fit(true));
+        v.show_all();
     }
     if ui.button("«").on_hover_text("Where you were (Alt Left)").clicked() {
         v.canvases[0].camera.back();
@@ -214,6 +229,10 @@ fn graph(ui: &mut Ui, v: &mut Viewer) {
     one(ui, v, 0, right.with_min_x(right.min.x + 1.0), after.as_ref());
     let at_left = ui.input(|i| i.pointer.hover_pos()).is_some_and(|p| left.contains(p));
     let [after, before] = &mut v.canvases;
+    // Each shows all of its graph: the same place and zoom in both would cut one of them off.
+    if after.is_whole() && before.is_whole() {
+        return;
+    }
     if at_left { after.follow(before) } else { before.follow(after) }
 }
 
@@ -226,12 +245,14 @@ fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc
     let (by, alone) = (v.colour, !v.compare);
     let found = drawn.filter(|_| which == 0).and_then(|d| v.search.find(&document, d).cloned());
     let marks = v.compared().map(|c| if which == 0 { c.after.clone() } else { c.before.clone() });
+    let right = v.compared().filter(|_| which == 1).map(|c| c.after.clone());
     let shown = Shown {
         document: &document,
         by,
         selected: &selected,
         focus: focus.as_deref(),
         marks: marks.as_deref(),
+        right: right.as_deref(),
         found: found.as_ref(),
         strong_marks: v.compare,
         legend: alone || which == 1,

@@ -4,6 +4,7 @@ use crate::canvas::colour::ColourBy;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
 use compiler::trace::CompileTrace;
+use graphview::picture::{Category, Node};
 
 /// Why nothing is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +43,7 @@ impl Default for Shot {
 pub const VIEWS: &[(&str, &str)] = &[
     ("graph", "the graph alone"),
     ("whole", "the graph alone, all of it, in columns"),
+    ("nodes", "the graph alone, every node by itself, in no layers"),
     ("hulls", "the graph alone, fused groups in colours, as hulls before fusion"),
     ("compare", "the graph before and after the pass"),
     ("node", "the graph and what is known of the selected box"),
@@ -82,6 +84,7 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
 fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
     match word {
         "graph" => v.dock = false,
+        "nodes" => (v.dock, v.flat) = (false, true),
         "whole" => (v.dock, v.columns) = (false, true),
         "hulls" => (v.dock, v.colour) = (false, ColourBy::Group),
         "compare" => (v.dock, v.compare) = (false, true),
@@ -112,10 +115,11 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
 /// A node that is not there.
 pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
     let Some(Ok(drawn)) = v.after() else { return Err(Fault::Asked("the graph of this stage cannot be drawn".into())) };
-    let boxes = &drawn.scene.boxes;
-    let exact = boxes.iter().find(|b| b.node.name == name);
-    if let Some(b) = exact {
-        v.focus_key(&b.node.key.clone());
+    let nodes = drawn.layered.picture.outer();
+    let is_layer = |n: &&Node| n.category == Category::Layer && n.op == name;
+    let exact = nodes.iter().find(|n| n.name == name && n.category != Category::Layer);
+    if let Some(n) = exact.or(nodes.iter().find(|n| is_layer(n))) {
+        v.focus_key(&n.key.clone());
         return Ok(());
     }
     if drawn.by_origin.contains_key(name) {
@@ -123,14 +127,12 @@ pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let document = v.document().clone();
-    let part = |b: &&graphview::scene::SceneBox| {
-        let n = &b.node;
-        n.name.contains(name)
-            || document.layer_of(n).is_some_and(|l| l.contains(name))
-            || n.origins.iter().any(|o| o.contains(name))
+    let part = |n: &&&Node| {
+        let own = n.category != Category::Layer && n.name.contains(name);
+        own || document.layer_of(n).is_some_and(|l| l.contains(name)) || n.origins.iter().any(|o| o.contains(name))
     };
-    let found = boxes.iter().find(part);
+    let found = nodes.iter().find(part);
     let found = found.ok_or_else(|| Fault::Asked(format!("no box of this stage is `{name}`, or came from it")))?;
-    v.focus_key(&found.node.key.clone());
+    v.focus_key(&found.key.clone());
     Ok(())
 }

@@ -70,6 +70,8 @@ pub struct Viewer {
     pub columns: bool,
     /// Where edges go.
     pub direction: Direction,
+    /// Every node by itself, in no layers.
+    pub flat: bool,
     /// The meaning of colours.
     pub colour: ColourBy,
     /// Whether lists show only items that belong to the selection.
@@ -152,6 +154,7 @@ impl Viewer {
             detail: Detail::default(),
             columns: false,
             direction: Direction::Down,
+            flat: false,
             colour: ColourBy::Work,
             only_selected: false,
             only_changed: false,
@@ -184,7 +187,7 @@ impl Viewer {
         let new = Viewer::new(trace)?;
         let old = std::mem::replace(self, new);
         (self.tab, self.dock, self.passes, self.detail) = (old.tab, old.dock, old.passes, old.detail);
-        (self.columns, self.direction, self.colour) = (old.columns, old.direction, old.colour);
+        (self.columns, self.direction, self.colour, self.flat) = (old.columns, old.direction, old.colour, old.flat);
         (self.host, self.folder) = (old.host, old.folder);
         Ok(())
     }
@@ -223,7 +226,7 @@ impl Viewer {
 
     fn want(&self, stage: usize) -> Want {
         let (toggled, detail) = (self.toggled.clone(), self.detail);
-        Want { stage, toggled, detail, columns: self.columns, direction: self.direction }
+        Want { stage, toggled, detail, columns: self.columns, direction: self.direction, flat: self.flat }
     }
     /// The scene of the shown stage; asked for where it is not ready.
     pub(crate) fn after(&mut self) -> Option<Result<Arc<Drawn>, String>> {
@@ -276,7 +279,9 @@ impl Viewer {
             return None;
         }
         if self.marks.as_ref().is_none_or(|m| m.stages != stages) {
-            let (left, right) = changes(&before.picture, &after.picture);
+            let (mut left, mut right) = changes(&before.picture, &after.picture);
+            left.cover(&before.layered.picture);
+            right.cover(&after.layered.picture);
             self.marks = Some(Compared { stages, before: Arc::new(left), after: Arc::new(right) });
         }
         self.marks.as_ref()
@@ -285,7 +290,12 @@ impl Viewer {
     pub fn busy(&mut self) -> bool {
         let drawing = self.drawing.as_mut().is_none_or(Drawing::busy);
         let other = self.other.as_mut().is_some_and(|o| o.drawing.as_mut().is_none_or(Drawing::busy));
-        drawing || other || self.kernel_pane.busy() || self.again.progress().is_some() || self.canvases[0].moving()
+        drawing
+            || other
+            || self.kernel_pane.busy()
+            || self.again.progress().is_some()
+            || self.canvases[0].moving()
+            || self.compare && self.canvases[1].moving()
     }
     /// Shows what stands beside the graph, by its place in [`Tab::ALL`].
     pub fn show_tab(&mut self, place: usize) {
@@ -333,16 +343,28 @@ impl Viewer {
     /// The box that the node pane shows: of the shown stage, or of the one before.
     pub fn focus_node(&mut self) -> Option<Node> {
         let key = self.focus.clone()?;
-        let find = |d: Option<Result<Arc<Drawn>, String>>| d.and_then(Result::ok)?.picture.find(&key).cloned();
+        let find = |d: Option<Result<Arc<Drawn>, String>>| d.and_then(Result::ok)?.layered.picture.find(&key).cloned();
         find(self.after()).or_else(|| find(self.before()))
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
     pub fn focus_key(&mut self, key: &str) {
+        self.open_path(key);
         self.focus = Some(key.to_string());
         self.canvases.iter_mut().for_each(|c| c.look_at(key));
         if let Some(n) = self.focus_node() {
             self.take_selection(n.origins.iter().cloned().collect());
         }
+    }
+    /// Opens the layers that a box is in.
+    fn open_path(&mut self, key: &str) {
+        if let Some(Ok(drawn)) = self.after() {
+            drawn.closed_above(key).iter().for_each(|layer| self.toggle(layer));
+        }
+    }
+    /// Shows layers as boxes, or every node by itself.
+    pub fn turn_flat(&mut self) {
+        self.flat = !self.flat;
+        self.canvases.iter_mut().for_each(|c| c.start_next());
     }
     /// Chooses a box on a canvas.
     pub(crate) fn choose(&mut self, node: Option<&Node>) {
@@ -365,9 +387,7 @@ impl Viewer {
         let Some(Ok(drawn)) = self.after() else { return };
         let document = self.document.clone();
         self.search.find(&document, &drawn);
-        let at = self.focus.as_ref().and_then(|k| drawn.by_key.get(k)).copied();
-        if let Some(i) = self.search.next(at, forward) {
-            let key = drawn.scene.boxes[i].node.key.clone();
+        if let Some(key) = self.search.next(self.focus.as_deref(), forward).map(str::to_string) {
             self.focus_key(&key);
         }
     }
@@ -378,7 +398,6 @@ impl Viewer {
             set.insert(key.to_string());
         }
     }
-
     /// Selected source nodes.
     pub fn selected(&self) -> &BTreeSet<String> {
         &self.selected
@@ -389,13 +408,15 @@ impl Viewer {
         let selected = self.selected.clone();
         self.focus = None;
         let Some(Ok(drawn)) = self.after() else { return };
+        let own = |n: &&Node| n.origins.iter().any(|o| selected.contains(o));
+        let inside = drawn.picture.nodes.iter().find(own).filter(|n| !drawn.by_key.contains_key(&n.key));
         let boxes = selected.iter().filter_map(|o| drawn.by_origin.get(o)).flatten();
-        let first = boxes.min_by_key(|&&i| (usize::MAX - drawn.scene.boxes[i].depth, i));
-        if let Some(&i) = first {
-            let key = drawn.scene.boxes[i].node.key.clone();
-            self.canvases[0].look_at(&key);
-            self.focus = Some(key);
-        }
+        let first = boxes.map(|&i| (&drawn.scene.boxes[i], i)).min_by_key(|&(b, i)| (usize::MAX - b.depth, i));
+        let shown = inside.or(first.map(|(b, _)| &b.node));
+        let Some(key) = shown.map(|n| n.key.clone()) else { return };
+        self.open_path(&key);
+        self.canvases[0].look_at(&key);
+        self.focus = Some(key);
     }
     /// Selects source nodes of a part of the kernel that is shown; it stays.
     pub(crate) fn select_in_kernel(&mut self, nodes: BTreeSet<String>) {

@@ -63,3 +63,9 @@ pub fn show(c: &Command) -> String {
     let words = std::iter::once(c.get_program()).chain(c.get_args());
     words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
+
+/// The program that the tests have built: another selection of packages would build its dependencies again.
+pub fn tested_weft() -> Result<PathBuf, String> {
+    let built = target_dir()?.join("debug").join(format!("weft{}", std::env::consts::EXE_SUFFIX));
+    if built.exists() { Ok(built) } else { build_weft(false) }
+}

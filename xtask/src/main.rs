@@ -20,6 +20,7 @@ mod report;
 mod test;
 mod tint;
 mod vulkan;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },
     Command { name: "package", help: package::HELP, run: package::run },
+    Command { name: "wheel", help: wheel::HELP, run: wheel::run },
     Command { name: "release", help: release::HELP, run: release::run },
 ];
 

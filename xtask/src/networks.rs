@@ -72,19 +72,20 @@ fn check_hash(bytes: &[u8], wanted: &str) -> Result<(), String> {
     if found == wanted { Ok(()) } else { Err(format!("its SHA-256 is {found}, not {wanted}")) }
 }
 
-/// The model on the device in several layouts, against the stored results.
+/// The model by shaders in several layouts, and on the CPU, against the stored results.
 fn compare(weft: &Path, model: &Path, full: bool) -> Result<(), String> {
     let stored = |end: &str| root().join(format!("benches/models/{NAME}.{end}.npz"));
+    let layouts = if full { FULL } else { ALWAYS };
+    let amps = if full { &["off", "auto"][..] } else { &["off"][..] };
+    let settings = layouts.iter().flat_map(|l| amps.iter().map(move |a| ("0", *l, *a)));
     let mut failed = Vec::new();
-    for layout in if full { FULL } else { ALWAYS } {
-        for amp in if full { &["off", "auto"][..] } else { &["off"][..] } {
-            let mut c = Command::new(weft);
-            c.arg("compare").arg(model).arg("-i").arg(stored("in")).arg("--against").arg(stored("out"));
-            c.args(["--layout", layout, "--amp", amp]);
-            quiet_loader(&mut c);
-            eprintln!("{NAME} --layout {layout} --amp {amp}");
-            failed.extend(run_command(c).err());
-        }
+    for (device, layout, amp) in settings.chain([("cpu", "auto", "off")]) {
+        let mut c = Command::new(weft);
+        c.arg("compare").arg(model).arg("-i").arg(stored("in")).arg("--against").arg(stored("out"));
+        c.args(["--device", device, "--layout", layout, "--amp", amp]);
+        quiet_loader(&mut c);
+        eprintln!("{NAME} --device {device} --layout {layout} --amp {amp}");
+        failed.extend(run_command(c).err());
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }

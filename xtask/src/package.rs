@@ -1,4 +1,4 @@
-//! `cargo xtask package`: the crates as a registry would have them, built from that form alone.
+//! `cargo xtask package`: the crates as a registry would have them, and the command installed from that form alone.
 
 use crate::cargo::{cargo, root, run as run_command, target_dir};
 use crate::heading::heading;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--install] packages the crates, and checks the command and the library from the packages alone; --install: installs the command";
+pub const HELP: &str = "[--release] packages the crates, checks what is in them, and installs the command from the packages alone, as a debug build unless --release is given";
 
-/// The packages that are asked for by name: the library, and the command.
-const ENTRIES: [&str; 2] = ["weft-nn", "weft-command"];
+/// The package of the command.
+const COMMAND: &str = "weft-command";
 
 /// Files that every package has.
 const WHOLE: [&str; 3] = ["Cargo.toml", "README.md", "src/lib.rs"];
@@ -20,16 +20,16 @@ const WHOLE: [&str; 3] = ["Cargo.toml", "README.md", "src/lib.rs"];
 /// # Errors
 /// When a package lacks a file, or does not build.
 pub fn run(args: &[String]) -> Result<(), String> {
-    let install = match args {
+    let release = match args {
         [] => false,
-        [flag] if flag == "--install" => true,
+        [flag] if flag == "--release" => true,
         _ => return Err(format!("usage: cargo xtask package {HELP}")),
     };
     heading("cargo package");
     let packages = published()?;
     let folder = unpack(&packages)?;
     packages.iter().try_for_each(|p| check_contents(&folder.join(p)))?;
-    if install { install_from(&folder) } else { check_from(&folder) }
+    install_from(&folder, release)
 }
 
 /// The packages that are published, as `NAME-VERSION`.
@@ -90,26 +90,20 @@ fn check_contents(package: &Path) -> Result<(), String> {
     })
 }
 
-/// Type-checks the library and the command.
-fn check_from(folder: &Path) -> Result<(), String> {
-    heading("cargo check, from the packages");
-    let mut c = cargo(&["check", "--offline"]);
-    c.current_dir(folder).env("CARGO_TARGET_DIR", target_dir()?.join("packages-target"));
-    c.args(ENTRIES.iter().flat_map(|e| ["--package", e]));
-    run_command(c)
-}
-
-/// Installs the command from its package, and asks it what it is.
-fn install_from(folder: &Path) -> Result<(), String> {
-    heading("cargo install --path, from the package (five minutes on two cores)");
+/// Installs the command from its package, and asks it what networks it has.
+fn install_from(folder: &Path, release: bool) -> Result<(), String> {
+    heading("cargo install --path, from the package");
     let (target, place) = (target_dir()?.join("packages-target"), target_dir()?.join("packages-root"));
-    let package = published()?.into_iter().find(|p| p.starts_with(ENTRIES[1])).ok_or("the command is not published")?;
+    let package = published()?.into_iter().find(|p| p.starts_with(COMMAND)).ok_or("the command is not published")?;
     let mut c = cargo(&["install", "--locked", "--force", "--path"]);
     c.arg(folder.join(package)).arg("--root").arg(&place);
+    if !release {
+        c.arg("--debug");
+    }
     c.current_dir(folder).env("CARGO_TARGET_DIR", target);
     run_command(c)?;
     let mut weft = Command::new(place.join("bin").join(format!("weft{}", std::env::consts::EXE_SUFFIX)));
-    weft.arg("--version");
+    weft.args(["run", "squeezenet1_1", "--device", "cpu"]);
     run_command(weft)
 }
 
@@ -127,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_published() {
         let all = published().expect("packages");
-        assert!(ENTRIES.iter().all(|e| all.iter().any(|p| p.starts_with(e))), "{all:?}");
+        assert!([COMMAND, "weft-nn"].iter().all(|e| all.iter().any(|p| p.starts_with(e))), "{all:?}");
         assert!(!all.iter().any(|p| p.starts_with("xtask") || p.starts_with("fuzz")), "{all:?}");
     }
 

@@ -27,6 +27,14 @@ pub fn program() -> Result<&'static str, String> {
 /// # Errors
 /// When the environment or a package cannot be had.
 pub fn environment(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    environment_of(program()?, folder, packages)
+}
+
+/// As [`environment`], of the interpreter `program`.
+///
+/// # Errors
+/// As there.
+pub fn environment_of(program: &str, folder: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let python = if cfg!(windows) { folder.join("Scripts/python.exe") } else { folder.join("bin/python") };
     let mark = folder.join(".packages");
     let wanted = packages.join(" ");
@@ -34,7 +42,7 @@ pub fn environment(folder: &Path, packages: &[&str]) -> Result<PathBuf, String> 
         return Ok(python);
     }
     let make = || {
-        let mut c = Command::new(program()?);
+        let mut c = Command::new(program);
         c.args(["-m", "venv", "--clear"]).arg(folder);
         run(c)
     };

@@ -1,16 +1,16 @@
 //! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
 
-use crate::cargo::{build_weft, cargo, run as run_command, show, succeeds, target_dir};
+use crate::cargo::{cargo, run as run_command, show, succeeds, tested_weft};
 use crate::conformance;
 use crate::driver;
 use crate::heading::heading;
 use crate::vulkan::{Missing, prepare, quiet_loader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing; --full: networks in every layout and precision, and `measure` in small";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
 const FUZZ_SECONDS: u32 = 15;
@@ -91,12 +91,6 @@ fn options(args: &[String]) -> Result<Options, String> {
     if o.quick && o.full { Err("--quick and --full exclude each other".into()) } else { Ok(o) }
 }
 
-/// The program that the tests have built: another selection of packages would build its dependencies again.
-fn tested_weft() -> Result<PathBuf, String> {
-    let built = target_dir()?.join("debug").join(format!("weft{}", std::env::consts::EXE_SUFFIX));
-    if built.exists() { Ok(built) } else { build_weft(false) }
-}
-
 /// The checks that run the command over many models; gives those that failed.
 fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
     type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>);
@@ -106,6 +100,8 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
         ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full))),
         ("cargo xtask report", Box::new(|| crate::report::check(weft, &[]))),
         ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS))),
+        ("cargo xtask package", Box::new(|| crate::package::run(&[]))),
+        ("cargo xtask wheel --test", Box::new(|| crate::wheel::test(weft))),
     ];
     if full {
         checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft))));
@@ -137,8 +133,10 @@ fn add_components(quick: bool) {
     }
 }
 
-/// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice.
-const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
+/// The workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice. The
+/// Python package is left out: `cargo xtask wheel` lints and tests it, and PyO3's macros would change the features of `syn`,
+/// and with them the build of nearly every dependency.
+const ALL: &[&str] = &["--workspace", "--exclude", "python", "--features", "weft-command/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };
@@ -178,7 +176,10 @@ mod tests {
         let titles = |quick, full| steps(quick, full).into_iter().map(|s| s.title).collect::<Vec<_>>();
         assert_eq!(
             titles(true, false),
-            ["cargo fmt --check", "cargo test --workspace --features weft-command/view --no-fail-fast"]
+            [
+                "cargo fmt --check",
+                "cargo test --workspace --exclude python --features weft-command/view --no-fail-fast"
+            ]
         );
         assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 5));
     }

@@ -11,7 +11,7 @@ use std::process::Command;
 pub enum Missing {
     /// In continuous integration (`CI=true`) it is; elsewhere a loud message.
     FailsInCi,
-    /// Never: the CPU executor does the work.
+    /// Never: the interpreter does the work.
     Tolerated,
 }
 
@@ -56,7 +56,7 @@ pub fn prepare(missing: Missing) -> Result<bool, String> {
         return Err(advice.to_string());
     }
     eprintln!(
-        "\n!!! {advice}\n!!! Going on without: what can runs on the CPU executor, and tests that need a device fail.\n"
+        "\n!!! {advice}\n!!! Going on without: what can runs on the interpreter, and tests that need a device fail.\n"
     );
     Ok(false)
 }

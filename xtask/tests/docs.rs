@@ -9,7 +9,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PAGES: &[&str] = &["docs/add-an-op.md", "docs/add-a-pass.md", "docs/add-a-rule.md", "docs/add-an-instruction.md"];
+const PAGES: &[&str] = &[
+    "docs/add-an-op.md",
+    "docs/add-a-pass.md",
+    "docs/add-a-rule.md",
+    "docs/add-an-instruction.md",
+    "docs/add-a-target.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()

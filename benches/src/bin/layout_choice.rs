@@ -2,12 +2,12 @@
 //! a ratio to the better one of `nchw` and `nhwc`.
 //!
 //! ```text
-//! cargo run -p weft-benches --release --bin layout_choice -- [--device auto] [--rounds 5] [--costs F.json] [--json F.json] [MODEL...]
+//! cargo run -p weft-benches --release --bin layout_choice -- [--device auto] [--rounds 5] [--costs F.jsonl] [--json F.json] [MODEL...]
 //! ```
 //!
 //! Rounds are interleaved, so that a drift of the machine's speed meets every variant; a time is the median over the
-//! rounds. Variants that compile to the same module share one session and one time. `--costs` keeps the measured times
-//! of kernels, for the next run and for `weft --layout-costs`.
+//! rounds. Variants that compile to the same module share one session and one time. `--costs` is a
+//! tuning database that keeps the measured times of kernels, for the next run and for `weft --layout-costs`.
 
 use benches::statistics::Statistics;
 use benches::zoo;
@@ -20,9 +20,10 @@ use compiler::tensor::Tensor;
 use compiler::text::{print_module, random_tensor};
 use runtime_gpu::{DeviceChoice, Gpu, KernelTimer, Resident, Session, SessionOptions};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use weft::{Line, TimeLine, TuningDatabase};
 
 /// How much slower than the better layout a choice may be: by estimated costs, and by measured ones.
 const LIMITS: [f64; 2] = [1.15, 1.05];
@@ -69,11 +70,8 @@ fn run(a: &Args) -> Result<(), String> {
     gpu.check_computes().map_err(|e| e.to_string())?;
     println!("device: {} ({})", gpu.description.name, gpu.description.driver);
     let mut costs = match &a.costs {
-        Some(path) if path.exists() => {
-            let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?
-        }
-        _ => Measurements::default(),
+        Some(path) => TuningDatabase::read(path)?.measurements(),
+        None => Measurements::default(),
     };
     println!(
         "{:<20} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
@@ -81,10 +79,10 @@ fn run(a: &Args) -> Result<(), String> {
     );
     let (mut rows, mut exceptions) = (Vec::new(), Vec::new());
     for name in &a.models {
+        let before = costs.clone();
         let row = one(name, a, &gpu, &mut costs)?;
         if let Some(path) = &a.costs {
-            let text = serde_json::to_string_pretty(&costs).map_err(|e| e.to_string())?;
-            std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+            append_new(path, &before, &costs)?;
         }
         let best = row[0].min(row[1]);
         let ratios = [row[2] / best, row[3] / best];
@@ -105,6 +103,19 @@ fn run(a: &Args) -> Result<(), String> {
         let all = json!({ "schema": 1, "device": gpu.description.name, "driver": gpu.description.driver,
             "rounds": a.rounds, "models": rows, "exceptions": exceptions });
         std::fs::write(path, format!("{all:#}")).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Appends the times that were not there before.
+fn append_new(path: &Path, before: &Measurements, now: &Measurements) -> Result<(), String> {
+    for (device, times) in &now.devices {
+        let known = before.devices.get(device);
+        for (code, m) in times.iter().filter(|t| known.is_none_or(|k| !k.contains_key(t.0))) {
+            let (device, code) = (device.clone(), code.clone());
+            let line = TimeLine { device, code, ns: m.ns, estimated_ns: m.estimated_ns };
+            TuningDatabase::append(path, Line::Time(line))?;
+        }
     }
     Ok(())
 }

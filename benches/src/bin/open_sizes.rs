@@ -63,7 +63,7 @@ fn open_network(model: &str) -> Result<(Module, DimRanges), Box<dyn Error>> {
 }
 
 fn measure(model: &str, sizes: &[Vec<i64>]) -> Result<(), Box<dyn Error>> {
-    let gpu = Arc::new(Gpu::open(&DeviceChoice::Auto)?);
+    let gpu = Arc::new(Gpu::open(&DeviceChoice::Index(0))?);
     let (module, ranges) = open_network(model)?;
     let dims = open_dims(&module);
     let options = CompileOptions { dims: ranges.clone(), ..CompileOptions::default() };

@@ -28,7 +28,7 @@ fn main() -> Done<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let name = args.first().map_or("resnet18", String::as_str);
     let runs: usize = args.get(1).map_or(Ok(20), |n| n.parse())?;
-    let device = Device::open("auto")?;
+    let device = Device::open("0")?;
     let model = match Path::new(name).is_file() {
         true => Model::load(name)?,
         false => Model::from_module(benches::zoo::build(name, 1, 0)?),

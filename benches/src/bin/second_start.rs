@@ -74,7 +74,7 @@ fn start(model: &str, folder: &Path, began: u64) -> Done<()> {
         mark = Instant::now();
         ms
     };
-    let device = Device::open("auto")?;
+    let device = Device::open("0")?;
     let opened = part();
     let model = match Path::new(model).is_file() {
         true => Model::load(model)?,

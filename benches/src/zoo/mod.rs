@@ -62,7 +62,7 @@ pub struct ZooEntry {
     /// How networks of this kind are trained to see pixels: `imagenet` (torchvision's classifiers) or `unit` (0..1).
     pub preset: &'static str,
     /// The form that tests run whole: the smallest image that every layer can take, and so few channels and layers that
-    /// the CPU executor is done in moments.
+    /// the interpreter is done in moments.
     pub smallest: Size,
     build: fn(&mut Net<'_>, &Act) -> Result<Act, BuildError>,
 }

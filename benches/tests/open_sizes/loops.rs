@@ -11,7 +11,7 @@ fn parsed(text: &str) -> Module {
     parse_module(text).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The network, compiled once, agrees with the CPU executor at each of these sizes, the first one again at the end.
+/// The network, compiled once, agrees with the interpreter at each of these sizes, the first one again at the end.
 fn agrees_at(m: &Module, dims: &[(&str, i64, i64)], runs: &[&[(&str, i64)]]) {
     let session = opened(&compiled(m, dims));
     runs.iter().chain(&runs[..1]).for_each(|sizes| agrees(&session, m, sizes));

@@ -41,7 +41,7 @@ fn opened_with(c: &Compiled, options: &SessionOptions) -> OpenSession {
 /// What an input of a place and type is, where it is not random.
 type Given<'a> = &'a dyn Fn(usize, &TensorType) -> Option<Tensor>;
 
-/// Inputs of the network at these sizes, and what the CPU executor makes of them.
+/// Inputs of the network at these sizes, and what the interpreter makes of them.
 fn reference(m: &Module, sizes: &[(&str, i64)], given: Given<'_>) -> (Vec<Tensor>, Vec<Tensor>) {
     let mut fixed = m.clone();
     let sizes: Vec<(Name, i64)> = sizes.iter().map(|&(d, n)| (Name::new(d), n)).collect();

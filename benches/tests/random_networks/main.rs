@@ -9,6 +9,7 @@
 
 mod control;
 mod nan;
+mod native;
 mod open;
 mod recipe;
 mod rounding;

@@ -18,16 +18,16 @@ use shaders_gen::Emitter;
 use std::cell::Cell;
 
 /// Sizes of the batch, as they come up: those that its range has.
-const SIZES: [i64; 6] = [3, 1, 8, 0, 36, 12];
+pub(super) const SIZES: [i64; 6] = [3, 1, 8, 0, 36, 12];
 
 /// What the batch may be: from 0 on, from 1 on, and every fourth size.
 const RANGES: [(i64, i64, i64); 3] = [(0, 160, 1), (1, 160, 1), (4, 160, 4)];
 
 /// Networks that want to know the batch, for each hundred drawn, at most.
-const MOST_CLOSED: usize = 60;
+pub(super) const MOST_CLOSED: usize = 60;
 
 /// The network with an open batch; none where a node wants to know it.
-fn with_open_batch(m: &Module) -> Option<Module> {
+pub(super) fn with_open_batch(m: &Module) -> Option<Module> {
     let mut open = m.clone();
     let f = open.main_mut();
     for p in f.params().to_vec() {
@@ -64,7 +64,7 @@ fn one_compilation_serves_all_sizes() {
         options.dims.declare_range(Name::new("n"), range);
         let profile = DeviceProfile { asked_versions, ..target.on(&gpu.profile) };
         let c = match compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ()) {
-            Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the CPU executor")),
+            Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the interpreter")),
             other => other.map_err(|e| fail(format!("compile{target}: {e}")))?,
         };
         let first = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ())

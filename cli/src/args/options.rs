@@ -33,9 +33,12 @@ fn quirk(text: &str) -> Result<(String, bool), String> {
 /// Options that mean the same everywhere.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Device: auto, cpu, a number, a name, or vulkan:N
-    #[arg(long, default_value = "auto", help_heading = DEVICE)]
+    /// Device: auto, cpu, interpreter (slow: the reference), a number, a name, or vulkan:N
+    #[arg(long, env = "WEFT_DEVICE", hide_env_values = true, default_value = "auto", help_heading = DEVICE)]
     pub device: String,
+    /// Threads of the CPU [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = DEVICE)]
+    pub threads: Option<u32>,
     /// Compile for a named profile; what runs on a device is compiled as far as that device can run it
     #[arg(long, value_name = "PROFILE", help_heading = DEVICE)]
     pub target: Option<String>,
@@ -75,8 +78,8 @@ pub struct Common {
     /// Pin nodes to a layout (`*` in the name matches anything)
     #[arg(long = "pin-layout", value_name = "NODE=LAYOUT", help_heading = COMPILER)]
     pub pin_layout: Vec<String>,
-    /// Measured times of kernels for the choice of layouts (as benches' layout_choice writes them)
-    #[arg(long = "layout-costs", value_name = "F.json", help_heading = COMPILER)]
+    /// Tuning database with times of nodes for the choice of layouts (as benches' layout_choice writes them)
+    #[arg(long = "layout-costs", value_name = "FILE", help_heading = COMPILER)]
     pub layout_costs: Option<PathBuf>,
     /// Fusion: full, classic, off
     #[arg(long, default_value = "full", value_parser = ["full", "classic", "off"], help_heading = COMPILER)]
@@ -103,6 +106,9 @@ pub struct Common {
     /// A library of host functions, as docs/weft_host_functions.h declares it
     #[arg(long = "host-functions", value_name = "LIBRARY", help_heading = COMPILER)]
     pub host_functions: Vec<PathBuf>,
+    /// Let external targets run what they support, the preferred one first, each with options: dnnl:min_macs=1e6
+    #[arg(long, value_name = "TARGET,...", value_delimiter = ',', help_heading = COMPILER)]
+    pub external: Vec<String>,
     /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off
     /// [default: WEFT_CACHE, else the user's cache folder]
     #[arg(long, value_name = "DIR", help_heading = COMPILER)]
@@ -110,9 +116,9 @@ pub struct Common {
     /// Keep weights there too, as they go to the device
     #[arg(long, help_heading = COMPILER)]
     pub cache_weights: bool,
-    /// Tuning database, or off
-    #[arg(long, default_value = "off", help_heading = COMPILER)]
-    pub tuning: String,
+    /// Database of tuned choices (`weft tune` makes it), off, or require [default: tuning.jsonl in the cache folder]
+    #[arg(long, value_name = "FILE", help_heading = COMPILER)]
+    pub tuning: Option<String>,
     /// Batch size
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub batch: Option<u32>,
@@ -160,4 +166,11 @@ pub struct Common {
     /// Messages and times so far; clones share them.
     #[arg(skip)]
     pub state: State,
+}
+
+impl Common {
+    /// True when the command line names a device.
+    pub fn names_device(&self) -> bool {
+        self.device != "auto" && self.given.iter().any(|id| id == "device")
+    }
 }

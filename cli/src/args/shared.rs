@@ -50,7 +50,7 @@ const USES: &[Use] = &[
         command: "compile",
         headings: ALL,
         without: &[],
-        first: &["output", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
+        first: &["output", "profiles", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
         examples: [
             "weft compile resnet50 -o resnet50.trace",
             "weft compile model.onnx --target apple --emit msl --emit-dir kernels",
@@ -59,7 +59,7 @@ const USES: &[Use] = &[
     Use {
         command: "opt",
         headings: &[DEVICE, COMPILER, OUTPUT],
-        without: &["json", "host_call", "host_functions"],
+        without: &["json", "external", "host_call", "host_functions"],
         first: &["output", "passes", "emit", "device", "target", "amp", "layout", "fuse", "disable_pass"],
         examples: [
             "weft opt module.weft --passes 'fold-constants,fuse-ops {mode=classic}'",
@@ -73,7 +73,7 @@ const USES: &[Use] = &[
         first: &["files", "output", "device", "top", "labels", "preset", "amp", "dim", "batch", "json"],
         examples: [
             "weft run model.onnx -i cat.jpg --preset imagenet --top 5 --labels classes.txt",
-            "weft run model.onnx -i in.npz -o out.npz --device cpu",
+            "weft run model.onnx -i in.npz -o out.npz --device interpreter",
         ],
     },
     Use {
@@ -118,6 +118,13 @@ const USES: &[Use] = &[
         ],
     },
     Use {
+        command: "tune",
+        headings: ALL,
+        without: &["target", "passes"],
+        first: &["budget", "kernel", "tuning", "device", "amp", "seed", "json"],
+        examples: ["weft tune model.onnx --budget 5s", "weft tune model.onnx --tuning mine.jsonl --budget 5s"],
+    },
+    Use {
         command: "bisect",
         headings: ALL,
         without: &[],
@@ -145,6 +152,13 @@ const USES: &[Use] = &[
         first: &[],
         examples: ["weft compile resnet50 -o resnet50.trace", "weft report resnet50.trace -o resnet50.html"],
     },
+    Use {
+        command: "tuning",
+        headings: &[OUTPUT],
+        without: &[],
+        first: &[],
+        examples: ["weft tuning show mine.jsonl", "weft tuning merge mine.jsonl yours.jsonl -o both.jsonl"],
+    },
     Use { command: "zoo", headings: &[OUTPUT], without: &[], first: &[], examples: ["weft zoo", "weft zoo --json"] },
     Use {
         command: "completions",
@@ -161,7 +175,14 @@ const USES: &[Use] = &[
         headings: ALL,
         without: &[],
         first: &[],
-        examples: ["weft cases < list", "weft cases --device cpu < list"],
+        examples: ["weft cases < list", "weft cases --device interpreter < list"],
+    },
+    Use {
+        command: "measure",
+        headings: ALL,
+        without: &["target", "passes"],
+        first: &[],
+        examples: ["weft measure < requests", "weft measure --device 0 < requests"],
     },
 ];
 
@@ -253,14 +274,42 @@ fn flag(id: &str) -> String {
     format!("--{}", id.replace('_', "-"))
 }
 
+/// The words of a command line without the options `own`, each with true if a value follows it.
+pub fn without_options(given: &[String], own: &[(&str, bool)]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut rest = given.iter();
+    while let Some(word) = rest.next() {
+        let name = word.split('=').next().unwrap_or(word);
+        // `-O3` has its value attached.
+        let attached = |o: &&(&str, bool)| o.1 && o.0.len() == 2 && name.starts_with(o.0);
+        match own.iter().find(|o| o.0 == name).or_else(|| own.iter().find(attached)) {
+            Some((option, true)) if *option == name && !word.contains('=') => {
+                rest.next();
+            }
+            Some(_) => {}
+            None => out.push(word.clone()),
+        }
+    }
+    out
+}
+
 /// Refuses options for loading or compiling if `what` was read, which is neither loaded nor compiled.
 ///
 /// # Errors
 /// The first such option.
 pub fn refuse_for_trace(common: &Common, what: &str) -> CliResult<()> {
+    refuse_but(common, what, &[])
+}
+
+/// As [`refuse_for_trace`]; the options `taken` are taken all the same.
+///
+/// # Errors
+/// The first other one.
+pub fn refuse_but(common: &Common, what: &str, taken: &[&str]) -> CliResult<()> {
     let headings = shared_options();
     let heading = |id: &str| headings.iter().find(|o| o.0 == id).map_or(OUTPUT, |o| o.1);
-    match common.given.iter().find(|id| heading(id) != OUTPUT) {
+    let refused = |id: &&String| heading(id) != OUTPUT && !taken.contains(&id.as_str());
+    match common.given.iter().find(refused) {
         None => Ok(()),
         Some(id) => Err(CliError::usage(format!("{} does not apply to {what}, which is compiled already", flag(id)))
             .help("compile the model itself with it")),
@@ -282,12 +331,15 @@ impl Command {
             Command::Export(a) => &a.common,
             Command::Extract(a) => &a.common,
             Command::Bisect(a) => &a.common,
+            Command::Tune(a) => &a.common,
+            Command::Tuning(a) => &a.common,
             Command::View(a) => &a.common,
             Command::Diff(a) => &a.common,
             Command::Report(a) => &a.common,
             Command::Zoo(a) => &a.common,
             Command::Completions(a) => &a.common,
             Command::Cases(a) => &a.common,
+            Command::Measure(a) => &a.common,
         }
     }
     /// The shared options of the command, to be completed.
@@ -304,12 +356,15 @@ impl Command {
             Command::Export(a) => &mut a.common,
             Command::Extract(a) => &mut a.common,
             Command::Bisect(a) => &mut a.common,
+            Command::Tune(a) => &mut a.common,
+            Command::Tuning(a) => &mut a.common,
             Command::View(a) => &mut a.common,
             Command::Diff(a) => &mut a.common,
             Command::Report(a) => &mut a.common,
             Command::Zoo(a) => &mut a.common,
             Command::Completions(a) => &mut a.common,
             Command::Cases(a) => &mut a.common,
+            Command::Measure(a) => &mut a.common,
         }
     }
 }

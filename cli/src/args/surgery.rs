@@ -1,6 +1,7 @@
 //! What `weft extract` and `weft bisect` take.
 
-use super::{Common, InputArgs, path_of};
+use super::paths::path_of;
+use super::{Common, InputArgs, against};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -18,7 +19,7 @@ pub struct ExtractArgs {
     /// Where to write the part
     #[arg(short, long, value_name = "part.onnx", value_parser = path_of("onnx"))]
     pub output: PathBuf,
-    /// Write the values at the beginning of the part, from a run of the whole model on the CPU executor
+    /// Write the values at the beginning of the part, from a run of the whole model on the interpreter
     #[arg(long, value_name = "in.npz", value_parser = path_of("npz"))]
     pub with_inputs: Option<PathBuf>,
     /// Write the values at its end from the same run: what `weft compare part.onnx -i in.npz --against` takes
@@ -40,8 +41,8 @@ pub struct BisectArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,
-    /// What is right: cpu (the CPU executor, in f32), or a file of results, which may hold inner tensors by name
-    #[arg(long, default_value = "cpu", value_name = "cpu|ref.npz")]
+    /// What is right: reference (the interpreter, in f32), or a file of results, which may hold inner tensors by name
+    #[arg(long, default_value = "reference", value_parser = against, value_name = "reference|ref.npz")]
     pub against: String,
     /// Relative tolerance
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! Options of `weft view`.
 
-use super::{Common, InputArgs, path_of};
+use super::paths::path_of;
+use super::{Common, InputArgs};
 use clap::Args;
 use std::path::PathBuf;
 

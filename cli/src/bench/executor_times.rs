@@ -1,4 +1,4 @@
-//! What each node takes on the CPU executor.
+//! What each node takes on the interpreter.
 
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult};

@@ -1,21 +1,23 @@
 //! The time of each kernel.
 
+use super::repeated::Dispatches;
 use crate::args::BenchArgs;
 use crate::compile::dispatches;
+use crate::error::{CliError, CliResult, Code};
 use crate::output::Progress;
 use benches::statistics::Statistics;
-use compiler::compile::Compiled;
+use compiler::compile::{CompileOptions, Compiled};
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, DispatchTime};
-use runtime_gpu::{GpuError, Resident};
+use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Times};
+use runtime_gpu::{GpuError, Ran, Resident};
 use serde_json::{Value, json};
 
-/// Times of each dispatch over a few timed runs, and what told them.
+/// Times each dispatch in a few runs.
 pub fn dispatch_times(
     a: &BenchArgs,
     resident: &mut Resident<'_>,
     progress: &mut Progress,
-) -> Result<(Value, Vec<DispatchTime>), GpuError> {
+) -> Result<Dispatches, GpuError> {
     let rounds = a.runs.clamp(1, 5);
     let mut source = Value::Null;
     let mut times: Vec<Vec<f64>> = Vec::new();
@@ -28,34 +30,35 @@ pub fn dispatch_times(
             t.push(us);
         }
     }
-    let summed = times.iter().map(|t| {
+    let counts = resident.count_dispatches()?;
+    let summed = times.iter().zip(counts.iter().map(|&n| n as f64)).map(|(t, n)| {
         let s = Statistics::of(t);
         let max_us = t.iter().copied().fold(s.median, f64::max);
-        DispatchTime { median_us: s.median, min_us: s.min, max_us }
+        DispatchTime { median_us: n * s.median, min_us: n * s.min, max_us: n * max_us }
     });
-    Ok((source, summed.collect()))
+    Ok(Dispatches { source, times: summed.collect(), counts })
 }
 
 /// Median microseconds of each kernel, with its rates and the share of the device's ceiling that binds it.
-pub fn per_kernel(c: &Compiled, times: &[DispatchTime], ceilings: Option<Ceilings>) -> Vec<Value> {
-    let mut rows: indexmap::IndexMap<usize, (usize, f64, u64, u64)> = indexmap::IndexMap::new();
-    for (d, t) in dispatches(c).zip(times) {
+pub fn per_kernel(c: &Compiled, all: &Dispatches, ceilings: Option<Ceilings>) -> Vec<Value> {
+    let mut rows: indexmap::IndexMap<usize, (u64, f64, u64, u64)> = indexmap::IndexMap::new();
+    for ((d, t), n) in dispatches(c).zip(&all.times).zip(&all.counts) {
         let r = rows.entry(d.kernel).or_default();
-        r.0 += 1;
+        r.0 += n;
         r.1 += t.median_us;
-        r.2 += d.flops;
-        r.3 += d.bytes;
+        r.2 += d.flops * n;
+        r.3 += d.bytes * n;
     }
     let groups = |kernel: usize| {
         let own = dispatches(c).filter(|d| d.kernel == kernel).map(|d| d.group);
         own.collect::<Vec<_>>()
     };
-    let rate = |r: &(usize, f64, u64, u64)| (r.2 as f64 / r.1.max(1e-3) / 1e3, r.3 as f64 / r.1.max(1e-3) / 1e3);
+    let rate = |r: &(u64, f64, u64, u64)| (r.2 as f64 / r.1.max(1e-3) / 1e3, r.3 as f64 / r.1.max(1e-3) / 1e3);
     rows.iter()
         .map(|(k, r)| {
             let (gflops, gbs) = rate(r);
             json!({ "id": k, "name": c.plan.kernels[*k].name, "groups": groups(*k), "calls": r.0,
-                "us_median": r.1 / r.0 as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
+                "us_median": r.1 / r.0.max(1) as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
                 "roofline_fraction": ceilings.map(|c| c.fraction(gflops, gbs)) })
         })
         .collect()
@@ -68,9 +71,18 @@ pub struct PartTimes {
     kernels: usize,
     bytes: u64,
     per_kernel: Vec<Value>,
-    /// Of each dispatch of the part that is known before a run, for a trace.
-    pub before: Vec<DispatchTime>,
-    all: usize,
+    /// Of each dispatch, in the order of the parts.
+    dispatches: Vec<DispatchTime>,
+    /// The parts with their traces, if they were recorded; and milliseconds of those on the host.
+    recorded: Vec<(String, CompileTrace, Option<f64>)>,
+}
+
+/// How parts are recorded.
+pub struct Record<'a> {
+    /// Name of the model.
+    pub model: &'a str,
+    /// The options that they are compiled with.
+    pub options: &'a CompileOptions,
 }
 
 impl PartTimes {
@@ -83,37 +95,74 @@ impl PartTimes {
         executor: &weft::Session,
         inputs: &[Tensor],
         ceilings: Option<Ceilings>,
+        record: Option<&Record<'_>>,
         progress: &mut Progress,
     ) -> Result<PartTimes, weft::Error> {
         let mut out = PartTimes { source: "host-clock".into(), ..PartTimes::default() };
-        executor.visit_parts(inputs, &mut |name, planned, operands| {
+        executor.visit_parts(inputs, &mut |run| {
+            let planned = match run.ran {
+                Ran::Plan(planned) => planned,
+                Ran::Host(module) => {
+                    let trace = record.map(|_| (run.name.to_string(), CompileTrace::of_host(module), Some(run.ms)));
+                    out.recorded.extend(trace);
+                    return Ok(());
+                }
+            };
             let Some(compiled) = &planned.compiled else { return Ok(()) };
-            let (source, times) = dispatch_times(a, &mut planned.session.resident(operands)?, progress)?;
-            let rows = per_kernel(compiled, &times, ceilings).into_iter().map(|mut row| {
-                row["part"] = name.into();
-                row
-            });
-            out.per_kernel.extend(rows);
-            out.kernels += compiled.plan.kernels.len();
-            out.bytes += compiled.groups.iter().map(|g| g.bytes).sum::<u64>();
-            out.all += times.len();
-            // The less exact one of two.
-            if !times.is_empty() && (out.all == times.len() || source == "host-clock") {
-                out.source = source;
-            }
-            if name == "before" {
-                out.before = times;
+            let own = dispatch_times(a, &mut planned.session.resident(run.operands)?, progress)?;
+            out.take(run.name, compiled, &own, ceilings);
+            if let Some(r) = record {
+                let emitter = weft::emitter(&compiled.profile);
+                let made = CompileTrace::new(r.model, compiled, r.options, emitter, Contents::Full);
+                let mut trace = made.map_err(weft::Error::Input)?;
+                trace.times = Some(Times { dispatches: own.times, ..Times::default() });
+                out.recorded.push((run.name.to_string(), trace, None));
             }
             Ok(())
         })?;
         Ok(out)
     }
 
+    fn take(&mut self, name: &str, compiled: &Compiled, own: &Dispatches, ceilings: Option<Ceilings>) {
+        // The less exact one of two.
+        if !own.times.is_empty() && (self.dispatches.is_empty() || own.source == "host-clock") {
+            self.source = own.source.clone();
+        }
+        let rows = per_kernel(compiled, own, ceilings).into_iter().map(|mut row| {
+            row["part"] = name.into();
+            row
+        });
+        self.per_kernel.extend(rows);
+        self.kernels += compiled.plan.kernels.len();
+        self.bytes += compiled.groups.iter().map(|g| g.bytes).sum::<u64>();
+        self.dispatches.extend_from_slice(&own.times);
+    }
+
+    /// Milliseconds of all dispatches; `None` without any.
+    pub fn device_ms(&self) -> Option<f64> {
+        self.dispatches.iter().map(|t| t.median_us / 1e3).reduce(|a, b| a + b)
+    }
+
+    /// The trace of all parts, if they were recorded.
+    ///
+    /// # Errors
+    /// Code 6 when a recording cannot be restored.
+    pub fn trace(&mut self, model: &str) -> CliResult<Option<CompileTrace>> {
+        if self.recorded.is_empty() {
+            return Ok(None);
+        }
+        let on_host: Vec<Option<f64>> = self.recorded.iter().map(|r| r.2).collect();
+        let parts = self.recorded.drain(..).map(|(name, trace, _)| (name, trace)).collect();
+        let mut trace = CompileTrace::join(model, parts).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
+        trace.parts.iter_mut().zip(on_host).for_each(|(p, ms)| p.host_ms = ms);
+        Ok(Some(trace))
+    }
+
     /// Puts them into the result of a benchmark.
     pub fn put_into(&self, v: &mut Value) {
         v["time_source"] = self.source.clone();
         v["kernels"] = self.kernels.into();
-        v["dispatches"] = self.all.into();
+        v["dispatches"] = self.dispatches.len().into();
         v["bytes"] = self.bytes.into();
         v["per_kernel"] = self.per_kernel.clone().into();
     }

@@ -25,7 +25,7 @@ impl Place {
         let ceilings = match (&device, a.ceilings) {
             (_, true) => Some(ceilings::measure(&device, common)?),
             (Device::Gpu(gpu), false) => ceilings::stored(&gpu.description),
-            (Device::Cpu, false) => None,
+            (Device::Cpu(_) | Device::Interpreter, false) => None,
         };
         Ok(Place { device, ceilings, not_timed })
     }

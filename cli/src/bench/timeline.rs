@@ -28,7 +28,7 @@ pub fn write(a: &BenchArgs, session: &runtime_gpu::Session, c: &Compiled, inputs
     store(a, of_device(&t, c), about)
 }
 
-/// Writes a run of the CPU executor.
+/// Writes a run of the interpreter.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -36,7 +36,7 @@ pub fn write_nodes(a: &BenchArgs, nodes: &[NodeTime]) -> CliResult<()> {
     if a.timeline.is_none() {
         return Ok(());
     }
-    let mut events = vec![process(HOST, "CPU executor"), thread(HOST, 1, "nodes")];
+    let mut events = vec![process(HOST, "interpreter"), thread(HOST, 1, "nodes")];
     events.extend(nodes.iter().map(|n| event(&n.name, "kernel", (HOST, 1), n.start, n.end, json!({ "op": n.op }))));
     store(a, events, json!({ "kernel_times": "host-clock", "device_clock_uncertainty_us": 0 }))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// What makes a result wrong.
 pub enum Cause {
-    /// The model itself: the CPU executor is as far from the reference.
+    /// The model itself: the interpreter is as far from the reference.
     Model { node: Option<(Name, String)> },
     /// Something is stored in f16 that f16 does not hold well enough.
     Precision { name: Name, op: String, overflow: Option<Overflow>, remedy: Option<Name> },
@@ -57,7 +57,7 @@ impl Cause {
                     format!(" The first tensor that differs is the result of `{n}` ({op}).")
                 });
                 format!(
-                    "not the compilation: the CPU executor, which runs the model as it came, differs from the reference as well.{at}"
+                    "not the compilation: the interpreter, which runs the model as it came, differs from the reference as well.{at}"
                 )
             }
             Cause::Precision { name, op, overflow, remedy } => {

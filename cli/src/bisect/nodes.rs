@@ -42,11 +42,11 @@ pub fn wrong_node(trials: &Trials<'_>, case: &Case, setting: &Setting) -> CliRes
     Ok(Cause::Node { found, remedy })
 }
 
-/// The first node whose result differs from that of the CPU executor, where `run` gives the results of the model with those of all nodes
+/// The first node whose result differs from that of the interpreter, where `run` gives the results of the model with those of all nodes
 /// behind its own.
 ///
 /// # Errors
-/// What `run` says, and the run on the CPU executor.
+/// What `run` says, and the run on the interpreter.
 pub fn first_wrong_node(
     trials: &Trials<'_>,
     case: &Case,
@@ -66,7 +66,7 @@ pub fn first_wrong_node(
     Ok(wrong.map(|(&n, _)| found(f, n)))
 }
 
-/// The first tensor of the reference that the CPU executor computes otherwise, where the reference has inner ones.
+/// The first tensor of the reference that the interpreter computes otherwise, where the reference has inner ones.
 ///
 /// # Errors
 /// What the run says.

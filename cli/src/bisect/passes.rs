@@ -1,10 +1,10 @@
-//! The first pass that changes what the network computes. The CPU executor runs the graph behind each pass, so that no kernel has a part in it.
+//! The first pass that changes what the network computes. The interpreter runs the graph behind each pass, so that no kernel has a part in it.
 
 use super::cause::Cause;
 use super::nodes::first_wrong_node;
 use super::trial::{Case, Setting, Trials, first_wrong};
 use crate::error::CliResult;
-use crate::executor::run_on_cpu_watched;
+use crate::executor::interpret_watched;
 use compiler::passes::{PipelineOptions, default_pipeline};
 
 /// Looks for a pass behind which the graph gives other results; `None` where no pass does.
@@ -16,8 +16,8 @@ pub fn wrong_pass(trials: &Trials<'_>, case: &Case, setting: &Setting) -> CliRes
     let behind = |count: usize| {
         let module = trials.behind_passes(&case.module, &setting.pipeline, count)?;
         let what = match count.checked_sub(1) {
-            None => "the graph as it came, on the CPU executor".to_string(),
-            Some(last) => format!("the graph behind pass {count}, {}, on the CPU executor", list[last]),
+            None => "the graph as it came, on the interpreter".to_string(),
+            Some(last) => format!("the graph behind pass {count}, {}, on the interpreter", list[last]),
         };
         trials.run_on_cpu(case, &module, &what)
     };
@@ -36,7 +36,7 @@ pub fn wrong_pass(trials: &Trials<'_>, case: &Case, setting: &Setting) -> CliRes
     // With all results shown a pass may do less: then the pass stands alone.
     let found = first_wrong_node(trials, case, |exposed| {
         let module = trials.behind_passes(exposed, &setting.pipeline, at)?;
-        run_on_cpu_watched(&module, &case.inputs, &trials.a.common, "bisect", |_, _, _| ())
+        interpret_watched(&module, &case.inputs, &trials.a.common, "bisect", |_, _, _| ())
     });
     let node = found.ok().flatten();
     Ok(Some(Cause::Pass { node, name: pass.clone(), position: at, of: list.len(), agrees_without: agrees }))

@@ -4,7 +4,7 @@ use crate::args::{BisectArgs, Common, Schedules};
 use crate::arrays::Named;
 use crate::compare::reference_of;
 use crate::error::CliResult;
-use crate::executor::{Device, execute_with, run_on_cpu_watched};
+use crate::executor::{Device, execute_with, interpret_watched};
 use crate::output::log;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::Compiled;
@@ -124,12 +124,12 @@ impl Trials<'_> {
         Ok(module)
     }
 
-    /// Runs `module`, which is the case's behind some passes, on the CPU executor.
+    /// Runs `module`, which is the case's behind some passes, on the interpreter.
     ///
     /// # Errors
     /// What the run says.
     pub fn run_on_cpu(&self, case: &Case, module: &Module, what: &str) -> CliResult<Outcome> {
-        let got = run_on_cpu_watched(module, &case.inputs, &self.a.common, "bisect", |_, _, _| ())?;
+        let got = interpret_watched(module, &case.inputs, &self.a.common, "bisect", |_, _, _| ())?;
         let names: Vec<String> = module.main().result_names.iter().map(|n| n.to_string()).collect();
         self.judge(case, names.iter().zip(&got), what)
     }

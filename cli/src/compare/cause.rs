@@ -1,7 +1,7 @@
 //! Finds the cause of a failing comparison: errors along the graph, the node at which the tolerance is exceeded, and
 //! the cost of keeping it in f32.
 //!
-//! For mixed precision, the CPU executor rounds the same values that the compiled kernels store in f16. If that result
+//! For mixed precision, the interpreter rounds the same values that the compiled kernels store in f16. If that result
 //! is within the tolerance, and without mixed precision, the device runs again with every node's result as an output.
 
 use crate::args::CompareArgs;
@@ -51,7 +51,7 @@ pub struct Run<'r> {
 /// Looks for the cause of differences; `None` where the results agree.
 ///
 /// # Errors
-/// An error of a run on the device. For a graph that the CPU executor cannot run with rounding, there are no errors
+/// An error of a run on the device. For a graph that the interpreter cannot run with rounding, there are no errors
 /// along the graph.
 pub fn cause_of(a: &CompareArgs, run: &Run<'_>, rows: &[(String, Difference)]) -> CliResult<Option<Cause>> {
     let Some(at) = rows.iter().position(|r| !r.1.pass) else { return Ok(None) };

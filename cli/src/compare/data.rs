@@ -88,7 +88,7 @@ struct Cases {
 /// # Errors
 /// A folder without inputs, inputs that do not fit, and results beyond the tolerance.
 pub fn execute(a: &CompareArgs, folder: &Path) -> CliResult<()> {
-    if !["cpu", "fp32"].contains(&a.against.as_str()) {
+    if !["reference", "fp32"].contains(&a.against.as_str()) {
         return Err(CliError::usage(format!("--against {}: over many inputs, it needs cpu or fp32", a.against)));
     }
     let (files, skipped) = in_folder(folder, &a.input)?;
@@ -133,7 +133,7 @@ pub fn execute(a: &CompareArgs, folder: &Path) -> CliResult<()> {
     drop((progress, executor, reference));
     cases.list.sort_by(|x, y| y.used().total_cmp(&x.used()));
     let passed = cases.list.iter().filter(|c| c.pass()).count();
-    // Looking at every node costs a run on the CPU executor.
+    // Looking at every node costs a run on the interpreter.
     let look = passed < cases.list.len() || a.common.verbose > 0 || a.common.json.is_some();
     let nodes = match look {
         true => {

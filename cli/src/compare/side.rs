@@ -3,7 +3,7 @@
 use crate::args::{Common, CompareArgs};
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{CPU_EXECUTOR, Device, execute, run_on_cpu_watched};
+use crate::executor::{Device, INTERPRETER, execute, interpret_watched};
 use crate::output::{print_text, write_json};
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
@@ -15,17 +15,17 @@ use std::path::Path;
 pub fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
     let same = match a.against.as_str() {
         "fp32" => a.common.amp == "off",
-        "cpu" => a.common.amp == "off" && a.common.device == "cpu",
+        "reference" => a.common.amp == "off" && a.common.device == "interpreter",
         _ => false,
     };
     if !same {
         return Ok(());
     }
     let help = match a.against.as_str() {
-        "fp32" => "ask for --amp fp16 or auto, or compare with cpu or a file of results",
+        "fp32" => "ask for --amp fp16 or auto, or compare with `reference` or a file of results",
         _ => "choose another --device (`weft devices` lists what is there), --amp fp16, or a file of results",
     };
-    let asked = if a.against == "cpu" { " --device cpu" } else { "" };
+    let asked = if a.against == "reference" { " --device interpreter" } else { "" };
     Err(CliError::usage(format!("--against {} with --amp off{asked} holds a thing against itself", a.against))
         .help(help))
 }
@@ -34,7 +34,7 @@ pub fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
 /// not run), and the reference is f32 on the same device. Without mixed precision the sides differ by their devices,
 /// which is known after the run.
 pub fn is_all_in_f32(a: &CompareArgs, device: &Device, mixed: bool) -> bool {
-    let same_place = a.against == "fp32" || a.against == "cpu" && matches!(device, Device::Cpu);
+    let same_place = a.against == "fp32" || a.against == "reference" && matches!(device, Device::Interpreter);
     !mixed && same_place && a.common.amp != "off"
 }
 
@@ -79,10 +79,13 @@ pub struct Side {
 }
 
 impl Side {
-    /// The results of a run. If the device could not run the model, the CPU executor did.
+    /// The results of a run. If the device could not run the model, the interpreter did.
     pub fn of_run(device: &Device, place: &'static str, amp: &str) -> Side {
-        let device =
-            if place == CPU_EXECUTOR { crate::device::describe(&Device::Cpu) } else { crate::device::describe(device) };
+        let device = if place == INTERPRETER {
+            crate::device::describe(&Device::Interpreter)
+        } else {
+            crate::device::describe(device)
+        };
         Side { device: Some(device), place: Some(place), amp: Some(amp.into()), file: None }
     }
     fn of_file(path: &str) -> Side {
@@ -110,8 +113,8 @@ impl Side {
 
 /// The reference of a comparison.
 pub enum Reference {
-    /// The module on the CPU executor, in f32.
-    Cpu,
+    /// The module in the interpreter, in f32.
+    Interpreter,
     /// The module on the same device, in f32.
     Plain(Box<weft::Session>),
     /// Results in a file.
@@ -125,14 +128,14 @@ impl Reference {
     /// A missing file, a file without results, or an error of the compilation.
     pub fn open(a: &CompareArgs, module: &Module, device: &Device, inputs: &[Tensor]) -> CliResult<Reference> {
         match a.against.as_str() {
-            "cpu" => Ok(Reference::Cpu),
+            "reference" => Ok(Reference::Interpreter),
             "fp32" => {
                 let plain = Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
                 Ok(Reference::Plain(Box::new(execute(module.clone(), &plain, device, inputs)?)))
             }
-            file if !Path::new(file).exists() => {
-                Err(CliError::usage(format!("--against {file}: needs cpu, fp32, or a file of results that exists")))
-            }
+            file if !Path::new(file).exists() => Err(CliError::usage(format!(
+                "--against {file}: needs reference, fp32, or a file of results that exists"
+            ))),
             file => Ok(Reference::File(read_npz(Path::new(file))?, file.into())),
         }
     }
@@ -149,10 +152,10 @@ impl Reference {
         result: &Side,
     ) -> CliResult<(Named, Side)> {
         match self {
-            Reference::Cpu => {
-                let side = Side::of_run(&Device::Cpu, CPU_EXECUTOR, "off");
+            Reference::Interpreter => {
+                let side = Side::of_run(&Device::Interpreter, INTERPRETER, "off");
                 result.differs_from(&side)?;
-                let results = run_on_cpu_watched(module, inputs, common, "reference", |_, _, _| ())?;
+                let results = interpret_watched(module, inputs, common, "reference", |_, _, _| ())?;
                 let names = module.main().result_names.iter().map(|n| n.to_string());
                 Ok((names.zip(results).collect(), side))
             }

@@ -36,7 +36,7 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
     let stats = r.t.driver_stats_json();
     stats.map_or(Ok(()), |s| crate::driver_stats::show(&s, |k| k == kernel))?;
     let Some((own, others)) = list.split_first() else { return Ok(()) };
-    let choices: Vec<String> = own.choices.iter().map(words).collect();
+    let choices: Vec<String> = own.choices.iter().map(Choice::to_string).collect();
     print_text(&format!("made with {}", if choices.is_empty() { "no choices".into() } else { choices.join(", ") }))?;
     print_text(&format!("  {}", cost_line(own)))?;
     let scheduled: Vec<&Alternative> = others.iter().filter(|o| o.total().is_some()).collect();
@@ -46,7 +46,7 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
     print_text(&format!("\n{} other schedules, one choice changed in each, the cheapest first", scheduled.len()))?;
     for o in &scheduled {
         let ratio = own.total().zip(o.total()).map_or(String::new(), |(a, b)| format!("{:5.2}x ", b / a));
-        let choice = o.choice.as_ref().map_or(String::new(), words);
+        let choice = o.choice.as_ref().map_or(String::new(), Choice::to_string);
         print_text(&format!("  {ratio} {choice}: {}", cost_line(o)))?;
     }
     let refused: Vec<&Alternative> = others.iter().filter(|o| o.total().is_none()).collect();
@@ -57,16 +57,11 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
         let why = o.estimate.as_ref().err().map_or("", String::as_str);
         print_text(&format!(
             "  {}: {}",
-            o.choice.as_ref().map_or(String::new(), words),
+            o.choice.as_ref().map_or(String::new(), Choice::to_string),
             why.lines().next().unwrap_or("")
         ))?;
     }
     Ok(())
-}
-
-/// `tile [8,8,1,1,4]`, with the unit where several have a choice of that name.
-fn words(c: &Choice) -> String {
-    format!("{} {} of {}", c.point, print_value(&c.value), c.unit)
 }
 
 fn lead_line((own, next): (f64, f64)) -> String {

@@ -4,7 +4,7 @@ use super::relations::{Relations, how};
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, table, write_json};
-use compiler::trace::{DispatchTime, Group, NodeError};
+use compiler::trace::{CompileTrace, DispatchTime, Group, NodeError, Spent};
 use serde_json::{Value, json};
 
 /// A group with what was measured of it.
@@ -35,11 +35,16 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, by: &str) -> CliResult<()> {
     rows.sort_by(|x, y| key(y).total_cmp(&key(x)));
     let total: f64 = rows.iter().filter_map(|r| r.time).map(|t| t.median_us).sum();
     let all = json!({ "schema": 1, "model": t.model, "sort": by, "us_total": total,
-        "groups": rows.iter().map(|r| to_json(r, total)).collect::<Vec<_>>(), "times": t.times, "errors": t.errors });
+        "spent": spent(t), "groups": rows.iter().map(|r| to_json(r, total)).collect::<Vec<_>>(), "times": t.times, "errors": t.errors });
     if write_json(&a.common, &all)? {
         return Ok(());
     }
     show(r, &rows, total)
+}
+
+/// Where the time of a run goes, in milliseconds; the sum is the latency.
+fn spent(t: &CompileTrace) -> Vec<Value> {
+    t.time_spent().into_iter().map(|(what, ms)| json!({ "what": t.spent_name(what, ms), "ms": ms })).collect()
 }
 
 fn rates(r: &Row<'_>) -> Option<(f64, f64)> {
@@ -57,8 +62,9 @@ fn to_json(r: &Row<'_>, total: f64) -> Value {
 fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
     if let Some(t) = &r.t.times {
         print_text(&format!(
-            "{} on {}: {:.2} ms on the device, {:.2} ms end to end ({})",
-            r.t.model, t.device, t.device_ms, t.latency_ms, t.source
+            "{} on {}: {:.2} ms a run, end to end; {:.2} ms with inputs and results on the device; dispatches were timed \
+             in other runs ({})",
+            r.t.model, t.device, t.latency_ms, t.device_ms, t.source
         ))?;
     }
     if let Some(e) = &r.t.errors {
@@ -83,5 +89,8 @@ fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
             row.error.map_or(String::new(), |e| e.name.clone()),
         ]);
     }
-    print_text(&list.to_string())
+    print_text(&list.to_string())?;
+    let rest = r.t.time_spent().into_iter().filter(|s| !matches!(s.0, Spent::Dispatch(_)));
+    let mut rest = rest.map(|(what, ms)| format!("{}: {ms:.2} ms", r.t.spent_name(what, ms)));
+    rest.try_for_each(|line| print_text(&line))
 }

@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::arrays::Named;
-use crate::dims::{OPEN, open_options, pairs, range_options};
+use crate::dims::{dim_options, pairs};
 use crate::error::{CliError, CliResult};
 use compiler::graph::{TensorType, open_dims_of};
 use compiler::name::Name;
@@ -13,24 +13,11 @@ type Ports = [(Name, TensorType)];
 /// What the options and `inputs` say of the sizes of `ports`. With `keep_open`, what nothing decides stays open where
 /// no inputs are given.
 pub fn sizes(ports: &Ports, common: &Common, inputs: Option<&Named>, keep_open: bool) -> CliResult<Sizes> {
-    let ranges = range_options(common)?;
-    ranges.iter().try_for_each(|(name, _)| check_dim(ports, name))?;
-    let open = ranges.iter().map(|(name, r)| (name.clone(), r.low as usize, r.high as usize)).collect();
-    let any_size = open_options(common)?;
-    any_size.iter().try_for_each(|name| check_dim(ports, name))?;
-    let steps = ranges.into_iter().map(|(name, r)| (name, r.step as usize)).collect();
+    let asked = dim_options(common)?;
+    let ranges = asked.open.iter().map(|r| &r.0);
+    ranges.chain(&asked.any_size).chain(asked.dims.iter().map(|d| &d.0)).try_for_each(|name| check_dim(ports, name))?;
     let seen = inputs.into_iter().flatten().map(|(name, t)| (name.clone(), t.shape().to_vec())).collect();
-    Ok(Sizes {
-        batch: common.batch.map(|b| b as usize),
-        dims: dims(ports, common)?,
-        shapes: shapes(ports, common)?,
-        open,
-        any_size,
-        steps,
-        seen,
-        keep_open,
-        ..Sizes::default()
-    })
+    Ok(Sizes { batch: common.batch.map(|b| b as usize), shapes: shapes(ports, common)?, seen, keep_open, ..asked })
 }
 
 /// The shapes of `--shape`.
@@ -44,19 +31,6 @@ fn shapes(ports: &Ports, common: &Common) -> CliResult<Vec<(String, Vec<usize>)>
         shapes.push((name, shape));
     }
     Ok(shapes)
-}
-
-/// The sizes of `--dim`.
-fn dims(ports: &Ports, common: &Common) -> CliResult<Vec<(String, usize)>> {
-    let mut dims = Vec::new();
-    for (name, value) in pairs(&common.dim, "--dim")?.into_iter().filter(|p| !p.1.contains("..") && p.1 != OPEN) {
-        let n: usize = value.parse().ok().filter(|&n| i64::try_from(n).is_ok()).ok_or_else(|| {
-            CliError::usage(format!("--dim {name}={value}: needs a size, a range such as 1..64, or `open`"))
-        })?;
-        check_dim(ports, &name)?;
-        dims.push((name, n));
-    }
-    Ok(dims)
 }
 
 /// There is an open dimension of this name.

@@ -34,7 +34,8 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
         }
     }
     check_memory(module)?;
-    let ranges = declared_ranges(common)?;
+    let mut ranges = module.dims.clone();
+    ranges.extend(&declared_ranges(common)?);
     for (i, &p) in f.params().iter().enumerate() {
         let ty = f.ty(p);
         let at_least = |d: &Dim| d.eval(&|v| Some(ranges.least(v))).and_then(|n| usize::try_from(n).ok());

@@ -2,6 +2,7 @@
 //!
 //! This command compiles and measures the model in a separate process, which can be stopped at any time.
 
+use crate::args::shared::without_options;
 use compiler::compile::Compiled;
 use compiler::compile::MeasureKernel;
 use compiler::trace::CompileTrace;
@@ -46,7 +47,7 @@ pub struct Machine {
 impl Machine {
     /// For the model `model`; `given` are the arguments of `weft view`, in which it is called `shown`.
     pub fn new(given: &[String], shown: &str, model: &str, device: &str) -> Machine {
-        let mut arguments = kept(given);
+        let mut arguments = without_options(given, OWN);
         if let Some(place) = arguments.iter_mut().find(|a| *a == shown) {
             *place = model.to_string();
         }
@@ -98,25 +99,6 @@ impl Drop for Running {
     }
 }
 
-/// The arguments of `weft view` that other verbs take too.
-fn kept(given: &[String]) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut rest = given.iter();
-    while let Some(a) = rest.next() {
-        let name = a.split('=').next().unwrap_or(a);
-        let attached = a.starts_with("-O") && a.len() > 2;
-        match OWN.iter().find(|(own, _)| *own == name) {
-            _ if attached => {}
-            Some((_, true)) if !a.contains('=') => {
-                rest.next();
-            }
-            Some(_) => {}
-            None => out.push(a.clone()),
-        }
-    }
-    out
-}
-
 impl Host for Machine {
     fn device(&self) -> Result<String, String> {
         self.gpu().map(|g| g.description.name.clone())
@@ -158,7 +140,7 @@ mod tests {
             .split(' ')
             .map(str::to_string)
             .collect();
-        assert_eq!(kept(&given), ["resnet18", "--batch", "2", "--device", "0"]);
+        assert_eq!(without_options(&given, OWN), ["resnet18", "--batch", "2", "--device", "0"]);
         let m = Machine::new(&["a.trace".to_string()], "a.trace", "resnet18", "auto");
         assert_eq!(m.arguments, ["resnet18"]);
     }

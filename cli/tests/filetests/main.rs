@@ -9,6 +9,7 @@ mod gpu;
 mod kernels;
 mod run;
 mod symbols;
+mod targets;
 mod verbs;
 
 use file::TestFile;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    targets::register();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filetests");
     let mut found = Found::default();
     found.collect(&root);

@@ -91,7 +91,7 @@ pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceP
 /// `pipeline`, and finds the first kernel up to which rounding makes the results leave the tolerance.
 ///
 /// # Errors
-/// An error of a pass or of the CPU executor.
+/// An error of a pass or of the interpreter.
 pub fn accumulate(
     module: &Module,
     pipeline: &PipelineOptions,

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 /// Tensors by the value that they belong to.
 pub(super) type Values = FxHashMap<ValueId, Tensor>;
 
-/// Work of a multiply-accumulate in the CPU executor, where an element that a node gives is 1.
+/// Work of a multiply-accumulate in the interpreter, where an element that a node gives is 1.
 const MAC: f64 = 0.1;
 
 /// How the results of a run differ from the exact ones.

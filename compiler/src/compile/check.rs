@@ -1,4 +1,4 @@
-//! Checks that a module can have a plan. Any other module runs on the CPU executor, or has open dimensions.
+//! Checks that a module can have a plan. Any other module runs on the interpreter, or has open dimensions.
 
 use super::CompileError;
 use super::callees::Callees;
@@ -12,14 +12,14 @@ use crate::ops::function_values::Apply;
 /// Refuses an entry function that has no plan.
 ///
 /// # Errors
-/// Refuses open dimensions, and modules that only the CPU executor can run.
+/// Refuses open dimensions, and modules that only the interpreter can run.
 pub(super) fn check(module: &Module, main: &Function) -> Result<(), CompileError> {
     check_functions(main)?;
     check_sizes(main, &open_dims(module))?;
     check_nodes(module, main)
 }
 
-/// All sizes must be known. A module with sizes that a node defines at run time needs the CPU executor.
+/// All sizes must be known. A module with sizes that a node defines at run time needs the interpreter.
 fn check_sizes(main: &Function, known: &[Name]) -> Result<(), CompileError> {
     let nodes = main.walk();
     for &n in &nodes {
@@ -92,14 +92,14 @@ fn check_functions(main: &Function) -> Result<(), CompileError> {
     Err(CompileError::NeedsCpu(why))
 }
 
-/// The entry function holds nothing that only the CPU executor runs.
+/// The entry function holds nothing that only the interpreter runs.
 fn check_nodes(module: &Module, main: &Function) -> Result<(), CompileError> {
     for n in main.walk() {
         let node = &main.nodes[n];
         let known = node.op.is::<If>() || node.op.is::<Loop>() || node.op.is::<Callees>();
         if !node.regions.is_empty() && !known {
             let op = node.op.name();
-            let why = format!("`{}` ({op}) is control flow that only the CPU executor runs", node.name);
+            let why = format!("`{}` ({op}) is control flow that only the interpreter runs", node.name);
             return Err(CompileError::NeedsCpu(why));
         }
         let Some(callee) = node.op.downcast::<Call>().map(|c| c.callee) else { continue };

@@ -15,7 +15,8 @@ pub(super) fn fused_group(
     stages: &[Option<NodeId>],
     sources: &Sources,
 ) -> Group {
-    let inner: Vec<_> = f.walk().into_iter().filter(|&i| !f.nodes[i].op.is::<Const>()).collect();
+    let computes = |&i: &NodeId| !f.nodes[i].op.is::<Const>() && !f.nodes[i].op.is_scope();
+    let inner: Vec<_> = f.walk().into_iter().filter(computes).collect();
     let origins = inner.iter().fold(main.nodes[n].origins.clone(), |o, &i| o.union(&f.nodes[i].origins));
     let mut anchor: Option<(u64, NodeId)> = None;
     for &i in &inner {

@@ -2,10 +2,11 @@
 
 use super::callees::join;
 use crate::arena::Id;
+use crate::external::{CallSite, Region, TargetSpec};
 use crate::graph::{Function, Module, NodeId};
 use crate::interpreter::{Interpreter, declared_results};
 use crate::ops::control::{Call, CallHost, CallTensor};
-use crate::plan::{HostCall, HostComputation, Plan, Step};
+use crate::plan::{HostCall, HostComputation, HostStep, Plan, Step};
 use std::sync::Arc;
 
 /// The part of the module that host steps need: graph functions, constants, and the tensor functions that are called by
@@ -31,35 +32,60 @@ pub(super) fn host_module(m: &Module, main: &Function, nodes: impl Iterator<Item
 /// # Errors
 /// A module that has no such node: another one's plan.
 pub fn bind_host_steps(plan: &mut Plan, module: &Module) -> Result<(), String> {
+    let (module, main) = joined(module);
+    let module = Arc::new(module);
+    each_host_step(plan, &mut |h| {
+        let node = NodeId::from_index(h.node as usize);
+        if !(main.walk().contains(&node) && main.nodes[node].name == h.name) {
+            return Err(format!("the module has no node `{}` where the plan has it", h.name));
+        }
+        h.run = host_computation(&module, &main, node);
+        Ok(())
+    })
+}
+
+/// Gives the host steps of a plan whose module is `from` the numbers that their nodes have in `to`, which was read from
+/// the text of `from`.
+///
+/// # Errors
+/// A host step whose node is not in `from`.
+pub fn renumber_host_steps(plan: &mut Plan, from: &Module, to: &Module) -> Result<(), String> {
+    let (from, to) = (joined(from).1.walk(), joined(to).1.walk());
+    each_host_step(plan, &mut |h| {
+        let there = from.iter().position(|n| n.index() == h.node as usize).and_then(|at| to.get(at));
+        let node = there.ok_or_else(|| format!("the module has no node for the host step `{}`", h.name))?;
+        h.node = node.index() as u32;
+        Ok(())
+    })
+}
+
+/// The part of the module that host steps need, and its entry function, which host steps number the nodes of.
+fn joined(module: &Module) -> (Module, Function) {
     let main = module.main();
     let mut module = host_module(module, main, main.walk().into_iter());
     join(&mut module);
     let main = module.main().clone();
-    let module = Arc::new(module);
-    bind(&mut plan.steps, &module, &main)?;
-    plan.functions.iter_mut().try_for_each(|f| bind(&mut f.body, &module, &main))
+    (module, main)
 }
 
-fn bind(steps: &mut [Step], module: &Arc<Module>, main: &Function) -> Result<(), String> {
-    for step in steps {
-        match step {
-            Step::Host(h) => {
-                let node = NodeId::from_index(h.node as usize);
-                let there = main.walk().contains(&node) && main.nodes[node].name == h.name;
-                if !there {
-                    return Err(format!("the module has no node `{}` where the plan has it", h.name));
+/// Calls `f` for every host step of the plan.
+fn each_host_step(plan: &mut Plan, f: &mut dyn FnMut(&mut HostStep) -> Result<(), String>) -> Result<(), String> {
+    fn each(steps: &mut [Step], f: &mut dyn FnMut(&mut HostStep) -> Result<(), String>) -> Result<(), String> {
+        for step in steps {
+            match step {
+                Step::Host(h) => f(h)?,
+                Step::Branch(b) => {
+                    each(&mut b.then, f)?;
+                    each(&mut b.otherwise, f)?;
                 }
-                h.run = host_computation(module, main, node);
+                Step::Loop(l) => each(&mut l.body, f)?,
+                Step::Gpu(_) | Step::Copy { .. } | Step::Call(_) => {}
             }
-            Step::Branch(b) => {
-                bind(&mut b.then, module, main)?;
-                bind(&mut b.otherwise, module, main)?;
-            }
-            Step::Loop(l) => bind(&mut l.body, module, main)?,
-            Step::Gpu(_) | Step::Copy { .. } | Step::Call(_) => {}
         }
+        Ok(())
     }
-    Ok(())
+    each(&mut plan.steps, f)?;
+    plan.functions.iter_mut().try_for_each(|function| each(&mut function.body, f))
 }
 
 /// Node `n` of `main` on tensors in host memory.
@@ -71,6 +97,9 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
         return Arc::new(move |inputs, functions| {
             Interpreter::new(&module).with_host(functions).run(function, &inputs).map_err(|e| e.to_string())
         });
+    }
+    if let Some(call) = op.downcast::<CallHost>().filter(|c| c.external_target().is_some()) {
+        return external_computation(&module, call);
     }
     if let Some(call) = op.downcast::<CallHost>().cloned() {
         let shapes: Vec<_> = node.outputs.iter().map(|&v| main.ty(v).const_shape()).collect();
@@ -86,10 +115,24 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
     })
 }
 
+/// A region that an external target runs.
+fn external_computation(module: &Module, call: &CallHost) -> HostComputation {
+    let region = Region::of(module, call.reference);
+    let spec = TargetSpec::new(call.target, &call.options);
+    match spec.and_then(|spec| Ok((spec, region.ok_or_else(|| format!("there is no function @{}", call.reference))?))) {
+        Ok((spec, region)) => {
+            let site = CallSite::new(spec, region);
+            Arc::new(move |inputs, _| site.run(&inputs))
+        }
+        Err(why) => Arc::new(move |_, _| Err(why.clone())),
+    }
+}
+
 /// The host function that the node calls.
 pub(super) fn host_call(main: &Function, n: NodeId) -> Option<HostCall> {
     let call = main.nodes[n].op.downcast::<CallHost>()?;
-    Some(HostCall { function: call.callee, on_device: call.on_device })
+    let external = call.external_target().is_some();
+    Some(HostCall { function: call.callee, on_device: call.on_device, external })
 }
 
 /// True when the node is a call of a host function that works on device buffers.

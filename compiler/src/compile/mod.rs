@@ -4,6 +4,7 @@
 //! takes a module whose entry function consists of constants, calls of primitive functions (fused groups) and, if the
 //! device cannot run them, other nodes; it leaves `call_tensor`s, tensor functions and a [`Plan`].
 
+mod alone;
 mod callees;
 mod check;
 mod constant_encodings;
@@ -31,8 +32,9 @@ mod verify_plan;
 mod work;
 
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
+pub use alone::{constant_operands, function_alone, operand_buffers};
 pub use forms::assign_encodings;
-pub use host::bind_host_steps;
+pub use host::{bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
@@ -222,7 +224,7 @@ struct Backend<'a> {
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
 ///
 /// # Errors
-/// A failing pass, open dimensions, modules that only the CPU executor can run, bugs.
+/// A failing pass, open dimensions, modules that only the interpreter can run, bugs.
 pub fn compile(
     module: Module,
     options: &CompileOptions,
@@ -264,7 +266,7 @@ pub fn compile(
 }
 
 /// The passes alone: no groups, no kernels, an empty plan. For looking at modules that [`compile`] refuses because only
-/// the CPU executor runs them.
+/// the interpreter runs them.
 ///
 /// # Errors
 /// A failing pass.
@@ -352,7 +354,7 @@ pub enum CompileError {
     /// An option that does not fit the module.
     #[error("{0}")]
     Option(String),
-    /// The module cannot run on a device (recursion, data-dependent sizes); the CPU executor can run it.
+    /// The module cannot run on a device (recursion, data-dependent sizes); the interpreter can run it.
     #[error("{0}")]
     NeedsCpu(String),
     /// A tensor function came with a schedule for another device.
@@ -403,7 +405,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 /// Lowers a module whose groups are formed, and verifies the plan.
 ///
 /// # Errors
-/// Open dimensions, modules only the CPU executor can run, bugs.
+/// Open dimensions, modules only the interpreter can run, bugs.
 pub fn lower_module(
     module: Module,
     profile: &DeviceProfile,

@@ -123,7 +123,7 @@ impl<'a> Numbering<'a> {
     /// Data without one on the device.
     pub fn encoding(&self, dtype: DType) -> Result<Encoding, CompileError> {
         value_encoding(dtype, self.profile)
-            .ok_or_else(|| CompileError::NeedsCpu(format!("{dtype} data is only held by the CPU executor")))
+            .ok_or_else(|| CompileError::NeedsCpu(format!("{dtype} data is only held by the interpreter")))
     }
 
     /// All buffers, and the bytes of the constants among them in `memory`.

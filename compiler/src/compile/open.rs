@@ -14,7 +14,7 @@
 //!
 //! - *A value beyond one binding*: the positions of the slices are part of the kernels, so a value must fit one binding
 //!   at the sizes of a run. Sizes at which it does not get a plan of their own, compiled for them alone
-//!   (`OpenSession::with_plans_alone`). If there is none, the CPU executor runs.
+//!   (`OpenSession::with_plans_alone`). If there is none, the interpreter runs.
 //! - *Loops*: the number of iterations, the bytes of a collected row and the buffers of carried values are computed
 //!   from the sizes too.
 //! - *Values that are sizes* are expressions (`Op::infer_value`): shape arithmetic, and comparisons, choices and logic

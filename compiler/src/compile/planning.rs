@@ -21,6 +21,7 @@ use super::storage::StorageLocation;
 use super::verify_plan::{PlanValues, verify_plan};
 use super::work::GroupWork;
 use super::{Backend, CompileError, Compiled, Group, GroupKind, MemoryReport, Progress};
+use crate::external::Region;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
 use crate::int::Int;
 use crate::name::Name;
@@ -55,7 +56,7 @@ pub(super) struct Origin {
 /// Plans a module whose groups are formed; with `verify`, the plan is verified against the graph.
 ///
 /// # Errors
-/// Open dimensions, modules only the CPU executor can run, bugs.
+/// Open dimensions, modules only the interpreter can run, bugs.
 pub(super) fn plan_module(
     mut module: Module,
     backend: Backend<'_>,
@@ -234,6 +235,12 @@ impl Planner<'_> {
         if let Some(call) = op.downcast::<CallTensor>() {
             return written_group(self.shown.main(), n, call.callee, self.sources);
         }
+        // A region of an external target is shown as a fused group is, by its nodes.
+        if let Some(call) = op.downcast::<CallHost>().filter(|c| c.external_target().is_some())
+            && let Some(f) = self.shown.functions.get(&call.reference)
+        {
+            return Group { kind: GroupKind::Host, ..fused_group(self.shown.main(), n, f, &[], self.sources) };
+        }
         match op.callee().and_then(|c| self.shown.functions.get(&c)) {
             Some(f) if f.primitive => fused_group(self.shown.main(), n, f, stages, self.sources),
             _ => host_group(self.main, n, self.sources),
@@ -296,7 +303,14 @@ impl Planner<'_> {
         let node = &main.nodes[n];
         let Some(call) = node.op.downcast::<CallHost>() else { return };
         let place = if call.on_device { "device buffers" } else { "tensors in host memory" };
-        self.remark(LOWERING, RemarkKind::Applied, format!("calls the host function `{}` on {place}", call.callee));
+        let text = match call.external_target() {
+            Some(target) => {
+                let nodes = Region::of(self.module, call.reference).map(|r| r.summary()).unwrap_or_default();
+                format!("the external target {target} runs `{}`: {nodes}", call.callee)
+            }
+            None => format!("calls the host function `{}` on {place}", call.callee),
+        };
+        self.remark(LOWERING, RemarkKind::Applied, text);
         self.group().1.host_function = Some(call.callee);
         for (i, &result) in node.outputs.iter().enumerate() {
             let Some(operand) = call.in_place_operand(i).filter(|_| call.on_device) else { continue };

@@ -255,7 +255,7 @@ fn values_together(main: &Function, n: NodeId, bodies: &Bodies) -> Vec<Vec<Value
 /// Checks that the operands and results of host functions on device buffers have a device form.
 ///
 /// # Errors
-/// The first call that has an operand or a result without: the CPU executor can run its reference.
+/// The first call that has an operand or a result without: the interpreter can run its reference.
 pub(super) fn check_device_calls(main: &Function, profile: &DeviceProfile) -> Result<(), CompileError> {
     for &n in &main.walk() {
         let node = &main.nodes[n];
@@ -316,7 +316,7 @@ pub(super) fn lower_all(
 /// Checks that each kernel's tensors, with all their slices, fit the bindings of a kernel.
 ///
 /// # Errors
-/// The first group that takes more: the CPU executor has no such limit.
+/// The first group that takes more: the interpreter has no such limit.
 pub(super) fn check_bindings(
     main: &Function,
     lowered: &FxHashMap<NodeId, Lowered>,

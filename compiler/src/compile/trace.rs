@@ -1,17 +1,20 @@
 //! Makes a trace of a compiled module.
 
+use super::groups::host_group;
+use super::names::Sources;
 use super::open::OpenNumbers;
 use super::{CompileOptions, Compiled};
 use crate::dtype::DType;
-use crate::graph::Constant;
+use crate::graph::{Constant, Module};
 use crate::int::{Bounds, Cond, Int, simplify};
 use crate::name::Name;
+use crate::ops::control::Const;
 use crate::passes::default_pipeline;
 use crate::plan::{self, EmitKernel, PlanKernel};
 use crate::tir::Access;
 use crate::trace::{
     Binding, BufferView, Call, CompileTrace, Content, Contents, Group, Kernel, KernelParts, OpenCall, Options, Plan,
-    PlanBuffer, Step, WeightSummary,
+    PlanBuffer, StageRecorder, Step, WeightSummary,
 };
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -56,12 +59,28 @@ impl CompileTrace {
             plan: plan_of(&c.plan, &calls),
             memory: c.memory,
             transposes: c.transposes,
+            parts: vec![],
             compile_ms: c.ms,
             timings: c.timings.clone(),
             times: None,
             errors: None,
             driver_stats: None,
         })
+    }
+}
+
+impl CompileTrace {
+    /// The trace of a part that the host interprets: its graph, with each node a group of its own.
+    pub fn of_host(module: &Module) -> CompileTrace {
+        let (f, sources) = (module.main(), Sources::of(module));
+        let nodes = f.blocks[f.body].nodes.iter().copied().filter(|&n| !f.nodes[n].op.is::<Const>());
+        let recording = StageRecorder::new(module).finish();
+        CompileTrace {
+            groups: nodes.map(|n| group(&host_group(f, n, &sources), None)).collect(),
+            sources: recording.sources,
+            stages: recording.stages,
+            ..CompileTrace::default()
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Measured times of kernels, with their text form, and the modules that are timed.
+//! Measured times of kernels, and the modules that are timed.
 //!
 //! The key of a time is a digest of the code that ran (shaders, grids, workgroups), the device, its driver version and
 //! the processor. A changed rule or lowering emits other code, so its kernels never get the old times.
@@ -14,20 +14,19 @@ use crate::tensor::{ConstData, DataSource, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Times of kernels on devices. Plain data: it is kept as JSON.
-#[derive(Clone, Default, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+/// Times of kernels on devices: plain data, which the tuning database keeps.
+#[derive(Clone, Default, PartialEq, Debug)]
 pub struct Measurements {
     /// By [`DeviceProfile::identity`], then by [`code_digest`].
     pub devices: BTreeMap<String, BTreeMap<String, Measurement>>,
 }
 
 /// The time of one run of a digest's kernels.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Measurement {
     /// Time in nanoseconds.
     pub ns: f64,
     /// Its estimate in nanoseconds, for the scale of kernels that were not measured; 0 if it was not estimated.
-    #[serde(default)]
     pub estimated_ns: u64,
 }
 

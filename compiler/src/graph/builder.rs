@@ -21,7 +21,7 @@ pub struct BuildError {
 
 /// Adds nodes to one block of a function of a module. Types are inferred at once.
 ///
-/// A convolution with batch norm and ReLU: built, printed, optimised, run on the CPU executor. (`docs/build-a-model.md`
+/// A convolution with batch norm and ReLU: built, printed, optimised, run on the interpreter. (`docs/build-a-model.md`
 /// runs it on a device too.)
 ///
 /// ```

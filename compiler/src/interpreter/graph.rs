@@ -7,7 +7,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Let, Loop};
+use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Loop};
 use crate::ops::function_values::{Apply, FunctionValue, Lambda};
 use crate::plan::HostCaller;
 use crate::tensor::Tensor;
@@ -261,7 +261,7 @@ impl<'a> Interpreter<'a> {
             let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
             return self.apply(f, n, inputs);
         }
-        if node.op.is::<Let>() || node.op.is::<If>() {
+        if node.op.is_scope() || node.op.is::<If>() {
             return self.run_regions(f, n, &inputs, env);
         }
         if let Some(op) = node.op.downcast::<Loop>() {

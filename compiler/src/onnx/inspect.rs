@@ -55,6 +55,15 @@ pub fn inspect_onnx(
     })
 }
 
+/// The notes of an ONNX model's producer, by name, such as the classes of its results.
+///
+/// # Errors
+/// Bytes that are no ONNX model.
+pub fn onnx_metadata(bytes: Bytes) -> Result<Vec<(String, String)>, ImportError> {
+    let notes = decode_model(bytes)?.metadata_props;
+    Ok(notes.into_iter().map(|n| (n.key.unwrap_or_default(), n.value.unwrap_or_default())).collect())
+}
+
 fn opset(model: &ModelProto) -> Option<i64> {
     let main = |d: &Option<String>| matches!(d.as_deref(), None | Some("") | Some("ai.onnx"));
     model.opset_import.iter().find(|o| main(&o.domain)).and_then(|o| o.version)

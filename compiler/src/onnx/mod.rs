@@ -27,7 +27,7 @@ pub use external::{ExternalData, NoExternalData, verify_location};
 pub use import::{
     ImportOptions, OLDEST_OPSET, ValueKind, element_name, import_onnx, import_onnx_with, onnx_inputs, onnx_values,
 };
-pub use inspect::inspect_onnx;
+pub use inspect::{inspect_onnx, onnx_metadata};
 pub use skim::{MODEL_FILE, skim_model};
 pub use tensor_data::{ValueData, dtype_from_onnx, dtype_to_onnx, parse_tensor_proto, parse_value_proto};
 

@@ -23,8 +23,19 @@ pub struct ModelProto {
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetId>,
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<MetadataProp>,
     #[prost(message, repeated, tag = "25")]
     pub functions: Vec<FunctionProto>,
+}
+
+/// A note of the model's producer.
+#[derive(Clone, PartialEq, Message)]
+pub struct MetadataProp {
+    #[prost(string, optional, tag = "1")]
+    pub key: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    pub value: Option<String>,
 }
 
 /// A domain and the version of its operators.

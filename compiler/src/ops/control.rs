@@ -137,9 +137,17 @@ attr_struct! {
         pub in_place: Vec<i64> = vec![],
         /// A graph function that computes the same, if the host function cannot run (not registered, no device).
         pub reference: Name = Name::new(""),
+        /// The external target that runs the reference; empty: a registered host function.
+        pub target: Name = Name::new(""),
+        /// Options of the target, `NAME=VALUE` joined by `:`.
+        pub options: String = String::new(),
     }
 }
 impl CallHost {
+    /// The external target that runs the reference function.
+    pub fn external_target(&self) -> Option<Name> {
+        (!self.target.as_str().is_empty()).then_some(self.target)
+    }
     /// The operand whose memory result `i` reuses.
     pub fn in_place_operand(&self, i: usize) -> Option<usize> {
         self.in_place.get(i).and_then(|&operand| usize::try_from(operand).ok())
@@ -170,7 +178,12 @@ impl CallHost {
         Ok(())
     }
     fn check_reference(&self, cx: &InferContext<'_>, types: &[TensorType]) -> OpResult<()> {
-        let Some(reference) = self.reference_function() else { return Ok(()) };
+        let Some(reference) = self.reference_function() else {
+            return match self.external_target() {
+                Some(target) => Err(format!("needs a `reference`, the function that {target} runs").into()),
+                None => Ok(()),
+            };
+        };
         let f = cx.module.functions.get(&reference);
         let f = f.ok_or_else(|| format!("function @{reference}, its reference, is not in the module"))?;
         if f.params().len() != cx.len() || f.result_types != types {
@@ -195,51 +208,13 @@ impl Op for CallHost {
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         Some(Err(format!("calls the host function `{}`, which is not registered", self.callee).into()))
     }
+    /// A region of an external target computes its results and does nothing else.
     fn effects(&self) -> super::Effects {
-        super::Effects { stateful: true }
+        super::Effects { stateful: self.target.as_str().is_empty() }
     }
 }
 
-attr_struct! {
-    /// Ends the run with a message. It replaces a branch that is impossible for the model's shapes.
-    pub struct Trap("trap") {
-        /// Why.
-        pub message: String = String::new(),
-        /// Result dtypes.
-        pub dtypes: Vec<DType> = vec![],
-        /// Result shapes.
-        pub shapes: Vec<Vec<Int>> = vec![],
-    }
-}
-impl Trap {
-    /// In place of results of these types.
-    pub fn of(types: &[TensorType], message: String) -> Trap {
-        let dtypes = types.iter().map(|t| t.dtype).collect();
-        Trap { message, dtypes, shapes: types.iter().map(|t| t.shape.clone()).collect() }
-    }
-}
-impl Op for Trap {
-    fn arity(&self) -> (usize, usize) {
-        (0, 0)
-    }
-    fn num_results(&self) -> usize {
-        self.dtypes.len()
-    }
-    fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        declared_types(&self.dtypes, &self.shapes)
-    }
-    fn has_compute(&self) -> bool {
-        false
-    }
-    fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-        Some(Err(self.message.clone().into()))
-    }
-    fn effects(&self) -> super::Effects {
-        super::Effects { stateful: true }
-    }
-}
-
-fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorType>> {
+pub(super) fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorType>> {
     if dtypes.len() != shapes.len() {
         return Err("dtypes and shapes differ in number".into());
     }
@@ -391,6 +366,9 @@ impl Op for Let {
     }
     fn has_compute(&self) -> bool {
         false
+    }
+    fn is_scope(&self) -> bool {
+        true
     }
     fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
         Some(0)

@@ -3,7 +3,7 @@
 //!
 //! Two passes before inlining remove them: `lift-lambdas` makes graph functions of closures, and `specialize-functions`
 //! turns the application of a known function into a call. No plan has function values; a module that still has some
-//! needs the CPU executor.
+//! needs the interpreter.
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;

@@ -27,6 +27,7 @@ pub mod deform_conv;
 pub mod det;
 pub mod detection;
 pub mod einsum;
+pub mod external_scope;
 pub mod function_values;
 pub mod fused_activation;
 pub mod fused_norm;
@@ -78,6 +79,7 @@ pub mod split;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transpose;
+pub mod trap;
 pub mod unary;
 pub mod unique;
 pub mod unpack_bits;
@@ -110,17 +112,18 @@ pub type OpResult<T> = Result<T, Fault>;
 
 /// Everything about an op that its attributes decide.
 ///
-/// Most ops say four things: [`arity`](Op::arity), [`infer`](Op::infer), [`compute`](Op::compute) and [`export`](Op::export). Everything
-/// else has a default, and is said where it differs:
+/// Most ops say four things: [`arity`](Op::arity), [`infer`](Op::infer), [`compute`](Op::compute) and
+/// [`export`](Op::export). Everything else has a default, and is said where it differs:
 ///
 /// # Meaning
-/// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes), [`homogeneity`](Op::homogeneity),
-/// [`clamp_bounds`](Op::clamp_bounds) ...), movement of data ([`is_view`](Op::is_view), [`moves_data`](Op::moves_data) ...),
-/// [`effects`](Op::effects), and how an op without a tensor expression runs on the host ([`eval_host`](Op::eval_host)).
+/// What passes may assume: [`num_results`](Op::num_results), algebra ([`commutes`](Op::commutes),
+/// [`homogeneity`](Op::homogeneity), [`clamp_bounds`](Op::clamp_bounds) ...), movement of data
+/// ([`is_view`](Op::is_view), [`moves_data`](Op::moves_data) ...), [`effects`](Op::effects), and how an op without a
+/// tensor expression runs on the host ([`eval_host`](Op::eval_host)).
 ///
 /// # Sizes
-/// For shape arithmetic ([`infer_value`](Op::infer_value)), and for ops whose operands' values decide the sizes of their results
-/// ([`defined_symbols`](Op::defined_symbols) and those after it).
+/// For shape arithmetic ([`infer_value`](Op::infer_value)), and for ops whose operands' values decide the sizes of
+/// their results ([`defined_symbols`](Op::defined_symbols) and those after it).
 ///
 /// # Layout
 /// How the op moves to another data layout: one of its own ([`layout`](Op::layout)), transposed operands
@@ -230,6 +233,10 @@ pub trait Op: AttrObject {
     fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
+    /// True for an op that runs its one region, which takes no arguments, at once.
+    fn is_scope(&self) -> bool {
+        false
+    }
     /// Multiply-accumulates for constant shapes (0 if the op is not counted).
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
@@ -262,7 +269,8 @@ pub trait Op: AttrObject {
     fn size_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands that takes.
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands
+    /// that takes.
     ///
     /// # Errors
     /// Sizes that there cannot be.
@@ -279,6 +287,10 @@ pub trait Op: AttrObject {
     /// Layout behaviour, for ops with a native data layout.
     fn layout(&self) -> Option<&dyn LayoutRule> {
         None
+    }
+    /// The data layout that the op computes in, with the operands and the results that are in it.
+    fn images(&self) -> Option<(DataLayout, Vec<usize>, Vec<usize>)> {
+        self.layout().map(|l| (l.data_layout(), l.operands_to_convert(), l.results_to_convert()))
     }
     /// Name of the layout that it computes in, for reports: `NCHW`, `NHWC`.
     fn layout_name(&self) -> Option<&'static str> {
@@ -302,8 +314,9 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
-    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
+    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
+    /// computes in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around
+    /// the op.
     fn widens(&self) -> bool {
         false
     }
@@ -329,8 +342,9 @@ pub struct OpDef {
     pub from_attrs: fn(&Attrs) -> Result<OpRef, String>,
 }
 
-/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its own file,
-/// which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the braces.
+/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its
+/// own file, which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the
+/// braces.
 macro_rules! ops {
     ($($family:ident { $($op:ident),* $(,)? })*) => {
         /// Every op, by family; [`register_op`] adds one.
@@ -345,7 +359,9 @@ macro_rules! ops {
 }
 
 ops! {
-    control { Const, Call, CallTensor, CallHost, Trap, If, Let, Loop }
+    control { Const, Call, CallTensor, CallHost, If, Let, Loop }
+    trap { Trap }
+    external_scope { Composite, External }
     function_values { FunctionValue, Lambda, Apply }
     conv { Conv }
     matmul { MatMul, Gemm }
@@ -418,7 +434,8 @@ ops! {
     quantized_functions {}
 }
 
-/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
+/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for
+/// ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {
     ONNX_IMPORTS
         .iter()

@@ -1,4 +1,4 @@
-//! Single ops on the CPU executor, for tests.
+//! Single ops on the interpreter, for tests.
 
 use super::{InferContext, OpRef, PermutedOp, find_onnx};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};

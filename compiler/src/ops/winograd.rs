@@ -230,6 +230,9 @@ impl Op for WinogradInput {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
     }
+    fn images(&self) -> Option<(DataLayout, Vec<usize>, Vec<usize>)> {
+        Some((self.layout, vec![0], vec![]))
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         self.result(cx.require(0)?).map(|t| vec![t])
     }
@@ -335,6 +338,9 @@ impl WinogradWeights {
 impl Op for WinogradOutput {
     fn arity(&self) -> (usize, usize) {
         (1, 2)
+    }
+    fn images(&self) -> Option<(DataLayout, Vec<usize>, Vec<usize>)> {
+        Some((self.layout, vec![], vec![0]))
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let m = cx.require(0)?;

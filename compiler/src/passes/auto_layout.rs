@@ -91,7 +91,11 @@ impl Pass for AutoLayout {
         1
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let mode = self.mode.unwrap_or(cx.layout);
+        let mode = match self.mode.unwrap_or(cx.layout) {
+            // Register tiles store rows of channels, which the estimate of a product does not tell apart.
+            LayoutMode::Auto if cx.profile.is_processor() => LayoutMode::Nhwc,
+            mode => mode,
+        };
         let Some(scheme) = alter::wished_scheme(module, mode, cx).or_else(|| scheme_for(mode, cx)) else {
             if mode != LayoutMode::None {
                 let message = format!("layouts stay: {} has no NHWC kernels", cx.profile.name);
@@ -233,10 +237,10 @@ impl AutoLayout {
         self.remark_choice(costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
         if choice.converted.is_empty() && propagation.dissolved.is_empty() {
             let message = format!(
-                "@{}: all {} convertible nodes stay, cost {}",
+                "@{}: all {} convertible nodes stay, estimated at {}",
                 r.f.name,
                 propagation.convertible.len(),
-                choice.cost
+                times([choice.cost as f64])[0]
             );
             cx.missed(self, &[], message);
             return Ok(false);
@@ -245,13 +249,13 @@ impl AutoLayout {
         // Those of packed layouts are folded, and counted, by `fold-constants`.
         cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
         let message = format!(
-            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, cost {}",
+            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, estimated at {}",
             r.f.name,
             choice.converted.len(),
             propagation.convertible.len(),
             done.transforms,
             done.constants,
-            choice.cost
+            times([choice.cost as f64])[0]
         );
         cx.applied(self, &[], message);
         Ok(true)
@@ -273,17 +277,21 @@ impl AutoLayout {
             let (name, source_layout) = (costs.f.nodes[n].name, costs.propagation.convertible[&n].source_layout);
             let chosen = if choice.converted.contains(&n) { 1 - source_layout } else { source_layout };
             let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
+            let fixed = pinned.get(&n).is_some_and(|&c| c == chosen);
+            let moved = choice.converted.contains(&n);
+            let why = match (fixed, moved) {
+                (true, _) if uniform => "the module as a whole is cheaper so",
+                (true, _) => "it is pinned there",
+                (_, true) if a.1 <= b.1 => "its kernel is no slower there",
+                (_, true) => "it saves transforms around it",
+                (_, false) if b.1 < a.1 => "moving it would not pay for the transforms around it",
+                (_, false) => "it takes no less time elsewhere",
+            };
             let [here, there] = times([a.1 as f64, b.1 as f64]);
-            if choice.converted.contains(&n) {
-                cx.applied(self, &[name], format!("{name} runs in {}: it takes {here} there, {there} in {}", a.0, b.0));
-            } else {
-                let why = match pinned.get(&n) {
-                    Some(_) if uniform => "the module as a whole is cheaper so",
-                    Some(&c) if c == chosen => "it is pinned there",
-                    _ if b.1 < a.1 => "moving it would not pay for the transforms around it",
-                    _ => "it takes no less time elsewhere",
-                };
-                cx.missed(self, &[name], format!("{name} stays in {}: {why} ({here} here, {there} in {})", a.0, b.0));
+            let costs = format!("{why} ({here} here, {there} in {})", b.0);
+            match moved {
+                true => cx.applied(self, &[name], format!("{name} runs in {}: {costs}", a.0)),
+                false => cx.missed(self, &[name], format!("{name} stays in {}: {costs}", a.0)),
             }
         }
     }

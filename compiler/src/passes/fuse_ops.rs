@@ -28,6 +28,7 @@ mod words;
 pub use dominators::PostDominators;
 pub use forward::{ForwardGraph, ForwardNode, Source, captures};
 pub use full::{FUSION_RULES, FusionRule, GroupGraph, register_fusion_rule};
+pub(super) use outline::{Unit, order_units, predecessors};
 pub use partition::{Limits, Partition};
 pub use reason::Reason;
 use words::Words;

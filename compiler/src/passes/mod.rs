@@ -10,6 +10,7 @@
 //! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
 mod absorb_transposes;
+mod annotate_target;
 mod apply_schedules;
 mod asked_forms;
 pub mod auto_layout;
@@ -28,14 +29,18 @@ mod function_pass;
 pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
+mod inline_external;
 mod inline_functions;
 mod instrument;
 mod integer_products;
 mod lift_lambdas;
 mod lower;
+mod merge_composite;
+mod merge_regions;
 pub mod mixed_precision;
 #[cfg(test)]
 mod one_estimate_tests;
+mod partition_graph;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;
@@ -43,6 +48,7 @@ mod replace_with_host_calls;
 pub mod rewriter;
 pub mod rules;
 mod scaled_weights;
+mod scopes;
 mod sequential;
 mod simplify;
 mod specialize_functions;
@@ -51,6 +57,7 @@ mod to_a_normal_form;
 mod to_basic_block_normal_form;
 mod winograd;
 
+pub use annotate_target::external_passes;
 pub use asked_forms::asked_forms;
 pub use auto_layout::{AlterLayout, LayoutAnswer, LayoutQuestion};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
@@ -188,6 +195,11 @@ passes! {
     combine_parallel_matmul::CombineParallelMatmul,
     remove_unused_functions::RemoveUnusedFunctions,
     replace_with_host_calls::ReplaceWithHostCalls,
+    merge_composite::MergeComposite,
+    annotate_target::AnnotateTarget,
+    merge_regions::MergeRegions,
+    partition_graph::PartitionGraph,
+    inline_external::InlineExternal,
     lower::Lower,
     to_basic_block_normal_form::ToBasicBlockNormalForm,
     to_a_normal_form::ToANormalForm,

@@ -45,9 +45,9 @@ impl Default for PipelineOptions {
     }
 }
 impl PipelineOptions {
-    /// True when nodes are to be replaced by host calls, as the options of that pass say.
-    fn replaces_nodes(&self) -> bool {
-        self.config.iter().any(|(pass, _)| pass == ReplaceWithHostCalls::NAME)
+    /// True when the options have some for this pass, which runs only then.
+    fn asks_for(&self, name: &str) -> bool {
+        self.config.iter().any(|(pass, _)| pass == name)
     }
     /// Sets level, modes and disabled passes of a context.
     pub fn configure(&self, cx: &mut PassContext) {
@@ -100,7 +100,12 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "eliminate-dead",
         ],
     };
-    if options.replaces_nodes() {
+    if options.asks_for("annotate-target") {
+        // Before passes that make forms for Weft's own kernels.
+        let place = list.iter().position(|p| *p == "combine-parallel-conv").unwrap_or(list.len());
+        list.splice(place..place, EXTERNAL);
+    }
+    if options.asks_for(ReplaceWithHostCalls::NAME) {
         list.insert(1, ReplaceWithHostCalls::NAME);
     }
     if options.amp != AmpMode::Off {
@@ -113,6 +118,10 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     list.extend(make_kernels(options.fuse));
     list.into_iter().map(String::from).collect()
 }
+
+/// The passes that give parts of the graph to external targets.
+const EXTERNAL: [&str; 6] =
+    ["merge-composite", "annotate-target", "merge-regions", "partition-graph", "inline-external", "eliminate-dead"];
 
 /// What follows layouts: transforms are joined, constants laid out again.
 fn tidy_layouts(fuse: FuseMode) -> Vec<&'static str> {

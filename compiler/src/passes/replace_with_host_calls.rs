@@ -7,7 +7,7 @@
 //!
 //! A node is selected by the name of a source node, as a pattern (`*`, `?`), or by `op:` and a pattern of its op. Its
 //! constant operands remain operands; absent ones are left out. The node itself is kept as the call's reference, which
-//! runs if the function is not registered, for example on the CPU executor (`docs/expert-kernel.md`). Nodes with
+//! runs if the function is not registered, for example on the interpreter (`docs/expert-kernel.md`). Nodes with
 //! regions and calls are not replaced.
 
 use super::mixed_precision::matches_pattern;
@@ -93,6 +93,7 @@ impl ReplaceWithHostCalls {
             on_device: self.on_device.contains(&callee),
             in_place: if self.in_place.contains(&callee) { vec![0] } else { vec![] },
             reference,
+            ..CallHost::default()
         };
         let operands = node.inputs.iter().flatten().map(|&v| Some(v)).collect();
         let results = r.add_before(n, op, operands, node.name, node.origins)?;

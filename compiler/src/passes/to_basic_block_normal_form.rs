@@ -18,7 +18,7 @@ use crate::arena::Id;
 use crate::attr_struct;
 use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
-use crate::ops::control::{Const, If, Let};
+use crate::ops::control::{Const, If};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 attr_struct! {
@@ -146,7 +146,7 @@ fn may_move(f: &Function, n: NodeId, stateful: &FxHashSet<Name>) -> bool {
 /// True when every region between `outer` and `inner` runs once at most each time `outer` does.
 fn enters_once(f: &Function, scopes: &Scopes, outer: BlockId, mut inner: BlockId) -> bool {
     while inner != outer {
-        let once = |o: NodeId| f.nodes[o].op.is::<If>() || f.nodes[o].op.is::<Let>();
+        let once = |o: NodeId| f.nodes[o].op.is::<If>() || f.nodes[o].op.is_scope();
         match (f.blocks[inner].owner, scopes.parent[inner.index()]) {
             (Some(owner), Some(parent)) if once(owner) => inner = parent,
             _ => return false,

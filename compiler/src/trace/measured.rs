@@ -95,7 +95,38 @@ pub struct NodeError {
     pub pass: bool,
 }
 
+/// What a share of a run's time is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spent {
+    /// A dispatch, by its place among the calls of the plan.
+    Dispatch(usize),
+    /// A part of the network that the host computes, by its index.
+    Host(usize),
+    /// Everything else: host steps, waits, uploads and readbacks. Negative if what was timed one by one takes longer
+    /// than a run of it all.
+    Rest,
+}
+
 impl CompileTrace {
+    /// Where the time of a run goes, in milliseconds; the sum is [`Times::latency_ms`]. Empty if nothing was measured.
+    pub fn time_spent(&self) -> Vec<(Spent, f64)> {
+        let Some(times) = &self.times else { return vec![] };
+        let dispatches = times.dispatches.iter().enumerate().map(|(i, t)| (Spent::Dispatch(i), t.median_us / 1e3));
+        let host = self.parts.iter().enumerate().filter_map(|(i, p)| Some((Spent::Host(i), p.host_ms?)));
+        let mut rows: Vec<(Spent, f64)> = dispatches.chain(host).collect();
+        let sum: f64 = rows.iter().map(|r| r.1).sum();
+        rows.push((Spent::Rest, times.latency_ms - sum));
+        rows
+    }
+    /// The name of a share of the time that is no dispatch.
+    pub fn spent_name(&self, spent: Spent, ms: f64) -> String {
+        match spent {
+            Spent::Dispatch(i) => self.calls().nth(i).map_or(String::new(), |c| self.groups[c.group].label.clone()),
+            Spent::Host(i) => format!("part {} on the host", self.parts[i].name),
+            Spent::Rest if ms < 0.0 => "less than the sum: dispatches were timed one by one, in other runs".into(),
+            Spent::Rest => "host steps, waits, uploads, readbacks".into(),
+        }
+    }
     /// The time of a group: of all its dispatches. `None` where nothing was measured, or nothing runs on the device.
     pub fn time_of_group(&self, group: usize) -> Option<DispatchTime> {
         self.sum_times(|c| c.group == group)

@@ -17,6 +17,7 @@ pub mod diff;
 pub mod driver_stats;
 mod estimated;
 mod file;
+mod join;
 mod json;
 mod measured;
 mod open;
@@ -33,7 +34,8 @@ pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use driver_stats::DriverStats;
 pub use file::{MAGIC, TraceError, VERSION};
-pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Times};
+pub use join::{TracePart, name_in_part, texts_of_parts};
+pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Spent, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
 pub use plan::{BufferView, Call, Content, Plan, PlanBuffer, PlanFunction, Step};
@@ -92,6 +94,8 @@ pub struct CompileTrace {
     pub transposes: TransposeReport,
     /// Constants of the model.
     pub weights: Vec<WeightSummary>,
+    /// The parts of a network in which data decide sizes, in the order they run; none of a network that is one part.
+    pub parts: Vec<TracePart>,
     /// Milliseconds of the whole compilation; 0 without a clock.
     pub compile_ms: f64,
     /// Milliseconds by part, in order; the passes have their own.
@@ -292,7 +296,8 @@ impl CompileTrace {
         let parts = self.kernels.iter().all(|k| k.parts_fit() && k.groups.iter().all(|&g| g < groups));
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
         let stats = self.driver_stats.as_ref().is_none_or(|s| s.kernels.len() == kernels);
-        match reads && parts && times && stats && self.plan.fits(groups, kernels) {
+        let joined = self.parts.iter().all(|p| p.group <= groups && p.kernel <= kernels);
+        match joined && reads && parts && times && stats && self.plan.fits(groups, kernels) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

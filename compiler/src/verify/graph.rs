@@ -3,7 +3,7 @@
 use super::VerifyError;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::{Bounds, Int, simplify};
-use crate::ops::control::{Call, CallTensor, If, Let, Loop};
+use crate::ops::control::{Call, CallTensor, If, Loop};
 use crate::ops::function_values::{Apply, FunctionValue};
 use crate::ops::{InferContext, OpRef};
 use crate::tir::TensorFunction;
@@ -155,7 +155,7 @@ impl Verifier<'_> {
             usable = false;
             self.error(Some(n), format!("{} operands; the op takes {low} to {high}", node.inputs.len()));
         }
-        if node.op.is::<If>() || node.op.is::<Let>() {
+        if node.op.is::<If>() || node.op.is_scope() {
             let takes = |r: &BlockId| self.f.blocks.get(*r).is_some_and(|b| !b.args.is_empty());
             if node.regions.iter().any(takes) {
                 self.error(Some(n), "its regions take no arguments");

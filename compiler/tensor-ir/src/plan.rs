@@ -3,8 +3,9 @@
 mod saved;
 mod stand_in;
 mod steps;
+pub mod storage;
 
-pub use saved::SavedPlanError;
+pub use saved::{SavedPlanError, saved_form};
 pub use stand_in::StandInEmitter;
 pub use steps::{
     Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostResult, HostStep,
@@ -125,8 +126,8 @@ impl std::fmt::Debug for EmittedKernel {
 /// Why a shader generator makes no shader of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EmitFailure {
-    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers. The CPU executor has no such
-    /// limit.
+    /// The kernel exceeds a limit of the device or the 32 bits of a shader's integers, or needs what the device lacks.
+    /// The interpreter has no such limit.
     #[error("{0}")]
     BeyondDevice(String),
     /// The kernel is none that the generator can express: a bug, unless the kernel came written.
@@ -148,7 +149,7 @@ pub trait EmitKernel: Send + Sync {
         profile: &crate::profile::DeviceProfile,
     ) -> Result<EmittedKernel, EmitFailure>;
 
-    /// SPIR-V words of a kernel that this generator made.
+    /// SPIR-V words of a kernel that this generator made; none if its kernels are no shaders.
     ///
     /// # Errors
     /// When the generator makes none, or the kernel is not its own.
@@ -156,7 +157,12 @@ pub trait EmitKernel: Send + Sync {
         Err("this generator makes no SPIR-V".into())
     }
 
-    /// Bytes of [`EmittedKernel::module`], for [`EmitKernel::restore`] of the same build of the generator.
+    /// The form of the bytes of [`EmitKernel::save`]: builds of the generator with the same form read each other's.
+    fn saved_form(&self) -> &'static str {
+        "none"
+    }
+
+    /// Bytes of [`EmittedKernel::module`], for [`EmitKernel::restore`] of a build of the generator with the same form.
     ///
     /// # Errors
     /// When the generator keeps none, or the kernel is not its own.
@@ -285,5 +291,16 @@ impl Plan {
     /// All dispatches, in the order of the steps.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.all_steps().into_iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
+    }
+    /// For each buffer, the buffer of the plan `before` that holds the same constant.
+    pub fn same_constants(&self, before: &Plan) -> Vec<Option<usize>> {
+        let same = |a: &PlanBuffer, b: &PlanBuffer| match (&a.content, &b.content) {
+            (Content::Constant { name: a, packer: p }, Content::Constant { name: b, packer: q }) => {
+                a == b && p.as_ref().map(Arc::as_ptr) == q.as_ref().map(Arc::as_ptr)
+            }
+            (Content::Host(a), Content::Host(b)) => a == b,
+            _ => false,
+        };
+        self.buffers.iter().map(|b| before.buffers.iter().position(|a| same(a, b))).collect()
     }
 }

@@ -114,6 +114,12 @@ pub struct DeviceProfile {
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
+    /// Rows and columns of the tile of multiply-adds that a processor's core has in vector registers
+    /// ([`Intrinsic::tile`]); `[0, 0]` for a device.
+    ///
+    /// [`Intrinsic::tile`]: crate::tir::intrinsic::Intrinsic::tile
+    #[serde(default)]
+    pub register_tile: [u32; 2],
     /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
     /// known.
     #[serde(default)]
@@ -121,6 +127,9 @@ pub struct DeviceProfile {
     /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
     #[serde(default)]
     pub gb_s: f64,
+    /// Bytes of the last-level cache, at least; 0 where that is not known.
+    #[serde(default)]
+    pub cache_bytes: u64,
     /// Names of schedule rules that are tried before all others, in this order. This is a wish of the user, not a
     /// property of the device; it is here because it decides kernels, as the limits do.
     #[serde(default)]
@@ -221,7 +230,7 @@ impl DeviceProfile {
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
         let Some(k) = known else { return self };
         let registers = if k.registers > 0 { k.registers } else { self.registers };
-        DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, registers, ..self }
+        DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, cache_bytes: k.cache_bytes, registers, ..self }
     }
     /// A profile by name.
     pub fn named(name: &str) -> Option<DeviceProfile> {
@@ -255,14 +264,44 @@ impl DeviceProfile {
             driver: self.driver.clone(),
             quirks: self.quirks.limited_to(&device.quirks),
             matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
+            register_tile: self.register_tile,
             gflops: self.gflops,
             gb_s: self.gb_s,
+            cache_bytes: self.cache_bytes,
             asked_rules: self.asked_rules.clone(),
             asked_versions: self.asked_versions,
             nan: self.nan,
             driver_version: device.driver_version.clone(),
             processor: device.processor.clone(),
         }
+    }
+    /// Why kernels made for this profile do not suit `device`: it cannot run them, or is of another kind, so that kernels
+    /// of its own are better. `None` if they do. A profile without a driver family suits devices of any kind.
+    pub fn unsuited_to(&self, device: &DeviceProfile) -> Option<&'static str> {
+        let family = |p: &DeviceProfile| p.driver.split('-').next().unwrap_or_default().to_string();
+        let limited = self.limited_to(device);
+        let limits = |p: &DeviceProfile| {
+            let sizes = [p.shared_memory, p.max_invocations, p.max_workgroups, p.max_storage_buffers, p.immediates];
+            (sizes, p.max_workgroup_size, p.max_binding, p.max_buffer)
+        };
+        match () {
+            () if self.register_tile != device.register_tile => Some("its processor has other registers"),
+            () if self.is_processor() => None,
+            () if !self.driver.is_empty() && (family(self) != family(device) || self.software != device.software) => {
+                Some("it has a driver of another family")
+            }
+            () if (self.f16, self.i16) != (limited.f16, limited.i16) => Some("it lacks a type of 16 bits"),
+            () if self.subgroup != limited.subgroup => Some("its subgroups have other sizes"),
+            () if self.matrix_shapes != limited.matrix_shapes => Some("it lacks shapes of matrices"),
+            () if self.quirks != limited.quirks => Some("its driver has a quirk that the kernels do not avoid"),
+            () if limits(self) != limits(&limited) => Some("its limits are smaller"),
+            () => None,
+        }
+    }
+    /// A processor that runs kernels itself: a workgroup is a task of a thread, whose loops are vectors and register
+    /// tiles.
+    pub fn is_processor(&self) -> bool {
+        self.register_tile != [0, 0]
     }
     /// True when the schedule rule `name` is asked for by name.
     pub fn asks_for(&self, name: &str) -> bool {
@@ -321,5 +360,35 @@ mod tests {
         assert_eq!((p.software, p.cores, p.driver.as_str()), (false, 132, "nvidia"));
         assert_eq!(p.limited_to(&device), DeviceProfile { name: p.name.clone() + " on swiftshader", ..p.clone() });
         assert_eq!(DeviceProfile::baseline().limited_to(&device).subgroup, (0, 0));
+    }
+
+    #[test]
+    fn kernels_suit_devices_of_their_kind_that_have_what_they_need() {
+        let named = |name: &str| DeviceProfile::named(name).expect("a profile");
+        let reason = |made: &DeviceProfile, device: &DeviceProfile| made.unsuited_to(device);
+        let (ada, ampere, lavapipe) = (named("ada"), named("ampere"), DeviceProfile::lavapipe());
+        for own in DeviceProfile::all() {
+            assert_eq!(reason(&own, &DeviceProfile { name: "here".into(), gflops: 1.0, ..own.clone() }), None);
+        }
+        assert_eq!(reason(&ada, &ampere), None);
+        assert_eq!(reason(&ada, &named("navi31")), Some("it has a driver of another family"));
+        assert_eq!(reason(&lavapipe, &lavapipe.clone().with_driver("lavapipe-26")), None);
+        let newer = lavapipe.clone().with_driver("lavapipe-26");
+        assert_eq!(reason(&newer, &lavapipe), Some("its driver has a quirk that the kernels do not avoid"));
+        assert_eq!(
+            reason(&DeviceProfile { subgroup: (16, 16), ..ada.clone() }, &ada),
+            Some("its subgroups have other sizes")
+        );
+        assert_eq!(
+            reason(&ada, &DeviceProfile { matrix_shapes: vec![], ..ada.clone() }),
+            Some("it lacks shapes of matrices")
+        );
+        assert_eq!(reason(&ada, &DeviceProfile { f16: false, ..ada.clone() }), Some("it lacks a type of 16 bits"));
+        assert_eq!(reason(&ada, &DeviceProfile { shared_memory: 1, ..ada.clone() }), Some("its limits are smaller"));
+        assert_eq!(reason(&DeviceProfile::baseline(), &ada), None);
+        let [wide, narrow] = [[6, 32], [6, 16]].map(|tile| DeviceProfile::processor(8, tile));
+        assert_eq!(reason(&wide, &DeviceProfile { cores: 2, ..wide.clone() }), None);
+        assert_eq!(reason(&wide, &narrow), Some("its processor has other registers"));
+        assert_eq!(reason(&lavapipe, &wide), Some("its processor has other registers"));
     }
 }

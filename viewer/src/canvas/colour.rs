@@ -2,6 +2,7 @@
 
 use crate::document::Document;
 use crate::drawing::Drawn;
+pub use crate::units::{milliseconds, si};
 use egui::Color32;
 use graphview::picture::{Category, Node};
 use graphview::svg::fill;
@@ -78,15 +79,6 @@ pub fn heat(share: f32, dark: bool) -> Color32 {
     parse(stops[i]).lerp_to_gamma(parse(stops[i + 1]), at - i as f32)
 }
 
-/// Milliseconds in few digits; small times in microseconds.
-pub fn milliseconds(ms: f64) -> String {
-    match ms {
-        ms if ms >= 100.0 => format!("{ms:.0} ms"),
-        ms if ms >= 1.0 => format!("{ms:.2} ms"),
-        ms => format!("{:.1} µs", ms * 1000.0),
-    }
-}
-
 impl Palette {
     /// Of a scene.
     pub fn new(document: &Document, drawn: &Drawn, by: ColourBy, dark: bool) -> Palette {
@@ -95,13 +87,7 @@ impl Palette {
             ColourBy::Work => by_work(&nodes, dark),
             ColourBy::Group => by_group(document, &nodes, dark),
             ColourBy::Dtype => by_word(&nodes, dark, |n| (!n.dtype.is_empty()).then(|| n.dtype.clone())),
-            ColourBy::Layout => {
-                let mut p = by_word(&nodes, dark, |n| n.layout.map(str::to_string));
-                if p.legend.is_empty() {
-                    p.missing = Some("no box here has a data layout");
-                }
-                p
-            }
+            ColourBy::Layout => by_layout(&nodes, dark),
             ColourBy::Time => by_time(document, &nodes, dark),
             ColourBy::Error => by_error(document, &nodes, dark),
         }
@@ -137,6 +123,17 @@ fn by_word(nodes: &[&Node], dark: bool, word: impl Fn(&Node) -> Option<String>) 
         legend: words.iter().map(|w| (pastel(number(w), dark), w.clone())).collect(),
         ..Palette::default()
     }
+}
+
+/// Tensors that are no images (vectors, matrices, transformed tiles) have no data layout, which the legend says.
+fn by_layout(nodes: &[&Node], dark: bool) -> Palette {
+    let mut p = by_word(nodes, dark, |n| n.layout.map(str::to_string));
+    match p.legend.is_empty() {
+        true => p.missing = Some("no box here has a data layout"),
+        false if nodes.iter().any(|n| n.layout.is_none()) => p.legend.push((unknown(dark), "no layout".into())),
+        false => {}
+    }
+    p
 }
 
 fn by_time(document: &Document, nodes: &[&Node], dark: bool) -> Palette {

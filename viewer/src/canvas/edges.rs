@@ -99,11 +99,7 @@ impl Paint<'_> {
 
     fn label(&self, e: &SceneEdge, colour: Color32) {
         let Some(font) = self.font(10.0).filter(|_| self.zoom >= 0.6) else { return };
-        let b = &self.s.dress.drawn.scene.boxes[e.from];
-        let text = match b.node.layout {
-            Some(layout) if b.node.outputs.first() == Some(&e.label) => format!("{} {layout}", e.label),
-            _ => e.label.clone(),
-        };
+        let text = e.label.clone();
         let start = match &e.route {
             Route::Line(points) => points[0],
             Route::Portal(a, _) => *a,

@@ -10,8 +10,18 @@ use egui::{Color32, FontId, Painter, Rect, Response, Shape, Stroke, StrokeKind, 
 use graphview::changes::{Mark, Marks};
 use graphview::scene::short;
 
-/// Paints the legend into the lower left corner.
-pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: Option<&Marks>) {
+/// How many boxes have a mark: here, and in the graph at the right where there are two.
+fn counted(mark: Mark, here: Option<&Marks>, right: Option<&Marks>) -> Option<String> {
+    let [a, b] = [here, right].map(|m| m.map_or(0, |m| m.count(mark)));
+    match (a, b) {
+        (0, 0) => None,
+        (a, b) if a == 0 || b == 0 || a == b => Some(a.max(b).to_string()),
+        (a, b) => Some(format!("{a} by {b}")),
+    }
+}
+
+/// Paints the legend into the lower left corner. `marks` are those of this graph and of the graph at its right.
+pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Marks>; 2]) {
     let ink = Ink::new(dress.dark);
     let font = FontId::proportional(11.0);
     let mut entries: Vec<(Color32, String)> = match &dress.palette.missing {
@@ -27,9 +37,8 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: Option<&Mark
         entries.truncate(MOST);
         entries.push((Color32::TRANSPARENT, format!("{more} more")));
     }
-    let used = |m: Mark| marks.map_or(0, |all| all.count(m));
-    let marks = Mark::ALL.iter().filter(|(m, _)| used(*m) > 0);
-    entries.extend(marks.map(|(m, word)| (mark_colour(*m), format!("{word}: {}", used(*m)))));
+    let used = |m: Mark| counted(m, marks[0], marks[1]);
+    entries.extend(Mark::ALL.iter().filter_map(|(m, word)| Some((mark_colour(*m), format!("{word}: {}", used(*m)?)))));
     if dress.borders.contains(&true) {
         entries.push((border_colour(), "not fused: why is at the edge".to_string()));
     }
@@ -132,4 +141,24 @@ pub fn edge_tip(response: &Response, document: &Document, dress: &Dress, i: usiz
             });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::text::parse_module;
+    use graphview::changes::changes;
+    use graphview::picture::Picture;
+
+    #[test]
+    fn the_legend_of_two_graphs_counts_what_only_the_right_one_has() {
+        let text = |ops: &str| format!("graph @main(%x: f32[4]) -> (y: f32[4]) {{\n{ops}  return %1\n}}\n");
+        let one = text("  %1 = relu %x : f32[4] !from(\"a\")\n");
+        let two = text("  %0 = exp %x : f32[4] !from(\"new\")\n  %1 = relu %x : f32[4] !from(\"a\")\n");
+        let [a, b] = [one, two].map(|t| Picture::of(&parse_module(&t).expect("parses")));
+        let (left, right) = changes(&a, &b);
+        assert_eq!(left.count(Mark::Added), 0);
+        assert_eq!(counted(Mark::Added, Some(&left), Some(&right)).as_deref(), Some("1"));
+        assert_eq!(counted(Mark::Removed, Some(&left), Some(&right)), None);
+    }
 }

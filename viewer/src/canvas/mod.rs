@@ -50,6 +50,8 @@ pub struct Shown<'a> {
     pub focus: Option<&'a str>,
     /// The changes of a pass.
     pub marks: Option<&'a Marks>,
+    /// Those in the graph at the right, if there are two.
+    pub right: Option<&'a Marks>,
     /// Boxes that a query finds.
     pub found: Option<&'a BTreeSet<usize>>,
     /// Draw marks around boxes instead of in a corner.
@@ -74,6 +76,8 @@ pub struct Canvas {
     fit: Option<bool>,
     /// Whether to fit the whole next scene or its start.
     fit_next: Option<bool>,
+    /// The view that showed all of the scene, of which it may have moved away since.
+    whole: Option<View>,
     dragged: bool,
     /// The wheel magnifies, and moves only with Shift.
     pub wheel_zooms: bool,
@@ -95,6 +99,10 @@ impl Canvas {
     /// Shows everything, or the top if the whole would be too small to read.
     pub fn fit(&mut self, whole: bool) {
         self.fit = Some(whole);
+    }
+    /// Whether all of the scene is shown, as it was asked for.
+    pub fn is_whole(&self) -> bool {
+        self.fit == Some(true) || self.whole == Some(self.camera.resting())
     }
     /// Shows everything of the scene that comes next, which has another arrangement.
     pub fn fit_next(&mut self) {
@@ -169,7 +177,7 @@ impl Canvas {
         }
         // In a narrow canvas it would cover what it explains.
         if s.legend && screen.width() >= LEGEND_ROOM {
-            legend::paint(&painter, screen, &dress, s.marks);
+            legend::paint(&painter, screen, &dress, [s.marks, s.right]);
         }
         if let Some(i) = self.hover.filter(|_| !self.dragged) {
             legend::tip(&response, s.document, &dress, i);
@@ -194,7 +202,12 @@ impl Canvas {
         if let Some(whole) = self.fit.take() {
             let scene = &dress.drawn.scene;
             let view = Camera::fitting(screen, scene.size, whole, scene.direction);
-            if self.camera.view == Camera::default().view { self.camera.jump(view) } else { self.camera.glide(view) }
+            if self.camera.view == Camera::default().view {
+                self.camera.jump(view)
+            } else {
+                self.camera.glide(view)
+            }
+            self.whole = whole.then(|| self.camera.resting());
         }
         let Some(&i) = self.wanted.as_ref().and_then(|k| dress.drawn.by_key.get(k)) else { return };
         self.wanted = None;

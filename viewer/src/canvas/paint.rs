@@ -7,6 +7,7 @@ use super::dress::{Dress, Runs};
 use egui::epaint::Mesh;
 use egui::{Align2, Color32, FontId, Painter, Rect, Shape, Stroke, StrokeKind, Vec2, vec2};
 use graphview::changes::{Mark, Marks};
+use graphview::picture::Category;
 use graphview::scene::{INSET, LINE, SceneBox};
 use std::collections::BTreeSet;
 
@@ -141,7 +142,9 @@ impl Paint<'_> {
         self.s.change.map_or(1.0, |c| c.opacity(i)) * if found { 1.0 } else { 0.25 }
     }
     fn mark(&self, b: &SceneBox) -> Option<Mark> {
-        self.s.marks.and_then(|m| m.of(&b.node.key))
+        // What is changed in an open layer shows in its boxes.
+        let inside = b.open && b.node.category == Category::Layer;
+        self.s.marks.filter(|_| !inside).and_then(|m| m.of(&b.node.key))
     }
     fn is_selected(&self, b: &SceneBox) -> bool {
         b.node.origins.iter().any(|o| self.s.selected.contains(o))

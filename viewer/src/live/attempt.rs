@@ -4,13 +4,13 @@ use super::Host;
 use crate::document::Document;
 use crate::worker::Worker;
 use compiler::check::check_function;
-use compiler::compile::{CompileOptions, Compiled, compile};
-use compiler::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use compiler::compile::{CompileOptions, Compiled, compile, constant_operands, function_alone};
+use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::ops::control::{CallTensor, Const};
 use compiler::profile::DeviceProfile;
-use compiler::text::{parse_instructions, print_instruction, print_module, random_tensor};
-use compiler::tir::{BufferId, TensorFunction};
+use compiler::text::{parse_instructions, print_instruction, print_module};
+use compiler::tir::TensorFunction;
+use rustc_hash::FxHashMap;
 use shaders_gen::Emitter;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub struct Attempt {
     /// Name of the tensor function.
     pub function: String,
+    /// Index of the part of the network that it is in.
+    pub part: usize,
     /// Instructions, one a line.
     pub schedule: String,
     /// Whether it is run.
@@ -79,8 +81,8 @@ impl Trier {
     /// Starts the thread; `wake` is called when an attempt is done.
     pub fn start(document: Arc<Document>, host: Option<Arc<dyn Host>>, wake: impl Fn() + Send + 'static) -> Trier {
         let bench = move || {
-            let source = Source::new(&document);
-            move |a: &Attempt| match &source {
+            let mut sources: FxHashMap<usize, Result<Source, String>> = FxHashMap::default();
+            move |a: &Attempt| match sources.entry(a.part).or_insert_with(|| Source::new(&document, a.part)) {
                 Ok(source) => source.attempt(a, host.as_deref()).map(Arc::new).map_err(|why| Refusal::new(&why)),
                 Err(why) => Err(Refusal::new(why)),
             }
@@ -96,8 +98,8 @@ struct Source {
 }
 
 impl Source {
-    fn new(document: &Document) -> Result<Source, String> {
-        let (module, profile) = document.functions("lowered")?;
+    fn new(document: &Document, part: usize) -> Result<Source, String> {
+        let (module, profile) = document.functions("lowered", part)?;
         Ok(Source { module, profile })
     }
 
@@ -128,45 +130,9 @@ impl Source {
     /// Compiles a function alone, called with the operands that it has in the model: constants where they are
     /// constants.
     fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
-        let constants = self.constants_of(f);
-        let mut module = Module::new("main");
-        module.tensor_functions.insert(f.name, f.clone());
-        let mut b = FunctionBuilder::new(&mut module, "main");
-        let mut operands: Vec<Option<ValueId>> = Vec::new();
-        for (i, buffer) in f.inputs().enumerate() {
-            let ty = TensorType::new(f.buffers[buffer].dtype, f.buffers[buffer].shape.clone());
-            let shape = ty.const_shape().ok_or("its operands have sizes that only a run knows")?;
-            operands.push(Some(match constants.contains(&i) {
-                true => b.constant(&format!("c{i}"), &random_tensor(ty.dtype, &shape, i as u64 + 1)),
-                false => b.param(format!("x{i}").as_str(), ty),
-            }));
-        }
-        let results = b
-            .add_multi(CallTensor { callee: f.name, ..CallTensor::default() }, operands, vec![])
-            .map_err(|e| e.to_string())?;
-        let named = |(i, v): (usize, ValueId)| (Name::new(&format!("y{i}")), v);
-        let results: Vec<(Name, ValueId)> = results.into_iter().enumerate().map(named).collect();
-        b.finish(&results);
+        let module = function_alone(f, &constant_operands(&self.module, f.name))?;
         compile(module, &CompileOptions::default(), &self.profile, &Emitter, &mut |_, _, _| ())
             .map_err(|e| e.to_string())
-    }
-
-    /// Positions of the operands that are constants wherever the model calls the function.
-    fn constants_of(&self, f: &TensorFunction) -> Vec<usize> {
-        let reads: Vec<BufferId> = f.inputs().collect();
-        let mut constant = vec![true; reads.len()];
-        for g in self.module.functions.values() {
-            for n in g.walk() {
-                let node = &g.nodes[n];
-                if node.op.downcast::<CallTensor>().is_none_or(|c| c.callee != f.name) {
-                    continue;
-                }
-                for (i, v) in node.inputs.iter().enumerate() {
-                    constant[i] &= v.is_some_and(|v| g.def_op::<Const>(v).is_some());
-                }
-            }
-        }
-        (0..reads.len()).filter(|&i| constant[i]).collect()
     }
 }
 
@@ -214,9 +180,9 @@ mod tests {
     }
 
     fn attempt(document: &Document, kernel: usize, lines: &[String]) -> Result<Outcome, String> {
-        let source = Source::new(document).unwrap();
+        let source = Source::new(document, 0).unwrap();
         let function = document.trace().kernels[kernel].function.clone();
-        source.attempt(&Attempt { function, schedule: lines.join("\n"), timed: true }, Some(&Clock))
+        source.attempt(&Attempt { function, part: 0, schedule: lines.join("\n"), timed: true }, Some(&Clock))
     }
 
     #[test]

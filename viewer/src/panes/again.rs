@@ -70,5 +70,5 @@ fn options(ui: &mut Ui, w: &mut Wanted) {
         w.opt_level = level.parse().unwrap_or(3);
     });
     ui.checkbox(&mut w.times, "Run it, and show its times");
-    ui.checkbox(&mut w.errors, "Hold each node against the CPU executor, and show errors");
+    ui.checkbox(&mut w.errors, "Hold each node against the interpreter, and show errors");
 }

@@ -4,7 +4,7 @@ use super::*;
 use compiler::compile::{CompileOptions, compile};
 use compiler::passes::FuseMode;
 use compiler::profile::DeviceProfile;
-use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
+use compiler::trace::{Contents, DispatchTime, Times};
 use egui::Modifiers;
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT, Queryable};

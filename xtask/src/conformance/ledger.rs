@@ -1,9 +1,9 @@
 //! The committed list of the outcome of each case: a ratchet. A case that gets worse fails; one that gets better is
 //! reported.
 //!
-//! A line is a case and its two outcomes, on the CPU executor and on the device: `NAME CPU DEVICE`. An outcome is one
-//! word for the original case and, if that is not the best outcome, `/` and one word for the case with its small inputs
-//! as constants: real models have sizes and axes as constants, the cases as inputs.
+//! A line is a case and its outcomes in the interpreter, by shaders and on the CPU: `NAME INTERPRETER DEVICE CPU`. An
+//! outcome is one word for the original case and, if that is not the best outcome, `/` and one word for the case with
+//! its small inputs as constants: real models have sizes and axes as constants, the cases as inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,7 @@ impl Standing {
         match place {
             "device" => Some(Standing::Device),
             "device and host" => Some(Standing::Mixed),
-            "host" | "CPU executor" => Some(Standing::Host),
+            "host" | "interpreter" => Some(Standing::Host),
             _ => None,
         }
     }
@@ -84,8 +84,15 @@ impl End {
     }
 }
 
-/// The ends on the CPU executor and on the device.
-pub type Ends = [End; 2];
+/// The ends in the interpreter, by shaders and on the CPU.
+pub type Ends = [End; 3];
+
+/// Where the cases end, and the device's name for `weft`.
+pub const PLACES: [(&str, &str); 3] = [("the interpreter", "interpreter"), ("the device", "0"), ("the CPU", "cpu")];
+
+fn words(ends: &Ends) -> String {
+    ends.each_ref().map(End::to_string).join(" ")
+}
 
 /// Ends of cases by name.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -93,8 +100,8 @@ pub struct Ledger(pub BTreeMap<String, Ends>);
 
 /// What the head of the file says.
 const HEAD: &str = "\
-# How ONNX's node cases end: NAME, on the CPU executor, on the device (the system's lavapipe). `cargo xtask conformance`
-# fails when one ends worse; `cargo xtask conformance --bless` writes this file.
+# How ONNX's node cases end: NAME, in the interpreter, by shaders (the system's lavapipe), on the CPU. `cargo xtask
+# conformance` fails when one ends worse; `cargo xtask conformance --bless` writes this file.
 # An end is one word for the case as it stands and, where that helps, / and one for the case with its small inputs made
 # constants: device, device+host and host are right, operator and type are not supported, fails is wrong or refused.
 ";
@@ -109,17 +116,20 @@ impl Ledger {
         let cases = lines.map(|(n, line)| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let ends = match words.as_slice() {
-                [name, cpu, device] => End::parse(cpu).zip(End::parse(device)).map(|e| (name.to_string(), [e.0, e.1])),
-                _ => None,
+                [name, ends @ ..] => {
+                    let ends: Option<Vec<End>> = ends.iter().map(|e| End::parse(e)).collect();
+                    ends.and_then(|e| Ends::try_from(e).ok()).map(|ends| (name.to_string(), ends))
+                }
+                [] => None,
             };
-            ends.ok_or_else(|| format!("line {}: `{line}` is not NAME CPU DEVICE", n + 1))
+            ends.ok_or_else(|| format!("line {}: `{line}` is not NAME INTERPRETER DEVICE CPU", n + 1))
         });
         Ok(Ledger(cases.collect::<Result<_, _>>()?))
     }
 
     /// The file's text.
     pub fn print(&self) -> String {
-        let lines = self.0.iter().map(|(name, [cpu, device])| format!("{name} {cpu} {device}\n"));
+        let lines = self.0.iter().map(|(name, ends)| format!("{name} {}\n", words(ends)));
         HEAD.to_string() + &lines.collect::<String>()
     }
 
@@ -128,10 +138,10 @@ impl Ledger {
         let (mut lost, mut gained) = (Vec::new(), Vec::new());
         for (name, ends) in &now.0 {
             let Some(before) = self.0.get(name) else {
-                gained.push(format!("{name}: {} {}", ends[0], ends[1]));
+                gained.push(format!("{name}: {}", words(ends)));
                 continue;
             };
-            let line = || format!("{name}: {} {}, was {} {}", ends[0], ends[1], before[0], before[1]);
+            let line = || format!("{name}: {}, was {}", words(ends), words(before));
             if ends.iter().zip(before).any(|(now, before)| now.is_worse_than(before)) {
                 lost.push(line());
             } else if ends != before {
@@ -148,12 +158,12 @@ impl Ledger {
     /// The sums, one line for each device.
     pub fn sums(&self) -> String {
         let mut text = String::new();
-        for (n, place) in ["on the CPU executor", "on the device"].into_iter().enumerate() {
+        for (n, (place, _)) in PLACES.into_iter().enumerate() {
             let count = |pick: &dyn Fn(&End) -> bool| self.0.values().filter(|e| pick(&e[n])).count();
             let passed = count(&|e| e.best.passes());
             let as_is = count(&|e| e.as_is.passes());
             text += &format!(
-                "{place}: {passed} of {} pass, {as_is} as they stand and {} with small inputs made constants; {} of operators \
+                "on {place}: {passed} of {} pass, {as_is} as they stand and {} with small inputs made constants; {} of operators \
                  and {} of element types that are not supported, {} fail\n",
                 self.0.len(),
                 passed - as_is,
@@ -161,7 +171,7 @@ impl Ledger {
                 count(&|e| e.best == Standing::NoType),
                 count(&|e| e.best == Standing::Fails),
             );
-            if n == 1 {
+            if n > 0 {
                 let at = |s: Standing, best: bool| count(&|e| if best { e.best == s } else { e.as_is == s });
                 for (how, best) in [("as they stand", false), ("with constants where that helps", true)] {
                     text += &format!(
@@ -187,26 +197,26 @@ mod tests {
 
     #[test]
     fn the_text_reads_back() {
-        let text =
-            "test_a host device\ntest_b fails/host host/device\ntest_c operator operator\ntest_d type device+host\n";
+        let text = "test_a host device device\ntest_b fails/host host/device host\ntest_c operator operator operator\ntest_d type device+host host\n";
         assert_eq!(ledger(text).print(), HEAD.to_string() + text);
         assert_eq!(ledger(&ledger(text).print()), ledger(text));
-        assert!(Ledger::parse("test_a host").is_err() && Ledger::parse("test_a host somewhere").is_err());
+        assert!(Ledger::parse("test_a host device").is_err() && Ledger::parse("test_a host device here").is_err());
     }
 
     #[test]
     fn a_case_that_ends_worse_in_any_way_is_lost() {
-        let before = ledger("test_a host device\ntest_b host host/device\ntest_c operator fails\n");
+        let before = ledger("test_a host device host\ntest_b host host/device host\ntest_c operator fails host\n");
         for (worse, why) in [
-            ("test_a host host", "no more on the device"),
-            ("test_a fails/host device", "needs constants"),
-            ("test_b host host", "with constants no more on the device"),
-            ("test_b fails fails/device", "as it stands no more"),
+            ("test_a host host host", "no more on the device"),
+            ("test_a fails/host device host", "needs constants"),
+            ("test_b host host host", "with constants no more on the device"),
+            ("test_b fails fails/device host", "as it stands no more"),
+            ("test_c operator fails fails", "no more on the CPU"),
         ] {
             assert_eq!(before.compare(&ledger(worse), false).0.len(), 1, "{worse}: {why}");
         }
         let (lost, gained) =
-            before.compare(&ledger("test_b host device\ntest_c type host\ntest_d fails fails\n"), true);
+            before.compare(&ledger("test_b host device host\ntest_c type host host\ntest_d fails fails fails\n"), true);
         assert_eq!((lost.len(), gained.len()), (1, 3), "{lost:?} {gained:?}");
         assert!(lost[0].starts_with("test_a"));
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask conformance`: ONNX's own node cases, each as `weft run --test-dir` would run it.
 //!
-//! The cases come with the Python package `onnx`. Each runs on the CPU executor and on the device. If it is then not
-//! right, or not computed on the device alone, it runs again with its small inputs as constants. Cases with unsupported
+//! The cases come with the Python package `onnx`. Each runs in the interpreter, by shaders and on the CPU. If it is then not
+//! right, or not computed there alone, it runs again with its small inputs as constants. Cases with unsupported
 //! operators are counted separately (the command tells by its exit code), and so are cases with unsupported element
 //! types (strings ...). The outcome of each case is compared with the committed [`ledger`].
 
@@ -12,7 +12,7 @@ mod runner;
 use crate::cargo::{build_weft, root, target_dir};
 use crate::python;
 use crate::vulkan::{Missing, in_ci, prepare};
-use ledger::{End, Ledger, Standing};
+use ledger::{End, Ledger, PLACES, Standing};
 use runner::{Inputs, Outcome, Runner, run_case};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,10 +41,10 @@ struct Options {
     bless: bool,
 }
 
-/// A case: its outcomes on the CPU executor and on the device.
+/// A case: its outcomes in the interpreter, by shaders and on the CPU.
 pub struct Case {
     name: String,
-    outcomes: [Outcomes; 2],
+    outcomes: [Outcomes; 3],
 }
 
 /// As the case stands and, where that was not the best, with constants.
@@ -132,7 +132,7 @@ fn name(case: &Path) -> String {
     case.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Two `weft cases` processes a core, one for each device; the cases in their order.
+/// Three `weft cases` processes a core, one for each device; the cases in their order.
 fn run_all(weft: &Path, cases: &[PathBuf]) -> Vec<Case> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -140,12 +140,16 @@ fn run_all(weft: &Path, cases: &[PathBuf]) -> Vec<Case> {
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                let mut runners = ["cpu", "auto"].map(|device| Runner::new(weft, device));
+                let mut runners = PLACES.map(|(_, device)| Runner::new(weft, device));
                 while let Some((i, case)) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, cases.get(i)?)))
                 {
-                    let [cpu, device] = &mut runners;
-                    let outcomes = [outcomes(cpu, case, Standing::Host), outcomes(device, case, Standing::Device)];
+                    let [interpreter, device, cpu] = &mut runners;
+                    let outcomes = [
+                        outcomes(interpreter, case, Standing::Host),
+                        outcomes(device, case, Standing::Device),
+                        outcomes(cpu, case, Standing::Device),
+                    ];
                     let mut list = done.lock().unwrap_or_else(PoisonError::into_inner);
                     list.push((i, Case { name: name(case), outcomes }));
                     if list.len() % 200 == 0 {
@@ -171,7 +175,7 @@ fn outcomes(runner: &mut Runner<'_>, case: &Path, wanted: Standing) -> Outcomes 
 
 /// Prints the sums and what changed against the committed list, or writes the list.
 fn judge(cases: Vec<Case>, whole: bool, bless: bool) -> Result<(), String> {
-    let now = Ledger(cases.iter().map(|c| (c.name.clone(), [c.outcomes[0].end(), c.outcomes[1].end()])).collect());
+    let now = Ledger(cases.iter().map(|c| (c.name.clone(), c.outcomes.each_ref().map(Outcomes::end))).collect());
     let path = root().join(LEDGER);
     let text = std::fs::read_to_string(&path).or_else(|e| match bless {
         true => Ok(String::new()),

@@ -1,7 +1,7 @@
 //! Writes `docs/conformance.md`: the totals, and the cases that still need constants, with reasons.
 
 use super::Case;
-use super::ledger::{Ledger, Standing};
+use super::ledger::{Ledger, PLACES, Standing};
 use std::collections::BTreeMap;
 
 /// The document's text.
@@ -14,7 +14,7 @@ pub fn document(cases: &[Case], ledger: &Ledger) -> String {
     );
     text += &ledger.sums();
     text += &missing(cases);
-    for (n, device) in ["the CPU executor", "the device"].into_iter().enumerate() {
+    for (n, (device, _)) in PLACES.into_iter().enumerate() {
         let needing = cases.iter().filter(|c| {
             let end = c.outcomes[n].end();
             end.best > end.as_is

@@ -182,7 +182,7 @@ mod tests {
             answers("echo", r#"while read -r line; do echo '{"code":0,"message":"device","constants":["n"]}'; done"#);
         let dies = answers("dies", "read -r line; exit 7");
         let run = |program: &Path, times: usize| {
-            let mut runner = Runner::new(program, "cpu");
+            let mut runner = Runner::new(program, "interpreter");
             (0..times).map(|_| run_case(&mut runner, &case, Inputs::AsIs)).collect::<Vec<_>>().pop().unwrap()
         };
         assert!(run(&echo, 1).why.contains("test_data_set_0"));

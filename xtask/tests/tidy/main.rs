@@ -13,18 +13,35 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tensor-ir", &[]),
     ("compiler", &["tensor-ir"]),
     ("shaders-gen", &["tensor-ir"]),
+    ("runtime-cpu", &["tensor-ir"]),
     ("runtime-gpu", &["compiler", "shaders-gen"]),
-    ("facade", &["compiler", "shaders-gen", "runtime-gpu"]),
-    ("benches", &["compiler", "shaders-gen", "runtime-gpu", "facade"]),
+    ("onednn", &["compiler"]),
+    ("facade", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu"]),
+    ("benches", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "facade"]),
     ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "shaders-gen", "graphview"]),
-    ("cli", &["compiler", "shaders-gen", "runtime-gpu", "facade", "benches", "graphview", "viewer"]),
+    (
+        "cli",
+        &[
+            "compiler",
+            "shaders-gen",
+            "runtime-cpu",
+            "runtime-gpu",
+            "onednn",
+            "facade",
+            "benches",
+            "graphview",
+            "viewer",
+        ],
+    ),
+    ("python", &["facade"]),
+    ("capi", &["facade"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),
 ];
 
 /// Members that only the tests of a member may depend on. The emitter itself knows no graphs and no ops.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("shaders-gen", &["compiler"])];
+const TEST_ARROWS: &[(&str, &[&str])] = &[("shaders-gen", &["compiler"]), ("runtime-cpu", &["compiler"])];
 
 /// Crates that only some members may use.
 const CONFINED: &[(&str, &[&str])] = &[
@@ -33,6 +50,8 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("eframe", &["viewer"]),
     ("egui", &["viewer"]),
     ("clap", &["cli"]),
+    ("pyo3", &["python"]),
+    ("numpy", &["python"]),
 ];
 
 /// Modules in order: each row uses only rows before it, and itself. A row of several modules is circular, and says why.
@@ -83,6 +102,7 @@ const MODULES: &[(&str, Rows)] = &[
             (&["onnx"], ""),
             (&["cost"], ""),
             (&["pattern"], ""),
+            (&["external"], ""),
             (&["passes"], ""),
             (&["calibrate"], ""),
             (&["trace"], ""),
@@ -151,7 +171,11 @@ fn root() -> PathBuf {
 
 /// The folder of a member.
 fn place_of(member: &str) -> PathBuf {
-    root().join(if member == "tensor-ir" { "compiler/tensor-ir" } else { member })
+    root().join(match member {
+        "tensor-ir" => "compiler/tensor-ir",
+        "python" => "bindings/python",
+        other => other,
+    })
 }
 
 fn metadata() -> Metadata {
@@ -314,7 +338,7 @@ fn libraries_take_ranges_of_versions() {
 }
 
 /// Tools of this tree stay in it.
-const UNPUBLISHED: &[&str] = &["fuzz", "xtask"];
+const UNPUBLISHED: &[&str] = &["capi", "fuzz", "python", "xtask"];
 
 /// Everything that an application or the command needs can be published: cargo refuses packages without a description and a licence,
 /// and the others are what one finds them by.
@@ -436,12 +460,12 @@ fn circles_of_modules_are_known() {
     assert_eq!(found, known.collect(), "circles of modules: undo a new one, and take one that is gone out of CIRCLES");
 }
 
-/// The ops of the table but the IR's own (`ops/control.rs`, `ops/function_values.rs`): constants, calls, regions,
+/// The ops of the table but the IR's own (`ops/control.rs` and the like): constants, calls, regions,
 /// functions as values.
 fn op_types() -> BTreeSet<String> {
     let text = read(&root().join("compiler/src/ops/mod.rs"));
     let table = text.split("\nops! {").nth(1).and_then(|t| t.split("\n}").next()).expect("the table of ops");
-    let own = |family: &str| ["control", "function_values"].contains(&family.trim());
+    let own = |family: &str| ["control", "external_scope", "function_values", "trap"].contains(&family.trim());
     let rows = table.split('}').filter_map(|row| row.split_once('{')).filter(|(family, _)| !own(family));
     let names = rows.flat_map(|(_, ops)| ops.split(',').map(|o| o.trim().to_string()));
     names.filter(|o| !o.is_empty()).collect()
@@ -510,7 +534,8 @@ fn shaders_gen_knows_no_rules() {
 #[test]
 fn the_product_holds_no_shader_text() {
     let mut broken = Vec::new();
-    let members = ["tensor-ir", "compiler", "shaders-gen", "runtime-gpu", "benches", "cli", "graphview", "viewer"];
+    let members =
+        ["tensor-ir", "compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "benches", "cli", "graphview", "viewer"];
     for path in product_files(&members) {
         let code = product_code(&path);
         for word in ["@compute", "@workgroup_size", "var<storage", "#version 4"] {
@@ -542,12 +567,16 @@ const MEMBERS: &[&str] = &[
     "tensor-ir",
     "compiler",
     "shaders-gen",
+    "runtime-cpu",
     "runtime-gpu",
+    "onednn",
     "facade",
     "graphview",
     "viewer",
     "benches",
     "cli",
+    "python",
+    "capi",
     "fuzz",
     "xtask",
 ];
@@ -586,9 +615,9 @@ fn what_is_added_has_a_file_and_a_row() {
         }
     }
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    for row in rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: ")) {
+    for row in rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"")) {
         let name = row.split('"').nth(1).unwrap_or_default().replace('-', "_");
-        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!("apply: {name}::apply")) {
+        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!(", {name})")) {
             broken.push(format!("the rule in `{row}` does not live in {name}.rs"));
         }
     }
@@ -670,11 +699,11 @@ fn passes_are_shown_tested_and_documented() {
     assert_none("passes", broken);
 }
 
-/// A rule shows the shader that comes of it.
+/// A rule for devices shows the shader that comes of it.
 #[test]
 fn rules_have_filetests_of_their_shaders() {
     let rules = read(&source_of("schedule").join("rules/mod.rs"));
-    let rows = rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: "));
+    let rows = rules.lines().filter(|l| l.trim_start().starts_with("rule!(\"") && l.contains(", Devices, "));
     let names: Vec<&str> = rows.filter_map(|row| row.split('"').nth(1)).collect();
     let shaders: Vec<String> = std::fs::read_dir(root().join("filetests/wgsl"))
         .expect("filetests of shaders")
@@ -733,4 +762,27 @@ fn every_chore_and_document_is_there() {
     ];
     let missing = files.iter().filter(|f| !root().join(f).exists());
     assert_none("missing", missing.map(|f| f.to_string()).collect());
+}
+
+/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: each test file that starts it
+/// names the first adapter, and so do the checks of `xtask test`.
+#[test]
+fn checks_still_dispatch_shaders() {
+    let tests: Vec<(PathBuf, String)> = std::fs::read_dir(place_of("cli").join("tests"))
+        .expect("tests of the command")
+        .flatten()
+        .filter(|f| f.path().extension().is_some_and(|e| e == "rs"))
+        .map(|f| (f.path(), read(&f.path())))
+        .collect();
+    let starts = |text: &str| text.contains("CARGO_BIN_EXE_weft") && text.contains("Command::new");
+    let starting: Vec<_> = tests.iter().filter(|t| starts(&t.1)).collect();
+    assert!(starting.len() >= 18, "{} files start the command", starting.len());
+    let silent = starting.iter().filter(|t| !t.1.contains("\"WEFT_DEVICE\", \"0\""));
+    let mut broken: Vec<String> = silent.map(|t| format!("{} sets no WEFT_DEVICE", t.0.display())).collect();
+    for file in ["networks.rs", "demo.rs", "conformance/ledger.rs"] {
+        if !read(&root().join("xtask/src").join(file)).contains("\"0\"") {
+            broken.push(format!("xtask/src/{file} names no adapter"));
+        }
+    }
+    assert_none("checks that run no shaders", broken);
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, TensorType};
 use crate::interpreter::HostFunctions;
-
+use crate::ops::control::Let;
 use crate::ops::generate::Full;
 use crate::ops::matmul::MatMul;
 use crate::ops::reshape::Reshape;

@@ -17,7 +17,7 @@ use super::proto::{
 use super::tensor_data::{dtype_to_onnx, write_tensor};
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
 use crate::name::Name;
-use crate::ops::control::{Call, Const, If, Let, Loop};
+use crate::ops::control::{Call, Const, If, Loop};
 use crate::ops::node_types;
 use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
 use crate::tensor::Tensor;
@@ -160,7 +160,7 @@ impl<'m> Exporter<'m> {
         for (i, &v) in f.results().iter().enumerate() {
             let base = wanted.get(i).map(|n| n.as_str()).filter(|n| !n.is_empty());
             let base = base.or(f.values[v].name.map(Name::as_str)).unwrap_or("");
-            let is_plain = f.def_node(v).is_some_and(|n| !f.nodes[n].op.is::<Const>() && !f.nodes[n].op.is::<Let>());
+            let is_plain = f.def_node(v).is_some_and(|n| !f.nodes[n].op.is::<Const>() && !f.nodes[n].op.is_scope());
             if body.values.get(&v).is_some_and(|name| name == base) && !outputs.contains(&base.to_string()) {
                 outputs.push(base.to_string());
                 continue;
@@ -197,7 +197,7 @@ impl<'m> Exporter<'m> {
                 self.export_if(body, n, out)?;
             } else if let Some(repeated) = op.downcast::<Loop>() {
                 self.export_loop(body, n, repeated, out)?;
-            } else if op.is::<Let>() {
+            } else if op.is_scope() {
                 let region = body.function.nodes[n].regions[0];
                 self.export_block(body, region, out)?;
                 let results = &body.function.blocks[region].results;

@@ -11,8 +11,9 @@ use super::super::{
 use crate::dtype::DType;
 use crate::graph::Module;
 use crate::name::Name;
-use crate::ops::control::{Const, If, Trap};
+use crate::ops::control::{Const, If};
 use crate::ops::testing::assert_text_says_all;
+use crate::ops::trap::Trap;
 use crate::tensor::Tensor;
 use bytes::Bytes;
 use prost::Message;

@@ -1,8 +1,5 @@
 //! The cost of a whole module after fusion. The choice by anchors does not see epilogues, or the kernels between
 //! anchors, whose costs a layout changes too.
-//!
-//! If a module has few different groups ([`MOST_SCHEDULED`]), the kernels that the rules make are weighed; else the
-//! estimate of the unscheduled groups is used.
 
 use super::pins::{Anchors, Pins};
 use super::{AutoLayout, channels_first, stands_in_nhwc};
@@ -12,15 +9,9 @@ use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
 use crate::passes::pipeline::behind_layout;
 use crate::passes::{PassContext, PassError, Sequential};
-use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{Estimate, estimate};
-use crate::schedule::rules::schedule;
-use crate::tir::{Access, BufferId, Param, TensorFunction};
+use crate::schedule::estimate::Estimate;
+use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
-
-/// Largest number of different groups for which a module is scheduled to weigh it. Above, the estimate of the
-/// unscheduled groups is used: scheduling a network twice would take longer than the rest of its compilation.
-const MOST_SCHEDULED: usize = 12;
 
 /// A module before the pass, with the number of remarks then, and of folded transposes.
 pub(super) struct Start {
@@ -61,9 +52,8 @@ impl AutoLayout {
             let words = pins.scheme().other.title();
             others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
         }
-        let scheduled = chosen.is_small() && others.iter().all(|o| o.whole.is_small());
-        let chosen = chosen.cost(scheduled, cx);
-        let costs: Vec<f64> = others.iter().map(|o| o.whole.cost(scheduled, cx)).collect();
+        let chosen = chosen.cost(cx);
+        let costs: Vec<f64> = others.iter().map(|o| o.whole.cost(cx)).collect();
         let list: Vec<String> =
             others.iter().zip(&costs).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
         let words = format!("{:.1} us in the layouts chosen, {}", chosen / 1e3, list.join(", "));
@@ -105,10 +95,9 @@ impl AutoLayout {
     }
 }
 
-/// A group's tensor expression, its parameters, and those that are constants.
+/// A group's tensor expression, and the parameters that are constants.
 struct Group {
     expression: TensorFunction,
-    params: Vec<Param>,
     constants: Vec<BufferId>,
     /// How often it is called.
     calls: usize,
@@ -138,26 +127,12 @@ impl Whole {
         }
         Ok(Whole { groups: groups.into_values().collect() })
     }
-    /// True where the kernels themselves are weighed.
-    fn is_small(&self) -> bool {
-        self.groups.len() <= MOST_SCHEDULED
-    }
-    /// The estimated nanoseconds of all kernels: of the scheduled ones, or of the unscheduled groups.
-    fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
+    /// The estimated nanoseconds of all kernels.
+    fn cost(&self, cx: &mut PassContext) -> f64 {
         let model = cx.costs();
-        let told =
-            |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);
-        let made = |g: &Group| made(g, &cx.profile).unwrap_or_else(|| told(g));
-        self.groups.iter().map(|g| g.calls as f64 * if scheduled { made(g) } else { told(g) }).sum()
+        let of = |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);
+        self.groups.iter().map(|g| g.calls as f64 * of(g)).sum()
     }
-}
-
-/// The kernels that the rules make of a group, weighed.
-fn made(group: &Group, profile: &DeviceProfile) -> Option<f64> {
-    let mut function = TensorFunction { params: group.params.clone(), ..group.expression.clone() };
-    function.number_stages();
-    let scheduled = schedule(&function, &group.constants, profile).ok()?;
-    estimate(&scheduled.function, &group.constants, profile).ok().map(|e| e.total())
 }
 
 /// The group that node `n` calls; `None` for another node, and for one that only gives its operand another shape.
@@ -169,18 +144,13 @@ fn group(module: &Module, f: &Function, n: NodeId) -> Option<Group> {
     if inside.iter().all(|&i| is_view(callee, i)) {
         return None;
     }
-    let (expression, outside, made) = group_expression(module, callee, &inside).ok()?;
+    let (expression, outside, _) = group_expression(module, callee, &inside).ok()?;
     let operand = |v: ValueId| callee.params().iter().position(|p| *p == v).and_then(|i| *node.inputs.get(i)?);
     let literal = |v: ValueId| callee.def_op::<Const>(v).is_some();
-    let constant = |v: &ValueId| literal(*v) || operand(*v).is_some_and(|v| f.def_op::<Const>(v).is_some());
-    let mut reads: Vec<(BufferId, bool)> = outside.iter().map(|(v, b)| (*b, constant(v))).collect();
-    reads.sort_unstable();
-    let results: Option<Vec<BufferId>> = callee.results().iter().map(|v| made.get(v).copied()).collect();
-    let reads_of = reads.iter().map(|&(buffer, _)| Param { buffer, access: Access::Read });
-    let writes = results?.into_iter().map(|buffer| Param { buffer, access: Access::Write });
-    let params = reads_of.chain(writes).collect();
-    let constants = reads.iter().filter(|r| r.1).map(|r| r.0).collect();
-    Some(Group { expression, params, constants, calls: 0 })
+    let constant = |v: ValueId| literal(v) || operand(v).is_some_and(|v| f.def_op::<Const>(v).is_some());
+    let mut constants: Vec<BufferId> = outside.iter().filter(|(v, _)| constant(**v)).map(|(_, b)| *b).collect();
+    constants.sort_unstable();
+    Some(Group { expression, constants, calls: 0 })
 }
 
 /// True for a node that gives its operand's data another shape and moves nothing.

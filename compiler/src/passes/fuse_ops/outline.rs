@@ -49,14 +49,20 @@ pub fn outline_groups(
 
 /// A node that stays, or a group.
 #[derive(Clone, Copy)]
-enum Unit {
+pub(in crate::passes) enum Unit {
+    /// A node that stays.
     Single(NodeId),
+    /// A group, by its number.
     Group(usize),
 }
 
 /// Orders nodes and groups so that operands come before users. Otherwise the order is that of the block (a group is at
 /// the position of its last node); stateful nodes keep their order.
-fn order_units(f: &Function, block: BlockId, groups: &[Vec<NodeId>]) -> Result<Vec<Unit>, String> {
+pub(in crate::passes) fn order_units(
+    f: &Function,
+    block: BlockId,
+    groups: &[Vec<NodeId>],
+) -> Result<Vec<Unit>, String> {
     let mut unit_of: FxHashMap<NodeId, usize> = FxHashMap::default();
     let mut units: Vec<(Unit, usize)> = groups.iter().enumerate().map(|(g, _)| (Unit::Group(g), 0)).collect();
     for (g, members) in groups.iter().enumerate() {
@@ -80,21 +86,8 @@ fn order_units(f: &Function, block: BlockId, groups: &[Vec<NodeId>]) -> Result<V
             waits[to] += 1;
         }
     };
-    let mut last_effect = None;
-    for &n in list {
-        let to = unit_of[&n];
-        let node = &f.nodes[n];
-        let captured = node.regions.iter().flat_map(|&r| captures(f, r));
-        for v in node.inputs.iter().flatten().copied().chain(captured) {
-            if let Some(from) = f.def_node(v).and_then(|d| unit_of.get(&d)) {
-                edge(*from, to);
-            }
-        }
-        if node.op.effects().stateful
-            && let Some(before) = last_effect.replace(to)
-        {
-            edge(before, to);
-        }
+    for (to, before) in predecessors(f, block).into_iter().enumerate() {
+        before.into_iter().for_each(|from| edge(unit_of[&list[from]], unit_of[&list[to]]));
     }
     let mut ready: BinaryHeap<Reverse<(usize, usize)>> =
         (0..units.len()).filter(|&u| waits[u] == 0).map(|u| Reverse((units[u].1, u))).collect();
@@ -109,6 +102,25 @@ fn order_units(f: &Function, block: BlockId, groups: &[Vec<NodeId>]) -> Result<V
         }
     }
     if out.len() < units.len() { Err("fused groups depend on each other in a circle".into()) } else { Ok(out) }
+}
+
+/// For each node of a block the nodes of it that must come before it, by place: those whose results it reads, itself or in
+/// its regions, and the effect before it.
+pub(in crate::passes) fn predecessors(f: &Function, block: BlockId) -> Vec<Vec<usize>> {
+    let list = &f.blocks[block].nodes;
+    let places: FxHashMap<NodeId, usize> = list.iter().enumerate().map(|(place, &n)| (n, place)).collect();
+    let mut last_effect = None;
+    let before = |(place, &n): (usize, &NodeId)| {
+        let node = &f.nodes[n];
+        let captured = node.regions.iter().flat_map(|&r| captures(f, r));
+        let read = node.inputs.iter().flatten().copied().chain(captured);
+        let mut before: Vec<usize> = read.filter_map(|v| places.get(&f.def_node(v)?).copied()).collect();
+        if node.op.effects().stateful {
+            before.extend(last_effect.replace(place));
+        }
+        before
+    };
+    list.iter().enumerate().map(before).collect()
 }
 
 /// The inputs and outputs of a group.

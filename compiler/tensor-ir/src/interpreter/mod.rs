@@ -9,7 +9,7 @@
 
 mod bind;
 mod lockstep;
-mod scalar;
+pub mod scalar;
 mod stage;
 
 pub(crate) use lockstep::sample_kernels;

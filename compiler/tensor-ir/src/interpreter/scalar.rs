@@ -10,38 +10,44 @@ use half::{bf16, f16};
 
 /// A value: `F` for float dtypes, `I` for integers (u64 as its bits) and bool (0 or 1).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Num {
+pub enum Num {
+    /// Of a float dtype.
     F(f64),
+    /// Of an integer dtype, or a bool.
     I(i64),
 }
 impl Num {
-    pub(super) fn float(self) -> f64 {
+    /// As a float.
+    pub fn float(self) -> f64 {
         match self {
             Num::F(x) => x,
             Num::I(x) => x as f64,
         }
     }
-    pub(super) fn int(self) -> i64 {
+    /// As an integer; floats are truncated.
+    pub fn int(self) -> i64 {
         match self {
             Num::F(x) => x as i64,
             Num::I(x) => x,
         }
     }
-    pub(super) fn truth(self) -> bool {
+    /// Not 0.
+    pub fn truth(self) -> bool {
         match self {
             Num::F(x) => x != 0.0,
             Num::I(x) => x != 0,
         }
     }
     /// Equal bits: NaN is the same as NaN.
-    pub(super) fn same(self, other: Num) -> bool {
+    pub fn same(self, other: Num) -> bool {
         match (self, other) {
             (Num::F(a), Num::F(b)) => a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
             (Num::I(a), Num::I(b)) => a == b,
             _ => false,
         }
     }
-    pub(super) fn of(s: Scalar, dtype: DType) -> Num {
+    /// A constant as a value of `dtype`.
+    pub fn of(s: Scalar, dtype: DType) -> Num {
         match s {
             Scalar::Float(x) => cast(DType::F64, dtype, Num::F(x)),
             Scalar::Int(x) => cast(DType::I64, dtype, Num::I(x)),
@@ -50,8 +56,10 @@ impl Num {
 }
 
 /// f32 and f64.
-pub(super) trait Real: Copy + PartialOrd {
+pub trait Real: Copy + PartialOrd {
+    /// A function of one value.
     fn unary(op: UnaryOp, x: Self) -> Self;
+    /// A function of two values.
     fn binary(op: BinaryOp, a: Self, b: Self) -> Self;
 }
 macro_rules! real {
@@ -121,7 +129,7 @@ real!(f64);
 
 /// Comparisons; false for any other function.
 #[inline(always)]
-pub(super) fn compare<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> bool {
+pub fn compare<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> bool {
     match op {
         BinaryOp::Lt => a < b,
         BinaryOp::Le => a <= b,
@@ -152,13 +160,13 @@ macro_rules! as_integer {
 
 /// `x` reduced to the width of the integer dtype (or 0, 1 for bool).
 #[inline(always)]
-pub(super) fn wrap(dtype: DType, x: i64) -> i64 {
+pub fn wrap(dtype: DType, x: i64) -> i64 {
     as_integer!(x, dtype)
 }
 
 /// `x` rounded to the float dtype.
 #[inline(always)]
-pub(super) fn round(dtype: DType, x: f64) -> f64 {
+pub fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F16 => f16::from_f32(x as f32).to_f64(),
         DType::BF16 => bf16::from_f32(x as f32).to_f64(),
@@ -168,7 +176,7 @@ pub(super) fn round(dtype: DType, x: f64) -> f64 {
 }
 
 /// Conversion between any two dtypes.
-pub(super) fn cast(from: DType, to: DType, x: Num) -> Num {
+pub fn cast(from: DType, to: DType, x: Num) -> Num {
     match (x, to) {
         (x, DType::Bool) => Num::I(x.truth() as i64),
         (Num::F(x), to) if to.is_float() => Num::F(round(to, x)),
@@ -182,13 +190,13 @@ pub(super) fn cast(from: DType, to: DType, x: Num) -> Num {
 
 /// Truncates and saturates.
 #[inline(always)]
-pub(super) fn float_to_int(to: DType, x: f64) -> i64 {
+pub fn float_to_int(to: DType, x: f64) -> i64 {
     as_integer!(x, to)
 }
 
 /// A function of an integer or bool, in the operand's dtype.
 #[inline(always)]
-pub(super) fn int_unary(op: UnaryOp, dtype: DType, x: i64) -> i64 {
+pub fn int_unary(op: UnaryOp, dtype: DType, x: i64) -> i64 {
     let y = match op {
         UnaryOp::Neg => x.wrapping_neg(),
         UnaryOp::Abs if dtype.is_signed() => x.wrapping_abs(),
@@ -205,7 +213,7 @@ pub(super) fn int_unary(op: UnaryOp, dtype: DType, x: i64) -> i64 {
 
 /// A function of two integers or bools, in the operands' dtype; comparisons give 0 or 1.
 #[inline(always)]
-pub(super) fn int_binary(op: BinaryOp, dtype: DType, a: i64, b: i64) -> i64 {
+pub fn int_binary(op: BinaryOp, dtype: DType, a: i64, b: i64) -> i64 {
     let unsigned = dtype == DType::U64;
     let y = match op {
         BinaryOp::Add => a.wrapping_add(b),
@@ -262,7 +270,7 @@ fn int_pow(base: i64, exponent: i64, unsigned: bool) -> i64 {
 }
 
 /// A function of one value of `dtype`.
-pub(super) fn unary(op: UnaryOp, dtype: DType, x: Num) -> Num {
+pub fn unary(op: UnaryOp, dtype: DType, x: Num) -> Num {
     match (op, x) {
         (UnaryOp::IsNan | UnaryOp::IsInf | UnaryOp::Not, Num::F(x)) => Num::I((f64::unary(op, x) != 0.0) as i64),
         (_, Num::F(x)) if dtype == DType::F64 => Num::F(f64::unary(op, x)),
@@ -272,7 +280,7 @@ pub(super) fn unary(op: UnaryOp, dtype: DType, x: Num) -> Num {
 }
 
 /// A function of two values of `dtype`.
-pub(super) fn binary(op: BinaryOp, dtype: DType, a: Num, b: Num) -> Num {
+pub fn binary(op: BinaryOp, dtype: DType, a: Num, b: Num) -> Num {
     match (a, b) {
         (Num::I(a), Num::I(b)) => Num::I(int_binary(op, dtype, a, b)),
         (a, b) => {
@@ -289,7 +297,7 @@ pub(super) fn binary(op: BinaryOp, dtype: DType, a: Num, b: Num) -> Num {
 }
 
 /// The identity of a combiner in `dtype`.
-pub(super) fn identity(c: Combiner, dtype: DType) -> Num {
+pub fn identity(c: Combiner, dtype: DType) -> Num {
     let float = dtype.is_float();
     match c {
         Combiner::Sum if float => Num::F(0.0),

@@ -1,12 +1,21 @@
-//! Plans as bytes, for caches.
+//! Plans as bytes, for caches and bundles.
 //!
-//! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not identify the
-//! build that wrote them, so the cache's key must. Host functions of steps are bound again from the module after its
-//! passes (`compile::bind_host_steps`).
+//! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not say which
+//! form that is: a cache's key has the build that wrote them, a bundle the text of [`saved_form`]. Host functions of
+//! steps are bound again from the module after its passes (`compile::bind_host_steps`).
 
 use super::{EmitKernel, HostComputation, Plan};
 use std::any::Any;
 use std::sync::Arc;
+
+/// The version of the bytes, generators' forms left out. Postcard stores no field names, so every change of a type in a
+/// plan needs a new one; a test fails if the layout changes.
+const VERSION: u32 = 1;
+
+/// The form of the plans that this build writes and reads with this generator; plans of the same form can be read.
+pub fn saved_form(emitter: &dyn EmitKernel) -> String {
+    format!("plan {VERSION}, {}", emitter.saved_form())
+}
 
 /// Why a plan is not saved, or bytes are no plan.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -82,5 +91,91 @@ pub(super) mod packer_text {
         let text: Option<String> = Option::deserialize(from)?;
         let parse = |t: String| parse_tensor_function(&t).map(Arc::new).map_err(serde::de::Error::custom);
         text.map(parse).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Id;
+    use crate::dtype::DType;
+    use crate::fingerprint::Fingerprint;
+    use crate::int::Int;
+    use crate::name::Name;
+    use crate::plan::*;
+    use crate::tir::{Access, Encoding};
+
+    fn view(buffer: usize) -> BufferView {
+        let (name, dtype, encoding) = (Name::new("v"), DType::I64, Encoding::Narrow);
+        BufferView { name, buffer, dtype, shape: vec![2, 3], encoding }
+    }
+
+    /// Every type of a plan, with values that differ.
+    fn plan() -> Plan {
+        let name = Name::new("f");
+        let emitted = EmittedKernel {
+            name: "k".into(),
+            workgroup: [1, 2, 3],
+            grid: [4, 5, 6],
+            open_grid: Some(OpenGrid { extents: [1, 2, 3].map(Int::new), row: Some(7), most: 8 }),
+            open_rounds: Some((Int::new(9), 10)),
+            bindings: vec![Binding { buffer: Id::from_index(1), slice: 2, access: Access::Write }],
+            immediate_bytes: 11,
+            shared_bytes: 12,
+            bounds_proved: true,
+            wgsl: "text".into(),
+            lines: vec![LineSpan { first: 13, count: 14, block: Some(name), r#loop: None }],
+            module: no_module(),
+        };
+        let dispatch = Dispatch {
+            kernel: 0,
+            buffers: vec![(1, 2)],
+            grid: [3, 4, 5],
+            symbols: vec![-6],
+            group: 7,
+            flops: 8,
+            bytes: 9,
+        };
+        let call = Some(HostCall { function: name, on_device: true, external: false });
+        let (inputs, outputs) = (vec![view(1)], vec![view(2)]);
+        let host = HostStep { name, inputs, outputs, node: 3, run: no_computation(), call, group: 4 };
+        let handover = Handover { from: 1, to: 2 };
+        let call = Call { callee: 0, arguments: vec![handover], results: vec![], group: 5 };
+        let then = vec![Step::Gpu(vec![dispatch]), Step::Host(host)];
+        let otherwise = vec![Step::Copy { from: 1, to: 2 }, Step::Call(call)];
+        let trips = [Trips::Fixed(5), Trips::Read(view(3)), Trips::Unlimited];
+        let repeat = |trips: Trips| {
+            Step::Loop(Loop {
+                trips,
+                begin: Some(view(1)),
+                go_on: None,
+                index: Some(view(2)),
+                body: vec![],
+                carried: vec![Carried { now: 1, next: 2 }],
+                collected: vec![Collected { row: view(4), all: 5, row_bytes: 6, grows: true }],
+                group: 7,
+            })
+        };
+        let branch = Step::Branch(Branch { condition: view(0), then, otherwise, group: 6 });
+        let steps = [branch].into_iter().chain(trips.map(repeat)).collect();
+        let host = [HostContent::Input(1), HostContent::Constant(name), HostContent::Value(2)].map(Content::Host);
+        let others = [Content::Input(0), Content::Constant { name, packer: None }, Content::Pool];
+        let buffer = |content| PlanBuffer { content, bytes: 16, slice_bytes: 32, encoding: Some(Encoding::Native) };
+        Plan {
+            buffers: others.into_iter().chain(host).map(buffer).collect(),
+            kernels: vec![PlanKernel { name: "layer".into(), emitted, function: name, part: name }],
+            steps,
+            inputs: vec![view(0)],
+            outputs: vec![view(1)],
+            functions: vec![PlanFunction { name, body: vec![], buffers: vec![1, 2] }],
+        }
+    }
+
+    /// If this fails, a type of plans has changed: give `VERSION` the next number, and write the digest anew.
+    #[test]
+    fn a_changed_layout_needs_a_new_version() {
+        let bytes = postcard::to_stdvec(&plan()).expect("bytes");
+        let digest = Fingerprint::of(|w| w.bytes(&bytes)).to_string();
+        assert_eq!((VERSION, &digest[..16]), (1, "6f9d85ac835b233c"), "{} bytes", bytes.len());
     }
 }

@@ -61,6 +61,8 @@ pub struct HostCall {
     pub function: Name,
     /// It works on device buffers, through the queue; else on tensors in host memory.
     pub on_device: bool,
+    /// An external target runs it: the step's computation is all that it needs, and nothing is registered.
+    pub external: bool,
 }
 
 /// A computation on the host between GPU segments, or on the device by a host function.

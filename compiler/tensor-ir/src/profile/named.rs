@@ -159,8 +159,10 @@ impl DeviceProfile {
             driver: String::new(),
             quirks: Quirks::default(),
             matrix_shapes: vec![],
+            register_tile: [0, 0],
             gflops: 0.0,
             gb_s: 0.0,
+            cache_bytes: 0,
             asked_rules: vec![],
             asked_versions: Versions::Auto,
             nan: Nan::Keep,
@@ -202,6 +204,26 @@ impl DeviceProfile {
             ..DeviceProfile::baseline()
         }
         .with_driver("swiftshader")
+    }
+    /// A processor of so many cores with this register tile: workgroups of one thread, no workgroup memory, no limits on
+    /// buffers.
+    pub fn processor(cores: u32, register_tile: [u32; 2]) -> DeviceProfile {
+        DeviceProfile {
+            name: "cpu".into(),
+            software: true,
+            f16: true,
+            shared_memory: 0,
+            max_invocations: 1,
+            max_workgroup_size: [1; 3],
+            max_workgroups: i32::MAX as u32,
+            max_storage_buffers: 1 << 20,
+            max_binding: 1 << 40,
+            max_buffer: 1 << 40,
+            immediates: 1 << 16,
+            cores: cores.max(1),
+            register_tile,
+            ..DeviceProfile::baseline()
+        }
     }
     /// An NVIDIA data-centre GPU of the Hopper generation.
     pub fn hopper() -> DeviceProfile {

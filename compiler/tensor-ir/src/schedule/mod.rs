@@ -26,6 +26,7 @@
 
 mod accept;
 mod accesses;
+mod add_unit_loop;
 pub mod estimate;
 pub mod loops;
 pub mod rules;
@@ -63,6 +64,7 @@ mod stage_in_subgroup;
 mod staging;
 mod tensorize;
 mod transform_layout;
+mod tuned;
 mod unroll;
 mod vectorize;
 mod version;
@@ -74,6 +76,7 @@ pub use compute_at::LocalScope;
 pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
+pub use tuned::{Tuned, Workload};
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};
@@ -121,6 +124,7 @@ instructions! {
     vectorize::Vectorize,
     unroll::Unroll,
     offset_loop::OffsetLoop,
+    add_unit_loop::AddUnitLoop,
     inline::Inline,
     stage_in_registers::StageInRegisters,
     stage_in_shared::StageInShared,

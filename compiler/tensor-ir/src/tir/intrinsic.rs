@@ -29,6 +29,12 @@
 //! conditions, the same reduction, and the same value up to casts to a wider type. The last two indices of a fragment
 //! are exactly the loops of the nest.
 //!
+//! # Register tiles
+//!
+//! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
+//! columns and depth 64. A row of the left operand has elements at a constant stride, wherever it begins, or is 0 under
+//! a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
+//!
 //! # Matrix units
 //!
 //! A fragment is a memory scope: its last two dimensions are a matrix that the lanes of a subgroup hold together. Loops
@@ -41,12 +47,15 @@
 //! f16 operands are a precondition (from `--amp` or from the model), and scalar rules remain candidates. Drivers and
 //! devices on which matrix operations are wrong or slow are rows of [`quirks`](crate::profile::quirks).
 
-use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet};
-use super::{Stmt, TensorFunction};
+mod descriptions;
+
+use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, Reduce, Scope};
+use super::{Scalar, Stmt, TensorFunction};
 use crate::dtype::DType;
 use crate::int::{self, Bounds, Int};
 use crate::name::Name;
 use crate::profile::MatrixShape;
+use descriptions::{buffer, describe, dot4, fill, load, multiply_add, store};
 
 /// The role of a matrix in `C[m, n] += A[m, k] * B[k, n]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -61,7 +70,8 @@ pub enum MatrixRole {
 impl MatrixRole {
     /// Every role.
     pub const ALL: [MatrixRole; 3] = [MatrixRole::A, MatrixRole::B, MatrixRole::C];
-    /// Whether a matrix unit of this shape takes matrices of this role with these extents (rows, columns) and this type.
+    /// Whether a matrix unit of this shape takes matrices of this role with these extents (rows, columns) and this
+    /// type.
     pub fn fits(self, shape: &MatrixShape, dtype: DType, extents: &[i64]) -> bool {
         let [m, n, k] = shape.mnk.map(i64::from);
         let (wanted, ty) = match self {
@@ -172,12 +182,26 @@ impl Intrinsic {
             }
             ["store", size, t] => store(pair(size)?, float(t)?),
             ["dot4", t] => dot4(byte(t)?),
+            ["tile", size, "f32"] => Intrinsic::tile(<[i64; 3]>::try_from(sizes(size)?).ok()?),
             _ => return None,
         })
     }
     /// The products of packed words of bytes.
     pub fn packed_dots() -> [Intrinsic; 2] {
         [DType::I8, DType::U8].map(dot4)
+    }
+    /// A tile of rows, columns and depth in vector registers.
+    pub fn tile([m, n, k]: [i64; 3]) -> Intrinsic {
+        describe(format!("tile_{m}x{n}x{k}_f32"), &[m, n, k], |f, v| {
+            let (a, b) = (
+                buffer(f, LEFT, DType::F32, [m, k], Scope::Global),
+                buffer(f, RIGHT, DType::F32, [k, n], Scope::Global),
+            );
+            let c = buffer(f, "c", DType::F32, [m, n], Scope::Register);
+            let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec());
+            let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
+            (c, v[..2].to_vec(), element(a, [0, 2]) * element(b, [2, 1]), reduce)
+        })
     }
     /// A subgroup does it as a whole; else each thread for itself.
     pub fn is_collective(&self) -> bool {
@@ -196,6 +220,7 @@ impl Intrinsic {
             (Scope::Shared | Scope::Global, &[m, n]) if matches!(from?.scope, Scope::Fragment(_)) => {
                 store([m, n], into.dtype)
             }
+            (Scope::Register, &[m, n, k]) if b.reduce.is_some() => Intrinsic::tile([m, n, k]),
             (_, &[WORD]) if into.dtype == DType::I32 && b.reduce.is_some() => dot4(byte(from?.dtype.name())?),
             _ => return None,
         })
@@ -219,7 +244,7 @@ impl Intrinsic {
         if nest.loops.len() < own.loops.len() {
             return Err(at(b.name, format!("stands in {} loops, not {}", nest.loops.len(), own.loops.len())));
         }
-        if !b.guards.is_empty() {
+        if !b.guards.is_empty() && !self.leaves_out(f, nest, bounds) {
             return Err(at(b.name, "has conditions".into()));
         }
         if b.reduce.map(|r| (r.combiner, r.init)) != own.block.reduce.map(|r| (r.combiner, r.init)) {
@@ -229,6 +254,29 @@ impl Intrinsic {
         let stored = u.element((own.block.buffer, &own.block.indices), (b.buffer, &b.indices));
         let value = stored.and_then(|()| u.value(&own.block.value, &b.value));
         value.map_err(|message| at(b.name, message))
+    }
+}
+
+/// Names of a tile's operands.
+const LEFT: &str = "a";
+const RIGHT: &str = "b";
+
+impl Intrinsic {
+    /// The conditions of a tile's block leave out rows or columns alone; columns that are left out are in the right
+    /// operand's bounds.
+    fn leaves_out(&self, f: &TensorFunction, nest: &Nest<'_>, bounds: &Bounds) -> bool {
+        let (true, &[_, (column, _), (depth, _)]) = (self.name.starts_with("tile_"), nest.loops.as_slice()) else {
+            return false;
+        };
+        let uses = |v: Name| nest.block.guards.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
+        let inside = |(b, ix): (BufferId, &[Int])| {
+            let buffer = &f.buffers[b];
+            let numel = buffer.numel();
+            let last = int::simplify(&(numel - int::flatten_index(ix, &buffer.shape) - 1), bounds);
+            int::prove(&last, 0, i64::MAX, bounds)
+        };
+        let right = |l: &(BufferId, &[Int])| l.1.iter().any(|i| i.uses(column));
+        !uses(depth) && (!uses(column) || nest.block.value.loads().into_iter().filter(right).all(inside))
     }
 }
 
@@ -254,6 +302,15 @@ impl Unification<'_> {
         let vars: Vec<Name> = own.1.iter().filter_map(|i| self.var(i)).collect();
         if wanted.encoding == Encoding::ByteQuad {
             return self.word(buffer, other.1, vars[0]);
+        }
+        if wanted.scope == Scope::Global {
+            return self.operand(wanted, buffer, other.1);
+        }
+        if wanted.scope == Scope::Register && vars.len() == 2 {
+            let next = strides(buffer, other.1, &self.vars, self.bounds);
+            let columns = wanted.shape.last().and_then(Int::as_const).unwrap_or(0);
+            let whole = next.is_some_and(|s| s == [columns, 1, 0]) && buffer.scope == Scope::Register;
+            return if whole { Ok(()) } else { Err(format!("`{}` is no tile in registers", buffer.name)) };
         }
         if wanted.scope == Scope::Register {
             let moved = other.1.iter().any(|i| self.vars.iter().any(|v| i.uses(*v)));
@@ -282,6 +339,24 @@ impl Unification<'_> {
             }
         }
     }
+    /// An operand of a tile: elements at constant strides; columns of the right one are adjacent.
+    fn operand(&self, wanted: &Buffer, buffer: &Buffer, indices: &[Int]) -> Result<(), String> {
+        let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && buffer.encoding == Encoding::Native;
+        let fits = match wanted.name == LEFT.into() {
+            true => {
+                matches!(strides(buffer, indices, &self.vars[1..], self.bounds).as_deref(), Some(&[0, k]) if k >= 0)
+            }
+            false => matches!(strides(buffer, indices, &self.vars, self.bounds).as_deref(), Some(&[0, 1, k]) if k >= 0),
+        };
+        let what = if wanted.name == LEFT.into() { "rows" } else { "columns" };
+        if plain && fits { Ok(()) } else { Err(format!("`{}` has no {what} of a tile", buffer.name)) }
+    }
+    /// The conditions under which a row of a tile is not 0: they are the same for all of its elements.
+    fn is_row_condition(&self, e: &Expr) -> bool {
+        let Expr::All(list) = e else { return false };
+        let inner = &self.vars[self.vars.len().min(1)..];
+        list.iter().all(|c| !inner.iter().any(|v| c.lhs.uses(*v) || c.rhs.uses(*v)))
+    }
     /// Checks that the loop `var` runs over the elements of one packed word of `buffer`.
     fn word(&self, buffer: &Buffer, indices: &[Int], var: Name) -> Result<(), String> {
         if buffer.encoding != Encoding::ByteQuad {
@@ -295,6 +370,14 @@ impl Unification<'_> {
     fn value(&self, own: &Expr, other: &Expr) -> Result<(), String> {
         match (narrowest(own, self.own), narrowest(other, self.f)) {
             (Expr::Load(a, i), Expr::Load(b, j)) => self.element((*a, i), (*b, j)),
+            (Expr::Load(a, _), Expr::Select(c, row, zero))
+                if self.own.buffers[*a].name == LEFT.into()
+                    && self.own.buffers[*a].scope == Scope::Global
+                    && self.is_row_condition(c)
+                    && matches!(&**zero, Expr::Const(Scalar::Float(x), _) if *x == 0.0) =>
+            {
+                self.value(own, row)
+            }
             (Expr::Binary(p, a, b), Expr::Binary(q, c, d)) if p == q => {
                 self.value(a, c)?;
                 self.value(b, d)
@@ -342,77 +425,6 @@ pub fn matrix_layout(strides: &[i64]) -> Option<(bool, i64)> {
         [1, stride] if stride > 0 => Some((false, stride)),
         _ => None,
     }
-}
-
-fn fragment(f: &mut TensorFunction, role: MatrixRole, dtype: DType, size: [i64; 2]) -> BufferId {
-    buffer(f, role.word(), dtype, size, Scope::Fragment(role))
-}
-
-fn buffer(f: &mut TensorFunction, name: &str, dtype: DType, size: [i64; 2], scope: Scope) -> BufferId {
-    let shape = size.map(Int::new).to_vec();
-    f.buffers.push(Buffer { name: name.into(), dtype, shape, scope, encoding: Encoding::Native })
-}
-
-/// A description of one block in loops `i`, `j`, `k` of these extents.
-fn describe(
-    name: String,
-    extents: &[i64],
-    make: impl FnOnce(&mut TensorFunction, &[Int]) -> (BufferId, Vec<Int>, Expr, Option<Reduce>),
-) -> Intrinsic {
-    let mut f = TensorFunction::new(name.as_str());
-    let names: Vec<Name> = ["i", "j", "k"].into_iter().take(extents.len()).map(Name::new).collect();
-    let vars: Vec<Int> = names.iter().map(|v| Int::var(*v)).collect();
-    let (buffer, indices, value, reduce) = make(&mut f, &vars);
-    let (guards, stages) = (vec![], StageSet::default());
-    let block = Block { name: Name::new(&name), guards, buffer, indices, value, reduce, stages };
-    f.body = names.iter().zip(extents).rev().fold(Stmt::Block(Box::new(block)), |body, (var, n)| {
-        Stmt::For(Box::new(For { var: *var, extent: Int::new(*n), kind: LoopKind::Serial, body }))
-    });
-    Intrinsic { name, description: f }
-}
-
-fn fill([m, n]: [i64; 2], t: DType) -> Intrinsic {
-    describe(format!("fill_{m}x{n}_{t}"), &[m, n], |f, v| {
-        (fragment(f, MatrixRole::C, t, [m, n]), v.to_vec(), Expr::constant(0.0, t), None)
-    })
-}
-
-fn load(role: MatrixRole, [rows, columns]: [i64; 2], t: DType) -> Intrinsic {
-    describe(format!("load_{}_{rows}x{columns}_{t}", role.word()), &[rows, columns], |f, v| {
-        let memory = buffer(f, "memory", t, [rows, columns], Scope::Shared);
-        (fragment(f, role, t, [rows, columns]), v.to_vec(), Expr::load(memory, v.to_vec()), None)
-    })
-}
-
-fn store([m, n]: [i64; 2], t: DType) -> Intrinsic {
-    describe(format!("store_{m}x{n}_{t}"), &[m, n], |f, v| {
-        let c = fragment(f, MatrixRole::C, t, [m, n]);
-        (buffer(f, "memory", t, [m, n], Scope::Shared), v.to_vec(), Expr::load(c, v.to_vec()), None)
-    })
-}
-
-fn multiply_add([m, n, k]: [i64; 3], ab: DType, cr: DType) -> Intrinsic {
-    describe(format!("multiply_add_{m}x{n}x{k}_{ab}_{cr}"), &[m, n, k], |f, v| {
-        let (a, b) = (fragment(f, MatrixRole::A, ab, [m, k]), fragment(f, MatrixRole::B, ab, [k, n]));
-        let c = fragment(f, MatrixRole::C, cr, [m, n]);
-        let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec()).cast(ab, cr);
-        let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
-        (c, v[..2].to_vec(), element(a, [0, 2]) * element(b, [2, 1]), reduce)
-    })
-}
-
-fn dot4(t: DType) -> Intrinsic {
-    describe(format!("dot4_{t}"), &[WORD], |f, v| {
-        let shape = || vec![Int::new(WORD)];
-        let (scope, encoding) = (Scope::Shared, Encoding::ByteQuad);
-        let [a, b] = ["a", "b"]
-            .map(|name| f.buffers.push(Buffer { name: name.into(), dtype: t, shape: shape(), scope, encoding }));
-        let (scope, encoding) = (Scope::Register, Encoding::Native);
-        let c = Buffer { name: "c".into(), dtype: DType::I32, shape: vec![Int::new(1)], scope, encoding };
-        let element = |b: BufferId| Expr::load(b, v.to_vec()).cast(t, DType::I32);
-        let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
-        (f.buffers.push(c), vec![Int::new(0)], element(a) * element(b), reduce)
-    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! The accesses of one kernel: for each access, the element numbers of all lanes of a subgroup.
 
 use super::offsets::{Offsets, WIDEST, shift};
+use super::rounds::{fresh, holds, iterations};
 use super::transactions::{bank_passes, distinct_bytes, sectors};
 use super::{AccessTraffic, element_bytes};
 use crate::int::{self, Bounds, Int, IntNode, gcd};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::{Block, BufferId, Cond, CondOp, For, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, BufferId, Cond, For, LoopKind, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Lanes of a device that does not say.
@@ -180,13 +181,13 @@ impl<'f> Kernel<'f> {
         let matrix = self.matrix_access(around, block, &flat, (at_once, element));
         let around = &Around { loops: around.loops.clone(), matrix };
         let mut serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);
+        let fresh: f64 = serial.clone().map(|l| fresh(&flat, l)).product();
         let mut out = AccessTraffic {
             block: block.name,
             buffer: b,
             shared,
             store,
-            times: self.lane_rounds(around)
-                * serial.clone().map(|l| l.extent.as_const().unwrap_or(0).max(0) as u64).product::<u64>(),
+            times: self.lane_rounds(around) * serial.clone().map(|l| iterations(block, l)).product::<u64>(),
             inside: serial.next_back().map(|l| l.var),
             lanes: 0,
             share: 1.0,
@@ -215,6 +216,7 @@ impl<'f> Kernel<'f> {
             let width = ((count as f64 * element) as i64).max(1);
             out.add(&bytes, width, step);
         }
+        out.sectors *= fresh;
         Some(out)
     }
 
@@ -319,10 +321,10 @@ impl<'f> Kernel<'f> {
     /// A divisor of the offset, in elements, that this term gives the other subgroups of the workgroup.
     fn moves(&self, around: &Around<'_>, atom: &Int, factor: i64) -> i64 {
         // A subgroup that is moved along an axis may be moved along those above it too.
-        let (first, by) = match self.moved {
+        let first = match self.moved {
             Some((_, 0)) => return 0,
-            Some((axis, by)) => (axis, by),
-            None => (0, 1),
+            Some((axis, _)) => axis,
+            None => 0,
         };
         let axis_of = |v: Name| match around.kind(v) {
             Some(LoopKind::Local(a)) => Some(usize::from(a)),
@@ -332,9 +334,22 @@ impl<'f> Kernel<'f> {
         if !atom.vars().iter().any(moved) {
             return 0;
         }
-        match atom.as_var().and_then(axis_of) {
-            Some(a) if a == first => factor.saturating_mul(by),
-            _ => int::divisor(atom).saturating_mul(factor),
+        match self.advance(around, atom) {
+            Some(n) => factor.saturating_mul(n),
+            None => int::divisor(atom).saturating_mul(factor),
+        }
+    }
+
+    /// By how much a term grows from each subgroup to the next one, if that is the same for all lanes: a position along
+    /// the axis that subgroups are moved along, or its quotient or remainder by a divisor of how far they are moved.
+    fn advance(&self, around: &Around<'_>, atom: &Int) -> Option<i64> {
+        let (axis, by) = self.moved?;
+        let position = |v: &Int| v.as_var().is_some_and(|v| around.kind(v) == Some(LoopKind::Local(axis as u8)));
+        let divides = |n: &Int| n.as_const().filter(|n| *n > 0 && by % n == 0);
+        match atom.node() {
+            IntNode::Mod(a, n) if position(a) => divides(n).map(|_| 0),
+            IntNode::Div(a, n) if position(a) => divides(n).map(|n| by / n),
+            _ => position(atom).then_some(by),
         }
     }
 
@@ -345,7 +360,7 @@ impl<'f> Kernel<'f> {
             Some((_, 0)) => true,
             Some((axis, _)) => {
                 let moving = |v: &Name| around.kind(*v) == Some(LoopKind::Local(axis as u8));
-                atom.as_var().is_some() || !atom.vars().iter().any(moving)
+                atom.as_var().is_some() || self.advance(around, atom).is_some() || !atom.vars().iter().any(moving)
             }
             None => !atom.vars().iter().any(local),
         }
@@ -409,16 +424,8 @@ impl<'f> Kernel<'f> {
         // Loops of one iteration are no other variables.
         let difference = |c: &Cond| int::simplify(&(c.lhs.clone() - &c.rhs), &self.bounds);
         let own = |c: &&Cond| matches!(self.part(around, &difference(c)), Part::Own);
-        let holds = |c: &Cond| {
-            let side = |e: &Int| e.eval(&|v| self.value(around, middle, lane, v));
-            match (side(&c.lhs), side(&c.rhs), c.op) {
-                (Some(a), Some(b), CondOp::Lt) => a < b,
-                (Some(a), Some(b), CondOp::Ge) => a >= b,
-                (Some(a), Some(b), CondOp::Eq) => a == b,
-                _ => true,
-            }
-        };
-        around.loops.iter().all(inside) && block.guards.iter().filter(own).all(holds)
+        let value = |v: Name| self.value(around, middle, lane, v);
+        around.loops.iter().all(inside) && block.guards.iter().filter(own).all(|c| holds(c, &value))
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod access;
 mod offsets;
+mod rounds;
 #[cfg(test)]
 mod tests;
 mod transactions;

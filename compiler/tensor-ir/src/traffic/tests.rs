@@ -180,3 +180,22 @@ fn columns_of_a_matrix_meet_in_banks() {
     assert_eq!([36, 68, 44, 76].map(|row| conflict("navi31", row)), [(4, 1.0); 4], "72, 136, 88 and 152 bytes");
     assert_eq!([40, 72].map(|row| conflict("ada", row)), [(1, 1.0); 2]);
 }
+
+#[test]
+fn loads_for_the_next_step_stop_or_repeat_the_last_one() {
+    let of = |load: &str| {
+        let body = format!("for k in 0..4 {{ local_x for t in 0..32 {{ block y {load} }} }}");
+        self::load("buffer %r: f32[1] register", &body)
+    };
+    let guarded = of("where (k + 1 < 4) { %y[0, t] <- %x[k + 1, t] }");
+    assert_eq!((guarded.times, guarded.sectors), (3, 4.0));
+    let repeated = of("{ %y[0, t] <- %x[min(k + 1, 3), t] }");
+    assert_eq!((repeated.times, repeated.sectors), (4, 3.0), "the last one is in a cache");
+}
+
+#[test]
+fn subgroups_that_are_moved_by_whole_rows_stand_alike() {
+    let body = "local_x for t in 0..128 { unroll for p in 0..2 { vectorize for v in 0..4 { block y { %y[0, v] <- %h[t/2, t % 2*8 + p*4 + v] } } } }";
+    let l = load("buffer %r: f32[1] register", body);
+    assert_eq!((l.accesses, l.width, l.sectors, l.exact), (1, 16, 16.0, true), "pieces of 32 bytes, each a sector");
+}

@@ -52,8 +52,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     attempt |= choices(ui, v);
     if attempt {
         let timed = v.host.as_ref().is_some_and(|h| h.device().is_ok());
+        let part = v.trace().part_of_kernel(kernel);
         let (function, schedule) = (v.trace().kernels[kernel].function.clone(), v.kernel_pane.edit.text.clone());
-        v.kernel_pane.edit.asked = Some(Attempt { function, schedule, timed });
+        v.kernel_pane.edit.asked = Some(Attempt { function, part, schedule, timed });
     }
     outcome(ui, v);
     ui.separator();

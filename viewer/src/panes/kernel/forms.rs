@@ -10,6 +10,7 @@ use compiler::text::print_stmt;
 use compiler::tir::TensorFunction;
 use compiler::traffic::{AccessTraffic, describe, traffic};
 use rspirv::binary::Disassemble;
+use rustc_hash::FxHashMap;
 use shaders_gen::{GeneratedModule, emit_kernel, lines_by_names};
 use std::sync::Arc;
 
@@ -54,9 +55,10 @@ impl Deriver {
     /// Starts the thread; `wake` is called when a kernel is done.
     pub fn start(document: Arc<Document>, wake: impl Fn() + Send + 'static) -> Deriver {
         let workshop = move || {
-            let source = Source::new(&document);
+            let mut sources: FxHashMap<usize, Result<Source, String>> = FxHashMap::default();
             move |kernel: &usize| {
-                Arc::new(match &source {
+                let part = document.trace().part_of_kernel(*kernel);
+                Arc::new(match sources.entry(part).or_insert_with(|| Source::new(&document, part)) {
                     Ok(source) => source.forms(&document, *kernel),
                     Err(why) => nothing(why),
                 })
@@ -73,8 +75,8 @@ struct Source {
 }
 
 impl Source {
-    fn new(document: &Document) -> Result<Source, String> {
-        let (module, profile) = document.functions("scheduled")?;
+    fn new(document: &Document, part: usize) -> Result<Source, String> {
+        let (module, profile) = document.functions("scheduled", part)?;
         Ok(Source { module, profile })
     }
 
@@ -203,7 +205,7 @@ mod tests {
     #[test]
     fn kernels_are_made_anew_from_the_trace_alone() {
         let document = Document::new(trace()).unwrap();
-        let source = Source::new(&document).unwrap();
+        let source = Source::new(&document, 0).unwrap();
         for k in 0..document.trace().kernels.len() {
             let forms = source.forms(&document, k);
             assert!(forms.same, "another shader for {}", document.trace().kernels[k].name);

@@ -28,15 +28,13 @@ pub struct TimePane {
     zoom: timeline::Zoom,
 }
 
-/// A dispatch.
+/// A share of the time of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its position in the plan.
+    /// Its position among all.
     pub call: usize,
-    /// Its kernel.
-    pub kernel: usize,
-    /// Its group.
-    pub group: usize,
+    /// Group and kernel of a dispatch; `None` for what is no dispatch.
+    pub at: Option<(usize, usize)>,
     /// The layer.
     pub layer: String,
     /// Milliseconds.
@@ -57,20 +55,32 @@ impl Row {
     }
 }
 
-/// All dispatches in order.
+/// All dispatches in order; where they were timed, with the rest of the run's time.
 pub fn rows(v: &Viewer) -> Vec<Row> {
     let t = v.trace();
-    let time = |i: usize| t.times.as_ref().and_then(|all| all.dispatches.get(i)).map(|d| d.median_us / 1000.0);
+    let spent = t.time_spent();
+    let layer = |g: usize| match t.parts.get(t.part_of_group(g)) {
+        Some(p) => format!("{}: {}", p.name, t.groups[g].label),
+        None => t.groups[g].label.clone(),
+    };
     let row = |(call, c): (usize, &compiler::trace::Call)| Row {
         call,
-        kernel: c.kernel,
-        group: c.group,
-        layer: t.groups[c.group].label.clone(),
-        ms: time(call),
+        at: Some((c.group, c.kernel)),
+        layer: layer(c.group),
+        ms: spent.get(call).map(|s| s.1),
         flops: c.flops,
         bytes: c.bytes,
     };
-    t.calls().enumerate().map(row).collect()
+    let mut rows: Vec<Row> = t.calls().enumerate().map(row).collect();
+    for (call, &(what, ms)) in spent.iter().enumerate().skip(rows.len()) {
+        rows.push(Row { call, at: None, layer: t.spent_name(what, ms), ms: Some(ms), flops: 0, bytes: 0 });
+    }
+    rows
+}
+
+/// Whether a row is of what is selected.
+fn is_marked(v: &Viewer, r: &Row) -> bool {
+    r.at.is_some_and(|(group, _)| v.marks(&v.trace().groups[group].origins))
 }
 
 /// Draws the pane.
@@ -82,8 +92,12 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         }
         match &v.trace().times {
             Some(t) => {
-                let text = format!("{:.2} ms on {}, by {}", t.device_ms, t.device, t.source);
-                ui.weak(text).on_hover_text(format!("{:.2} ms with inputs sent and results read back", t.latency_ms))
+                let text = format!("{:.2} ms a run on {}", t.latency_ms, t.device);
+                ui.weak(text).on_hover_text(format!(
+                    "Median of runs with inputs sent and results read back; {:.2} ms with both on the device. \
+                     Dispatches were timed in other runs, by {}.",
+                    t.device_ms, t.source
+                ))
             }
             None => ui.weak("no times: `weft bench MODEL -o F.trace` stores them"),
         };

@@ -24,6 +24,22 @@ fn power(x: f64) -> String {
     }
 }
 
+/// Says what the roof is.
+fn describe(ui: &mut Ui, roofs: Option<(f64, f64)>) {
+    match roofs {
+        None => ui.weak(
+            "No roof: the ceilings of this device were not measured; `weft bench --ceilings`, then `bench -o` again.",
+        ),
+        Some((flops, bytes)) => {
+            let text = format!(
+                "Roof, measured with all cores: {flops:.0} GFLOP/s by f32 multiply-adds in registers, {bytes:.1} GB/s \
+                 by a copy"
+            );
+            ui.weak(text).on_hover_text("`weft bench --ceilings` measures it again; the fastest of its runs counts")
+        }
+    };
+}
+
 /// Draws the scatter.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
     let points: Vec<(usize, [f64; 2])> = rows
@@ -40,15 +56,8 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         return;
     }
     let roofs = ceilings(v);
-    match roofs {
-        None => ui.weak(
-            "No roof: the ceilings of this device were not measured; `weft bench --ceilings`, then `bench -o` again.",
-        ),
-        Some((flops, bytes)) => {
-            ui.weak(format!("Roof: {flops:.0} GFLOP/s, {bytes:.1} GB/s, as `weft bench --ceilings` measured"))
-        }
-    };
-    let marked = |i: &usize| v.marks(&v.trace().groups[rows[*i].group].origins);
+    describe(ui, roofs);
+    let marked = |i: &usize| super::is_marked(v, &rows[*i]);
     let (own, rest): (Vec<_>, Vec<_>) = points.iter().partition(|(i, _)| marked(i));
     let series = |list: &[&(usize, [f64; 2])]| PlotPoints::from(list.iter().map(|p| p.1).collect::<Vec<_>>());
     let (own, rest) = (series(&own), series(&rest));
@@ -82,9 +91,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         });
     if let Some((i, text)) = response.inner {
         response.response.clone().on_hover_text_at_pointer(text);
-        if response.response.clicked() {
-            v.select_group(rows[i].group);
-            v.show_kernel(rows[i].kernel);
+        if let Some((group, kernel)) = rows[i].at.filter(|_| response.response.clicked()) {
+            v.select_group(group);
+            v.show_kernel(kernel);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A table of dispatches; a click on a column's head sorts it.
 
 use super::Row;
-use crate::canvas::colour::{heat, milliseconds};
+use crate::canvas::colour::{heat, milliseconds, si};
 use crate::state::Viewer;
 use egui::{Align2, FontId, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 use std::cmp::Ordering;
@@ -54,25 +54,15 @@ fn order(a: &Row, b: &Row, column: Column) -> Ordering {
     }
 }
 
-/// A count in three digits.
-fn si(x: f64) -> String {
-    let (scale, unit) = match x {
-        x if x >= 1e9 => (1e9, "G"),
-        x if x >= 1e6 => (1e6, "M"),
-        x if x >= 1e3 => (1e3, "k"),
-        _ => (1.0, ""),
-    };
-    let x = x / scale;
-    if x >= 100.0 || unit.is_empty() { format!("{x:.0}{unit}") } else { format!("{x:.1}{unit}") }
-}
-
 fn cell(r: &Row, column: Column, total: f64) -> String {
     let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.1}"));
     match column {
         Column::Order => r.call.to_string(),
         Column::Layer => r.layer.clone(),
         Column::Time => r.ms.map_or(String::new(), milliseconds),
-        Column::Share => r.ms.filter(|_| total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0)),
+        Column::Share => {
+            r.ms.filter(|ms| *ms > 0.0 && total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0))
+        }
         Column::Gflops => number(r.gflops()),
         Column::Gbs => number(r.gb_s()),
         Column::Flops => si(r.flops as f64),
@@ -87,7 +77,8 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
         let order = order(a, b, sort.column);
         if sort.falling { order.reverse() } else { order }
     });
-    let total: f64 = rows.iter().filter_map(|r| r.ms).sum();
+    // What is less than the sum of the rest has no share of it.
+    let total: f64 = rows.iter().filter_map(|r| r.ms).filter(|ms| *ms > 0.0).sum();
     let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
     let timed = total > 0.0;
     let of_time = |c: Column| matches!(c, Column::Time | Column::Share | Column::Gflops | Column::Gbs);
@@ -106,7 +97,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
             let width: f32 = widths.iter().sum();
             let (rect, response) = ui.allocate_exact_size(vec2(width, 18.0), Sense::click());
             let dark = ui.visuals().dark_mode;
-            if v.marks(&v.trace().groups[r.group].origins) {
+            if super::is_marked(v, r) {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().selection.bg_fill.gamma_multiply(0.5));
             } else if response.hovered() {
                 ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
@@ -131,8 +122,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
                 painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
             }
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.layer));
-            if response.on_hover_text(&v.trace().kernels[r.kernel].name).clicked() {
-                chosen = Some((r.group, r.kernel));
+            let name = r.at.map_or("", |(_, kernel)| v.trace().kernels[kernel].name.as_str());
+            if response.on_hover_text(name).clicked() {
+                chosen = r.at.or(chosen);
             }
         }
     });
@@ -173,8 +165,7 @@ mod tests {
     fn unknown_times_come_last_and_rates_follow_from_times() {
         let row = |call: usize, ms: Option<f64>| Row {
             call,
-            kernel: 0,
-            group: 0,
+            at: Some((0, 0)),
             layer: String::new(),
             ms,
             flops: 2_000_000_000,

@@ -19,7 +19,7 @@ const HIGH: f32 = 46.0;
 
 /// Draws the timeline.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
-    let total: f64 = rows.iter().filter_map(|r| r.ms).sum();
+    let total: f64 = rows.iter().filter_map(|r| r.ms).filter(|ms| *ms > 0.0).sum();
     if total <= 0.0 {
         ui.label("The trace has no times to draw. `weft bench MODEL -o F.trace` stores them.");
         return;
@@ -29,7 +29,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         let zoom = &mut v.time_pane.zoom.0;
         let slider = ui.add(egui::Slider::new(zoom, 1.0..=60.0).logarithmic(true).show_value(false));
         slider.widget_info(|| egui::WidgetInfo::slider(true, f64::from(*zoom), "Zoom"));
-        ui.weak(format!("{} dispatches, {}", rows.len(), milliseconds(total)));
+        ui.weak(format!("{} dispatches, {}", rows.iter().filter(|r| r.at.is_some()).count(), milliseconds(total)));
     });
     let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
     let width = (ui.available_width() - 12.0) * v.time_pane.zoom.0;
@@ -39,10 +39,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         let (rect, response) = ui.allocate_exact_size(vec2(width, HIGH + 44.0), Sense::click());
         ruler(ui, rect, total);
         let dark = ui.visuals().dark_mode;
-        let mut start = 0.0;
-        let pointer = response.hover_pos();
+        let (mut start, pointer) = (0.0, response.hover_pos());
         for r in rows {
-            let Some(ms) = r.ms else { continue };
+            let Some(ms) = r.ms.filter(|ms| *ms > 0.0) else { continue };
             let (from, to) = (start * scale, (start + ms) * scale);
             start += ms;
             let place = Rect::from_min_max(
@@ -52,25 +51,27 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
             if !place.intersects(ui.clip_rect()) {
                 continue;
             }
-            ui.painter().rect_filled(place.shrink2(vec2(0.25, 0.0)), 0.0, heat((ms / longest).sqrt() as f32, dark));
+            let fill = heat((ms / longest).sqrt() as f32, dark);
+            ui.painter().rect_filled(place.shrink2(vec2(0.25, 0.0)), 0.0, fill);
             // The same colour as its group has on the canvas.
             let below = Rect::from_min_size(place.left_bottom() + vec2(0.0, 3.0), vec2(place.width(), 8.0));
-            ui.painter().rect_filled(below.shrink2(vec2(0.25, 0.0)), 0.0, pastel(r.group, dark));
-            if v.marks(&v.trace().groups[r.group].origins) {
-                let stroke = Stroke::new(2.0, ui.visuals().selection.stroke.color);
-                ui.painter().rect_stroke(place, 0.0, stroke, StrokeKind::Inside);
+            if let Some((group, _)) = r.at {
+                ui.painter().rect_filled(below.shrink2(vec2(0.25, 0.0)), 0.0, pastel(group, dark));
+            }
+            if super::is_marked(v, r) {
+                let accent = ui.visuals().selection.stroke.color;
+                ui.painter().rect_stroke(place, 0.0, Stroke::new(2.0, accent), StrokeKind::Inside);
             }
             if place.width() > 40.0 {
                 let painter = ui.painter().with_clip_rect(place.intersect(ui.clip_rect()));
-                let fill = heat((ms / longest).sqrt() as f32, dark);
                 let ink = if fill.intensity() > 0.45 { egui::Color32::BLACK } else { egui::Color32::WHITE };
-                let font = FontId::proportional(11.0);
-                painter.text(place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER, &r.layer, font, ink);
+                let at = place.left_center() + vec2(4.0, 0.0);
+                painter.text(at, Align2::LEFT_CENTER, &r.layer, FontId::proportional(11.0), ink);
             }
             if pointer.is_some_and(|p| place.x_range().contains(p.x)) {
                 response.clone().on_hover_text_at_pointer(format!("{}\n{}", r.layer, milliseconds(ms)));
                 if response.clicked() {
-                    chosen = Some((r.group, r.kernel));
+                    chosen = r.at.or(chosen);
                 }
             }
         }

@@ -5,11 +5,12 @@ use super::{Family, device};
 
 /// The ISA guides of all these: a thread has up to 256 vector registers.
 const RDNA_2: Family =
-    Family { architecture: "RDNA 2", vendor: 0x1002, flops: 128, f16: 2.0, registers: 256, devices: &[] };
+    Family { architecture: "RDNA 2", cache: 128, vendor: 0x1002, flops: 128, f16: 2.0, registers: 256, devices: &[] };
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Polaris",
+        cache: 56,
         f16: 1.0,
         devices: &[
             device("Radeon RX 580", &[0x67df], 36, 1340, 256.0),
@@ -21,6 +22,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Vega",
+        cache: 64,
         devices: &[
             device("Radeon RX Vega 64", &[0x687f], 64, 1546, 483.8),
             device("Radeon RX Vega 56", &[0x687f], 56, 1471, 410.0),
@@ -43,6 +45,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "RDNA",
+        cache: 102,
         devices: &[
             device("Radeon RX 5700 XT", &[0x731f], 40, 1905, 448.0),
             device("Radeon RX 5700", &[0x731f], 36, 1725, 448.0),
@@ -87,6 +90,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "RDNA 3",
+        cache: 170,
         flops: 256,
         devices: &[
             device("Radeon RX 7900 XTX", &[0x744c], 96, 2500, 960.0),
@@ -108,6 +112,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "RDNA 3.5",
+        cache: 128,
         flops: 256,
         devices: &[
             // With LPDDR5X-7500, as the page of the Ryzen AI 9 HX 370 first had it.
@@ -122,6 +127,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "RDNA 4",
+        cache: 1024,
         flops: 256,
         devices: &[
             device("Radeon RX 9070 XT", &[0x7550], 64, 2970, 640.0),

@@ -6,6 +6,7 @@ use super::{Family, device};
 
 pub(super) const FAMILIES: &[Family] = &[Family {
     architecture: "Apple",
+    cache: 800,
     vendor: 0x106b,
     flops: 256,
     f16: 1.0,

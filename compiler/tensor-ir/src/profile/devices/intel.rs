@@ -5,11 +5,12 @@ use super::{Family, device};
 
 /// 128 registers, of 16 lanes each since Xe2 and of 8 before.
 const XE_HPG: Family =
-    Family { architecture: "Xe-HPG", vendor: 0x8086, flops: 256, f16: 2.0, registers: 128, devices: &[] };
+    Family { architecture: "Xe-HPG", cache: 512, vendor: 0x8086, flops: 256, f16: 2.0, registers: 128, devices: &[] };
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Gen9",
+        cache: 170,
         flops: 128,
         devices: &[
             device("HD Graphics 530", &[0x1912, 0x191b], 3, 1150, 34.1),
@@ -25,6 +26,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Gen11",
+        cache: 384,
         flops: 128,
         devices: &[
             device("Iris Plus Graphics G7", &[0x8a51, 0x8a52, 0x8a53], 8, 1100, 59.7),
@@ -34,6 +36,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Xe-LP",
+        cache: 256,
         devices: &[
             device("Iris Xe Graphics", &[0x9a49], 6, 1400, 68.3),
             device("Iris Xe Graphics", &[0x9a40], 6, 1100, 68.3),
@@ -64,6 +67,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Xe-LPG",
+        cache: 512,
         devices: &[
             // Core Ultra of the H series, then of the U series.
             device("Meteor Lake, 8 Xe cores", &[0x7d55], 8, 2350, 119.5),
@@ -75,6 +79,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Xe2",
+        cache: 900,
         devices: &[
             device("Arc B580", &[0xe20b], 20, 2670, 456.0),
             device("Arc B570", &[0xe20c], 18, 2500, 380.0),

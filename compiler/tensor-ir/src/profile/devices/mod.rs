@@ -27,6 +27,8 @@ struct Family {
     f16: f64,
     /// 32-bit registers that a thread may have at the subgroup size that compilers prefer; 0 where that is not public.
     registers: u32,
+    /// KiB of the last-level cache for each core, the least of the products; 0 where that is not public.
+    cache: u32,
     devices: &'static [Device],
 }
 
@@ -69,6 +71,8 @@ pub struct KnownDevice {
     pub gb_s: f64,
     /// 32-bit registers of a thread (`DeviceProfile::registers`); 0 where that is not public.
     pub registers: u32,
+    /// Bytes of the last-level cache, at least; 0 where that is not public.
+    pub cache_bytes: u64,
 }
 
 impl KnownDevice {
@@ -85,6 +89,7 @@ impl KnownDevice {
             f16_gflops: gflops * family.f16,
             gb_s: device.gb_s,
             registers: family.registers,
+            cache_bytes: (u64::from(cores) * u64::from(family.cache)) << 10,
         }
     }
     /// The product of this name, as a row has it.

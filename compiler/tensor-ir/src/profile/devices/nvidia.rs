@@ -6,12 +6,20 @@ use super::{Family, device};
 const NVIDIA: u32 = 0x10de;
 /// CUDA programming guide: 255 registers of a thread.
 const REGISTERS: u32 = 255;
-const TURING: Family =
-    Family { architecture: "Turing", vendor: NVIDIA, flops: 128, f16: 2.0, registers: REGISTERS, devices: &[] };
+const TURING: Family = Family {
+    architecture: "Turing",
+    cache: 64,
+    vendor: NVIDIA,
+    flops: 128,
+    f16: 2.0,
+    registers: REGISTERS,
+    devices: &[],
+};
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Pascal GP100",
+        cache: 73,
         f16: 2.0,
         devices: &[
             device("Tesla P100 PCIe 12GB", &[0x15f7], 56, 1303, 549.0),
@@ -22,6 +30,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Pascal",
+        cache: 96,
         flops: 256,
         f16: 1.0 / 64.0,
         devices: &[
@@ -53,6 +62,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Volta",
+        cache: 76,
         devices: &[
             device("TITAN V", &[0x1d81], 80, 1455, 652.8),
             device("Tesla V100 SXM2 16GB", &[0x1db1], 80, 1530, 900.0),
@@ -100,6 +110,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Ampere GA100",
+        cache: 370,
         f16: 4.0,
         devices: &[
             device("A100-SXM4-40GB", &[0x20b0], 108, 1410, 1555.0),
@@ -112,6 +123,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Ampere",
+        cache: 72,
         flops: 256,
         f16: 1.0,
         devices: &[
@@ -149,6 +161,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Ada Lovelace",
+        cache: 512,
         flops: 256,
         f16: 1.0,
         devices: &[
@@ -180,6 +193,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Hopper",
+        cache: 378,
         flops: 256,
         devices: &[
             device("H100 NVL", &[0x2321], 132, 1785, 3938.0),
@@ -193,6 +207,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         architecture: "Blackwell",
+        cache: 512,
         flops: 256,
         f16: 1.0,
         devices: &[

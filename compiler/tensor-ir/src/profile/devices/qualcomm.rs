@@ -4,6 +4,7 @@ use super::{Family, device};
 
 pub(super) const FAMILIES: &[Family] = &[Family {
     architecture: "Adreno X1",
+    cache: 0,
     vendor: 0x5143,
     flops: 512,
     f16: 2.0,

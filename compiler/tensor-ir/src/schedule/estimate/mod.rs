@@ -1,23 +1,25 @@
-//! What a function costs on a device: the one estimate that passes, rules and `explain` ask.
+//! The cost of a function on a device: the one estimate that passes, rules and `explain` use.
 //!
-//! [`estimate`] takes a function that is scheduled as it stands and weighs each kernel; of one that is not it tells the kernels
-//! that the rules would make, without making them: from the loops, the tiles that the rules name, and the elements that the
-//! lanes of one subgroup read. Both add the same counts (`tally`) and pay the same prices (`rates`). A kernel's time has parts:
+//! [`estimate`] weighs each kernel of a scheduled function. For an unscheduled function it asks the schedule rules for
+//! the kernels that they would make, without making them (`rules::predict`). Both use the same counts (`tally`) and the
+//! same prices (`rates`). The time of a kernel has these parts:
 //!
 //! - *arithmetic*: scalar operations;
 //! - *issue*: loads and stores that subgroups issue, a vector counting once;
-//! - *shared passes* over the banks of workgroup memory, and *sectors* of device memory, as [`crate::traffic`] counts them;
-//! - *waves*: cores that idle for want of workgroups, at all or in the last round;
+//! - *shared passes* over the banks of workgroup memory, and *sectors* of device memory, as [`crate::traffic`] counts
+//!   them;
+//! - *waves*: cores that idle since there are too few workgroups, or in the last round;
 //! - *launch*: a fixed price of a kernel and of each workgroup.
 //!
-//! A GPU computes while it waits for memory, so that the larger of both counts; a processor that stands for one does
-//! one after the other. Numbers are nanoseconds, for comparisons; the compiler prefers measured times if it has some
-//! (`cost::Measurements`).
-//! What a device cannot run is refused with the reason.
+//! On a GPU computation and memory access overlap, so the larger of both counts. On a software device they follow each
+//! other. Times are nanoseconds, for comparisons; the compiler prefers measured times if there are any
+//! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
+//! the parts. `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
-//! Deliberately absent: what a driver does to the code, caches but for accesses of one subgroup, other work on the device.
+//! Deliberately absent: optimisations of drivers, caches except for accesses of one subgroup, other work on the device.
 
 mod combination;
+mod processor;
 mod product;
 mod rates;
 mod reads;
@@ -31,22 +33,29 @@ mod transpose;
 mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
+pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel};
 pub(in crate::schedule) use product::Holdings;
-pub(in crate::schedule) use rows::row_costs;
+pub(in crate::schedule) use reads::Stages;
+pub(in crate::schedule) use rows::row_kernel;
+pub(in crate::schedule) use scheduled::scheduled_kernels;
 pub use tally::{KernelEstimate, operations_of_value};
-pub(in crate::schedule) use transpose::transpose_costs;
-pub(in crate::schedule) use units::{apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs};
+pub(in crate::schedule) use transform::transform_kernel;
+pub(in crate::schedule) use transpose::transpose_kernel;
+pub(in crate::schedule) use units::{
+    flat_kernel, holdings, matrix_kernels, own_reduction, product_kernels, shared_reduction, window_kernel,
+};
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
 use crate::int::{DimRanges, Int, typical_size};
 use crate::profile::DeviceProfile;
+use crate::schedule::rules::predicted;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Time in nanoseconds, by what it is spent on.
+/// Time in nanoseconds, by part.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Cost {
     /// Scalar operations.
@@ -61,12 +70,12 @@ pub struct Cost {
     pub waves: f64,
     /// Fixed prices.
     pub launch: f64,
-    /// What of the above hides behind the rest.
+    /// Nanoseconds that overlap with the other parts; subtracted from the sum.
     pub hidden: f64,
 }
 
 impl Cost {
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> f64 {
         self.parts().iter().map(|p| p.1).sum::<f64>() - self.hidden
     }
@@ -98,7 +107,8 @@ impl std::ops::Add for Cost {
     }
 }
 
-/// Times in nanoseconds for people, all in one unit, in which the smallest is at least a tenth: `1230 ms` and `0.88 ms`.
+/// Times in nanoseconds for people, all in one unit, in which the smallest is at least a tenth: `1230 ms` and `0.88
+/// ms`.
 pub fn times<const N: usize>(ns: [f64; N]) -> [String; N] {
     let smallest = ns.iter().copied().filter(|t| *t > 0.0).fold(f64::INFINITY, f64::min);
     let units = [(1e9, "s"), (1e6, "ms")];
@@ -121,7 +131,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// What the kernels of a function take.
+/// The cost of the kernels of a function.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Estimate {
     /// Each kernel, in order.
@@ -160,15 +170,15 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Estimates `f`, for typical sizes where its sizes are open. `constants` are read buffers that may be prepacked, as for
+/// Estimates `f`; open sizes count with typical values. `constants` are read buffers that may be prepacked, as for
 /// [`rules::schedule`](super::rules::schedule).
 ///
 /// # Errors
-/// What the device does not have, or what of the function is neither scheduled nor a sequence of plain stages.
+/// The device lacks something; or a part of the function is neither scheduled nor a sequence of plain stages.
 pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Estimate, String> {
     let f = f.at_typical_sizes(&DimRanges::default());
     let kernels = match f.kernels().is_empty() {
-        true => units::kernels(&f, constants, profile)?,
+        true => predicted(&f, constants, profile)?,
         false => scheduled::kernels(&f, profile)?,
     };
     match kernels.iter().find_map(|k| k.refusal(profile)) {
@@ -177,7 +187,7 @@ pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
     }
 }
 
-/// What a kernel costs that only moves so many bytes, in and out together, four words a thread.
+/// The cost of a kernel that only moves this number of bytes (reads plus writes), four words per thread.
 pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
     let rates = rates::Rates::of(profile);
     let accesses = bytes / (rates.lanes * 16) as f64;
@@ -186,10 +196,16 @@ pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
     tally.cost(bytes, &rates)
 }
 
+/// What a kernel costs in nanoseconds that touches so many bytes of device memory, at least.
+pub(in crate::schedule) fn least_cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> f64 {
+    let rates = rates::Rates::of(profile);
+    rates.launch + bytes / rates.memory_bytes
+}
+
 /// Estimates for one device; each different function once.
 pub struct Estimator {
     profile: DeviceProfile,
-    /// Ranges of open sizes, of which typical ones count.
+    /// Ranges of open sizes; typical sizes count.
     dims: DimRanges,
     known: Mutex<FxHashMap<Key, Arc<Result<Estimate, String>>>>,
 }
@@ -206,7 +222,7 @@ impl Estimator {
     pub fn profile(&self) -> &DeviceProfile {
         &self.profile
     }
-    /// How many elements there are of something whose size may be open.
+    /// A number of elements; an open size counts with its typical value.
     pub fn elements(&self, count: &Int) -> f64 {
         count.eval(&|v| Some(typical_size(self.dims.range(v)))).map_or(1.0, |n| n.max(0) as f64)
     }

@@ -1,4 +1,4 @@
-//! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
+//! Sums of products: matrix products and convolutions, in the tiles of the rules.
 
 use super::rates::{FRAGMENT, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
@@ -6,12 +6,11 @@ use super::tally::Tally;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{
-    Depth, MatrixProduct, MatrixTile, ProductTile, dot_candidates, innermost, matrix_candidates, product_candidates,
-};
-use crate::schedule::staging::is_half;
+use crate::profile::quirks::SINKS_LOADS;
+use crate::schedule::rules::{Depth, MatrixTile, PAD, ProductTile, byte_tiles, innermost, product_candidates};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
-use crate::traffic::{BANK_BYTES, BANKS, element_bytes};
+use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, element_bytes};
+use std::cell::OnceCell;
 
 /// A product of a unit, by the loops of its reduction.
 pub(super) struct Product<'f> {
@@ -19,11 +18,42 @@ pub(super) struct Product<'f> {
     columns: Vec<Loop>,
     batch: Vec<Loop>,
     depth: Vec<Loop>,
-    left: &'f Expr,
-    right: &'f Expr,
-    packed: bool,
+    left: Operand<'f>,
+    right: Operand<'f>,
     /// Four elements of the reduction are a word, and one operation.
     bytes: bool,
+}
+
+/// An operand of a product.
+struct Operand<'f> {
+    value: &'f Expr,
+    demand: Demand,
+    /// A constant that lies in the order in which it is read.
+    packed: bool,
+    /// How each read is copied, where neighbours along the rows may be a vector, and where not: the same for all tiles.
+    copies: [OnceCell<Vec<Copied>>; 2],
+}
+
+/// How the threads of a subgroup copy an operand from device memory.
+#[derive(Clone, Copy)]
+struct Copied {
+    /// Of a subgroup.
+    touch: Touch,
+    /// Neighbours that a lane copies together, 4 at most.
+    width: i64,
+    /// They are neighbours along the rows (or columns) of the result; else along the depth.
+    across: bool,
+}
+
+impl<'f> Operand<'f> {
+    fn of(stages: &Stages<'f>, value: &'f Expr, packed: bool) -> Operand<'f> {
+        Operand { value, demand: stages.demand(value), packed, copies: Default::default() }
+    }
+    fn uses(&self, v: Name) -> bool {
+        let mut found = false;
+        self.value.visit_ints(&mut |i| found |= i.uses(v));
+        found
+    }
 }
 
 /// Windows over the rows of a product: how often each result is computed, and elements of a window.
@@ -33,16 +63,18 @@ pub(super) struct PoolingWindows {
     pub taps: i64,
 }
 
-/// What a thread of a product in tiles holds beside sums.
+/// Registers of a thread of a tiled product, besides the sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::schedule) struct Holdings {
     /// Whether threads copy neighbours of the left and of the right operand at once.
     pub vectors: [bool; 2],
     /// Whether each operand is f32 in memory, and is rounded to f16 where it is copied.
     pub wide: [bool; 2],
-    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
+    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it
+    /// is.
     pub computed: [Option<i64>; 2],
-    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it is read without.
+    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it
+    /// is read without.
     pub windows: Option<i64>,
     /// Whether functions (exponentials, error functions) are computed of its results.
     pub functions: bool,
@@ -54,8 +86,6 @@ const WORD: f64 = 4.0;
 /// How threads copy an operand.
 #[derive(Clone, Copy)]
 struct Copying {
-    /// In the order in which it is read.
-    packed: bool,
     /// Elements of the reduction at a time.
     depth: i64,
     /// Neighbours along the rows may be a vector.
@@ -65,9 +95,10 @@ struct Copying {
 /// Bytes of a half.
 const HALF: f64 = 2.0;
 /// Neighbouring halves that a thread loads at once, at most.
-const WIDE: f64 = 8.0;
+const WIDE: i64 = 8;
 
-/// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies words of them.
+/// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies
+/// words of them.
 fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
     let types: Vec<DType> = block.value.loads().iter().map(|l| stages.f.buffers[l.0].dtype).collect();
     let plain = matches!(types[..], [a, b] if a == b && matches!(a, DType::I8 | DType::U8));
@@ -82,6 +113,20 @@ fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
 /// An operand is read in more than 16 bits an element.
 fn is_wide(stages: &Stages<'_>, demand: &Demand) -> bool {
     demand.reads.iter().any(|r| stages.f.buffers[r.buffer].dtype.size() as f64 > HALF)
+}
+
+/// How many more loads there are than are used where each of so many steps loads for the next one, the last one too:
+/// what it has itself, which a cache holds.
+fn loaded_ahead(stages: &Stages<'_>, steps: f64) -> f64 {
+    let always = !stages.rates.software && steps > 1.0 && !stages.profile.quirks.has(&SINKS_LOADS);
+    if always { 1.0 + 1.0 / steps } else { 1.0 }
+}
+
+/// Passes over the banks of workgroup memory for so many different words.
+fn passes(words: impl Iterator<Item = i64>) -> f64 {
+    let mut banks = [0i64; BANKS as usize];
+    words.for_each(|w| banks[w.rem_euclid(BANKS) as usize] += 1);
+    banks.iter().max().map_or(0.0, |most| *most as f64)
 }
 
 fn without_casts(e: &Expr) -> &Expr {
@@ -103,23 +148,18 @@ impl<'f> Product<'f> {
         }
         let constant = |e: &Expr| matches!(without_casts(e), Expr::Load(b, _) if stages.constants.contains(b));
         let (left, right) = if constant(b) || !constant(a) { (a, b) } else { (b, a) };
-        let uses = |e: &Expr, v: Name| {
-            let mut found = false;
-            e.visit_ints(&mut |i| found |= i.uses(v));
-            found
-        };
         let (spatial, reduction) = stages.loops(stage);
-        let packed = constant(right);
+        let (left, right) = (Operand::of(stages, left, false), Operand::of(stages, right, constant(right)));
         let (rows, columns, batch) = (vec![], vec![], vec![]);
-        let mut p = Product { rows, columns, batch, depth: vec![], left, right, packed, bytes };
+        let mut p = Product { rows, columns, batch, depth: vec![], left, right, bytes };
         for l in reduction.into_iter().filter(|l| l.1 > 1) {
-            if !uses(left, l.0) || !uses(right, l.0) {
+            if !p.left.uses(l.0) || !p.right.uses(l.0) {
                 return None;
             }
             p.depth.push(l);
         }
         for l in spatial {
-            let list = match (uses(left, l.0), uses(right, l.0)) {
+            let list = match (p.left.uses(l.0), p.right.uses(l.0)) {
                 (false, true) => &mut p.columns,
                 (true, false) => &mut p.rows,
                 (false, false) if l.1 == 1 => &mut p.rows,
@@ -132,8 +172,8 @@ impl<'f> Product<'f> {
     }
     /// The loop whose elements lie next to each other innermost, as the rules order them.
     fn order_depth(&mut self, stages: &Stages<'_>) {
-        let demand = stages.demand(self.left);
-        let reads: Vec<(BufferId, &[Int])> = demand.reads.iter().map(|r| (r.buffer, r.index.as_slice())).collect();
+        let reads: Vec<(BufferId, &[Int])> =
+            self.left.demand.reads.iter().map(|r| (r.buffer, r.index.as_slice())).collect();
         if let Some(inner) = innermost(stages.f, &reads, &self.depth) {
             let (rest, inner) = self.depth.iter().partition::<Vec<Loop>, _>(|l| l.0 != inner);
             self.depth = [rest, inner].concat();
@@ -157,45 +197,22 @@ impl<'f> Product<'f> {
         }
         let [columns, depth, batch] = [&self.columns, &self.depth, &self.batch].map(|l| iterations(l) as i64);
         if self.bytes {
-            return if windows.is_some() { vec![] } else { dot_candidates(stages.profile, [batch, rows, columns]) };
+            return if windows.is_some() { vec![] } else { byte_tiles(stages.profile, [batch, rows, columns]) };
         }
-        let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
-        let bytes = Depth::bytes(reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype));
+        let reads = self.left.demand.reads.iter().chain(&self.right.demand.reads);
+        let bytes = Depth::bytes(reads.map(|r| stages.f.buffers[r.buffer].dtype));
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
     }
-    /// The tiles that `matmul-matrix` compares; none where it does not take the product.
-    pub fn matrix_candidates(&self, stages: &Stages<'_>, functions: bool) -> Vec<MatrixTile> {
-        let no_loops = self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty();
-        if self.bytes || no_loops || !self.multiplies_matrices(stages) {
-            return vec![];
-        }
-        let [batch, rows, columns, depth] =
-            [&self.batch, &self.rows, &self.columns, &self.depth].map(|l| iterations(l) as i64);
-        let channels = self.depth.last().map_or(1, |l| l.1);
-        let product = MatrixProduct { results: [batch, rows, columns], depth, channels };
-        matrix_candidates(stages.profile, product, self.holdings(stages, functions))
-    }
-    /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its results.
+    /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its
+    /// results.
     pub fn holdings(&self, stages: &Stages<'_>, functions: bool) -> Holdings {
         Holdings {
             vectors: self.vectors(stages),
             wide: self.wide(stages),
-            computed: self.computed(stages),
-            windows: self.windows(stages),
+            computed: self.computed(),
+            windows: self.windows(),
             functions,
         }
-    }
-    /// Multiply-adds of one operation on vector units, at their rate.
-    fn at_once(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> f64 {
-        match () {
-            () if self.bytes => WORD,
-            () if windows.is_none() && self.multiplies_matrices(stages) => MATRICES,
-            () => 1.0,
-        }
-    }
-    /// Both operands are f16 as they are multiplied, and the device multiplies matrices of it: what `matmul-matrix` asks for.
-    fn multiplies_matrices(&self, stages: &Stages<'_>) -> bool {
-        stages.profile.multiplies_matrices() && is_half(self.left, stages.f) && is_half(self.right, stages.f)
     }
     /// Counts a kernel with this tile: both operands and the products.
     pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<PoolingWindows>) -> Tally {
@@ -213,33 +230,42 @@ impl<'f> Product<'f> {
         let [left, right] = [tile.rows, tile.columns].map(|n| tiles * n as f64 * depth);
         let groups = tiles * tile.slices as f64;
         let mut tally = Tally { workgroups: groups, threads: tile.threads as f64, ..Tally::default() };
-        let at_once = self.at_once(stages, windows);
         let word = if self.bytes { WORD } else { 1.0 };
-        tally.operations = 2.0 * left * tile.columns as f64 / at_once;
+        tally.operations = 2.0 * left * tile.columns as f64 / word;
         // Words of bytes lie along the depth.
-        let of = |packed| Copying { packed, depth: tile.depth, across: !self.bytes };
-        let left_demand = stages.demand(self.left);
-        tally.operations += left_demand.operations * left;
-        self.operand(stages, &mut tally, &left_demand, (&self.rows, left), of(false));
-        let right_demand = stages.demand(self.right);
-        tally.operations += right_demand.operations * right;
-        self.operand(stages, &mut tally, &right_demand, (&self.columns, right), of(self.packed));
+        let copying = Copying { depth: tile.depth, across: !self.bytes };
+        let loaded = loaded_ahead(stages, depth / (tile.depth * tile.slices) as f64);
+        for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
+            tally.operations += operand.demand.operations * elements;
+            let mut loads = Tally::default();
+            self.operand(stages, &mut loads, operand, (outer, elements), copying);
+            loads.accesses *= loaded;
+            tally.add(loads);
+        }
         if !stages.rates.software {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
-            // Vectors of both operands for each step of a thread, short ones as much as whole ones; half of them are the same for
-            // several lanes.
-            let vectors = up(tile.thread_rows as f64, 4) + up(tile.thread_columns as f64, 4);
+            // Vectors of both operands for each step of a thread, short ones as much as whole ones. Lanes in the same
+            // row read the same rows, those in the same column the same columns.
+            let across = (tile.columns / tile.thread_columns).clamp(1, stages.rates.lanes);
+            let vectors = [(tile.thread_rows, stages.rates.lanes / across), (tile.thread_columns, across)];
+            let passes: f64 = vectors.iter().map(|&(n, lanes)| up(n as f64, 4) * up((4 * lanes) as f64, BANKS)).sum();
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
-            tally.passes += subgroups * depth * vectors * 1.5 / at_once;
-            tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0 / word;
+            tally.passes += subgroups * depth * passes / word;
+            let own =
+                [(&self.left, &self.rows, left, tile.rows + PAD), (&self.right, &self.columns, right, tile.columns)];
+            for (operand, outer, elements, pitch) in own {
+                let each = self.stores(stages, operand, outer, tile, (copying, pitch));
+                tally.passes += elements * each / word;
+            }
             tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64 / word as u64;
             tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;
         }
         tally
     }
-    /// Counts a kernel on matrix units with this tile: both operands, their way through workgroup memory into fragments, and the products.
+    /// Counts a kernel on matrix units with this tile: both operands, their way through workgroup memory into
+    /// fragments, and the products.
     pub fn count_matrices(&self, stages: &Stages<'_>, tile: &MatrixTile) -> Tally {
-        let (t, lanes) = (&tile.tile, stages.rates.lanes as f64);
+        let t = &tile.tile;
         let up = |n: f64, by: i64| (n / by as f64).ceil();
         let steps = up(iterations(&self.depth), t.depth);
         let depth = steps * t.depth as f64;
@@ -250,63 +276,53 @@ impl<'f> Product<'f> {
         let mut tally = Tally { workgroups: tiles * t.slices as f64, threads, ..Tally::default() };
         tally.results = (t.thread_rows * t.thread_columns) as f64;
         tally.operations = 2.0 * left * t.columns as f64 / MATRICES + tiles * threads * steps * STEP;
-        for (side, outer, elements, packed) in
-            [(self.left, &self.rows, left, false), (self.right, &self.columns, right, self.packed)]
-        {
-            let demand = stages.demand(side);
+        for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
+            let demand = &operand.demand;
             tally.operations += demand.operations * elements;
-            // What a thread copies of the operand in a step.
-            let own = elements / (tiles * steps * threads);
             let mut loads = Tally::default();
-            self.operand(
-                stages,
-                &mut loads,
-                &demand,
-                (outer, elements),
-                Copying { packed, depth: t.depth, across: false },
-            );
-            let vectors = self.loads_vectors(stages, &demand, outer, packed);
-            if vectors && !is_wide(stages, &demand) && own >= WIDE && self.lies([2; 2]).channels % WIDE as i64 == 0 {
+            self.operand(stages, &mut loads, operand, (outer, elements), Copying { depth: t.depth, across: true });
+            loads.accesses *= loaded_ahead(stages, steps / t.slices as f64);
+            let vectors = self.loads_vectors(stages, operand, outer);
+            if vectors && !is_wide(stages, demand) && self.lies([2; 2]).channels % WIDE == 0 {
                 loads.accesses /= 2.0;
             }
             tally.add(loads);
         }
-        // Each subgroup takes its rows and columns out of workgroup memory, where the copies have put all.
+        // Each subgroup reads its rows and columns from workgroup memory, where the copies have stored the whole tile.
         let of_subgroups =
             (left / tile.rows as f64) * t.columns as f64 / tile.columns as f64 * (tile.rows + tile.columns) as f64;
         tally.operations += of_subgroups * FRAGMENT;
-        tally.passes = (of_subgroups + left + right) * HALF / (BANKS * BANK_BYTES) as f64;
-        tally.accesses += (left + right) / lanes / WIDE;
+        tally.passes = of_subgroups * HALF / (BANKS * BANK_BYTES) as f64;
+        let own = [(&self.left, &self.rows, left, t.rows), (&self.right, &self.columns, right, t.columns)];
+        for (operand, outer, elements, size) in own {
+            tally.passes += elements * self.stores_rows(stages, operand, outer, [size, t.depth]);
+        }
         tally.shared_bytes = tile.shared_bytes;
         tally
     }
     /// Whether threads copy neighbours of an operand together.
-    fn loads_vectors(&self, stages: &Stages<'_>, d: &Demand, outer: &[Loop], packed: bool) -> bool {
-        packed || d.reads.iter().all(|r| self.copied(stages, r, outer, false).1 > 1)
+    fn loads_vectors(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop]) -> bool {
+        o.packed || o.demand.reads.iter().all(|r| self.copied(stages, r, outer, true).width > 1)
     }
     /// Whether each operand's neighbours are copied together.
     pub fn vectors(&self, stages: &Stages<'_>) -> [bool; 2] {
-        let of = |e: &Expr, outer: &[Loop], packed| self.loads_vectors(stages, &stages.demand(e), outer, packed);
-        [of(self.left, &self.rows, false), of(self.right, &self.columns, self.packed)]
+        [self.loads_vectors(stages, &self.left, &self.rows), self.loads_vectors(stages, &self.right, &self.columns)]
     }
     /// Whether each operand is converted from more than 16 bits while it is copied.
     pub fn wide(&self, stages: &Stages<'_>) -> [bool; 2] {
-        [(self.left, false), (self.right, self.packed)].map(|(e, packed)| !packed && is_wide(stages, &stages.demand(e)))
+        [&self.left, &self.right].map(|o| !o.packed && is_wide(stages, &o.demand))
     }
     /// Elements that each operand's is computed of, beside the first of them; `None` where it is only moved.
-    pub fn computed(&self, stages: &Stages<'_>) -> [Option<i64>; 2] {
-        let of = |e: &Expr, packed: bool| {
-            let demand = stages.demand(e);
-            (demand.computes && !packed).then(|| (demand.reads.len() as i64 - 1).max(0))
-        };
-        [of(self.left, false), of(self.right, self.packed)]
+    pub fn computed(&self) -> [Option<i64>; 2] {
+        let others = |d: &Demand| (d.reads.len() as i64 - 1).max(0);
+        [&self.left, &self.right].map(|o| (o.demand.computes && !o.packed).then(|| others(&o.demand)))
     }
-    /// Quotients in the left operand's indices where it is read by windows: several loops make the reduction, and the innermost one is
-    /// over channels.
-    pub fn windows(&self, stages: &Stages<'_>) -> Option<i64> {
+    /// Quotients in the left operand's indices where it is read by windows: several loops make the reduction, and the
+    /// innermost one is over channels.
+    pub fn windows(&self) -> Option<i64> {
         let (_, around) = self.depth.split_last().filter(|(_, around)| !around.is_empty())?;
         let moves = |i: &Int| around.iter().any(|l| i.uses(l.0));
-        let reads = stages.demand(self.left).reads;
+        let reads = &self.left.demand.reads;
         let quotients = |r: &Read| r.element().1.iter().filter(|i| moves(i) && i.has_quotient()).count() as i64;
         Some(reads.iter().map(quotients).max().unwrap_or(0))
     }
@@ -315,50 +331,104 @@ impl<'f> Product<'f> {
         &self,
         stages: &Stages<'_>,
         tally: &mut Tally,
-        d: &Demand,
+        operand: &Operand<'_>,
         (outer, elements): (&[Loop], f64),
-        Copying { packed, depth, across }: Copying,
+        Copying { depth, across }: Copying,
     ) {
         let lanes = stages.rates.lanes;
-        let Some(&(inner, channels)) = self.depth.last() else { return };
-        for r in &d.reads {
-            let (touch, width) = if packed {
-                // Packed in the order in which it is read.
-                let bytes = element_bytes(&stages.f.buffers[r.buffer], stages.profile);
-                (Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / crate::traffic::SECTOR_BYTES as f64 }, 4)
-            } else if stages.rates.software {
-                // A lane has rows, and loads several steps of each.
-                let width = [4, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
-                (stages.touch(r, &Lanes { order: outer, width, along: Some(inner) }), width)
-            } else {
-                self.copied(stages, r, outer, across)
-            };
+        let Some(&(_, channels)) = self.depth.last() else { return };
+        let known = operand.copies[usize::from(across)].get_or_init(|| self.copies(stages, operand, outer, across));
+        for (r, &Copied { touch, width, .. }) in operand.demand.reads.iter().zip(known) {
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;
-            if apart && !packed && !stages.rates.software && width == 1 {
+            if apart && !operand.packed && !stages.rates.software && width == 1 {
                 let whole = self.lies([4; 2]).row == Some(depth);
                 tally.operations += if whole { PLACE_IN_ROW } else { PLACE_IN_WINDOW } * elements;
             }
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
         }
     }
-    /// An operand that threads copy together, along the depth or along the rows, whichever lies next to each other: a subgroup's access,
-    /// and the neighbours that each lane loads.
-    fn copied(&self, stages: &Stages<'_>, r: &Read, outer: &[Loop], across: bool) -> (Touch, i64) {
-        let Some(&(inner, channels)) = self.depth.last() else { return (Touch { accesses: 1.0, sectors: 1.0 }, 1) };
+    /// Passes over workgroup memory for each element of an operand that threads store to a tile with rows of `pitch`
+    /// words for each element of the depth.
+    fn stores(
+        &self,
+        stages: &Stages<'_>,
+        operand: &Operand<'_>,
+        outer: &[Loop],
+        tile: &ProductTile,
+        (Copying { across, .. }, pitch): (Copying, i64),
+    ) -> f64 {
+        let lanes = stages.rates.lanes;
+        let known = operand.copies[usize::from(across)].get_or_init(|| self.copies(stages, operand, outer, across));
+        let Some(copied) = known.first() else { return 0.0 };
+        let halves = !is_wide(stages, &operand.demand) && self.lies([2; 2]).channels % WIDE == 0;
+        let enough = pitch / 4 * 4 * tile.depth >= WIDE * tile.threads;
+        let run = if copied.width > 1 && halves && enough { WIDE } else { copied.width };
+        let words = |l: i64| match copied.across {
+            true => (l * run)..(l * run + run.min(4)),
+            false => {
+                let of_row = (tile.depth / run).max(1);
+                let first = l % of_row * run * pitch + l / of_row;
+                first..first + 1
+            }
+        };
+        passes((0..lanes).flat_map(words)) / (0..lanes).flat_map(words).count().max(1) as f64
+    }
+    /// The same for a tile of halves with a row of the depth for each of `size` rows or columns of the product.
+    fn stores_rows(&self, stages: &Stages<'_>, operand: &Operand<'_>, outer: &[Loop], [size, depth]: [i64; 2]) -> f64 {
+        let known = operand.copies[1].get_or_init(|| self.copies(stages, operand, outer, true));
+        let Some(copied) = known.first().filter(|c| c.across && !operand.packed) else {
+            return HALF / (BANKS * BANK_BYTES) as f64;
+        };
+        let neighbours = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+        let halves = copied.width > 1 && !is_wide(stages, &operand.demand) && neighbours % WIDE == 0;
+        let run = if halves { WIDE } else { copied.width };
+        let pitch = depth + WIDE.min(stages.profile.matrix_load_bytes() / HALF as i64);
+        let across = (size / run).max(1);
+        let word = |l: i64| (l % across * run * pitch + l / across) * HALF as i64 / BANK_BYTES;
+        let mut words: Vec<i64> = (0..stages.rates.lanes).map(word).collect();
+        words.sort_unstable();
+        words.dedup();
+        passes(words.into_iter()) / stages.rates.lanes as f64
+    }
+    /// How each read of an operand is copied.
+    fn copies(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop], across: bool) -> Vec<Copied> {
+        let lanes = stages.rates.lanes;
+        let of = |r: &Read| match self.depth.last() {
+            _ if o.packed => {
+                let bytes = element_bytes(&stages.f.buffers[r.buffer], stages.profile);
+                let touch = Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / SECTOR_BYTES as f64 };
+                Copied { touch, width: 4, across: true }
+            }
+            Some(&(inner, channels)) if stages.rates.software => {
+                // A lane has rows, and loads several steps of each.
+                let width = [4, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
+                let touch = stages.touch(r, &Lanes { order: outer, width, along: Some(inner) });
+                Copied { touch, width, across: false }
+            }
+            _ => self.copied(stages, r, outer, across),
+        };
+        o.demand.reads.iter().map(of).collect()
+    }
+    /// How threads copy an operand together, along the depth or along the rows, whichever lies next to each other.
+    fn copied(&self, stages: &Stages<'_>, r: &Read, outer: &[Loop], across: bool) -> Copied {
+        let Some(&(inner, channels)) = self.depth.last() else {
+            return Copied { touch: Touch { accesses: 1.0, sectors: 1.0 }, width: 1, across: false };
+        };
         let step = (inner, channels.min(16));
         let by_depth: Vec<Loop> = outer.iter().copied().chain([step]).collect();
         let by_rows: Vec<Loop> = [step].into_iter().chain(outer.iter().copied()).collect();
         let last = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
         // Elements that are no neighbours are copied one by one, each lane another.
-        let of = |order: &[Loop], n: i64| {
-            let by = |width: i64| (stages.touch(r, &Lanes { order, width, along: None }), width);
-            Some(by(4)).filter(|t| n % 4 == 0 && t.0.accesses == 1.0).unwrap_or_else(|| by(1))
+        let of = |order: &[Loop], n: i64, across: bool| {
+            let by =
+                |width: i64| Copied { touch: stages.touch(r, &Lanes { order, width, along: None }), width, across };
+            Some(by(4)).filter(|t| n % 4 == 0 && t.touch.accesses == 1.0).unwrap_or_else(|| by(1))
         };
-        let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
-        let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
+        let (a, b) = (of(&by_depth, step.1, false), of(&by_rows, last, true));
+        let each = |c: &Copied| (c.touch.accesses / c.width as f64, c.touch.sectors / c.width as f64);
         // Along the rows only in whole vectors.
-        if across && b.1 > 1 && each(&b) < each(&a) { b } else { a }
+        if across && b.width > 1 && each(&b) < each(&a) { b } else { a }
     }
     /// Loops of the result with the columns innermost, as threads store it, under the names that `name` gives them.
     pub fn store_order(&self, name: &dyn Fn(Name) -> Name) -> Vec<Loop> {

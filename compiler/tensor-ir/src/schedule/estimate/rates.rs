@@ -20,6 +20,8 @@ pub(super) struct Rates {
     pub schedulers: f64,
     /// A software device: a processor that emulates a GPU.
     pub software: bool,
+    /// Bytes of the last-level cache.
+    pub cache_bytes: u64,
     pub cores: f64,
     /// A kernel.
     pub launch: f64,
@@ -64,11 +66,17 @@ pub(super) const FRAGMENT: f64 = 5.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 
+/// Bytes of a GPU's last-level cache where its size is not known.
+const LEAST_CACHE: u64 = 2 << 20;
+
 impl Rates {
     /// The rates of a profile; if it has none, the rates of a middling device with as many cores.
     pub fn of(p: &DeviceProfile) -> Rates {
         let cores = f64::from(p.cores.max(1));
         let known = |rate: f64, otherwise: f64| if rate > 0.0 { rate } else { otherwise };
+        if p.is_processor() {
+            return Rates::of_processor(p, known);
+        }
         if p.software {
             // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one
             // by one (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
@@ -82,6 +90,7 @@ impl Rates {
                 lanes: i64::from(lanes),
                 schedulers: 1.0,
                 software: true,
+                cache_bytes: 0,
                 cores,
                 launch: 20_000.0,
                 workgroup: 90.0,
@@ -102,10 +111,30 @@ impl Rates {
             lanes: i64::from(lanes),
             schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
+            cache_bytes: p.cache_bytes.max(LEAST_CACHE),
             cores,
             // A dispatch that depends on the one before costs a GPU 2 to 5 us.
             launch: 3_000.0,
             workgroup: 10.0,
+        }
+    }
+    /// Rates of a processor that runs kernels itself: 2 us to hand a kernel to the threads and wait for them, 100 ns a
+    /// task. Operations are those of register tiles; a profile without a rate has that of portable code.
+    fn of_processor(p: &DeviceProfile, known: impl Fn(f64, f64) -> f64) -> Rates {
+        let cores = f64::from(p.cores.max(1));
+        Rates {
+            operations: known(p.gflops, 24.0 * cores),
+            accesses: cores,
+            passes: cores,
+            sector_bytes: 32.0 * cores,
+            memory_bytes: known(p.gb_s, 12.0 * cores),
+            lanes: 1,
+            schedulers: 1.0,
+            software: true,
+            cache_bytes: 0,
+            cores,
+            launch: 2_000.0,
+            workgroup: 100.0,
         }
     }
     /// The fraction of the device's peak that this many workgroups of `threads` threads reach, each thread with

@@ -1,16 +1,19 @@
-//! What the stages of a function that is not scheduled read once the plain ones among them are inlined, and what the lanes of a
-//! subgroup do to memory with it: told from the addresses of one subgroup in the middle of the loops.
+//! Reads of the stages of an unscheduled function, and their cost for the lanes of a subgroup, from the addresses of
+//! one subgroup in the middle of the loops.
 
+use super::product::Product;
 use super::rates::Rates;
 use super::tally::{OPEN, Tally, operations};
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::{dimension_to_pack, stands_before_window};
+use crate::schedule::rules::dimension_to_pack;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors, unrolled_accesses};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Iterations of a stage that are counted, at most.
 const MOST_ITERATIONS: f64 = (1u64 << 53) as f64;
@@ -18,22 +21,32 @@ const MOST_ITERATIONS: f64 = (1u64 << 53) as f64;
 pub(super) type Loop = (Name, i64);
 
 /// A function as a sequence of stages.
-pub(super) struct Stages<'f> {
-    pub f: &'f TensorFunction,
-    pub profile: &'f DeviceProfile,
-    pub constants: &'f [BufferId],
-    pub rates: Rates,
-    pub list: Vec<Stage<'f>>,
-    /// The stage that makes a buffer.
-    maker: FxHashMap<BufferId, usize>,
-    /// Stages that the rules inline into what reads them.
-    inlined: Vec<bool>,
+pub(in crate::schedule) struct Stages<'f> {
+    pub(super) f: &'f TensorFunction,
+    pub(super) profile: &'f DeviceProfile,
+    pub(super) constants: &'f [BufferId],
+    pub(super) rates: Rates,
+    pub(super) list: Vec<Stage<'f>>,
     results: Vec<BufferId>,
+    countable: bool,
     /// Accesses that were looked at: the tiles of a product have the same ones.
     touches: RefCell<FxHashMap<Access, Touch>>,
+    /// The products among the stages that were looked at.
+    products: RefCell<FxHashMap<usize, Option<Rc<Product<'f>>>>>,
+    /// Counts of the work after products.
+    finishes: RefCell<FxHashMap<(usize, Finish), Tally>>,
 }
 
-/// What decides what an access costs a subgroup: the element, the dimension that lies innermost, and the lanes.
+/// The work after a product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Finish {
+    /// What is made of its results by a stage, in vectors of so many, where it is in so many slices.
+    Results(usize, i64, i64),
+    /// The sum of so many slices.
+    Sum(usize, i64),
+}
+
+/// The key of an access's cost: the element, the innermost dimension, and the lanes.
 type Access = (BufferId, Vec<Int>, Option<usize>, Vec<Loop>, i64, Option<Name>);
 
 /// An element that an expression reads.
@@ -45,12 +58,6 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// At plain variables, each once.
-    pub fn is_plain(&self) -> bool {
-        let vars = self.variables();
-        let different = (0..vars.len()).all(|i| !vars[..i].contains(&vars[i]));
-        different && self.index.iter().all(|i| i.as_var().is_some() || i.is(0))
-    }
     /// The same at another index.
     pub fn with_index(mut self, f: &mut dyn FnMut(&Int) -> Int) -> Read {
         self.index = self.index.iter().map(f).collect();
@@ -69,6 +76,10 @@ impl Read {
         let to = Int::var(along) * windows + Int::var(neighbour());
         self.index.iter_mut().for_each(|i| *i = i.replace(&mut |v| (v == along).then(|| to.clone())));
     }
+    /// True if packing makes neighbours along the loop adjacent.
+    pub fn is_packed_along(&self, v: Name) -> bool {
+        self.innermost.is_some_and(|d| self.variable(d) == Some(v))
+    }
     /// Its dimensions as they lie in memory, outermost first.
     fn dimensions(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.index.len()).filter(|d| Some(*d) != self.innermost).chain(self.innermost)
@@ -79,14 +90,13 @@ impl Read {
     }
 }
 
-/// What an expression takes for one element of it.
+/// The work for one element of an expression.
 #[derive(Default)]
 pub(super) struct Demand {
     pub operations: f64,
     /// Whether it is more than elements, chosen and converted.
     pub computes: bool,
     pub reads: Vec<Read>,
-    seen: FxHashSet<(usize, Vec<Int>)>,
 }
 
 impl Demand {
@@ -112,6 +122,8 @@ pub(super) struct Window<'a> {
     pub unrolled: &'a [Loop],
     /// The others.
     pub rolled: &'a [Loop],
+    /// The last thread has fewer windows, so that each place is held within the buffer and loaded alone.
+    pub limited: bool,
 }
 
 /// The loop over the neighbouring windows of a thread.
@@ -119,7 +131,7 @@ pub(super) fn neighbour() -> Name {
     Name::new("neighbour window")
 }
 
-/// What one access of a vector costs a subgroup.
+/// The cost of one access of a vector by a subgroup.
 #[derive(Clone, Copy)]
 pub(super) struct Touch {
     pub accesses: f64,
@@ -157,94 +169,92 @@ fn stages(f: &TensorFunction) -> Vec<Stage<'_>> {
 }
 
 impl<'f> Stages<'f> {
-    pub fn of(f: &'f TensorFunction, constants: &'f [BufferId], profile: &'f DeviceProfile) -> Stages<'f> {
+    pub(in crate::schedule) fn of(
+        f: &'f TensorFunction,
+        constants: &'f [BufferId],
+        profile: &'f DeviceProfile,
+    ) -> Stages<'f> {
         let list = stages(f);
-        let maker: FxHashMap<BufferId, usize> = list.iter().enumerate().map(|(i, s)| (s.block.buffer, i)).collect();
-        let results: Vec<BufferId> = match f.params.is_empty() {
-            // An expression without parameters: its results are what nobody reads.
-            true => maker.keys().copied().filter(|b| !list.iter().any(|s| s.block.reads(*b))).collect(),
-            false => f.outputs().collect(),
-        };
-        let inlined = list.iter().map(|s| is_inlined(f, s, &results)).collect();
-        let (rates, touches) = (Rates::of(profile), RefCell::default());
-        Stages { f, profile, constants, rates, list, maker, inlined, results, touches }
-    }
-    /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their number.
-    pub fn can_be_counted(&self) -> bool {
+        let results: Vec<BufferId> = f.outputs().collect();
+        let rates = Rates::of(profile);
         let iterations = |s: &Stage<'_>| s.loops.iter().map(|l| extent(&l.1) as f64).product::<f64>();
-        self.list.iter().all(|s| iterations(s) <= MOST_ITERATIONS)
+        let countable = list.iter().all(|s| iterations(s) <= MOST_ITERATIONS);
+        let (touches, products, finishes) = Default::default();
+        Stages { f, profile, constants, rates, list, results, countable, touches, products, finishes }
     }
-    pub fn is_result(&self, b: BufferId) -> bool {
+    /// The product that a stage sums up; `None` for another reduction.
+    pub(super) fn product(&self, stage: usize) -> Option<Rc<Product<'f>>> {
+        let known = self.products.borrow().get(&stage).cloned();
+        known.unwrap_or_else(|| {
+            let found = Product::of(self, stage).map(Rc::new);
+            self.products.borrow_mut().insert(stage, found.clone());
+            found
+        })
+    }
+    /// What follows product `r`, counted once: tiles share it.
+    pub(super) fn finished(&self, what: Finish, r: usize, count: impl FnOnce() -> Tally) -> Tally {
+        let known = self.finishes.borrow().get(&(r, what)).cloned();
+        known.unwrap_or_else(|| {
+            let found = count();
+            self.finishes.borrow_mut().insert((r, what), found.clone());
+            found
+        })
+    }
+    /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their
+    /// number.
+    pub(in crate::schedule) fn can_be_counted(&self) -> bool {
+        self.countable
+    }
+    pub(super) fn is_result(&self, b: BufferId) -> bool {
         self.results.contains(&b)
     }
-    /// Stages that store their result, by position.
-    pub fn stored(&self) -> Vec<usize> {
-        (0..self.list.len()).filter(|&i| !self.inlined[i]).collect()
-    }
-    pub fn position(&self, block: Name) -> Option<usize> {
+    pub(super) fn position(&self, block: Name) -> Option<usize> {
         self.list.iter().position(|s| s.block.name == block)
     }
-    /// The stage that makes a buffer, where it is inlined into what reads it.
-    pub fn inlined_block(&self, b: BufferId) -> Option<&'f Block> {
-        self.maker.get(&b).filter(|s| self.inlined[**s]).map(|s| self.list[*s].block)
-    }
     /// The loops of a stage, and of them those that its store does not use.
-    pub fn loops(&self, stage: usize) -> (Vec<Loop>, Vec<Loop>) {
+    pub(super) fn loops(&self, stage: usize) -> (Vec<Loop>, Vec<Loop>) {
         let s = &self.list[stage];
         let all = |l: Vec<(Name, Int)>| l.into_iter().map(|(v, n)| (v, extent(&n))).collect();
         (all(s.spatial()), all(s.reduction()))
     }
-    /// What one element of `e` takes, whose variables are those of a stage.
-    pub fn demand(&self, e: &Expr) -> Demand {
+    /// The work for one element of `e`, whose variables are those of a stage.
+    pub(super) fn demand(&self, e: &Expr) -> Demand {
         let mut d = Demand::default();
-        self.add(e, &FxHashMap::default(), &mut d);
-        d
-    }
-    fn add(&self, e: &Expr, at: &FxHashMap<Name, Int>, d: &mut Demand) {
         e.visit(&mut |e| {
             d.operations += operations(e);
             d.computes |= matches!(e, Expr::Unary(..) | Expr::Binary(..));
             let Expr::Load(buffer, index) = e else { return };
-            let here = |i: &Int| if at.is_empty() { i.clone() } else { i.replace(&mut |v| at.get(&v).cloned()) };
-            let index: Vec<Int> = index.iter().map(here).collect();
-            match self.maker.get(buffer).copied().filter(|s| self.inlined[*s]) {
-                Some(s) if d.seen.insert((s, index.clone())) => {
-                    let block = self.list[s].block;
-                    let own = block.indices.iter().zip(&index);
-                    let at = own.filter_map(|(i, to)| Some((i.as_var()?, to.clone()))).collect();
-                    self.add(&block.value, &at, d);
-                }
-                Some(_) => {}
-                None if d.reads.iter().any(|r| r.buffer == *buffer && r.index == index) => {}
-                None => d.reads.push(Read { buffer: *buffer, index, innermost: None }),
+            if !d.reads.iter().any(|r| r.buffer == *buffer && r.index == *index) {
+                d.reads.push(Read { buffer: *buffer, index: index.clone(), innermost: None });
             }
         });
+        d
     }
     /// Constants among the reads, packed for neighbours along the innermost loop of `order`.
-    pub fn pack(&self, demand: &mut Demand, order: &[Loop]) {
+    pub(super) fn pack(&self, demand: &mut Demand, order: &[Loop]) {
         let Some(last) = order.iter().rev().find(|l| l.1 > 1) else { return };
         for r in demand.reads.iter_mut().filter(|r| self.constants.contains(&r.buffer)) {
             r.innermost = dimension_to_pack(&r.index, &self.f.buffers[r.buffer].shape, last.0);
         }
     }
     /// The element that a block stores.
-    pub fn store(block: &Block) -> Read {
+    pub(super) fn store(block: &Block) -> Read {
         Read { buffer: block.buffer, index: block.indices.clone(), innermost: None }
     }
     /// Counts the reads of `demand` by `lanes`, each `times` times, and its operations.
-    pub fn count(&self, tally: &mut Tally, demand: &Demand, lanes: &Lanes<'_>, times: f64) {
+    pub(super) fn count(&self, tally: &mut Tally, demand: &Demand, lanes: &Lanes<'_>, times: f64) {
         tally.operations += demand.operations * iterations(lanes.order) * times;
         demand.reads.iter().for_each(|r| self.count_read(tally, r, lanes, times));
     }
     /// Counts one access.
-    pub fn count_read(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, times: f64) {
+    pub(super) fn count_read(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, times: f64) {
         let t = self.touch(r, lanes);
         let n = iterations(lanes.order);
         let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * times;
         self.count_touch(tally, r.buffer, t, subgroups, n * times);
     }
     /// Counts the accesses of the elements of windows.
-    pub fn count_window(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, window: &Window<'_>) {
+    pub(super) fn count_window(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, window: &Window<'_>) {
         let (n, rounds) = (iterations(lanes.order), iterations(window.rolled));
         let unrolled = iterations(window.unrolled);
         let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * rounds;
@@ -254,7 +264,8 @@ impl<'f> Stages<'f> {
         });
         self.count_touch(tally, r.buffer, t, subgroups, n * rounds * unrolled);
     }
-    /// What the subgroup in the middle does in all iterations of unrolled loops; `None` where an index follows from data.
+    /// What the subgroup in the middle does in all iterations of unrolled loops; `None` where an index follows from
+    /// data.
     fn touch_unrolled(&self, r: &Read, lanes: &Lanes<'_>, window: &Window<'_>) -> Option<Touch> {
         let bytes = element_bytes(&self.f.buffers[r.buffer], self.profile);
         let dims: Vec<i64> = self.f.buffers[r.buffer].shape.iter().map(extent).collect();
@@ -266,38 +277,45 @@ impl<'f> Stages<'f> {
         let points = window.unrolled.iter().map(|l| l.1).product::<i64>();
         let element = int::Sum::of_index(r.dimensions().map(|d| (&r.index[d], dims[d])))?;
         // Elements by iteration and lane, one iteration of loop `next` after the middle.
-        let all = |starts: &[i64], taps: &[i64], next: Option<Name>| {
+        let all = |starts: &[i64], taps: &[Place], next: Option<Name>| {
+            let starts: Vec<Place> = starts.iter().map(|e| place(lanes, *e, 0)).collect();
             element.tabulate(
                 taps,
-                starts,
+                &starts,
                 &|v| window.unrolled.iter().any(|l| l.0 == v),
-                &|&point, v| place(&tap, point, 0)(v),
-                &|&e, v| place(lanes, e, 0)(v).or_else(|| Some(self.middle(v)? + i64::from(next == Some(v)))),
+                &|point, v| value_at(point, v),
+                &|e, v| value_at(e, v).or_else(|| Some(self.middle(v)? + i64::from(next == Some(v)))),
             )
         };
-        let (taps, mut each): (Vec<i64>, Vec<Vec<i64>>) = ((0..points).collect(), Vec::new());
+        let taps: Vec<Place> = (0..points).map(|point| place(&tap, point, 0)).collect();
+        let mut each: Vec<Vec<i64>> = Vec::new();
         for n in 0..lanes.width {
             let own: Vec<i64> = (0..count).map(|lane| base + lane * lanes.width + n).collect();
             each.extend(all(&own, &taps, None)?);
         }
         // Other subgroups, and other iterations of the loops that are not unrolled, may stand elsewhere in a vector.
-        let one = |e: i64, next: Option<Name>| all(&[e], &[0], next).map(|found| found[0][0]);
+        let one = |e: i64, next: Option<Name>| all(&[e], &taps[..1], next).map(|found| found[0][0]);
         let here = one(base, None)?;
         let mut moves = vec![one((base + span) % total.max(1), None)? - here];
         moves.extend(window.rolled.iter().filter_map(|l| Some(one(base, Some(l.0))? - here)));
+        if window.limited {
+            let order: Vec<usize> = r.dimensions().collect();
+            let inside = |at: usize| order[at + 1..].iter().map(|d| dims[*d]).product::<i64>();
+            moves.extend((0..order.len()).filter(|at| r.index[order[*at]].uses(neighbour())).map(inside));
+        }
         let (accesses, sectors) = unrolled_accesses(each, &moves, bytes);
         Some(Touch { accesses, sectors })
     }
-    /// Counts what subgroups do to a buffer, of which they touch `elements`.
-    pub fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
+    /// Counts the accesses of subgroups to a buffer, of which they access `elements`.
+    pub(super) fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
         if matches!(self.f.buffers[b].scope, Scope::Global) {
             tally.accesses += t.accesses * subgroups;
             tally.sector_bytes += t.sectors * SECTOR_BYTES as f64 * subgroups;
         }
         tally.touch(b, elements);
     }
-    /// What an access costs the subgroup that stands in the middle.
-    pub fn touch(&self, r: &Read, lanes: &Lanes<'_>) -> Touch {
+    /// The cost of an access for the subgroup in the middle.
+    pub(super) fn touch(&self, r: &Read, lanes: &Lanes<'_>) -> Touch {
         let key = (r.buffer, r.index.clone(), r.innermost, lanes.order.to_vec(), lanes.width, lanes.along);
         if let Some(&known) = self.touches.borrow().get(&key) {
             return known;
@@ -316,7 +334,8 @@ impl<'f> Stages<'f> {
         let base = total / 2 / span * span;
         let address = |lane: i64, n: i64| {
             let e = base + lane * step + if lanes.along.is_some() { 0 } else { n };
-            self.address(r, &dims, &place(lanes, e, n))
+            let here = place(lanes, e, n);
+            self.address(r, &dims, &|v| value_at(&here, v))
         };
         let all = |n: i64| (0..count).map(|l| address(l, n)).collect::<Option<Vec<i64>>>();
         let Some(starts) = all(0) else {
@@ -348,7 +367,9 @@ impl<'f> Stages<'f> {
         others.retain(|v| !of_lanes(*v));
         let at = |step: Option<Name>| {
             let own = place(lanes, 0, 0);
-            self.address(r, dims, &|v| own(v).or_else(|| (step == Some(v)).then(|| self.middle(v).map(|m| m + 1))?))
+            self.address(r, dims, &|v| {
+                value_at(&own, v).or_else(|| (step == Some(v)).then(|| self.middle(v).map(|m| m + 1))?)
+            })
         };
         let here = at(None);
         others.iter().all(|&v| here.zip(at(Some(v))).is_some_and(|(a, b)| (b - a) % lanes.width == 0))
@@ -358,7 +379,7 @@ impl<'f> Stages<'f> {
         r.dimensions().try_fold(0i64, |flat, d| flat.checked_mul(dims[d])?.checked_add(r.index[d].eval(&middle)?))
     }
     /// By how many elements an access moves with a step of `v`, in the middle of all loops.
-    pub fn step(&self, b: BufferId, index: &[Int], v: Name) -> Option<i64> {
+    pub(super) fn step(&self, b: BufferId, index: &[Int], v: Name) -> Option<i64> {
         let at = |by: i64| {
             let here = |n: Name| self.middle(n).map(|m| if n == v { m - m.min(1) + by } else { m });
             let mut dims = index.iter().zip(&self.f.buffers[b].shape);
@@ -373,26 +394,20 @@ impl<'f> Stages<'f> {
     }
 }
 
+/// Values of variables.
+type Place = SmallVec<[(Name, i64); 8]>;
+
 /// The variables at element `e` of the order, `n` further along the vector's own loop.
-fn place<'a>(lanes: &'a Lanes<'a>, e: i64, n: i64) -> impl Fn(Name) -> Option<i64> + 'a {
-    move |v: Name| {
-        if lanes.along == Some(v) {
-            return Some(n);
-        }
-        let mut rest = e;
-        for &(name, size) in lanes.order.iter().rev() {
-            if name == v {
-                return Some(rest % size);
-            }
-            rest /= size;
-        }
-        None
+fn place(lanes: &Lanes<'_>, e: i64, n: i64) -> Place {
+    let mut out: Place = lanes.along.map(|v| (v, n)).into_iter().collect();
+    let mut rest = e;
+    for &(name, size) in lanes.order.iter().rev() {
+        out.push((name, rest % size));
+        rest /= size;
     }
+    out
 }
 
-/// True for a stage that stores one value at plain variables, is no result, and no epilogue that windows are read of.
-fn is_inlined(f: &TensorFunction, s: &Stage<'_>, results: &[BufferId]) -> bool {
-    let b = s.block;
-    let plain = b.indices.iter().all(|i| i.as_var().is_some() || i.is(0)) && b.guards.is_empty();
-    b.reduce.is_none() && plain && !results.contains(&b.buffer) && !stands_before_window(f, b.name)
+fn value_at(place: &Place, v: Name) -> Option<i64> {
+    place.iter().find(|p| p.0 == v).map(|p| p.1)
 }

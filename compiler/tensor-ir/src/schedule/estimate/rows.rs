@@ -1,4 +1,4 @@
-//! Softmax and normalisations: one stage spreads row reductions over their rows, in one kernel of the rule `rows`.
+//! Softmax and normalisations: one stage broadcasts row reductions over their rows, in one kernel of the rule `rows`.
 
 use super::combination::Combination;
 use super::reads::{Demand, Lanes, Loop, Stages, iterations};
@@ -6,37 +6,18 @@ use super::tally::{KernelEstimate, Tally};
 use super::units::named;
 use crate::int::{Int, simplify};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
-use crate::schedule::InstrRef;
-use crate::schedule::rewritten;
-use crate::schedule::rules::{group_splits, rows_together, threads_for_rows, worth_a_workgroup};
-use crate::tir::{BufferId, TensorFunction};
+use crate::tir::BufferId;
 
-/// The kernel of a function of which one stored stage reads row reductions; `None` for another.
-pub(super) fn rows(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
-    let rows = Rows::of(stages, stored)?;
-    match rows.grouped() {
-        // Rows of groups: in the loops that the rule makes of them.
-        Some(f) => {
-            let stages = Stages::of(&f, stages.constants, stages.profile);
-            Rows::of(&stages, &stages.stored())?.kernel()
-        }
-        None => rows.kernel(),
-    }
-}
-
-/// What the kernel of a function of rows costs in nanoseconds where a workgroup has so many neighbouring rows, and so many threads
-/// share them; `None` for a function that is none.
-pub(in crate::schedule) fn row_costs(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    profile: &DeviceProfile,
-    shapes: &[(i64, i64)],
-) -> Option<Vec<f64>> {
-    let stages = Stages::of(f, constants, profile);
-    let rows = Rows::of(&stages, &stages.stored())?;
-    let of = |(rows_together, threads): &(i64, i64)| rows.tally(true, *rows_together, *threads as f64);
-    Some(shapes.iter().map(|shape| named(&stages, rows.output, &of(shape)).cost.total()).collect())
+/// The kernel of a function of rows where `threads` of a workgroup share `together` neighbouring rows, or each have a
+/// row of their own; none for a function that is none.
+pub(in crate::schedule) fn row_kernel(
+    stages: &Stages<'_>,
+    shared: bool,
+    (together, threads): (i64, i64),
+) -> Vec<KernelEstimate> {
+    let rows = Rows::of(stages);
+    let of = |r: Rows<'_, '_>| named(stages, r.output, &r.tally(shared, together, threads as f64));
+    rows.map(of).into_iter().collect()
 }
 
 /// The stages, and the loops of the one that is stored: those that tell rows apart and those inside a row.
@@ -52,14 +33,27 @@ struct Rows<'a, 'f> {
 }
 
 impl<'a, 'f> Rows<'a, 'f> {
-    fn of(stages: &'a Stages<'f>, stored: &[usize]) -> Option<Rows<'a, 'f>> {
+    fn of(stages: &'a Stages<'f>) -> Option<Rows<'a, 'f>> {
         let (reductions, computed): (Vec<usize>, Vec<usize>) =
-            stored.iter().copied().partition(|&s| stages.list[s].block.reduce.is_some());
+            (0..stages.list.len()).partition(|&s| stages.list[s].block.reduce.is_some());
         let [output] = computed[..] else { return None };
         if reductions.is_empty() || reductions.iter().any(|&r| stages.is_result(stages.list[r].block.buffer)) {
             return None;
         }
         let demand = stages.demand(&stages.list[output].block.value);
+        // Reductions that are read at several elements are no reductions of the row.
+        let bounds = stages.f.bounds();
+        let single: Vec<Name> = stages.loops(output).0.iter().filter(|l| l.1 == 1).map(|l| l.0).collect();
+        let first = |i: &Int| simplify(&i.replace(&mut |v| single.contains(&v).then(|| Int::new(0))), &bounds);
+        let several = |r: usize| {
+            let own = demand.reads.iter().filter(|x| x.buffer == stages.list[r].block.buffer);
+            let mut elements: Vec<Vec<Int>> = own.map(|x| x.index.iter().map(first).collect()).collect();
+            elements.dedup();
+            elements.len() > 1
+        };
+        if reductions.iter().any(|&r| several(r)) {
+            return None;
+        }
         let mut rows = Rows { stages, reductions, output, demand, outer: vec![], inner: vec![], run: 1 };
         let row: Vec<Name> = rows
             .indices()
@@ -81,30 +75,8 @@ impl<'a, 'f> Rows<'a, 'f> {
         let reads = self.demand.reads.iter().filter(|r| self.of_reduction(r.buffer));
         reads.map(|r| r.index.iter().map(|i| simplify(i, &bounds)).collect()).collect()
     }
-    /// The function with the loops split that tell rows apart by groups of their iterations; `None` where there are none.
-    fn grouped(&self) -> Option<TensorFunction> {
-        let (loops, _) = self.stages.loops(self.output);
-        let splits = group_splits(self.indices().iter().flatten(), &|v| loops.iter().find(|l| l.0 == v).map(|l| l.1));
-        let mut f: Option<TensorFunction> = None;
-        for split in splits {
-            f = Some(rewritten(f.as_ref().unwrap_or(self.stages.f), &InstrRef::new(split)).ok()?);
-        }
-        f
-    }
-    fn kernel(&self) -> Option<KernelEstimate> {
-        let (count, length) = (iterations(&self.outer), iterations(&self.inner));
-        if length <= 1.0 {
-            return None;
-        }
-        let shared = worth_a_workgroup(self.stages.profile, count as i64, length as i64, self.run > 1);
-        let last = self.outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
-        let together = if shared { rows_together(self.stages.profile, last, self.run) } else { vec![1] };
-        let threads = |n: i64| threads_for_rows(self.stages.profile, shared, length as i64 * n, n);
-        let shapes = together.into_iter().flat_map(|n| threads(n).into_iter().map(move |t| (n, t)));
-        let of = |(n, threads)| named(self.stages, self.output, &self.tally(shared, n, threads as f64));
-        shapes.map(of).min_by(|a, b| a.cost.total().total_cmp(&b.cost.total()))
-    }
-    /// What the kernel does where so many threads of a workgroup share `together` neighbouring rows, or have rows of their own.
+    /// What the kernel does where so many threads of a workgroup share `together` neighbouring rows, or have rows of
+    /// their own.
     fn tally(&self, shared: bool, together: i64, threads: f64) -> Tally {
         let stages = self.stages;
         let (count, length) = (iterations(&self.outer), iterations(&self.inner));
@@ -125,7 +97,9 @@ impl<'a, 'f> Rows<'a, 'f> {
             // Vectors, as long as each thread has one.
             let vectors = shared && together == 1 && taps.last().is_some_and(|l| l.1 % 4 == 0);
             let width = if vectors && iterations(&taps) / 4.0 >= threads { 4 } else { 1 };
-            stages.count(&mut tally, &d, &Lanes { order: &order, width, along: None }, times);
+            // Where the output has some of the rows only, so has the kernel.
+            let part = (count / iterations(&stages.loops(r).0)).min(1.0);
+            stages.count(&mut tally, &d, &Lanes { order: &order, width, along: None }, times * part);
             if shared {
                 let p = stages.profile;
                 let (all, tree) = (threads as i64, together > 1);
@@ -140,6 +114,11 @@ impl<'a, 'f> Rows<'a, 'f> {
         let lanes = Lanes { order: &order, width, along: None };
         stages.count(&mut tally, &d, &lanes, times);
         stages.count_read(&mut tally, &Stages::store(stages.list[self.output].block), &lanes, times);
+        if !shared {
+            // A subgroup of few threads issues as much as a whole one.
+            let lanes = stages.rates.lanes as f64;
+            tally.accesses *= (threads / lanes).ceil() * lanes / threads;
+        }
         tally
     }
 }

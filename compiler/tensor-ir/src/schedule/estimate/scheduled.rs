@@ -1,11 +1,14 @@
-//! Kernels that are scheduled: how often each block runs, and what it does each time.
+//! Scheduled kernels: the number of runs of each block, and the work of one run.
 
-use super::rates::{BARRIER, HALVING, MATRICES, Rates};
+use super::rates::{BARRIER, FRAGMENT, HALVING, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, Rates, STEP};
+
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
+use crate::int::IntNode;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, traffic};
+use rustc_hash::FxHashMap;
 
 /// Each kernel of a scheduled function.
 pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<KernelEstimate>, String> {
@@ -14,6 +17,18 @@ pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec
         .into_iter()
         .map(|(name, body)| tally(f, body, profile, &rates).kernel(f, name, profile, &rates))
         .collect())
+}
+
+/// The kernels some of whose loops are bound: the others wait for a schedule.
+pub(in crate::schedule) fn scheduled_kernels(f: &TensorFunction, profile: &DeviceProfile) -> Vec<KernelEstimate> {
+    let rates = Rates::of(profile);
+    let bound = |body: &Stmt| {
+        let mut found = false;
+        body.visit(&mut |s| found |= matches!(s, Stmt::For(l) if l.kind != LoopKind::Serial));
+        found
+    };
+    let own = f.kernels().into_iter().filter(|k| bound(k.1));
+    own.map(|(name, body)| tally(f, body, profile, &rates).kernel(f, name, profile, &rates)).collect()
 }
 
 /// A loop around a block: iterations, how it runs, its variable.
@@ -45,12 +60,22 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
         }
         let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { MATRICES } else { 1.0 };
-        tally.operations += operations_of(block, around) * runs / matrices;
+        let unrolled: Vec<(Name, i64)> =
+            around.iter().filter(|l| l.1 == LoopKind::Unroll).map(|l| (l.2, l.0)).collect();
+        tally.operations += operations_of(block, &unrolled) * runs / matrices;
+        if fragment(block.buffer) && block.reduce.is_none() && !block.value.loads().is_empty() {
+            tally.operations += FRAGMENT * runs;
+        }
         if block.reduce.is_some() {
-            tally.results = tally.results.max(at_once(block, around));
+            tally.results = tally.results.max(at_once(block, around, rates.lanes));
         }
         let loads = block.value.loads().into_iter().map(|l| l.0);
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
+    }
+    if !rates.software {
+        let steps = staged_steps(f, &blocks);
+        tally.operations += all * steps.values().sum::<f64>() * STEP;
+        tally.operations += all * places_in_windows(f, &blocks, &steps);
     }
     for a in traffic(f, body, profile) {
         let times = a.times.max(1) as f64 * subgroups * a.share;
@@ -66,20 +91,67 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
     tally
 }
 
-/// Results that a thread computes side by side: those of unrolled loops and vectors.
-fn at_once(block: &Block, around: &[Around]) -> f64 {
-    let together = |l: &&Around| matches!(l.1, LoopKind::Unroll | LoopKind::Vectorize);
-    let own = around.iter().filter(together).filter(|l| block.indices.iter().any(|i| i.uses(l.2)));
-    own.map(|l| l.0 as f64).product()
+/// The loops that fill workgroup memory and read it, with their iterations: each waits twice, and addresses its copies.
+fn staged_steps(f: &TensorFunction, blocks: &[(Vec<Around>, &Block)]) -> FxHashMap<Name, f64> {
+    let serial = |around: &[Around]| -> Vec<Around> {
+        around.iter().filter(|l| l.1 == LoopKind::Serial && l.0 > 1).copied().collect()
+    };
+    let mut steps: FxHashMap<Name, f64> = FxHashMap::default();
+    for (stored, writer) in blocks.iter().filter(|b| f.buffers[b.1.buffer].scope == Scope::Shared) {
+        let reads = |b: &&(Vec<Around>, &Block)| b.1.value.loads().iter().any(|l| l.0 == writer.buffer);
+        for (read, _) in blocks.iter().filter(reads) {
+            let (stored, read) = (serial(stored), serial(read));
+            let common: Vec<Around> = stored.iter().zip(&read).take_while(|(a, b)| a.2 == b.2).map(|l| *l.0).collect();
+            if let Some(last) = common.last() {
+                steps.insert(last.2, common.iter().map(|l| l.0 as f64).product());
+            }
+        }
+    }
+    steps
 }
 
-/// Operations of one run of a block. What conditions on unrolled loops leave out of it is no code.
-fn operations_of(block: &Block, around: &[Around]) -> f64 {
-    let unrolled: Vec<(Name, i64)> = around
-        .iter()
-        .filter(|l| l.1 == LoopKind::Unroll && in_conditions(&block.value, l.2))
-        .map(|l| (l.2, l.0))
-        .collect();
+/// Operations of a thread for the places of elements that it copies one by one out of windows. These are quotients by
+/// the window's sizes: of the step, or where a step is a row of windows, of the place in it.
+fn places_in_windows(f: &TensorFunction, blocks: &[(Vec<Around>, &Block)], steps: &FxHashMap<Name, f64>) -> f64 {
+    let mut sum = 0.0;
+    for (around, block) in blocks {
+        let kind = |v: Name| around.iter().find(|l| l.2 == v).map(|l| l.1);
+        let copies = block.reduce.is_none() && f.buffers[block.buffer].scope != Scope::Global;
+        if !copies || steps.is_empty() || around.iter().any(|l| l.1 == LoopKind::Vectorize) {
+            continue;
+        }
+        let mut place: Option<f64> = None;
+        let global = block.value.loads().into_iter().filter(|l| f.buffers[l.0].scope == Scope::Global);
+        global.flat_map(|l| l.1).for_each(|i| {
+            i.visit(&mut |i| {
+                let (IntNode::Div(of, by) | IntNode::Mod(of, by)) = i.node() else { return };
+                let vars = of.vars();
+                let own = !vars.iter().any(|v| matches!(kind(*v), Some(LoopKind::Group(_))));
+                if own && by.as_const().is_some_and(|n| n > 2 && !(n as u64).is_power_of_two()) {
+                    let each = if vars.iter().any(|v| steps.contains_key(v)) { PLACE_IN_WINDOW } else { PLACE_IN_ROW };
+                    place = Some(place.unwrap_or(0.0).max(each));
+                }
+            });
+        });
+        let serial = around.iter().filter(|l| matches!(l.1, LoopKind::Serial | LoopKind::Unroll));
+        sum += place.unwrap_or(0.0) * serial.map(|l| l.0 as f64).product::<f64>();
+    }
+    sum
+}
+
+/// Results that a thread computes side by side: those of unrolled loops and vectors, and its part of matrices.
+fn at_once(block: &Block, around: &[Around], lanes: i64) -> f64 {
+    let results = |kinds: &[LoopKind]| -> f64 {
+        let own = around.iter().filter(|l| kinds.contains(&l.1) && block.indices.iter().any(|i| i.uses(l.2)));
+        own.map(|l| l.0 as f64).product()
+    };
+    let of_matrix = (results(&[LoopKind::Tensor]) / lanes as f64).max(1.0);
+    results(&[LoopKind::Unroll, LoopKind::Vectorize]) * of_matrix
+}
+
+/// Operations of one run of a block in `unrolled` loops. What conditions on these leave out of it is no code.
+pub(super) fn operations_of(block: &Block, unrolled: &[(Name, i64)]) -> f64 {
+    let unrolled: Vec<(Name, i64)> = unrolled.iter().copied().filter(|l| in_conditions(&block.value, l.0)).collect();
     let points: i64 = unrolled.iter().map(|l| l.1).product();
     let reduces = f64::from(u8::from(block.reduce.is_some()));
     if unrolled.is_empty() || points > MOST_POINTS {

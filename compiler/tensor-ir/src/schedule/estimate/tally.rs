@@ -60,6 +60,8 @@ pub(super) struct Tally {
     pub sector_bytes: f64,
     /// Elements of each buffer that are touched, repeats included.
     pub touched: FxHashMap<BufferId, f64>,
+    /// A buffer that exists once for each slice of a product, and the slices.
+    pub sliced: Option<(BufferId, i64)>,
     pub workgroups: f64,
     pub threads: f64,
     /// Independent results of a thread; 0 if not known.
@@ -79,6 +81,7 @@ impl Tally {
         self.accesses += other.accesses;
         self.passes += other.passes;
         self.sector_bytes += other.sector_bytes;
+        self.sliced = self.sliced.or(other.sliced);
         other.touched.into_iter().for_each(|(b, elements)| self.touch(b, elements));
     }
     /// The kernel on its device.
@@ -86,12 +89,18 @@ impl Tally {
         let (mut bindings, mut bytes, mut shared_bytes) = (0, 0.0, self.shared_bytes);
         for (&b, elements) in &self.touched {
             let buffer = &f.buffers[b];
-            let count = buffer.numel().eval(&|_| Some(OPEN)).unwrap_or(1).max(0) as u64;
+            let mut sizes = buffer.shape.iter().map(|d| d.eval(&|_| Some(OPEN)));
+            let slices = self.sliced.filter(|s| s.0 == b).map_or(1, |s| s.1);
+            let count = sizes.try_fold(slices, |all, n| all.checked_mul(n?)).unwrap_or(1).max(0) as u64;
             match buffer.scope {
                 Scope::Global => {
                     let size = buffer.encoding.storage_bytes(buffer.dtype, count);
                     bindings += profile.bindings_for(size);
-                    bytes += (size as f64).min(elements * element_bytes(buffer, profile));
+                    // What one kernel of a function leaves for the next one stays in the last-level cache.
+                    let inside = slices > 1 || !f.params.iter().any(|p| p.buffer == b);
+                    if !inside || size > rates.cache_bytes {
+                        bytes += (size as f64).min(elements * element_bytes(buffer, profile));
+                    }
                 }
                 Scope::Shared => shared_bytes += (count as f64 * element_bytes(buffer, profile)) as u64,
                 Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => {}

@@ -1,20 +1,21 @@
-//! Tiles of neighbouring results that constant matrices make of tiles of elements, as the rule `transform` runs them.
+//! Tiles of neighbouring results that are computed from tiles of elements by constant matrices, as the rule `transform`
+//! runs them.
 
 use super::reads::{Lanes, Loop, Stages, Window, iterations};
 use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Tile, tile_of, widest};
+use crate::schedule::rules::{Tile, tile_of, usual_width, widest};
 use crate::tir::Expr;
 use rustc_hash::FxHashMap;
 
 /// Variables as expressions of others.
 type Meaning = FxHashMap<Name, Int>;
 
-/// The kernel, where the stages `stored` are of this kind.
-pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
+/// The kernel of a function whose stages are of this kind.
+pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<KernelEstimate> {
     let (reductions, computed): (Vec<usize>, Vec<usize>) =
-        stored.iter().copied().partition(|&s| stages.list[s].block.reduce.is_some());
+        (0..stages.list.len()).partition(|&s| stages.list[s].block.reduce.is_some());
     let ([r], [output]) = (&reductions[..], &computed[..]) else { return None };
     let (inner, outer) = (stages.list[*r].block, stages.list[*output].block);
     if stages.is_result(inner.buffer) {
@@ -28,10 +29,12 @@ pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEsti
     let outside: Vec<Loop> = loops.iter().map(|l| (l.0, rows_of(&tile, *l))).filter(|l| l.1 > 0).collect();
     let neighbours = outside.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
     let most = widest(stages.profile.registers, tile.kept + tile.taps);
-    let width = if neighbours % 2 == 0 { most.min(if neighbours % 4 == 0 { 4 } else { 2 }) } else { 1 };
+    let fits = if neighbours % 4 == 0 { 4 } else { 2 };
+    let width = most.min(fits).min(usual_width(stages.profile, iterations(&outside) as i64, neighbours));
     let threads: f64 = if stages.rates.software { 64.0 } else { 128.0 };
     let workgroups = (iterations(&outside) / width as f64 / threads).ceil();
-    let mut tally = Tally { workgroups, threads, ..Tally::default() };
+    let results = (tile.kept * width) as f64;
+    let mut tally = Tally { workgroups, threads, results, ..Tally::default() };
     let lanes = Lanes { order: &outside, width, along: None };
 
     // The variables of a tile's first result, and those of the reduction in them.
@@ -46,7 +49,7 @@ pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEsti
     let window: Vec<Loop> = own.iter().filter(|l| taps.contains(l) || tile.varies.contains(&l.0)).copied().collect();
     for x in stages.demand(&inner.value).reads {
         let x = x.with_index(&mut |i| i.replace(&mut |v| meaning.get(&v).cloned()));
-        stages.count_window(&mut tally, &x, &lanes, &Window { unrolled: &window, rolled: &[] });
+        stages.count_window(&mut tally, &x, &lanes, &Window { unrolled: &window, rolled: &[], limited: false });
     }
     let results: f64 = tile.inside.iter().map(|l| l.1 as f64).product();
     let own_reads = demand.reads.into_iter().filter(|x| x.buffer != inner.buffer);
@@ -55,11 +58,11 @@ pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEsti
     }
     let chosen: Vec<Loop> = own.iter().filter(|l| tile.chosen.contains(&l.0) || taps.contains(l)).copied().collect();
     let repeats = iterations(&own.iter().filter(|l| tile.varies.contains(&l.0)).copied().collect::<Vec<_>>());
-    let products = every(&chosen, &mut |at| match live(stages, &inner.value, &Meaning::default(), at) {
+    let products = every(&chosen, &mut |at| match live(&inner.value, at) {
         0.0 => 0.0,
         n => n + 1.0,
     });
-    let sums = every(&tile.inside, &mut |at| live(stages, &outer.value, &Meaning::default(), at));
+    let sums = every(&tile.inside, &mut |at| live(&outer.value, at));
     tally.operations = (products * repeats + sums) * iterations(&outside);
     Some(tally.kernel(stages.f, outer.name, stages.profile, &stages.rates))
 }
@@ -78,13 +81,7 @@ fn first_of(loops: &[Loop], v: Name, m: i64) -> Int {
     if loops.contains(&(v, m)) { Int::new(0) } else { Int::var(v) * m }
 }
 
-/// Operations that are left of `e` once conditions on `values` are decided, with those of the stages that are inlined into it.
-fn live(stages: &Stages<'_>, e: &Expr, meaning: &Meaning, values: &Values) -> f64 {
-    let here = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned());
-    left(e, &|i| here(i).eval(&|v| values.get(&v).copied()), &|b, index| {
-        let Some(block) = stages.inlined_block(b) else { return 0.0 };
-        let own = block.indices.iter().zip(index);
-        let meaning = own.filter_map(|(i, to)| Some((i.as_var()?, here(to)))).collect();
-        live(stages, &block.value, &meaning, values)
-    })
+/// Operations that are left of `e` once conditions on `values` are decided.
+fn live(e: &Expr, values: &Values) -> f64 {
+    left(e, &|i| i.eval(&|v| values.get(&v).copied()), &|_, _| 0.0)
 }

@@ -1,13 +1,12 @@
-//! What a transpose through workgroup memory costs (`rules/transpose_tiled.rs`), counted in whole tiles.
+//! The cost of a transpose through workgroup memory (`rules/transpose_tiled.rs`), in whole tiles.
 
 use super::rates::STEP;
 use super::reads::{Demand, Lanes, Loop, Read, Stages, iterations};
 use super::tally::{KernelEstimate, Tally};
-use super::units::{flat, named};
+use super::units::named;
 use crate::name::Name;
-use crate::profile::DeviceProfile;
 use crate::schedule::rules::{Element, TransposeTile, Transposition};
-use crate::tir::{BufferId, Scope, TensorFunction};
+use crate::tir::{BufferId, Scope};
 use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, element_bytes};
 
 /// A stage that reads along another axis than it stores.
@@ -89,25 +88,13 @@ fn sectors_of_runs(run: i64, apart: i64) -> f64 {
     (sectors * SECTOR_BYTES) as f64 / starts.len() as f64
 }
 
-/// A stage as a transpose in the best tile; `None` for one that is none.
-pub(super) fn cheapest(stages: &Stages<'_>, stage: usize) -> Option<KernelEstimate> {
-    let t = Transpose::of(stages, stage)?;
-    let tiles = t.form.tiles(stages.profile, t.held_bytes());
-    tiles.iter().map(|tile| t.kernel(tile)).min_by(|a, b| a.cost.total().total_cmp(&b.cost.total()))
-}
-
-/// What a block costs in nanoseconds in each of these tiles, and with a thread for each vector of its results; `None` where it is no
-/// plain stage that transposes.
-pub(in crate::schedule) fn transpose_costs(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    profile: &DeviceProfile,
+/// The kernel of a block in this tile; none where it is no plain stage that transposes.
+pub(in crate::schedule) fn transpose_kernel(
+    stages: &Stages<'_>,
     block: Name,
-    tiles: &[TransposeTile],
-) -> Option<(Vec<f64>, f64)> {
-    let stages = Stages::of(f, constants, profile);
-    let stage = stages.position(block).filter(|_| stages.can_be_counted())?;
-    let t = Transpose::of(&stages, stage)?;
-    let costs = tiles.iter().map(|tile| t.kernel(tile).cost.total()).collect();
-    Some((costs, named(&stages, stage, &flat(&stages, stage)).cost.total()))
+    tile: &TransposeTile,
+) -> Vec<KernelEstimate> {
+    let stage = stages.position(block).filter(|_| stages.can_be_counted());
+    let t = stage.and_then(|s| Transpose::of(stages, s));
+    t.map(|t| t.kernel(tile)).into_iter().collect()
 }

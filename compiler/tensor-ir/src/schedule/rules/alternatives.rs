@@ -1,7 +1,7 @@
 //! Alternatives of a schedule: for each of its choices, the schedules with the other values, each with its estimate.
 
 use super::script::Script;
-use super::{Choice, choices, schedule_by, script_of};
+use super::{Choice, Scheduled, choices, schedule_by, script_of};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Estimate, estimate};
@@ -42,9 +42,7 @@ pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<A
     let constants: Vec<BufferId> = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
     let made = |script: &Script, choice: Option<Choice>| -> Result<Alternative, ScheduleError> {
         let g = schedule_by(&plain, &constants, profile, script)?.function;
-        let of = |c: &Choose| Choice { unit: c.unit, point: c.point, value: c.value.clone() };
-        let choices = choices(&g.trace).into_iter().map(of).collect();
-        Ok(Alternative { choice, choices, estimate: estimate(&g, &[], profile) })
+        Ok(Alternative { choice, choices: values(&g.trace), estimate: estimate(&g, &[], profile) })
     };
     let own = made(&script_of(&f.pending), None)?;
     let lines = choices(&f.pending);
@@ -67,6 +65,45 @@ pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<A
     let key = |a: &Alternative| a.total().unwrap_or(f64::INFINITY);
     others.sort_by(|a, b| key(a).total_cmp(&key(b)));
     Ok(std::iter::once(own).chain(others).collect())
+}
+
+/// A schedule that differs from another in one choice, and can run.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// The choice; those behind it follow from it.
+    pub choice: Choice,
+    /// The function with this schedule.
+    pub scheduled: Scheduled,
+    /// Its cost.
+    pub estimate: Estimate,
+}
+
+/// All schedules of the unscheduled `f` that differ in one choice from the schedule with this trace, the cheapest
+/// first. `constants` as for [`schedule`](super::schedule).
+pub fn neighbours(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    trace: &[InstrRef],
+) -> Vec<Neighbour> {
+    let lines = choices(trace);
+    let mut out: Vec<Neighbour> = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        for value in line.of.iter().filter(|v| **v != line.value) {
+            let choice = Choice { unit: line.unit, point: line.point, value: value.clone() };
+            let made = schedule_by(f, constants, profile, &Script::read(&with(&lines, at, &choice)));
+            let Ok(scheduled) = made else { continue };
+            let Ok(estimate) = estimate(&scheduled.function, constants, profile) else { continue };
+            out.push(Neighbour { choice, scheduled, estimate });
+        }
+    }
+    out.sort_by(|a, b| a.estimate.total().total_cmp(&b.estimate.total()));
+    out
+}
+
+/// The values of the choices that a schedule was made with: [`schedule_with`](super::schedule_with) makes it again.
+pub fn values(trace: &[InstrRef]) -> Vec<Choice> {
+    choices(trace).into_iter().map(|c| Choice { unit: c.unit, point: c.point, value: c.value.clone() }).collect()
 }
 
 /// The choices with one edited. Later choices of its unit are left to the rules.

@@ -1,14 +1,16 @@
-//! What a unit computes: its loops, and for contractions which loops each operand uses.
+//! Analysis of a unit: its loops, and for contractions the loops that each operand uses.
 
 use super::pooling::{PoolingWindow, window_index};
 use super::sketch::{Decline, Sketch};
 use super::tiles::innermost;
+use super::view::View;
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::schedule::ScheduleError;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 
-/// A part of a function that becomes one kernel: a reduction and the one block that consumes it, or a lone compute block.
+/// A part of a function that becomes one kernel: a reduction and the one block that consumes it, or a lone compute
+/// block.
 #[derive(Clone, Debug)]
 pub struct Unit {
     /// The reduction.
@@ -31,10 +33,10 @@ pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
     f.body.blocks().into_iter().find(|b| b.name == name)
 }
 
-/// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too, it is the unit's
-/// own. `None` for any other function.
-pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
-    let f = &sketch.f;
+/// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too,
+/// it is the unit's own. `None` for any other function.
+pub(super) fn whole_unit(view: &View<'_>) -> Option<Unit> {
+    let f = view.f;
     let (reductions, computed): (Vec<&Block>, Vec<&Block>) =
         f.body.blocks().into_iter().partition(|b| b.reduce.is_some());
     let (output, reduce) = match (computed.as_slice(), reductions.as_slice()) {
@@ -43,7 +45,7 @@ pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
         _ => return None,
     };
     let is_result = f.outputs().any(|o| o == output.buffer);
-    let work = iterations(sketch, output.name);
+    let work = iterations(view, output.name);
     is_result.then_some(Unit { reduce, window: None, output: output.name, work })
 }
 
@@ -53,8 +55,8 @@ pub(super) fn readers(f: &TensorFunction, buffer: BufferId) -> Vec<Name> {
 }
 
 /// Iterations around a block, where they are constant.
-pub(super) fn iterations(sketch: &Sketch<'_>, block: Name) -> u64 {
-    sketch.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
+pub(super) fn iterations(view: &View<'_>, block: Name) -> u64 {
+    view.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
 }
 
 pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError> {
@@ -64,12 +66,12 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
     for (name, is_reduce) in names {
         if !is_reduce {
             if !claimed.contains(&name) {
-                let work = iterations(sketch, name);
+                let work = iterations(&sketch.view(), name);
                 units.push(Unit { reduce: None, window: None, output: name, work });
             }
             continue;
         }
-        let work = iterations(sketch, name);
+        let work = iterations(&sketch.view(), name);
         let buffer = block_of(&sketch.f, name).map(|b| b.buffer);
         let consumer = buffer.and_then(|b| {
             let r = readers(&sketch.f, b);
@@ -79,7 +81,7 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
                 _ => None,
             }
         });
-        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(sketch, name, *c));
+        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(&sketch.view(), name, *c));
         let output = match usable {
             Some(c) => c,
             None => sketch.split_epilogue(name)?,
@@ -97,8 +99,8 @@ fn position(f: &TensorFunction, block: Name) -> usize {
 
 /// True when `consumer` is a compute block over the very elements of `reduce`'s result: it loads each element once, at
 /// plain loop variables and not as an index, so that computing the reduction where it is consumed repeats nothing.
-fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
-    let f = &sketch.f;
+fn consumes_plainly(view: &View<'_>, reduce: Name, consumer: Name) -> bool {
+    let f = view.f;
     let (Some(r), Some(c)) = (block_of(f, reduce), block_of(f, consumer)) else { return false };
     if c.reduce.is_some() || c.is_indexed_by(r.buffer) {
         return false;
@@ -121,9 +123,9 @@ fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
             _ => return false,
         }
     }
-    // Every loop of the consumer must be one of those variables and go over the whole dimension, or computing there would
-    // repeat the reduction or do more of it than there is.
-    let Ok(loops) = sketch.loops(consumer) else { return false };
+    // Every loop of the consumer must be one of those variables and go over the whole dimension, or computing there
+    // would repeat the reduction or do more of it than there is.
+    let Ok(loops) = view.loops(consumer) else { return false };
     let whole = ix
         .iter()
         .zip(&f.buffers[r.buffer].shape)
@@ -136,19 +138,22 @@ fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
 /// A sum of products of two operands, with the loops sorted by which operand uses them.
 #[derive(Clone, Debug)]
 pub struct Contraction {
-    /// Loops of the output that only the left operand uses (rows: batch, output pixels), as variables of the output block.
+    /// Loops of the output that only the left operand uses (rows: batch, output pixels), as variables of the output
+    /// block.
     pub m: Vec<Name>,
     /// Loops of the output that only the right operand uses (columns: output channels).
     pub n: Vec<Name>,
     /// Loops of the output that both use (batches of a batched matmul, groups, depthwise channels) or none does.
     pub batch: Vec<Name>,
-    /// Reduction loops, outermost first as they should run: the innermost is the one whose elements lie next to each other.
+    /// Reduction loops, outermost first as they should run: the innermost is the one whose elements lie next to each
+    /// other.
     pub k: Vec<Name>,
     /// Child position of the left operand in the product (0 or 1).
     pub left: usize,
     /// Buffer of the right operand when it is a plain load of one.
     pub right_buffer: Option<BufferId>,
-    /// The dimension of the right operand's buffer that the column loop indexes, and for each reduction loop its dimension.
+    /// The dimension of the right operand's buffer that the column loop indexes, and for each reduction loop its
+    /// dimension.
     pub right_dims: Option<(usize, Vec<usize>)>,
     /// True when the right operand is a constant that may be prepacked.
     pub right_constant: bool,
@@ -177,10 +182,10 @@ fn expr_vars(e: &Expr) -> Vec<Name> {
 ///
 /// # Errors
 /// Declines with the property that is missing.
-pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
-    let reduce = unit.reduce.and_then(|r| block_of(&sketch.f, r)).ok_or_else(Decline::other_kind)?;
-    match sketch.f.buffers[reduce.buffer].dtype.is_float() {
-        true => contraction_of_numbers(sketch, unit),
+pub(super) fn contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    let reduce = unit.reduce.and_then(|r| block_of(view.f, r)).ok_or_else(Decline::other_kind)?;
+    match view.f.buffers[reduce.buffer].dtype.is_float() {
+        true => contraction_of_numbers(view, unit),
         false => Err(Decline::other_kind()),
     }
 }
@@ -189,8 +194,12 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
 ///
 /// # Errors
 /// Declines with the property that is missing.
-pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
-    let f = &sketch.f;
+pub(super) fn contraction_of_numbers(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    (*view.once(unit, |view| find_contraction(view, unit))).clone()
+}
+
+fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    let f = view.f;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let r = block_of(f, reduce).ok_or_else(Decline::other_kind)?;
     let c = block_of(f, unit.output).ok_or_else(Decline::other_kind)?;
@@ -199,7 +208,7 @@ pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result
     }
     let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&r.value) else { return Err(Decline::other_kind()) };
     let sides = [expr_vars(a), expr_vars(b)];
-    let around = sketch.loops(reduce)?;
+    let around = view.loops(reduce)?;
     let single = |v: &Name| around.iter().any(|l| l.var == *v && l.extent.is(1));
     let k: Vec<Name> = f.reduction_loops(reduce).into_iter().filter(|v| !single(v)).collect();
     let (map, between) = match &unit.window {
@@ -207,11 +216,11 @@ pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result
         None => (output_variables(f, r, c)?, vec![]),
     };
     // The right operand is the constant one; without a constant, the one that does not own the outermost output loop.
-    let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if sketch.constants.contains(b));
+    let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if view.constants.contains(b));
     let right = if constant(b) || !constant(a) { 1 } else { 0 };
     let left = 1 - right;
     let (mut m, mut n, mut batch) = (vec![], vec![], vec![]);
-    for l in sketch.loops(unit.output)? {
+    for l in view.loops(unit.output)? {
         let rv = map.iter().find(|(_, out)| *out == l.var).map(|(r, _)| *r);
         let (in_left, in_right) = rv.map_or((false, false), |v| (sides[left].contains(&v), sides[right].contains(&v)));
         match (in_left, in_right) {
@@ -229,10 +238,10 @@ pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result
         return Err(Decline("a reduction loop is used by one operand only".into()));
     }
     let right_expr = strip_casts(if right == 1 { b } else { a });
-    let k = order_reduction(sketch, reduce, &k, if left == 0 { a } else { b });
+    let k = order_reduction(view, reduce, &k, if left == 0 { a } else { b });
     let extent = |v: Name| around.iter().find(|l| l.var == v).map(|l| l.extent.clone());
-    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent, !sketch.profile.software);
-    let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| sketch.constants.contains(&b));
+    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent, !view.profile.software);
+    let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| view.constants.contains(&b));
     Ok(Contraction { m, n, batch, k, left, right_buffer, right_dims, right_constant })
 }
 
@@ -251,7 +260,8 @@ pub(super) fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Resu
     Ok(out)
 }
 
-/// The same where `w` reduces windows of `r`'s results before the output, and the variables of `r` that windows go along.
+/// The same where `w` reduces windows of `r`'s results before the output, and the variables of `r` that windows go
+/// along.
 type WindowVariables = (Vec<(Name, Name)>, Vec<Name>);
 fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Result<WindowVariables, Decline> {
     let index = window_index(f, w, r.buffer).ok_or_else(Decline::other_kind)?;
@@ -274,13 +284,13 @@ fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Resu
     Ok((map, between))
 }
 
-/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside, or rows
-/// of windows where these alone make vectors.
-fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
-    let around = sketch.loops(reduce).unwrap_or_default();
+/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels
+/// inside, or rows of windows where these alone make vectors.
+fn order_reduction(view: &View<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
+    let around = view.loops(reduce).unwrap_or_default();
     let extent = |v: Name| around.iter().find(|h| h.var == v).and_then(|h| h.extent.as_const()).unwrap_or(1);
     let loops: Vec<(Name, i64)> = k.iter().map(|v| (*v, extent(*v))).collect();
-    let inner = innermost(&sketch.f, &left.loads(), &loops);
+    let inner = innermost(view.f, &left.loads(), &loops);
     let mut out: Vec<Name> = k.iter().copied().filter(|v| Some(*v) != inner).collect();
     out.extend(inner);
     out
@@ -295,8 +305,8 @@ fn is_slice(i: &Int, v: Name, extent: Option<&Int>) -> bool {
 }
 
 /// Where the columns and the reduction loops stand in the right operand's buffer, when it is loaded at plain variables.
-/// Columns of several loops (the split channels of a packed layout) count as one when the buffer has them as one dimension.
-/// With `slices`, a reduction loop may be one of several slices of its dimension.
+/// Columns of several loops (the split channels of a packed layout) count as one when the buffer has them as one
+/// dimension. With `slices`, a reduction loop may be one of several slices of its dimension.
 fn right_layout(
     e: &Expr,
     map: &[(Name, Name)],

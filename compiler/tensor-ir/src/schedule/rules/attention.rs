@@ -1,23 +1,32 @@
-//! Attention: a product, reductions along the rows of its results, and a product of what is made of them, as one kernel.
+//! Attention as one kernel: a product, reductions along the rows of its results, and a second product with the
+//! transformed results.
 //!
-//! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) go to workgroup memory,
-//! from where the row reductions (maximum and sum of a softmax) take them; the second product reads the scores as its left operand,
-//! through whatever the function makes of them, a K step at a time. So no score goes to device memory, and accumulators are never
-//! rescaled. Both products are those of `matmul_tiled`, or of `matmul_matrix`, in tiles of the block's rows.
+//! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) are stored
+//! in workgroup memory, and the row reductions (maximum and sum of a softmax) read them there. The second product reads
+//! the scores as its left operand, with the function's elementwise ops applied, one K step at a time. So no score is
+//! stored in device memory, and accumulators are never rescaled. Both products are those of `matmul_tiled` or
+//! `matmul_matrix`, in tiles of the block's rows.
 
 use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
+use super::candidate::{Candidate, Choices};
 use super::cooperate::{Team, reduce_over_threads};
 use super::matmul_matrix::Product;
-use super::matmul_tiled::{Tile, TileLoops, accumulate, fuse_output, split_tile};
+use super::matmul_tiled::{TileLoops, accumulate, fuse_output, split_tile};
 use super::matrix_tile::{self, Matrix, PLAIN};
 use super::pooling::inside;
+use super::predict::with_parameters;
 use super::script;
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::Tile;
+use super::view::View;
+use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, apart_cost, estimate, holdings};
+use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
-use crate::tir::{Access, BinaryOp, Block, BufferId, Combiner, Expr, Param, TensorFunction};
+use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
+use std::any::Any;
+use std::sync::Arc;
 
 /// Rows and columns of a piece of a thread's tile.
 const PIECE: i64 = 4;
@@ -41,21 +50,56 @@ struct Parts {
     weights: usize,
 }
 
-/// Takes a whole function of a product, reductions along rows of its results, and a product of what is made of both, where one
-/// kernel costs less than several.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let parts = find_parts(&sketch.f).ok_or_else(Decline::other_kind)?;
-    let whole = sketch.f.clone();
-    let plan = Plan::of(sketch, unit, parts)?;
-    let (way, one) = plan.choose_way(sketch)?;
-    let apart = apart_cost(&whole, sketch.constants, sketch.profile);
-    if let Some(apart) = apart.filter(|apart| !sketch.asked && *apart <= one.total()) {
-        return Err(Decline(format!("one kernel takes {:.1} us, several {:.1}", one.total() / 1e3, apart / 1e3)));
-    }
-    plan.schedule(sketch, way)
+/// How both products are computed, with the kernel that it gives.
+#[derive(Clone, Debug)]
+struct Attention {
+    /// `vector`, or the shape of the matrices.
+    units: String,
+    /// Rows of a workgroup.
+    rows: i64,
+    way: Way,
+    kernels: Vec<KernelEstimate>,
+    /// The units and rows that the device has, of all candidates.
+    all: Arc<Vec<(String, i64)>>,
 }
 
-/// The cheapest single kernel of an unscheduled function that is attention, or why there is none; `None` for another function.
+impl Choices for Attention {
+    fn points(&self) -> Vec<(&'static str, Attr)> {
+        vec![("units", self.units.to_attr()), ("rows", self.rows.to_attr())]
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A whole function of a product, reductions along rows of its results, and a product of what is made of them: all ways
+/// that the device can run. Each is scheduled to see that.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let parts = find_parts(view.f).ok_or_else(Decline::other_kind)?;
+    let mut sketch = Sketch::of_view(view);
+    sketch.together(|s| Plan::of(s, unit, parts.clone())?.candidates(s))
+}
+
+/// The kernel that the candidate's way gives.
+pub(super) fn price(_: &View<'_>, _: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    candidate.choices::<Attention>().map_or(vec![], |chosen| chosen.kernels.clone())
+}
+
+/// Schedules the function as one kernel.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<Attention>()?;
+    let parts = find_parts(&sketch.f).ok_or_else(Decline::other_kind)?;
+    let plan = Plan::of(sketch, unit, parts)?;
+    let mut units: Vec<String> = chosen.all.iter().map(|w| w.0.clone()).collect();
+    units.dedup();
+    sketch.choose("units", &units, chosen.units.clone())?;
+    let rows: Vec<i64> = chosen.all.iter().filter(|w| w.0 == chosen.units).map(|w| w.1).collect();
+    sketch.choose("rows", &rows, chosen.rows)?;
+    plan.schedule(sketch, chosen.way)
+}
+
+/// The cheapest single kernel of an unscheduled function that is attention, or why there is none; `None` for another
+/// function.
 pub fn one_kernel(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -69,28 +113,15 @@ pub fn one_kernel(
     sketch.together(|s| {
         s.inline_all();
         let parts = find_parts(&s.f)?;
-        let unit = whole_unit(s)?;
-        let best = Plan::of(s, &unit, parts).and_then(|plan| plan.choose_way(s));
-        Some(best.map(|(_, kernel)| kernel).map_err(|Decline(why)| why))
+        let unit = whole_unit(&s.view())?;
+        let all = Plan::of(s, &unit, parts).and_then(|plan| plan.candidates(s));
+        let kernels = |c: &Candidate| c.choices::<Attention>().ok().and_then(|c| c.kernels.first().cloned());
+        let least = |all: Vec<Candidate>| {
+            let kernels = all.iter().filter_map(kernels);
+            kernels.min_by(|a, b| a.total().total_cmp(&b.total())).ok_or_else(Decline::other_kind)
+        };
+        Some(all.and_then(least).map_err(|Decline(why)| why))
     })
-}
-
-/// The function with parameters, where it has none: what it only reads, and what nobody reads.
-fn with_parameters(f: &TensorFunction) -> TensorFunction {
-    let mut f = f.clone();
-    if f.params.is_empty() {
-        let blocks = f.body.blocks();
-        let is = &|b: BufferId, access: Access| match access {
-            Access::Read => blocks.iter().all(|x| x.buffer != b),
-            Access::Write => blocks.iter().any(|x| x.buffer == b) && !blocks.iter().any(|x| x.reads(b)),
-        };
-        let of = |access| {
-            f.buffers.iter().filter(move |(b, _)| is(*b, access)).map(move |(buffer, _)| Param { buffer, access })
-        };
-        let params: Vec<Param> = of(Access::Read).chain(of(Access::Write)).collect();
-        f.params = params;
-    }
-    f
 }
 
 /// The blocks of a function that is attention.
@@ -156,7 +187,7 @@ impl Way {
     }
 }
 
-/// What of the function the tiles of any number of rows have in common.
+/// The properties of the function that do not depend on the number of rows.
 struct Plan {
     parts: Parts,
     /// The block that stores the scores of a block of rows.
@@ -167,7 +198,7 @@ struct Plan {
     mix: Contraction,
     /// Rows and columns of the result.
     size: (i64, i64),
-    /// What a lane holds beside the sums of both products.
+    /// Registers of a lane besides the sums of both products.
     holdings: [Holdings; 2],
 }
 
@@ -179,7 +210,7 @@ impl Plan {
             None => unit.output,
         };
         let unit = |reduce: Name, output: Name| Unit { reduce: Some(reduce), output, ..unit.clone() };
-        let mut mix = contraction(sketch, &unit(parts.mix, output))?;
+        let mut mix = contraction(&sketch.view(), &unit(parts.mix, output))?;
         if mix.left != parts.weights {
             std::mem::swap(&mut mix.m, &mut mix.n);
             mix.left = parts.weights;
@@ -187,7 +218,7 @@ impl Plan {
         let copy = Name::new(&format!("{}_rows", parts.scores));
         let local = Name::new(&format!("{}_sums", parts.scores));
         sketch.apply(SplitEpilogue { block: parts.scores, into: copy, local })?;
-        let scores = contraction(sketch, &unit(parts.scores, copy))?;
+        let scores = contraction(&sketch.view(), &unit(parts.scores, copy))?;
         if mix.m.is_empty() || mix.n.is_empty() || mix.k.is_empty() || scores.k.is_empty() {
             return Err(Decline("a product has no rows, columns or depth".into()));
         }
@@ -200,11 +231,13 @@ impl Plan {
         if size.0 < PIECE || size.1 < PIECE {
             return Err(Decline(format!("{} rows and {} columns are too few for tiles", size.0, size.1)));
         }
-        let of = |blocks| holdings(&sketch.f, sketch.constants, sketch.profile, blocks).unwrap_or(PLAIN);
+        let view = sketch.view();
+        let of = |blocks| holdings(view.stages(), blocks).unwrap_or(PLAIN);
         let holdings = [of([parts.scores, copy]), of([parts.mix, output])];
         Ok(Plan { parts, copy, output, scores, mix, size, holdings })
     }
-    /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
+    /// How both products may be computed on the device: on matrix units where it has them for these operands, with
+    /// vectors.
     fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
         // Those of a software device are slower than its vectors.
         let wanted = !p.software || p.asks_for("matmul-matrix");
@@ -226,9 +259,9 @@ impl Plan {
             matrix.into_iter().flat_map(|m| rows().filter(move |r| r % m.m == 0).filter_map(move |r| of(r, m)));
         on_matrices.chain(rows().map(|rows| Way::Vector(self.tile(rows)))).collect()
     }
-    /// How the products are computed, and the kernel that does: the cheapest that the device can run.
-    fn choose_way(&self, sketch: &mut Sketch<'_>) -> Result<(Way, KernelEstimate), Decline> {
-        let mut tried: Vec<(Way, KernelEstimate)> = Vec::new();
+    /// The ways in which the products can be computed, each with its kernels.
+    fn candidates(&self, sketch: &Sketch<'_>) -> Result<Vec<Candidate>, Decline> {
+        let mut tried: Vec<(Way, Vec<KernelEstimate>)> = Vec::new();
         let mut refused = None;
         for way in self.ways(sketch.profile) {
             let mut one = sketch.clone();
@@ -236,22 +269,19 @@ impl Plan {
             let made = made.and_then(|()| Ok(one.finish()?));
             let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.profile));
             match made {
-                Ok(e) => tried.extend(e.kernels.into_iter().map(|k| (way, k))),
+                Ok(e) => tried.push((way, e.kernels)),
                 Err(why) => refused = Some(format!("with {} rows {why}", way.rows())),
             }
         }
-        let least = |tried: &[(Way, KernelEstimate)]| {
-            tried.iter().min_by(|a, b| a.1.total().total_cmp(&b.1.total())).map(|t| t.0)
+        if tried.is_empty() {
+            return Err(Decline(refused.unwrap_or_default()));
+        }
+        let all: Arc<Vec<(String, i64)>> = Arc::new(tried.iter().map(|t| (t.0.units(), t.0.rows())).collect());
+        let of = |(way, kernels): (Way, Vec<KernelEstimate>)| {
+            let (units, rows) = (way.units(), way.rows());
+            Candidate::new(Attention { units, rows, way, kernels, all: all.clone() })
         };
-        let best = least(&tried).ok_or_else(|| Decline(refused.unwrap_or_default()))?;
-        let mut units: Vec<String> = tried.iter().map(|t| t.0.units()).collect();
-        units.dedup();
-        let units = sketch.choose("units", &units, best.units())?;
-        tried.retain(|t| t.0.units() == units);
-        let domain: Vec<i64> = tried.iter().map(|t| t.0.rows()).collect();
-        let rows = sketch.choose("rows", &domain, least(&tried).map_or(ROWS[0], Way::rows))?;
-        let found = tried.into_iter().find(|t| t.0.rows() == rows);
-        found.ok_or_else(|| Decline(format!("{rows} rows do not fit the device")))
+        Ok(tried.into_iter().map(of).collect())
     }
     /// The tile of the second product on vectors: all columns.
     fn tile(&self, rows: i64) -> Tile {

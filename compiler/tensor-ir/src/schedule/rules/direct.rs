@@ -1,14 +1,17 @@
 //! One thread computes one vector of results: pooling, depthwise and grouped convolution, reductions with many results,
-//! and whatever no other rule takes. Reductions run serially in registers; channels-last data is read four channels at
-//! a time.
+//! and every unit that no other rule takes. Reductions run serially in registers; channels-last data is read four
+//! channels at a time.
 
 use super::analysis::Unit;
+use super::candidate::{Candidate, NoChoice};
 use super::elementwise::bind_flat;
 use super::packing::pack_constants;
 use super::pooling::{inside, open_windows};
 use super::sketch::{Decline, Sketch};
+use super::view::View;
 use crate::name::Name;
 use crate::schedule::DecomposeReduction;
+use crate::schedule::estimate::{KernelEstimate, flat_kernel, own_reduction};
 use crate::schedule::{ComputeAt, LocalScope};
 
 /// Iterations of reduction loops that are unrolled, at most.
@@ -16,8 +19,27 @@ const MOST_UNROLLED: i64 = 64;
 /// The same where nobody chooses.
 pub(in crate::schedule) const USUALLY_UNROLLED: i64 = 9;
 
-/// Takes any unit.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+/// Any unit. Vector, threads and what is unrolled are chosen as the loops are split.
+pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
+    Ok(vec![Candidate::new(NoChoice {})])
+}
+
+/// The kernel where a thread has a vector of results. Units with windows are weighed with what they are joined to.
+pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    match (unit.reduce, &unit.window) {
+        (Some(reduce), None) => own_reduction(view.stages(), [reduce, unit.output], None),
+        (Some(_), Some(_)) => vec![],
+        (None, _) => flat_kernel(view.stages(), unit.output),
+    }
+}
+
+/// Gives each thread a vector of results.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
+    compute(sketch, unit)
+}
+
+/// Schedules a unit so that each thread has a vector of results.
+pub(super) fn compute(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     if sketch.loops(unit.output)?.is_empty() {
         // A single element: nothing to distribute, and no loop to compute the reduction at. One thread does it all.
         return Ok(());
@@ -46,8 +68,8 @@ fn finish_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) 
     Ok(())
 }
 
-/// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop (with
-/// `vector`) and the others are unrolled, with the reduction loops in `unrolled`.
+/// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop
+/// (with `vector`) and the others are unrolled, with the reduction loops in `unrolled`.
 pub(super) fn accumulate_at(
     sketch: &mut Sketch<'_>,
     reduce: Name,

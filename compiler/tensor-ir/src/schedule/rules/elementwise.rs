@@ -1,26 +1,43 @@
-//! Elementwise and injective blocks: all loops fused, four elements a thread where the shape allows.
+//! Elementwise and injective blocks: all loops are fused, with four elements per thread if the shape allows.
 //!
-//! Vector loads follow from index expressions that are contiguous in the innermost output dimension; anything else
+//! If index expressions are contiguous in the innermost output dimension, loads are vectors; everything else
 //! (transposes, gathers, odd sizes) is loaded element by element by the same kernel.
 
 use super::analysis::Unit;
+use super::candidate::{Candidate, NoChoice};
 use super::sketch::{Decline, Sketch};
+use super::view::View;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
+use crate::schedule::estimate::{KernelEstimate, flat_kernel};
 
-/// Takes lone compute blocks.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    if unit.reduce.is_some() {
-        return Err(Decline::other_kind());
+/// Lone compute blocks. Vector and threads are chosen as the loops are split.
+pub(super) fn candidates(_: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    match unit.reduce {
+        Some(_) => Err(Decline::other_kind()),
+        None => Ok(vec![Candidate::new(NoChoice {})]),
     }
+}
+
+/// The kernel where a thread has a vector of results.
+pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    flat_kernel(view.stages(), unit.output)
+}
+
+/// Gives each thread a vector of results.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
     bind_flat(sketch, unit.output, &[]).map(|_| ())
 }
+
+/// Lanes of a GPU's core, at most.
+const LANES_A_CORE: i64 = 128;
 
 /// Elements of a vector that is stored to packed halves or bytes: whole words of either.
 const PACKED_WIDTH: i64 = 4;
 
-/// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
-/// the thread loop and of the vector loop.
+/// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or
+/// 2) and binds the rest to threads; returns the variable of the thread loop and of the vector loop.
 pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> Result<(Name, Option<Name>), Decline> {
     bind_flat_by(sketch, block, own, 4)
 }
@@ -76,12 +93,21 @@ fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64, m
         return sketch.choose("vector", &[PACKED_WIDTH], PACKED_WIDTH);
     }
     let domain: Vec<i64> = [4, 2, 1].into_iter().filter(|w| total % w == 0).collect();
-    let widest = domain.iter().copied().find(|w| *w <= most).unwrap_or(1);
-    let default = if inner % 2 == 0 { widest } else { 1 };
+    let default = usual_width(sketch.profile, total, inner);
+    let default = domain.iter().copied().find(|w| *w <= most.min(default)).unwrap_or(1);
     sketch.choose("vector", &domain, default)
 }
 
-/// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little work.
+/// Elements of a thread's vector where nobody chooses, for `total` results in runs of `inner`: 4, fewer where the device
+/// would have lanes without a thread.
+pub(in crate::schedule) fn usual_width(p: &DeviceProfile, total: i64, inner: i64) -> i64 {
+    let lanes = if p.software { 0 } else { LANES_A_CORE * i64::from(p.cores) };
+    let fits = |w: &i64| total % w == 0 && total / w >= lanes;
+    if inner % 2 == 0 { [4, 2].into_iter().find(fits).unwrap_or(1) } else { 1 }
+}
+
+/// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little
+/// work.
 fn choose_threads(sketch: &mut Sketch<'_>, work: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     let all = (work.max(1) as u64).next_power_of_two() as i64;

@@ -1,21 +1,27 @@
-//! Products of bytes and their convolutions: a thread multiplies four bytes of two packed words at once and adds up in i32.
+//! Products of bytes and their convolutions: a thread multiplies the four bytes of two packed words at once, with sums
+//! in i32.
 //!
-//! Four neighbours of the reduction are a word. Tiles of both operands lie in shared memory in words, as `[k][row]` and
-//! `[k][column]`; all threads copy them, and the next step's are loaded while this one is computed. A thread has a register tile of
-//! rows and columns, for each of which a step is one operation ([`crate::tir::intrinsic`]). Constant weights are packed in the
-//! order in which they are read, four to a word along the reduction. What is left over of the reduction is multiplied by 0.
+//! Four neighbours along the reduction are a word. Tiles of both operands are in shared memory as words, in the order
+//! `[k][row]` and `[k][column]`. All threads copy them, and the tiles of the next step are loaded while this one is
+//! computed. A thread has a register tile of rows and columns; each step is one operation per element of it
+//! ([`crate::tir::intrinsic`]). Constant weights are packed in the order in which they are read, four to a word along
+//! the reduction. The last word of the reduction is filled with zeros.
 
 use super::analysis::{Contraction, Unit, contraction_of_numbers};
+use super::candidate::Candidate;
 use super::cooperate::copy_cooperatively;
-use super::matmul_tiled::{LEAST, LEAST_DEPTH, fuse_output};
+use super::matmul_tiled::fuse_output;
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::{LEAST, LEAST_DEPTH};
 use super::tiles::ProductTile;
+use super::view::View;
+use crate::candidate;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::SINKS_LOADS;
-use crate::schedule::estimate::product_costs;
+use crate::schedule::estimate::{KernelEstimate, product_kernels};
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, StageInShared,
     Tensorize, TransformLayout,
@@ -34,15 +40,32 @@ const PAD: i64 = WORD;
 /// Threads along columns and rows, and rows of a thread.
 type Tile = (i64, i64, i64);
 
+fn listed(t: &Tile) -> Vec<i64> {
+    vec![t.0, t.1, t.2]
+}
+
 /// From the most to the least.
 const TILES: [Tile; 6] = [(16, 16, 8), (16, 16, 4), (16, 8, 4), (8, 8, 4), (8, 8, 2), (8, 8, 1)];
 
-/// Takes products of bytes on devices with real cores; asked for by name, on all.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
-    let t = operand_type(sketch, reduce)?;
-    let c = contraction_of_numbers(sketch, unit)?;
-    if sketch.profile.software && !sketch.asked {
+candidate! {
+    /// A tile of a product of bytes.
+    pub(super) struct ByteProduct {
+        /// Threads along columns and rows, and rows of a thread.
+        pub tile: Vec<i64>,
+        /// Words of the reduction that a workgroup has at a time.
+        pub depth: i64,
+    }
+}
+
+/// Words of the reduction that a workgroup may have at a time.
+const DEPTHS: [i64; 3] = [2 * DEPTH, DEPTH, DEPTH / 2];
+
+/// The product of a unit, the type of its operands, and batch, rows and columns: products of bytes on devices with real
+/// cores; asked for by name, on all.
+fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, DType, [i64; 3]), Decline> {
+    let t = operand_type(view, unit.reduce.ok_or_else(Decline::other_kind)?)?;
+    let c = contraction_of_numbers(view, unit)?;
+    if view.profile.software && !view.asked {
         return Err(Decline("a software device multiplies the bytes of a word one by one".into()));
     }
     if unit.window.is_some() {
@@ -51,14 +74,47 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if c.m.is_empty() || c.n.is_empty() || c.k.is_empty() {
         return Err(Decline("the product has no rows or no columns".into()));
     }
-    let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
-    let (batch, rows, columns, depth) = (product(&c.batch), product(&c.m), product(&c.n), product(&c.k));
+    let (batch, rows, columns, depth) =
+        (view.product(&c.batch), view.product(&c.m), view.product(&c.n), view.product(&c.k));
     if rows < LEAST || columns < LEAST || depth < LEAST_DEPTH {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
-    let tile = choose_tile(sketch, unit, [batch, rows, columns])?;
-    let depths = [2 * DEPTH, DEPTH, DEPTH / 2];
-    let depth = sketch.choose("depth", &depths, DEPTH)?;
+    Ok((c, t, [batch, rows, columns]))
+}
+
+/// The tiles that fit the device; first the largest that leaves every core a workgroup, else the smallest.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let (_, _, [batch, rows, columns]) = product(view, unit)?;
+    let over = |n: i64, by: i64| (n + by - 1) / by;
+    let usable = usable(view.profile);
+    let groups = |t: &&Tile| batch * over(rows, t.1 * t.2) * over(columns, t.0 * COLUMNS);
+    let enough = usable.iter().find(|t| groups(t) >= i64::from(view.profile.cores)).or(usable.last());
+    let first = *enough.ok_or_else(|| Decline("no tile fits the device".into()))?;
+    let all = || std::iter::once(first).chain(usable.iter().copied().filter(|t| *t != first));
+    let of = |t: Tile, depth: i64| Candidate::new(ByteProduct { tile: listed(&t), depth });
+    let others = DEPTHS.into_iter().filter(|d| *d != DEPTH);
+    let asked = others.flat_map(|d| all().map(move |t| of(t, d).on_request()));
+    Ok(all().map(|t| of(t, DEPTH)).chain(asked).collect())
+}
+
+/// The kernel of the product in the candidate's tile.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let Ok(chosen) = candidate.choices::<ByteProduct>() else { return vec![] };
+    let Some(tile) = TILES.into_iter().find(|t| listed(t) == chosen.tile) else { return vec![] };
+    let tile = ProductTile { depth: chosen.depth * WORD, ..in_numbers(&tile) };
+    product_kernels(view.stages(), [unit.name(), unit.output], &tile)
+}
+
+/// Schedules the unit in the candidate's tile.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<ByteProduct>()?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let (c, t, _) = product(&sketch.view(), unit)?;
+    let usable = usable(sketch.profile);
+    let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
+    let list = sketch.choose("tile", &domain, chosen.tile.clone())?;
+    let tile = usable.into_iter().find(|t| listed(t) == list).ok_or_else(Decline::other_kind)?;
+    let depth = sketch.choose("depth", &DEPTHS, chosen.depth)?;
     if c.right_constant {
         pack_right(sketch, &c, tile.0 * COLUMNS)?;
     }
@@ -67,12 +123,11 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
 }
 
 /// The type of both operands' bytes.
-fn operand_type(sketch: &Sketch<'_>, reduce: Name) -> Result<DType, Decline> {
-    let blocks = sketch.f.body.blocks();
-    let block = blocks.iter().find(|b| b.name == reduce).ok_or_else(Decline::other_kind)?;
-    let types: Vec<DType> = block.value.loads().iter().map(|l| sketch.f.buffers[l.0].dtype).collect();
+fn operand_type(view: &View<'_>, reduce: Name) -> Result<DType, Decline> {
+    let block = view.block(reduce).ok_or_else(Decline::other_kind)?;
+    let types: Vec<DType> = block.value.loads().iter().map(|l| view.f.buffers[l.0].dtype).collect();
     let bytes = |t: &DType| matches!(t, DType::I8 | DType::U8);
-    if sketch.f.buffers[block.buffer].dtype != DType::I32 || !types.iter().any(bytes) {
+    if view.f.buffers[block.buffer].dtype != DType::I32 || !types.iter().any(bytes) {
         return Err(Decline::other_kind());
     }
     match types[..] {
@@ -102,26 +157,8 @@ fn in_numbers(t: &Tile) -> ProductTile {
 }
 
 /// The tiles that a product of bytes of `[batch, rows, columns]` may have; none of one that is too small for any.
-pub(in crate::schedule) fn candidates(p: &DeviceProfile, [_, rows, columns]: [i64; 3]) -> Vec<ProductTile> {
+pub(in crate::schedule) fn byte_tiles(p: &DeviceProfile, [_, rows, columns]: [i64; 3]) -> Vec<ProductTile> {
     if rows < LEAST || columns < LEAST { vec![] } else { usable(p).iter().map(in_numbers).collect() }
-}
-
-/// The tile that costs least; where that is not known, the largest that leaves every core a workgroup, else the smallest.
-fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, [batch, rows, columns]: [i64; 3]) -> Result<Tile, Decline> {
-    let p = sketch.profile;
-    let over = |n: i64, by: i64| (n + by - 1) / by;
-    let usable = usable(p);
-    let numbers: Vec<ProductTile> = usable.iter().map(in_numbers).collect();
-    let costs = product_costs(&sketch.f, sketch.constants, p, [unit.name(), unit.output], &numbers);
-    let priced = costs.iter().flatten().zip(&usable).filter(|(cost, _)| **cost > 0.0);
-    let least = priced.min_by(|a, b| a.0.total_cmp(b.0)).map(|(_, t)| t);
-    let groups = |t: &&Tile| batch * over(rows, t.1 * t.2) * over(columns, t.0 * COLUMNS);
-    let enough = || usable.iter().find(|t| groups(t) >= i64::from(p.cores)).or(usable.last());
-    let usual = least.or_else(enough).copied().ok_or_else(|| Decline("no tile fits the device".into()))?;
-    let listed = |t: &Tile| vec![t.0, t.1, t.2];
-    let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
-    let chosen = sketch.choose("tile", &domain, listed(&usual))?;
-    Ok(usable.iter().find(|t| listed(t) == chosen).copied().unwrap_or(usual))
 }
 
 /// Packs the constant right operand as `[column tile][window][k][column][byte]`, where the reduction is whole words.

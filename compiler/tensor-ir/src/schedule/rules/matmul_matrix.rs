@@ -1,16 +1,20 @@
-//! Matrix products and implicit-GEMM convolutions on matrix units: a subgroup multiplies fragments of f16 into accumulators of f32.
+//! Matrix products and implicit-GEMM convolutions on matrix units: a subgroup multiplies fragments of f16 and adds to
+//! accumulators of f32.
 //!
-//! Tiles of both operands lie in workgroup memory in f16, as `[row][k]` and `[column][k]`, padded so that rows begin in different banks; all
-//! threads copy them, 16 bytes at a time, and the next K step's are loaded while this one is computed. An operand that is f32 in device memory
-//! and is rounded to f16 before it is multiplied (`f32(f16(x))`, as mixed precision casts an input) is converted while it is copied. The subgroups share out the workgroup's tile: each has `pieces` of rows and of columns, a matrix each. Results go
-//! through a slice of workgroup memory of the subgroup's own, from where its lanes take them for what is fused behind the product.
-//! How many lanes there are, no address knows.
+//! Tiles of both operands are in workgroup memory in f16, in the order `[row][k]` and `[column][k]`, padded so that
+//! rows begin in different banks. All threads copy them, 16 bytes at a time, and the tiles of the next K step are
+//! loaded while this one is computed. An operand that is f32 in device memory and is rounded to f16 before the product
+//! (`f32(f16(x))`, as mixed precision casts an input) is converted by the copy. The workgroup's tile is divided among
+//! the subgroups: each has `pieces` of rows and of columns, each a matrix. Results go through a slice of workgroup
+//! memory per subgroup; its lanes read them there for the epilogue. No address depends on the number of lanes.
 //!
-//! A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups, and a second kernel sums their
-//! results. Every tile that fits the device and whose registers a lane has, with each K step and number of slices, is a candidate; the
-//! estimate finds the cheapest.
+//! A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups; a second
+//! kernel sums their results. Every tile that fits the device and the registers of a lane, with each K step and number
+//! of slices, is a candidate; the cheapest one is taken. If registers are few, the matrices of one operand stay in
+//! registers, and those of the other are loaded one after another.
 
-use super::analysis::{Contraction, Unit, block_of, contraction, strip_casts};
+use super::analysis::{Contraction, Unit, contraction, strip_casts};
+use super::candidate::Candidate;
 use super::cooperate::{Part, copy_by_part, copy_cooperatively, loaded_bytes};
 use super::direct;
 use super::matmul_tiled::fuse_output;
@@ -18,12 +22,13 @@ use super::matrix_tile::{DEPTH, DEPTHS, LEAST, Matrix, MatrixProduct, PAD, PLAIN
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use super::split_depth::split_depth;
-use super::tiles::MatrixTile;
+use super::view::View;
+use crate::candidate;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::SINKS_LOADS;
-use crate::schedule::estimate::{holdings, matrix_costs};
+use crate::schedule::estimate::{KernelEstimate, holdings, matrix_kernels};
 use crate::schedule::staging::is_half;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, MergeBuffers, PadReduction, SoftwarePipeline,
@@ -31,15 +36,35 @@ use crate::schedule::{
 };
 use crate::tir::{BinaryOp, Expr, LoopKind, MatrixRole};
 
-/// Takes products of f16 operands on devices with matrix units; asked for by name, on software devices too.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let c = contraction(sketch, unit)?;
+candidate! {
+    /// A tile of a product on matrix units, the depth of its K steps, and the slices of its reduction.
+    pub(super) struct ProductOnMatrices {
+        /// Rows, columns and depth of a matrix: `16x16x16`.
+        pub matrix: String,
+        /// Subgroups along rows and columns, matrices of a subgroup along rows and columns.
+        pub tile: Vec<i64>,
+        /// Elements of the reduction that a workgroup has at a time.
+        pub depth: i64,
+        /// Slices of the reduction that are workgroups of their own.
+        pub slices: i64,
+    }
+}
+
+/// The name of a shape of matrices.
+fn shape_name(mnk: [u32; 3]) -> String {
+    mnk.map(|n| n.to_string()).join("x")
+}
+
+/// The product of a unit, its size, and the shapes of matrices: products of f16 operands on devices with matrix units;
+/// asked for by name, on software devices too.
+fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, MatrixProduct, Vec<[u32; 3]>), Decline> {
+    let c = contraction(view, unit)?;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
-    let shapes = sketch.profile.matrix_units().map_err(|why| Decline(why.into()))?;
+    let shapes = view.profile.matrix_units().map_err(|why| Decline(why.into()))?;
     if shapes.is_empty() {
         return Err(Decline::other_kind());
     }
-    if sketch.profile.software && !sketch.asked {
+    if view.profile.software && !view.asked {
         return Err(Decline("matrix units of a software device are slower than its vectors".into()));
     }
     if unit.window.is_some() {
@@ -48,20 +73,89 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if c.m.is_empty() || c.n.is_empty() || c.k.is_empty() {
         return Err(Decline("the product has no rows or no columns".into()));
     }
-    check_types(sketch, reduce)?;
-    let names: Vec<String> = shapes.iter().map(|s| s.mnk.map(|n| n.to_string()).join("x")).collect();
-    let shape = sketch.choose("matrix", &names, names[0].clone())?;
-    let mnk = names.iter().position(|n| *n == shape).map_or(shapes[0].mnk, |at| shapes[at].mnk);
-    let matrix = Matrix::of(mnk);
-    let (tile, parts) = choose_tile(sketch, unit, &c, matrix)?;
-    if parts > 1 {
-        let whole = sketch.clone();
-        match compute_slices(sketch, unit, &c, (matrix, tile), parts) {
-            Ok(()) => return Ok(()),
-            Err(_) => *sketch = whole,
-        }
+    check_types(view, reduce)?;
+    let (rows, columns) = (view.product(&c.m), view.product(&c.n));
+    if rows < LEAST || columns < LEAST {
+        return Err(Decline(format!("{rows} rows and {columns} columns are too few for matrices")));
     }
-    compute(sketch, unit, reduce, &c, matrix, tile)
+    let channels = c.k.last().and_then(|v| view.extent_of(*v)).unwrap_or(1);
+    let results = [view.product(&c.batch), rows, columns];
+    let size = MatrixProduct { results, depth: view.product(&c.k), channels };
+    Ok((c, size, shapes.iter().map(|s| s.mnk).collect()))
+}
+
+/// Tiles of the largest matrices whose registers a lane has, with each depth and number of slices. All others that fit
+/// the device, and those of other matrices, are for who asks for them.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let (_, size, shapes) = product(view, unit)?;
+    let p = view.profile;
+    let holdings = holdings(view.stages(), [unit.name(), unit.output]).unwrap_or(PLAIN);
+    let mut out = Vec::new();
+    for (n, &mnk) in shapes.iter().enumerate() {
+        let m = Matrix::of(mnk);
+        let all = MatrixProduct::fitting(p, m);
+        let mut usual = size.candidates(p, m, &all, holdings);
+        // Where the estimate cannot weigh them, the first is taken.
+        let first = usual.iter().min_by(|a, b| idle(p, a, m, size.results).total_cmp(&idle(p, b, m, size.results)));
+        let first = first.and_then(|best| usual.iter().position(|c| c == best)).unwrap_or(0);
+        if let Some(up_to_first) = usual.get_mut(..=first) {
+            up_to_first.rotate_right(1);
+        }
+        let rest = all.iter().flat_map(|t| size.slices(t).into_iter().map(|n| (*t, n)));
+        let rest: Vec<TileInSlices> = rest.filter(|c| usual.iter().all(|u| u.0 != c.0)).collect();
+        let of = |(t, slices): TileInSlices| {
+            Candidate::new(ProductOnMatrices { matrix: shape_name(mnk), tile: t.listed(), depth: t.depth, slices })
+        };
+        out.extend(usual.into_iter().map(of).map(|c| if n > 0 { c.on_request() } else { c }));
+        out.extend(rest.into_iter().map(of).map(Candidate::on_request));
+    }
+    if out.is_empty() { Err(Decline("no tile fits the device".into())) } else { Ok(out) }
+}
+
+/// The kernels of the product in the candidate's tile.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let Ok(chosen) = candidate.choices::<ProductOnMatrices>() else { return vec![] };
+    let shapes = view.profile.matrix_units().unwrap_or_default();
+    let Some(m) = shapes.iter().find(|s| shape_name(s.mnk) == chosen.matrix).map(|s| Matrix::of(s.mnk)) else {
+        return vec![];
+    };
+    let Some(tile) = chosen.tile_of(m) else { return vec![] };
+    let lanes = i64::from(view.profile.subgroup.1.max(1));
+    let tile = tile.in_numbers(m, lanes, chosen.slices);
+    matrix_kernels(view.stages(), [unit.name(), unit.output], &tile)
+}
+
+impl ProductOnMatrices {
+    fn tile_of(&self, m: Matrix) -> Option<Tile> {
+        let tile = Tile::all(m).iter().find(|t| t.listed() == self.tile)?;
+        Some(Tile { depth: self.depth, ..*tile })
+    }
+}
+
+/// Schedules the unit in the candidate's tile.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<ProductOnMatrices>()?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let (c, size, shapes) = product(&sketch.view(), unit)?;
+    let names: Vec<String> = shapes.iter().map(|s| shape_name(*s)).collect();
+    let shape = sketch.choose("matrix", &names, chosen.matrix.clone())?;
+    let mnk = names.iter().position(|n| *n == shape).map_or(shapes[0], |at| shapes[at]);
+    let matrix = Matrix::of(mnk);
+    let all = MatrixProduct::fitting(sketch.profile, matrix);
+    let mut domain: Vec<Vec<i64>> = all.iter().map(Tile::listed).collect();
+    domain.dedup();
+    let list = sketch.choose("tile", &domain, chosen.tile.clone())?;
+    let with = ProductOnMatrices { tile: list, ..chosen.clone() };
+    let tile = with.tile_of(matrix).ok_or_else(Decline::other_kind)?;
+    let fitting: Vec<i64> = DEPTHS.into_iter().filter(|d| all.contains(&Tile { depth: *d, ..tile })).collect();
+    let depth = sketch.choose("depth", &fitting, tile.depth)?;
+    let tile = Tile { depth, ..tile };
+    let numbers = size.slices(&tile);
+    let usual = if numbers.contains(&chosen.slices) { chosen.slices } else { 1 };
+    match if numbers.len() > 1 { sketch.choose("slices", &numbers, usual)? } else { 1 } {
+        1 => compute(sketch, unit, reduce, &c, matrix, tile),
+        parts => compute_slices(sketch, unit, &c, (matrix, tile), parts),
+    }
 }
 
 /// Schedules slices of the reduction with this tile, and the sum of their results.
@@ -73,16 +167,16 @@ fn compute_slices(
     parts: i64,
 ) -> Result<(), Decline> {
     let part = split_depth(sketch, unit, c, parts)?;
-    let c = contraction(sketch, &part)?;
+    let c = contraction(&sketch.view(), &part)?;
     let reduce = part.reduce.ok_or_else(Decline::other_kind)?;
     compute(sketch, &part, reduce, &c, matrix, tile)?;
-    direct::apply(sketch, unit)
+    direct::compute(sketch, unit)
 }
 
 /// Operands are f16 as they are multiplied, and sums f32. Copies convert what lies in memory in f32.
-fn check_types(sketch: &Sketch<'_>, reduce: Name) -> Result<(), Decline> {
-    let f = &sketch.f;
-    let block = block_of(f, reduce).ok_or_else(Decline::other_kind)?;
+fn check_types(view: &View<'_>, reduce: Name) -> Result<(), Decline> {
+    let f = view.f;
+    let block = view.block(reduce).ok_or_else(Decline::other_kind)?;
     if f.buffers[block.buffer].dtype != DType::F32 {
         return Err(Decline("the product does not add up in f32".into()));
     }
@@ -93,49 +187,11 @@ fn check_types(sketch: &Sketch<'_>, reduce: Name) -> Result<(), Decline> {
 }
 
 /// A tile, and the number of slices of the reduction.
-type Candidate = (Tile, i64);
+type TileInSlices = (Tile, i64);
 
-/// The tile and the number of slices that the estimate says take least.
-fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix) -> Result<Candidate, Decline> {
-    let p = sketch.profile;
-    let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
-    let (batch, rows, columns) = (product(&c.batch), product(&c.m), product(&c.n));
-    if rows < LEAST || columns < LEAST {
-        return Err(Decline(format!("{rows} rows and {columns} columns are too few for matrices")));
-    }
-    let lanes = i64::from(p.subgroup.1.max(1));
-    let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    let size = MatrixProduct { results: [batch, rows, columns], depth: product(&c.k), channels };
-    let all = MatrixProduct::fitting(p, m);
-    let blocks = [unit.name(), unit.output];
-    let holdings = holdings(&sketch.f, sketch.constants, p, blocks).unwrap_or(PLAIN);
-    let candidates = size.candidates(p, m, &all, holdings);
-    let numbers: Vec<MatrixTile> = candidates.iter().map(|(t, n)| t.in_numbers(m, lanes, *n)).collect();
-    let costs = matrix_costs(&sketch.f, sketch.constants, p, blocks, &numbers);
-    let costs = costs.unwrap_or_else(|| candidates.iter().map(|c| idle(p, c, m, [batch, rows, columns])).collect());
-    let least = |of: &dyn Fn(&Candidate) -> bool| {
-        let list = candidates.iter().zip(&costs).filter(|(c, _)| of(c));
-        list.min_by(|a, b| a.1.total_cmp(b.1)).map(|(c, _)| *c)
-    };
-    let best = least(&|_| true).ok_or_else(|| Decline("no tile fits the device".into()))?;
-    let mut domain: Vec<Vec<i64>> = all.iter().map(Tile::listed).collect();
-    domain.dedup();
-    let chosen = sketch.choose("tile", &domain, best.0.listed())?;
-    let same = |c: &Candidate| c.0.listed() == chosen;
-    let of_tile = all.iter().find(|t| t.listed() == chosen).copied().unwrap_or(best.0);
-    let best = least(&same).unwrap_or((of_tile, 1));
-    let fitting: Vec<i64> = DEPTHS.into_iter().filter(|d| all.contains(&Tile { depth: *d, ..best.0 })).collect();
-    let depth = sketch.choose("depth", &fitting, best.0.depth)?;
-    let tile = Tile { depth, ..best.0 };
-    let numbers = size.slices(&tile);
-    let usual = least(&|c| c.0 == tile).map_or(1, |c| c.1);
-    let parts = if numbers.len() > 1 { sketch.choose("slices", &numbers, usual)? } else { 1 };
-    Ok((tile, parts))
-}
-
-/// What stands for the cost of a product of `[batch, rows, columns]` that the estimate cannot weigh: the largest tile that leaves every
-/// core a workgroup goes first, without slices, else the smallest.
-fn idle(p: &DeviceProfile, (tile, slices): &Candidate, m: Matrix, [batch, rows, columns]: [i64; 3]) -> f64 {
+/// A substitute for the cost of a product of `[batch, rows, columns]` that the estimate cannot weigh: it prefers the
+/// largest tile that gives every core a workgroup, without slices, else the smallest tile.
+fn idle(p: &DeviceProfile, (tile, slices): &TileInSlices, m: Matrix, [batch, rows, columns]: [i64; 3]) -> f64 {
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let (own_rows, own_columns) = tile.size(m);
     let elements = own_rows * own_columns;
@@ -292,8 +348,8 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     let apart = copy_apart(sketch, product, [a, b], k[0])?;
     if !apart {
         for into in [a, b] {
-            // Fewer threads with 16 bytes each, rather than all with less, where that costs nothing: a driver that moves loads behind
-            // arithmetic unless they stand under a condition (RADV) would part those of one operand from the other's.
+            // Fewer threads with 16 bytes each, where that costs nothing: a driver that moves loads behind arithmetic
+            // unless they stand under a condition (RADV) would part those of the operands.
             let all = Part { first: 0, count: threads.0 };
             if threads.1 != 1 || passing.is_none() || !copy_by_part(sketch, into, k[0], all)? {
                 copy_cooperatively(sketch, into, k[0], threads)?;
@@ -325,8 +381,8 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     tensorize(sketch, fill[outer], format!("fill_{m}x{n}_f32"))
 }
 
-/// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the workgroup has
-/// so many: all threads would copy less of each at a time. Whole subgroups do the one or the other.
+/// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the
+/// workgroup has so many: all threads would copy less of each at a time. Whole subgroups do the one or the other.
 fn copy_apart(sketch: &mut Sketch<'_>, product: &Product<'_>, [a, b]: [Name; 2], at: Name) -> Result<bool, Decline> {
     let lanes = i64::from(sketch.profile.subgroup.1.max(1));
     let Some(left) = product.tile.copied_apart(product.matrix, lanes) else { return Ok(false) };

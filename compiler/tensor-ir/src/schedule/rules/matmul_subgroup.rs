@@ -1,16 +1,19 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
 //! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels) and a register tile of R rows
-//! (output pixels): one vec4 accumulator a row. Per K step of 4 a lane loads the left operand of *its* rows only
-//! (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast; the right
-//! operand is prepacked so that its loads are linear. Padding is a select on the staged load, paid once per row and tap
-//! instead of once per product. There is no shared memory, and there are no barriers.
+//! (output pixels), with one vec4 accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
+//! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
+//! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
+//! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
 
 use super::analysis::{Contraction, Unit, contraction};
-use super::matmul_tiled::LEAST_DEPTH;
+use super::candidate::Candidate;
 use super::pooling::{open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::LEAST_DEPTH;
 use super::tiles::ProductTile;
+use super::view::View;
+use crate::candidate;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::{TALL_TILES, WIDE_TILES};
@@ -20,6 +23,7 @@ use crate::schedule::PadReduction;
 use crate::schedule::StageInRegisters;
 use crate::schedule::StageInSubgroup;
 use crate::schedule::TransformLayout;
+use crate::schedule::estimate::{KernelEstimate, product_kernels};
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
@@ -35,25 +39,105 @@ struct Tile {
     taps: i64,
 }
 
-/// Takes contractions on software devices with a fixed subgroup size; asked for by name, on all devices with one.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let c = contraction(sketch, unit)?;
-    if !sketch.profile.software && !sketch.asked {
+candidate! {
+    /// A register tile of a product.
+    pub(super) struct SubgroupProduct {
+        /// Rows of the output.
+        pub rows: i64,
+        /// Columns of a vector.
+        pub vector: i64,
+        /// Vectors of columns of a lane.
+        pub columns: i64,
+    }
+}
+
+/// The product of a unit, and what its tile may be: contractions on software devices with a fixed subgroup size; asked
+/// for by name, on all devices with one.
+fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Tiles), Decline> {
+    let c = contraction(view, unit)?;
+    if !view.profile.software && !view.asked {
         return Err(Decline("the device has real cores: tiles go through shared memory".into()));
     }
-    let lanes = sketch.profile.fixed_subgroup().ok_or_else(|| Decline("the subgroup size is not fixed".into()))? as i64;
+    let lanes = view.profile.fixed_subgroup().ok_or_else(|| Decline("the subgroup size is not fixed".into()))? as i64;
     if c.n.is_empty() || c.k.is_empty() {
         return Err(Decline(
             "there are no columns to share the left operand (depthwise or a matrix-vector product)".into(),
         ));
     }
-    let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
-    let (rows, columns, depth) = (product(&c.m), product(&c.n), product(&c.k));
+    let (rows, columns, depth) = (view.product(&c.m), view.product(&c.n), view.product(&c.k));
     if columns < LEAST_COLUMNS || depth < LEAST_DEPTH {
         return Err(Decline(format!("{columns} columns and depth {depth} are too few")));
     }
     let taps = unit.window.as_ref().map_or(1, |w| w.taps);
-    let tile = choose_tile(sketch, rows, columns, lanes, taps)?;
+    let range = row_range(view.profile, rows, lanes, taps)?;
+    Ok((c, Tiles { rows, columns, taps, lanes, range }))
+}
+
+/// The sizes of a product, and the rows that a tile may have.
+struct Tiles {
+    /// Rows of the output, each made of `taps` rows of the product.
+    rows: i64,
+    columns: i64,
+    taps: i64,
+    lanes: i64,
+    range: (i64, i64),
+}
+
+impl Tiles {
+    fn usual_rows(&self) -> i64 {
+        usual_rows(self.rows, self.range)
+    }
+    fn all_rows(&self) -> Vec<i64> {
+        let usual = self.usual_rows();
+        (1..=self.range.1).rev().filter(|r| self.rows % r == 0 || r % 4 == 0 || *r == usual).collect()
+    }
+    fn all_columns(&self, width: i64) -> &'static [i64] {
+        if self.columns >= 2 * self.lanes * width { &[1, 2] } else { &[1] }
+    }
+    fn usual_columns(&self, p: &DeviceProfile, width: i64) -> i64 {
+        usual_vectors(p, self.rows * self.taps, self.columns, self.lanes * width)
+    }
+}
+
+/// The tile that wastes the fewest rows; the others are for who asks for them.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| product(view, unit));
+    let (_, tiles) = known.as_ref().as_ref().map_err(Clone::clone)?;
+    let (usual, widths) = (tiles.usual_rows(), widths(tiles.columns));
+    let others = tiles.all_rows().into_iter().filter(|r| *r != usual);
+    let mut out = Vec::new();
+    for rows in std::iter::once(usual).chain(others) {
+        for &vector in &widths {
+            let own = tiles.usual_columns(view.profile, vector);
+            for &columns in tiles.all_columns(vector) {
+                let one = Candidate::new(SubgroupProduct { rows, vector, columns });
+                let is_usual = (rows, vector, columns) == (usual, widths[0], own);
+                out.push((columns != own, if is_usual { one } else { one.on_request() }));
+            }
+        }
+    }
+    // Of equal ones those with as many columns as usual first.
+    out.sort_by_key(|c| c.0);
+    Ok(out.into_iter().map(|c| c.1).collect())
+}
+
+/// The kernel of the product in the candidate's tile. Products with windows are weighed with what they are joined to.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| product(view, unit));
+    let (Ok(chosen), Ok((_, tiles))) = (candidate.choices::<SubgroupProduct>(), &*known) else { return vec![] };
+    if unit.window.is_some() {
+        return vec![];
+    }
+    let tile = in_numbers(tiles.lanes, chosen.rows * tiles.taps, chosen.vector * chosen.columns);
+    product_kernels(view.stages(), [unit.name(), unit.output], &tile)
+}
+
+/// Schedules the unit in the candidate's tile.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<SubgroupProduct>()?;
+    let (c, tiles) = product(&sketch.view(), unit)?;
+    let lanes = tiles.lanes;
+    let tile = choose_tile(sketch, &tiles, chosen)?;
     let lane = bind_output(sketch, unit, &c, lanes, &tile)?;
     accumulate(sketch, unit, &c, lane, lanes, &tile)?;
     if c.right_constant {
@@ -62,8 +146,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     Ok(())
 }
 
-/// Rows of a tile, least and most, of the output's `rows`, each made of `taps` rows of the product: a register file of at most
-/// about 60 vec4 accumulators.
+/// Rows of a tile, least and most, of the output's `rows`, each made of `taps` rows of the product: a register file of
+/// at most about 60 vec4 accumulators.
 fn row_range(p: &DeviceProfile, rows: i64, lanes: i64, taps: i64) -> Result<(i64, i64), Decline> {
     let (low, high) = if p.quirks.has(&TALL_TILES) {
         (32, 56)
@@ -98,38 +182,29 @@ fn usual_vectors(p: &DeviceProfile, rows: i64, columns: i64, span: i64) -> i64 {
     if wide { 2 } else { 1 }
 }
 
-/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and columns.
+/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and
+/// columns.
 pub(super) fn usual_tile(p: &DeviceProfile, [rows, columns]: [i64; 2], taps: i64) -> Option<ProductTile> {
     let lanes = i64::from(p.fixed_subgroup()?);
     let range = row_range(p, rows / taps, lanes, taps).ok()?;
     let width = widths(columns).first().copied().unwrap_or(1);
     let vectors = usual_vectors(p, rows, columns, lanes * width);
     let tile_rows = usual_rows(rows / taps, range) * taps;
-    let thread_columns = width * vectors;
-    let columns = lanes * thread_columns;
-    Some(ProductTile {
-        rows: tile_rows,
-        columns,
-        depth: 4,
-        threads: lanes,
-        thread_rows: tile_rows,
-        thread_columns,
-        slices: 1,
-    })
+    Some(in_numbers(lanes, tile_rows, width * vectors))
 }
 
-/// The tile for the output's `rows`, each made of `taps` rows of the product.
-fn choose_tile(sketch: &mut Sketch<'_>, rows: i64, columns: i64, lanes: i64, taps: i64) -> Result<Tile, Decline> {
-    let (low, high) = row_range(sketch.profile, rows, lanes, taps)?;
-    let default = usual_rows(rows, (low, high));
-    let domain: Vec<i64> = (1..=high).rev().filter(|r| rows % r == 0 || r % 4 == 0 || *r == default).collect();
-    let rows_tile = sketch.choose("rows", &domain, default)?;
-    let widths = widths(columns);
-    let width = sketch.choose("vector", &widths, widths.first().copied().unwrap_or(1))?;
-    let span = lanes * width;
-    let vectors: &[i64] = if columns >= 2 * span { &[1, 2] } else { &[1] };
-    let columns = sketch.choose("columns", vectors, usual_vectors(sketch.profile, rows * taps, columns, span))?;
-    Ok(Tile { rows: rows_tile * taps, columns, width, taps })
+/// For the estimate: a tile of so many rows, and columns of a lane.
+fn in_numbers(lanes: i64, rows: i64, thread_columns: i64) -> ProductTile {
+    let columns = lanes * thread_columns;
+    ProductTile { rows, columns, depth: 4, threads: lanes, thread_rows: rows, thread_columns, slices: 1 }
+}
+
+/// The candidate's tile, or the one that is asked for.
+fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles, chosen: &SubgroupProduct) -> Result<Tile, Decline> {
+    let rows = sketch.choose("rows", &tiles.all_rows(), chosen.rows)?;
+    let width = sketch.choose("vector", &widths(tiles.columns), chosen.vector)?;
+    let columns = sketch.choose("columns", tiles.all_columns(width), chosen.columns)?;
+    Ok(Tile { rows: rows * tiles.taps, columns, width, taps: tiles.taps })
 }
 
 /// Binds the output's loops; returns the one over the lanes.

@@ -1,147 +1,116 @@
-//! Matrix products and implicit-GEMM convolutions for real GPUs: workgroup tiles through shared memory, register tiles a
-//! thread.
+//! Matrix products and implicit-GEMM convolutions for real GPUs: workgroup tiles in shared memory, and register tiles
+//! per thread.
 //!
-//! The reduction loops are fused into one K loop in the order (window, channel), so that a K step of 16 reads consecutive
-//! channels. Tiles of both operands lie in shared memory as `[k][row]` and `[k][column]`, where the threads of a subgroup read
-//! neighbouring words; they are copied cooperatively, 16 bytes a thread where memory allows, and the next step's are loaded
-//! while this one is computed. A constant right operand is packed in the order in which it is read. A thread multiplies a
-//! register tile of at most 8x8, or of 8x4 or 4x4 where registers are fewer, in pieces of 4 rows and 4 columns that lie as far
-//! apart as the threads are wide, so that the vectors of neighbouring threads touch. A long reduction may be cut into slices
-//! ([`split_depth`](super::split_depth)) that become workgroups. Every tile that fits the device, with each number of slices, is
-//! a candidate; the estimate finds the cheapest.
+//! The reduction loops are fused into one K loop in the order (window, channel), so that a K step of 16 reads
+//! consecutive channels. Tiles of both operands are in shared memory in the order `[k][row]` and `[k][column]`, so that
+//! the threads of a subgroup read neighbouring words. The threads copy them together, 16 bytes per thread if memory
+//! allows, and the tiles of the next step are loaded while this one is computed. A constant right operand is packed in
+//! the order in which it is read.
+//!
+//! A thread computes a register tile of at most 8x8, or of 8x4 or 4x4 if registers are fewer, in pieces of 4 rows and 4
+//! columns. The pieces are as far apart as the threads are wide, so that the vectors of neighbouring threads are
+//! contiguous. A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups.
+//! Every tile that fits the device, with each number of slices, is a candidate; the cheapest one is taken.
 
 use super::analysis::{Contraction, Unit, contraction};
-use super::cooperate::{LOAD_BYTES, copy_cooperatively};
+use super::candidate::Candidate;
+use super::cooperate::copy_cooperatively;
 use super::direct;
 use super::matmul_subgroup::pack_right;
 use super::pooling::{PoolingWindow, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
-use super::split_depth::{slices, split_depth};
+use super::split_depth::split_depth;
+use super::thread_tile::{LEAST, LEAST_DEPTH, PAD, Sizes, Tile, TiledProduct, Tiles, listed};
 use super::tiles::{Depth, ProductTile};
+use super::view::View;
 use crate::name::Name;
-use crate::profile::DeviceProfile;
-use crate::profile::quirks::{SINKS_LOADS, UNROLLS_LOOPS};
+use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::FlattenBuffer;
 use crate::schedule::PadReduction;
 use crate::schedule::SoftwarePipeline;
 use crate::schedule::StageInShared;
-use crate::schedule::estimate::product_costs;
+use crate::schedule::estimate::{KernelEstimate, product_kernels};
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
-use crate::traffic::SECTOR_BYTES;
 
-/// Rows and columns of a product that tiles are made for, at least.
-pub(super) const LEAST: i64 = 4;
-/// Its depth, at least.
-pub(super) const LEAST_DEPTH: i64 = 8;
-/// Rows and columns of a piece of the register tile, at most.
-const PIECE: i64 = 4;
-/// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
-const PAD: i64 = 4;
-/// Registers of a thread from which on 8x8 accumulators, both operands and what is loaded ahead fit beside addresses.
-pub(super) const LARGE: u32 = 160;
-/// The same for 8x4.
-const MIDDLE: u32 = 96;
-
-/// Elements of the reduction that a workgroup has at a time.
-const DEPTH: i64 = 16;
-/// The same for reductions like 24, 72 and 120, which leave half of that over.
-const ODD_DEPTH: i64 = 24;
-
-/// Threads for each core that keep its schedulers busy.
-const THREADS_A_CORE: i64 = 256;
-
-/// Threads along rows and columns, and the register tile of a thread in pieces; with windows behind the product, their
-/// elements are rows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tile {
-    pub threads: (i64, i64),
-    /// Pieces of rows of a thread.
-    pub row_pieces: i64,
-    /// Rows of a piece.
-    pub rows: i64,
-    /// Rows of a window, which make one row of the output.
-    pub taps: i64,
-    /// Pieces of columns of a thread.
-    pub column_pieces: i64,
-    /// Columns of a piece, all of one vector.
-    pub width: i64,
-    pub depth: i64,
-}
-
-impl Tile {
-    /// Columns of a workgroup.
-    fn columns(&self) -> i64 {
-        self.threads.0 * self.column_pieces * self.width
-    }
-    /// Loops over the columns of a thread.
-    fn column_loops(&self) -> usize {
-        usize::from(self.column_pieces > 1) + usize::from(self.width > 1)
-    }
-    fn in_numbers(&self) -> ProductTile {
-        let thread_rows = self.row_pieces * self.rows;
-        ProductTile {
-            rows: self.threads.1 * thread_rows,
-            columns: self.columns(),
-            depth: self.depth,
-            threads: self.threads.0 * self.threads.1,
-            thread_rows,
-            thread_columns: self.column_pieces * self.width,
-            slices: 1,
-        }
-    }
-}
-
-/// Takes contractions with rows, columns and depth on devices with real cores; asked for by name, on all.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let c = contraction(sketch, unit)?;
-    if sketch.profile.software && !sketch.asked {
+/// The product of a unit: contractions with rows, columns and depth on devices with real cores; asked for by name, on
+/// all.
+fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Sizes), Decline> {
+    let c = contraction(view, unit)?;
+    if view.profile.software && !view.asked {
         return Err(Decline("shared memory does not pay on a software device".into()));
     }
     if c.m.is_empty() || c.n.is_empty() || c.k.is_empty() {
         return Err(Decline("the product has no rows or no columns".into()));
     }
-    let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
     let taps = unit.window.as_ref().map_or(1, |w| w.taps);
-    let (rows, columns, depth) = (product(&c.m) * taps, product(&c.n), product(&c.k));
+    let (rows, columns, depth) = (view.product(&c.m) * taps, view.product(&c.n), view.product(&c.k));
     if rows < LEAST || columns < LEAST || depth < LEAST_DEPTH {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
-    let batch = product(&c.batch);
-    let loops: Vec<i64> = c.k.iter().filter_map(|v| sketch.extent_of(*v)).collect();
-    let lies = Depth::of(&loops, element_bytes(sketch, unit));
-    let tiles = Tiles::new(sketch.profile, [batch, rows, columns, depth], taps, lies);
-    let candidates = tiles.candidates();
-    let blocks = [unit.name(), unit.output];
-    let costs = match &unit.window {
-        Some(_) => None,
-        None => product_costs(&sketch.f, sketch.constants, sketch.profile, blocks, &candidates),
-    };
-    let least = |of: &dyn Fn(&ProductTile) -> bool| {
-        let list = candidates.iter().zip(costs.iter().flatten()).filter(|(c, _)| of(c));
-        list.min_by(|a, b| a.1.total_cmp(b.1)).map(|(c, _)| *c)
-    };
-    let best = unit.window.as_ref().map_or_else(|| least(&|_| true), |w| w.tile);
-    let mut tile = choose_tile(sketch, &tiles, best)?;
-    let this = tile.in_numbers();
-    let domain: Vec<i64> =
-        candidates.iter().filter(|c| ProductTile { slices: 1, ..**c } == this).map(|c| c.slices).collect();
-    let depths = tiles.depths(&tile);
-    tile.depth = sketch.choose("depth", &depths, tile.depth)?;
-    if domain.len() > 1 {
-        let whole = sketch.clone();
-        let usual = least(&|c| ProductTile { slices: 1, ..*c } == this).map_or(1, |c| c.slices);
-        let parts = sketch.choose("slices", &domain, usual)?;
-        if parts > 1 {
-            match compute_slices(sketch, unit, &c, &tile, parts) {
-                Ok(()) => return Ok(()),
-                Err(_) => *sketch = whole,
+    let all = [view.product(&c.batch), rows, columns, depth];
+    let loops: Vec<i64> = c.k.iter().filter_map(|v| view.extent_of(*v)).collect();
+    let lies = Depth::of(&loops, element_bytes(view, unit));
+    Ok((c, Sizes { all, taps, lies }))
+}
+
+/// Every tile that fits the device, with each number of slices. With windows behind the product it is the tile that the
+/// estimate found for both.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| product(view, unit));
+    let (_, sizes) = known.as_ref().as_ref().map_err(Clone::clone)?;
+    let tiles = Tiles::new(view.profile, *sizes);
+    let usable = tiles.usable();
+    let p = view.profile;
+    let none = || format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory);
+    let of_windows = unit.window.as_ref().and_then(|w| w.tile);
+    let found = of_windows.and_then(|tile| usable.iter().find(|t| tiles.tile(t).in_numbers() == tile).copied());
+    let first = found.or_else(|| tiles.usual(&usable)).ok_or_else(|| Decline(none()))?;
+    let others = usable.into_iter().filter(|t| *t != first);
+    let mut out = Vec::new();
+    for t in std::iter::once(first).chain(others) {
+        let usual = tiles.depth(&t);
+        let depths = tiles.depths(&tiles.tile(&t));
+        for depth in std::iter::once(usual).chain(depths.into_iter().filter(|d| *d != usual)) {
+            for slices in tiles.slices(&t) {
+                let one = Candidate::new(TiledProduct { tile: listed(&t), depth, slices });
+                let asked = depth != usual || (unit.window.is_some() && t != first);
+                out.push(if asked { one.on_request() } else { one });
             }
         }
     }
-    compute(sketch, unit, &c, &tile)
+    Ok(out)
+}
+
+/// The kernels of the product in the candidate's tile. Products with windows are weighed with what they are joined to.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| product(view, unit));
+    let (Ok(chosen), Ok((_, sizes))) = (candidate.choices::<TiledProduct>(), &*known) else { return vec![] };
+    let tiles = Tiles::new(view.profile, *sizes);
+    let Some(tile) = tiles.of(chosen).filter(|_| unit.window.is_none()) else { return vec![] };
+    let tile = ProductTile { slices: chosen.slices, ..tile.in_numbers() };
+    product_kernels(view.stages(), [unit.name(), unit.output], &tile)
+}
+
+/// Schedules the unit in the candidate's tile.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<TiledProduct>()?;
+    let (c, sizes) = product(&sketch.view(), unit)?;
+    let tiles = Tiles::new(sketch.profile, sizes);
+    let usable = tiles.usable();
+    let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
+    let shape = sketch.choose("tile", &domain, chosen.tile.clone())?;
+    let shape = tiles.of_list(&shape).ok_or_else(Decline::other_kind)?;
+    let slices = tiles.slices(&shape);
+    let mut tile = Tile { depth: chosen.depth, ..tiles.tile(&shape) };
+    tile.depth = sketch.choose("depth", &tiles.depths(&tile), chosen.depth)?;
+    let parts = if slices.len() > 1 { sketch.choose("slices", &slices, chosen.slices)? } else { 1 };
+    match parts {
+        1 => compute(sketch, unit, &c, &tile),
+        parts => compute_slices(sketch, unit, &c, &tile, parts),
+    }
 }
 
 /// Schedules slices of the reduction with this tile, and the sum of their results.
@@ -153,9 +122,9 @@ fn compute_slices(
     parts: i64,
 ) -> Result<(), Decline> {
     let part = split_depth(sketch, unit, c, parts)?;
-    let c = contraction(sketch, &part)?;
+    let c = contraction(&sketch.view(), &part)?;
     compute(sketch, &part, &c, tile)?;
-    direct::apply(sketch, unit)
+    direct::compute(sketch, unit)
 }
 
 /// Schedules the unit with this tile.
@@ -176,8 +145,8 @@ fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -
     accumulate(sketch, reduce, unit.window.as_ref(), c, thread, tile)
 }
 
-/// Makes one dimension of those that the reduction goes through in the packed right operand: its index is then that of the K loop,
-/// with no division in it. They lie behind all others but the columns of a tile.
+/// Makes one dimension of those that the reduction goes through in the packed right operand: its index is then that of
+/// the K loop, with no division in it. They lie behind all others but the columns of a tile.
 fn flatten_depth(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
     let (Some(buffer), Some((_, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
     let (name, columns) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len() - 1);
@@ -187,180 +156,10 @@ fn flatten_depth(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline
     Ok(())
 }
 
-/// Steps of the reduction whose operands compilers have in registers at once, and registers of a thread for addresses that all share.
-const STEPS_AHEAD: i64 = 3;
-const OTHERS: i64 = 8;
-
-/// Threads along columns and rows, pieces of rows and of columns, rows of a piece.
-type Candidate = (i64, i64, i64, i64, i64);
-
-/// The tiles that a product can have on a device, largest first.
-struct Tiles<'p> {
-    profile: &'p DeviceProfile,
-    /// Batch, rows and columns.
-    size: (i64, i64, i64),
-    taps: i64,
-    /// Elements of the reduction.
-    whole: i64,
-    lies: Depth,
-    width: i64,
-}
-
-impl Tiles<'_> {
-    fn new(profile: &DeviceProfile, [batch, rows, columns, whole]: [i64; 4], taps: i64, lies: Depth) -> Tiles<'_> {
-        let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
-        Tiles { profile, size: (batch, rows, columns), taps, whole, lies, width }
-    }
-    /// Elements of the reduction that a workgroup has at a time: so many that each thread loads 16 bytes of both operands.
-    fn depth(&self, t: &Candidate) -> i64 {
-        if self.lies.channels % PIECE != 0 {
-            // Elements that are copied one by one each take an address and conditions: half as many at a time, or those of a row of
-            // windows, which lie alike in each row.
-            return self.lies.row.filter(|n| self.fits(t, *n) && self.holds_single(t, *n)).unwrap_or(DEPTH / 2);
-        }
-        let (run, threads) = (LOAD_BYTES / self.lies.bytes[1], t.0 * t.1);
-        let straight_sinks = self.profile.quirks.has(&UNROLLS_LOOPS);
-        let whole_sectors = DEPTH / 2 * self.lies.bytes[0] % SECTOR_BYTES == 0;
-        if straight_sinks && (self.whole == ODD_DEPTH || self.whole == DEPTH && whole_sectors) {
-            // Of what is no loop, loads move to where they are stored.
-            return DEPTH / 2;
-        }
-        if !straight_sinks && self.whole == 2 * DEPTH && self.fits(t, self.whole) {
-            // As few as two steps: what would be loaded ahead is loaded at once, and nobody waits in between.
-            return self.whole;
-        }
-        if self.lies.channels % DEPTH != 0 && self.goes_odd(self.rows(t), self.columns(t), threads) {
-            return ODD_DEPTH;
-        }
-        // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them. And the address in a window
-        // takes as much where a thread has few results.
-        let halves = run > PIECE && self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
-        let short = self.width == PIECE && (halves || t.4 < PIECE && self.whole > self.lies.channels);
-        if short && self.lies.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
-    }
-    /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its copies without
-    /// one: in a loop, what some threads alone copy stands under a condition each time.
-    fn goes_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
-        let run = LOAD_BYTES / self.lies.bytes[1];
-        let shared = [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0);
-        self.whole == ODD_DEPTH || self.lies.channels % ODD_DEPTH == 0 && shared
-    }
-    /// True when tiles of both operands, so deep, fit the workgroup's memory.
-    fn fits(&self, t: &Candidate, depth: i64) -> bool {
-        (self.rows(t) + PAD + self.columns(t)) * depth * 4 <= i64::from(self.profile.shared_memory)
-    }
-    /// True when a thread has the registers for single elements of `depth`, each with its address and a condition, beside vectors of the
-    /// right operand, sums, and the operands of the steps that compilers load ahead, each vector with its address.
-    fn holds_single(&self, t: &Candidate, depth: i64) -> bool {
-        let (rows, columns, threads) = (self.rows(t), self.columns(t), t.0 * t.1);
-        let own = [rows, columns].map(|n| (n * depth + threads - 1) / threads);
-        let of_thread = [rows / t.1, columns / t.0];
-        let step: i64 = of_thread.iter().map(|n| n + (n + PIECE - 1) / PIECE).sum();
-        let held = of_thread[0] * of_thread[1] + 3 * own[0] + own[1] + STEPS_AHEAD * step + OTHERS;
-        self.profile.software || self.profile.registers == 0 || held <= i64::from(self.profile.registers)
-    }
-    /// What a tile's depth may be.
-    fn depths(&self, tile: &Tile) -> Vec<i64> {
-        let n = tile.in_numbers();
-        let fits = |depth: &i64| (n.rows + PAD + n.columns) * depth * 4 <= i64::from(self.profile.shared_memory);
-        let odd = Some(ODD_DEPTH).filter(|_| self.goes_odd(n.rows, n.columns, n.threads));
-        [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().chain(odd).chain(self.lies.row).filter(fits).collect()
-    }
-    /// A thread has whole windows.
-    fn rows(&self, t: &Candidate) -> i64 {
-        t.1 * (t.2 * t.4 / self.taps).max(1) * self.taps
-    }
-    fn columns(&self, t: &Candidate) -> i64 {
-        t.0 * t.3 * self.width
-    }
-    fn groups(&self, t: &Candidate) -> i64 {
-        let over = |n: i64, by: i64| (n + by - 1) / by;
-        self.size.0 * over(self.size.1, self.rows(t)) * over(self.size.2, self.columns(t))
-    }
-    /// Those that fit the device.
-    fn usable(&self) -> Vec<Candidate> {
-        let p = self.profile;
-        let all: &[Candidate] = match p.registers {
-            LARGE.. => &[
-                (16, 16, 2, 2, 4),
-                (16, 8, 2, 2, 4),
-                (8, 8, 2, 2, 4),
-                (8, 8, 2, 1, 4),
-                (16, 8, 1, 1, 4),
-                (8, 16, 1, 1, 4),
-                (8, 8, 1, 1, 4),
-                (8, 16, 1, 1, 2),
-                (8, 8, 1, 1, 2),
-            ],
-            MIDDLE..LARGE => &[
-                (16, 16, 2, 1, 4),
-                (16, 8, 2, 1, 4),
-                (8, 8, 2, 1, 4),
-                (16, 8, 1, 1, 4),
-                (8, 16, 1, 1, 4),
-                (8, 8, 1, 1, 4),
-                (8, 16, 1, 1, 2),
-                (8, 8, 1, 1, 2),
-            ],
-            _ => &[(16, 16, 1, 1, 4), (16, 8, 1, 1, 4), (8, 8, 1, 1, 4), (8, 16, 1, 1, 2), (8, 8, 1, 1, 2)],
-        };
-        let fits = |t: &&Candidate| t.0 * t.1 <= i64::from(p.max_invocations) && self.fits(t, self.depth(t));
-        all.iter().filter(fits).copied().collect()
-    }
-    /// The largest of them that leaves every core enough to do, else the smallest: for products that the estimate cannot weigh.
-    fn usual(&self, usable: &[Candidate]) -> Option<Candidate> {
-        let cores = i64::from(self.profile.cores);
-        let threads = |t: &Candidate| self.groups(t) * t.0 * t.1;
-        let enough = |t: &&Candidate| self.groups(t) >= 2 * cores && threads(t) >= THREADS_A_CORE * cores;
-        let whole = |t: &&Candidate| t.4 == PIECE;
-        usable.iter().find(enough).or(usable.iter().rev().find(whole)).copied()
-    }
-    /// Tiles, each with every number of slices that the reduction may be cut into; with windows behind the product there is one.
-    fn candidates(&self) -> Vec<ProductTile> {
-        let usable = self.usable();
-        let each = |t: Candidate| {
-            let (step, tile) = (self.depth(&t), self.tile(&t).in_numbers());
-            let steps = if self.lies.channels % step == 0 { self.lies.channels / step } else { 1 };
-            let numbers = if self.size.0 > 1 || self.taps > 1 { vec![1] } else { slices(self.whole, steps) };
-            numbers.into_iter().map(move |n| ProductTile { slices: n, ..tile })
-        };
-        usable.into_iter().flat_map(each).collect()
-    }
-    fn tile(&self, t: &Candidate) -> Tile {
-        let of_thread = self.rows(t) / t.1;
-        // Pieces of whole windows, where those are vectors.
-        let windows = self.taps == 1 || of_thread % PIECE == 0 && PIECE % self.taps == 0;
-        let (row_pieces, rows) = if windows { (t.2, of_thread / t.2) } else { (1, of_thread) };
-        let (taps, width, depth) = (self.taps, self.width, self.depth(t));
-        Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
-    }
-}
-
 /// Bytes of an element of the narrower and of the wider operand in device memory.
-fn element_bytes(sketch: &Sketch<'_>, unit: &Unit) -> [i64; 2] {
-    let blocks = sketch.f.body.blocks();
-    let loads = blocks.iter().find(|b| b.name == unit.name()).map_or(vec![], |b| b.value.loads());
-    Depth::bytes(loads.iter().map(|l| sketch.f.buffers[l.0].dtype))
-}
-
-/// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices that its
-/// reduction may be cut into.
-pub(super) fn candidates(p: &DeviceProfile, size: [i64; 4], taps: i64, lies: Depth) -> Vec<ProductTile> {
-    Tiles::new(p, size, taps, lies).candidates()
-}
-
-/// The tile: `least` where nothing else is chosen.
-fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles<'_>, least: Option<ProductTile>) -> Result<Tile, Decline> {
-    let p = tiles.profile;
-    let usable = tiles.usable();
-    let is_least = |t: &&Candidate| least.is_some_and(|l| tiles.tile(t).in_numbers() == ProductTile { slices: 1, ..l });
-    let t = usable.iter().find(is_least).copied().or_else(|| tiles.usual(&usable)).ok_or_else(|| {
-        Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
-    })?;
-    let listed = |t: &Candidate| vec![t.0, t.1, t.2, t.3, t.4];
-    let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
-    let chosen = sketch.choose("tile", &domain, listed(&t))?;
-    Ok(tiles.tile(&usable.iter().find(|t| listed(t) == chosen).copied().unwrap_or(t)))
+fn element_bytes(view: &View<'_>, unit: &Unit) -> [i64; 2] {
+    let loads = view.block(unit.name()).map_or(vec![], |b| b.value.loads());
+    Depth::bytes(loads.iter().map(|l| view.f.buffers[l.0].dtype))
 }
 
 /// Makes one loop of the rows of a product's result, and one of its columns; batches become workgroups.

@@ -1,4 +1,4 @@
-//! Products on matrix units against the reference evaluator: every shape, every choice, with and without tails.
+//! Compares products on matrix units with the reference evaluator: every shape, every choice, with and without tails.
 
 use super::{Choice, choices, schedule, schedule_with};
 use crate::attr::Attr;
@@ -87,7 +87,8 @@ fn subgroups_of_any_size_share_the_tile() {
     }
 }
 
-/// Tiles of which a thread would have less than 16 bytes: the first threads copy the one, the others the other, in the same registers.
+/// Tiles of which a thread would have less than 16 bytes: the first threads copy the one, the others the other, in the
+/// same registers.
 #[test]
 fn threads_apart_copy_small_tiles() {
     for (mnk, subgroup, tile, depth, (m, n, k)) in [
@@ -121,8 +122,8 @@ fn every_choice_gives_the_same_results() {
     }
 }
 
-/// Few rows and columns, and a long reduction: every number of slices, with and without tails of rows and columns. The rule takes some
-/// itself where cores are idle.
+/// Few rows and columns, and a long reduction: every number of slices, with and without tails of rows and columns. The
+/// rule takes some itself where cores are idle.
 #[test]
 fn slices_of_a_long_reduction_are_summed_up() {
     for (mnk, (m, n, k)) in [([16, 16, 16], (5, 20, 1024)), ([8, 8, 8], (8, 8, 512))] {
@@ -158,8 +159,8 @@ fn long_reductions_are_cut_where_cores_are_idle() {
     assert_eq!((kernels(128), kernels(1)), (2, 1));
 }
 
-/// Operands of f32 that are rounded where they are multiplied are converted by the copies; also together with others, and where more is
-/// computed on the way.
+/// Operands of f32 that are rounded where they are multiplied are converted by the copies; also together with others,
+/// and where more is computed on the way.
 #[test]
 fn rounded_operands_are_converted_while_they_are_copied() {
     let rounded = |a: &str, b: &str, m: i64, n: i64, k: i64| {
@@ -192,8 +193,8 @@ fn rounded_operands_are_converted_while_they_are_copied() {
 #[test]
 fn what_is_no_product_of_halves_is_left_to_others() {
     let p = device([16, 16, 16], (32, 32));
-    let single = "tensor @mm(%a: f32[40,40], %b: f16[40,40], out %y: f32[40,40]) {
-  for i in 0..40 { for j in 0..40 { for k in 0..40 {
+    let single = "tensor @mm(%a: f32[400,40], %b: f16[40,400], out %y: f32[400,400]) {
+  for i in 0..400 { for j in 0..400 { for k in 0..40 {
     block y reduce sum init { %y[i, j] <- %a[i, k] * f32(%b[k, j]) }
   } } }
 }";

@@ -1,4 +1,5 @@
-//! The tiles of products on matrix units: what a subgroup and a workgroup have, and what that takes of registers and of workgroup memory.
+//! Tiles of products on matrix units: the sizes per subgroup and workgroup, and the registers and workgroup memory that
+//! they need.
 
 use super::split_depth;
 use super::tiles::{MatrixTile, ProductTile};
@@ -20,21 +21,22 @@ const OTHERS: i64 = 8;
 /// Rows of a lane's results, at most, where it has more of them.
 const ROWS: i64 = 8;
 
-/// Neighbouring halves that a lane copies at once, and the registers that their place in a window takes: an address, a row, a column and
-/// a condition.
+/// Neighbouring halves that a lane copies at once, and the registers that their place in a window takes: an address, a
+/// row, a column and a condition.
 const RUN: i64 = 8;
 const REGISTERS_OF_RUN: i64 = 4;
 
-/// Vectors of a lane's results that live at once where little is made of them, and where functions are: the result and what is added,
-/// the argument, its magnitude and its square, two polynomials, a condition.
+/// Vectors of a lane's results that live at once where little is made of them, and where functions are: the result and
+/// what is added, the argument, its magnitude and its square, two polynomials, a condition.
 const PLAIN_VECTORS: i64 = 2;
 const FUNCTION_VECTORS: i64 = 7;
 
-/// Products of a K step, at most, whose loop is short (nir_opt_gcm: less than 100 instructions), where copies need little arithmetic.
+/// Products of a K step, at most, whose loop is short (nir_opt_gcm: less than 100 instructions), where copies need
+/// little arithmetic.
 const SHORT_PRODUCTS: i64 = 8;
 const HOISTED: i64 = 3;
 
-/// What a workgroup computes at a time.
+/// The tile of a workgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tile {
     /// Subgroups along rows and along columns.
@@ -61,7 +63,8 @@ impl Tile {
         Tile::new((2, 2), (1, 2), DEPTH),
         Tile::new((2, 2), (1, 1), DEPTH),
     ];
-    /// The same for smaller ones, which more subgroups share: each copies less of the tiles and keeps less in registers.
+    /// The same for smaller ones, which more subgroups share: each copies less of the tiles and keeps less in
+    /// registers.
     const SMALL: [Tile; 9] = [
         Tile::new((4, 4), (4, 2), DEPTH / 2),
         Tile::new((2, 4), (4, 2), DEPTH / 2),
@@ -95,9 +98,9 @@ impl Tile {
         let (rows, columns) = self.size(m);
         (rows + columns) * (self.depth + PAD) * 2 + self.tasks() * m.m * m.n * 4
     }
-    /// 32-bit registers of a lane for what it copies in a K step. A half that is loaded alone has one of its own, and one for its
-    /// address; a run of neighbours out of a window has its place. Of halves that are computed, all operands are loaded before the
-    /// first run of them is computed in f32.
+    /// 32-bit registers of a lane for what it copies in a K step. A half that is loaded alone has one of its own, and
+    /// one for its address; a run of neighbours out of a window has its place. Of halves that are computed, all
+    /// operands are loaded before the first run of them is computed in f32.
     fn copied(&self, m: Matrix, lanes: i64, h: Holdings, few: bool) -> i64 {
         let (rows, columns) = self.size(m);
         let threads = self.tasks() * lanes;
@@ -113,29 +116,30 @@ impl Tile {
             |(n, c): (&i64, Option<i64>)| c.map_or(0, |others| n / threads / 2 * others + RUN.min(n / threads));
         moved / 2 / threads + runs * of_run + own.iter().zip(h.computed).map(computed).sum::<i64>()
     }
-    /// How many times a lane has the operands of a matrix of depth in registers: those of a whole K step, or where compilers load a step's
-    /// operands beside its products, those of three at most, and of the next.
+    /// How many times a lane has the operands of a matrix of depth in registers: those of a whole K step, or where
+    /// compilers load a step's operands beside its products, those of three at most, and of the next.
     fn operands_held(&self, p: &DeviceProfile, m: Matrix) -> i64 {
         let all = (self.depth / m.k).max(1);
         if p.quirks.has(&UNROLLS_LOOPS) { all.min(3) + i64::from(all > 1) } else { all }
     }
-    /// How many threads, from the first one on, copy the left operand's tile, where the others copy the right one's: each 16 bytes, and
-    /// whole subgroups the one or the other. None where the workgroup is smaller than that, or all threads have 16 bytes of both.
+    /// How many threads, from the first one on, copy the left operand's tile, where the others copy the right one's:
+    /// each 16 bytes, and whole subgroups the one or the other. None where the workgroup is smaller than that, or all
+    /// threads have 16 bytes of both.
     pub(super) fn copied_apart(&self, m: Matrix, lanes: i64) -> Option<i64> {
         let (rows, columns) = self.size(m);
         let [left, right] = [rows, columns].map(|n| n * self.depth / RUN);
         (left % lanes == 0 && right % lanes == 0 && left + right <= self.tasks() * lanes).then_some(left)
     }
-    /// Registers of a lane for the addresses of matrices that a compiler takes out of a short loop, beyond those that operands leave
-    /// free which pass by.
+    /// Registers of a lane for the addresses of matrices that a compiler takes out of a short loop, beyond those that
+    /// operands leave free which pass by.
     fn hoisted(&self, p: &DeviceProfile, m: Matrix, lanes: i64, h: Holdings) -> i64 {
         let products = self.pieces.0 * self.pieces.1 * self.depth / m.k;
         let plain = h.windows.is_none() && h.computed.iter().all(Option::is_none);
         let short = plain && products <= SHORT_PRODUCTS && self.copied_apart(m, lanes).is_none();
         if p.quirks.has(&UNROLLS_LOOPS) && short { HOISTED } else { 0 }
     }
-    /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K step, or beside what
-    /// is made of the results.
+    /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K
+    /// step, or beside what is made of the results.
     pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, h: Holdings) -> bool {
         let (most, lanes) = (p.registers_of_largest_subgroup() - OTHERS, i64::from(p.subgroup.1.max(1)));
         let (rows, columns) = self.of_subgroup(m);
@@ -145,8 +149,8 @@ impl Tile {
         let others = (operands / lanes + copied + self.hoisted(p, m, lanes, h)).max(results);
         most <= 0 || rows * columns / lanes + others <= most
     }
-    /// Where registers are few, the operand whose matrices pass by those of the other one, which stay: the one that has more of them.
-    /// Elsewhere all of both are loaded before the first product, which waits for fewer of them.
+    /// Where registers are few, the operand whose matrices pass by those of the other one, which stay: the one that has
+    /// more of them. Elsewhere all of both are loaded before the first product, which waits for fewer of them.
     pub(super) fn passing(&self, p: &DeviceProfile, m: Matrix) -> Option<MatrixRole> {
         let (left, right) = self.of_subgroup(m);
         p.has_few_registers().then_some(if right + m.m < left + m.n { MatrixRole::A } else { MatrixRole::B })
@@ -186,7 +190,7 @@ pub(super) const LEAST: i64 = 4;
 
 /// The size of a product on matrix units.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::schedule) struct MatrixProduct {
+pub(super) struct MatrixProduct {
     /// Results: batch, rows, columns.
     pub results: [i64; 3],
     /// Elements of the reduction.
@@ -222,29 +226,12 @@ impl MatrixProduct {
     }
 }
 
-/// The tiles that `matmul-matrix` compares for a product of f16 operands that are summed in f32, by the device's largest
-/// matrices; none where the device has none, or the product is too small for them.
-pub(in crate::schedule) fn matrix_candidates(
-    p: &DeviceProfile,
-    product: MatrixProduct,
-    h: Holdings,
-) -> Vec<MatrixTile> {
-    let [_, rows, columns] = product.results;
-    let shapes = if p.multiplies_matrices() { p.matrix_units().unwrap_or_default() } else { vec![] };
-    let Some(m) = shapes.first().map(|s| Matrix::of(s.mnk)) else { return vec![] };
-    if rows < LEAST || columns < LEAST {
-        return vec![];
-    }
-    let lanes = i64::from(p.subgroup.1.max(1));
-    let candidates = product.candidates(p, m, &MatrixProduct::fitting(p, m), h);
-    candidates.into_iter().map(|(t, slices)| t.in_numbers(m, lanes, slices)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md, -24-wide.md).
+    /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md,
+    /// -24-wide.md).
     #[test]
     fn tiles_that_spill_are_not_held() {
         let p = DeviceProfile::named("bmg").expect("a profile");

@@ -1,30 +1,40 @@
-//! Schedule rules: each looks at a tensor function and a [`DeviceProfile`] and proposes a trace.
+//! Schedule rules: each lists its candidates for a part of a tensor function on a device, prices them, and applies one.
 //!
-//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions, or of more operands than a kernel binds, apart. The rules of [`RULES`] that take functions
-//! may then take the function as a whole; else it is split into *units* (a reduction with the block that consumes it, or a compute
-//! block alone), and the rules are asked in order for each; the first that takes a unit schedules it, and the reasons of those that
-//! declined are kept for `explain`. The last rule takes anything.
+//! [`schedule`] first inlines what can be inlined, and cuts concatenations apart that are of reductions or have more
+//! operands than a kernel binds. Then it splits the function into *units*: a reduction with the block that consumes it,
+//! or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates ([`Rule::candidates`]) and
+//! price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if it declines, the next
+//! cheapest. Rules for whole functions are asked first; one of them takes the function unless its units are cheaper.
+//! `explain` shows why the rules before the one that was taken were not.
 //!
-//! Where a rule is free to choose (a tile, the threads of a workgroup, and which rule it is), the choice stands in the trace
-//! ([`Choose`]) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
-//! wrote into a schedule.
+//! The estimate of an unscheduled function (`predict`) asks the same rules for the same prices, so that fusion and
+//! layouts are decided by the kernels that are then made.
+//!
+//! A candidate has a value for each choice of the rule. The trace records them, with all possible values ([`Choose`]).
+//! [`schedule_with`] schedules with other values, [`follow_choices`] with the values that were edited in a schedule.
 
 mod alternatives;
 mod analysis;
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+mod candidate;
 #[cfg(test)]
 mod choices_tests;
 mod cooperate;
 mod describe;
 mod direct;
+mod dispatch;
+#[cfg(test)]
+mod dispatch_tests;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
+mod lanes;
 mod matmul_dot;
 mod matmul_matrix;
 mod matmul_subgroup;
+mod matmul_tile;
 mod matmul_tiled;
 #[cfg(test)]
 mod matrix_tests;
@@ -33,6 +43,7 @@ mod open;
 mod packing;
 mod partition;
 mod pooling;
+mod predict;
 mod reduction_threads;
 mod rows;
 mod script;
@@ -42,6 +53,7 @@ mod split_depth;
 mod subgroup_tests;
 #[cfg(test)]
 mod tests;
+mod thread_tile;
 mod tiles;
 mod transform;
 #[cfg(test)]
@@ -49,38 +61,45 @@ mod transpose_tests;
 mod transpose_tiled;
 mod units;
 mod versions;
+mod view;
 mod windows;
 
-pub use alternatives::{Alternative, alternatives};
+pub use alternatives::{Alternative, Neighbour, alternatives, neighbours, values};
 pub use analysis::Unit;
 pub use attention::one_kernel;
+pub use candidate::{Candidate, Choices};
 pub(in crate::schedule) use direct::USUALLY_UNROLLED;
-pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
-pub(in crate::schedule) use matrix_tile::{MatrixProduct, matrix_candidates};
+pub use dispatch::GIVEN_UP;
+pub(in crate::schedule) use elementwise::usual_width;
+pub(in crate::schedule) use matmul_dot::byte_tiles;
 pub(in crate::schedule) use packing::dimension_to_pack;
-pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
+pub(in crate::schedule) use pooling::LARGEST_WINDOW;
 pub use pooling::{PoolingWindow, window_index};
-pub(in crate::schedule) use reduction_threads::threads_for_a_result;
-pub(in crate::schedule) use rows::{group_splits, rows_together, threads_for_rows, worth_a_workgroup};
+pub(in crate::schedule) use predict::predicted;
+pub use predict::price_as_scheduled;
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
+pub(in crate::schedule) use thread_tile::PAD;
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
-pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
+pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
 pub use versions::{FunctionVersion, asked_versions, versions};
-pub(in crate::schedule) use windows::usual_windows;
+pub use view::View;
+pub(in crate::schedule) use windows::Neighbours;
 
+use super::estimate::KernelEstimate;
 use super::{Choose, InstrRef, ScheduleError, TransformLayout, Version};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
 use crate::tir::{BufferId, TensorFunction};
+use dispatch::Pick;
 use script::{FUNCTION, RULE, Script};
 
 /// A scheduled function.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
-    /// The function has open sizes, and what was proposed for typical ones first was given up for others' sake.
+    /// The schedule proposed for typical sizes did not apply to every size; a weaker one was used.
     pub compromise: bool,
     /// All instructions applied, kernels cut.
     pub function: TensorFunction,
@@ -92,7 +111,7 @@ pub struct Scheduled {
     pub declined: Vec<String>,
 }
 
-/// What a rule takes.
+/// The kind of units that a rule takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
     /// A function as a whole.
@@ -117,36 +136,75 @@ impl Takes {
     }
 }
 
-/// A schedule rule.
+/// What a rule schedules for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Devices, whose workgroups have threads.
+    Devices,
+    /// Processors, whose tasks have vectors and register tiles.
+    Processors,
+}
+
+impl Target {
+    /// Whether the profile is one.
+    fn is(self, profile: &DeviceProfile) -> bool {
+        (self == Target::Processors) == profile.is_processor()
+    }
+}
+
+/// A schedule rule: its candidates for a unit, their prices, and their application.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
-    /// What it is asked for.
+    /// The kind of units that it takes.
     pub takes: Takes,
+    /// What it schedules for.
+    pub target: Target,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
-    /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
-    pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
+    /// The candidates of the rule for the unit, or why it declines. If the estimate cannot weigh them, the first is
+    /// taken.
+    pub candidates: fn(&View<'_>, &Unit) -> Result<Vec<Candidate>, Decline>,
+    /// The kernels of a candidate; empty if the estimate cannot weigh it.
+    pub price: fn(&View<'_>, &Unit, &Candidate) -> Vec<KernelEstimate>,
+    /// Schedules the unit in the sketch as the candidate says, or says why not. On a decline the sketch is put back.
+    pub apply: fn(&mut Sketch<'_>, &Unit, &Candidate) -> Result<(), Decline>,
 }
 
-/// Every rule, in the order they are asked; [`register`] adds one before them.
+/// A row of [`RULES`]: the module of a rule has its functions.
+macro_rules! rule {
+    ($name:literal, $target:ident, $takes:ident, $tiles:literal, $module:ident) => {
+        Rule {
+            name: $name,
+            target: Target::$target,
+            takes: Takes::$takes,
+            tiles: $tiles,
+            candidates: $module::candidates,
+            price: $module::price,
+            apply: $module::apply,
+        }
+    };
+}
+
+/// Every rule; of those that cost the same, the first takes the unit. [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
-    Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
-    Rule { name: "attention", takes: Takes::Functions, tiles: false, apply: attention::apply },
-    Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
-    Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
-    Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
-    Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
-    Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
-    Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
-    Rule { name: "transpose-tiled", takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
-    Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
-    Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
-    Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
+    rule!("transform", Devices, Functions, false, transform),
+    rule!("attention", Devices, Functions, false, attention),
+    rule!("rows", Devices, Functions, false, rows),
+    rule!("matmul-matrix", Devices, Reductions, true, matmul_matrix),
+    rule!("matmul-dot", Devices, Reductions, true, matmul_dot),
+    rule!("matmul-subgroup", Devices, Reductions, true, matmul_subgroup),
+    rule!("matmul-tiled", Devices, Reductions, true, matmul_tiled),
+    rule!("reduction-threads", Devices, Reductions, false, reduction_threads),
+    rule!("elementwise", Devices, Blocks, false, elementwise),
+    rule!("transpose-tiled", Devices, Blocks, false, transpose_tiled),
+    rule!("windows", Devices, Reductions, false, windows),
+    rule!("direct", Devices, Units, false, direct),
+    rule!("matmul-tile", Processors, Reductions, false, matmul_tile),
+    rule!("lanes", Processors, Units, false, lanes),
 ]);
 
-/// Adds a rule of one's own. It is asked before those of the table: the last of them declines nothing. To be called before anything
-/// is compiled.
+/// Adds a rule of another crate, before those of the table. Call it before anything is compiled.
 ///
 /// # Errors
 /// When there is a rule of this name.
@@ -167,8 +225,8 @@ pub fn names() -> Vec<&'static str> {
 
 impl Rule {
     /// Records that this rule is at work on the unit, with the others that could be.
-    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) {
-        sketch.asked = asked;
+    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, by_name: bool) {
+        sketch.asked = by_name;
         sketch.unit = unit.name();
         let (point, domain) = match self.takes {
             Takes::Functions => (FUNCTION, units::function_domain(sketch.profile)),
@@ -176,11 +234,14 @@ impl Rule {
         };
         sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
     }
-    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the sake of
-    /// the device's speed.
-    fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) -> Result<(), Decline> {
-        self.begin(sketch, unit, asked);
-        sketch.together(|s| (self.apply)(s, unit))
+}
+
+impl Pick {
+    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the
+    /// sake of the device's speed.
+    fn apply(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+        self.rule.begin(sketch, unit, self.by_name);
+        sketch.together(|s| (self.rule.apply)(s, unit, &self.candidate))
     }
 }
 
@@ -188,12 +249,12 @@ impl Rule {
 fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
     let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
     let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
-    named.into_iter().chain(rest)
+    named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
 }
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
-/// prepacked. Where the profile asks for rules by name, they come before all others; a function of which they take no
-/// part is scheduled as it would be without.
+/// prepacked. Rules that the profile requests by name are tried before all others. If none of them applies, the default
+/// order is used.
 ///
 /// # Errors
 /// When even the last rule fails: a bug.
@@ -208,8 +269,8 @@ pub fn schedule(
     units::schedule(f, constants, profile, &script::NOTHING)
 }
 
-/// [`schedule`] with values for some of the choices that rules make. [`choices`] of a schedule says what there is to choose; a
-/// choice may depend on those before it.
+/// [`schedule`] with given values for some choices. [`choices`] lists the choices of a schedule; a choice may depend on
+/// earlier ones.
 ///
 /// # Errors
 /// A value that is not in its domain, that its rule cannot take, or for which there is no choice.
@@ -222,7 +283,7 @@ pub fn schedule_with(
     schedule_by(f, constants, profile, &Script::of_choices(values))
 }
 
-/// Schedules by what is given of the schedule, for open sizes too.
+/// Schedules by a script, also for open sizes.
 fn schedule_by(
     f: &TensorFunction,
     constants: &[BufferId],
@@ -235,7 +296,7 @@ fn schedule_by(
     }
 }
 
-/// What is given of a schedule by its text. Lines that ask for versions are about the function as a whole.
+/// The script of a schedule's text. Lines that request versions concern the function as a whole.
 fn script_of(pending: &[InstrRef]) -> Script {
     let own = pending.iter().filter(|i| Version::of_instruction(i).is_none());
     Script::read(&own.cloned().collect::<Vec<_>>())
@@ -246,9 +307,9 @@ pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
     trace.iter().filter_map(Choose::of_instruction).collect()
 }
 
-/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the pending
-/// schedule. What is written for other units stays; what was written for these is replaced. True when there were any.
-/// `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
+/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the
+/// pending schedule. What is written for other units stays; what was written for these is replaced. True when there
+/// were any. `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
 ///
 /// # Errors
 /// A value that is not in its domain or that its rule cannot take, and instructions that do not apply.
@@ -274,7 +335,7 @@ pub fn follow_choices(
     Ok(true)
 }
 
-/// True when a choice in the pending schedule of `f` differs from what the schedule was made with.
+/// True if a choice in the pending schedule of `f` differs from the value that the schedule was made with.
 pub fn has_edited_choices(f: &TensorFunction) -> bool {
     f.pending.iter().filter_map(Choose::of_instruction).any(Choose::is_edited)
 }

@@ -4,12 +4,13 @@
 //! ([`typical_size`](crate::int::typical_size)), and their trace is applied to the open function. A loop that is
 //! divided evenly only at the typical sizes gets a guard here. If an instruction needs a number (a loop to unroll, an
 //! array in registers), the trace is refused, and the next attempt is made: at sizes without divisors, then without
-//! cutting concatenations apart, at last with the rules `elementwise` and `direct` only.
+//! cutting concatenations apart, then without the rules whose instructions did not apply, each for the unit that it had
+//! taken; at last with the rules `elementwise` and `direct` only.
 //!
 //! A vector that would cross the end of a row at other sizes is loaded element by element: each thread then has one
 //! result of a row.
 
-use super::script::{Choice, NOTHING, Script, WHOLE};
+use super::script::{Choice, FUNCTION, NOTHING, RULE as RULE_POINT, Script, WHOLE};
 use super::sketch::{Decline, Sketch};
 use super::{Scheduled, units};
 use crate::attr::Attr;
@@ -18,7 +19,7 @@ use crate::int::{self, Int, const_dims};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::loops::loops_around_block;
-use crate::schedule::{Axis, Choose, ScheduleError, Unroll, apply_pending};
+use crate::schedule::{Axis, Choose, InstrRef, ScheduleError, Unroll, apply_pending};
 use crate::tir::{BufferId, LoopKind, Scope, Stage, TensorFunction};
 
 /// Schedules a function that has symbols.
@@ -28,40 +29,26 @@ pub(super) fn schedule(
     profile: &DeviceProfile,
 ) -> Result<Scheduled, ScheduleError> {
     let plain = DeviceProfile { asked_rules: vec!["elementwise".into(), "direct".into()], ..profile.clone() };
-    let mut refused = vec![];
-    let (nothing, whole) = (&NOTHING, &WHOLE);
-    let attempts = [
-        (profile, false, nothing),
-        (profile, true, nothing),
-        (profile, false, whole),
-        (&plain, false, whole),
-        (&plain, true, whole),
-    ];
+    let mut refused = Refused::default();
+    let attempts = [(profile, false, &NOTHING), (profile, true, &NOTHING), (profile, false, &WHOLE)];
     for (profile, prime, script) in attempts {
-        let sizes = f.typical_sizes(prime);
-        let (typical, shown) = (f.with_sizes(&sizes.iter().copied().collect()), list(&sizes));
-        let proposed = units::schedule(&typical, constants, profile, script)?;
-        match applied(f, &proposed) {
-            Ok(function) => {
-                let single = single_results(&proposed, script.whole)
-                    .filter(|_| scattered(&function) > scattered(&proposed.function));
-                let single = single.and_then(|script| {
-                    let proposed = units::schedule(&typical, constants, profile, &script).ok()?;
-                    let single = applied(f, &proposed).ok()?;
-                    (scattered(&single) < scattered(&function)).then_some((single, proposed))
-                });
-                if single.is_some() {
-                    refused.push(format!("vectors for {shown}: for other sizes their lanes are in two rows"));
-                }
-                let (function, proposed) = single.unwrap_or((function, proposed));
-                let Scheduled { rule, mut applied, declined, .. } = proposed;
-                let compromise = !refused.is_empty();
-                applied.insert(0, format!("for open sizes, with tiles chosen for {shown}"));
-                return Ok(Scheduled { function, rule, applied, declined: [declined, refused].concat(), compromise });
-            }
-            Err(why) => refused.push(format!("the schedule for {shown}: {why}")),
+        if let Some(done) = attempt(f, constants, profile, prime, script, &mut refused)? {
+            return Ok(done);
         }
     }
+    let mut script = WHOLE.clone();
+    while let Some((unit, rule)) = refused.by.take().filter(|(unit, rule)| script.bar(*unit, rule)) {
+        refused.reasons.push(format!("without rule {rule} for {unit}"));
+        if let Some(done) = attempt(f, constants, profile, false, &script, &mut refused)? {
+            return Ok(done);
+        }
+    }
+    for prime in [false, true] {
+        if let Some(done) = attempt(f, constants, &plain, prime, &WHOLE, &mut refused)? {
+            return Ok(done);
+        }
+    }
+    let mut refused = refused.reasons;
     match loop_by_loop(f, constants, profile) {
         Ok(function) => {
             let applied = vec!["for open sizes: a workgroup for each iteration of the outer loops".to_string()];
@@ -71,6 +58,52 @@ pub(super) fn schedule(
     }
     let message = format!("no schedule goes with all sizes: {}", refused.join("; "));
     Err(ScheduleError { instruction: format!("schedule @{}", f.name), message, loops: None })
+}
+
+/// Traces that do not apply to all sizes.
+#[derive(Default)]
+struct Refused {
+    reasons: Vec<String>,
+    /// The unit and the rule of the last one's instruction, where it is one of a rule's.
+    by: Option<(Name, String)>,
+}
+
+/// Schedules the function at typical sizes, and applies the trace to all; none, and a reason more, if it does not apply.
+fn attempt(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    prime: bool,
+    script: &Script,
+    refused: &mut Refused,
+) -> Result<Option<Scheduled>, ScheduleError> {
+    let sizes = f.typical_sizes(prime);
+    let (typical, shown) = (f.with_sizes(&sizes.iter().copied().collect()), list(&sizes));
+    let proposed = units::schedule(&typical, constants, profile, script)?;
+    let function = match applied(f, &proposed) {
+        Ok(function) => function,
+        Err(Misfit { why, by }) => {
+            *refused =
+                Refused { reasons: [&refused.reasons[..], &[format!("the schedule for {shown}: {why}")]].concat(), by };
+            return Ok(None);
+        }
+    };
+    let single =
+        single_results(&proposed, script.whole).filter(|_| scattered(&function) > scattered(&proposed.function));
+    let single = single.and_then(|script| {
+        let proposed = units::schedule(&typical, constants, profile, &script).ok()?;
+        let single = applied(f, &proposed).ok()?;
+        (scattered(&single) < scattered(&function)).then_some((single, proposed))
+    });
+    if single.is_some() {
+        refused.reasons.push(format!("vectors for {shown}: for other sizes their lanes are in two rows"));
+    }
+    let (function, proposed) = single.unwrap_or((function, proposed));
+    let Scheduled { rule, mut applied, declined, .. } = proposed;
+    let compromise = !refused.reasons.is_empty();
+    applied.insert(0, format!("for open sizes, with tiles chosen for {shown}"));
+    let declined = [declined, std::mem::take(&mut refused.reasons)].concat();
+    Ok(Some(Scheduled { function, rule, applied, declined, compromise }))
 }
 
 /// Schedules a function that has symbols by a script.
@@ -85,7 +118,7 @@ pub(super) fn schedule_by(
 ) -> Result<Scheduled, ScheduleError> {
     let sizes = f.typical_sizes(false);
     let proposed = units::schedule(&f.with_sizes(&sizes.iter().copied().collect()), constants, profile, script)?;
-    let function = applied(f, &proposed).map_err(|why| ScheduleError {
+    let function = applied(f, &proposed).map_err(|Misfit { why, .. }| ScheduleError {
         instruction: format!("schedule @{}", f.name),
         message: format!("the schedule for {} does not go with all sizes: {why}", list(&sizes)),
         loops: None,
@@ -154,8 +187,21 @@ fn list(sizes: &[(Name, i64)]) -> String {
     sizes.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Why a trace that was proposed for some sizes does not apply to all.
+struct Misfit {
+    why: String,
+    /// The unit and the rule of the instruction at fault, where it is one of a rule's.
+    by: Option<(Name, String)>,
+}
+
+impl From<String> for Misfit {
+    fn from(why: String) -> Misfit {
+        Misfit { why, by: None }
+    }
+}
+
 /// The open function with a trace that was proposed for some sizes.
-fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, String> {
+fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, Misfit> {
     let mut trace = proposed.function.trace.clone();
     let mut open = loop {
         let mut open = f.clone();
@@ -164,7 +210,7 @@ fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, S
         // A loop of open length stays a loop.
         let at = open.trace.len();
         if !trace.get(at).is_some_and(|i| i.as_any().is::<Unroll>()) {
-            return Err(e.to_string());
+            return Err(Misfit { why: e.to_string(), by: chosen_rule(trace.get(..at).unwrap_or_default()) });
         }
         trace.remove(at);
     };
@@ -172,8 +218,18 @@ fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, S
     let unknown = |b: &crate::tir::Buffer| b.scope != Scope::Global && const_dims(&b.shape).is_none();
     let used: Vec<BufferId> = open.body.blocks().iter().map(|b| b.buffer).collect();
     if let Some((_, b)) = open.buffers.iter().find(|(id, b)| used.contains(id) && unknown(b)) {
-        return Err(format!("`{}` would have {:?} elements in a workgroup's or thread's own memory", b.name, b.shape));
+        return Err(
+            format!("`{}` would have {:?} elements in a workgroup's or thread's own memory", b.name, b.shape).into()
+        );
     }
     check_proposal(&open, f).map_err(|e| e.message)?;
     Ok(open)
+}
+
+/// The unit that the last instructions of a trace schedule, and its rule.
+fn chosen_rule(trace: &[InstrRef]) -> Option<(Name, String)> {
+    let mut lines = trace.iter().rev().filter_map(Choose::of_instruction);
+    let line = lines.find(|c| [FUNCTION, RULE_POINT].contains(&c.point.as_str()))?;
+    let Attr::Str(rule) = &line.value else { return None };
+    Some((line.unit, rule.clone()))
 }

@@ -1,4 +1,5 @@
-//! Reductions over windows of a contraction's results in the contraction's own kernel: pooling behind a convolution.
+//! Reductions over windows of a contraction's results in the contraction's kernel: pooling after a convolution. This is
+//! not a rule of its own: it joins two reductions to one unit, and the choice `windows` records whether that is done.
 //!
 //! ```text
 //! conv[n, h, w, c] += x[..] * f[..]                      for each tile of results of the pool:
@@ -7,19 +8,22 @@
 //! y[n, i, j, c] = pool[n, i, j, c]                         y[..] = pool[p, c]
 //! ```
 //!
-//! A tile of results is then a tile of rows of the contraction, the elements of each window next to each other. Rules see it as a
-//! [`Unit`] with a [`PoolingWindow`]; two units that no rule takes so stay two kernels.
+//! A tile of results is then a tile of rows of the contraction, in which the elements of each window are adjacent.
+//! Rules get it as a [`Unit`] with a [`PoolingWindow`]. If no rule takes the joined unit, the two units stay two
+//! kernels.
 
 use super::analysis::{Unit, block_of, readers};
-use super::script::{APART, TOGETHER, WINDOWS};
+use super::dispatch::{Asked, Picks, rules_for, total};
+use super::script::{APART, NOTHING, TOGETHER, WINDOWS};
 use super::sketch::{Decline, Sketch};
 use super::tiles::ProductTile;
-use super::units::{WRITTEN, candidates};
+use super::units::WRITTEN;
+use super::view::View;
 use crate::int::{Int, product};
 use crate::name::Name;
 use crate::schedule::Inline;
 use crate::schedule::ScheduleError;
-use crate::schedule::estimate::window_costs;
+use crate::schedule::estimate::{KernelEstimate, window_kernel};
 use crate::schedule::loops::loops_around_block;
 use crate::schedule::{ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::{Block, BufferId, TensorFunction};
@@ -35,12 +39,12 @@ pub struct PoolingWindow {
     pub block: Name,
     /// Elements of a window.
     pub taps: i64,
-    /// The tile that the estimate finds cheapest for both, where it was asked.
+    /// The cheapest tile for both, if the estimate was used.
     pub(in crate::schedule) tile: Option<ProductTile>,
 }
 
-/// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the reader
-/// occurs that has more than one iteration.
+/// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the
+/// reader occurs that has more than one iteration.
 pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId) -> Option<&'a [Int]> {
     reader.reduce.as_ref()?;
     let loads = reader.value.loads();
@@ -53,9 +57,9 @@ pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId)
         .then_some(index)
 }
 
-/// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining it
-/// would leave the first reduction without an epilogue.
-pub(in crate::schedule) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
+/// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining
+/// it would leave the first reduction without an epilogue.
+pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
     let Some(b) = block_of(f, block).filter(|b| b.reduce.is_none()) else { return false };
     let users = readers(f, b.buffer);
     let [user] = users.as_slice() else { return false };
@@ -63,8 +67,8 @@ pub(in crate::schedule) fn stands_before_window(f: &TensorFunction, block: Name)
     windows && is_epilogue(f, b, *user)
 }
 
-/// True when `b` makes something of a reduction's results, element by element, perhaps through blocks that do so too; nobody else
-/// reads them, and `but` is not the reduction.
+/// True when `b` makes something of a reduction's results, element by element, perhaps through blocks that do so too;
+/// nobody else reads them, and `but` is not the reduction.
 fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
     let one = |d: usize| f.buffers[b.buffer].shape[d].is(1);
     let own = |l: &(BufferId, &[Int])| {
@@ -77,11 +81,11 @@ fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
     makers.into_iter().any(|m| m.reduce.is_some() || is_epilogue(f, m, but))
 }
 
-/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is a choice
-/// of the unit with the windows. Returns the rules with the work that each took.
+/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is
+/// a choice of the unit with the windows. Returns the rules with the work that each took.
 ///
 /// # Errors
-/// When what is written for the two does not apply.
+/// The written instructions for the two units do not apply.
 pub(super) fn schedule_windows(
     sketch: &mut Sketch<'_>,
     units: &mut VecDeque<Unit>,
@@ -105,7 +109,7 @@ pub(super) fn schedule_windows(
     Ok(done)
 }
 
-/// Schedules both units as one where that is wished for or pays; else records that they stay apart.
+/// Schedules both units as one if that is requested or pays; else records that they stay apart.
 fn choose_windows(
     sketch: &mut Sketch<'_>,
     first: &Unit,
@@ -130,9 +134,13 @@ fn choose_windows(
     None
 }
 
-/// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that.
-fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
+/// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that. No rule for
+/// processors takes both.
+pub(super) fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
     let f = &sketch.f;
+    if sketch.profile.is_processor() {
+        return false;
+    }
     let (Some(_), Some(reader)) = (first.reduce, second.reduce.and_then(|r| block_of(f, r))) else { return false };
     let Some(made) = block_of(f, first.output).map(|b| b.buffer) else { return false };
     readers(f, made) == [reader.name]
@@ -154,26 +162,37 @@ fn schedule_pair(
     let joined = sketch.clone();
     let target: Vec<BufferId> = block_of(&sketch.f, unit.output).map(|b| b.buffer).into_iter().collect();
     let mut why = Vec::new();
-    let rules = candidates(sketch, &unit);
-    for &(rule, asked) in &rules {
+    let rules = rules_for(sketch.profile, sketch.script, &unit);
+    for (at, &asked) in rules.iter().enumerate() {
         *sketch = joined.clone();
         // Tiles are worth more than a kernel less.
-        let tiled = || rules.iter().any(|&(r, asked)| r.tiles && r.ask(&mut apart.clone(), first, asked).is_ok());
-        if !rule.tiles && !asked && !wished && tiled() {
-            why.push(format!("rule {} makes no tiles", rule.name));
+        let tiled = || rules.iter().any(|r| r.rule.tiles && takes(&apart, first, *r));
+        if !asked.rule.tiles && !asked.by_name && !wished && tiled() {
+            why.push(format!("rule {} makes no tiles", asked.rule.name));
             break;
         }
-        match rule.ask(sketch, &unit, asked).and_then(|()| sketch.require_whole_words(&target, &[])) {
-            Ok(()) => return Ok(rule.name),
-            Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", rule.name)),
+        let mut picks = Picks::of(&sketch.view(), &unit, &rules[at..=at], sketch.script);
+        let Some(pick) = picks.next() else {
+            why.extend(picks.all_reasons(&unit));
+            continue;
+        };
+        match pick.apply(sketch, &unit).and_then(|()| sketch.require_whole_words(&target, &[])) {
+            Ok(()) => return Ok(pick.rule.name),
+            Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", pick.rule.name)),
             Err(_) => {}
         }
     }
     Err(why)
 }
 
-/// Inlines what stands between the two reductions, where one kernel costs less than two or is wished for: what windows share is
-/// computed for each of them, but nothing is stored and loaded between.
+/// Whether a rule schedules a unit.
+fn takes(sketch: &Sketch<'_>, unit: &Unit, asked: Asked) -> bool {
+    let pick = Picks::of(&sketch.view(), unit, &[asked], sketch.script).next();
+    pick.is_some_and(|pick| pick.apply(&mut sketch.clone(), unit).is_ok())
+}
+
+/// Inlines what stands between the two reductions, where one kernel costs less than two or is wished for: what windows
+/// share is computed for each of them, but nothing is stored and loaded between.
 fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> Result<Unit, Decline> {
     let (Some(reduce), Some(block)) = (first.reduce, second.reduce) else { return Err(Decline::other_kind()) };
     let loops = sketch.f.reduction_loops(block);
@@ -183,17 +202,42 @@ fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> R
     if taps > LARGEST_WINDOW {
         return Err(Decline(format!("a window has {taps} elements, a tile of registers at most {LARGEST_WINDOW}")));
     }
-    let blocks = [reduce, first.output, block, second.output];
-    let costs = window_costs(&sketch.f, sketch.constants, sketch.profile, blocks);
+    let pair = one_or_two(&sketch.view(), first, second);
     if !wished {
-        let (together, apart, _) = costs.ok_or_else(|| Decline("no tile holds whole windows".into()))?;
-        if together >= apart {
-            return Err(Decline(format!("one kernel takes {:.1} us, two take {:.1}", together / 1e3, apart / 1e3)));
+        let pair = pair.as_ref().ok_or_else(|| Decline("no tile holds whole windows".into()))?;
+        if !pair.pays() {
+            let [one, two] = [pair.one.total(), total(&pair.two)].map(|ns| ns / 1e3);
+            return Err(Decline(format!("one kernel takes {one:.1} us, two take {two:.1}")));
         }
     }
     sketch.apply(Inline { block: first.output })?;
-    let window = Some(PoolingWindow { block, taps, tile: costs.map(|c| c.2) });
+    let window = Some(PoolingWindow { block, taps, tile: pair.map(|p| p.tile) });
     Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })
+}
+
+/// Two units as one kernel, and as they are.
+pub(super) struct Pair {
+    pub one: KernelEstimate,
+    pub tile: ProductTile,
+    pub two: Vec<KernelEstimate>,
+}
+
+impl Pair {
+    pub fn pays(&self) -> bool {
+        self.one.total() < total(&self.two)
+    }
+}
+
+/// What a product and windows over its results cost as one kernel and as two; `None` where one kernel cannot be made.
+pub(super) fn one_or_two(view: &View<'_>, first: &Unit, second: &Unit) -> Option<Pair> {
+    let blocks = [first.reduce?, first.output, second.reduce?, second.output];
+    let (one, tile) = window_kernel(view.stages(), blocks)?;
+    let apart = |unit: &Unit| {
+        let rules = rules_for(view.profile, &NOTHING, unit);
+        Picks::of(view, unit, &rules, &NOTHING).next().map(|p| p.kernels)
+    };
+    let two = [apart(first)?, apart(second)?].concat();
+    (!two.is_empty()).then_some(Pair { one, tile, two })
 }
 
 /// Computes the windows of a unit inside loop `at` of its tile, around the contraction that follows: rows outside, then
@@ -216,8 +260,8 @@ pub(super) fn open_windows(
     Ok(())
 }
 
-/// The loops of a contraction's tile inside loop `at`: so many of pieces outermost, so many of columns innermost. Rows and the
-/// elements of their windows become one loop.
+/// The loops of a contraction's tile inside loop `at`: so many of pieces outermost, so many of columns innermost. Rows
+/// and the elements of their windows become one loop.
 pub(super) fn tile_loops(
     sketch: &mut Sketch<'_>,
     block: Name,

@@ -1,36 +1,86 @@
 //! Few long reductions: a workgroup for each result, whose threads share the reduction (`cooperate.rs`).
 //!
-//! Worth it where the estimate says so: where one thread a result would leave the device idle, and where neighbouring threads
-//! read neighbouring elements.
+//! That pays, by the estimate, if one thread per result would leave the device idle, and if neighbouring threads read
+//! neighbouring elements.
 
 use super::analysis::Unit;
+use super::candidate::Candidate;
 use super::cooperate::{Team, choose_combination, reduce_over_threads};
 use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::candidate;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::Axis;
-use crate::schedule::estimate::sharing_costs;
-use crate::schedule::{ComputeAt, LocalScope};
+use crate::schedule::estimate::{KernelEstimate, shared_reduction};
+use crate::schedule::{AddUnitLoop, Axis, ComputeAt, LocalScope};
 
-/// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most devices.
+/// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most
+/// devices.
 const SHORTEST: i64 = 32;
 /// Elements of a vector.
 const VECTOR: i64 = 4;
 
-/// Takes reductions with few results.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let reduce = unit.reduce.filter(|_| unit.window.is_none()).ok_or_else(Decline::other_kind)?;
-    let loops = sketch.loops(unit.output)?;
-    let mut results = 1;
-    for l in &loops {
-        results *= sketch.constant_extent(&l.extent)?;
+candidate! {
+    /// Threads that share a result.
+    pub(super) struct SharedReduction {
+        /// How many.
+        pub threads: i64,
     }
-    let depth: i64 = sketch.f.reduction_loops(reduce).iter().map(|v| sketch.extent_of(*v).unwrap_or(0)).product();
-    let threads = choose_threads(sketch, unit, results, depth)?;
+}
+
+/// Results of a unit, and elements of each.
+fn sizes(view: &View<'_>, unit: &Unit) -> Result<(i64, i64), Decline> {
+    let reduce = unit.reduce.filter(|_| unit.window.is_none()).ok_or_else(Decline::other_kind)?;
+    let mut results = 1;
+    for l in &view.loops(unit.output)? {
+        results *= view.constant_extent(&l.extent)?;
+    }
+    let depth = view.f.reduction_loops(reduce).iter().map(|v| view.extent_of(*v).unwrap_or(0)).product();
+    Ok((results, depth))
+}
+
+/// Threads that a workgroup may have, at most.
+fn most_threads(p: &DeviceProfile) -> i64 {
+    i64::from(p.max_invocations.min(p.max_workgroup_size[0]).min(256))
+}
+
+/// Numbers of threads that may share a result; the others are for who asks for them.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let (results, depth) = sizes(view, unit)?;
+    let most = most_threads(view.profile);
+    let mut usual = threads_for_a_result(view.profile, results, depth, view.asked).map_err(Decline)?;
+    usual.iter_mut().for_each(|t| *t = (*t).min(most));
+    let of = |threads: i64| Candidate::new(SharedReduction { threads });
+    let others = all_threads(most).filter(|t| !usual.contains(t)).map(|t| of(t).on_request());
+    Ok(usual.iter().copied().map(of).chain(others).collect())
+}
+
+fn all_threads(most: i64) -> impl Iterator<Item = i64> {
+    (2..=8).map(|n| 1 << n).filter(move |t| *t <= most)
+}
+
+/// The kernel where so many threads share each result.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let Ok(chosen) = candidate.choices::<SharedReduction>() else { return vec![] };
+    shared_reduction(view.stages(), [unit.name(), unit.output], chosen.threads)
+}
+
+/// Gives each result a workgroup of so many threads.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<SharedReduction>()?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let loops = sketch.loops(unit.output)?;
+    let mut domain: Vec<i64> = all_threads(most_threads(sketch.profile)).collect();
+    if !domain.contains(&chosen.threads) {
+        domain.push(chosen.threads);
+    }
+    let threads = sketch.choose("threads", &domain, chosen.threads)?;
     let how = choose_combination(sketch, &[reduce], threads, true)?;
-    let names: Vec<Name> = loops.iter().map(|l| l.var).collect();
+    let mut names: Vec<Name> = loops.iter().map(|l| l.var).collect();
     if names.is_empty() {
-        return Err(Decline("a scalar without loops".into()));
+        let one = Name::new(&format!("{}_one", unit.output));
+        sketch.apply(AddUnitLoop { block: unit.output, into: one })?;
+        names.push(one);
     }
     let flat = sketch.fuse(&names, Name::new(&format!("{}_i", unit.output)))?;
     // The result is stored by the first thread alone.
@@ -42,40 +92,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     Ok(())
 }
 
-fn choose_threads(sketch: &mut Sketch<'_>, unit: &Unit, results: i64, depth: i64) -> Result<i64, Decline> {
-    let p = sketch.profile;
-    let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0]).min(256));
-    let default = default_threads(sketch, unit, results, depth)?.min(most);
-    let mut domain: Vec<i64> = (2..=8).map(|n| 1 << n).filter(|t| *t <= most).collect();
-    if !domain.contains(&default) {
-        domain.push(default);
-    }
-    sketch.choose("threads", &domain, default)
-}
-
-/// Threads that share each result of a reduction, the cheapest of those that may, or why it has one of its own.
-fn default_threads(sketch: &Sketch<'_>, unit: &Unit, results: i64, depth: i64) -> Result<i64, Decline> {
-    let p = sketch.profile;
-    let threads = threads_for_a_result(p, results, depth, sketch.asked).map_err(Decline)?;
-    if p.software || sketch.asked {
-        return Ok(threads[0]);
-    }
-    let blocks = [unit.name(), unit.output];
-    let costs = |&n: &i64| sharing_costs(&sketch.f, sketch.constants, p, blocks, n).map(|c| (n, c));
-    let least = threads.iter().filter_map(costs).min_by(|a, b| a.1.0.round().total_cmp(&b.1.0.round()));
-    let (threads, (shared, alone)) =
-        least.ok_or_else(|| Decline("whether a workgroup a result pays cannot be estimated".into()))?;
-    if shared >= alone {
-        let [shared, alone] = [shared, alone].map(|ns| ns / 1e3);
-        let why = format!("{results} results of depth {depth} take {alone:.1} us with a thread each");
-        return Err(Decline(format!("{why}, {shared:.1} us with {threads}")));
-    }
-    Ok(threads)
-}
-
-/// Numbers of threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`: they are wished
-/// for anyway.
-pub(in crate::schedule) fn threads_for_a_result(
+/// Numbers of threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`:
+/// they are wished for anyway.
+pub(super) fn threads_for_a_result(
     p: &DeviceProfile,
     results: i64,
     depth: i64,
@@ -94,9 +113,10 @@ pub(in crate::schedule) fn threads_for_a_result(
     Ok(threads_for_a_row(depth, 256))
 }
 
-/// Numbers of threads of a GPU that may share `length` neighbouring elements, `most` at most: a quarter of these; and where that
-/// leaves some thread without a vector, before it so many that each has some, as many as each other where that can be.
-pub(in crate::schedule) fn threads_for_a_row(length: i64, most: i64) -> Vec<i64> {
+/// Numbers of threads of a GPU that may share `length` neighbouring elements, `most` at most: a quarter of these; and
+/// where that leaves some thread without a vector, before it so many that each has some, as many as each other where
+/// that can be.
+pub(super) fn threads_for_a_row(length: i64, most: i64) -> Vec<i64> {
     let (vectors, all) = ((length / VECTOR).max(1), thread_a_vector(length, most));
     if length % VECTOR != 0 || all <= vectors || vectors < SHORTEST {
         return vec![all];

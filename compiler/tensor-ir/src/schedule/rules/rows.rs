@@ -1,25 +1,27 @@
-//! Softmax, log-softmax and normalisations: reductions along the same rows and a block that spreads them over its row, as
-//! one kernel.
+//! Softmax, log-softmax and normalisations as one kernel: reductions along the same rows, and a block that broadcasts
+//! them over its row.
 //!
-//! All rows are independent. Where there are many, or their elements lie far apart, a thread computes a row: the reductions
-//! run one after another into registers, then the row is written. Few long rows get a workgroup each, whose threads share
-//! every reduction (`cooperate.rs`) and the writing.
+//! All rows are independent. If there are many rows, or their elements are strided, a thread computes a row: the
+//! reductions run one after another into registers, then the row is written. Few long rows get a workgroup each, whose
+//! threads share every reduction (`cooperate.rs`) and the writing.
 
 use super::analysis::{Unit, readers};
+use super::candidate::Candidate;
 use super::cooperate::{Team, choose_combination, reduce_over_threads};
 use super::reduction_threads::{thread_a_vector, threads_for_a_row};
 use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::candidate;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::Split;
-use crate::schedule::estimate::Combination;
-use crate::schedule::estimate::row_costs;
+use crate::schedule::estimate::{Combination, KernelEstimate, row_kernel};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{ComputeAt, LocalScope};
-use crate::tir::Expr;
+use crate::tir::{Expr, TensorFunction};
 use crate::traffic::SECTOR_BYTES;
 
 /// The output block and its loops: those that tell rows apart, and those inside a row.
@@ -37,20 +39,105 @@ struct Rows {
     neighbours: i64,
 }
 
-/// Takes a whole function whose one output block reads row reductions, directly or through others, at fewer loops than its
-/// own.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    if unit.reduce.is_some() {
-        return Err(Decline::other_kind());
+candidate! {
+    /// Rows whose elements the threads of a workgroup share.
+    pub(super) struct RowsOfWorkgroup {
+        /// `workgroup`
+        pub row: String,
+        /// Neighbouring rows of a workgroup.
+        pub rows: i64,
+        /// Threads that share them.
+        pub threads: i64,
     }
-    split_groups(sketch, unit.output)?;
-    let rows = find_rows(sketch, unit.output)?;
+}
+
+candidate! {
+    /// A row for each thread.
+    pub(super) struct RowOfThread {
+        /// `thread`
+        pub row: String,
+        /// Threads of a workgroup.
+        pub threads: i64,
+    }
+}
+
+/// A function with loops of its own for rows in groups, and its rows: a whole function whose one output block reads row
+/// reductions, directly or through others, at fewer loops than its own.
+struct Grouped {
+    f: TensorFunction,
+    rows: Rows,
+}
+
+impl Grouped {
+    fn of(view: &View<'_>, unit: &Unit) -> Result<Grouped, Decline> {
+        if unit.reduce.is_some() {
+            return Err(Decline::other_kind());
+        }
+        let splits = splits_of(view, unit.output)?;
+        if splits.is_empty() {
+            return Ok(Grouped { rows: find_rows(view, unit.output)?, f: view.f.clone() });
+        }
+        let mut sketch = Sketch::of_view(view);
+        splits.into_iter().try_for_each(|s| sketch.apply(s))?;
+        let rows = find_rows(&sketch.view(), unit.output)?;
+        Ok(Grouped { f: sketch.f, rows })
+    }
+}
+
+/// Numbers of rows and of threads: those of the way that suits the device come first. On a software device the other
+/// way is for who asks for it.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| Grouped::of(view, unit));
+    let Grouped { f, rows } = known.as_ref().as_ref().map_err(Clone::clone)?;
+    let p = view.profile;
+    let mut shared: Vec<(i64, i64)> = Vec::new();
+    for together in numbers_together(&view.with(f), rows) {
+        for usual in threads_for_rows(p, true, rows.length * together, together) {
+            let threads = workgroup_threads(p, rows, together, usual);
+            if !shared.contains(&(together, threads)) {
+                shared.push((together, threads));
+            }
+        }
+    }
+    let own = row_threads(p, rows).first().copied().unwrap_or(1);
+    let of_workgroup = |(n, threads)| Candidate::new(RowsOfWorkgroup { row: WORKGROUP.into(), rows: n, threads });
+    let of_workgroups: Vec<Candidate> = shared.into_iter().map(of_workgroup).collect();
+    let of_threads = vec![Candidate::new(RowOfThread { row: THREAD.into(), threads: own })];
+    let (usual, others) = match worth_a_workgroup(p, rows.count, rows.length, rows.run > 1) {
+        true => (of_workgroups, of_threads),
+        false => (of_threads, of_workgroups),
+    };
+    let others = others.into_iter().map(|c| if p.software { c.on_request() } else { c });
+    Ok(usual.into_iter().chain(others).collect())
+}
+
+/// The kernel for the candidate's rows and threads.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| Grouped::of(view, unit));
+    let Ok(Grouped { f, .. }) = &*known else { return vec![] };
+    let view = view.with(f);
+    match (candidate.choices::<RowsOfWorkgroup>(), candidate.choices::<RowOfThread>()) {
+        (Ok(c), _) => row_kernel(view.stages(), true, (c.rows, c.threads)),
+        (_, Ok(c)) => row_kernel(view.stages(), false, (1, c.threads)),
+        _ => vec![],
+    }
+}
+
+/// Schedules the function in the candidate's way.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    splits_of(&sketch.view(), unit.output)?.into_iter().try_for_each(|s| sketch.apply(s))?;
+    let rows = find_rows(&sketch.view(), unit.output)?;
     let share = [WORKGROUP, THREAD].map(String::from);
-    let default =
-        if worth_a_workgroup(sketch.profile, rows.count, rows.length, rows.run > 1) { WORKGROUP } else { THREAD };
-    match sketch.choose("row", &share, default.into())?.as_str() {
-        WORKGROUP => row_a_workgroup(sketch, &rows),
-        _ => row_a_thread(sketch, &rows),
+    match candidate.choices::<RowsOfWorkgroup>() {
+        Ok(chosen) => {
+            sketch.choose("row", &share, chosen.row.clone())?;
+            row_a_workgroup(sketch, &rows, chosen)
+        }
+        Err(_) => {
+            let chosen = candidate.choices::<RowOfThread>()?;
+            sketch.choose("row", &share, chosen.row.clone())?;
+            row_a_thread(sketch, &rows, chosen)
+        }
     }
 }
 
@@ -58,22 +145,19 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
 const WORKGROUP: &str = "workgroup";
 const THREAD: &str = "thread";
 
-/// Splits the loops of `output` whose iterations belong to a row in groups.
-fn split_groups(sketch: &mut Sketch<'_>, output: Name) -> Result<(), Decline> {
-    let blocks = sketch.f.body.blocks();
+/// The splits of the loops of `output` whose iterations belong to a row in groups.
+fn splits_of(view: &View<'_>, output: Name) -> Result<Vec<Split>, Decline> {
+    let blocks = view.f.body.blocks();
     let made: Vec<_> = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.buffer).collect();
     let loads = blocks.iter().filter(|b| b.name == output).flat_map(|b| b.value.loads());
     let indices: Vec<Int> = loads.filter(|l| made.contains(&l.0)).flat_map(|l| l.1.to_vec()).collect();
-    let own: Vec<Name> = sketch.loops(output)?.iter().map(|l| l.var).collect();
-    for split in group_splits(&indices, &|v| sketch.extent_of(v).filter(|_| own.contains(&v))) {
-        sketch.apply(split)?;
-    }
-    Ok(())
+    let own: Vec<Name> = view.loops(output)?.iter().map(|l| l.var).collect();
+    Ok(group_splits(&indices, &|v| view.extent_of(v).filter(|_| own.contains(&v))))
 }
 
-/// The splits that make loops of their own of `v / n` where reductions are read at `indices`; `extent` tells the iterations of a loop
-/// that may be split.
-pub(in crate::schedule) fn group_splits<'a>(
+/// The splits that make loops of their own of `v / n` where reductions are read at `indices`; `extent` tells the
+/// iterations of a loop that may be split.
+pub(super) fn group_splits<'a>(
     indices: impl IntoIterator<Item = &'a Int>,
     extent: &dyn Fn(Name) -> Option<i64>,
 ) -> Vec<Split> {
@@ -92,14 +176,14 @@ pub(in crate::schedule) fn group_splits<'a>(
     out
 }
 
-fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
-    let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
-    let row = row_loops(sketch, output, &reductions)?;
-    let loops = sketch.loops(output)?;
+fn find_rows(view: &View<'_>, output: Name) -> Result<Rows, Decline> {
+    let reductions: Vec<Name> = view.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
+    let row = row_loops(view, output, &reductions)?;
+    let loops = view.loops(output)?;
     let inner: Vec<Name> = loops.iter().map(|l| l.var).filter(|v| !row.contains(v)).collect();
     let (mut count, mut length) = (1, 1);
     for l in &loops {
-        let extent = sketch.constant_extent(&l.extent)?;
+        let extent = view.constant_extent(&l.extent)?;
         *(if row.contains(&l.var) { &mut count } else { &mut length }) *= extent;
     }
     if length == 1 {
@@ -113,9 +197,9 @@ fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
     Ok(Rows { output, reductions, row, inner, count, length, run, neighbours })
 }
 
-/// Whether the threads of a workgroup had better share a row than take rows alone, of `count` rows of `length` elements that lie
-/// next to each other (`contiguous`) or apart.
-pub(in crate::schedule) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, contiguous: bool) -> bool {
+/// Whether the threads of a workgroup had better share a row than take rows alone, of `count` rows of `length` elements
+/// that lie next to each other (`contiguous`) or apart.
+pub(super) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, contiguous: bool) -> bool {
     let cores = i64::from(p.cores.max(1));
     if p.software {
         let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
@@ -125,9 +209,9 @@ pub(in crate::schedule) fn worth_a_workgroup(p: &DeviceProfile, count: i64, leng
     length >= 32 && (contiguous || few)
 }
 
-/// How many neighbouring rows a workgroup may have, whose elements lie next to each other in runs of `run`, of rows of which
-/// `neighbours` stand one behind the other: more than one where a run fills no sector.
-pub(in crate::schedule) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec<i64> {
+/// How many neighbouring rows a workgroup may have, whose elements lie next to each other in runs of `run`, of rows of
+/// which `neighbours` stand one behind the other: more than one where a run fills no sector.
+pub(super) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec<i64> {
     let wanted = SECTOR_BYTES / 4 / run.max(1);
     // A processor that stands for a device: its few threads share a row, too.
     let most = if p.software { i64::from(p.fixed_subgroup().unwrap_or(8)) / 2 } else { 32 };
@@ -135,9 +219,9 @@ pub(in crate::schedule) fn rows_together(p: &DeviceProfile, neighbours: i64, run
     std::iter::once(1).chain(more).collect()
 }
 
-/// Numbers of threads that may share `elements` of `together` neighbouring rows; where rows are not `shared`, threads that have a row
-/// each.
-pub(in crate::schedule) fn threads_for_rows(p: &DeviceProfile, shared: bool, elements: i64, together: i64) -> Vec<i64> {
+/// Numbers of threads that may share `elements` of `together` neighbouring rows; where rows are not `shared`, threads
+/// that have a row each.
+pub(super) fn threads_for_rows(p: &DeviceProfile, shared: bool, elements: i64, together: i64) -> Vec<i64> {
     match (shared, p.software) {
         // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
         (true, true) => vec![i64::from(p.fixed_subgroup().unwrap_or(8))],
@@ -148,68 +232,68 @@ pub(in crate::schedule) fn threads_for_rows(p: &DeviceProfile, shared: bool, ele
     }
 }
 
-/// How many rows a workgroup has, and threads that share them: what the estimate finds cheapest.
-fn choose_rows(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<(i64, i64), Decline> {
-    let mut domain = rows_together(sketch.profile, rows.neighbours, rows.run);
+/// How many neighbouring rows a workgroup may have.
+fn numbers_together(view: &View<'_>, rows: &Rows) -> Vec<i64> {
+    let mut domain = rows_together(view.profile, rows.neighbours, rows.run);
     // A packed store owns whole words of one row.
-    if sketch.elements_per_word(rows.output) > 1 {
+    if view.elements_per_word(rows.output) > 1 {
         domain.truncate(1);
     }
-    let p = sketch.profile;
-    let threads = |n: i64| threads_for_rows(p, true, rows.length * n, n).into_iter().map(move |t| (n, t));
-    let shapes: Vec<(i64, i64)> = domain.iter().flat_map(|n| threads(*n)).collect();
-    let costs = if shapes.len() > 1 { row_costs(&sketch.f, sketch.constants, p, &shapes) } else { None };
-    let costs = costs.unwrap_or_else(|| vec![0.0; shapes.len()]);
-    let least = |only: &dyn Fn(i64) -> bool| {
-        let list = shapes.iter().zip(&costs).filter(|(s, _)| only(s.0));
-        // Of equals the first.
-        list.min_by(|a, b| a.1.round().total_cmp(&b.1.round())).map_or((1, 32), |l| *l.0)
-    };
-    let (mut together, _) = least(&|_| true);
-    if domain.len() > 1 {
-        together = sketch.choose("rows", &domain, together)?;
-    }
-    Ok((together, workgroup_threads(sketch, rows, together, least(&|n| n == together).1)?))
+    domain
 }
 
-/// Threads that share `together` rows, `usual` unless another number is chosen.
-fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows, together: i64, usual: i64) -> Result<i64, Decline> {
-    let p = sketch.profile;
+/// The candidate's rows and threads, or those that are asked for.
+fn choose_rows(sketch: &mut Sketch<'_>, rows: &Rows, chosen: &RowsOfWorkgroup) -> Result<(i64, i64), Decline> {
+    let domain = numbers_together(&sketch.view(), rows);
+    let together = if domain.len() > 1 { sketch.choose("rows", &domain, chosen.rows)? } else { domain[0] };
+    let most = most_threads(sketch.profile, rows, together);
+    let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= most && *t > together).collect();
+    if !domain.contains(&chosen.threads) {
+        domain.push(chosen.threads);
+    }
+    Ok((together, sketch.choose("threads", &domain, chosen.threads)?))
+}
+
+/// Threads that may share `together` rows, at most.
+fn most_threads(p: &DeviceProfile, rows: &Rows, together: i64) -> i64 {
     // Rows together are along x, those who share one along y.
     let along =
         if together == 1 { i64::from(p.max_workgroup_size[0]) } else { i64::from(p.max_workgroup_size[1]) * together };
     let device = prev_power_of_two(i64::from(p.max_invocations).min(along));
     // Each reduction keeps a word a thread in workgroup memory, and a sixteenth of that for the tree.
-    let shared = prev_power_of_two(i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5));
+    device.min(prev_power_of_two(i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5)))
+}
+
+/// Threads that share `together` rows, where `usual` would do if the device had nothing else to run and no limits.
+fn workgroup_threads(p: &DeviceProfile, rows: &Rows, together: i64, usual: i64) -> i64 {
     // Of few rows a workgroup is the only one of its core.
-    let alone = !p.software && usual == 256 && rows.count < i64::from(p.cores.max(1));
-    let default = match p.software {
+    let alone = usual == 256 && rows.count < i64::from(p.cores.max(1));
+    match p.software {
         true => usual,
-        false if alone => thread_a_vector(rows.length * together, 1024).min(device).min(shared),
-        false => usual.min(device).min(shared),
-    };
-    let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= device.min(shared) && *t > together).collect();
-    if !domain.contains(&default) {
-        domain.push(default);
+        false if alone => thread_a_vector(rows.length * together, 1024).min(most_threads(p, rows, together)),
+        false => usual.min(most_threads(p, rows, together)),
     }
-    sketch.choose("threads", &domain, default)
+}
+
+/// Threads of a workgroup that have a row each, the most first. A tail would make the rows of the reductions and of the
+/// output differ by a clamp, and the buffers between them whole.
+fn row_threads(p: &DeviceProfile, rows: &Rows) -> Vec<i64> {
+    let most = if p.software { 8 } else { 32 };
+    (1..=most).rev().filter(|t| rows.count % t == 0).collect()
 }
 
 fn prev_power_of_two(n: i64) -> i64 {
     1 << (63 - n.max(1).leading_zeros())
 }
 
-fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
+fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows, chosen: &RowOfThread) -> Result<(), Decline> {
     if r.row.is_empty() {
         return Err(Decline("there is a single short row".into()));
     }
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
     let rows = sketch.fuse(&r.row, Name::new(&format!("{}_row", r.output)))?;
-    // A tail would make the rows of the reductions and of the output differ by a clamp, and the buffers between them whole.
-    let most = if sketch.profile.software { 8 } else { 32 };
-    let domain: Vec<i64> = (1..=most).rev().filter(|t| r.count % t == 0).collect();
-    let threads = sketch.choose("threads", &domain, domain.first().copied().unwrap_or(1))?;
+    let threads = sketch.choose("threads", &row_threads(sketch.profile, r), chosen.threads)?;
     let parts = sketch.split(rows, &[0, threads], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
@@ -230,8 +314,8 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     Ok(())
 }
 
-fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
-    let (together, threads) = choose_rows(sketch, r)?;
+fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, chosen: &RowsOfWorkgroup) -> Result<(), Decline> {
+    let (together, threads) = choose_rows(sketch, r, chosen)?;
     let how = choose_combination(sketch, &r.reductions, threads, together == 1)?;
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
@@ -239,7 +323,7 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     let (rows, inner) = match r.row.as_slice() {
         // A single row without a loop of its own: one workgroup.
         [] => {
-            let parts = sketch.split(inner, &[1, r.length], &["row", "of"])?;
+            let parts = sketch.split(inner, &[1, 0], &["row", "of"])?;
             (parts[0], parts[1])
         }
         row => (sketch.fuse(row, Name::new(&format!("{}_row", r.output)))?, inner),
@@ -270,7 +354,8 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     Ok(())
 }
 
-/// Gives a workgroup `together` of the rows; neighbouring threads have neighbouring ones, and those along the other axis share each.
+/// Gives a workgroup `together` of the rows; neighbouring threads have neighbouring ones, and those along the other
+/// axis share each.
 fn bind_rows(sketch: &mut Sketch<'_>, rows: Name, together: i64, threads: i64) -> Result<Team, Decline> {
     if together == 1 {
         sketch.bind(rows, Axis::GroupX)?;
@@ -289,8 +374,8 @@ fn words_of_rows(length: i64) -> Result<i64, Decline> {
 }
 
 /// Loops of `output` that index every reduction it reads: the rows. Loops of one iteration count as rows.
-fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<Vec<Name>, Decline> {
-    let f = &sketch.f;
+fn row_loops(view: &View<'_>, output: Name, reductions: &[Name]) -> Result<Vec<Name>, Decline> {
+    let f = view.f;
     let blocks = f.body.blocks();
     let buffers: Vec<_> = blocks.iter().filter(|b| reductions.contains(&b.name)).map(|b| b.buffer).collect();
     for b in &buffers {
@@ -311,6 +396,6 @@ fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<V
         }
     });
     let row = row.ok_or_else(Decline::other_kind)?;
-    let loops = sketch.loops(output)?;
+    let loops = view.loops(output)?;
     Ok(loops.iter().filter(|l| row.contains(&l.var) || l.extent.is(1)).map(|l| l.var).collect())
 }

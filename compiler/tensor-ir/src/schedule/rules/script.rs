@@ -33,6 +33,13 @@ pub struct Choice {
     pub value: Attr,
 }
 
+/// `tile [8,16] of conv_0`
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} of {}", self.point, print_value(&self.value), self.unit)
+    }
+}
+
 /// A requested choice. If it is not required and the domain lacks the value, the default is used.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
@@ -60,13 +67,19 @@ pub(super) struct Script {
     pub end: Option<Vec<InstrRef>>,
     /// Concatenations of reductions stay in one nest, since the positions of the cuts are open sizes.
     pub whole: bool,
+    /// Rules that do not take a unit, as (unit, rule).
+    barred: Vec<(Name, String)>,
 }
 
 /// Nothing is given but that concatenations stay whole.
-pub(super) static WHOLE: Script = Script { wishes: vec![], before: None, parts: vec![], end: None, whole: true };
+pub(super) static WHOLE: Script = nothing(true);
 
 /// Nothing is given.
-pub(super) static NOTHING: Script = Script { wishes: vec![], before: None, parts: vec![], end: None, whole: false };
+pub(super) static NOTHING: Script = nothing(false);
+
+const fn nothing(whole: bool) -> Script {
+    Script { wishes: vec![], before: None, parts: vec![], end: None, whole, barred: vec![] }
+}
 
 impl Script {
     /// Values that must be taken.
@@ -83,6 +96,18 @@ impl Script {
     /// The same with concatenations left whole, or not.
     pub fn with_whole(self, whole: bool) -> Script {
         Script { whole, ..self }
+    }
+
+    /// From now on the rule does not take the unit; false if it did not take it before.
+    pub fn bar(&mut self, unit: Name, rule: &str) -> bool {
+        let new = self.admits(unit, rule);
+        self.barred.extend(new.then(|| (unit, rule.to_string())));
+        new
+    }
+
+    /// True if the rule may take the unit.
+    pub fn admits(&self, unit: Name, rule: &str) -> bool {
+        !self.barred.iter().any(|(u, r)| *u == unit && r == rule)
     }
 
     /// A schedule as it is written; edited choices are required.
@@ -144,7 +169,12 @@ impl Script {
         self.wishes.iter().find(mine).map(|w| (&w.choice.value, w.required))
     }
 
-    /// The same, of a choice between words.
+    /// True if a value must be taken for a choice of the unit.
+    pub fn requires(&self, unit: Name) -> bool {
+        self.wishes.iter().any(|w| w.required && w.choice.unit == unit)
+    }
+
+    /// The same as [`Script::wish`], of a choice between words.
     pub fn wished_word(&self, unit: Name, point: &str) -> Option<(&str, bool)> {
         match self.wish(unit, point)? {
             (Attr::Str(word), required) => Some((word, required)),

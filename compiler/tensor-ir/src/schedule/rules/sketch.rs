@@ -2,7 +2,8 @@
 
 use super::analysis::{Unit, units_of};
 use super::pooling::stands_before_window;
-use super::script::Script;
+use super::script::{NOTHING, Script};
+use super::view::View;
 use crate::attr::AttrStruct;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -20,7 +21,7 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten, simplify_function};
-use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl Decline {
     }
 }
 
-fn elements_per_word(buffer: &Buffer) -> i64 {
+pub(super) fn elements_per_word(buffer: &Buffer) -> i64 {
     match buffer.encoding {
         Encoding::HalfPair if buffer.scope == Scope::Global => 2,
         Encoding::ByteQuad => 4,
@@ -54,13 +55,13 @@ pub struct Sketch<'a> {
     pub profile: &'a DeviceProfile,
     /// Parameters that may be prepacked.
     pub constants: &'a [BufferId],
-    /// The rule at work was asked for by name: it takes what it can, whether or not that suits the device.
+    /// The current rule was requested by name: it takes every unit that it can, whether or not that suits the device.
     pub asked: bool,
     /// The unit that the rule at work schedules, by its name.
     pub unit: Name,
-    /// What is given of the schedule.
+    /// The given parts of the schedule.
     pub(super) script: &'a Script,
-    /// That loops may run side by side is asked once the steps at work are done.
+    /// Race checks are deferred to the end of the batch.
     deferred: bool,
 }
 
@@ -74,6 +75,24 @@ impl<'a> Sketch<'a> {
     ) -> Self {
         Sketch { f, profile, constants, asked: false, unit: "".into(), script, deferred: false }
     }
+    /// Starts with a function of which the estimate asks what the rules would make. Nobody runs it, so that nobody asks
+    /// whether its loops may run side by side.
+    pub(super) fn to_predict(
+        f: TensorFunction,
+        constants: &'a [BufferId],
+        profile: &'a DeviceProfile,
+        script: &'a Script,
+    ) -> Self {
+        Sketch { deferred: true, ..Sketch::new(f, constants, profile, script) }
+    }
+    /// Starts with the function of a view, on which a rule may try what it would do.
+    pub fn of_view(view: &View<'a>) -> Sketch<'a> {
+        Sketch { asked: view.asked, ..Sketch::new(view.f.clone(), view.constants, view.profile, &NOTHING) }
+    }
+    /// The function as it is now, to look at.
+    pub fn view(&self) -> View<'_> {
+        View::new(&self.f, self.constants, self.profile, self.asked)
+    }
     /// Applies any instruction.
     ///
     /// # Errors
@@ -85,8 +104,8 @@ impl<'a> Sketch<'a> {
         self.f = rewritten(&self.f, &InstrRef::new(i))?;
         Ok(())
     }
-    /// Takes `steps`, and asks once at their end whether loops may run side by side as they are bound. If not, the steps are taken
-    /// again, and each instruction is asked: what it refuses they may have another way for.
+    /// Runs `steps` with one race check at the end. If it fails, the steps run again with a check after each
+    /// instruction, so that they can react to a refusal.
     pub fn together<T>(&mut self, steps: impl Fn(&mut Self) -> T) -> T {
         if self.deferred {
             return steps(self);
@@ -101,10 +120,10 @@ impl<'a> Sketch<'a> {
         *self = start;
         steps(self)
     }
-    /// Declines where loops that ran side by side in `start`, or were bound since, may not.
+    /// Declines if loops that are parallel in `start`, or were bound since, may not run in parallel.
     ///
     /// # Errors
-    /// What keeps them from it.
+    /// Why they may not.
     pub fn side_by_side(&self, start: &TensorFunction) -> Result<(), Decline> {
         new_violation(start, &self.f).map_or(Ok(()), |v| Err(Decline(v.message)))
     }
@@ -119,11 +138,9 @@ impl<'a> Sketch<'a> {
     }
     /// Elements of a storage word of the buffer that `block` stores to.
     pub fn elements_per_word(&self, block: Name) -> i64 {
-        let blocks = self.f.body.blocks();
-        let Some(b) = blocks.iter().find(|b| b.name == block) else { return 1 };
-        elements_per_word(&self.f.buffers[b.buffer])
+        self.view().elements_per_word(block)
     }
-    /// Makes one dimension of those of the buffer that `block` stores to.
+    /// Joins the dimensions of the buffer that `block` stores to.
     ///
     /// # Errors
     /// When `flatten-buffer` does not apply.
@@ -137,12 +154,16 @@ impl<'a> Sketch<'a> {
         }
         Ok(())
     }
-    /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised loop,
-    /// aligned to the word. Blocks in `later` are not scheduled yet.
+    /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised
+    /// loop, aligned to the word. Blocks in `later` are not scheduled yet. Processors store halves and bytes one by
+    /// one.
     ///
     /// # Errors
     /// The reason.
     pub fn require_whole_words(&self, buffers: &[BufferId], later: &[Name]) -> Result<(), Decline> {
+        if self.profile.is_processor() {
+            return Ok(());
+        }
         for b in self.f.body.blocks() {
             let buffer = &self.f.buffers[b.buffer];
             let pack = elements_per_word(buffer);
@@ -159,7 +180,8 @@ impl<'a> Sketch<'a> {
                 let first = int::simplify(&flat.substitute(l.var, &Int::new(0)), &bounds);
                 let step = int::simplify(&(flat - &first - Int::var(l.var)), &bounds);
                 let numel = buffer.numel();
-                // A condition that differs between the lanes splits words, but for the end of the buffer: padding follows it.
+                // A condition that differs between the lanes splits words, but for the end of the buffer: padding
+                // follows it.
                 let end = |c: &Cond| {
                     let ahead = int::simplify(&(c.lhs.clone() - &first - Int::var(l.var)), &bounds);
                     c.op == CondOp::Lt && c.rhs == numel && ahead.is(0)
@@ -215,25 +237,17 @@ impl<'a> Sketch<'a> {
     }
     /// Constant extent of a loop.
     pub fn extent_of(&self, var: Name) -> Option<i64> {
-        let mut found = None;
-        self.f.body.visit(&mut |s| {
-            if let Stmt::For(l) = s
-                && l.var == var
-            {
-                found = l.extent.as_const();
-            }
-        });
-        found
+        self.view().extent_of(var)
     }
     /// Loops around a block, outermost first.
     ///
     /// # Errors
     /// When there is no such block.
     pub fn loops(&self, block: Name) -> Result<Vec<LoopHead>, Decline> {
-        loops_around_block(&self.f, block).map_err(|r| Decline(r.message))
+        self.view().loops(block)
     }
-    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What stands
-    /// between a reduction and another one over windows stays the epilogue of the first.
+    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What
+    /// stands between a reduction and another one over windows stays the epilogue of the first.
     pub fn inline_all(&mut self) {
         let names: Vec<Name> = self.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
         for block in names {
@@ -241,13 +255,18 @@ impl<'a> Sketch<'a> {
             if output.is_some_and(|b| self.f.outputs().any(|o| o == b)) || stands_before_window(&self.f, block) {
                 continue;
             }
-            // A refusal leaves the block where it is; it then gets a kernel of its own.
+            // If the instruction refuses, the block stays and gets a separate kernel.
             let _ = self.apply(Inline { block });
         }
         self.remove_unread();
     }
-    /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads never happen.
+    /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads
+    /// never happen.
     fn remove_unread(&mut self) {
+        let outputs: Vec<BufferId> = self.f.outputs().collect();
+        if self.f.body.blocks().iter().all(|b| outputs.contains(&b.buffer)) {
+            return;
+        }
         let mut simple = self.f.clone();
         simplify_function(&mut simple);
         let loads =
@@ -330,6 +349,6 @@ impl<'a> Sketch<'a> {
     /// # Errors
     /// For symbolic extents.
     pub fn constant_extent(&self, e: &Int) -> Result<i64, Decline> {
-        e.as_const().ok_or_else(|| Decline(format!("the extent {e} is not a constant")))
+        self.view().constant_extent(e)
     }
 }

@@ -1,6 +1,6 @@
-//! The tiles that the rules for products would take, in numbers: what the estimate counts with.
+//! The tiles of the rules for products, as numbers for the estimate.
 
-use super::{matmul_subgroup, matmul_tiled};
+use super::{matmul_subgroup, thread_tile};
 use crate::dtype::DType;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -43,7 +43,8 @@ pub(in crate::schedule) struct MatrixTile {
 pub(in crate::schedule) struct Depth {
     /// Elements next to each other: the innermost reduction loop.
     pub channels: i64,
-    /// Elements of the inner reduction loops that a step goes through whole, where there are few channels: those of a window's row.
+    /// Elements of the inner reduction loops that a step goes through whole, where there are few channels: those of a
+    /// window's row.
     pub row: Option<i64>,
     /// Bytes of an element of the narrower and of the wider operand in device memory.
     pub bytes: [i64; 2],
@@ -70,9 +71,10 @@ impl Depth {
     }
 }
 
-/// The loop of a reduction that goes innermost, of `loops` with their iterations, where the left operand is read at these places: the
-/// longest that is a dimension by itself (channels), else the longest. Where that makes no whole vectors and a row of windows does,
-/// whose elements are vectors in device memory, it is the row: patches of an image of three planes.
+/// The loop of a reduction that goes innermost, of `loops` with their iterations, where the left operand is read at
+/// these places: the longest that is a dimension by itself (channels), else the longest. Where that makes no whole
+/// vectors and a row of windows does, whose elements are vectors in device memory, it is the row: patches of an image
+/// of three planes.
 pub(in crate::schedule) fn innermost(
     f: &TensorFunction,
     reads: &[(BufferId, &[Int])],
@@ -95,9 +97,9 @@ pub(in crate::schedule) fn innermost(
     if extent(longest).is_some_and(vectors) { Some(longest) } else { row().or(Some(longest)) }
 }
 
-/// The tiles that a product of `[batch, rows, columns, depth]` may have, whose reduction lies like `lies`, and windows of `taps` rows
-/// go along its rows; on GPUs with each number of slices that the reduction may be cut into. None where it is too small for tiles or
-/// the device has none.
+/// The tiles that a product of `[batch, rows, columns, depth]` may have, whose reduction lies like `lies`, and windows
+/// of `taps` rows go along its rows; on GPUs with each number of slices that the reduction may be cut into. None where
+/// it is too small for tiles or the device has none.
 pub(in crate::schedule) fn product_candidates(
     p: &DeviceProfile,
     size: [i64; 4],
@@ -105,12 +107,12 @@ pub(in crate::schedule) fn product_candidates(
     lies: Depth,
 ) -> Vec<ProductTile> {
     let [_, rows, columns, depth] = size;
-    let small = |least: i64| columns < least || depth < matmul_tiled::LEAST_DEPTH;
+    let small = |least: i64| columns < least || depth < thread_tile::LEAST_DEPTH;
     match p.software {
         true if small(matmul_subgroup::LEAST_COLUMNS) => vec![],
         true => matmul_subgroup::usual_tile(p, [rows, columns], taps).into_iter().collect(),
-        false if small(matmul_tiled::LEAST) || rows < matmul_tiled::LEAST => vec![],
-        false => matmul_tiled::candidates(p, size, taps, lies),
+        false if small(thread_tile::LEAST) || rows < thread_tile::LEAST => vec![],
+        false => thread_tile::product_tiles(p, size, taps, lies),
     }
 }
 

@@ -1,19 +1,23 @@
-//! Tiles of neighbouring results that small constant matrices make of tiles of elements: Winograd's transforms.
+//! Tiles of neighbouring results that are computed from tiles of elements by small constant matrices: Winograd's
+//! transforms.
 //!
-//! A thread has a tile: it computes the inner of the two products for all of the tile into registers, and the results from these.
-//! All loops of the tile are unrolled, so that the coefficients become numbers, those that are 0 vanish, and each element is
-//! loaded once.
+//! A thread has a tile: it computes the inner one of the two products for the whole tile into registers, and the
+//! results from these. All loops of the tile are unrolled, so that coefficients become numbers, terms with coefficient
+//! 0 disappear, and each element is loaded once.
 //!
-//! What a tile is follows from the indices: along a loop that chooses coefficients only (`v`, or `v % m` where the elements are those
-//! of `v / m`), results are made of the same elements.
+//! The tile follows from the indices: along a loop that only selects coefficients (`v`, or `v % m` if elements are
+//! indexed by `v / m`), results use the same elements.
 
-use super::analysis::{Unit, block_of, readers};
+use super::analysis::{Unit, readers};
+use super::candidate::{Candidate, NoChoice};
 use super::direct::accumulate_at;
 use super::elementwise::bind_flat_by;
-use super::matmul_tiled::LARGE;
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::LARGE;
+use super::view::View;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
+use crate::schedule::estimate::{KernelEstimate, transform_kernel};
 use crate::tir::Block;
 
 /// Elements of a tile along a loop at most.
@@ -33,25 +37,42 @@ pub(in crate::schedule) struct Tile {
     pub kept: i64,
 }
 
-/// Takes a function whose output reads one short reduction at several elements and chooses coefficients by its loops.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let blocks = sketch.f.body.blocks();
+/// The tile of a function whose output reads one short reduction at several elements and chooses coefficients by its
+/// loops, and the loops of the output.
+fn tile(view: &View<'_>, unit: &Unit) -> Result<(Tile, Vec<(Name, i64)>), Decline> {
+    let blocks = view.f.body.blocks();
     let [reduce] = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect::<Vec<_>>()[..] else {
         return Err(Decline::other_kind());
     };
-    let (r, output) = match (block_of(&sketch.f, reduce), block_of(&sketch.f, unit.output)) {
+    let (r, output) = match (view.block(reduce), view.block(unit.output)) {
         (Some(r), Some(c)) => (r, c),
         _ => return Err(Decline::other_kind()),
     };
     let of = |b: &Block| -> Result<Vec<(Name, i64)>, Decline> {
-        sketch.loops(b.name)?.iter().map(|l| Ok((l.var, sketch.constant_extent(&l.extent)?))).collect()
+        view.loops(b.name)?.iter().map(|l| Ok((l.var, view.constant_extent(&l.extent)?))).collect()
     };
-    if readers(&sketch.f, r.buffer).len() != 1 {
+    if readers(view.f, r.buffer).len() != 1 {
         return Err(Decline::other_kind());
     }
     let (own, loops) = (of(r)?, of(output)?);
     let reads: Vec<&[Int]> = output.value.loads().into_iter().filter(|l| l.0 == r.buffer).map(|l| l.1).collect();
     let tile = tile_of(r, &reads, &own, &loops).ok_or_else(Decline::other_kind)?;
+    Ok((tile, loops))
+}
+
+/// One way, where the function is of this kind.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    tile(view, unit).map(|_| vec![Candidate::new(NoChoice {})])
+}
+
+/// The kernel where each thread has a tile.
+pub(super) fn price(view: &View<'_>, _: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    transform_kernel(view.stages()).into_iter().collect()
+}
+
+/// Gives each thread a tile.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
+    let (tile, loops) = tile(&sketch.view(), unit)?;
     let mut inside = Vec::with_capacity(tile.inside.len());
     for &(v, extent) in &tile.inside {
         let whole = loops.contains(&(v, extent));
@@ -74,8 +95,8 @@ pub(in crate::schedule) fn widest(registers: u32, live: i64) -> i64 {
     [4, 2].into_iter().find(|w| w * live * 3 <= i64::from(all) * 2).unwrap_or(1)
 }
 
-/// The tile of a thread, where the blocks are of this kind: an output that reads the elements `reads` of the reduction `r`. `own`
-/// and `loops` are the loops of the reduction and of the output.
+/// The tile of a thread, where the blocks are of this kind: an output that reads the elements `reads` of the reduction
+/// `r`. `own` and `loops` are the loops of the reduction and of the output.
 pub(in crate::schedule) fn tile_of(
     r: &Block,
     reads: &[&[Int]],

@@ -1,21 +1,24 @@
 //! Transposes through workgroup memory: compute blocks that store along one axis and load along another.
 //!
-//! Whichever way the threads of [`elementwise`](super::elementwise) stand, one of the two sides goes through memory in steps. Here a
-//! workgroup has a tile of *rows* (neighbours of what is read) and *columns* (neighbours of what is stored): it is loaded along
-//! its rows, 16 bytes a thread and all before the first store, kept in workgroup memory, and stored along its columns. Operands that
-//! lie like the result are loaded with the store. Behind the elements of a vector of rows are as many unused ones as send the
-//! threads of a subgroup to different banks, whether they go along rows or columns.
+//! In the rule [`elementwise`](super::elementwise), either the loads or the stores would be strided. Here a workgroup
+//! has a tile of *rows* (contiguous in the operand) and *columns* (contiguous in the result). The tile is loaded along
+//! its rows, 16 bytes per thread and all loads before the first store, kept in workgroup memory, and stored along its
+//! columns. Operands with the layout of the result are loaded with the store. Each vector of rows is padded so that the
+//! threads of a subgroup access different banks, along rows and along columns.
 //!
 //! The estimate chooses the tile, and whether one pays.
 
 use super::analysis::{Unit, block_of};
+use super::candidate::Candidate;
 use super::cooperate::copy_cooperatively;
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::candidate;
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::transpose_costs;
+use crate::schedule::estimate::{KernelEstimate, transpose_kernel};
 use crate::schedule::{Axis, StageInRegisters, StageInShared};
 use crate::tir::{BufferId, Expr, LoopKind, Scope};
 use crate::traffic::{BANK_BYTES, BANKS};
@@ -28,14 +31,6 @@ const OF_A_THREAD: i64 = 8;
 const THREADS: i64 = 256;
 /// Rows and columns that a tile may have.
 const SIZES: [(i64, i64); 7] = [(32, 32), (32, 64), (64, 32), (64, 64), (16, 32), (16, 64), (32, 16)];
-
-/// What tiles must take less than a thread for each vector of results, as a part: below that the estimate says nothing.
-const LEAST_GAIN: f64 = 0.05;
-
-/// True when tiles that take `tiled` nanoseconds pay, against `direct` without.
-pub(in crate::schedule) fn tiles_pay(tiled: f64, direct: f64) -> bool {
-    tiled < (1.0 - LEAST_GAIN) * direct
-}
 
 /// Which loops of a block are neighbours of what it stores, and which of what it reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,8 +56,8 @@ pub(in crate::schedule) type Step<'a> = &'a dyn Fn(BufferId, &[Int], Name) -> Op
 pub(in crate::schedule) type Element<'a> = (BufferId, &'a [Int]);
 
 impl Transposition {
-    /// Of a block inside `loops` that stores one element and loads others; `None` where all lie alike, or an access of device memory
-    /// moves in steps that differ.
+    /// Of a block inside `loops` that stores one element and loads others; `None` where all lie alike, or an access of
+    /// device memory moves in steps that differ.
     pub(in crate::schedule) fn of(
         loops: &[(Name, i64)],
         store: Element<'_>,
@@ -108,8 +103,8 @@ impl Transposition {
             let across = (threads / along).clamp(1, rows / self.vectors.0);
             TransposeTile { rows, columns, threads: (along.min(threads), across), pad }
         };
-        // What threads load beside each other along columns meets other banks, too: whole vectors, or single elements of rows as
-        // long as there are banks, which begin one bank further each.
+        // What threads load beside each other along columns meets other banks, too: whole vectors, or single elements
+        // of rows as long as there are banks, which begin one bank further each.
         let apart = |t: &TransposeTile| {
             let (of_rows, of_columns) = self.vectors;
             let row = t.columns * bytes == BANKS * BANK_BYTES;
@@ -158,36 +153,67 @@ impl TransposeTile {
     }
 }
 
-/// Takes lone compute blocks that read along another axis than they store.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+candidate! {
+    /// A tile of a transpose.
+    pub(super) struct TiledTranspose {
+        /// Rows and columns.
+        pub tile: Vec<i64>,
+    }
+}
+
+fn listed(t: &TransposeTile) -> Vec<i64> {
+    vec![t.rows, t.columns]
+}
+
+/// The tiles of a lone compute block that reads along another axis than it stores.
+fn tiles(view: &View<'_>, unit: &Unit) -> Result<(Transposition, Vec<TransposeTile>), Decline> {
     if unit.reduce.is_some() {
         return Err(Decline::other_kind());
     }
-    let (t, bytes) = transposition(sketch, unit.output)?;
-    let tiles = t.tiles(sketch.profile, bytes);
-    let (best, costs) = cheapest(sketch, unit.output, &tiles)?;
-    if sketch.elements_per_word(unit.output) > 1 && t.vectors.1 != VECTOR {
+    let (t, bytes) = transposition(view, unit.output)?;
+    let tiles = t.tiles(view.profile, bytes);
+    match tiles.is_empty() {
+        true => Err(Decline("no tile fits the device".into())),
+        false => Ok((t, tiles)),
+    }
+}
+
+/// The tiles that fit the device.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| tiles(view, unit));
+    let (t, tiles) = known.as_ref().as_ref().map_err(Clone::clone)?;
+    if view.elements_per_word(unit.output) > 1 && t.vectors.1 != VECTOR {
         return Err(Decline("a packed result stores whole words".into()));
     }
-    if !sketch.asked && !tiles_pay(costs.0, costs.1) {
-        let [tiled, direct] = [costs.0, costs.1].map(|ns| ns / 1e3);
-        return Err(Decline(format!("tiles take {tiled:.1} us, a thread for each vector of results {direct:.1} us")));
-    }
-    let listed = |t: &TransposeTile| vec![t.rows, t.columns];
+    Ok(tiles.iter().map(|t| Candidate::new(TiledTranspose { tile: listed(t) })).collect())
+}
+
+/// The kernel in the candidate's tile.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| tiles(view, unit));
+    let (Ok(chosen), Ok((_, tiles))) = (candidate.choices::<TiledTranspose>(), &*known) else { return vec![] };
+    let tile = tiles.iter().find(|t| listed(t) == chosen.tile);
+    tile.map_or(vec![], |tile| transpose_kernel(view.stages(), unit.output, tile))
+}
+
+/// Schedules the unit in the candidate's tile.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<TiledTranspose>()?;
+    let (t, tiles) = tiles(&sketch.view(), unit)?;
     let domain: Vec<Vec<i64>> = tiles.iter().map(listed).collect();
-    let chosen = sketch.choose("tile", &domain, listed(&best))?;
-    let tile = tiles.into_iter().find(|t| listed(t) == chosen).unwrap_or(best);
+    let list = sketch.choose("tile", &domain, chosen.tile.clone())?;
+    let tile = tiles.into_iter().find(|t| listed(t) == list).ok_or_else(Decline::other_kind)?;
     compute(sketch, unit.output, &t, &tile)
 }
 
 /// How `block` reads and stores, and the most bytes of an element that it would keep in workgroup memory.
-fn transposition(sketch: &Sketch<'_>, block: Name) -> Result<(Transposition, i64), Decline> {
+fn transposition(view: &View<'_>, block: Name) -> Result<(Transposition, i64), Decline> {
     let mut loops = Vec::new();
-    for l in sketch.loops(block)? {
-        loops.push((l.var, sketch.constant_extent(&l.extent)?));
+    for l in view.loops(block)? {
+        loops.push((l.var, view.constant_extent(&l.extent)?));
     }
-    let f = &sketch.f;
-    let b = block_of(f, block).ok_or_else(Decline::other_kind)?;
+    let f = view.f;
+    let b = view.block(block).ok_or_else(Decline::other_kind)?;
     let bounds = f.bounds();
     let step = |buffer: BufferId, ix: &[Int], var: Name| {
         let flat = int::flatten_index(ix, &f.buffers[buffer].shape);
@@ -200,19 +226,8 @@ fn transposition(sketch: &Sketch<'_>, block: Name) -> Result<(Transposition, i64
     if staged().any(|b| b.scope != Scope::Global) {
         return Err(Decline::other_kind());
     }
-    let bytes = staged().map(|b| if b.dtype.size() == 2 && sketch.profile.f16 { 2 } else { 4 }).max().unwrap_or(4);
+    let bytes = staged().map(|b| if b.dtype.size() == 2 && view.profile.f16 { 2 } else { 4 }).max().unwrap_or(4);
     Ok((t, bytes))
-}
-
-/// The tile with the least estimate, what it costs in nanoseconds, and what a thread for each vector of results costs.
-fn cheapest(sketch: &Sketch<'_>, block: Name, tiles: &[TransposeTile]) -> Result<(TransposeTile, (f64, f64)), Decline> {
-    let first = *tiles.first().ok_or_else(|| Decline("no tile fits the device".into()))?;
-    let Some((costs, direct)) = transpose_costs(&sketch.f, sketch.constants, sketch.profile, block, tiles) else {
-        let why = || Decline("whether tiles pay cannot be estimated".into());
-        return if sketch.asked { Ok((first, (0.0, 0.0))) } else { Err(why()) };
-    };
-    let best = tiles.iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1));
-    Ok(best.map_or((first, (0.0, direct)), |(t, cost)| (*t, (cost, direct))))
 }
 
 fn compute(sketch: &mut Sketch<'_>, block: Name, t: &Transposition, tile: &TransposeTile) -> Result<(), Decline> {

@@ -1,9 +1,10 @@
-//! Which rule schedules what: the function as a whole, else its units one after another.
+//! Scheduling of a function: as a whole by one rule, or unit by unit.
 
 use super::analysis::{Unit, iterations, whole_unit};
 use super::describe::describe_units;
-use super::partition::{partition_by_bindings, partition_concats};
+use super::dispatch::{Asked, Pick, Picks, rules_for};
 use super::pooling::schedule_windows;
+use super::predict::{cheaper_apart, function_picks, prepare};
 use super::script::{APART, FUNCTION, RULE, Script};
 use super::sketch::{Decline, Sketch};
 use super::{Rule, Scheduled, Takes, all, in_order};
@@ -30,15 +31,7 @@ pub(super) fn schedule(
     let mut sketch = Sketch::new(f.clone(), constants, profile, script);
     match &script.before {
         Some(list) => sketch.replay(list)?,
-        None => {
-            sketch.together(|s| {
-                s.inline_all();
-                if !script.whole {
-                    partition_concats(s);
-                }
-                partition_by_bindings(s);
-            });
-        }
+        None => prepare(&mut sketch, script.whole),
     }
     let done = schedule_parts(sketch)?;
     // Debug builds hold the result to what schedules that come from a file are held to.
@@ -52,7 +45,7 @@ pub(super) fn schedule(
 }
 
 fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
-    let whole = whole_unit(&sketch);
+    let whole = whole_unit(&sketch.view());
     let wished = whole.as_ref().is_some_and(|u| sketch.script.wish(u.name(), FUNCTION).is_some());
     let asks_for = |r: &Rule| sketch.profile.asks_for(r.name);
     let asks_for_units =
@@ -101,20 +94,28 @@ fn schedule_whole(
         sketch.note_choice(unit.name(), FUNCTION, &APART.to_string(), &function_domain(sketch.profile));
         return Ok(None);
     }
-    let rules = in_order(sketch.profile).filter(|r| r.takes == Takes::Functions);
-    for rule in rules.filter(|r| wish.is_none_or(|name| name == r.name)) {
+    let mut picks = function_picks(sketch, unit, wish);
+    let mut refused = Vec::new();
+    while let Some(pick) = picks.next() {
+        if let Some(apart) = cheaper_apart(sketch, &pick) {
+            let [one, apart] = [pick.cost().unwrap_or(0.0), apart].map(|ns| ns / 1e3);
+            refused.push(format!("rule {}: one kernel takes {one:.1} us, several {apart:.1}", pick.rule.name));
+            break;
+        }
         let mut whole = sketch.clone();
-        let asked = wish.is_some() || sketch.profile.asks_for(rule.name);
         let target = target_of(&whole, unit);
-        match rule.ask(&mut whole, unit, asked).and_then(|()| whole.require_whole_words(&target, &[])) {
+        match pick.apply(&mut whole, unit).and_then(|()| whole.require_whole_words(&target, &[])) {
             Ok(()) => {
-                let taken = [(unit.output, rule.name)];
-                return finished(whole, rule.name, &taken, std::mem::take(declined)).map(Some);
+                let taken = [(unit.output, pick.rule.name)];
+                declined.extend(refused);
+                return finished(whole, pick.rule.name, &taken, std::mem::take(declined)).map(Some);
             }
-            Err(Decline(why)) if !why.is_empty() => declined.push(format!("rule {}: {why}", rule.name)),
+            Err(Decline(why)) if !why.is_empty() => refused.push(pick.given_up(unit, &why)),
             Err(_) => {}
         }
     }
+    declined.extend(picks.all_reasons(unit));
+    declined.extend(refused);
     Ok(None)
 }
 
@@ -196,32 +197,48 @@ fn as_written(sketch: &mut Sketch<'_>, unit: &Unit, list: &[InstrRef]) -> Result
 
 /// The block that packs the result of a unit that was cut off from it.
 fn packing_unit(sketch: &Sketch<'_>, unit: &Unit) -> Unit {
-    let work = iterations(sketch, unit.output);
+    let work = iterations(&sketch.view(), unit.output);
     Unit { reduce: None, window: None, output: unit.output, work }
 }
 
-/// The rules to ask for a unit, and whether each is asked for by name: one that is wished for comes first.
-pub(super) fn candidates(sketch: &Sketch<'_>, unit: &Unit) -> Vec<(&'static Rule, bool)> {
-    let usual = in_order(sketch.profile).filter(|r| r.takes.fits(unit));
-    let usual = usual.map(|r| (r, sketch.profile.asks_for(r.name)));
-    let Some((name, required)) = sketch.script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished = all().filter(|r| r.name == name && r.takes.fits(unit));
-    match required {
-        true => wished.map(|r| (r, true)).collect(),
-        // It took the unit before, perhaps only because it was asked for.
-        false => wished.flat_map(|r| [(r, sketch.profile.asks_for(r.name)), (r, true)]).chain(usual).collect(),
-    }
-}
-
-/// Asks the rules in order; the reasons of those that decline are added to `declined`.
+/// Asks the rules; the reasons of those that decline are added to `declined`.
 fn schedule_unit(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
     later: &[Name],
     declined: &mut Vec<String>,
 ) -> Result<Taken, ScheduleError> {
-    let rules = candidates(sketch, unit);
+    let rules = rules_for(sketch.profile, sketch.script, unit);
     schedule_by_rules(sketch, unit, later, declined, &rules)
+}
+
+/// Schedules the unit as a candidate says. Tiles do not end at words: where the result is packed, they go to f32
+/// memory, and a kernel of its own packs them.
+fn schedule_as(sketch: &mut Sketch<'_>, unit: &Unit, later: &[Name], pick: &Pick) -> Result<Taken, Decline> {
+    let saved = sketch.clone();
+    let target = target_of(sketch, unit);
+    let applied = pick.apply(sketch, unit);
+    let rule = pick.rule.name;
+    let why = match applied.and_then(|()| sketch.require_whole_words(&target, later)) {
+        Ok(()) => return Ok(Taken { rule, output: unit.output, rest: None }),
+        Err(why) => why,
+    };
+    let halfway = std::mem::replace(sketch, saved);
+    let (Some(reduce), true) = (unit.reduce, pick.rule.tiles) else { return Err(why) };
+    if halfway.require_whole_words(&target, later).is_ok() {
+        return Err(why);
+    }
+    let whole = sketch.clone();
+    pick.rule.begin(sketch, unit, pick.by_name);
+    let output = sketch.split_epilogue(reduce)?;
+    let inner = Unit { output, ..unit.clone() };
+    match sketch.together(|s| (pick.rule.apply)(s, &inner, &pick.candidate)) {
+        Ok(()) => Ok(Taken { rule, output, rest: Some(packing_unit(sketch, unit)) }),
+        Err(_) => {
+            *sketch = whole;
+            Err(why)
+        }
+    }
 }
 
 /// [`schedule_unit`] by these rules. Where none takes the unit and nothing of the schedule is given, it is taken apart.
@@ -230,35 +247,34 @@ fn schedule_by_rules(
     unit: &Unit,
     later: &[Name],
     declined: &mut Vec<String>,
-    rules: &[(&'static Rule, bool)],
+    rules: &[Asked],
 ) -> Result<Taken, ScheduleError> {
-    for &(rule, asked) in rules {
+    // Not as the rule of the unit before was asked.
+    sketch.asked = false;
+    let mut picks = Picks::of(&sketch.view(), unit, rules, sketch.script);
+    let mut refused: Vec<String> = Vec::new();
+    while let Some(pick) = picks.next() {
         let saved = sketch.clone();
-        let target = target_of(sketch, unit);
-        let mut applied = rule.ask(sketch, unit, asked);
-        let whole = applied.is_err() || sketch.require_whole_words(&target, later).is_ok();
-        if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
-            // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
-            *sketch = saved.clone();
-            rule.begin(sketch, unit, asked);
-            let output = sketch.split_epilogue(reduce)?;
-            let inner = Unit { output, ..unit.clone() };
-            applied = sketch.together(|s| (rule.apply)(s, &inner));
-            if applied.is_ok() {
-                return Ok(Taken { rule: rule.name, output, rest: Some(packing_unit(sketch, unit)) });
+        match schedule_as(sketch, unit, later, &pick) {
+            Ok(taken) => {
+                let lines = picks.reasons(unit, &pick).into_iter().chain(refused);
+                lines.for_each(|line| {
+                    if !declined.contains(&line) {
+                        declined.push(line);
+                    }
+                });
+                return Ok(taken);
             }
-        }
-        match applied.and_then(|()| sketch.require_whole_words(&target, later)) {
-            Ok(()) => return Ok(Taken { rule: rule.name, output: unit.output, rest: None }),
             Err(Decline(why)) => {
                 *sketch = saved;
-                let line = format!("rule {}: {}: {why}", rule.name, unit.name());
-                if !why.is_empty() && !declined.contains(&line) {
-                    declined.push(line);
+                let line = pick.given_up(unit, &why);
+                if !why.is_empty() && !refused.contains(&line) {
+                    refused.push(line);
                 }
             }
         }
     }
+    declined.extend(picks.all_reasons(unit).into_iter().chain(refused));
     let mut why = declined.join("; ");
     let wish = sketch.script.wished_word(unit.name(), RULE).filter(|w| w.1);
     if sketch.script.is_empty() {

@@ -1,19 +1,23 @@
-//! Depthwise convolutions, grouped ones and pooling: a thread computes several neighbouring windows, as vectors of
-//! channels where these lie next to each other.
+//! Depthwise and grouped convolutions and pooling: a thread computes several neighbouring windows, as vectors of
+//! channels if these are contiguous.
 //!
-//! Neighbouring windows overlap and meet the same weights. The tile lies along the output loop that saves the most loads;
-//! its loops and those of the window that move with it are unrolled, so that a load that two windows share is one load.
-//! What a tile saves is counted, not assumed: for each operand the different elements that a tile reads.
+//! Neighbouring windows overlap and use the same weights. The tile goes along the output loop that saves the most
+//! loads. Its loops, and the window's loops along the same axis, are unrolled, so that a load that two windows share
+//! happens once. The savings of a tile are counted: the number of different elements of each operand that it reads.
 
 use super::analysis::{Unit, output_variables};
+use super::candidate::Candidate;
 use super::direct::{USUALLY_UNROLLED, accumulate_at};
 use super::elementwise::bind_flat;
-use super::matmul_tiled::LARGE;
 use super::packing::pack_constants;
 use super::sketch::{Decline, Sketch};
+use super::thread_tile::LARGE;
+use super::view::View;
+use crate::candidate;
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{KernelEstimate, own_reduction};
 use crate::tir::Block;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -27,7 +31,8 @@ const MOST_LOADS: i64 = 512;
 const LEAST_GAIN: f64 = 1.25;
 /// Registers of a thread for addresses and conditions.
 const OTHERS: i64 = 8;
-/// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's price.
+/// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's
+/// price.
 const THREADS_A_CORE: i64 = 256;
 const SOFTWARE_THREADS_A_CORE: i64 = 64;
 
@@ -42,10 +47,53 @@ struct Tile {
     moving: Vec<Name>,
 }
 
-/// Takes reductions whose neighbouring results share loads.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
-    let tile = choose_tile(sketch, unit, reduce)?;
+candidate! {
+    /// Neighbouring windows of a thread.
+    pub(super) struct NeighbouringWindows {
+        /// The loop of the output along which they lie.
+        pub along: Name,
+        /// How many.
+        pub results: i64,
+    }
+}
+
+/// The tile with the fewest loads for each result, the later one of equals; the others are for who asks for them.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| tiles(view, unit));
+    let tiles = known.as_ref().as_ref().map_err(Clone::clone)?;
+    let of = |t: &Tile| Candidate::new(NeighbouringWindows { along: t.along, results: t.windows });
+    let mut by_loads: Vec<&Tile> = tiles.iter().rev().collect();
+    by_loads.sort_by(|a, b| a.loads.total_cmp(&b.loads));
+    Ok(by_loads.iter().enumerate().map(|(n, t)| if n == 0 { of(t) } else { of(t).on_request() }).collect())
+}
+
+/// The kernel where a thread has so many neighbouring windows.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| tiles(view, unit));
+    let (Ok(chosen), Ok(tiles)) = (candidate.choices::<NeighbouringWindows>(), &*known) else { return vec![] };
+    let Some(tile) = chosen.tile_of(tiles) else { return vec![] };
+    let along = own_variable(view, unit, tile.along).unwrap_or(tile.along);
+    let neighbours = Neighbours { along, windows: tile.windows, moving: tile.moving.clone() };
+    own_reduction(view.stages(), [unit.name(), unit.output], Some(&neighbours))
+}
+
+impl NeighbouringWindows {
+    fn tile_of<'t>(&self, tiles: &'t [Tile]) -> Option<&'t Tile> {
+        tiles.iter().find(|t| t.along == self.along && t.windows == self.results)
+    }
+}
+
+/// The variable of the reduction that a loop of the output is.
+fn own_variable(view: &View<'_>, unit: &Unit, along: Name) -> Option<Name> {
+    let (r, c) = (view.block(unit.reduce?)?, view.block(unit.output)?);
+    output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == along).map(|m| m.0)
+}
+
+/// Gives each thread so many neighbouring windows.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<NeighbouringWindows>()?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let tile = choose_tile(sketch, unit, chosen)?;
     pack_constants(sketch, unit);
     let parts = sketch.split(tile.along, &[0, tile.windows], &["o", "w"])?;
     let (outer, window) = (parts[0], parts[1]);
@@ -58,40 +106,34 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     accumulate_at(sketch, reduce, thread, vector.is_some(), &tile.moving)
 }
 
-/// The tile with the fewest loads for each result, the later one of equals; which loop it lies along is chosen first.
-fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Decline> {
-    let tiles = tiles(sketch, unit, reduce)?;
-    let best =
-        |tiles: &mut dyn Iterator<Item = &Tile>| tiles.reduce(|b, t| if t.loads <= b.loads { t } else { b }).cloned();
-    let Some(default) = best(&mut tiles.iter()) else { return Err(Decline::other_kind()) };
+/// The candidate's tile, or the one that is asked for.
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, chosen: &NeighbouringWindows) -> Result<Tile, Decline> {
+    let tiles = tiles(&sketch.view(), unit)?;
     let mut loops: Vec<Name> = tiles.iter().map(|t| t.along).collect();
     loops.dedup();
-    let along = sketch.choose("along", &loops, default.along)?;
-    let own: Vec<Tile> = tiles.into_iter().filter(|t| t.along == along).collect();
-    let default = best(&mut own.iter()).unwrap_or(default);
-    let domain: Vec<i64> = own.iter().map(|t| t.windows).collect();
-    let windows = sketch.choose("results", &domain, default.windows)?;
-    Ok(own.into_iter().find(|t| t.windows == windows).unwrap_or(default))
+    let along = sketch.choose("along", &loops, chosen.along)?;
+    let domain: Vec<i64> = tiles.iter().filter(|t| t.along == along).map(|t| t.windows).collect();
+    let results = sketch.choose("results", &domain, chosen.results)?;
+    NeighbouringWindows { along, results }.tile_of(&tiles).cloned().ok_or_else(Decline::other_kind)
 }
 
 /// All tiles that leave enough threads; declines when none of them saves enough.
-fn tiles(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Vec<Tile>, Decline> {
-    let f = &sketch.f;
-    let blocks = f.body.blocks();
-    let find = |name| blocks.iter().find(|b| b.name == name).copied().ok_or_else(Decline::other_kind);
+fn tiles(view: &View<'_>, unit: &Unit) -> Result<Vec<Tile>, Decline> {
+    let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
+    let find = |name| view.block(name).ok_or_else(Decline::other_kind);
     let (r, c) = (find(reduce)?, find(unit.output)?);
-    let map = output_variables(f, r, c)?;
+    let map = output_variables(view.f, r, c)?;
     let mut window: Vec<(Name, i64)> = Vec::new();
-    let inside = f.reduction_loops(reduce);
-    for l in sketch.loops(reduce)?.iter().filter(|l| inside.contains(&l.var)) {
-        window.push((l.var, sketch.constant_extent(&l.extent)?));
+    let inside = view.f.reduction_loops(reduce);
+    for l in view.loops(reduce)?.iter().filter(|l| inside.contains(&l.var)) {
+        window.push((l.var, view.constant_extent(&l.extent)?));
     }
     let mut results: Vec<ResultLoop> = Vec::new();
-    for l in &sketch.loops(unit.output)? {
+    for l in &view.loops(unit.output)? {
         let own = map.iter().find(|m| m.1 == l.var).map(|m| m.0);
-        results.push(ResultLoop { along: l.var, own, extent: sketch.constant_extent(&l.extent)? });
+        results.push(ResultLoop { along: l.var, own, extent: view.constant_extent(&l.extent)? });
     }
-    tiles_of(sketch.profile, sketch.asked, r, &window, &results)
+    tiles_of(view.profile, view.asked, r, &window, &results)
 }
 
 /// A loop of the output, the variable of the reduction that it is, and its iterations.
@@ -162,20 +204,6 @@ pub(in crate::schedule) struct Neighbours {
     pub moving: Vec<Name>,
 }
 
-/// The windows that a thread has where the rule would take a reduction with these loops of its window and of its results.
-pub(in crate::schedule) fn usual_windows(
-    p: &DeviceProfile,
-    r: &Block,
-    window: &[(Name, i64)],
-    results: &[(Name, i64)],
-) -> Option<Neighbours> {
-    let loops: Vec<ResultLoop> =
-        results.iter().map(|&(v, extent)| ResultLoop { along: v, own: Some(v), extent }).collect();
-    let tiles = tiles_of(p, false, r, window, &loops).ok()?;
-    let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b })?;
-    Some(Neighbours { along: best.along, windows: best.windows, moving: best.moving.clone() })
-}
-
 /// True when a load has an index with both variables.
 fn together(r: &Block, a: Name, b: Name) -> bool {
     let mut found = false;
@@ -189,9 +217,10 @@ fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Opt
     r.value.loads().iter().map(|(_, index)| different_elements(index, window, tile)).sum()
 }
 
-/// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as `lane` has: their
-/// sums, and every element from its first use to its last one. Neighbours in memory come together, as compilers join such loads.
-/// `unrolled` are the loops of the window, outermost first. `None` when an index follows from data.
+/// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as
+/// `lane` has: their sums, and every element from its first use to its last one. Neighbours in memory come together, as
+/// compilers join such loads. `unrolled` are the loops of the window, outermost first. `None` when an index follows
+/// from data.
 fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Name, i64)>) -> Option<i64> {
     let loops: Vec<(Name, i64)> = unrolled.iter().copied().chain([tile]).chain(lane).collect();
     let lanes = lane.map_or(1, |l| l.1);
@@ -199,22 +228,15 @@ fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Na
     // What lives longer from a step on.
     let mut change = vec![0; (points / lanes) as usize + 1];
     for (_, index) in r.value.loads() {
-        let mut first: FxHashMap<Vec<i64>, usize> = FxHashMap::default();
-        let mut last: FxHashMap<Vec<i64>, usize> = FxHashMap::default();
-        for point in 0..points {
-            let (mut at, mut rest) = (FxHashMap::default(), point);
-            for &(v, extent) in loops.iter().rev() {
-                at.insert(v, rest % extent);
-                rest /= extent;
-            }
-            let value = |v: Name| Some(at.get(&v).copied().unwrap_or(0));
-            let element = index.iter().map(|i| i.eval(&value)).collect::<Option<Vec<i64>>>()?;
-            let step = (point / lanes) as usize;
-            first.entry(element[..element.len().saturating_sub(1)].to_vec()).or_insert(step);
-            last.insert(element, step);
+        let mut first: FxHashMap<i64, usize> = FxHashMap::default();
+        let mut last: FxHashMap<Place, usize> = FxHashMap::default();
+        for (point, place) in places(index, &loops)?.into_iter().enumerate() {
+            let step = point / lanes as usize;
+            first.entry(place.row).or_insert(step);
+            last.insert(place, step);
         }
-        for (element, step) in last {
-            change[first[&element[..element.len().saturating_sub(1)]]] += 1;
+        for (place, step) in last {
+            change[first[&place.row]] += 1;
             change[step + 1] -= 1;
         }
     }
@@ -225,25 +247,54 @@ fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Na
     Some(most.max().unwrap_or(0) + tile.1 * lanes)
 }
 
-/// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when it follows
-/// from data.
+/// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when
+/// it follows from data.
 fn different_elements(index: &[Int], window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
-    let mut loops: Vec<(Name, i64)> = window.to_vec();
-    loops.extend(tile);
-    let mut seen: FxHashSet<Vec<i64>> = FxHashSet::default();
-    let points: i64 = loops.iter().map(|l| l.1).product();
-    for point in 0..points {
-        let at = |name: Name| {
-            let mut rest = point;
-            for &(v, extent) in &loops {
-                if v == name {
-                    return Some(rest % extent);
-                }
-                rest /= extent;
-            }
-            Some(0)
-        };
-        seen.insert(index.iter().map(|i| i.eval(&at)).collect::<Option<Vec<i64>>>()?);
+    let loops: Vec<(Name, i64)> = window.iter().copied().chain(tile).collect();
+    Some(places(index, &loops)?.into_iter().map(|p| p.element).collect::<FxHashSet<i64>>().len())
+}
+
+/// An element in memory, and the row along the last dimension that it lies in: numbers that differ where these do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Place {
+    row: i64,
+    element: i64,
+}
+
+/// The element that an index names at each point of the loops, of which the last one runs fastest. `None` when it
+/// follows from data.
+fn places(index: &[Int], loops: &[(Name, i64)]) -> Option<Vec<Place>> {
+    let mut out = vec![Place::default(); loops.iter().map(|l| l.1).product::<i64>() as usize];
+    for i in index {
+        let mut values = Vec::with_capacity(out.len());
+        add_values(i, loops, &mut Vec::new(), &mut values)?;
+        let (least, most) = (values.iter().min().copied()?, values.iter().max().copied()?);
+        for (place, value) in out.iter_mut().zip(values) {
+            let row = place.element;
+            *place = Place { row, element: row.checked_mul(most - least + 1)?.checked_add(value - least)? };
+        }
     }
-    Some(seen.len())
+    Some(out)
+}
+
+/// Adds the values of an index at each point of the loops, where the loops around them are `at` their iterations. It is
+/// computed once where it does not move with a loop.
+fn add_values(i: &Int, loops: &[(Name, i64)], at: &mut Vec<(Name, i64)>, out: &mut Vec<i64>) -> Option<()> {
+    let Some((&(v, extent), inner)) = loops.split_first() else {
+        out.push(i.eval(&|v| Some(at.iter().find(|a| a.0 == v).map_or(0, |a| a.1)))?);
+        return Some(());
+    };
+    if !i.uses(v) {
+        let start = out.len();
+        add_values(i, inner, at, out)?;
+        let again = out[start..].repeat(extent as usize - 1);
+        out.extend(again);
+        return Some(());
+    }
+    for n in 0..extent {
+        at.push((v, n));
+        add_values(i, inner, at, out)?;
+        at.pop();
+    }
+    Some(())
 }

@@ -1,4 +1,5 @@
-//! What the tests of rules share: functions from text, devices with matrix units, and proposals held against the function.
+//! Support for tests of rules: functions from text, devices with matrix units, and comparison of proposals with the
+//! function.
 
 use super::{assert_close, assert_same, evaluate, inputs_of};
 use crate::profile::{DeviceProfile, MatrixShape};
@@ -16,11 +17,13 @@ pub fn parsed(text: &str) -> TensorFunction {
     crate::text::parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}")).canonical()
 }
 
-/// A device with matrices of one shape, and so many cores that tiles are small.
+/// A device with matrices of one shape, and so many cores that tiles are small. The rule for them is asked for by name:
+/// the products of tests are so small that the estimate prefers others.
 pub fn matrix_device(mnk: [u32; 3], subgroup: (u32, u32)) -> DeviceProfile {
     let shape = MatrixShape { mnk, ab: "f16".into(), cr: "f32".into() };
     let base = DeviceProfile::named("ada").expect("a profile");
-    DeviceProfile { matrix_shapes: vec![shape], subgroup, cores: 1000, ..base }
+    let asked_rules = vec!["matmul-matrix".into()];
+    DeviceProfile { matrix_shapes: vec![shape], subgroup, cores: 1000, asked_rules, ..base }
 }
 
 /// What the rule proposes, which computes the same.

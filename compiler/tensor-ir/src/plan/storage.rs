@@ -1,9 +1,9 @@
 //! Host tensors to storage form and back: what [`Encoding`] means in bytes.
 
-use compiler::dtype::DType;
-use compiler::plan::BufferView;
-use compiler::tensor::{Tensor, TensorMut};
-use compiler::tir::Encoding;
+use crate::dtype::DType;
+use crate::plan::BufferView;
+use crate::tensor::{Tensor, TensorMut};
+use crate::tir::Encoding;
 use std::borrow::Cow;
 
 /// Elements that are converted at once.
@@ -26,7 +26,7 @@ pub fn encode_tensor(t: &Tensor, encoding: Encoding) -> Result<Cow<'_, [u8]>, St
 ///
 /// # Errors
 /// As [`encode_tensor`].
-pub(crate) fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+pub fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u8])) -> Result<(), String> {
     let dtype = t.dtype();
     if is_stored_as_it_is(encoding, dtype) {
         write(t.bytes());
@@ -85,7 +85,7 @@ fn bytes_of(n: usize, dtype: DType, encoding: Encoding) -> usize {
 }
 
 /// Bytes of a tensor of the plan in storage form, in whole words.
-pub(crate) fn stored_bytes(view: &BufferView) -> u64 {
+pub fn stored_bytes(view: &BufferView) -> u64 {
     bytes_of(view.shape.iter().product(), view.dtype, view.encoding).next_multiple_of(4) as u64
 }
 
@@ -107,7 +107,7 @@ pub fn decode_tensor(bytes: &[u8], dtype: DType, shape: &[usize], encoding: Enco
 ///
 /// # Errors
 /// When there are too few bytes.
-pub(crate) fn decode_into(bytes: &[u8], encoding: Encoding, out: &mut TensorMut) -> Result<(), String> {
+pub fn decode_into(bytes: &[u8], encoding: Encoding, out: &mut TensorMut) -> Result<(), String> {
     let dtype = out.dtype();
     let raw = raw(bytes, dtype, out.shape().iter().product(), encoding)?;
     let to = out.bytes_mut();

@@ -1,0 +1,178 @@
+//! numpy's arrays and Weft's tensors.
+//!
+//! A contiguous array, or tensor that speaks DLPack, becomes a tensor that shares its memory; any other is copied first. A result becomes an array
+//! that owns the result's memory.
+
+use crate::errors::input;
+use bytes::Bytes;
+use numpy::ndarray::ArrayViewMut1;
+use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use weft::{DType, Tensor, TensorMut, TensorType};
+
+/// numpy's name of an element type.
+pub fn name_of(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "uint8",
+        DType::I8 => "int8",
+        DType::U16 => "uint16",
+        DType::I16 => "int16",
+        DType::U32 => "uint32",
+        DType::I32 => "int32",
+        DType::U64 => "uint64",
+        DType::I64 => "int64",
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+    }
+}
+
+/// numpy, imported once.
+fn numpy(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static NUMPY: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = NUMPY.get_or_try_init(py, || py.import("numpy").map(Bound::unbind))?;
+    Ok(module.bind(py))
+}
+
+/// The tensors of a dictionary of arrays.
+///
+/// # Errors
+/// As [`tensor_of`].
+pub fn tensors_of(arrays: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Tensor)>> {
+    let one = |(name, array): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let name: String = name.extract()?;
+        let tensor = tensor_of(&name, &array)?;
+        Ok((name, tensor))
+    };
+    arrays.iter().map(one).collect()
+}
+
+/// The tensor of an array, or of something that numpy makes an array of.
+///
+/// # Errors
+/// An element type that Weft does not have.
+pub fn tensor_of(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let py = array.py();
+    let array = match array.cast::<PyUntypedArray>() {
+        Ok(array) if array.is_c_contiguous() && array.dtype().is_native_byteorder() != Some(false) => array.clone(),
+        _ => in_order(py, array)?,
+    };
+    let dtype = dtype_of(name, &array)?;
+    let shape = array.shape().to_vec();
+    let len = array.len() * dtype.size();
+    let owner = Shared { data: data_of(&array), len, _array: array.unbind() };
+    Tensor::from_bytes(dtype, shape, Bytes::from_owner(owner)).map_err(pyo3::exceptions::PyValueError::new_err)
+}
+
+/// A contiguous array with the machine's order of bytes; one that is so already is not copied.
+fn in_order<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let foreign = array.cast::<PyUntypedArray>().is_err() && array.hasattr("__dlpack__")?;
+    let array = numpy(py)?.call_method1(if foreign { "from_dlpack" } else { "asarray" }, (array,))?;
+    let own = array.getattr("dtype")?.call_method1("newbyteorder", ("=",))?;
+    let order = PyDict::new(py);
+    order.set_item("dtype", own)?;
+    order.set_item("order", "C")?;
+    Ok(numpy(py)?.call_method("asarray", (array,), Some(&order))?.cast_into()?)
+}
+
+fn dtype_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<DType> {
+    let given: String = array.dtype().getattr("name")?.extract()?;
+    DType::ALL.into_iter().find(|&t| name_of(t) == given).ok_or_else(|| {
+        let known = DType::ALL.map(name_of).join(", ");
+        input(
+            format!("elements of type {given} are not supported"),
+            format!("array `{name}`"),
+            format!("convert it with `.astype(...)` to one of {known}"),
+        )
+    })
+}
+
+/// Where the elements of an array lie.
+fn data_of(array: &Bound<'_, PyUntypedArray>) -> *const u8 {
+    // SAFETY: the pointer is that of an array that is alive.
+    unsafe { (*array.as_array_ptr()).fields.data.cast() }
+}
+
+/// The memory of an array, which lives as long as this.
+struct Shared {
+    data: *const u8,
+    len: usize,
+    _array: Py<PyUntypedArray>,
+}
+// SAFETY: the memory belongs to the array, which is kept; Weft only reads it.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: a contiguous array has this many bytes from there on. numpy does not move the memory of an array that
+        // others refer to.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+/// The owner of the memory of a result.
+#[pyclass(frozen)]
+struct Memory {
+    _tensor: TensorMut,
+}
+
+/// A result as an array that may be written: in the result's own memory, if nobody else has that.
+///
+/// # Errors
+/// An element type that no package here has for numpy.
+pub fn array_of<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
+    let mut memory = TensorMut::of(tensor);
+    let bytes = memory.bytes_mut();
+    // SAFETY: the bytes stay where they are while `memory` lives, which the array's base object keeps; nothing else
+    // reads or writes them.
+    let view = unsafe { ArrayViewMut1::from_shape_ptr(bytes.len(), bytes.as_mut_ptr()) };
+    let owner = Bound::new(py, Memory { _tensor: memory })?;
+    // SAFETY: as above.
+    let array = unsafe { PyArray1::<u8>::borrow_from_array(&view, owner.into_any()) };
+    array.call_method1("view", (numpy_type(py, dtype)?,))?.call_method1("reshape", (shape,))
+}
+
+fn numpy_type(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
+    match dtype {
+        DType::BF16 => py.import("ml_dtypes").and_then(|m| m.getattr("bfloat16")).map_err(|_| {
+            input("numpy has no bfloat16", "a result", "install the package ml_dtypes, or add a Cast to the model")
+        }),
+        _ => numpy(py)?.call_method1("dtype", (name_of(dtype),)),
+    }
+}
+
+/// Inputs have the types and shapes of the model's.
+///
+/// # Errors
+/// The first that has not, with what fits.
+pub fn check(inputs: &[(String, Tensor)], ports: &[(String, TensorType)]) -> PyResult<()> {
+    let typed = inputs.iter().filter_map(|(n, t)| Some((n, t, &ports.iter().find(|p| p.0 == *n)?.1)));
+    for (name, tensor, ty) in typed {
+        let (given, wanted) = (name_of(tensor.dtype()), name_of(ty.dtype));
+        let place = format!("input `{name}`: {ty:?}");
+        if given != wanted {
+            let help = format!("convert it with `.astype(\"{wanted}\")`");
+            return Err(input(format!("the array has elements of type {given}, not {wanted}"), place, help));
+        }
+        let fits = |(d, &n): (_, &usize)| fixed(d).is_none_or(|d| d == n);
+        if tensor.shape().len() != ty.shape.len() || !ty.shape.iter().zip(tensor.shape()).all(fits) {
+            let help = "sizes that the model fixes change with `shapes=`, `dims=` or `batch=` of weft_nn.compile";
+            return Err(input(format!("the array has the shape {:?}", tensor.shape()), place, help));
+        }
+    }
+    Ok(())
+}
+
+/// A size that is fixed.
+fn fixed(d: &weft::Dim) -> Option<usize> {
+    usize::try_from(d.as_const()?).ok()
+}

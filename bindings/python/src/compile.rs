@@ -1,0 +1,148 @@
+//! Compilation, and the devices that it is for.
+
+use crate::arrays::tensors_of;
+use crate::errors::usage;
+use crate::interrupt::on_thread;
+use crate::json::loads;
+use crate::model::{GivenSizes, Model, model_of, shapes_of};
+use crate::session::Session;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use weft::{AmpMode, Cache, Device, FuseMode, KeepF32, LayoutMode, Options, Tensor};
+
+/// The devices that this process has opened: sessions on one share kernels, weights and its queue.
+static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
+
+/// The device of that name, opened once.
+fn device_of(name: &str) -> Result<Device, weft::Error> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.get_or_insert_default();
+    if let Some(device) = devices.get(name) {
+        return Ok(device.clone());
+    }
+    let device = if name == "auto" { Device::best() } else { Device::open(name)? };
+    devices.insert(name.into(), device.clone());
+    Ok(device)
+}
+
+/// The adapters of this machine: a list of dictionaries with name, backend, driver, type and limits, as `weft devices
+/// --json` has them. `device=` of `weft_nn.compile` takes an `index` or a part of a `name`.
+#[pyfunction]
+pub fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let list = on_thread(py, || Ok(weft::list_adapters()))?;
+    loads(py, &serde_json::json!(list))
+}
+
+/// The mode of that name, of all there are.
+fn mode<T: Copy>(option: &str, given: &str, all: &[T], name: fn(T) -> &'static str) -> PyResult<T> {
+    all.iter().copied().find(|&m| name(m) == given).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|&m| name(m)).collect();
+        usage(format!("{option}={given:?}: no such mode"), format!("it is one of {}", names.join(", ")))
+    })
+}
+
+/// What is asked of a compilation.
+pub struct Request {
+    pub device: String,
+    pub target: Option<String>,
+    pub options: Options,
+    /// Inputs that calibrate mixed precision.
+    pub inputs: Vec<(String, Tensor)>,
+}
+
+impl Request {
+    /// Opens the device, compiles the model and opens a session.
+    fn open(self, Model { model, name }: Model) -> Result<Session, weft::Error> {
+        let device = device_of(&self.device)?;
+        let profile = device.profile_as(self.target.as_deref())?;
+        let profile = matches!(device, Device::Gpu(_)).then_some(profile);
+        let mut options = Options { profile, ..self.options };
+        if options.pipeline.amp == AmpMode::Auto {
+            options = options.calibrated(&model, &in_order(&model, &self.inputs)?)?;
+        }
+        let session = model.compile(&options)?.session(&device)?;
+        let last = u64::MAX.into();
+        Ok(Session { session: Arc::new(session), model, name, options, device, last })
+    }
+}
+
+/// The inputs in the model's order.
+fn in_order(model: &weft::Model, inputs: &[(String, Tensor)]) -> Result<Vec<Tensor>, weft::Error> {
+    let find = |name: &String| inputs.iter().find(|i| i.0 == *name).map(|i| i.1.clone());
+    let missing = |name| weft::Error::Input(format!("amp=\"auto\" needs a value of input `{name}` in inputs="));
+    model.inputs().into_iter().map(|(name, _)| find(&name).ok_or_else(|| missing(name))).collect()
+}
+
+/// Compiles a network for a device, and opens a session that runs it.
+///
+/// model: a weft_nn.Model, or what `weft_nn.load` takes; `batch`, `dims`, `shapes` and `keep_open` are those of `load`.
+/// device: "auto" (the best GPU; a software driver only when there is none; the CPU executor when there is no driver),
+///     an index or a part of a name as `weft_nn.devices` lists them, "vulkan:0", or "cpu".
+/// target: compile for a named profile (`weft devices --profiles`), as far as the device can run it.
+/// amp: mixed precision: "off", "fp16", or "auto", which keeps nodes in f32 that `inputs` show to need it.
+/// keep_f32: names of nodes that stay in f32 (`*` matches anything).
+/// layout: "auto", "nchw", "nhwc", "nchw4c", "nchw8c", "nchw16c", or "none".
+/// fuse: "full", "classic", or "off".
+/// opt_level: 0 to 3.
+/// cache: a folder for plans and the driver's pipelines, so that a later start compiles nothing; True is the user's
+///     cache folder. cache_weights: weights too, in the form for the device.
+/// runs_in_flight: runs of the session that may be under way at once, each with memory of its own.
+/// inputs: arrays by name, for amp="auto".
+///
+/// Raises weft_nn.Error: as `load`; code 2 for options that do not fit, 5 for a device that is not there or has not
+/// enough memory. Other threads run during the compilation, and Ctrl-C ends the call.
+#[pyfunction]
+#[pyo3(signature = (model, *, device=None, target=None, amp="off", keep_f32=vec![], layout="auto", fuse="full",
+    opt_level=3, cache=None, cache_weights=false, runs_in_flight=1, inputs=None, batch=None, dims=None, shapes=None,
+    keep_open=false))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+pub fn compile(
+    py: Python<'_>,
+    model: &Bound<'_, PyAny>,
+    device: Option<Bound<'_, PyAny>>,
+    target: Option<String>,
+    amp: &str,
+    keep_f32: Vec<String>,
+    layout: &str,
+    fuse: &str,
+    opt_level: u8,
+    cache: Option<Bound<'_, PyAny>>,
+    cache_weights: bool,
+    runs_in_flight: usize,
+    inputs: Option<Bound<'_, PyDict>>,
+    batch: Option<usize>,
+    dims: Option<Bound<'_, PyDict>>,
+    shapes: Option<Bound<'_, PyDict>>,
+    keep_open: bool,
+) -> PyResult<Session> {
+    let device = device.map_or(Ok("auto".into()), |d| d.str().map(|d| d.to_string()))?;
+    let mut options = Options { cache: cache_of(cache, cache_weights)?, runs_in_flight, ..Options::default() };
+    let pipeline = &mut options.pipeline;
+    pipeline.amp = mode("amp", amp, AmpMode::ALL, AmpMode::name)?;
+    pipeline.layout = mode("layout", layout, LayoutMode::ALL, LayoutMode::name)?;
+    pipeline.fuse = mode("fuse", fuse, FuseMode::ALL, FuseMode::name)?;
+    pipeline.keep_f32 = keep_f32.iter().map(|pattern| KeepF32::listed(pattern)).collect();
+    if opt_level > 3 {
+        return Err(usage(format!("opt_level={opt_level}: no such level"), "it is 0, 1, 2 or 3"));
+    }
+    pipeline.opt_level = opt_level;
+    let inputs = inputs.as_ref().map(tensors_of).transpose()?.unwrap_or_default();
+    let shapes = shapes.as_ref().map(shapes_of).transpose()?;
+    let model = model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open })?;
+    let request = Request { device, target, options, inputs };
+    on_thread(py, move || request.open(model))
+}
+
+/// The cache that `cache=` names.
+fn cache_of(cache: Option<Bound<'_, PyAny>>, weights: bool) -> PyResult<Cache> {
+    let Some(cache) = cache else { return Ok(Cache::default()) };
+    let cache = match cache.extract::<bool>() {
+        Ok(true) => Cache::of_user(),
+        Ok(false) => Cache::default(),
+        Err(_) => Cache::at(cache.extract::<PathBuf>()?),
+    };
+    Ok(if weights { cache.with_weights() } else { cache })
+}

@@ -1,0 +1,100 @@
+"""Python's lock is free during a compilation and a run, and Ctrl-C ends them."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import weft_nn
+
+# On the CPU executor this takes seconds.
+SLOW = """
+graph @main(%x: f32[768,768]) -> (y: f32[768,768]) {
+  %a = matmul %x, %x : f32[768,768]
+  %b = matmul %a, %x : f32[768,768]
+  %c = matmul %b, %x : f32[768,768]
+  %d = matmul %c, %x : f32[768,768]
+  %e = matmul %d, %x : f32[768,768]
+  %f = matmul %e, %x : f32[768,768]
+  %g = exp %f : f32[768,768]
+  %h = matmul %g, %x : f32[768,768]
+  %y = matmul %h, %x : f32[768,768]
+  return %y
+}
+"""
+
+
+def test_another_thread_makes_progress_during_a_run():
+    session = weft_nn.compile(weft_nn.Model.from_text(SLOW), device="interpreter")
+    x = np.zeros((768, 768), np.float32)
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    other = threading.Thread(target=tick)
+    other.start()
+    start = time.monotonic()
+    session.run({"x": x})
+    end = time.monotonic()
+    done.set()
+    other.join()
+    during = [t for t in ticks if start < t < end]
+    assert len(during) > 10 * (end - start), f"{len(during)} ticks in {end - start:.2f} s"
+
+
+def interrupted(work: str) -> float:
+    """Seconds from the signal to the exception in a process that does `work` on the text of SLOW, the variable `text`,
+    again and again. It can run the model afterwards."""
+    program = textwrap.dedent(
+        """
+        import sys, time
+        import numpy as np
+        import weft_nn
+        text = sys.stdin.read()
+        session = weft_nn.compile(weft_nn.Model.from_text(text), device="interpreter")
+        x = np.zeros((768, 768), np.float32)
+        print("works", flush=True)
+        try:
+            while True:
+                WORK
+        except KeyboardInterrupt:
+            print("interrupted", time.time(), flush=True)
+        session.run({"x": x})
+        print("runs", flush=True)
+        """
+    ).replace("WORK", work)
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child.stdin.write(SLOW)
+    child.stdin.close()
+    assert child.stdout.readline().strip() == "works"
+    time.sleep(0.3)
+    sent = time.time()
+    child.send_signal(signal.SIGINT)
+    word, when = child.stdout.readline().split()
+    assert word == "interrupted"
+    assert child.stdout.readline().strip() == "runs"
+    assert child.wait(60) == 0
+    return float(when) - sent
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    "work",
+    [
+        'session.run({"x": x})',
+        'weft_nn.compile(weft_nn.Model.from_text(text), device="0")',
+        'session.bench({"x": x})',
+    ],
+)
+def test_ctrl_c_ends_a_call_within_half_a_second(work):
+    took = interrupted(work)
+    assert took < 0.5, f"{took:.2f} s"

@@ -1,0 +1,155 @@
+/* Weft for C and C++: loads a network, compiles it and runs it. docs/c.md has a first program.
+ *
+ * Errors. A function that fails returns NULL or a code other than WEFT_OK. If `error` is not NULL, `*error` is then an
+ * error that the caller frees; it is left alone otherwise. Arguments are never changed by a call that fails.
+ *
+ * Threads. Any number of threads may use a model, a session or outputs at once; who frees one must be the last to use
+ * it. Runs on a GPU take turns unless `runs_in_flight` says otherwise; runs on the CPU share its threads. A call blocks
+ * its thread until it is done.
+ *
+ * Memory. Inputs are read during the call alone. Texts, ports and tensors that Weft returns are Weft's: they live as
+ * long as the object that they were asked of, and are not written to.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kinds of errors: the exit codes of the command `weft`. */
+enum {
+  WEFT_OK = 0,
+  WEFT_CHECK = 1,       /* a check failed */
+  WEFT_USAGE = 2,       /* options or arguments that do not fit */
+  WEFT_INPUT = 3,       /* a bad model, bundle or input */
+  WEFT_UNSUPPORTED = 4, /* operators that Weft does not have */
+  WEFT_DEVICE = 5,      /* no such device, or not enough memory */
+  WEFT_BUG = 6          /* a bug of Weft's */
+};
+typedef int32_t weft_code;
+
+/* Element types. f16 and bf16 are 2 bytes, a bool is 1 byte. */
+enum {
+  WEFT_BOOL = 0,
+  WEFT_U8 = 1,
+  WEFT_I8 = 2,
+  WEFT_U16 = 3,
+  WEFT_I16 = 4,
+  WEFT_U32 = 5,
+  WEFT_I32 = 6,
+  WEFT_U64 = 7,
+  WEFT_I64 = 8,
+  WEFT_F16 = 9,
+  WEFT_BF16 = 10,
+  WEFT_F32 = 11,
+  WEFT_F64 = 12
+};
+typedef int32_t weft_type;
+
+typedef struct weft_error weft_error;     /* why a call failed */
+typedef struct weft_model weft_model;     /* a network, or a bundle */
+typedef struct weft_session weft_session; /* a compiled network on a device */
+typedef struct weft_outputs weft_outputs; /* the results of a run */
+
+/* An input or a result of a network. */
+typedef struct {
+  const char *name;
+  weft_type type;
+  size_t rank;
+  const int64_t *shape; /* `rank` sizes, outermost first; -1 for one that stays open */
+} weft_port;
+
+/* A dense, row-major tensor in host memory. */
+typedef struct {
+  const char *name; /* of an input or a result; NULL: its place in the array says which it is */
+  weft_type type;
+  size_t rank;
+  const int64_t *shape; /* `rank` sizes in elements, outermost first */
+  const void *data;     /* not NULL, unless there are no elements */
+} weft_tensor;
+
+/* Memory for a result. */
+typedef struct {
+  const char *name; /* of a result; NULL: its place in the array says which it is */
+  void *data;
+  size_t bytes;
+} weft_buffer;
+
+/* Weft's version, such as "0.1.0". */
+const char *weft_version(void);
+
+/* The kind of an error. */
+weft_code weft_error_code(const weft_error *error);
+/* What is wrong, in one sentence. */
+const char *weft_error_message(const weft_error *error);
+/* Where: file, node or input; NULL if there is no place. */
+const char *weft_error_place(const weft_error *error);
+/* What to do; NULL if nothing is known to help. */
+const char *weft_error_help(const weft_error *error);
+/* Frees an error; NULL is ignored. */
+void weft_error_free(weft_error *error);
+
+/* Loads a file: .onnx, .weft or a bundle. `options` is NULL or lines of `key=value`:
+ *   batch=N           the first dimension of every input that has dimensions
+ *   dim.NAME=N        the size of a dimension; A..B, A..B:STEP or `open` keep it open
+ *   shape.NAME=1x3    the shape of an input
+ *   keep_open=true    sizes that nothing decides stay open
+ * NULL with WEFT_INPUT, WEFT_UNSUPPORTED or WEFT_USAGE if it cannot be loaded. */
+weft_model *weft_model_load(const char *path, const char *options, weft_error **error);
+/* As weft_model_load, from the bytes of a file, which are copied. ONNX models without external data. */
+weft_model *weft_model_from_bytes(const void *data, size_t size, const char *options, weft_error **error);
+/* The inputs, in order; `*count` is their number. */
+const weft_port *weft_model_inputs(const weft_model *model, size_t *count);
+/* The results, in order. */
+const weft_port *weft_model_outputs(const weft_model *model, size_t *count);
+/* Frees a model; NULL is ignored. Its sessions stay. */
+void weft_model_free(weft_model *model);
+
+/* Compiles a model and opens a session. `options` is NULL or lines of `key=value`; for a bundle the first five and the
+ * last one:
+ *   device=auto             a number or a name of `weft devices`, cpu, interpreter
+ *   threads=N               of the CPU; 0: one for each core
+ *   cache=DIR               folder for plans and drivers' pipelines; `user` is the user's cache folder; default: off
+ *   cache_weights=true      weights too
+ *   runs_in_flight=N        runs that may be under way at once
+ *   target=PROFILE          compile for a named profile, as far as the device can run it
+ *   amp=off|fp16            mixed precision
+ *   keep_f32=NODE,...       nodes that stay in f32
+ *   layout=auto|nchw|...    data layout
+ *   fuse=full|classic|off   fusion
+ *   opt_level=0..3
+ *   require_compiled=true   a bundle without a plan for the device fails with WEFT_DEVICE instead of being compiled
+ */
+weft_session *weft_compile(const weft_model *model, const char *options, weft_error **error);
+/* The inputs, in order. */
+const weft_port *weft_session_inputs(const weft_session *session, size_t *count);
+/* The results, in order. */
+const weft_port *weft_session_outputs(const weft_session *session, size_t *count);
+/* Name, backend and driver of the device. */
+const char *weft_session_device(const weft_session *session);
+/* Where a run takes place: `device`, `device and host`, `host`, or `interpreter`. */
+const char *weft_session_place(const weft_session *session);
+/* Frees a session; NULL is ignored. Outputs of its runs stay. */
+void weft_session_free(weft_session *session);
+
+/* Runs once. `inputs` are all inputs, by name or by place, with the types and shapes that weft_session_inputs says.
+ * NULL with WEFT_INPUT for an input that is missing, unknown, or of another type or shape. */
+weft_outputs *weft_run(const weft_session *session, const weft_tensor *inputs, size_t count, weft_error **error);
+/* As weft_run; results are written to `outputs`, each as many bytes as the result has. Results that are not named are
+ * dropped. WEFT_OK, or the code of the error; then nothing was written. */
+weft_code weft_run_into(const weft_session *session, const weft_tensor *inputs, size_t count,
+                        const weft_buffer *outputs, size_t output_count, weft_error **error);
+/* The results, in the model's order. */
+const weft_tensor *weft_outputs_tensors(const weft_outputs *outputs, size_t *count);
+/* Frees the results of a run; NULL is ignored. */
+void weft_outputs_free(weft_outputs *outputs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

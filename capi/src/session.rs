@@ -1,0 +1,139 @@
+//! Compiled networks on a device.
+
+use crate::error::{Failure, WeftError, c_text, free, guarded, object};
+use crate::model::{Source, WeftModel, options};
+use crate::options::Request;
+use crate::tensor::{Ports, WeftPort, listed};
+use std::collections::HashMap;
+use std::ffi::{CString, c_char};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+use weft::{Device, Session, TensorType};
+
+/// A network that is ready to run.
+pub struct WeftSession {
+    pub(crate) session: Session,
+    inputs: Ports,
+    outputs: Arc<Ports>,
+    pub(crate) input_types: Vec<(String, TensorType)>,
+    device: CString,
+    place: CString,
+}
+
+/// The devices that this process has opened, by name and threads: sessions on one share kernels, weights and its queue.
+static DEVICES: Mutex<Option<HashMap<(String, usize), Device>>> = Mutex::new(None);
+
+/// The device of that name, opened once.
+fn device_of(name: &str, threads: usize) -> Result<Device, weft::Error> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.get_or_insert_default();
+    let key = (name.to_string(), threads);
+    if let Some(device) = devices.get(&key) {
+        return Ok(device.clone());
+    }
+    let device = if name == "cpu" { Device::cpu(threads)? } else { Device::open(name)? };
+    devices.insert(key, device.clone());
+    Ok(device)
+}
+
+impl WeftSession {
+    fn open(model: &WeftModel, text: &str) -> Result<WeftSession, Failure> {
+        let Request { device, threads, target, require_compiled, mut options, of_compilation } = Request::parse(text)?;
+        let device = device_of(&device, threads)?;
+        if !matches!(device, Device::Interpreter) {
+            options.profile = Some(device.profile_as(target.as_deref())?);
+        } else {
+            options.profile = None;
+        }
+        let compiled = match &model.source {
+            Source::Model(_) if require_compiled => {
+                return Err(Failure::usage("require_compiled is for bundles, and this is a model"));
+            }
+            Source::Model(m) => m.compile(&options)?,
+            Source::Bundle(b) => match of_compilation.first() {
+                None => b.compile(&options, require_compiled)?,
+                Some(key) => {
+                    let text = format!("{key} does not apply to a bundle, which is compiled already");
+                    return Err(Failure::usage(text).help("compile the model itself with it"));
+                }
+            },
+        };
+        let session = compiled.session(&device)?;
+        Ok(WeftSession {
+            inputs: Ports::of(session.inputs()),
+            outputs: model.outputs.clone(),
+            input_types: session.inputs(),
+            device: c_text(&device.label()),
+            place: c_text(session.place()),
+            session,
+        })
+    }
+}
+
+/// Compiles a model and opens a session.
+///
+/// # Safety
+/// `model` is a model of this library that is not freed during the call; `options` is null or text that ends in 0;
+/// `error` is null or memory for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_compile(
+    model: *const WeftModel,
+    options: *const c_char,
+    error: *mut *mut WeftError,
+) -> *mut WeftSession {
+    // SAFETY: as the contract says.
+    let open = || unsafe { WeftSession::open(object(model, "model")?, self::options(options)?.unwrap_or_default()) };
+    // SAFETY: as the contract says.
+    unsafe { guarded(error, open) }.map_or(null_mut(), |s| Box::into_raw(Box::new(s)))
+}
+
+/// The inputs of a session; null of none.
+///
+/// # Safety
+/// `session` is null, or a session of this library that is not freed during the call; `count` is null or memory for a
+/// number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_session_inputs(session: *const WeftSession, count: *mut usize) -> *const WeftPort {
+    // SAFETY: as the contract says.
+    unsafe { object(session, "session").map_or(null(), |s| listed(s.inputs.as_slice(), count)) }
+}
+
+/// The results of a session; null of none.
+///
+/// # Safety
+/// As [`weft_session_inputs`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_session_outputs(session: *const WeftSession, count: *mut usize) -> *const WeftPort {
+    // SAFETY: as the contract says.
+    unsafe { object(session, "session").map_or(null(), |s| listed(s.outputs.as_slice(), count)) }
+}
+
+/// The device of a session; null of none.
+///
+/// # Safety
+/// As [`weft_session_inputs`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_session_device(session: *const WeftSession) -> *const c_char {
+    // SAFETY: as the contract says.
+    unsafe { object(session, "session") }.map_or(null(), |s| s.device.as_ptr())
+}
+
+/// Where a run takes place; null of none.
+///
+/// # Safety
+/// As [`weft_session_inputs`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_session_place(session: *const WeftSession) -> *const c_char {
+    // SAFETY: as the contract says.
+    unsafe { object(session, "session") }.map_or(null(), |s| s.place.as_ptr())
+}
+
+/// Frees a session.
+///
+/// # Safety
+/// `session` is null, or a session of this library that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_session_free(session: *mut WeftSession) {
+    // SAFETY: as the contract says.
+    unsafe { free(session) }
+}

@@ -1,0 +1,178 @@
+//! The examples in C and C++, built against the libraries with every warning as an error, and run on the CPU: also a
+//! thousand times under AddressSanitizer with its leak check.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use weft::{Bundle, Device, Model, Options, TuningDatabase};
+
+const TEXT: &str = "const @w : f32[3,2] = [1, 0, 0, 1, 1, 1]\n
+graph @main(%x: f32[2,3]) -> (y: f32[2,2]) {
+  %w = const @w : f32[3,2]
+  %a = matmul %x, %w : f32[2,2]
+  %y = relu %a : f32[2,2]
+  return %y
+}
+";
+
+/// How often the examples run under AddressSanitizer.
+const RUNS: &str = "1000";
+
+/// An empty folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("c-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("net.weft"), TEXT).expect("writes");
+    folder
+}
+
+/// Where cargo puts the libraries that it builds with this test.
+fn libraries() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    test.parent().expect("target/<profile>/deps").to_path_buf()
+}
+
+/// Builds an example; `None` without a compiler, which is said.
+fn build(at: &Path, source: &str, more: &[&str], is_static: bool) -> Option<PathBuf> {
+    let (compiler, standard) = if source.ends_with(".c") { ("cc", "-std=c99") } else { ("c++", "-std=c++17") };
+    let place = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = at.join("program");
+    let mut command = Command::new(compiler);
+    command.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-I"]).arg(place.join("include"));
+    command.args(more).arg(place.join("examples").join(source)).arg("-o").arg(&program);
+    match is_static {
+        true => command.arg(libraries().join("libweft_c.a")).args(["-ldl", "-lm"]),
+        false => command.arg("-L").arg(libraries()).arg("-lweft_c"),
+    };
+    command.arg("-pthread").arg(format!("-Wl,-rpath,{}", libraries().display()));
+    let Ok(out) = command.output() else {
+        eprintln!("LEFT OUT: there is no `{compiler}`, so {source} is not built");
+        return None;
+    };
+    assert!(out.status.success(), "{source}: {}", said(&out));
+    Some(program)
+}
+
+fn said(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn run(program: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(program);
+    let folder = program.parent().expect("a folder");
+    command.current_dir(folder).args(arguments).envs(variables.iter().copied()).output().expect("it runs")
+}
+
+/// Writes a bundle of the network for the CPU.
+fn bundle(at: &Path) {
+    let model = Model::from_text(TEXT).expect("text");
+    let options = Options::for_device(&Device::cpu(1).expect("a CPU"));
+    let mut bytes = vec![];
+    Bundle::write(&model, "net", &[options], &TuningDatabase::default(), &mut bytes).expect("a bundle");
+    std::fs::write(at.join("net.bundle"), bytes).expect("writes");
+}
+
+const RESULT: &str = "y [2,2]: 2 2 2 2";
+
+#[test]
+fn the_c_example_runs_models_and_bundles() {
+    let at = folder("plain");
+    bundle(&at);
+    let Some(program) = build(&at, "run.c", &[], false) else { return };
+    for (model, options) in [("net.weft", "device=cpu"), ("net.bundle", "device=cpu\nrequire_compiled=true")] {
+        let out = run(&program, &[model, options, "2"], &[]);
+        assert!(out.status.success() && said(&out).contains(RESULT), "{model}: {}", said(&out));
+        assert!(said(&out).contains("(device)"), "{}", said(&out));
+    }
+    for (arguments, code, words) in [
+        (["none.onnx", "", "1"], 3, "cannot read none.onnx"),
+        (["net.weft", "device=nowhere", "1"], 5, "help: `weft devices` lists"),
+        (["net.weft", "speed=high", "1"], 2, "there is no option `speed`"),
+        (["net.weft", "require_compiled=true\ndevice=cpu", "1"], 2, "require_compiled is for bundles"),
+        (["net.bundle", "device=cpu\namp=fp16", "1"], 2, "amp does not apply to a bundle"),
+    ] {
+        let out = run(&program, &arguments, &[]);
+        assert_eq!(out.status.code(), Some(code), "{arguments:?}: {}", said(&out));
+        assert!(said(&out).contains(words), "{arguments:?}: {}", said(&out));
+    }
+}
+
+#[test]
+fn the_cpp_example_runs_one_session_on_threads() {
+    let at = folder("threads");
+    let Some(program) = build(&at, "threads.cpp", &[], false) else { return };
+    let out = run(&program, &["net.weft", "device=cpu", "50"], &[]);
+    assert!(out.status.success() && said(&out).contains("thread 0: 2 2 2 2\nthread 1: 4 4 4 4"), "{}", said(&out));
+}
+
+#[test]
+fn the_program_of_the_page_runs() {
+    let at = folder("page");
+    let text = "graph @main(%image: f32[1,3,16,16]) -> (y: f32[1,3,16,16]) {
+  %y = sigmoid %image : f32[1,3,16,16]
+  return %y
+}
+";
+    let mut bytes = vec![];
+    let model = Model::from_text(text).expect("text");
+    let options = Options::for_device(&Device::cpu(1).expect("a CPU"));
+    Bundle::write(&model, "net", &[options], &TuningDatabase::default(), &mut bytes).expect("a bundle");
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/c.md")).expect("docs/c.md");
+    let program = page.split("```c\n").nth(1).and_then(|p| p.split("```").next()).expect("a program");
+    std::fs::write(at.join("page.c"), program).expect("writes");
+    let source = at.join("page.c").display().to_string();
+    let Some(program) = build(&at, &source, &[], false) else { return };
+    assert!(said(&run(&program, &[], &[])).contains("error 3: cannot read model.onnx"));
+    // The content says that it is a bundle.
+    std::fs::write(at.join("model.onnx"), bytes).expect("writes");
+    let out = said(&run(&program, &[], &[]));
+    assert!(out.contains("y: 0.5"), "{out}");
+}
+
+#[test]
+fn the_static_library_links() {
+    let at = folder("static");
+    let Some(program) = build(&at, "run.c", &[], true) else { return };
+    let out = run(&program, &["net.weft", "device=cpu", "1"], &[]);
+    assert!(out.status.success() && said(&out).contains(RESULT), "{}", said(&out));
+}
+
+/// What is given to AddressSanitizer: with its leak check where that works, which a program that leaks shows. `None` if
+/// the compiler has no AddressSanitizer.
+fn sanitizer(at: &Path) -> Option<&'static str> {
+    let (source, program) = (at.join("leak.c"), at.join("leak"));
+    let text = "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(7); p = 0; return p != 0; }\n";
+    std::fs::write(&source, text).expect("writes");
+    let built = Command::new("cc").args(["-O0", "-fsanitize=address"]).arg(&source).arg("-o").arg(&program).output();
+    if !built.is_ok_and(|out| out.status.success()) {
+        eprintln!("LEFT OUT: the C compiler has no AddressSanitizer, so nothing is run under it");
+        return None;
+    }
+    let leaks = run(&program, &[], &[("ASAN_OPTIONS", "detect_leaks=1")]);
+    if said(&leaks).contains("7 byte(s) leaked") {
+        return Some("detect_leaks=1");
+    }
+    eprintln!("LEFT OUT: the leak check does not work here, AddressSanitizer runs without it: {}", said(&leaks));
+    Some("detect_leaks=0")
+}
+
+#[test]
+fn a_thousand_runs_leak_nothing() {
+    let at = folder("sanitized");
+    bundle(&at);
+    let Some(options) = sanitizer(&at) else { return };
+    for source in ["run.c", "threads.cpp"] {
+        let Some(program) = build(&at, source, &["-fsanitize=address", "-fno-omit-frame-pointer"], false) else {
+            return;
+        };
+        for model in ["net.weft", "net.bundle"] {
+            let out = run(&program, &[model, "device=cpu", RUNS], &[("ASAN_OPTIONS", options)]);
+            assert!(out.status.success() && !said(&out).contains("Sanitizer"), "{source}, {model}: {}", said(&out));
+        }
+    }
+    // Errors are freed too.
+    let Some(program) = build(&at, "run.c", &["-fsanitize=address"], false) else { return };
+    let out = run(&program, &["net.weft", "device=nowhere", "1"], &[("ASAN_OPTIONS", options)]);
+    assert!(out.status.code() == Some(5) && !said(&out).contains("Sanitizer"), "{}", said(&out));
+}

@@ -1,0 +1,68 @@
+//! Arguments of `weft tune` and `weft tuning`.
+
+use super::{Common, InputArgs};
+use clap::Args;
+use std::path::PathBuf;
+
+/// `weft tune`
+#[derive(Args, Debug, Clone)]
+pub struct TuneArgs {
+    /// Models: paths or zoo names
+    #[arg(required = true)]
+    pub models: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
+    /// Time to search, for all models together
+    #[arg(long, default_value = "300s", value_name = "TIME")]
+    pub budget: String,
+    /// Tune one kernel alone, by its name or that of its tensor function
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft measure`
+#[derive(Args, Debug)]
+pub struct MeasureArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// What `weft tuning` does.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TuningAction {
+    /// Shows the choices that count
+    Show,
+    /// Reads all lines and counts them
+    Check,
+    /// Writes the lines that count
+    Merge,
+    /// Writes those of one device
+    Export,
+}
+
+/// `weft tuning`
+#[derive(Args, Debug)]
+pub struct TuningArgs {
+    /// What to do
+    pub action: TuningAction,
+    /// Tuning databases, as `weft tune` writes them
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Only lines whose device has this in its name
+    #[arg(long, value_name = "DEVICE")]
+    pub of: Option<String>,
+    /// File of `merge` and `export` [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}

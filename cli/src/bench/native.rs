@@ -1,0 +1,67 @@
+//! Times on the processor.
+
+use super::repeated::{Dispatches, batch, repeat, with_samples};
+use crate::args::{BenchArgs, Common};
+use crate::error::{CliError, CliResult, Code};
+use crate::output::Progress;
+use benches::statistics::Statistics;
+use compiler::tensor::Tensor;
+use compiler::trace::DispatchTime;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The result of a benchmark on the processor, but for its table of kernels, and the times of its dispatches.
+///
+/// # Errors
+/// A failed host step.
+pub fn times(
+    a: &BenchArgs,
+    executor: &weft::Session,
+    common: &Common,
+    inputs: &[Tensor],
+    limit: Option<Duration>,
+    progress: &mut Progress,
+) -> CliResult<(Value, Dispatches)> {
+    let found = executor.on_processor().zip(executor.compilation());
+    let (session, compiled) = found.ok_or_else(|| CliError::new(Code::Bug, "a session without its compilation"))?;
+    let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
+    let latency = repeat(a, limit, ["warm-up", "runs"], progress, run)?.0;
+    let dispatches = dispatch_times(a, session, common, inputs, progress)?;
+    let s = Statistics::of(&latency);
+    let kernels: f64 = dispatches.times.iter().map(|t| t.median_us / 1e3).sum();
+    let d = Statistics::of(&[kernels]);
+    let report = json!({
+        "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": dispatches.times.len(),
+        "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
+        "latency_ms": with_samples(&s, &latency), "device_ms": d,
+        "split_ms": { "upload": 0, "encode": 0, "gpu": kernels, "readback": 0, "rest": s.median - kernels },
+        "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
+        "throughput_per_s": 1e3 / s.median * batch(inputs) as f64, "in_flight": 1,
+    });
+    Ok((report, dispatches))
+}
+
+/// Times each dispatch in a few runs.
+fn dispatch_times(
+    a: &BenchArgs,
+    session: &runtime_cpu::Session,
+    common: &Common,
+    inputs: &[Tensor],
+    progress: &mut Progress,
+) -> CliResult<Dispatches> {
+    let rounds = a.runs.clamp(1, 5);
+    let mut times: Vec<Vec<f64>> = Vec::new();
+    let mut counts = Vec::new();
+    for round in 0..rounds {
+        progress.report("kernels", round, rounds);
+        let (_, list) = session.run_measured(inputs, common.functions.on_tensors())?;
+        times.resize(list.len(), vec![]);
+        times.iter_mut().zip(&list).for_each(|(t, d)| t.push(d.ns / 1e3));
+        counts = list.iter().map(|d| d.calls).collect();
+    }
+    let summed = times.iter().map(|t| {
+        let s = Statistics::of(t);
+        DispatchTime { median_us: s.median, min_us: s.min, max_us: t.iter().copied().fold(s.median, f64::max) }
+    });
+    Ok(Dispatches { source: "host-clock".into(), times: summed.collect(), counts })
+}

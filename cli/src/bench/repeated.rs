@@ -1,0 +1,67 @@
+//! Timed runs, one after another.
+
+use crate::args::BenchArgs;
+use crate::error::CliResult;
+use crate::output::Progress;
+use benches::statistics::Statistics;
+use compiler::tensor::Tensor;
+use compiler::trace::DispatchTime;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// The first dimension of the first input.
+pub fn batch(inputs: &[Tensor]) -> usize {
+    inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1)
+}
+
+/// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
+///
+/// # Errors
+/// What `f` says.
+pub fn repeat(
+    a: &BenchArgs,
+    limit: Option<Duration>,
+    stages: [&str; 2],
+    progress: &mut Progress,
+    mut f: impl FnMut() -> CliResult<f64>,
+) -> CliResult<(Vec<f64>, Vec<f64>)> {
+    for i in 0..a.warmup {
+        progress.report(stages[0], i, a.warmup);
+        f()?;
+    }
+    let (mut wall, mut other) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    loop {
+        let enough = match limit {
+            Some(d) => start.elapsed() >= d && !wall.is_empty(),
+            None => wall.len() >= a.runs,
+        };
+        if enough {
+            return Ok((wall, other));
+        }
+        match limit {
+            Some(d) => progress.report(stages[1], start.elapsed().as_millis() as usize, d.as_millis() as usize),
+            None => progress.report(stages[1], wall.len(), a.runs),
+        }
+        let t = Instant::now();
+        other.push(f()?);
+        wall.push(t.elapsed().as_secs_f64() * 1e3);
+    }
+}
+
+/// Statistics as JSON, with the samples.
+pub fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
+    let mut v = serde_json::to_value(s).unwrap_or_default();
+    v["samples"] = json!(samples);
+    v
+}
+
+/// The dispatches of a run.
+pub struct Dispatches {
+    /// The clock.
+    pub source: Value,
+    /// Times of each; of one in a loop those of all iterations.
+    pub times: Vec<DispatchTime>,
+    /// How often a run executes each.
+    pub counts: Vec<u64>,
+}

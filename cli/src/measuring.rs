@@ -1,0 +1,232 @@
+//! `weft measure` (hidden): the process in which `weft tune` verifies and times candidates. A candidate that hangs, loses
+//! the device or kills its process ends this process, not the search.
+//!
+//! Each line of stdin is a [`Request`], each line of stdout the [`Reply`] to it, as JSON. At the end of stdin it ends.
+
+use crate::args::MeasureArgs;
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{Device, open_device, profile_on};
+use crate::output::print_text;
+use compiler::agreement::{Tolerance, agree};
+use compiler::compile::{CompileOptions, compile, function_alone};
+use compiler::dtype::DType;
+use compiler::graph::{Constant, Module};
+use compiler::interpreter::run_function;
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use compiler::text::{parse_instructions, random_tensor};
+use compiler::tir::TensorFunction;
+use runtime_gpu::{Gpu, GpuError, Runner, Standing, race};
+use serde::{Deserialize, Serialize};
+use shaders_gen::Emitter;
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+/// Largest magnitude of operands that are whole numbers: sums of their products are exact in any order.
+const MOST: f64 = 3.0;
+/// Largest sum that f32 has exactly.
+const EXACT: f64 = 16_777_216.0;
+
+/// What the process is asked for.
+#[derive(Serialize, Deserialize)]
+pub enum Request {
+    /// Take this unscheduled function, whose operands at `constants` are constants, and drop all candidates.
+    Function { function: Box<TensorFunction>, constants: Vec<usize> },
+    /// Compile and verify the schedule with these instructions.
+    Open { id: usize, trace: String },
+    /// Drop all candidates but these.
+    Keep { ids: Vec<usize> },
+    /// Race candidates; the first is the incumbent.
+    Race { ids: Vec<usize>, rounds: usize, seed: u64 },
+}
+
+/// What the process answers.
+#[derive(Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The candidate gives the right results. Milliseconds of a run, with its results read back.
+    Opened { ms: f64 },
+    /// Why not.
+    Refused { why: String },
+    /// The device was lost; the process ends.
+    Lost { why: String },
+    /// Of each candidate of the race.
+    Raced { standings: Vec<Standing> },
+}
+
+/// A function whose candidates are measured.
+struct Unit {
+    function: TensorFunction,
+    positions: Vec<usize>,
+    /// Operands in whole numbers, the right results for them, and operands of any value.
+    whole: Vec<Tensor>,
+    want: Vec<Tensor>,
+    inputs: Vec<Tensor>,
+    runners: BTreeMap<usize, Runner>,
+}
+
+/// Why a request was not met.
+enum Failure {
+    /// The device was lost.
+    Lost(String),
+    Refused(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Refused(why)
+    }
+}
+impl From<GpuError> for Failure {
+    fn from(e: GpuError) -> Failure {
+        match e {
+            GpuError::Lost(_) => Failure::Lost(e.to_string()),
+            e => Failure::Refused(e.to_string()),
+        }
+    }
+}
+
+/// Answers requests.
+///
+/// # Errors
+/// No device that runs shaders, a line that is no request, a lost device.
+pub fn execute(a: &MeasureArgs) -> CliResult<()> {
+    let device = open_device(&a.common)?;
+    let profile = profile_on(&a.common, &device)?;
+    let Device::Gpu(gpu) = device else {
+        return Err(CliError::new(Code::Device, "only shaders are measured"));
+    };
+    let mut unit = None;
+    for line in lines() {
+        let request = serde_json::from_str(&line).map_err(|e| CliError::usage(format!("no request: {e}")))?;
+        let reply = match answer(request, &gpu, &profile, &mut unit) {
+            Ok(reply) => reply,
+            Err(Failure::Refused(why)) => Reply::Refused { why },
+            Err(Failure::Lost(why)) => Reply::Lost { why },
+        };
+        print_text(&serde_json::to_string(&reply).map_err(|e| CliError::usage(e.to_string()))?)?;
+        if let Reply::Lost { why } = reply {
+            return Err(CliError::new(Code::Device, why));
+        }
+    }
+    Ok(())
+}
+
+/// The lines of stdin. At its end the process ends at once, whatever it is doing: nobody waits for it any more.
+fn lines() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        // Handlers of the normal end would wait for a driver that may hang.
+        std::process::abort();
+    });
+    receiver
+}
+
+fn answer(
+    request: Request,
+    gpu: &Arc<Gpu>,
+    profile: &DeviceProfile,
+    unit: &mut Option<Unit>,
+) -> Result<Reply, Failure> {
+    if let Request::Function { function, constants } = request {
+        *unit = Some(Unit::new(*function, constants)?);
+        return Ok(Reply::Done);
+    }
+    let unit = unit.as_mut().ok_or_else(|| "there is no function yet".to_string())?;
+    match request {
+        Request::Function { .. } => Ok(Reply::Done),
+        Request::Open { id, trace } => {
+            let (runner, ms) = unit.open(&trace, gpu, profile)?;
+            unit.runners.insert(id, runner);
+            Ok(Reply::Opened { ms })
+        }
+        Request::Keep { ids } => {
+            unit.runners.retain(|id, _| ids.contains(id));
+            Ok(Reply::Done)
+        }
+        Request::Race { ids, rounds, seed } => {
+            let runners: Option<Vec<&Runner>> = ids.iter().map(|id| unit.runners.get(id)).collect();
+            let runners = runners.ok_or_else(|| "a candidate of the race is not open".to_string())?;
+            Ok(Reply::Raced { standings: race(gpu, &runners, rounds, seed)? })
+        }
+    }
+}
+
+impl Unit {
+    /// Computes the right results on the host.
+    fn new(function: TensorFunction, positions: Vec<usize>) -> Result<Unit, String> {
+        let plain = function_alone(&function, &positions)?;
+        let main = plain.main();
+        let types: Vec<(DType, Vec<usize>)> =
+            main.params().iter().map(|p| (main.ty(*p).dtype, main.ty(*p).const_shape().unwrap_or_default())).collect();
+        let inputs: Vec<Tensor> =
+            types.iter().enumerate().map(|(i, (t, shape))| random_tensor(*t, shape, 100 + i as u64)).collect();
+        let whole: Vec<Tensor> = inputs.iter().map(whole_numbers).collect();
+        let want = run_function(&whole_constants(&plain), main.name, &whole).map_err(|e| e.to_string())?;
+        Ok(Unit { function, positions, whole, want, inputs, runners: BTreeMap::new() })
+    }
+
+    /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.
+    fn open(&self, trace: &str, gpu: &Arc<Gpu>, profile: &DeviceProfile) -> Result<(Runner, f64), Failure> {
+        let pending = parse_instructions(trace).map_err(|e| e.to_string())?;
+        let f = TensorFunction { pending, ..self.function.clone() };
+        let module = whole_constants(&function_alone(&f, &self.positions)?);
+        let options = CompileOptions::default();
+        let compiled = compile(module, &options, profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
+        let runner = Runner::open(gpu, &compiled, &self.inputs)?;
+        let start = Instant::now();
+        let (got, inside) = runner.results(&self.whole)?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        if !inside {
+            return Err(Failure::Refused("it writes beyond its results".into()));
+        }
+        got.iter().zip(&self.want).try_for_each(|(got, want)| verify(got, want))?;
+        Ok((runner, ms))
+    }
+}
+
+/// Whole numbers are exact in any order of summation; other results agree within the tolerance of their type.
+fn verify(got: &Tensor, want: &Tensor) -> Result<(), String> {
+    let exact = want.to_f64_vec().iter().all(|v| v.fract() == 0.0 && v.abs() < EXACT) && want.dtype() == DType::F32;
+    if exact {
+        let (got, want) = (got.to_f64_vec(), want.to_f64_vec());
+        let differ: Vec<usize> = (0..want.len()).filter(|&i| got.get(i) != Some(&want[i])).collect();
+        let Some(&at) = differ.first() else { return Ok(()) };
+        let is = got.get(at).map_or("missing".into(), f64::to_string);
+        return Err(format!(
+            "wrong results for operands of whole numbers: {} of {}, the first at {at} is {is} and not {}",
+            differ.len(),
+            want.len(),
+            want[at]
+        ));
+    }
+    let d = agree(got, want, &Tolerance::new(want.dtype(), None, None));
+    if d.pass { Ok(()) } else { Err(format!("wrong results: {}", d.why)) }
+}
+
+/// The same tensor in small whole numbers.
+fn whole_numbers(t: &Tensor) -> Tensor {
+    match t.dtype().is_float() {
+        true => Tensor::from_f64(t.dtype(), t.shape().to_vec(), t.to_f64_vec().iter().map(|v| (v * MOST).round())),
+        false => t.clone(),
+    }
+}
+
+/// The module with constants of small whole numbers.
+fn whole_constants(module: &Module) -> Module {
+    let mut out = module.clone();
+    for constant in out.constants.values_mut() {
+        if let Ok(t) = constant.load() {
+            *constant = Constant::from_tensor(&whole_numbers(&t));
+        }
+    }
+    out
+}

@@ -1,0 +1,201 @@
+//! `weft tune`: finds faster schedules for a model's kernels by measuring them on the device, and keeps them in the
+//! tuning database, from which all other commands take them.
+//!
+//! Tensor functions with the largest share of the time come first. Each is searched ([`search`]), its winner is
+//! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
+//! the lines of this run and without them: if it is slower with them, they are withdrawn.
+
+mod measurer;
+mod network;
+mod search;
+mod units;
+
+use crate::args::shared::without_options;
+use crate::args::{Common, TuneArgs};
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{Device, execute, open_device, profile_on};
+use crate::models::{inputs_for, load};
+use crate::output::{Progress, log, print_text, table, write_json};
+use crate::tuning;
+use compiler::profile::DeviceProfile;
+use measurer::Measurer;
+use runtime_gpu::Gpu;
+use search::{Outcome, Search};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use units::{Unit, times, units};
+use weft::{TuningDatabase, TuningLine};
+
+/// Share of a network's time below which a function is left alone.
+const LEAST_SHARE: f64 = 0.01;
+/// Seconds of a function, at least.
+const LEAST_SECONDS: f64 = 2.0;
+/// Options of the command that the processes that it starts do not get; true for those with a value.
+const OWN: &[(&str, bool)] = &[
+    ("--budget", true),
+    ("--kernel", true),
+    ("--tuning", true),
+    ("--json", false),
+    ("--quiet", false),
+    ("-q", false),
+    ("-v", false),
+];
+
+/// What became of a function.
+struct Report {
+    name: String,
+    share: f64,
+    tried: usize,
+    refused: Vec<String>,
+    outcome: Outcome,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// No device that computes, and models that cannot be compiled for it as a whole.
+pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
+    let common = &a.common;
+    let budget = crate::bench::duration("--budget", &a.budget)?;
+    let file = tuning::file_to_write(common)?;
+    let gpu = match open_device(common)? {
+        Device::Gpu(gpu) => gpu,
+        Device::Cpu(_) | Device::Interpreter => {
+            return Err(CliError::new(Code::Device, "tune searches schedules of shaders, which the CPU does not run")
+                .help("`--device 0` takes the first adapter of `weft devices`"));
+        }
+    };
+    gpu.check_computes()?;
+    let share = budget / a.models.len() as u32;
+    let mut results = Vec::new();
+    for model in &a.models {
+        results.push(tune(a, &gpu, &file, model, share)?);
+    }
+    let all = if let [one] = results.as_slice() { one.clone() } else { results.into() };
+    write_json(common, &all).map(|_| ())
+}
+
+fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration) -> CliResult<Value> {
+    let (common, start) = (&a.common, Instant::now());
+    let given = crate::inputs::given(&a.input, model, common)?;
+    let module = load(model, common, given.as_ref())?;
+    let inputs = inputs_for(&module, given.as_ref(), common)?;
+    let device = Device::Gpu(gpu.clone());
+    let executor = execute(module, common, &device, &inputs)?.sized_for(&inputs)?;
+    let (session, compiled) = executor.on_device().zip(executor.compilation()).ok_or_else(|| {
+        CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
+    })?;
+    let profile = profile_on(common, &device)?;
+    let mut units = units(compiled, &profile, &times(session, compiled, &inputs)?);
+    let total: f64 = units.iter().map(|u| u.us).sum();
+    if let Some(name) = &a.kernel {
+        let owner = compiled.plan.kernels.iter().find(|k| k.name == *name).map(|k| k.function);
+        units.retain(|u| u.function.name.as_str() == name || owner == Some(u.function.name));
+        if units.is_empty() {
+            return Err(
+                CliError::usage(format!("there is no kernel `{name}`")).help("`weft compile MODEL` lists the kernels")
+            );
+        }
+    }
+    let known = TuningDatabase::read(file).map_err(CliError::input)?;
+    let before = units.len();
+    units.retain(|u| a.kernel.is_some() || !known.lines.iter().any(|l| l.workload() == u.workload));
+    if units.len() < before {
+        log(common, format!("tune: {} functions have been tuned on this device before", before - units.len()));
+    }
+    drop(executor);
+    let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, budget))?;
+    let network = network::judge(a, (model, &arguments(a)), file, &lines)?;
+    let seconds = start.elapsed().as_secs_f64();
+    show(common, model, &reports, &network)?;
+    Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(&device),
+        "tuning": file.display().to_string(), "seconds": seconds,
+        "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network }))
+}
+
+fn search_all(
+    a: &TuneArgs,
+    profile: &DeviceProfile,
+    (units, total): (&[Unit], f64),
+    (file, known): (&Path, &TuningDatabase),
+    (start, budget): (Instant, Duration),
+) -> CliResult<(Vec<Report>, Vec<TuningLine>)> {
+    let mut progress = Progress::new(&a.common, &[]);
+    let (mut reports, mut lines) = (Vec::new(), Vec::new());
+    let mut measurer = Measurer::new(arguments(a));
+    for (n, unit) in units.iter().enumerate() {
+        let (share, rest) = (unit.us / total, units[n..].iter().map(|u| u.us).sum::<f64>());
+        let left = budget.saturating_sub(start.elapsed()).as_secs_f64();
+        if left < LEAST_SECONDS || share < LEAST_SHARE && a.kernel.is_none() {
+            break;
+        }
+        let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);
+        let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
+        let words =
+            format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
+        let found = Search::new(&mut measurer, profile, unit, a.common.seed, (file, known)).and_then(|mut search| {
+            let until = Instant::now() + Duration::from_secs_f64(seconds);
+            let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
+            Ok((outcome, search.tried(), search.refused))
+        });
+        let (outcome, tried, refused) = match found {
+            Ok(found) => found,
+            Err(e) => {
+                log(&a.common, format!("tune: {} is left out: {}", unit.function.name, e.message));
+                continue;
+            }
+        };
+        let line = outcome.line(unit, a.common.seed);
+        TuningDatabase::append(file, &line).map_err(CliError::input)?;
+        if !line.choices.is_empty() {
+            lines.push(line);
+        }
+        reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, outcome });
+    }
+    Ok((reports, lines))
+}
+
+/// The options of this process that those that it starts get too.
+fn arguments(a: &TuneArgs) -> Vec<String> {
+    let given: Vec<String> = std::env::args().skip_while(|w| w != "tune").skip(1).collect();
+    let mut kept = without_options(&given, OWN);
+    kept.retain(|word| !a.models.contains(word));
+    kept
+}
+
+impl Report {
+    fn to_json(&self) -> Value {
+        let o = &self.outcome;
+        json!({ "name": self.name, "share": self.share, "tried": self.tried, "refused": self.refused,
+            "ratio": o.ratio(), "us": o.us, "estimated_us": o.estimated_us, "rounds": o.rounds,
+            "choices": o.choices.as_ref().map(|c| TuningLine::print_choices(c)) })
+    }
+}
+
+fn show(common: &Common, model: &str, reports: &[Report], network: &Value) -> CliResult<()> {
+    if common.json.as_deref() == Some("-") || common.quiet {
+        return Ok(());
+    }
+    let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "choices"]);
+    for r in reports {
+        let o = &r.outcome;
+        let choices = o.choices.as_ref().map_or("the default is best".to_string(), |c| o.differing(c));
+        t.add_row([
+            r.name.clone(),
+            format!("{:.1} %", r.share * 1e2),
+            r.tried.to_string(),
+            format!("{:.1}", o.us[0]),
+            format!("{:.1}", o.us[1]),
+            format!("{:.3}", o.ratio()),
+            choices,
+        ]);
+    }
+    print_text(&t.to_string())?;
+    let refused: usize = reports.iter().map(|r| r.refused.len()).sum();
+    if refused > 0 {
+        print_text(&format!("{refused} candidates gave wrong results or did not run; --json names them"))?;
+    }
+    print_text(&network::describe(crate::models::short_name(model).as_str(), network))
+}

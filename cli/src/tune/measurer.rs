@@ -1,0 +1,245 @@
+//! The process that verifies and times candidates ([`crate::measuring`]), as the search sees it. It is killed where a
+//! candidate takes too long, and started again with the candidates that were open.
+
+use crate::error::{CliError, CliResult, Code};
+use crate::measuring::{Reply, Request};
+use compiler::schedule::InstrRef;
+use compiler::text::print_instruction;
+use compiler::tir::TensorFunction;
+use runtime_gpu::Standing;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Time for the right results of a function, which the host computes.
+const PREPARING: Duration = Duration::from_secs(600);
+/// Time for a candidate, at least; and as a multiple of the default schedule's.
+const LEAST: Duration = Duration::from_secs(5);
+const MULTIPLE: u32 = 10;
+/// A sample of a race takes at least some milliseconds.
+const SAMPLE_MS: f64 = 20.0;
+
+/// A candidate that gave the right results.
+#[derive(Clone)]
+pub struct Opened {
+    id: usize,
+    trace: String,
+    /// Milliseconds of a run.
+    ms: f64,
+}
+
+struct Process {
+    child: Child,
+    replies: mpsc::Receiver<String>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Verifies and times candidates of one function after another.
+pub struct Measurer {
+    /// The arguments of the process.
+    words: Vec<String>,
+    process: Option<Process>,
+    function: Option<Request>,
+    open: Vec<Opened>,
+    next: usize,
+    limit: Duration,
+}
+
+impl Measurer {
+    /// `words` are the options of the command.
+    pub fn new(words: Vec<String>) -> Measurer {
+        Measurer { words, process: None, function: None, open: vec![], next: 0, limit: PREPARING }
+    }
+
+    /// Takes a function, and drops all candidates.
+    ///
+    /// # Errors
+    /// The process does not start, or cannot compute the function.
+    pub fn take(&mut self, function: &TensorFunction, constants: &[usize]) -> CliResult<()> {
+        let request = Request::Function { function: Box::new(function.clone()), constants: constants.to_vec() };
+        self.open.clear();
+        self.limit = PREPARING;
+        self.function = Some(request);
+        match self.process.is_some() {
+            true => self.prepare(),
+            false => self.revive(),
+        }
+    }
+
+    /// Opens the default schedule. Its time decides how long others may take.
+    ///
+    /// # Errors
+    /// The process does not start; why the schedule is refused.
+    pub fn open_default(&mut self, trace: &[InstrRef]) -> CliResult<Result<Opened, String>> {
+        let start = Instant::now();
+        let opened = self.open(trace)?;
+        self.limit = start.elapsed() * MULTIPLE + LEAST;
+        Ok(opened)
+    }
+
+    /// Opens a schedule, or says why it is refused.
+    ///
+    /// # Errors
+    /// The process does not start again.
+    pub fn open(&mut self, trace: &[InstrRef]) -> CliResult<Result<Opened, String>> {
+        self.revive()?;
+        let trace = trace.iter().map(print_instruction).collect::<Vec<_>>().join("\n");
+        let opened = self.request_open(self.next, trace);
+        self.next += 1;
+        if let Ok(opened) = &opened {
+            self.open.push(opened.clone());
+        }
+        Ok(opened)
+    }
+
+    fn request_open(&mut self, id: usize, trace: String) -> Result<Opened, String> {
+        match self.ask(&Request::Open { id, trace: trace.clone() }, self.limit)? {
+            Reply::Opened { ms } => Ok(Opened { id, trace, ms }),
+            Reply::Refused { why } => Err(why),
+            _ => Err("it was not answered".into()),
+        }
+    }
+
+    /// Drops all candidates but these.
+    pub fn keep(&mut self, list: &[&Opened]) {
+        let ids: Vec<usize> = list.iter().map(|o| o.id).collect();
+        self.open.retain(|o| ids.contains(&o.id));
+        if self.process.is_some() {
+            // Where that fails, the process has ended, and the next one opens these alone.
+            let _ = self.ask(&Request::Keep { ids }, self.limit);
+        }
+    }
+
+    /// Races candidates, the first of which is the incumbent. Of one that ends the process, the standing is empty.
+    ///
+    /// # Errors
+    /// The process does not start again; the incumbent ends it.
+    pub fn race(&mut self, list: &[&Opened], rounds: usize, seed: u64) -> CliResult<Vec<Standing>> {
+        self.revive()?;
+        let ids = list.iter().map(|o| o.id).collect();
+        let ms: f64 = list.iter().map(|o| o.ms.max(SAMPLE_MS)).sum();
+        let limit = self.limit + Duration::from_secs_f64(ms * 1e-3 * 4.0 * (rounds + 5) as f64);
+        let why = match self.ask(&Request::Race { ids, rounds, seed }, limit) {
+            Ok(Reply::Raced { standings }) => return Ok(standings),
+            Ok(Reply::Refused { why }) | Err(why) => why,
+            Ok(_) => "it was not answered".into(),
+        };
+        match list {
+            [] | [_] => Err(CliError::new(Code::Device, format!("the default schedule: {why}"))),
+            [first, _] => {
+                let mut out = self.race(&[first], rounds, seed)?;
+                out.push(Standing::default());
+                Ok(out)
+            }
+            [first, others @ ..] => {
+                let mut out = self.race(&[first], rounds, seed)?;
+                for other in others {
+                    let pair = self.race(&[first, other], rounds, seed)?;
+                    out.extend(pair.into_iter().skip(1));
+                }
+                Ok(out)
+            }
+        }
+    }
+
+    /// Starts the process if it has ended, and opens what was open.
+    fn revive(&mut self) -> CliResult<()> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        self.process = Some(start(&self.words)?);
+        self.prepare()?;
+        for o in self.open.clone() {
+            self.request_open(o.id, o.trace).map_err(|why| {
+                CliError::new(Code::Device, format!("a schedule that was right before is refused: {why}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives it the function.
+    fn prepare(&mut self) -> CliResult<()> {
+        let Some(function) = self.function.take() else { return Ok(()) };
+        let reply = self.ask(&function, PREPARING);
+        self.function = Some(function);
+        match reply {
+            Ok(Reply::Done) => Ok(()),
+            Ok(Reply::Refused { why }) | Err(why) => Err(CliError::new(Code::Device, why)),
+            Ok(_) => Err(CliError::new(Code::Bug, "the process that measures answered something else")),
+        }
+    }
+
+    /// Sends a request and waits for its reply; where there is none, the process ends.
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, String> {
+        let reply = self.process.as_mut().map_or(Err("it has ended".into()), |p| p.ask(request, limit));
+        match reply {
+            Ok(Reply::Lost { why }) => {
+                self.process = None;
+                Err(why)
+            }
+            Err(why) => {
+                self.process = None;
+                Err(why)
+            }
+            reply => reply,
+        }
+    }
+}
+
+impl Process {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, String> {
+        let text = serde_json::to_string(request).map_err(|e| e.to_string())?;
+        let sent = self.child.stdin.as_mut().is_some_and(|pipe| writeln!(pipe, "{text}").is_ok());
+        if !sent {
+            return Err(self.ended());
+        }
+        let until = Instant::now() + limit;
+        loop {
+            match self.replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                // A driver may write to stdout too.
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(reply) => return Ok(reply),
+                    Err(_) => continue,
+                },
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    return Err(format!("it takes longer than {:.0} s", limit.as_secs_f64()));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.ended()),
+            }
+        }
+    }
+
+    fn ended(&mut self) -> String {
+        match self.child.wait() {
+            Ok(status) => format!("it ends the process: {status}"),
+            Err(e) => format!("it ends the process: {e}"),
+        }
+    }
+}
+
+fn start(words: &[String]) -> CliResult<Process> {
+    let fail = |e: &dyn std::fmt::Display| CliError::input(format!("the process that measures does not start: {e}"));
+    let program = std::env::current_exe().map_err(|e| fail(&e))?;
+    let mut command = Command::new(program);
+    command.args(["measure", "--quiet", "--tuning", "off"]).args(words);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = pipes.spawn().map_err(|e| fail(&e))?;
+    let (sender, replies) = mpsc::channel();
+    if let Some(out) = child.stdout.take() {
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    Ok(Process { child, replies })
+}

@@ -1,0 +1,94 @@
+//! `--tuning`: the source of tuned choices. It is a file, by default `tuning.jsonl` in the cache folder. With `off`, the
+//! rules schedule everything; with `require`, a device without tuned choices is an error.
+
+use crate::args::{Common, Schedules};
+use crate::error::{CliError, CliResult, Code};
+use crate::output::log_once;
+use compiler::profile::DeviceProfile;
+use compiler::schedule::{Rules, ScheduleProvider};
+use std::path::PathBuf;
+use std::sync::Arc;
+use weft::{TuningDatabase, cache_dir};
+
+/// The name of the database in the cache folder.
+const FILE: &str = "tuning.jsonl";
+
+/// The database in the cache folder; `None` without a cache folder.
+fn usual(common: &Common) -> Option<PathBuf> {
+    match common.cache.as_deref() {
+        Some("off") => None,
+        Some(folder) => Some(PathBuf::from(folder).join(FILE)),
+        None => Some(cache_dir()?.join(FILE)),
+    }
+}
+
+/// The file that `weft tune` writes.
+///
+/// # Errors
+/// `--tuning off` or `require`; no cache folder and no `--tuning FILE`.
+pub fn file_to_write(common: &Common) -> CliResult<PathBuf> {
+    match common.tuning.as_deref() {
+        Some("off" | "require") => Err(CliError::usage("tune writes a tuning database: --tuning names its file")),
+        Some(file) => Ok(file.into()),
+        None => usual(common).ok_or_else(|| {
+            CliError::usage("there is no cache folder to keep the tuning database in")
+                .help("--tuning FILE names a file")
+        }),
+    }
+}
+
+/// Makes tuned choices part of all compilations of this process. `creates`: the command creates a missing file.
+///
+/// # Errors
+/// A file named by `--tuning` that is missing or cannot be read.
+pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
+    if let Some(file) = common.tuning.as_deref().filter(|word| !matches!(*word, "off" | "require"))
+        && !creates
+        && !PathBuf::from(file).exists()
+    {
+        let why = format!("--tuning {file}: there is no such file");
+        return Err(CliError::usage(why).help("`weft tune MODEL --tuning FILE` makes one"));
+    }
+    let database = match read(common) {
+        // The file of the cache folder was not asked for, so a damaged one does not stop the command.
+        Err(why) if common.tuning.is_none() => {
+            log_once(common, format!("tuning: the database is ignored: {why}"));
+            TuningDatabase::default()
+        }
+        database => database.map_err(CliError::input)?,
+    };
+    if !database.lines.is_empty() {
+        let rest = common.schedules.0.clone().unwrap_or_else(|| Arc::new(Rules) as Arc<dyn ScheduleProvider>);
+        common.schedules = Schedules(Some(Arc::new(database.provider(rest))));
+    }
+    Ok(())
+}
+
+/// The database of the command line.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn read(common: &Common) -> Result<TuningDatabase, String> {
+    let file = match common.tuning.as_deref() {
+        Some("off") => None,
+        Some("require") | None => usual(common),
+        Some(file) => Some(PathBuf::from(file)),
+    };
+    file.map_or_else(|| Ok(TuningDatabase::default()), |f| TuningDatabase::read(&f))
+}
+
+/// Checks `--tuning require` for the device of `profile`.
+///
+/// # Errors
+/// The database has no tuned choices for the device.
+pub fn check_required(common: &Common, profile: &DeviceProfile) -> CliResult<()> {
+    if common.tuning.as_deref() != Some("require") {
+        return Ok(());
+    }
+    let database = read(common).map_err(CliError::input)?;
+    if database.best().keys().any(|w| w.device == profile.identity()) {
+        return Ok(());
+    }
+    let why = format!("--tuning require: there are no tuned choices for {}", profile.identity());
+    Err(CliError::new(Code::Device, why).help("`weft tune MODEL` makes some; `--tuning off` takes the rules' choices"))
+}

@@ -1,0 +1,93 @@
+//! `weft tuning`: looks at tuning databases, and joins them.
+
+use crate::args::{TuningAction, TuningArgs};
+use crate::error::{CliError, CliResult};
+use crate::output::{print_text, table, write_file, write_json};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use weft::{TuningDatabase, TuningLine, describe_choices};
+
+/// Runs the command.
+///
+/// # Errors
+/// Files that cannot be read, and lines that are none, by their number.
+pub fn execute(a: &TuningArgs) -> CliResult<()> {
+    let mut all = TuningDatabase::default();
+    for file in &a.files {
+        if !file.exists() {
+            return Err(CliError::input(format!("{}: there is no such file", file.display())));
+        }
+        all.extend(TuningDatabase::read(file).map_err(CliError::input)?);
+    }
+    if let Some(device) = &a.of {
+        let wanted = device.to_lowercase();
+        all.retain(|device| device.to_lowercase().contains(&wanted));
+        if all == TuningDatabase::default() {
+            return Err(CliError::usage(format!("--of {device}: no line is for such a device")));
+        }
+    }
+    match a.action {
+        TuningAction::Show => show(a, &all),
+        TuningAction::Check => check(a, &all),
+        TuningAction::Merge | TuningAction::Export => write(a, &all),
+    }
+}
+
+fn value(l: &TuningLine) -> Value {
+    json!({ "name": l.name, "device": l.device, "ratio": l.ratio, "us": l.us, "choices": l.choices, "by": l.by })
+}
+
+/// The lines that count.
+fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+    let best = all.best();
+    let lines: Vec<Value> = best.values().map(|l| value(l)).collect();
+    if write_json(&a.common, &json!({ "schema": 1, "lines": lines }))? {
+        return Ok(());
+    }
+    let mut t = table(&["function", "ratio", "default us", "tuned us", "choices", "device"]);
+    for l in best.values() {
+        t.add_row([
+            l.name.clone(),
+            format!("{:.3}", l.ratio),
+            format!("{:.1}", l.us[0]),
+            format!("{:.1}", l.us[1]),
+            describe_choices(&l.parse_choices().unwrap_or_default()),
+            l.device.split(" | ").next().unwrap_or_default().to_string(),
+        ]);
+    }
+    print_text(&t.to_string())
+}
+
+/// How many lines there are, and how many count.
+fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+    let of_times = all.times.iter().map(|l| l.device.as_str());
+    let devices: BTreeSet<&str> = all.lines.iter().map(|l| l.device.as_str()).chain(of_times).collect();
+    let searched: BTreeSet<_> = all.lines.iter().map(TuningLine::workload).collect();
+    let tuned = all.best().len();
+    let found = json!({ "schema": 1, "lines": all.lines.len(), "functions": searched.len(), "tuned": tuned,
+        "refused": all.refused.len(), "times": all.times.len(), "devices": devices });
+    if write_json(&a.common, &found)? {
+        return Ok(());
+    }
+    let mut text = format!("{} lines of {} functions; {tuned} have tuned choices", all.lines.len(), searched.len());
+    text.push_str(&format!("\n{} refused schedules, {} times of nodes", all.refused.len(), all.times.len()));
+    devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
+    print_text(&text)
+}
+
+/// The lines that count, to a file or to stdout. The order of the files does not matter.
+fn write(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+    if a.action == TuningAction::Export && a.of.is_none() {
+        return Err(CliError::usage("export takes the lines of one device: --of names it")
+            .help("`weft tuning check FILE` lists the devices; `merge` takes all"));
+    }
+    let mut text = String::new();
+    for line in all.merged() {
+        text.push_str(&serde_json::to_string(&line).map_err(|e| CliError::input(e.to_string()))?);
+        text.push('\n');
+    }
+    match &a.output {
+        Some(path) => write_file(path, text.as_bytes()),
+        None => print_text(text.trim_end()),
+    }
+}

@@ -1,0 +1,239 @@
+//! Bundles: one file for several devices, run elsewhere without the model; damaged files; devices that it has no plan for.
+
+use compiler::compile::{CompileOptions, compile};
+use compiler::cost::code_digest;
+use compiler::profile::DeviceProfile;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The last bytes of a bundle: offset, length and checksum of the index, and a mark.
+const TRAILER: usize = 28;
+
+/// An empty folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bundles-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn weft(at: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.current_dir(at).args(line.split(' ')).env("WEFT_CACHE", "off").env("WEFT_DEVICE", "0");
+    command.output().unwrap_or_else(|e| panic!("weft: {e}"))
+}
+
+fn said(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn succeeds(at: &Path, line: &str) -> Output {
+    let out = weft(at, line);
+    assert!(out.status.success(), "{line}\n{}", said(&out));
+    out
+}
+
+fn fails(at: &Path, line: &str, code: i32) -> String {
+    let out = weft(at, line);
+    assert_eq!(out.status.code(), Some(code), "{line}\n{}", said(&out));
+    said(&out)
+}
+
+fn json(at: &Path, line: &str) -> Value {
+    let out = succeeds(at, line);
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{line}: {e}: {}", said(&out)))
+}
+
+/// The devices that are here: `cpu`, and a driver if there is one.
+fn devices() -> Vec<&'static str> {
+    let list = json(Path::new("."), "devices --json");
+    match list["devices"].as_array().is_some_and(|d| !d.is_empty()) {
+        true => vec!["cpu", "0"],
+        false => {
+            eprintln!("no adapter: bundles run on the CPU alone");
+            vec!["cpu"]
+        }
+    }
+}
+
+/// What a run printed of its results, and its times.
+fn results(at: &Path, line: &str) -> (String, String) {
+    let out = succeeds(at, line);
+    (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+#[test]
+fn a_bundle_runs_elsewhere_without_the_model() {
+    let (at, away) = (folder("made"), folder("moved"));
+    succeeds(&at, "export squeezenet1_1:smallest -o net.onnx");
+    succeeds(&at, "compile net.onnx -o net.bundle --for ada,navi31,bmg,lavapipe,cpu");
+    // The content says what it is, not the name.
+    std::fs::rename(at.join("net.bundle"), away.join("network")).expect("moves");
+    for device in devices() {
+        let model = results(&at, &format!("run net.onnx --device {device} -v"));
+        let bundle = results(&away, &format!("run network --device {device} -v --require-compiled"));
+        assert_eq!(model.0, bundle.0);
+        assert!(model.1.contains("passes") && model.1.contains("scheduling"), "{}", model.1);
+        assert!(!bundle.1.contains("passes") && !bundle.1.contains("scheduling"), "{}", bundle.1);
+        succeeds(&away, &format!("bench network --device {device} --runs 2 --warmup 1"));
+    }
+    // The weights are packed in the file, and the interpreter reads them as they were.
+    let [model, bundle] = ["net.onnx", "network"]
+        .map(|n| results(if n == "network" { &away } else { &at }, &format!("run {n} --device interpreter")).0);
+    assert_eq!(model, bundle);
+    let explained = results(&away, "explain network --target bmg -q").0;
+    assert!(explained.starts_with("net for bmg") || explained.contains("for bmg"), "{explained}");
+    assert!(fails(&away, "explain network --target hopper", 5).contains("there are: ada, navi31, bmg, lavapipe, cpu"));
+}
+
+#[test]
+fn plans_are_those_of_a_compilation_and_weights_stand_once() {
+    let at = folder("digests");
+    let profiles = ["ada", "navi31", "lavapipe"];
+    succeeds(&at, &format!("compile squeezenet1_1:smallest -o all.bundle --for {}", profiles.join(",")));
+    let all = json(&at, "inspect all.bundle --json");
+    for (i, name) in profiles.iter().enumerate() {
+        let module = benches::zoo::build("squeezenet1_1:smallest", 1, 0).expect("a network");
+        let profile = DeviceProfile::named(name).expect("a profile");
+        let emitter = weft::emitter(&profile);
+        let c = compile(module, &CompileOptions::default(), &profile, emitter, &mut |_, _, _| ()).expect("compiles");
+        let entry = &all["entries"][i];
+        assert_eq!((&entry["profile"], &entry["digest"]), (&(*name).into(), &code_digest(&c.plan).to_string().into()));
+        let [weights, own] = ["weights", "own_weights"].map(|key| entry[key].as_u64().expect("bytes"));
+        assert!(if i == 0 { own == weights } else { own < weights }, "{name}: {entry:#}");
+    }
+    let sum = |list: &Value, key: &str, of: &dyn Fn(&Value) -> bool| -> u64 {
+        list.as_array().expect("a list").iter().filter(|v| of(v)).map(|v| v[key].as_u64().expect("bytes")).sum()
+    };
+    let parts = sum(&all["parts"], "bytes", &|p| p["kind"] == "constant");
+    assert_eq!(parts, sum(&all["entries"], "own_weights", &|_| true), "{all:#}");
+    succeeds(&at, "compile squeezenet1_1:smallest -o one.bundle --for ada");
+    let one = json(&at, "inspect one.bundle --json");
+    let bytes = |v: &Value| v.as_u64().expect("bytes");
+    let (weights, plan) = (bytes(&one["entries"][0]["weights"]), bytes(&one["entries"][0]["plan"]));
+    assert!(weights > 4_000_000 && bytes(&one["bytes"]) <= weights * 11 / 10 + plan, "{one:#}");
+}
+
+#[test]
+fn calls_loops_host_steps_and_open_sizes_are_kept() {
+    let at = folder("forms");
+    let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut models: Vec<(String, &str)> = ["loop", "recursion", "closures", "called"]
+        .map(|name| (texts.join(format!("{name}.weft")).display().to_string(), ""))
+        .to_vec();
+    models.push(("encoder:smallest".into(), " --dim batch=1..4 --dim sequence=4..32"));
+    models.push(("squeezenet1_1:smallest".into(), " --amp fp16"));
+    for (model, options) in &models {
+        succeeds(&at, &format!("compile {model} -o m.bundle --for cpu,lavapipe{options}"));
+        for device in devices() {
+            let plain = results(&at, &format!("run {model} --device {device}{options}")).0;
+            let bundle = results(&at, &format!("run m.bundle --device {device} -v --require-compiled"));
+            assert_eq!(plain, bundle.0, "{model} on {device}");
+            assert!(!bundle.1.contains("scheduling"), "{model} on {device}: {}", bundle.1);
+        }
+    }
+    let text = fails(&at, &format!("compile {} -o f.bundle --for cpu", texts.join("found.weft").display()), 4);
+    assert!(text.contains("the model has none before a run") && !at.join("f.bundle").exists(), "{text}");
+}
+
+#[test]
+fn a_device_without_a_plan_compiles_or_is_refused() {
+    let at = folder("anew");
+    succeeds(&at, "compile squeezenet1_1:smallest -o ada.bundle --for ada");
+    let model = results(&at, "run squeezenet1_1:smallest --device cpu").0;
+    let anew = results(&at, "run ada.bundle --device cpu");
+    assert_eq!(model, anew.0);
+    assert!(anew.1.contains("bundle: compiling, since no plan suits"), "{}", anew.1);
+    let text = fails(&at, "run ada.bundle --device cpu --require-compiled", 5);
+    assert!(text.contains("no plan suits cpu (ada: its processor has other registers)"), "{text}");
+    fails(&at, "run squeezenet1_1:smallest --device cpu --require-compiled", 2);
+    // Kernels that another build has made in another form.
+    succeeds(&at, "compile squeezenet1_1:smallest -o cpu.bundle --for cpu");
+    let bytes = std::fs::read(at.join("cpu.bundle")).expect("reads");
+    let other = with_index(&bytes, |index| index["entries"][0]["form"] = "plan 0, tensor function 0".into());
+    std::fs::write(at.join("old.bundle"), other).expect("writes");
+    let anew = results(&at, "run old.bundle --device cpu");
+    assert_eq!(model, anew.0);
+    assert!(anew.1.contains("the kernels for cpu were made by another build (plan 0"), "{}", anew.1);
+    fails(&at, "run old.bundle --device cpu --require-compiled", 5);
+}
+
+#[test]
+fn options_of_a_compilation_are_refused() {
+    let at = folder("options");
+    succeeds(&at, "compile squeezenet1_1:smallest -o net.bundle --for cpu");
+    assert!(fails(&at, "run net.bundle --device cpu --amp fp16", 2).contains("--amp does not apply to net.bundle"));
+    assert!(fails(&at, "run net.bundle --device cpu --dump x", 2).contains("--dump"));
+    assert!(fails(&at, "compile net.bundle --device cpu", 3).contains("net.bundle is a bundle"));
+    assert!(fails(&at, "compile squeezenet1_1:smallest --for cpu --device cpu", 2).contains("-o F.bundle"));
+    fails(&at, "compile squeezenet1_1:smallest -o x.bundle --for nothing", 5);
+    fails(&at, "compile squeezenet1_1:smallest -o x.bundle --for cpu --emit wgsl", 2);
+    assert!(!at.join("x.bundle").exists());
+}
+
+/// The bundle with another index, whose checksum is right.
+fn with_index(bytes: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let trailer = &bytes[bytes.len() - TRAILER..];
+    let offset = u64::from_le_bytes(trailer[..8].try_into().expect("8 bytes")) as usize;
+    let mut index = serde_json::from_slice(&bytes[offset..bytes.len() - TRAILER]).expect("an index");
+    change(&mut index);
+    let index = serde_json::to_vec(&index).expect("JSON");
+    let mut out = bytes[..offset].to_vec();
+    out.extend_from_slice(&index);
+    out.extend_from_slice(&(offset as u64).to_le_bytes());
+    out.extend_from_slice(&(index.len() as u64).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&index).to_le_bytes());
+    out.extend_from_slice(&trailer[20..]);
+    out
+}
+
+#[test]
+fn damage_is_found_in_every_part() {
+    let at = folder("damage");
+    succeeds(&at, "compile squeezenet1_1:smallest -o net.bundle --for lavapipe,cpu");
+    let whole = std::fs::read(at.join("net.bundle")).expect("reads");
+    let index = json(&at, "inspect net.bundle --json");
+    let says = |bytes: &[u8], words: &str| {
+        std::fs::write(at.join("bad.bundle"), bytes).expect("writes");
+        let text = fails(&at, "inspect bad.bundle", 3);
+        assert!(text.contains(words), "`{words}` is not in:\n{text}");
+    };
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        bytes
+    };
+    let parts = index["parts"].as_array().expect("parts");
+    assert!(parts.iter().any(|p| p["kind"] == "constant") && parts.len() > 20);
+    for p in parts {
+        let (offset, bytes) = (p["offset"].as_u64().expect("offset"), p["bytes"].as_u64().expect("bytes"));
+        let words = format!("its part `{}` of {} is damaged", p["kind"].as_str().unwrap(), p["name"].as_str().unwrap());
+        says(&flipped((offset + bytes / 2) as usize), &words);
+    }
+    // A run finds it too, in the parts that it reads.
+    let plan = parts.iter().find(|p| p["kind"] == "plan" && p["name"] == "cpu").expect("a plan");
+    std::fs::write(at.join("bad.bundle"), flipped(plan["offset"].as_u64().unwrap() as usize)).expect("writes");
+    assert!(fails(&at, "run bad.bundle --device cpu", 3).contains("its part `plan` of cpu is damaged"));
+    // The last one is of the kernels of the last profile.
+    let constant = parts.iter().rfind(|p| p["kind"] == "constant").expect("a constant");
+    std::fs::write(at.join("bad.bundle"), flipped(constant["offset"].as_u64().unwrap() as usize)).expect("writes");
+    assert!(fails(&at, "run bad.bundle --device cpu", 3).contains("its part `constant` of"));
+    // The index, its trailer, the version, the beginning.
+    let end = whole.len();
+    says(&flipped(end - TRAILER - 5), "the index of the bundle is damaged");
+    for byte in end - TRAILER..end - 8 {
+        says(&flipped(byte), "the index of the bundle is damaged");
+    }
+    says(&flipped(end - 3), "the bundle is truncated");
+    let mut later = whole.clone();
+    later[8] = 9;
+    says(&later, "the bundle has version 9, this build reads version 1");
+    says(&whole[..end / 2], "the bundle is truncated");
+    says(&whole[..10], "this is no bundle");
+    says(&flipped(3), "ONNX");
+    // Parts that are missing.
+    says(&with_index(&whole, |i| drop(i["parts"].as_array_mut().expect("parts").pop())), "is missing");
+    says(&with_index(&whole, |i| i["parts"][2]["offset"] = (end as u64).into()), "is missing: the file ends before it");
+    says(&with_index(&whole, |i| i["parts"][2]["bytes"] = u64::MAX.into()), "is missing: the file ends before it");
+}

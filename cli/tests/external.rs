@@ -1,0 +1,252 @@
+//! External targets on the command line: the interpreter, a target of another crate, and oneDNN where it is installed.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn weft() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_weft"))
+}
+
+/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
+fn own_target() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    profile.join("examples").join(format!("own_target{}", std::env::consts::EXE_SUFFIX))
+}
+
+fn run(program: &Path, args: &[&str]) -> Output {
+    Command::new(program)
+        .args(args)
+        .env("WEFT_DEVICE", "0")
+        .env("DNNL_VERBOSE", "1")
+        .output()
+        .expect("the command runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A model's file.
+fn model(name: &str, source: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("external");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join(name);
+    std::fs::write(&path, source).expect("the model is written");
+    path.to_str().expect("UTF-8").to_string()
+}
+
+/// The JSON behind what the library prints.
+fn json(out: &Output) -> Value {
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let all = text(&out.stdout);
+    serde_json::from_str(&all[all.find('{').expect("JSON")..]).expect("JSON")
+}
+
+const CHAIN: &str = "graph @main(%x: f32[n,3]) -> (y: f32[n,3]) {
+  %0 = relu %x : f32[n,3]
+  %1 = exp %0 : f32[n,3]
+  %2 = add %1, %0 : f32[n,3]
+  %3 = neg %2 : f32[n,3]
+  return %3
+}
+";
+
+#[test]
+fn regions_run_between_kernels_of_fixed_and_of_open_sizes() {
+    let file = model("chain.weft", CHAIN);
+    for device in ["0", "cpu"] {
+        for size in ["n=5", "n=1..8"] {
+            let args = ["compare", &file, "--external", "interpreter:ops=relu+add", "--device", device, "--dim", size];
+            let out = run(&weft(), &[&args[..], &["--json", "-q"]].concat());
+            assert_eq!(json(&out)["pass"], true, "{device} {size}: {}", text(&out.stderr));
+        }
+    }
+    let explained = run(&weft(), &["explain", &file, "--external", "interpreter:ops=relu+add", "--dim", "n=5"]);
+    let said = text(&explained.stdout);
+    assert!(said.contains("stays: interpreter: `exp` is not among its `ops`"), "{said}");
+    assert!(said.contains("the external target interpreter runs `interpreter_0`: relu"), "{said}");
+}
+
+/// The bytes of a region's group are those of the tensors that cross its border, each once.
+#[test]
+fn a_region_is_a_group_with_its_nodes_and_the_bytes_of_its_border() {
+    let file = model("border.weft", CHAIN);
+    let args = ["compile", &file, "--external", "interpreter:ops=exp+add", "--dim", "n=5", "--target", "lavapipe"];
+    let compiled = json(&run(&weft(), &[&args[..], &["--json", "-q"]].concat()));
+    let groups = compiled["groups"].as_array().expect("groups");
+    let region = groups.iter().find(|g| g["host_function"] == "interpreter_0").expect("the region");
+    // exp and add read the result of relu, and neg reads theirs.
+    assert_eq!(region["ops"], serde_json::json!(["exp", "add"]), "{region}");
+    assert_eq!(region["bytes"], 2 * 5 * 3 * 4, "{region}");
+}
+
+#[test]
+fn wrong_targets_and_options_are_refused() {
+    let file = model("refused.weft", CHAIN);
+    for (external, code, words) in [
+        ("dnll", 2, "no external target `dnll`"),
+        ("dnnl:min_mac=1", 2, "no option `min_mac`"),
+        ("dnnl:min_macs=few", 2, "is no number"),
+        ("dnnl:library=/there/is/none.so", 5, "libdnnl2"),
+    ] {
+        let out = run(&weft(), &["compile", &file, "--dim", "n=2", "--external", external]);
+        let said = text(&out.stderr);
+        assert!(out.status.code() == Some(code) && said.contains(words), "{external}: {said}");
+    }
+}
+
+const ACME: &str = "graph @main(%x: f32[4]) -> (y: f32[4]) {
+  %0 = exp %x : f32[4]
+  %1 = acme_op %0 : f32[4]
+  %2 = acme_op %1 : f32[4]
+  %3 = neg %2 : f32[4]
+  return %3
+}
+";
+
+#[test]
+fn an_op_without_a_kernel_runs_in_the_target_that_has_it() {
+    let file = model("acme.weft", ACME);
+    let args = ["run", &file, "--device", "0", "--json", "-q"];
+    let without = run(&own_target(), &args);
+    assert!(!without.status.success(), "{}", text(&without.stdout));
+    let values = |external: &str| -> Vec<f64> {
+        let out = json(&run(&own_target(), &[&args[..], &["--external", external]].concat()));
+        out["outputs"][0]["values"].as_array().expect("values").iter().map(|v| v.as_f64().expect("a number")).collect()
+    };
+    let (once, more) = (values("acme"), values("acme:scale=1.01"));
+    // -(4 exp(x) + 3)
+    assert!(once.iter().all(|v| *v < -3.0), "{once:?}");
+    assert!(once.iter().zip(&more).all(|(a, b)| (b / a - 1.01).abs() < 1e-5), "{once:?} {more:?}");
+    let compiled =
+        json(&run(&own_target(), &["compile", &file, "--external", "acme", "--target", "lavapipe", "--json"]));
+    let kinds: Vec<&str> =
+        compiled["groups"].as_array().expect("groups").iter().filter_map(|g| g["host_function"].as_str()).collect();
+    assert_eq!(kinds, ["acme_0"], "{compiled}");
+}
+
+#[test]
+fn a_comparison_notices_a_target_that_is_wrong() {
+    let file = model("scaled.weft", CHAIN);
+    let compare = |external: &str| {
+        run(&own_target(), &["compare", &file, "--dim", "n=5", "--external", external, "--device", "0", "-q"])
+            .status
+            .code()
+    };
+    assert_eq!([compare("acme"), compare("acme:scale=1.01")], [Some(0), Some(1)]);
+}
+
+/// Whether oneDNN can be loaded; says loudly that a test is skipped where it cannot.
+fn has_onednn(test: &str) -> bool {
+    let file = model("probe.weft", CHAIN);
+    let out = run(&weft(), &["compile", &file, "--dim", "n=2", "--external", "dnnl", "-q"]);
+    if out.status.success() {
+        return true;
+    }
+    assert_eq!(out.status.code(), Some(5), "{}", text(&out.stderr));
+    eprintln!("SKIPPED: {test}: {}", text(&out.stderr).trim());
+    false
+}
+
+const NETWORK: &str = "const @w : f32[16,8,3,3] = random(1)
+const @b : f32[16] = random(2)
+const @depthwise : f32[16,1,3,3] = random(3)
+const @dense : f32[16,10] = random(4)
+graph @main(%x: f32[1,8,20,20], %r: f32[1,16,20,20]) -> (y: f32[1,16,20,20], z: f32[1,20,20,10]) {
+  %w = const @w
+  %b = const @b
+  %w2 = const @depthwise
+  %m = const @dense
+  %0 = conv %x, %w, %b {pads=[1,1,1,1]} : f32[1,16,20,20]
+  %1 = add %0, %r : f32[1,16,20,20]
+  %2 = relu %1 : f32[1,16,20,20]
+  %3 = conv %2, %w2 {pads=[1,1,1,1], group=16} : f32[1,16,20,20]
+  %4 = clip %3 {min=0.0, max=6.0} : f32[1,16,20,20]
+  %5 = transpose %4 {perm=[0,2,3,1]} : f32[1,20,20,16]
+  %6 = matmul %5, %m : f32[1,20,20,10]
+  return %4, %6
+}
+";
+
+#[test]
+fn onednn_computes_what_the_interpreter_does() {
+    if !has_onednn("onednn_computes_what_the_interpreter_does") {
+        return;
+    }
+    let file = model("network.weft", NETWORK);
+    let out = run(&weft(), &["compare", &file, "--external", "dnnl:min_macs=0", "--device", "0", "--json", "-q"]);
+    assert_eq!(json(&out)["pass"], true, "{}", text(&out.stderr));
+    let log = text(&out.stdout);
+    assert!(log.contains("exec,cpu,convolution") && log.contains("exec,cpu,matmul"), "{log}");
+}
+
+/// Pools, sums, relu and clip alone, products of every form, on one and on several threads.
+#[test]
+fn onednn_computes_the_other_ops_too() {
+    if !has_onednn("onednn_computes_the_other_ops_too") {
+        return;
+    }
+    let file = model("others.weft", OTHERS);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("external/graphs");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let external = format!("dnnl:min_macs=0:threads=2:graphs={}", folder.display());
+    let out = run(&weft(), &["compare", &file, "--external", &external, "--device", "0", "--json", "-q"]);
+    assert_eq!(json(&out)["pass"], true, "{}", text(&out.stderr));
+    let log = text(&out.stdout);
+    for primitive in ["pooling", "binary", "eltwise", "matmul"] {
+        assert!(log.contains(&format!("exec,cpu,{primitive}")), "{primitive}: {log}");
+    }
+    let graph = std::fs::read_to_string(folder.join("dnnl_0.json")).expect("the graph of the first region");
+    let graph: Value = serde_json::from_str(&graph).expect("JSON");
+    assert_eq!((&graph["format"], &graph["nodes"][0]["op"]), (&"weft-dnnl-graph/1".into(), &"pool".into()), "{graph}");
+}
+
+const OTHERS: &str = "const @w : f32[6,5] = random(1)
+const @t : f32[7,6] = random(2)
+const @row : f32[7] = random(3)
+graph @main(%x: f32[2,6,9,7], %a: f32[3,6], %b: f32[2,3,4,6], %c: f32[2,1,6,2]) \
+  -> (p: f32[2,6,1,1], q: f32[2,6,4,3], r: f32[3,5], s: f32[3,7], t: f32[2,3,4,2], u: f32[2,3,4,5]) {
+  %w = const @w
+  %t = const @t
+  %row = const @row
+  %0 = max_pool %x {kernel=[3,3], strides=[2,2], pads=[1,1,1,1]} : f32[2,6,5,4]
+  %1 = relu %0 : f32[2,6,5,4]
+  %2 = add %1, %0 : f32[2,6,5,4]
+  %3 = clip %2 {min=-0.5, max=0.75} : f32[2,6,5,4]
+  %p = global_average_pool %3 : f32[2,6,1,1]
+  %q = average_pool %3 {kernel=[2,2]} : f32[2,6,4,3]
+  %4 = matmul %a, %w : f32[3,5]
+  %r = relu %4 : f32[3,5]
+  %s = gemm %a, %t, %row {trans_b=true} : f32[3,7]
+  %t2 = matmul %b, %c : f32[2,3,4,2]
+  %u = matmul %b, %w : f32[2,3,4,5]
+  return %p, %q, %r, %s, %t2, %u
+}
+";
+
+/// The library's log of its runs.
+#[test]
+fn primitives_and_weights_are_made_once_for_many_runs() {
+    if !has_onednn("primitives_and_weights_are_made_once_for_many_runs") {
+        return;
+    }
+    let file = model("repeated.weft", NETWORK);
+    let log = |runs: &str| {
+        let args = ["bench", &file, "--external", "dnnl:min_macs=0", "--device", "cpu", "--runs", runs, "-q"];
+        let out = run(&weft(), &args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stdout).lines().filter(|l| l.contains(",exec,")).map(String::from).collect::<Vec<_>>()
+    };
+    // Dimensions of the weights' copies, which end in the kernel's size or are the matrix.
+    let weights = |log: &[String]| {
+        let of = |l: &&String| ["16x8x3x3", "16x1x1x3x3", ",16x10,"].iter().any(|shape| l.contains(shape));
+        log.iter().filter(|l| l.contains("reorder")).filter(of).count()
+    };
+    let runs = |log: &[String]| log.iter().filter(|l| l.contains("cpu,convolution")).count();
+    let (few, many) = (log("3"), log("30"));
+    assert!(runs(&many) >= runs(&few) + 40, "{} {}", runs(&few), runs(&many));
+    assert!(weights(&few) > 0, "{few:#?}");
+    assert_eq!(weights(&few), weights(&many));
+}

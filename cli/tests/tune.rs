@@ -1,0 +1,111 @@
+//! `weft tune` finds what is planted: a slow default, whose repair all other commands take, and candidates that are wrong,
+//! hang or end the process that measures them. `runtime-gpu/tests/margins.rs` has those that write beyond their results.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    profile.join("examples").join(format!("planted_faults{}", std::env::consts::EXE_SUFFIX))
+}
+
+fn planted(args: &[&str]) -> Output {
+    let mut command = Command::new(example());
+    command.env("PLANTED_SLOWNESS", "1").env("WEFT_DEVICE", "0").args(args).output().expect("the example runs")
+}
+
+fn json(out: &Output) -> Value {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+const MODEL: &str = "graph @main(%x: f32[513,2048]) -> (y: f32[513,2048]) {
+  %0 = mul %x, %x : f32[513,2048]
+  %1 = relu %0 : f32[513,2048]
+  return %1
+}
+";
+
+#[test]
+fn a_slow_default_is_repaired_and_faulty_candidates_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, tuning) = (at("net.weft"), at("tuning.jsonl"));
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let tune =
+        ["tune", &model, "--device", "0", "--budget", "60s", "--tuning", &tuning, "--cache", "off", "--json", "-q"];
+    let found = json(&planted(&tune));
+    let function = &found["functions"][0];
+    assert!(function["ratio"].as_f64().is_some_and(|r| r < 1.0 / 1.5), "{found}");
+    assert!(found["network"]["kept"] == true && found["network"]["ratio"].as_f64().is_some_and(|r| r < 1.0), "{found}");
+    let refused: Vec<String> = serde_json::from_value(function["refused"].clone()).expect("a list of texts");
+    for (fault, why) in [
+        ("forgets", "wrong results"),
+        ("tail", "wrong results for operands of whole numbers: 1 of 1050624, the first at 1050623 is"),
+        ("hangs", "it takes longer than"),
+        ("aborts", "it ends the process: signal"),
+    ] {
+        let own: Vec<&String> = refused.iter().filter(|r| r.contains(&format!("fault {fault} of"))).collect();
+        // It is tried once.
+        assert!(own.len() == 1 && own[0].contains(why), "{fault}: {own:?} of {refused:?}");
+    }
+    assert_eq!(refused.len(), 4, "{refused:?}");
+
+    let compiled = |how: &str| {
+        let args = ["compile", &model, "--device", "0", "--tuning", how, "--cache", "off", "--emit", "weft", "-q"];
+        String::from_utf8(planted(&args).stdout).expect("text")
+    };
+    let (with, without) = (compiled(&tuning), compiled("off"));
+    assert!(without.contains("point=threads, value=8,") && !with.contains("point=threads, value=8,"), "{with}");
+    let run =
+        |how: &str| json(&planted(&["compare", &model, "--device", "0", "--tuning", how, "--cache", "off", "--json"]));
+    assert_eq!(run(&tuning)["pass"], true);
+
+    let weft = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+    // Each field of docs/json.md is there.
+    let shown = json(&weft(&["tuning", "show", &tuning, "--json"]));
+    assert_eq!(shown["lines"][0]["choices"], function["choices"]);
+    let both = at("both.jsonl");
+    assert!(weft(&["tuning", "merge", &tuning, &tuning, "-o", &both]).status.success());
+    let checked = json(&weft(&["tuning", "check", &both, "--json"]));
+    assert!(checked["lines"] == 1 && checked["refused"] == 4, "{checked}");
+
+    // What was tuned is not tuned again, and what was refused is not tried again.
+    let again = json(&planted(&tune));
+    assert!(again["functions"].as_array().is_some_and(Vec::is_empty) && again["network"].is_null(), "{again}");
+    let kernel = [&tune[..], &["--kernel", function["name"].as_str().expect("a name")]].concat();
+    let again = json(&planted(&kernel));
+    assert_eq!(again["functions"][0]["refused"], serde_json::json!([]), "{again}");
+}
+
+#[test]
+fn files_that_are_no_databases_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let said = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    std::fs::write(path("other"), "{\"a\": 1}\n").expect("it is written");
+    let compile =
+        |file: &Path| said(&["compile", "resnet18", "--target", "ada", "--tuning", &file.display().to_string()]);
+    let (code, text) = compile(&path("other"));
+    assert!(code == Some(3) && text.contains("line 1"), "{code:?} {text}");
+    // A damaged file in the cache folder does not stop a command that did not ask for it.
+    std::fs::create_dir(path("cache")).expect("a folder");
+    std::fs::write(path("cache/tuning.jsonl"), "{\"a\": 1}\n").expect("it is written");
+    let cache = path("cache").display().to_string();
+    let (code, text) = said(&["compile", "squeezenet1_1", "--target", "ada", "--cache", &cache]);
+    assert!(code == Some(0) && text.contains("the database is ignored") && text.contains("line 1"), "{code:?} {text}");
+    let (code, text) = compile(&path("none"));
+    assert!(code == Some(2) && text.contains("weft tune"), "{code:?} {text}");
+    let empty = path("empty").display().to_string();
+    let (code, text) = said(&["compile", "squeezenet1_1", "--target", "ada", "--cache", &empty, "--tuning", "require"]);
+    assert!(
+        code == Some(5) && text.contains("no tuned choices for ada") && text.contains("weft tune"),
+        "{code:?} {text}"
+    );
+}

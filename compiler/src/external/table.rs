@@ -1,0 +1,74 @@
+//! The targets by name.
+
+use super::interpreter::InterpreterTarget;
+use super::options::TargetOptions;
+use super::target::ExternalTarget;
+use crate::name::Name;
+use crate::registry::Table;
+
+/// The targets of this crate.
+const OWN: &[&dyn ExternalTarget] = &[
+    // One a line.
+    &InterpreterTarget,
+];
+
+/// Every target; [`register_target`] adds one.
+static TARGETS: Table<&'static dyn ExternalTarget> = Table::new(OWN);
+
+/// Adds a target for as long as the program runs. Call it before anything is compiled.
+///
+/// # Errors
+/// When there is a target of this name.
+pub fn register_target(target: &'static dyn ExternalTarget) -> Result<(), String> {
+    let name = target.name();
+    TARGETS.add(target, |t| t.name() == name).map_err(|_| format!("there is an external target `{name}`"))
+}
+
+/// The target of this name.
+///
+/// # Errors
+/// An unknown name, with those there are.
+pub fn find_target(name: Name) -> Result<&'static dyn ExternalTarget, String> {
+    TARGETS.iter().find(|t| t.name() == name.as_str()).copied().ok_or_else(|| {
+        let known: Vec<&str> = TARGETS.iter().map(|t| t.name()).collect();
+        format!("there is no external target `{name}`{}", crate::attr::known(&known))
+    })
+}
+
+/// A target with options.
+#[derive(Clone)]
+pub struct TargetSpec {
+    /// The target.
+    pub target: &'static dyn ExternalTarget,
+    /// Its options.
+    pub options: TargetOptions,
+    /// Its options as they were given.
+    pub text: String,
+}
+
+impl TargetSpec {
+    /// Reads `NAME[:OPTION=VALUE]...`.
+    ///
+    /// # Errors
+    /// An unknown target or option.
+    pub fn parse(text: &str) -> Result<TargetSpec, String> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        TargetSpec::new(Name::new(name), options)
+    }
+    /// The target `name` with options.
+    ///
+    /// # Errors
+    /// As [`TargetSpec::parse`].
+    pub fn new(name: Name, options: &str) -> Result<TargetSpec, String> {
+        let target = find_target(name)?;
+        Ok(TargetSpec {
+            target,
+            options: TargetOptions::parse(target.name(), target.options(), options)?,
+            text: options.to_string(),
+        })
+    }
+    /// Name of the target.
+    pub fn name(&self) -> Name {
+        Name::new(self.target.name())
+    }
+}

@@ -1,0 +1,146 @@
+//! Units on a processor: the outer loops of a result are tasks; a task computes the inner loops, many elements an
+//! operation.
+//!
+//! A reduction is kept in task memory, for all lanes of the inner loops at once. Its own loops go outside of them if the
+//! lanes of an operand are adjacent in memory (depthwise convolution, pooling, reductions over outer dimensions), and
+//! inside if the elements of the reduction are (softmax, norms, means over the last dimension).
+
+use super::analysis::{Unit, output_variables};
+use super::candidate::{Candidate, NoChoice};
+use super::packing::pack_constants;
+use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::dtype::DType;
+use crate::int::Int;
+use crate::name::Name;
+use crate::schedule::estimate::{KernelEstimate, lane_kernel};
+use crate::schedule::loops::LoopHead;
+use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
+use crate::tir::intrinsic::strides;
+use crate::tir::{Block, BufferId, Encoding, Scope};
+
+/// Lanes from which on an operation's dispatch is a small part of it.
+const ENOUGH: i64 = 256;
+/// Lanes of a task, at most, where its innermost loop is longer.
+const MOST: i64 = 1 << 14;
+
+/// Any unit.
+pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
+    Ok(vec![Candidate::new(NoChoice {})])
+}
+
+/// The kernel whose tasks compute the inner loops. Units with windows are weighed with what they are joined to.
+pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    match unit.window {
+        Some(_) => vec![],
+        None => lane_kernel(view.stages(), unit.reduce, unit.output, goes_across(view, unit)),
+    }
+}
+
+/// Makes tasks of the outer loops.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
+    if sketch.loops(unit.output)?.is_empty() {
+        return Ok(());
+    }
+    if unit.window.is_none() {
+        pack_constants(sketch, unit);
+    }
+    // Rows of a window share its weights, and what they read.
+    let shared = unit.reduce.is_some() && goes_across(&sketch.view(), unit).is_none();
+    let task = bind_outer(sketch, unit.output, if shared { 2 } else { 1 })?;
+    match unit.reduce {
+        Some(reduce) => accumulate(sketch, unit, reduce, task),
+        None => Ok(()),
+    }
+}
+
+/// Makes tasks of the outer loops around `block`, which keep `least` inner loops where these are not too long and the
+/// outer ones are enough for all cores; gives the loop over tasks.
+fn bind_outer(sketch: &mut Sketch<'_>, block: Name, least: usize) -> Result<Name, Decline> {
+    let loops = sketch.loops(block)?;
+    let (mut lanes, mut inner) = (1i64, 0);
+    let extent = |l: &LoopHead| sketch.constant_extent(&l.extent);
+    for (at, l) in loops.iter().enumerate().rev() {
+        let n = extent(l)?;
+        // An open size counts as many.
+        let tasks = loops[..at].iter().fold(1i64, |all, l| all.saturating_mul(extent(l).unwrap_or(i64::MAX)));
+        let enough = inner >= least || tasks < i64::from(sketch.profile.cores);
+        if lanes >= ENOUGH && enough || lanes * n > MOST {
+            break;
+        }
+        (lanes, inner) = (lanes * n, inner + 1);
+    }
+    let mut outer: Vec<Name> = loops[..loops.len() - inner].iter().map(|l| l.var).collect();
+    if inner == 0 || outer.is_empty() {
+        // The innermost loop is too long, or all is one task.
+        let at = &loops[if inner == 0 { loops.len() - 1 } else { 0 }];
+        let n = sketch.constant_extent(&at.extent)?;
+        let lanes = (1..=n.min(MOST)).rev().find(|d| n % d == 0).filter(|d| d * 4 >= n.min(MOST)).unwrap_or(MOST);
+        let parts = sketch.split(at.var, &[0, lanes], &["o", "i"])?;
+        outer.retain(|v| *v != at.var);
+        outer.push(parts[0]);
+    }
+    let task = sketch.fuse(&outer, Name::new(&format!("{block}_t")))?;
+    sketch.bind(task, Axis::GroupX)?;
+    Ok(task)
+}
+
+/// Keeps the sums of `reduce` in task memory.
+fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) -> Result<(), Decline> {
+    let across = goes_across(&sketch.view(), unit);
+    sketch.apply(ComputeAt { block: reduce, at: task, scope: LocalScope::Register })?;
+    let around = sketch.loops(reduce)?;
+    let start = around.iter().position(|l| l.var == task).map_or(0, |p| p + 1);
+    let inside: Vec<LoopHead> = around[start..].to_vec();
+    let reductions = sketch.f.reduction_loops(reduce);
+    let (mut taps, spatial): (Vec<Name>, Vec<Name>) =
+        inside.iter().map(|l| l.var).partition(|v| reductions.contains(v));
+    if let Some(v) = across {
+        taps.retain(|t| *t != v);
+        taps.push(v);
+    }
+    let order: Vec<Name> = match across {
+        Some(_) => spatial.iter().chain(&taps).copied().collect(),
+        None => {
+            let (outer, lane) = spatial.split_at(spatial.len().saturating_sub(1));
+            outer.iter().chain(&taps).chain(lane).copied().collect()
+        }
+    };
+    sketch.reorder(&order)?;
+    match order.first() {
+        Some(first) if !reductions.is_empty() => {
+            sketch.apply(DecomposeReduction { block: reduce, at: *first })?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The reduction loop along which the operands are adjacent in memory, if they are not along the lanes of the result.
+fn goes_across(view: &View<'_>, unit: &Unit) -> Option<Name> {
+    let reduce = unit.reduce?;
+    let (r, c) = (view.block(reduce)?, view.block(unit.output)?);
+    let last = view.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
+    let lane = output_variables(view.f, r, c).ok()?.iter().find(|m| m.1 == last).map(|m| m.0);
+    let next = |v: Name| is_next(view, r, v);
+    if lane.is_some_and(next) {
+        return None;
+    }
+    view.f.reduction_loops(reduce).into_iter().find(|v| next(*v))
+}
+
+/// True if a load of the block moves from one element to the next with the loop.
+fn is_next(view: &View<'_>, b: &Block, v: Name) -> bool {
+    b.value.loads().into_iter().any(|load| stride(view, load, v) == Some(1))
+}
+
+/// True for memory whose elements are plain f32, as tiles read them.
+pub(super) fn is_plain(view: &View<'_>, buffer: BufferId) -> bool {
+    let b = &view.f.buffers[buffer];
+    b.dtype == DType::F32 && b.encoding == Encoding::Native && b.scope == Scope::Global
+}
+
+/// The distance in elements between the elements that a load reads in two iterations of a loop that follow each other.
+pub(super) fn stride(view: &View<'_>, (buffer, ix): (BufferId, &[Int]), v: Name) -> Option<i64> {
+    strides(&view.f.buffers[buffer], ix, &[v], &view.f.bounds())?.first().copied()
+}

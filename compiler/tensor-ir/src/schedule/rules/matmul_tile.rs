@@ -1,0 +1,232 @@
+//! Matrix products and convolutions on a processor: tiles of rows and columns in vector registers.
+//!
+//! The columns of a constant right operand are packed in panels as wide as the tile. Those of another one are read in
+//! place if they are adjacent in whole panels, else copied to task memory panel by panel. Rows of the left operand are
+//! read in place, one tap of a window after another: no matrix of windows is made. A task multiplies one tile of rows
+//! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
+
+use super::analysis::{Contraction, Unit, contraction, output_variables};
+use super::candidate::Candidate;
+use super::lanes::{is_plain, stride};
+use super::matmul_subgroup::pack_right;
+use super::pooling::inside;
+use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::candidate;
+use crate::int::Int;
+use crate::name::Name;
+use crate::schedule::estimate::{KernelEstimate, RegisterTiles, register_tile_kernel};
+use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
+use crate::tir::intrinsic::Intrinsic;
+use crate::tir::{BinaryOp, Block, BufferId, Expr, Scalar};
+
+/// Columns of a product that panels are made for, at least; depth of one, at least.
+const LEAST_COLUMNS: i64 = 4;
+const LEAST_DEPTH: i64 = 3;
+/// Rows of a tile whose right operand's loads take as long as their products.
+const FEW_ROWS: i64 = 2;
+/// Rows that a tile could have for the time that it takes to find each row by itself, where the last tile has rows
+/// beyond the end.
+const UNEVEN: i64 = 8;
+
+candidate! {
+    /// A register tile of a product.
+    pub(super) struct TileProduct {
+        /// Rows of the output.
+        pub rows: i64,
+    }
+}
+
+/// A product that tiles can compute.
+struct Product {
+    c: Contraction,
+    /// The rows lie at one stride over all loops of rows, so that tiles may cross these.
+    together: bool,
+    /// Rows that are cut into tiles, columns, and depth.
+    sizes: [i64; 3],
+    /// Products of so many rows and columns.
+    times: i64,
+    /// Elements of the right operand's rows are adjacent in whole panels.
+    whole_panels: bool,
+}
+
+/// The product of a unit: sums of products of plain f32.
+fn product(view: &View<'_>, unit: &Unit) -> Result<Product, Decline> {
+    let c = contraction(view, unit)?;
+    let (rows, columns, depth) = (view.product(&c.m), view.product(&c.n), view.product(&c.k));
+    let small = c.n.is_empty() || c.k.is_empty() || columns < LEAST_COLUMNS || depth < LEAST_DEPTH;
+    if unit.window.is_some() || small {
+        return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
+    }
+    if c.m.is_empty() {
+        return Err(Decline("the product has no rows".into()));
+    }
+    let blocks = unit.reduce.and_then(|r| Some((view.block(r)?, view.block(unit.output)?)));
+    let (reduce, output) = blocks.ok_or_else(Decline::other_kind)?;
+    let map = output_variables(view.f, reduce, output)?;
+    let [left, right] = operands(view, reduce, &c)?;
+    let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
+    let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
+    let lies = |v: Option<Name>| v.and_then(|v| stride(view, (right.0, &right.1), v));
+    let whole_panels = columns % i64::from(view.profile.register_tile[1]) == 0
+        && c.n.len() == 1
+        && lies(c.n.last().and_then(own)) == Some(1)
+        && lies(c.k.last().copied()).is_some();
+    let cut = if together {
+        rows
+    } else {
+        view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
+    };
+    let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
+    Ok(Product { c, together, sizes: [cut, columns, depth], times, whole_panels })
+}
+
+fn is_single(view: &View<'_>, v: &Name) -> bool {
+    view.extent_of(*v) == Some(1)
+}
+
+impl Product {
+    /// The possible rows of a tile, most first. A single row is no tile.
+    fn rows(&self, view: &View<'_>) -> Vec<i64> {
+        let all = i64::from(view.profile.register_tile[0]).min(self.sizes[0]);
+        (all.min(2)..=all).rev().collect()
+    }
+    /// What tiles of so many rows take: the last one is computed whole, and loads take as long as some rows.
+    fn in_tiles(&self, view: &View<'_>, rows: i64) -> RegisterTiles {
+        let [all, columns, depth] = self.sizes;
+        let width = i64::from(view.profile.register_tile[1]);
+        let up = |n: i64, by: i64| (n + by - 1) / by.max(1);
+        let tail = if all % rows == 0 { 0 } else { UNEVEN };
+        let count = self.times * up(all, rows) * up(columns, width);
+        RegisterTiles { count: count as f64, products: ((rows + FEW_ROWS + tail) * width * depth) as f64 }
+    }
+}
+
+/// Tiles of every number of rows.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| product(view, unit));
+    let product = known.as_ref().as_ref().map_err(Clone::clone)?;
+    Ok(product.rows(view).into_iter().map(|rows| Candidate::new(TileProduct { rows })).collect())
+}
+
+/// The kernel with tiles of so many rows.
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| product(view, unit));
+    let (Ok(chosen), Ok(product)) = (candidate.choices::<TileProduct>(), &*known) else { return vec![] };
+    register_tile_kernel(view.stages(), [unit.name(), unit.output], product.in_tiles(view, chosen.rows))
+}
+
+/// Multiplies in tiles of so many rows.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
+    let chosen = candidate.choices::<TileProduct>()?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let found = product(&sketch.view(), unit)?;
+    let domain = found.rows(&sketch.view());
+    let (c, packed) = (&found.c, found.c.right_constant);
+    let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
+    let width = i64::from(sketch.profile.register_tile[1]);
+    let height = sketch.choose("rows", &domain, chosen.rows)?;
+    if packed {
+        pack_right(sketch, c, width)?;
+    }
+    let loops = Loops::make(sketch, unit.output, &found, [height, width])?;
+    let at = loops.row_tiles;
+    sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
+    let reductions = sketch.f.reduction_loops(reduce);
+    let spatial: Vec<Name> = inside(sketch, reduce, at)?.into_iter().filter(|v| !reductions.contains(v)).collect();
+    let [i, j] = spatial[..] else { return Err(Decline("the tile has not two loops".into())) };
+    let taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();
+    if !packed && !found.whole_panels {
+        // The copy's loops are in the order of those around the product: columns innermost.
+        let copied: Vec<Name> = taps.iter().chain(&[inner, i, j]).copied().collect();
+        sketch.reorder(&copied)?;
+        let into = Name::new(&format!("{reduce}_w"));
+        sketch.apply(StageInRegisters { block: reduce, operand: (1 - c.left).to_string(), at: loops.panels, into })?;
+    }
+    sketch.reorder(&order)?;
+    sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
+    let size = [i, j, inner].map(|v| sketch.extent_of(v).unwrap_or(0));
+    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size).name })?;
+    Ok(())
+}
+
+/// A load of the reduction.
+type Load = (BufferId, Vec<Int>);
+
+/// The operands' loads, of which the left one may be 0 under conditions.
+fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<[Load; 2], Decline> {
+    let Expr::Binary(BinaryOp::Mul, x, y) = &reduce.value else { return Err(Decline("operands are converted".into())) };
+    let (left, right) = if c.left == 0 { (x, y) } else { (y, x) };
+    match (without_padding(left), &**right) {
+        (Expr::Load(a, i), Expr::Load(b, j)) if is_plain(view, *a) && is_plain(view, *b) => {
+            Ok([(*a, i.clone()), (*b, j.clone())])
+        }
+        _ => Err(Decline("an operand is computed, or no plain f32".into())),
+    }
+}
+
+/// What is chosen where conditions on indices hold, if it is 0 elsewhere.
+fn without_padding(e: &Expr) -> &Expr {
+    let is_zero = |e: &Expr| matches!(e, Expr::Const(Scalar::Float(x), _) if *x == 0.0);
+    match e {
+        Expr::Select(condition, row, zero) if matches!(&**condition, Expr::All(_)) && is_zero(zero) => row,
+        plain => plain,
+    }
+}
+
+/// True if the rows of the left operand lie at one stride over all loops of rows, without conditions that differ
+/// between them.
+fn rows_lie_together(view: &View<'_>, reduce: &Block, rows: &[Name], left: &Load) -> bool {
+    let mut conditional = false;
+    reduce.value.visit(&mut |e| {
+        if let Expr::All(list) = e {
+            conditional |= list.iter().any(|c| rows.iter().any(|v| c.lhs.uses(*v) || c.rhs.uses(*v)));
+        }
+    });
+    let strides: Option<Vec<i64>> = rows.iter().map(|v| stride(view, (left.0, &left.1), *v)).collect();
+    let Some(strides) = strides else { return false };
+    let next = |n: usize| view.extent_of(rows[n]).is_some_and(|extent| strides[n - 1] == strides[n] * extent);
+    !conditional && (1..rows.len()).all(next)
+}
+
+/// The loops of a result in tiles.
+struct Loops {
+    /// Over panels of columns.
+    panels: Name,
+    /// Over tiles of rows.
+    row_tiles: Name,
+}
+
+impl Loops {
+    fn make(sketch: &mut Sketch<'_>, out: Name, p: &Product, [height, width]: [i64; 2]) -> Result<Loops, Decline> {
+        let c = &p.c;
+        let mut rows: Vec<Name> = c.m.clone();
+        if !p.together {
+            // Loops of one iteration have no rows.
+            rows.sort_by_key(|v| !is_single(&sketch.view(), v));
+        }
+        let own = if p.together { 0 } else { rows.len().saturating_sub(1) };
+        let others: Vec<Name> = rows.drain(..own).collect();
+        let order: Vec<Name> = c.batch.iter().chain(&others).chain(&rows).chain(&c.n).copied().collect();
+        sketch.reorder(&order)?;
+        let m = sketch.fuse(&rows, Name::new(&format!("{out}_m")))?;
+        let n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
+        let m = sketch.split(m, &[0, height], &["o", "i"])?;
+        let n = sketch.split(n, &[0, width], &["o", "i"])?;
+        let mut outer: Vec<Name> = others;
+        outer.push(m[0]);
+        let order: Vec<Name> = c.batch.iter().chain(&[n[0]]).chain(&outer).chain(&[m[1], n[1]]).copied().collect();
+        sketch.reorder(&order)?;
+        if !c.batch.is_empty() {
+            let b = sketch.fuse(&c.batch, Name::new(&format!("{out}_b")))?;
+            sketch.bind(b, Axis::GroupZ)?;
+        }
+        sketch.bind(n[0], Axis::GroupY)?;
+        let row_tiles = sketch.fuse(&outer, Name::new(&format!("{out}_t")))?;
+        if c.right_constant {
+            sketch.bind(row_tiles, Axis::GroupX)?;
+        }
+        Ok(Loops { panels: n[0], row_tiles })
+    }
+}

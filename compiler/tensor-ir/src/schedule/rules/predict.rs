@@ -1,0 +1,173 @@
+//! The kernels that the rules would make of an unscheduled function, without making them: the estimate of such
+//! functions.
+//!
+//! The function is prepared as for scheduling and split into the same units; for each unit the dispatcher gives the
+//! cheapest candidate. Not predicted: candidates that decline when they are applied, and units that run in the loops of
+//! another unit.
+
+use super::analysis::{Unit, iterations, whole_unit};
+use super::candidate::Candidate;
+use super::dispatch::{Asked, LEAST_GAIN, Pick, Picks, rules_for, total};
+use super::partition::{partition_by_bindings, partition_concats};
+use super::pooling::{feeds_windows, one_or_two};
+use super::script::NOTHING;
+use super::sketch::{Decline, Sketch};
+use super::view::View;
+use super::{Rule, Takes, all, in_order};
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
+use crate::tir::{Access, BufferId, Param, TensorFunction};
+use crate::traffic::element_bytes;
+
+/// Inlines what can be inlined, and cuts concatenations apart: of reductions unless they are left `whole`, and of more
+/// operands than a kernel binds.
+pub(super) fn prepare(sketch: &mut Sketch<'_>, whole: bool) {
+    sketch.together(|s| {
+        s.inline_all();
+        if !whole {
+            partition_concats(s);
+        }
+        partition_by_bindings(s);
+    });
+}
+
+/// The kernels that the rules would make of a function that is a sequence of plain stages.
+///
+/// # Errors
+/// What the estimate cannot weigh.
+pub(in crate::schedule) fn predicted(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Result<Vec<KernelEstimate>, String> {
+    if f.stages().is_none() {
+        return Err("it is scheduled in part".into());
+    }
+    let mut sketch = Sketch::to_predict(with_parameters(f), constants, profile, &NOTHING);
+    if !sketch.view().stages().can_be_counted() {
+        return Err("it has more iterations than can be counted".into());
+    }
+    prepare(&mut sketch, false);
+    let asked_for_units =
+        !profile.asked_rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && profile.asks_for(r.name));
+    let unit = whole_unit(&sketch.view());
+    let one = unit.and_then(|unit| function_picks(&sketch, &unit, None).next()).filter(|one| !one.kernels.is_empty());
+    let Some(one) = one else { return Ok(kernels_of(kernels_apart(&sketch, f64::INFINITY)?)) };
+    let limit = if asked_for_units { f64::INFINITY } else { pays_below(&one) };
+    Ok(match kernels_apart(&sketch, limit) {
+        Ok(apart) if asked_for_units && apart.iter().any(|p| p.by_name) => kernels_of(apart),
+        Ok(apart) if cost_of(&apart) < pays_below(&one) => kernels_of(apart),
+        _ => one.kernels,
+    })
+}
+
+/// The kernels that a candidate gives, found by scheduling it: a price for rules of which the estimate knows nothing.
+/// It takes as long as scheduling does, a millisecond or so.
+pub fn price_as_scheduled(
+    view: &View<'_>,
+    unit: &Unit,
+    candidate: &Candidate,
+    apply: fn(&mut Sketch<'_>, &Unit, &Candidate) -> Result<(), Decline>,
+) -> Vec<KernelEstimate> {
+    let mut sketch = Sketch::of_view(view);
+    sketch.unit = unit.name();
+    let made = sketch.together(|s| apply(s, unit, candidate)).is_ok();
+    let cut = sketch.finish().ok().filter(|_| made);
+    cut.map_or(vec![], |f| scheduled_kernels(&f, view.profile))
+}
+
+/// The candidates of the rules for functions as a whole; of one rule where that is wished for.
+pub(super) fn function_picks(sketch: &Sketch<'_>, unit: &Unit, wish: Option<&str>) -> Picks {
+    let admits = |r: &Rule| wish.is_none_or(|n| n == r.name) && sketch.script.admits(unit.name(), r.name);
+    let rules = in_order(sketch.profile).filter(|r| r.takes == Takes::Functions && admits(r));
+    let of = |rule| Asked { rule, by_name: wish.is_some() || sketch.profile.asks_for(rule.name) };
+    Picks::of(&sketch.view(), unit, &rules.map(of).collect::<Vec<_>>(), sketch.script)
+}
+
+/// What the units of a function may cost in nanoseconds, at most, to be worth more than one kernel for all.
+fn pays_below(one: &Pick) -> f64 {
+    one.cost().filter(|_| !one.by_name).map_or(0.0, |ns| (1.0 - LEAST_GAIN) * ns)
+}
+
+/// What the units of a prepared function cost in nanoseconds, where that is less than one kernel for all.
+pub(super) fn cheaper_apart(sketch: &Sketch<'_>, one: &Pick) -> Option<f64> {
+    let limit = pays_below(one);
+    let apart = cost_of(&kernels_apart(sketch, limit).ok()?);
+    (apart < limit).then_some(apart)
+}
+
+fn cost_of(parts: &[Part]) -> f64 {
+    parts.iter().map(|p| total(&p.kernels)).sum()
+}
+
+fn kernels_of(parts: Vec<Part>) -> Vec<KernelEstimate> {
+    parts.into_iter().flat_map(|p| p.kernels).collect()
+}
+
+/// What becomes of a unit, or of two that are one kernel.
+struct Part {
+    kernels: Vec<KernelEstimate>,
+    by_name: bool,
+}
+
+/// The kernels of the units of a prepared function.
+///
+/// # Errors
+/// What the estimate cannot weigh, and units that cost `limit` nanoseconds or more.
+fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<Part>, String> {
+    let mut sketch = sketch.clone();
+    sketch.script = &NOTHING;
+    let units = sketch.together(|s| s.units()).map_err(|e| e.to_string())?;
+    let view = sketch.view();
+    let partner = |unit: &Unit| {
+        (0..units.len()).find(|&j| units[j].name() != unit.name() && feeds_windows(&sketch, unit, &units[j]))
+    };
+    let pairs: Vec<Option<usize>> = units.iter().map(partner).collect();
+    if pairs.iter().all(Option::is_none) && units.iter().map(|u| least_cost(&view, u)).sum::<f64>() >= limit {
+        return Err("one kernel costs less".into());
+    }
+    let mut out = Vec::with_capacity(units.len());
+    let mut done: Vec<usize> = Vec::new();
+    for (i, unit) in units.iter().enumerate() {
+        if done.contains(&i) {
+            continue;
+        }
+        let both = pairs[i].and_then(|j| Some((j, one_or_two(&view, unit, &units[j])?)));
+        if let Some((j, pair)) = both.filter(|(_, pair)| pair.pays()) {
+            done.push(j);
+            out.push(Part { kernels: vec![pair.one], by_name: false });
+            continue;
+        }
+        let rules = rules_for(sketch.profile, &NOTHING, unit);
+        let pick = Picks::of(&view, unit, &rules, &NOTHING).next();
+        let pick = pick.filter(|p| !p.kernels.is_empty());
+        let pick = pick.ok_or_else(|| format!("no rule says what {} costs", unit.name()))?;
+        out.push(Part { kernels: pick.kernels, by_name: pick.by_name });
+    }
+    Ok(out)
+}
+
+/// What a kernel costs in nanoseconds that stores a unit's result, at least.
+fn least_cost(view: &View<'_>, unit: &Unit) -> f64 {
+    let elements = iterations(view, unit.output) as f64;
+    let bytes = view.block(unit.output).map_or(0.0, |b| element_bytes(&view.f.buffers[b.buffer], view.profile));
+    least_cost_of_bytes(view.profile, elements * bytes)
+}
+
+/// The function with parameters, where it has none: what it only reads, and what nobody reads.
+pub(super) fn with_parameters(f: &TensorFunction) -> TensorFunction {
+    let mut f = f.clone();
+    if f.params.is_empty() {
+        let blocks = f.body.blocks();
+        let is = &|b: BufferId, access: Access| match access {
+            Access::Read => blocks.iter().all(|x| x.buffer != b),
+            Access::Write => blocks.iter().any(|x| x.buffer == b) && !blocks.iter().any(|x| x.reads(b)),
+        };
+        let of = |access| {
+            f.buffers.iter().filter(move |(b, _)| is(*b, access)).map(move |(buffer, _)| Param { buffer, access })
+        };
+        let params: Vec<Param> = of(Access::Read).chain(of(Access::Write)).collect();
+        f.params = params;
+    }
+    f
+}

@@ -1,0 +1,383 @@
+//! The tuning database: a file of JSON lines for everything that is measured. A line is a tuned function
+//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), or the time of a node's kernels ([`TimeLine`]).
+//!
+//! Each line is self-contained, so concatenating files merges them. If a workload has several lines with choices, the
+//! smallest ratio wins, and of several times the smallest, independently of their order. A line without choices records
+//! a search that found nothing. A withdrawn line cancels the lines with the same workload and choices.
+
+use compiler::cost::{Measurement, Measurements};
+use compiler::schedule::rules::Choice;
+use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, Workload};
+use compiler::text::{parse_instructions, print_instruction};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The tuned choices of one function on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuningLine {
+    /// Identity of the device: its name, driver, the driver's version, and the processor of a software device.
+    pub device: String,
+    /// Fingerprint of the tensor function.
+    pub function: String,
+    /// Positions of its constant operands.
+    pub constants: Vec<usize>,
+    /// The function's name in the network where it was tuned, for people.
+    pub name: String,
+    /// `choose` instructions; empty if the search found nothing faster than the default.
+    pub choices: Vec<String>,
+    /// The choices made a network slower and must not be used.
+    #[serde(default)]
+    pub withdrawn: bool,
+    /// Time of the tuned schedule divided by that of the default: the median over the confirming rounds.
+    pub ratio: f64,
+    /// Number of confirming rounds, and of those in which the tuned schedule was faster.
+    pub rounds: [usize; 2],
+    /// Microseconds of the default schedule and of the tuned one.
+    pub us: [f64; 2],
+    /// Estimated microseconds of both.
+    pub estimated_us: [f64; 2],
+    /// Seed of the search.
+    pub seed: u64,
+    /// What made the line: `tune`.
+    pub by: String,
+    /// Weft's version.
+    pub weft: String,
+}
+
+impl TuningLine {
+    /// The key of the line.
+    pub fn workload(&self) -> Workload {
+        Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
+    }
+    /// Prints choices as `choose` instructions.
+    pub fn print_choices(values: &[Choice]) -> Vec<String> {
+        let line = |c: &Choice| Choose { unit: c.unit, point: c.point, value: c.value.clone(), of: vec![] };
+        values.iter().map(|c| print_instruction(&InstrRef::new(line(c)))).collect()
+    }
+    /// Parses `choices`.
+    ///
+    /// # Errors
+    /// As [`parse_choices`].
+    pub fn parse_choices(&self) -> Result<Vec<Choice>, String> {
+        parse_choices(&self.choices)
+    }
+}
+
+/// Parses `choose` instructions.
+///
+/// # Errors
+/// An instruction that does not parse, or is not `choose`.
+pub fn parse_choices(lines: &[String]) -> Result<Vec<Choice>, String> {
+    let list = parse_instructions(&lines.join("\n")).map_err(|e| e.to_string())?;
+    let one = |i: &InstrRef| {
+        let c = Choose::of_instruction(i).ok_or_else(|| format!("`{}` chooses nothing", print_instruction(i)))?;
+        Ok(Choice { unit: c.unit, point: c.point, value: c.value.clone() })
+    };
+    list.iter().map(one).collect()
+}
+
+/// A schedule that gave wrong results, or ended or stopped the process that measured it. It is not tried again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RefusedLine {
+    /// Identity of the device.
+    pub device: String,
+    /// Fingerprint of the tensor function.
+    pub function: String,
+    /// Positions of its constant operands.
+    pub constants: Vec<usize>,
+    /// `choose` instructions.
+    pub choices: Vec<String>,
+    /// The reason.
+    pub why: String,
+    /// Weft's version.
+    pub weft: String,
+}
+
+impl RefusedLine {
+    /// The function and the device.
+    pub fn workload(&self) -> Workload {
+        Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
+    }
+}
+
+/// The time of the kernels of one node that runs alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimeLine {
+    /// Identity of the device.
+    pub device: String,
+    /// Digest of the code that ran.
+    pub code: String,
+    /// Nanoseconds of a run.
+    pub ns: f64,
+    /// The estimate in nanoseconds; 0 if it was not estimated.
+    pub estimated_ns: u64,
+}
+
+/// A line of the database.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Line {
+    /// A tuned function.
+    Choices(TuningLine),
+    /// A refused schedule.
+    Refused(RefusedLine),
+    /// The time of a node.
+    Time(TimeLine),
+}
+
+impl From<&TuningLine> for Line {
+    fn from(line: &TuningLine) -> Line {
+        Line::Choices(line.clone())
+    }
+}
+
+/// `rule "matmul-tiled" of conv_0, tile [8,16,1,1,2] of conv_0`.
+pub fn describe_choices(values: &[Choice]) -> String {
+    let words: Vec<String> = values.iter().map(Choice::to_string).collect();
+    words.join(", ")
+}
+
+/// Lines of a tuning database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TuningDatabase {
+    /// Tuned functions, in the order of the file.
+    pub lines: Vec<TuningLine>,
+    /// Refused schedules.
+    pub refused: Vec<RefusedLine>,
+    /// Times of nodes.
+    pub times: Vec<TimeLine>,
+}
+
+impl TuningDatabase {
+    /// Reads a file. A missing file is an empty database.
+    ///
+    /// # Errors
+    /// A file that cannot be read; the number of the first line that does not parse.
+    pub fn read(path: &Path) -> Result<TuningDatabase, String> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(TuningDatabase::default()),
+            Err(e) => return Err(format!("{}: {e}", path.display())),
+        };
+        TuningDatabase::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// The number of the first line that does not parse.
+    pub fn parse(text: &str) -> Result<TuningDatabase, String> {
+        let mut out = TuningDatabase::default();
+        // A last line without a newline is incomplete: the process that wrote it was stopped.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for (n, line) in whole.lines().enumerate().filter(|l| !l.1.trim().is_empty()) {
+            let parsed: Line = serde_json::from_str(line).map_err(|e| format!("line {}: {e}", n + 1))?;
+            out.push(parsed).map_err(|e| format!("line {}: {e}", n + 1))?;
+        }
+        Ok(out)
+    }
+    fn push(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Choices(line) => {
+                line.parse_choices()?;
+                self.lines.push(line);
+            }
+            Line::Refused(line) => {
+                parse_choices(&line.choices)?;
+                self.refused.push(line);
+            }
+            Line::Time(line) => self.times.push(line),
+        }
+        Ok(())
+    }
+    /// Adds the lines of another database.
+    pub fn extend(&mut self, other: TuningDatabase) {
+        self.lines.extend(other.lines);
+        self.refused.extend(other.refused);
+        self.times.extend(other.times);
+    }
+    /// Drops the lines of devices for which `keep` is false.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.lines.retain(|l| keep(&l.device));
+        self.refused.retain(|l| keep(&l.device));
+        self.times.retain(|l| keep(&l.device));
+    }
+    /// The lines that count, each once: the best choices of each workload, refused schedules, the smallest time of each
+    /// code. Their order depends on neither the order nor the repetition of the lines that were read.
+    pub fn merged(&self) -> Vec<Line> {
+        let refused: BTreeSet<&RefusedLine> = self.refused.iter().collect();
+        let mut times: BTreeMap<(&str, &str), &TimeLine> = BTreeMap::new();
+        for t in &self.times {
+            let place = times.entry((&t.device, &t.code)).or_insert(t);
+            if t.ns.total_cmp(&place.ns).then(t.estimated_ns.cmp(&place.estimated_ns)).is_lt() {
+                *place = t;
+            }
+        }
+        let choices = self.best().into_values().map(Line::from);
+        let refused = refused.into_iter().map(|l| Line::Refused(l.clone()));
+        choices.chain(refused).chain(times.into_values().map(|t| Line::Time(t.clone()))).collect()
+    }
+    /// Times of nodes, for the cost model.
+    pub fn measurements(&self) -> Measurements {
+        let mut out = Measurements::default();
+        for line in self.merged() {
+            if let Line::Time(t) = line {
+                let time = Measurement { ns: t.ns, estimated_ns: t.estimated_ns };
+                out.devices.entry(t.device).or_default().insert(t.code, time);
+            }
+        }
+        out
+    }
+    /// Appends a line and syncs the file. An incomplete last line is removed first.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn append(path: &Path, line: impl Into<Line>) -> Result<(), String> {
+        let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| fail(&e))?;
+        }
+        let mut text = serde_json::to_string(&line.into()).map_err(|e| fail(&e))?;
+        text.push('\n');
+        let kept = std::fs::read(path).unwrap_or_default();
+        let whole = kept.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        let mut open = std::fs::OpenOptions::new();
+        let mut file = open.create(true).write(true).truncate(false).open(path).map_err(|e| fail(&e))?;
+        let write = |file: &mut std::fs::File| {
+            file.set_len(whole as u64)?;
+            file.seek(SeekFrom::End(0))?;
+            file.write_all(text.as_bytes())?;
+            file.sync_data()
+        };
+        write(&mut file).map_err(|e| fail(&e))
+    }
+    /// The winning line of each workload that has tuned choices.
+    pub fn best(&self) -> BTreeMap<Workload, &TuningLine> {
+        let withdrawn: BTreeSet<(Workload, &[String])> =
+            self.lines.iter().filter(|l| l.withdrawn).map(|l| (l.workload(), &l.choices[..])).collect();
+        let counts = |l: &&TuningLine| !l.choices.is_empty() && !withdrawn.contains(&(l.workload(), &l.choices[..]));
+        let mut best: BTreeMap<Workload, &TuningLine> = BTreeMap::new();
+        for line in self.lines.iter().filter(counts) {
+            let place = best.entry(line.workload()).or_insert(line);
+            if line.ratio.total_cmp(&place.ratio).then(line.choices.cmp(&place.choices)).is_lt() {
+                *place = line;
+            }
+        }
+        best
+    }
+    /// A provider of these choices; `rest` schedules all other functions.
+    pub fn provider(&self, rest: Arc<dyn ScheduleProvider>) -> Tuned {
+        let choices = self.best().into_iter().filter_map(|(w, line)| Some((w, line.parse_choices().ok()?)));
+        Tuned::new(choices, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(function: &str, ratio: f64, choices: &[&str]) -> TuningLine {
+        TuningLine {
+            device: "a device".into(),
+            function: function.into(),
+            constants: vec![1],
+            name: "t_conv".into(),
+            choices: choices.iter().map(|c| c.to_string()).collect(),
+            withdrawn: false,
+            ratio,
+            rounds: [15, 14],
+            us: [10.0, 10.0 * ratio],
+            estimated_us: [9.0, 9.5],
+            seed: 0,
+            by: "tune".into(),
+            weft: "0.1.0".into(),
+        }
+    }
+
+    const ROWS: &str = "choose {unit=conv_0, point=rows, value=24}";
+
+    #[test]
+    fn lines_come_back_and_merge_in_any_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/tuning.jsonl");
+        assert_eq!(TuningDatabase::read(&path), Ok(TuningDatabase::default()));
+        let all = [line("f", 0.9, &[ROWS]), line("f", 0.8, &[&ROWS.replace("24", "16")]), line("g", 0.7, &[ROWS])];
+        all.iter().for_each(|l| TuningDatabase::append(&path, l).expect("it is written"));
+        let read = TuningDatabase::read(&path).expect("it is read");
+        assert_eq!(read.lines, all);
+        let mut other = read.clone();
+        other.lines.reverse();
+        assert_eq!(read.best(), other.best());
+        assert_eq!(read.best()[&all[0].workload()].ratio, 0.8);
+        let values = all[1].parse_choices().expect("choices");
+        assert_eq!(TuningLine::print_choices(&values), all[1].choices);
+        assert_eq!(describe_choices(&values), "rows 16 of conv_0");
+    }
+
+    #[test]
+    fn a_line_that_was_being_written_is_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tuning.jsonl");
+        let [first, second] = [line("f", 0.9, &[ROWS]), line("g", 0.8, &[ROWS])];
+        TuningDatabase::append(&path, &first).expect("it is written");
+        let mut bytes = std::fs::read(&path).expect("it is read");
+        let torn = bytes[..20].to_vec();
+        bytes.extend(torn);
+        std::fs::write(&path, bytes).expect("it is written");
+        assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, std::slice::from_ref(&first));
+        TuningDatabase::append(&path, &second).expect("it is written");
+        assert_eq!(TuningDatabase::read(&path).expect("it is read").lines, [first, second]);
+    }
+
+    #[test]
+    fn a_withdrawn_line_cancels_its_choices_alone() {
+        let other = ROWS.replace("24", "16");
+        let [good, better] = [line("f", 0.8, &[&other]), line("f", 0.7, &[ROWS])];
+        let withdrawn = TuningLine { withdrawn: true, ..better.clone() };
+        let nothing_found = line("f", 1.0, &[]);
+        let lines = vec![withdrawn, nothing_found, better, good.clone()];
+        let mut db = TuningDatabase { lines, ..TuningDatabase::default() };
+        for _ in 0..4 {
+            db.lines.rotate_left(1);
+            assert_eq!(db.best().into_values().collect::<Vec<_>>(), [&good]);
+        }
+    }
+
+    #[test]
+    fn merged_times_and_refused_schedules_do_not_depend_on_the_order_of_lines() {
+        let time = |code: &str, ns: f64| {
+            Line::Time(TimeLine { device: "a device".into(), code: code.into(), ns, estimated_ns: 100 })
+        };
+        let tuned = line("f", 0.9, &[ROWS]);
+        let refused = Line::Refused(RefusedLine {
+            device: tuned.device.clone(),
+            function: tuned.function.clone(),
+            constants: vec![],
+            choices: vec![ROWS.into()],
+            why: "wrong results".into(),
+            weft: "0.1.0".into(),
+        });
+        let all = [time("a", 7.0), refused.clone(), time("b", 3.0), time("a", 5.0), refused, Line::from(&tuned)];
+        let text: Vec<String> = all.iter().map(|l| serde_json::to_string(l).expect("JSON") + "\n").collect();
+        let forward = TuningDatabase::parse(&text.concat()).expect("it parses");
+        let backward = TuningDatabase::parse(&text.iter().rev().cloned().collect::<String>()).expect("it parses");
+        assert_eq!(forward.merged(), backward.merged());
+        assert_eq!(forward.merged().len(), 4);
+        assert_eq!(forward.measurements().devices["a device"]["a"].ns, 5.0);
+        let e = TuningDatabase::parse("{\"kind\":\"other\"}\n").unwrap_err();
+        assert!(e.starts_with("line 1: unknown variant `other`"), "{e}");
+    }
+
+    #[test]
+    fn what_is_no_line_is_named_by_its_number() {
+        let good = serde_json::to_string(&Line::from(&line("f", 0.8, &[ROWS]))).expect("JSON");
+        let half = &good[..good.len() / 2];
+        let cut = TuningDatabase::parse(&format!("{good}\n{half}\n{good}\n")).unwrap_err();
+        assert!(cut.starts_with("line 2: "), "{cut}");
+        let other = serde_json::to_string(&Line::from(&line("f", 0.8, &["unroll {loop=i}"]))).expect("JSON");
+        let e = TuningDatabase::parse(&format!("{good}\n\n{other}\n")).unwrap_err();
+        assert!(e.starts_with("line 3: ") && e.contains("chooses nothing"), "{e}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Runs an ONNX model on the CPU target and on the interpreter, and prints how they differ and where the time goes.
+//! `cargo run --release -p weft-runtime-cpu --example run_model -- model.onnx [threads] [runs] [isa|best] [times]`
+
+use compiler::compile::{CompileOptions, compile};
+use compiler::interpreter::{HostFunctions, Interpreter};
+use compiler::onnx::{ImportOptions, NoExternalData, import_onnx_with};
+use compiler::tensor::Tensor;
+use runtime_cpu::{Emitter, Isa, Processor, Session};
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let path = args.first().ok_or("usage: run_model MODEL [THREADS] [RUNS] [ISA]")?;
+    let number = |n: usize, or: usize| args.get(n).and_then(|a| a.parse().ok()).unwrap_or(or);
+    let (threads, runs) = (number(1, 1), number(2, 5));
+    let isa = Isa::ALL.into_iter().find(|i| args.get(3).is_some_and(|a| i.name() == a));
+    let bytes = std::fs::read(path)?;
+    let sizes: Vec<usize> =
+        std::env::var("SIZES").map_or(vec![], |s| s.split('x').filter_map(|n| n.parse().ok()).collect());
+    let mut options = ImportOptions { batch: Some(1), ..Default::default() };
+    if !sizes.is_empty() {
+        let ports = compiler::onnx::onnx_inputs(bytes.clone().into(), &[])?;
+        options.shapes = ports.iter().map(|p| (p.0, sizes.clone())).collect();
+    }
+    let module = import_onnx_with(bytes.into(), &NoExternalData, &options)?;
+    let processor = std::sync::Arc::new(Processor::open(threads, isa)?);
+    let profile = processor.profile();
+    let start = Instant::now();
+    let compiled = compile(module.clone(), &CompileOptions::default(), &profile, &Emitter, &mut |_, _, _| {})?;
+    println!("compiled in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+    if let Ok(name) = std::env::var("SHOW") {
+        let shown = compiled.plan.kernels.iter().filter(|k| k.name == name);
+        shown.for_each(|k| println!("{}", k.emitted.wgsl));
+        compiled.remarks.iter().for_each(|r| println!("{r:?}"));
+        return Ok(());
+    }
+    let start = Instant::now();
+    let constants = &compiled.module.constants;
+    let load = |name| constants.get(&name).ok_or("no such constant".to_string())?.load().map_err(|e| e.to_string());
+    let session = Session::open(processor, &compiled.plan, &load)?;
+    println!("opened in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+    let inputs: Vec<Tensor> = session
+        .plan()
+        .inputs
+        .iter()
+        .map(|v| {
+            let n = v.shape.iter().product();
+            let value = |i: usize| ((i * 2_654_435_761) % 2048) as f64 / 1024.0 - 1.0;
+            Tensor::from_f64(v.dtype, v.shape.clone(), (0..n).map(value))
+        })
+        .collect();
+    let none = HostFunctions::default();
+    let (outputs, _) = session.run_measured(&inputs, &none)?;
+    if std::env::var_os("CHECK").is_some() {
+        let want = Interpreter::new(&module).run(module.entry, &inputs)?;
+        for (v, (got, want)) in session.plan().outputs.iter().zip(outputs.iter().zip(&want)) {
+            let (got, want) = (got.to_f64_vec(), want.to_f64_vec());
+            let scale = want.iter().fold(1e-9f64, |a, x| a.max(x.abs()));
+            let worst = got
+                .iter()
+                .zip(&want)
+                .fold(0f64, |a, (g, w)| if g.is_nan() != w.is_nan() { f64::INFINITY } else { a.max((g - w).abs()) });
+            println!("{}: largest difference {worst:.3e} of {scale:.3e}", v.name);
+        }
+    }
+    if args.get(4).is_some_and(|a| a == "times") {
+        // CPU time of this thread and time by the clock of each run, for comparisons.
+        for _ in 0..runs {
+            let (start, clock) = (cpu_ms(), Instant::now());
+            session.run(&inputs, &none)?;
+            println!("cpu {:.3} clock {:.3}", cpu_ms() - start, clock.elapsed().as_secs_f64() * 1e3);
+        }
+        return Ok(());
+    }
+    let mut best = f64::INFINITY;
+    let mut total: Vec<f64> = vec![f64::INFINITY; session.plan().kernels.len()];
+    for _ in 0..runs {
+        let start = Instant::now();
+        session.run(&inputs, &none)?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e3);
+        let (_, times) = session.run_measured(&inputs, &none)?;
+        let mut own = vec![0.0; total.len()];
+        session.plan().dispatches().zip(times).for_each(|(d, t)| own[d.kernel] += t.ns);
+        total.iter_mut().zip(own).for_each(|(t, ns)| *t = t.min(ns));
+    }
+    println!("fastest of {runs}: {best:.2} ms");
+    let mut flops = vec![0u64; total.len()];
+    session.plan().dispatches().for_each(|d| flops[d.kernel] += d.flops);
+    let mut order: Vec<usize> = (0..total.len()).collect();
+    order.sort_by(|a, b| total[*b].total_cmp(&total[*a]));
+    for k in order.into_iter().take(25) {
+        let (name, ns) = (&session.plan().kernels[k].name, total[k]);
+        println!("{:9.1} us {:7.1} GFLOP/s  {name}", ns / 1e3, flops[k] as f64 / ns);
+    }
+    Ok(())
+}
+
+/// CPU time of this thread in milliseconds, from the kernel's scheduler.
+fn cpu_ms() -> f64 {
+    // The scheduler adds up when it is asked to schedule, else every few milliseconds.
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|n| n.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e6
+}

@@ -1,0 +1,145 @@
+//! Memory of sessions: blocks, places in them, and the constants of a plan.
+
+use crate::emit::Kernel;
+use crate::execute::Line;
+use crate::{CpuError, Isa};
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use tensor_ir::name::Name;
+use tensor_ir::plan::storage::encode_tensor;
+use tensor_ir::plan::{Content, HostContent, Plan, PlanBuffer};
+use tensor_ir::tensor::Tensor;
+use tensor_ir::tir::{Encoding, TensorFunction};
+
+/// Memory that is aligned to cache lines.
+pub(crate) struct Block(Vec<Line>);
+impl Block {
+    pub(crate) fn of(bytes: u64) -> Block {
+        Block(vec![Line::ZERO; (bytes as usize).div_ceil(64).max(1)])
+    }
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        let n = self.0.len() * 64;
+        // SAFETY: the lines are plain bytes that this value owns.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), n) }
+    }
+    pub(crate) fn place(&mut self) -> Place {
+        Place { at: self.0.as_mut_ptr().cast(), bytes: self.0.len() * 64 }
+    }
+}
+
+/// Where a buffer of the plan is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub at: *mut u8,
+    pub bytes: usize,
+}
+// SAFETY: places point into blocks that the run or the session owns; the session never writes to constants after it has
+// opened.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    pub(crate) const NONE: Place = Place { at: std::ptr::dangling_mut::<Line>().cast(), bytes: 0 };
+
+    pub(crate) fn read<'a>(&self, bytes: usize) -> &'a [u8] {
+        // SAFETY: the place has `bytes` bytes that nothing writes while steps between kernels run: these run one after
+        // another.
+        unsafe { std::slice::from_raw_parts(self.at, self.bytes.min(bytes)) }
+    }
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CpuError> {
+        if at + bytes.len() > self.bytes {
+            return Err(CpuError::Internal(format!("{} bytes at {at} of a buffer of {}", bytes.len(), self.bytes)));
+        }
+        // SAFETY: in bounds, as just checked; the source is another buffer, or the very same place.
+        unsafe { std::ptr::copy(bytes.as_ptr(), self.at.add(at), bytes.len()) };
+        Ok(())
+    }
+}
+
+/// Constants of a plan, by buffer.
+pub(crate) struct Constants {
+    pub places: Vec<Place>,
+    pub host: FxHashMap<usize, Tensor>,
+    /// Where they are, for all sessions that share them.
+    memory: Arc<Vec<Block>>,
+}
+
+impl Constants {
+    /// `ready`: bytes of buffers that were packed before.
+    pub(crate) fn load<'r>(
+        plan: &Plan,
+        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        ready: &dyn Fn(usize) -> Option<&'r [u8]>,
+        isa: Isa,
+    ) -> Result<Constants, CpuError> {
+        let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
+        let mut host = FxHashMap::default();
+        for (i, b) in plan.buffers.iter().enumerate() {
+            let failed = |name: Name, e: String| CpuError::Constant(name.to_string(), e);
+            let read = |name: Name| load(name).map_err(|e| failed(name, e));
+            match &b.content {
+                Content::Constant { name, packer } => {
+                    let pack = |t| pack_constant(b, t, packer.as_deref(), isa).map_err(|e| failed(*name, e));
+                    let bytes = match ready(i) {
+                        Some(bytes) => Cow::Borrowed(bytes),
+                        None => Cow::Owned(pack(read(*name)?)?),
+                    };
+                    let mut block = Block::of(b.bytes.max(bytes.len() as u64));
+                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                    places[i] = block.place();
+                    memory.push(block);
+                }
+                Content::Host(HostContent::Constant(name)) => {
+                    host.insert(i, read(*name)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(Constants { places, host, memory: Arc::new(memory) })
+    }
+    /// For another plan, of whose buffers `from` says which of these has its constant.
+    pub(crate) fn of(&self, from: &[Option<usize>]) -> Constants {
+        let places = from.iter().map(|i| i.map_or(Place::NONE, |i| self.places[i])).collect();
+        let host = from.iter().enumerate().filter_map(|(to, i)| Some((to, self.host.get(&(*i)?)?.clone())));
+        Constants { places, host: host.collect(), memory: self.memory.clone() }
+    }
+}
+
+/// The bytes of `t` as kernels of any device read them: through `packer`, if there is one, in the storage form of `b`.
+///
+/// # Errors
+/// A value without a storage form.
+pub fn pack_constant(
+    b: &PlanBuffer,
+    mut t: Tensor,
+    packer: Option<&TensorFunction>,
+    isa: Isa,
+) -> Result<Vec<u8>, String> {
+    if let Some(packer) = packer {
+        if let Some(bytes) = pack(b, &t, packer, isa) {
+            return Ok(bytes);
+        }
+        let packed = tensor_ir::interpreter::run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?.pop();
+        t = packed.ok_or("its packer has no result")?;
+    }
+    let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
+    encode_tensor(&t, b.encoding.unwrap_or(narrow)).map(|bytes| bytes.into_owned())
+}
+
+/// The bytes that a packer makes, as a kernel; `None` for a packer that the interpreter has to run.
+fn pack(b: &PlanBuffer, t: &Tensor, packer: &TensorFunction, isa: Isa) -> Option<Vec<u8>> {
+    let (input, output) = (packer.inputs().next()?, packer.outputs().next()?);
+    let kernel = Kernel::of_function(packer).filter(|_| b.encoding.is_none_or(|e| e == Encoding::Native))?;
+    let elements = packer.buffers[output].numel().as_const()?;
+    let size = elements as usize * packer.buffers[output].dtype.size();
+    let given = encode_tensor(t, Encoding::Native).ok()?;
+    let mut from = Block::of(given.len() as u64);
+    from.bytes_mut()[..given.len()].copy_from_slice(&given);
+    let mut to = Block::of(size as u64);
+    let places = [(input, from.place()), (output, to.place())].map(|(b, p)| (b, p.at, p.bytes));
+    catch_unwind(AssertUnwindSafe(|| kernel.run_on(&places, isa))).ok()?.ok()?;
+    Some(to.bytes_mut()[..size].to_vec())
+}

@@ -1,0 +1,156 @@
+//! Epilogues: a leaf that computes its results of a tile's sums, element by element, becomes part of the tile.
+
+use crate::index::{Index, Slot};
+use crate::memory::Form;
+use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, Start, Step, StepOp, Tile, Value};
+use tensor_ir::int::CondOp;
+use tensor_ir::tir::BinaryOp;
+
+/// What is known of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub form: Form,
+    /// Blocks that access it, if it is the task's own memory.
+    pub own_blocks: Option<usize>,
+}
+
+/// Adds a node to a list; a tile takes the leaf before it that sets its sums, and the leaf after it that reads them.
+pub(crate) fn push(out: &mut Vec<Node>, node: Node, buffers: &[Known]) {
+    match (out.last_mut(), node) {
+        (Some(Node::Leaf(l)), Node::Tile(mut t)) if matches!(t.start, Start::Kept) && begins(l, &t).is_some() => {
+            t.start = begins(l, &t).map_or(Start::Kept, Start::Number);
+            t.blocks += 1;
+            out.pop();
+            out.push(Node::Tile(t));
+        }
+        (Some(Node::Tile(t)), Node::Leaf(l)) => match epilogue(&l, t, buffers) {
+            Some(e) => t.epilogue = Some(e),
+            None => out.push(Node::Leaf(l)),
+        },
+        (_, node) => out.push(node),
+    }
+}
+
+/// The number that a leaf sets all sums of a tile to, if it does that and nothing else.
+fn begins(l: &Leaf, t: &Tile) -> Option<f32> {
+    let slots: Vec<Slot> = loops(l).map(|e| e.slot).collect();
+    let elements = loops(l).map(|e| e.count).product::<i64>();
+    let plain = l.guards.is_empty() && l.reduce.is_none() && l.store.buffer == t.acc.buffer;
+    let same = elements == t.rows * t.columns && l.store.index.without(&slots) == place(&t.acc.index, t);
+    match l.value {
+        Value::F(x) if plain && same => Some(x),
+        _ => None,
+    }
+}
+
+fn loops(l: &Leaf) -> impl Iterator<Item = Extent> {
+    l.loops.iter().chain([&l.rows, &l.columns]).copied().filter(|e| e.count > 1)
+}
+
+/// Where the sums of a tile begin.
+fn place(acc: &Index, t: &Tile) -> Index {
+    acc.without(&[t.row, t.column])
+}
+
+/// The epilogue that a leaf is, if it goes over a tile's sums once, which nothing else reads.
+fn epilogue(l: &Leaf, t: &Tile, buffers: &[Known]) -> Option<Epilogue> {
+    let whole = matches!(t.start, Start::Number(_)) && t.epilogue.is_none() && l.reduce.is_none() && !l.reads_own;
+    let only = buffers[t.acc.buffer].own_blocks == Some(t.blocks + 1);
+    if !whole || !only || buffers[l.store.buffer].form != Form::F32 {
+        return None;
+    }
+    let all: Vec<Extent> = loops(l).collect();
+    let none = Extent { slot: usize::MAX, count: 1 };
+    let [rows, columns] = match all[..] {
+        [] => [none, none],
+        [e] if t.rows == 1 => [none, e],
+        [e] if t.columns == 1 => [e, none],
+        [rows, columns] => [rows, columns],
+        _ => return None,
+    };
+    if rows.count != t.rows || columns.count != t.columns {
+        return None;
+    }
+    let lanes = Lanes { t, rows, columns, buffers };
+    let [store_row, 1] = lanes.strides(&l.store)? else { return None };
+    let ends = l.guards.iter().map(|g| {
+        let strides = [rows, columns].map(|e| g.index.stride(e.slot));
+        let falls = |step: i64| match g.op {
+            CondOp::Lt => step > 0,
+            CondOp::Ge => step < 0,
+            CondOp::Eq => false,
+        };
+        match strides {
+            [Some(step), Some(0)] if falls(step) => Some((g.clone(), step, false)),
+            [Some(0), Some(step)] if falls(step) => Some((g.clone(), step, true)),
+            _ => None,
+        }
+    });
+    let ends = ends.collect::<Option<Vec<_>>>()?;
+    let mut steps = vec![];
+    lanes.steps(&l.value, &mut steps)?;
+    Some(Epilogue { steps, store: l.store.clone(), store_row, ends })
+}
+
+/// The lanes of an epilogue.
+struct Lanes<'a> {
+    t: &'a Tile,
+    rows: Extent,
+    columns: Extent,
+    buffers: &'a [Known],
+}
+
+impl Lanes<'_> {
+    /// Strides along rows and columns; those of one row or column alone are 0 and 1.
+    fn strides(&self, a: &Access) -> Option<[i64; 2]> {
+        let row = a.index.stride(self.rows.slot)?;
+        let column = a.index.stride(self.columns.slot)?;
+        Some([row, if self.columns.count == 1 { 1 } else { column }])
+    }
+    /// Adds the steps that lead from the sums to a value.
+    fn steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
+        match v {
+            Value::Load(a) if a.buffer == self.t.acc.buffer => self.is_sum(a).then_some(()),
+            Value::Binary(op, dtype, a, b) if dtype.is_float() && dtype.size() <= 4 => {
+                let (sum, other) = if self.reads_sum(a) { (a, b) } else { (b, a) };
+                let operand = self.operand(other)?;
+                let (op, operand) = match (op, operand) {
+                    (BinaryOp::Add, o) => (StepOp::Add, o),
+                    (BinaryOp::Mul, o) => (StepOp::Mul, o),
+                    (BinaryOp::Sub, Operand::Number(x)) if self.reads_sum(a) => (StepOp::Add, Operand::Number(-x)),
+                    (BinaryOp::Max, o @ Operand::Number(_)) => (StepOp::Max, o),
+                    (BinaryOp::Min, o @ Operand::Number(_)) => (StepOp::Min, o),
+                    _ => return None,
+                };
+                self.steps(sum, steps)?;
+                steps.push(Step { op, operand });
+                Some(())
+            }
+            _ => None,
+        }
+    }
+    fn reads_sum(&self, v: &Value) -> bool {
+        match v {
+            Value::Load(a) => a.buffer == self.t.acc.buffer,
+            Value::Binary(_, _, a, b) => self.reads_sum(a) || self.reads_sum(b),
+            _ => false,
+        }
+    }
+    fn is_sum(&self, a: &Access) -> bool {
+        let strides = [self.rows, self.columns].map(|e| a.index.stride(e.slot));
+        let row = self.t.rows == 1 || strides[0] == Some(self.t.acc_row);
+        let column = self.t.columns == 1 || strides[1] == Some(1);
+        let rest = a.index.without(&[self.rows.slot, self.columns.slot]) == place(&self.t.acc.index, self.t);
+        row && column && rest
+    }
+    fn operand(&self, v: &Value) -> Option<Operand> {
+        match v {
+            Value::F(x) if !x.is_nan() => Some(Operand::Number(*x)),
+            Value::Load(a) if a.buffer != self.t.acc.buffer && self.buffers[a.buffer].form == Form::F32 => {
+                let [row, 1] = self.strides(a)? else { return None };
+                Some(Operand::Elements(a.clone(), (row != 0).then_some(row)))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Runs a program: the parallel loops on the pool, each task's loops one after another, leaves many elements at a time.
+
+use crate::index::{Condition, Index, Scene, Slot};
+use crate::isa::Isa;
+use crate::lanes::{CHUNK, Free, Lanes};
+use crate::memory::{Source, Span, View};
+use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
+use crate::runs;
+use crate::tile::TileMemory;
+use std::cell::RefCell;
+use tensor_ir::dtype::DType;
+use tensor_ir::int::CondOp;
+use tensor_ir::interpreter::scalar::{self, Num};
+use tensor_ir::tir::Combiner;
+
+/// Memory of a thread that tasks use one after another.
+#[derive(Default)]
+pub(crate) struct Own {
+    bytes: Vec<Line>,
+    pub free: Free,
+    pub tile: Option<Box<TileMemory>>,
+}
+
+/// Memory is aligned to cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(#[allow(dead_code)] [u8; 64]);
+impl Line {
+    pub(crate) const ZERO: Line = Line([0; 64]);
+}
+
+thread_local! {
+    static OWN: RefCell<Own> = RefCell::new(Own::default());
+}
+
+/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a pool the
+/// calling thread does it all.
+pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Option<&rayon::ThreadPool>) {
+    let tasks: i64 = program.groups.iter().map(|g| g.1).product();
+    let threads = pool.map_or(1, |p| p.current_num_threads() as i64);
+    if threads < 2 || tasks < 2 {
+        return run_tasks(program, bound, isa, 0..tasks);
+    }
+    // A few portions for each thread: those that are done early take more.
+    let portion = (tasks / (threads * PORTIONS)).max(1);
+    let count = (tasks + portion - 1) / portion;
+    let next = std::sync::atomic::AtomicI64::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if at >= count {
+                return;
+            }
+            run_tasks(program, bound, isa, at * portion..((at + 1) * portion).min(tasks));
+        }
+    };
+    if let Some(pool) = pool {
+        // The calling thread begins at once, while the others wake up.
+        pool.in_place_scope(|scope| {
+            (1..threads).for_each(|_| scope.spawn(|_| work()));
+            work();
+        });
+    }
+}
+
+/// Portions of the tasks of a kernel for each thread.
+const PORTIONS: i64 = 8;
+
+fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::ops::Range<i64>) {
+    OWN.with_borrow_mut(|own| {
+        let lines: Vec<usize> = program.buffers.iter().map(|b| (b.own * b.form.size()).div_ceil(64) + 1).collect();
+        let need: usize = program.buffers.iter().zip(&lines).map(|(b, l)| if b.own > 0 { *l } else { 0 }).sum();
+        if own.bytes.len() < need {
+            own.bytes.resize(need, Line::ZERO);
+        }
+        let mut at = own.bytes.as_mut_ptr();
+        let mut views = Vec::with_capacity(program.buffers.len());
+        for ((b, bound), lines) in program.buffers.iter().zip(bound).zip(&lines) {
+            views.push(match bound {
+                Some(view) => *view,
+                None if b.own > 0 => {
+                    let view = View::new(at.cast(), b.own * b.form.size(), b.form);
+                    at = at.wrapping_add(*lines);
+                    view
+                }
+                None => View::new(std::ptr::NonNull::<u64>::dangling().as_ptr().cast(), 0, b.form),
+            });
+        }
+        let env = vec![0; program.slots];
+        let mut t = Task { views: &views, env, isa, own };
+        for task in tasks {
+            let mut rest = task;
+            for (slots, extent) in program.groups.iter().rev() {
+                slots.iter().for_each(|s| t.env[*s] = rest % extent);
+                rest /= extent;
+            }
+            t.nodes(&program.body);
+        }
+    });
+}
+
+/// A task on a thread.
+pub(crate) struct Task<'p> {
+    pub views: &'p [View],
+    /// Values of variables.
+    pub env: Vec<i64>,
+    pub isa: Isa,
+    pub own: &'p mut Own,
+}
+
+/// The lanes that are computed at once: the variables of the leaf's rows and columns have the values of the first.
+pub(crate) struct Chunk {
+    pub rows: usize,
+    pub columns: usize,
+    pub slots: [Slot; 2],
+}
+
+impl Chunk {
+    pub(crate) fn lanes(&self) -> usize {
+        self.rows * self.columns
+    }
+}
+
+/// Which lanes a condition holds for.
+pub(crate) enum Truth {
+    All,
+    None,
+    Some(Box<[u8]>),
+}
+
+impl Task<'_> {
+    pub(crate) fn scene(&self) -> Scene<'_> {
+        Scene { env: &self.env, views: self.views }
+    }
+    fn nodes(&mut self, nodes: &[Node]) {
+        for n in nodes {
+            match n {
+                Node::Within(slot, extent, body) => {
+                    if self.env[*slot] < *extent {
+                        self.nodes(body);
+                    }
+                }
+                Node::Loop(slot, extent, body) => {
+                    for i in 0..*extent {
+                        self.env[*slot] = i;
+                        self.nodes(body);
+                    }
+                }
+                Node::Leaf(l) => self.leaf(l),
+                Node::Tile(t) => self.tile(t),
+            }
+        }
+    }
+    /// Calls `f` for each iteration of `loops`, their variables set.
+    pub(crate) fn each(&mut self, loops: &[Extent], f: &mut dyn FnMut(&mut Self)) {
+        match loops.split_first() {
+            None => f(self),
+            Some((l, inner)) => {
+                for i in 0..l.count {
+                    self.env[l.slot] = i;
+                    self.each(inner, f);
+                }
+            }
+        }
+    }
+    fn leaf(&mut self, l: &Leaf) {
+        let (columns, rows) = (l.columns.count, l.rows.count);
+        let width = columns.min(CHUNK as i64);
+        let height = (CHUNK as i64 / width).min(rows).max(1);
+        self.each(&l.loops, &mut |t| {
+            for row in (0..rows).step_by(height as usize) {
+                for column in (0..columns).step_by(width as usize) {
+                    let size = [(rows - row).min(height) as usize, (columns - column).min(width) as usize];
+                    t.chunk_at(l, row, column, size);
+                }
+            }
+        });
+    }
+    fn chunk_at(&mut self, l: &Leaf, row: i64, column: i64, [rows, columns]: [usize; 2]) {
+        let slots = [l.rows.slot, l.columns.slot];
+        self.begin_at(slots, [row, column]);
+        let Some([row_range, column_range]) = self.inside(l, [rows, columns]) else { return };
+        self.begin_at(slots, [row + row_range.0, column + column_range.0]);
+        let count = |r: (i64, i64)| (r.1 - r.0) as usize;
+        let c = Chunk { rows: count(row_range), columns: count(column_range), slots };
+        let guard = match self.all(&l.guards, &c) {
+            Truth::None => return,
+            Truth::All => None,
+            Truth::Some(mask) => Some(mask),
+        };
+        let active = guard.as_deref();
+        let mut value = self.value(&l.value, &c, active);
+        if l.reads_own {
+            value = self.owned(value, c.lanes());
+        }
+        match &l.reduce {
+            None => self.store(&l.store, &c, value, active),
+            Some(r) => self.reduce(l, r, &c, value, active),
+        }
+    }
+    /// Sets the variables of a leaf's rows and columns.
+    fn begin_at(&mut self, slots: [Slot; 2], values: [i64; 2]) {
+        for (slot, value) in slots.into_iter().zip(values).filter(|s| s.0 != usize::MAX) {
+            self.env[slot] = value;
+        }
+    }
+    /// The rows and the columns of a chunk that its guards leave, as far as each guard is about one of them: tails need
+    /// no mask.
+    fn inside(&self, l: &Leaf, [rows, columns]: [usize; 2]) -> Option<[(i64, i64); 2]> {
+        let mut ranges = [(0, rows as i64), (0, columns as i64)];
+        for g in &l.guards {
+            let strides = [l.rows.slot, l.columns.slot].map(|s| g.index.stride(s));
+            let (at, step) = match strides {
+                [Some(step), Some(0)] if step != 0 => (0, step),
+                [Some(0), Some(step)] if step != 0 => (1, step),
+                _ => continue,
+            };
+            let (low, high) = holding(g.op, g.index.eval(self.scene()), step, ranges[at].1);
+            ranges[at] = (ranges[at].0.max(low), ranges[at].1.min(high));
+        }
+        ranges.iter().all(|r| r.0 < r.1).then_some(ranges)
+    }
+    pub(crate) fn owned<'m>(&mut self, value: Lanes<'m>, n: usize) -> Lanes<'m> {
+        let free = &mut self.own.free;
+        match value {
+            Lanes::F(s @ Source::Memory(_)) => Lanes::F(Source::Own(free.own(s, n))),
+            Lanes::D(s @ Source::Memory(_)) => Lanes::D(Source::Own(free.own(s, n))),
+            Lanes::I(s @ Source::Memory(_)) => Lanes::I(Source::Own(free.own(s, n))),
+            other => other,
+        }
+    }
+    pub(crate) fn span(&self, a: &Access, c: &Chunk) -> Option<Span> {
+        let [row_stride, column_stride] = a.strides?;
+        let first = a.index.eval(self.scene());
+        Some(Span { first, rows: c.rows, columns: c.columns, row_stride, column_stride })
+    }
+    /// The value of an index for each lane.
+    pub(crate) fn places(&mut self, index: &Index, c: &Chunk) -> Box<[i64]> {
+        let n = c.lanes();
+        let mut out = self.own.free.take::<i64>();
+        let rows: Vec<i64> = (0..n).map(|i| (i / c.columns) as i64).collect();
+        let columns: Vec<i64> = (0..n).map(|i| (i % c.columns) as i64).collect();
+        index.lanes(self.scene(), &[(c.slots[0], &rows), (c.slots[1], &columns)], &mut out[..n]);
+        out
+    }
+    /// Which lanes all conditions hold for.
+    pub(crate) fn all(&mut self, conditions: &[Condition], c: &Chunk) -> Truth {
+        let mut mask: Option<Box<[u8]>> = None;
+        for condition in conditions {
+            match self.holds(condition, c) {
+                Truth::None => return Truth::None,
+                Truth::All => {}
+                Truth::Some(m) => match &mut mask {
+                    None => mask = Some(m),
+                    Some(all) => all.iter_mut().zip(&m).for_each(|(a, b)| *a &= b),
+                },
+            }
+        }
+        mask.map_or(Truth::All, Truth::Some)
+    }
+    fn holds(&mut self, condition: &Condition, c: &Chunk) -> Truth {
+        let strides = c.slots.map(|s| condition.index.stride(s));
+        let [Some(row), Some(column)] = strides else {
+            let places = self.places(&condition.index, c);
+            let mask: Box<[u8]> =
+                places[..c.lanes()].iter().map(|p| u8::from(Condition::of(condition.op, *p))).collect();
+            self.own.free.give(Source::Own(places));
+            return truth(mask);
+        };
+        let first = condition.index.eval(self.scene());
+        if row == 0 && column == 0 {
+            return if Condition::of(condition.op, first) { Truth::All } else { Truth::None };
+        }
+        let [r, l] = [row * (c.rows as i64 - 1), column * (c.columns as i64 - 1)];
+        let ends = [first + r.min(0) + l.min(0), first + r.max(0) + l.max(0)];
+        match (condition.op, ends.map(|e| Condition::of(condition.op, e))) {
+            (CondOp::Eq, _) => {}
+            (_, [true, true]) => return Truth::All,
+            (_, [false, false]) => return Truth::None,
+            _ => {}
+        }
+        let lane = |i: usize| first + (i / c.columns) as i64 * row + (i % c.columns) as i64 * column;
+        truth((0..c.lanes()).map(|i| u8::from(Condition::of(condition.op, lane(i)))).collect())
+    }
+}
+
+pub(crate) fn truth(mask: Box<[u8]>) -> Truth {
+    match mask.iter().map(|m| usize::from(*m)).sum::<usize>() {
+        0 => Truth::None,
+        n if n == mask.len() => Truth::All,
+        _ => Truth::Some(mask),
+    }
+}
+
+impl<'p> Task<'p> {
+    pub(crate) fn is_first(&self, r: &Reduction) -> bool {
+        r.init.as_ref().is_some_and(|slots| slots.iter().all(|s| self.env[*s] == 0))
+    }
+    /// Combines the lanes of a chunk into their elements.
+    fn reduce(&mut self, l: &Leaf, r: &Reduction, c: &Chunk, value: Lanes<'p>, active: Option<&[u8]>) {
+        let first = self.is_first(r);
+        let (one, value) = match r.across {
+            true => {
+                let folded = self.fold(r, c, value, active);
+                (Chunk { rows: 1, columns: 1, slots: c.slots }, folded)
+            }
+            false => (Chunk { rows: c.rows, columns: c.columns, slots: c.slots }, value),
+        };
+        // Which lanes of an element are active was asked when they were folded.
+        let active = active.filter(|_| !r.across);
+        let old = match first {
+            true => identity(r.combiner, r.dtype),
+            false => {
+                let old = self.load(&l.store, &one, active);
+                self.owned(old, one.lanes())
+            }
+        };
+        let new = self.ops(&one).binary(r.combiner.operator(), r.dtype, old, value);
+        self.store(&l.store, &one, new, active);
+    }
+    /// All active lanes as one.
+    fn fold(&mut self, r: &Reduction, c: &Chunk, value: Lanes<'p>, active: Option<&[u8]>) -> Lanes<'p> {
+        let value = match active {
+            None => value,
+            Some(mask) => {
+                let nothing = identity(r.combiner, r.dtype);
+                self.ops(c).select(mask, value, nothing)
+            }
+        };
+        let n = c.lanes();
+        if let Lanes::F(s) = &value
+            && let Ok(lanes) = s.lanes()
+        {
+            let mut one = 0.0;
+            runs::fold(self.isa, &lanes[..n], r.combiner, &mut one);
+            self.own.free.give_lanes(value);
+            return Lanes::F(Source::Splat(one));
+        }
+        let op = r.combiner.operator();
+        let number = |i: usize| match &value {
+            Lanes::F(s) => Num::F(f64::from(s.at(i))),
+            Lanes::D(s) => Num::F(s.at(i)),
+            Lanes::I(s) => Num::I(s.at(i)),
+        };
+        let all = (1..n).fold(number(0), |all, i| scalar::binary(op, r.dtype, all, number(i)));
+        let folded = match (&value, all) {
+            (Lanes::F(_), x) => Lanes::F(Source::Splat(x.float() as f32)),
+            (Lanes::D(_), x) => Lanes::D(Source::Splat(x.float())),
+            (Lanes::I(_), x) => Lanes::I(Source::Splat(x.int())),
+        };
+        self.own.free.give_lanes(value);
+        folded
+    }
+}
+
+/// The range of rows, or of iterations, for which a condition holds whose index is `at` in row 0 and grows by `step`.
+pub(crate) fn holding(op: CondOp, at: i64, step: i64, rows: i64) -> (i64, i64) {
+    let holds = |i: i64| Condition::of(op, at + i * step);
+    if step == 0 || holds(0) && holds(rows - 1) && op != CondOp::Eq {
+        return if holds(0) { (0, rows) } else { (rows, rows) };
+    }
+    let low = (0..rows).find(|i| holds(*i)).unwrap_or(rows);
+    let high = (low..rows).find(|i| !holds(*i)).unwrap_or(rows);
+    (low, high)
+}
+
+pub(crate) fn identity(c: Combiner, dtype: DType) -> Lanes<'static> {
+    match scalar::identity(c, dtype) {
+        Num::F(x) if dtype == DType::F64 => Lanes::D(Source::Splat(x)),
+        Num::F(x) => Lanes::F(Source::Splat(x as f32)),
+        Num::I(x) => Lanes::I(Source::Splat(x)),
+    }
+}
+
+pub(crate) fn wrong() -> ! {
+    unreachable!("a value has the lanes of its buffer: the verifier has compared their types")
+}

@@ -1,0 +1,313 @@
+//! Index expressions as the executor evaluates them: sums of multiples of loop variables, and what is none.
+
+use crate::memory::View;
+use rustc_hash::FxHashMap;
+use tensor_ir::arena::Id;
+use tensor_ir::int::{Cond, CondOp, Int, IntNode, flatten_index};
+use tensor_ir::name::Name;
+use tensor_ir::tir::TensorFunction;
+
+/// Where the value of a loop variable or symbol is kept.
+pub(crate) type Slot = usize;
+
+/// A sum.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Index {
+    pub base: i64,
+    /// Multiples of variables.
+    pub terms: Vec<(Slot, i64)>,
+    /// Multiples of anything else.
+    pub rest: Vec<(i64, Node)>,
+}
+
+/// What is no sum.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    Mul(Index, Index),
+    Div(Index, Index),
+    Mod(Index, Index),
+    Min(Index, Index),
+    Max(Index, Index),
+    /// An element of an integer buffer.
+    Load(usize, Index),
+}
+
+/// The values of variables, and the buffers that indices may read.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub env: &'a [i64],
+    pub views: &'a [View],
+}
+
+impl Node {
+    fn parts(&self) -> [Option<&Index>; 2] {
+        match self {
+            Node::Mul(a, b) | Node::Div(a, b) | Node::Mod(a, b) | Node::Min(a, b) | Node::Max(a, b) => {
+                [Some(a), Some(b)]
+            }
+            Node::Load(_, a) => [Some(a), None],
+        }
+    }
+    fn uses(&self, slot: Slot) -> bool {
+        self.parts().into_iter().flatten().any(|i| i.uses(slot))
+    }
+    /// The value for these of the parts.
+    fn of(&self, a: i64, b: i64, views: &[View]) -> i64 {
+        match self {
+            Node::Mul(..) => a.wrapping_mul(b),
+            Node::Div(..) => floor_div(a, b),
+            Node::Mod(..) => a - floor_div(a, b).wrapping_mul(b),
+            Node::Min(..) => a.min(b),
+            Node::Max(..) => a.max(b),
+            Node::Load(buffer, _) => views[*buffer].integer(a),
+        }
+    }
+}
+
+/// Floor division; 0 by 0.
+#[inline(always)]
+fn floor_div(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        return 0;
+    }
+    if (a | b) as u64 <= u64::from(u32::MAX) {
+        return i64::from(a as u32 / b as u32);
+    }
+    let q = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && ((a < 0) != (b < 0)) { q - 1 } else { q }
+}
+
+impl Index {
+    /// A constant.
+    fn constant(base: i64) -> Index {
+        Index { base, ..Index::default() }
+    }
+    fn as_constant(&self) -> Option<i64> {
+        (self.terms.is_empty() && self.rest.is_empty()).then_some(self.base)
+    }
+    fn node(n: Node) -> Index {
+        Index { rest: vec![(1, n)], ..Index::default() }
+    }
+    fn plus(mut self, other: Index, times: i64) -> Index {
+        self.base += other.base * times;
+        for (slot, by) in other.terms {
+            match self.terms.iter_mut().find(|t| t.0 == slot) {
+                Some(t) => t.1 += by * times,
+                None => self.terms.push((slot, by * times)),
+            }
+        }
+        self.terms.retain(|t| t.1 != 0);
+        other.rest.into_iter().fold(self, |all, (by, n)| all.plus_node(by * times, n))
+    }
+    /// Adds a multiple of a node: `x / 8 * 16 + x % 8 * 2` is `x * 2`.
+    fn plus_node(mut self, by: i64, node: Node) -> Index {
+        let whole = |div: (i64, &Node), modulo: (i64, &Node)| match (div.1, modulo.1) {
+            (Node::Div(a, b), Node::Mod(c, d)) if a == c && b == d => {
+                b.as_constant().is_some_and(|n| n != 0 && div.0 == modulo.0 * n).then(|| (a.clone(), modulo.0))
+            }
+            _ => None,
+        };
+        let new = (by, &node);
+        let found = self.rest.iter().enumerate().find_map(|(i, r)| {
+            let old = (r.0, &r.1);
+            Some((i, whole(new, old).or_else(|| whole(old, new))?))
+        });
+        match found {
+            Some((i, (index, by))) => {
+                self.rest.remove(i);
+                self.plus(index, by)
+            }
+            None => {
+                self.rest.push((by, node));
+                self
+            }
+        }
+    }
+    /// The index where these variables are 0, as far as it is a sum of their multiples.
+    pub(crate) fn without(&self, slots: &[Slot]) -> Index {
+        let mut terms: Vec<(Slot, i64)> = self.terms.iter().copied().filter(|t| !slots.contains(&t.0)).collect();
+        terms.sort_unstable();
+        Index { base: self.base, terms, rest: self.rest.clone() }
+    }
+    /// True if the variable occurs.
+    pub(crate) fn uses(&self, slot: Slot) -> bool {
+        self.terms.iter().any(|t| t.0 == slot) || self.rest.iter().any(|(_, n)| n.uses(slot))
+    }
+    /// By how much the value grows with the variable, where that is the same everywhere.
+    pub(crate) fn stride(&self, slot: Slot) -> Option<i64> {
+        let fixed = !self.rest.iter().any(|(_, n)| n.uses(slot));
+        fixed.then(|| self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1))
+    }
+    /// True if the value depends on elements of a buffer.
+    pub(crate) fn reads(&self) -> bool {
+        self.rest.iter().any(|(_, n)| matches!(n, Node::Load(..)) || n.parts().into_iter().flatten().any(Index::reads))
+    }
+    /// The value.
+    pub(crate) fn eval(&self, s: Scene<'_>) -> i64 {
+        let sum = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);
+        self.rest.iter().fold(sum, |sum, (by, n)| {
+            let [a, b] = n.parts().map(|i| i.map_or(0, |i| i.eval(s)));
+            sum + by * n.of(a, b, s.views)
+        })
+    }
+    /// The values for lanes: `lane` has the variables that differ between them, with their values relative to the
+    /// scene's.
+    pub(crate) fn lanes(&self, s: Scene<'_>, lane: &[(Slot, &[i64])], out: &mut [i64]) {
+        let fixed = |slot: Slot| !lane.iter().any(|l| l.0 == slot);
+        let sum = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);
+        out.fill(sum);
+        for &(slot, by) in &self.terms {
+            if let Some((_, values)) = lane.iter().find(|l| l.0 == slot) {
+                out.iter_mut().zip(*values).for_each(|(o, v)| *o += v * by);
+            }
+        }
+        for (by, n) in &self.rest {
+            if lane.iter().all(|l| !n.uses(l.0)) {
+                let [a, b] = n.parts().map(|i| i.map_or(0, |i| i.eval(s)));
+                let value = by * n.of(a, b, s.views);
+                out.iter_mut().for_each(|o| *o += value);
+                continue;
+            }
+            let values = n.parts().map(|i| {
+                i.map(|i| match i.terms.iter().all(|t| fixed(t.0)) && lane.iter().all(|l| !i.uses(l.0)) {
+                    true => Err(i.eval(s)),
+                    false => {
+                        let mut v = vec![0; out.len()];
+                        i.lanes(s, lane, &mut v);
+                        Ok(v)
+                    }
+                })
+            });
+            let at = |v: &Option<Result<Vec<i64>, i64>>, l: usize| match v {
+                Some(Ok(v)) => v[l],
+                Some(Err(x)) => *x,
+                None => 0,
+            };
+            for (l, o) in out.iter_mut().enumerate() {
+                *o += by * n.of(at(&values[0], l), at(&values[1], l), s.views);
+            }
+        }
+    }
+}
+
+/// A condition: how the index compares with 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    pub op: CondOp,
+    pub index: Index,
+}
+
+impl Condition {
+    #[inline(always)]
+    pub(crate) fn of(op: CondOp, value: i64) -> bool {
+        match op {
+            CondOp::Lt => value < 0,
+            CondOp::Ge => value >= 0,
+            CondOp::Eq => value == 0,
+        }
+    }
+}
+
+/// An index that is held between limits: `min(index, 223)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Clamp {
+    pub index: Index,
+    /// The least and the largest value that the limits leave as it is.
+    pub limits: (i64, i64),
+}
+
+impl Clamp {
+    fn of(node: &Node) -> Option<Clamp> {
+        let (a, b, below) = match node {
+            Node::Min(a, b) => (a, b, true),
+            Node::Max(a, b) => (a, b, false),
+            _ => return None,
+        };
+        let (index, limit) = b.as_constant().map(|n| (a, n)).or_else(|| a.as_constant().map(|n| (b, n)))?;
+        let limits = if below { (i64::MIN, limit) } else { (limit, i64::MAX) };
+        Some(Clamp { index: index.clone(), limits })
+    }
+    /// True if the limits change nothing while these loops, from here on, run.
+    pub(crate) fn is_idle(&self, loops: &[(Slot, i64)], s: Scene<'_>) -> bool {
+        let here = self.index.eval(s);
+        let reach = loops.iter().map(|&(slot, count)| Some(self.index.stride(slot)? * (count - 1)));
+        let ends =
+            reach.into_iter().try_fold((here, here), |(low, high), r| r.map(|r| (low + r.min(0), high + r.max(0))));
+        ends.is_some_and(|(low, high)| low >= self.limits.0 && high <= self.limits.1)
+    }
+}
+
+impl Index {
+    /// The index without the limits that it is held between, and these.
+    pub(crate) fn without_clamps(&self) -> (Index, Vec<Clamp>) {
+        let mut out = Index { rest: vec![], ..self.clone() };
+        let mut clamps = vec![];
+        for (factor, node) in &self.rest {
+            match Clamp::of(node) {
+                Some(clamp) => {
+                    out = out.plus(clamp.index.clone(), *factor);
+                    clamps.push(clamp);
+                }
+                None => out.rest.push((*factor, node.clone())),
+            }
+        }
+        (out, clamps)
+    }
+}
+
+/// Turns index expressions of a function into sums over slots.
+pub(crate) struct Indices<'f> {
+    pub f: &'f TensorFunction,
+    pub slots: FxHashMap<Name, Slot>,
+    /// Values of symbols.
+    pub known: FxHashMap<Name, i64>,
+    pub bounds: tensor_ir::int::Bounds,
+}
+
+impl Indices<'_> {
+    /// The slot of a loop variable, which is new.
+    pub(crate) fn bind(&mut self, var: Name, extent: i64) -> Slot {
+        let slot = self.slots.len();
+        self.slots.insert(var, slot);
+        self.bounds.insert(var, 0, (extent - 1).max(0));
+        slot
+    }
+    /// The place of an element in its buffer.
+    pub(crate) fn place(&self, buffer: tensor_ir::tir::BufferId, indices: &[Int]) -> Result<Index, String> {
+        self.index(&flatten_index(indices, &self.f.buffers[buffer].shape))
+    }
+    /// An index expression.
+    pub(crate) fn index(&self, i: &Int) -> Result<Index, String> {
+        let known = i.replace(&mut |v| self.known.get(&v).map(|n| Int::new(*n)));
+        self.sum(&tensor_ir::int::simplify(&known, &self.bounds))
+    }
+    /// A condition.
+    pub(crate) fn condition(&self, c: &Cond) -> Result<Condition, String> {
+        Ok(Condition { op: c.op, index: self.index(&(c.lhs.clone() - &c.rhs))? })
+    }
+    fn sum(&self, i: &Int) -> Result<Index, String> {
+        let both = |a: &Int, b: &Int| Ok::<_, String>((self.sum(a)?, self.sum(b)?));
+        Ok(match i.node() {
+            IntNode::Const(c) => Index::constant(*c),
+            IntNode::Var(v) => {
+                let slot = self.slots.get(v).ok_or_else(|| format!("`{v}` is no loop around and has no value"))?;
+                Index { terms: vec![(*slot, 1)], ..Index::default() }
+            }
+            IntNode::Add(a, b) => self.sum(a)?.plus(self.sum(b)?, 1),
+            IntNode::Sub(a, b) => self.sum(a)?.plus(self.sum(b)?, -1),
+            IntNode::Mul(a, b) => {
+                let (a, b) = both(a, b)?;
+                match (a.as_constant(), b.as_constant()) {
+                    (Some(n), _) => Index::default().plus(b, n),
+                    (_, Some(n)) => Index::default().plus(a, n),
+                    _ => Index::node(Node::Mul(a, b)),
+                }
+            }
+            IntNode::Div(a, b) => both(a, b).map(|(a, b)| Index::node(Node::Div(a, b)))?,
+            IntNode::Mod(a, b) => both(a, b).map(|(a, b)| Index::node(Node::Mod(a, b)))?,
+            IntNode::Min(a, b) => both(a, b).map(|(a, b)| Index::node(Node::Min(a, b)))?,
+            IntNode::Max(a, b) => both(a, b).map(|(a, b)| Index::node(Node::Max(a, b)))?,
+            IntNode::Load(buffer, ix) => Index::node(Node::Load(buffer.index(), self.place(*buffer, ix)?)),
+        })
+    }
+}

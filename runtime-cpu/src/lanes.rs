@@ -1,0 +1,299 @@
+//! Functions of lanes: one operation, many elements.
+
+use crate::isa::{Isa, versions};
+use crate::math;
+use crate::memory::Source;
+use tensor_ir::dtype::DType;
+use tensor_ir::interpreter::scalar::{self, Num, Real};
+use tensor_ir::tir::{BinaryOp, UnaryOp};
+
+/// Elements that are computed at once, at most.
+pub(crate) const CHUNK: usize = 512;
+
+/// Lanes of the type that a dtype is computed in: f32 for f32 and shorter, f64, and i64 for integers and bool.
+pub(crate) enum Lanes<'m> {
+    F(Source<'m, f32>),
+    D(Source<'m, f64>),
+    I(Source<'m, i64>),
+}
+
+/// Memory for lanes that is used again.
+#[derive(Default)]
+pub(crate) struct Free {
+    f: Vec<Box<[f32]>>,
+    d: Vec<Box<[f64]>>,
+    i: Vec<Box<[i64]>>,
+}
+
+/// A lane type's own memory.
+pub(crate) trait Lane: Copy + Default + 'static {
+    fn list(free: &mut Free) -> &mut Vec<Box<[Self]>>;
+}
+macro_rules! lanes {
+    ($($t:ty, $field:ident;)*) => { $(
+        impl Lane for $t {
+            fn list(free: &mut Free) -> &mut Vec<Box<[$t]>> { &mut free.$field }
+        }
+    )* };
+}
+lanes! { f32, f; f64, d; i64, i; }
+
+impl Free {
+    /// Memory for [`CHUNK`] lanes, with anything in it.
+    pub(crate) fn take<T: Lane>(&mut self) -> Box<[T]> {
+        T::list(self).pop().unwrap_or_else(|| vec![T::default(); CHUNK].into())
+    }
+    pub(crate) fn give<T: Lane>(&mut self, s: Source<'_, T>) {
+        if let Source::Own(lanes) = s {
+            T::list(self).push(lanes);
+        }
+    }
+    pub(crate) fn give_lanes(&mut self, l: Lanes<'_>) {
+        match l {
+            Lanes::F(s) => self.give(s),
+            Lanes::D(s) => self.give(s),
+            Lanes::I(s) => self.give(s),
+        }
+    }
+    /// `n` lanes of one's own with the content of `s`.
+    pub(crate) fn own<T: Lane>(&mut self, s: Source<'_, T>, n: usize) -> Box<[T]> {
+        match s {
+            Source::Own(lanes) => lanes,
+            Source::Splat(x) => {
+                let mut to = self.take::<T>();
+                to[..n].fill(x);
+                to
+            }
+            Source::Memory(from) => {
+                let mut to = self.take::<T>();
+                to[..n].copy_from_slice(&from[..n]);
+                to
+            }
+        }
+    }
+}
+
+versions! {
+    fn map_f<F: Fn(f32) -> f32>(f: F, a: &mut [f32]) {
+        a.iter_mut().for_each(|x| *x = f(*x));
+    }
+}
+versions! {
+    fn map_from_f<F: Fn(f32) -> f32>(f: F, a: &mut [f32], from: &[f32]) {
+        a.iter_mut().zip(from).for_each(|(x, y)| *x = f(*y));
+    }
+}
+versions! {
+    fn zip_f<F: Fn(f32, f32) -> f32>(f: F, to: &mut [f32], a: &[f32], b: &[f32]) {
+        to.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = f(*a, *b));
+    }
+}
+versions! {
+    fn into_f<F: Fn(f32, f32) -> f32>(f: F, a: &mut [f32], b: &[f32]) {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a = f(*a, *b));
+    }
+}
+versions! {
+    fn compare_f<F: Fn(f32, f32) -> bool>(f: F, to: &mut [i64], a: &[f32], b: &[f32]) {
+        to.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = i64::from(f(*a, *b)));
+    }
+}
+
+/// What the lanes of a chunk are computed with.
+pub(crate) struct Ops<'a> {
+    pub isa: Isa,
+    pub free: &'a mut Free,
+    /// Lanes.
+    pub n: usize,
+}
+
+impl Ops<'_> {
+    fn map(&mut self, a: Source<'_, f32>, f: impl Fn(f32) -> f32) -> Lanes<'static> {
+        let n = self.n;
+        Lanes::F(match a {
+            Source::Splat(x) => Source::Splat(f(x)),
+            Source::Own(mut lanes) => {
+                map_f(self.isa, f, &mut lanes[..n]);
+                Source::Own(lanes)
+            }
+            Source::Memory(from) => {
+                let mut to = self.free.take::<f32>();
+                map_from_f(self.isa, f, &mut to[..n], &from[..n]);
+                Source::Own(to)
+            }
+        })
+    }
+    fn zip(&mut self, a: Source<'_, f32>, b: Source<'_, f32>, f: impl Fn(f32, f32) -> f32) -> Lanes<'static> {
+        let n = self.n;
+        match (a, b) {
+            (a, Source::Splat(y)) => self.map(a, |x| f(x, y)),
+            (Source::Splat(x), b) => self.map(b, |y| f(x, y)),
+            (Source::Own(mut to), b) => {
+                into_f(self.isa, f, &mut to[..n], &b.lanes().unwrap_or(&[])[..n]);
+                self.free.give(b);
+                Lanes::F(Source::Own(to))
+            }
+            (a, Source::Own(mut to)) => {
+                into_f(self.isa, |y, x| f(x, y), &mut to[..n], &a.lanes().unwrap_or(&[])[..n]);
+                Lanes::F(Source::Own(to))
+            }
+            (Source::Memory(a), Source::Memory(b)) => {
+                let mut to = self.free.take::<f32>();
+                zip_f(self.isa, f, &mut to[..n], &a[..n], &b[..n]);
+                Lanes::F(Source::Own(to))
+            }
+        }
+    }
+    fn compare(&mut self, a: Source<'_, f32>, b: Source<'_, f32>, f: impl Fn(f32, f32) -> bool) -> Lanes<'static> {
+        if let (Source::Splat(x), Source::Splat(y)) = (&a, &b) {
+            return Lanes::I(Source::Splat(i64::from(f(*x, *y))));
+        }
+        let (n, mut to) = (self.n, self.free.take::<i64>());
+        let (a, b) = (self.free.own(a, n), self.free.own(b, n));
+        compare_f(self.isa, f, &mut to[..n], &a[..n], &b[..n]);
+        self.free.give(Source::Own(a));
+        self.free.give(Source::Own(b));
+        Lanes::I(Source::Own(to))
+    }
+    /// A function of lanes of any type, one after another.
+    pub(crate) fn each<A: Lane, B: Lane>(&mut self, a: Source<'_, A>, f: impl Fn(A) -> B) -> Source<'static, B> {
+        if let Source::Splat(x) = a {
+            return Source::Splat(f(x));
+        }
+        let mut to = self.free.take::<B>();
+        let from = a.lanes().unwrap_or(&[]);
+        to[..self.n].iter_mut().zip(from).for_each(|(t, x)| *t = f(*x));
+        self.free.give(a);
+        Source::Own(to)
+    }
+    /// The same of two.
+    fn both<A: Lane, B: Lane>(
+        &mut self,
+        a: Source<'_, A>,
+        b: Source<'_, A>,
+        f: impl Fn(A, A) -> B,
+    ) -> Source<'static, B> {
+        if let (Source::Splat(x), Source::Splat(y)) = (&a, &b) {
+            return Source::Splat(f(*x, *y));
+        }
+        let mut to = self.free.take::<B>();
+        to[..self.n].iter_mut().enumerate().for_each(|(i, t)| *t = f(a.at(i), b.at(i)));
+        self.free.give(a);
+        self.free.give(b);
+        Source::Own(to)
+    }
+
+    /// A function of one value of `dtype`.
+    pub(crate) fn unary(&mut self, op: UnaryOp, dtype: DType, a: Lanes<'_>) -> Lanes<'static> {
+        match a {
+            Lanes::I(a) => Lanes::I(self.each(a, |x| scalar::int_unary(op, dtype, x))),
+            Lanes::D(a) if is_test(op) => Lanes::I(self.each(a, |x| (f64::unary(op, x) != 0.0) as i64)),
+            Lanes::D(a) => Lanes::D(self.each(a, |x| f64::unary(op, x))),
+            Lanes::F(a) if is_test(op) => Lanes::I(self.each(a, |x| (f32::unary(op, x) != 0.0) as i64)),
+            Lanes::F(a) => self.unary_f(op, a),
+        }
+    }
+    fn unary_f(&mut self, op: UnaryOp, a: Source<'_, f32>) -> Lanes<'static> {
+        macro_rules! by_op {
+            ($($name:ident)*) => {
+                match op {
+                    UnaryOp::Exp => self.map(a, math::exp),
+                    UnaryOp::Tanh => self.map(a, math::tanh),
+                    $(UnaryOp::$name => self.map(a, |x| f32::unary(UnaryOp::$name, x)),)*
+                    _ => Lanes::F(self.each(a, |x| f32::unary(op, x))),
+                }
+            };
+        }
+        by_op!(Neg Abs Sqrt Floor Ceil Round Trunc Sign)
+    }
+    /// A function of two values of `dtype`.
+    pub(crate) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Lanes<'_>, b: Lanes<'_>) -> Lanes<'static> {
+        match (a, b) {
+            (Lanes::F(a), Lanes::F(b)) if op.is_comparison() => self.compare_f(op, a, b),
+            (Lanes::F(a), Lanes::F(b)) => self.binary_f(op, a, b),
+            (Lanes::D(a), Lanes::D(b)) if op.is_comparison() => {
+                Lanes::I(self.both(a, b, |x, y| scalar::compare(op, x, y) as i64))
+            }
+            (Lanes::D(a), Lanes::D(b)) => Lanes::D(self.both(a, b, |x, y| f64::binary(op, x, y))),
+            (Lanes::I(a), Lanes::I(b)) => self.binary_i(op, dtype, a, b),
+            _ => unreachable!("the verifier gives both operands one type"),
+        }
+    }
+    fn binary_f(&mut self, op: BinaryOp, a: Source<'_, f32>, b: Source<'_, f32>) -> Lanes<'static> {
+        macro_rules! by_op {
+            ($($name:ident)*) => {
+                match op {
+                    $(BinaryOp::$name => self.zip(a, b, |x, y| f32::binary(BinaryOp::$name, x, y)),)*
+                    _ => Lanes::F(self.both(a, b, |x, y| f32::binary(op, x, y))),
+                }
+            };
+        }
+        by_op!(Add Sub Mul Div Min Max)
+    }
+    fn compare_f(&mut self, op: BinaryOp, a: Source<'_, f32>, b: Source<'_, f32>) -> Lanes<'static> {
+        macro_rules! by_op {
+            ($($name:ident)*) => {
+                match op {
+                    $(BinaryOp::$name => self.compare(a, b, |x, y| scalar::compare(BinaryOp::$name, x, y)),)*
+                    _ => unreachable!("a comparison"),
+                }
+            };
+        }
+        by_op!(Lt Le Gt Ge Eq Ne)
+    }
+    fn binary_i(&mut self, op: BinaryOp, dtype: DType, a: Source<'_, i64>, b: Source<'_, i64>) -> Lanes<'static> {
+        macro_rules! by_op {
+            ($($name:ident)*) => {
+                match op {
+                    $(BinaryOp::$name => self.both(a, b, |x, y| scalar::int_binary(BinaryOp::$name, dtype, x, y)),)*
+                    _ => self.both(a, b, |x, y| scalar::int_binary(op, dtype, x, y)),
+                }
+            };
+        }
+        Lanes::I(by_op!(Add Sub Mul And Or Lt Le Gt Ge Eq Ne))
+    }
+    /// A conversion.
+    pub(crate) fn cast<'m>(&mut self, from: DType, to: DType, a: Lanes<'m>) -> Lanes<'m> {
+        let number = |x: f64| match scalar::cast(DType::F64, to, Num::F(x)) {
+            Num::I(i) => i,
+            Num::F(x) => x as i64,
+        };
+        match (a, to) {
+            (Lanes::F(a), DType::F64) => Lanes::D(self.each(a, f64::from)),
+            // Halves keep the precision of f32 until they are stored.
+            (Lanes::F(a), t) if t.is_float() => Lanes::F(a),
+            (Lanes::F(a), _) => Lanes::I(self.each(a, |x| number(f64::from(x)))),
+            (Lanes::D(a), DType::F64) => Lanes::D(a),
+            (Lanes::D(a), t) if t.is_float() => Lanes::F(self.each(a, |x| x as f32)),
+            (Lanes::D(a), _) => Lanes::I(self.each(a, number)),
+            (Lanes::I(a), DType::F64) => Lanes::D(self.each(a, |x| real(from, x))),
+            (Lanes::I(a), t) if t.is_float() => Lanes::F(self.each(a, |x| scalar::round(t, real(from, x)) as f32)),
+            (Lanes::I(a), t) => Lanes::I(self.each(a, |x| scalar::wrap(t, x))),
+        }
+    }
+    /// `a` where the mask is set, else `b`.
+    pub(crate) fn select(&mut self, mask: &[u8], a: Lanes<'_>, b: Lanes<'_>) -> Lanes<'static> {
+        match (a, b) {
+            (Lanes::F(a), Lanes::F(b)) => Lanes::F(self.blend(mask, a, b)),
+            (Lanes::D(a), Lanes::D(b)) => Lanes::D(self.blend(mask, a, b)),
+            (Lanes::I(a), Lanes::I(b)) => Lanes::I(self.blend(mask, a, b)),
+            _ => unreachable!("the verifier gives both sides one type"),
+        }
+    }
+    fn blend<T: Lane>(&mut self, mask: &[u8], a: Source<'_, T>, b: Source<'_, T>) -> Source<'static, T> {
+        let mut to = self.free.own(a, self.n);
+        for (i, t) in to[..self.n].iter_mut().enumerate() {
+            *t = if mask[i] != 0 { *t } else { b.at(i) };
+        }
+        self.free.give(b);
+        Source::Own(to)
+    }
+}
+
+fn is_test(op: UnaryOp) -> bool {
+    matches!(op, UnaryOp::IsNan | UnaryOp::IsInf | UnaryOp::Not)
+}
+
+fn real(from: DType, x: i64) -> f64 {
+    if from == DType::U64 { x as u64 as f64 } else { x as f64 }
+}

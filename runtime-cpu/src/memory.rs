@@ -1,0 +1,332 @@
+//! Buffers as kernels see them: memory with a storage form, bounds checked once for each run of elements.
+
+use half::{bf16, f16};
+use tensor_ir::dtype::DType;
+use tensor_ir::tir::{Encoding, Scope};
+
+/// How the elements of a buffer are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    F32,
+    F64,
+    F16,
+    BF16,
+    I8,
+    U8,
+    I32,
+    U32,
+    I64,
+    U64,
+}
+
+impl Form {
+    /// The form of a buffer. Halves are f32 in task memory, as they are in a shader's registers.
+    pub(crate) fn of(dtype: DType, encoding: Encoding, scope: Scope) -> Form {
+        let global = scope == Scope::Global;
+        match (encoding, dtype) {
+            (Encoding::ByteQuad, DType::I8) => Form::I8,
+            (Encoding::ByteQuad, _) => Form::U8,
+            (_, DType::F16) if global => Form::F16,
+            (_, DType::BF16) if global => Form::BF16,
+            (_, DType::F16 | DType::BF16 | DType::F32) => Form::F32,
+            (_, DType::F64) => Form::F64,
+            (Encoding::Narrow, _) => Form::I32,
+            (_, DType::I64) => Form::I64,
+            (_, DType::U64) => Form::U64,
+            (_, DType::U32 | DType::U16 | DType::U8 | DType::Bool) => Form::U32,
+            _ => Form::I32,
+        }
+    }
+    /// Bytes of an element.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Form::I8 | Form::U8 => 1,
+            Form::F16 | Form::BF16 => 2,
+            Form::F32 | Form::I32 | Form::U32 => 4,
+            Form::F64 | Form::I64 | Form::U64 => 8,
+        }
+    }
+}
+
+/// An element in memory and the lane type that it is computed in.
+pub(crate) trait Element: Copy + 'static {
+    /// f32, f64 or i64.
+    type Lane: Copy;
+    /// It is its own lane type.
+    const IS_LANE: bool;
+    fn read(self) -> Self::Lane;
+    fn write(lane: Self::Lane) -> Self;
+}
+macro_rules! elements {
+    ($($t:ty => $lane:ty, $same:literal, $read:expr, $write:expr;)*) => { $(
+        impl Element for $t {
+            type Lane = $lane;
+            const IS_LANE: bool = $same;
+            #[inline(always)]
+            fn read(self) -> $lane { $read(self) }
+            #[inline(always)]
+            fn write(lane: $lane) -> $t { $write(lane) }
+        }
+    )* };
+}
+elements! {
+    f32 => f32, true, |x| x, |x| x;
+    f64 => f64, true, |x| x, |x| x;
+    f16 => f32, false, f16::to_f32, f16::from_f32;
+    bf16 => f32, false, bf16::to_f32, bf16::from_f32;
+    i8 => i64, false, i64::from, |x| x as i8;
+    u8 => i64, false, i64::from, |x| x as u8;
+    i32 => i64, false, i64::from, |x| x as i32;
+    u32 => i64, false, i64::from, |x| x as u32;
+    i64 => i64, true, |x| x, |x| x;
+    u64 => i64, false, |x| x as i64, |x| x as u64;
+}
+
+/// A buffer of a kernel while it runs. Tasks of one kernel share global buffers: they write different elements, and
+/// none reads what another one writes, which `tensor_ir::check` has proved of the schedule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    at: *mut u8,
+    elements: usize,
+    form: Form,
+}
+// SAFETY: see `View`; whoever makes one owns the memory for as long as the kernel runs.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+/// Places in a buffer: `rows` x `columns` of them, from `first` on at these strides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub first: i64,
+    pub rows: usize,
+    pub columns: usize,
+    pub row_stride: i64,
+    pub column_stride: i64,
+}
+
+impl Span {
+    /// The least and the greatest place.
+    fn ends(&self) -> (i64, i64) {
+        let along = |n: usize, stride: i64| stride * (n as i64 - 1).max(0);
+        let (r, c) = (along(self.rows, self.row_stride), along(self.columns, self.column_stride));
+        (self.first + r.min(0) + c.min(0), self.first + r.max(0) + c.max(0))
+    }
+    /// Elements lie next to each other in order.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        (self.column_stride == 1 || self.columns == 1) && (self.rows == 1 || self.row_stride == self.columns as i64)
+    }
+    /// All places are one.
+    pub(crate) fn is_single(&self) -> bool {
+        (self.column_stride == 0 || self.columns == 1) && (self.rows == 1 || self.row_stride == 0)
+    }
+}
+
+impl View {
+    /// A view of `bytes` bytes at `at`, of which whole elements count.
+    pub(crate) fn new(at: *mut u8, bytes: usize, form: Form) -> View {
+        View { at, elements: bytes / form.size(), form }
+    }
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+    /// True if all places of the span are elements.
+    pub(crate) fn holds(&self, s: &Span) -> bool {
+        let (low, high) = s.ends();
+        low >= 0 && high < self.elements as i64
+    }
+    /// Stops the run if a place is none: a schedule that passed `tensor_ir::check` has no such access.
+    pub(crate) fn require(&self, s: &Span) {
+        let (low, high) = s.ends();
+        self.require_all(low, high);
+    }
+    /// The same for all places from `low` to `high`.
+    #[inline]
+    pub(crate) fn require_all(&self, low: i64, high: i64) {
+        assert!(
+            low >= 0 && high < self.elements as i64,
+            "an access to {low}..={high} of a buffer of {} elements: a bug of the schedule",
+            self.elements
+        );
+    }
+    /// The elements of a contiguous span.
+    pub(crate) fn slice<'m, T: Element>(&self, s: &Span) -> &'m [T] {
+        debug_assert_eq!(size_of::<T>(), self.form.size());
+        self.require(s);
+        // SAFETY: in bounds, as just checked; aligned, since buffers are and every place is a whole element; nobody
+        // writes these elements while the result is used (see `View`; a task stores only when it is done with what it
+        // loaded).
+        unsafe { std::slice::from_raw_parts(self.at.cast::<T>().add(s.first as usize), s.rows * s.columns) }
+    }
+    /// A pointer to the first element.
+    pub(crate) fn start(&self) -> *mut f32 {
+        self.at.cast()
+    }
+    /// A pointer to an element of a checked span.
+    pub(crate) fn pointer<T>(&self, place: i64) -> *mut T {
+        debug_assert!(place >= 0 && place <= self.elements as i64);
+        self.at.cast::<T>().wrapping_offset(place as isize)
+    }
+    /// One element.
+    pub(crate) fn get<T: Element>(&self, place: i64) -> T::Lane {
+        self.require(&Span { first: place, rows: 1, columns: 1, row_stride: 0, column_stride: 0 });
+        // SAFETY: in bounds, as just checked.
+        unsafe { *self.at.cast::<T>().add(place as usize) }.read()
+    }
+    /// One element as an integer; 0 outside of the buffer, where lanes read that take no part: what indices load under a
+    /// condition is computed for all of them.
+    pub(crate) fn integer(&self, place: i64) -> i64 {
+        if !(0..self.elements as i64).contains(&place) {
+            return 0;
+        }
+        match self.form {
+            Form::I8 => self.get::<i8>(place),
+            Form::U8 => self.get::<u8>(place),
+            Form::I32 => self.get::<i32>(place),
+            Form::U32 => self.get::<u32>(place),
+            Form::I64 => self.get::<i64>(place),
+            Form::U64 => self.get::<u64>(place),
+            Form::F32 => self.get::<f32>(place) as i64,
+            Form::F64 => self.get::<f64>(place) as i64,
+            Form::F16 => self.get::<f16>(place) as i64,
+            Form::BF16 => self.get::<bf16>(place) as i64,
+        }
+    }
+    /// Reads a span into lanes.
+    pub(crate) fn read<T: Element>(&self, s: &Span, to: &mut [T::Lane]) {
+        self.require(s);
+        let base = self.at.cast::<T>();
+        for (r, row) in to[..s.rows * s.columns].chunks_exact_mut(s.columns).enumerate() {
+            let first = s.first + r as i64 * s.row_stride;
+            match s.column_stride {
+                // SAFETY: every place of the span is an element, as just checked.
+                0 => row.fill(unsafe { *base.add(first as usize) }.read()),
+                1 => {
+                    // SAFETY: as above.
+                    let from = unsafe { std::slice::from_raw_parts(base.add(first as usize), s.columns) };
+                    row.iter_mut().zip(from).for_each(|(to, from)| *to = from.read());
+                }
+                stride => {
+                    for (c, to) in row.iter_mut().enumerate() {
+                        // SAFETY: as above.
+                        *to = unsafe { *base.offset((first + c as i64 * stride) as isize) }.read();
+                    }
+                }
+            }
+        }
+    }
+    /// Writes lanes to a span; with a mask only those that it has.
+    pub(crate) fn write<T: Element>(&self, s: &Span, lanes: &Source<'_, T::Lane>, mask: Option<&[u8]>) {
+        if mask.is_none() {
+            self.require(s);
+        }
+        let base = self.at.cast::<T>();
+        let mut n = 0;
+        for r in 0..s.rows {
+            let first = s.first + r as i64 * s.row_stride;
+            if s.column_stride == 1 && mask.is_none() {
+                // SAFETY: every place of the span is an element, as checked above; whoever loaded from there is done
+                // (see `slice`).
+                let to = unsafe { base.add(first as usize) };
+                lanes.copy_to::<T>(n, s.columns, to);
+                n += s.columns;
+                continue;
+            }
+            for c in 0..s.columns {
+                let place = first + c as i64 * s.column_stride;
+                if mask.is_none_or(|m| m[n] != 0) {
+                    assert!(place >= 0 && place < self.elements as i64, "a store to {place}: a bug of the schedule");
+                    // SAFETY: in bounds, as just checked.
+                    unsafe { base.add(place as usize).write(T::write(lanes.at(n))) };
+                }
+                n += 1;
+            }
+        }
+    }
+}
+
+/// Lanes of one type: the same in all, elements in memory, or computed ones.
+pub(crate) enum Source<'m, T> {
+    Splat(T),
+    Memory(&'m [T]),
+    Own(Box<[T]>),
+}
+
+impl<T: Copy> Source<'_, T> {
+    #[inline(always)]
+    pub(crate) fn at(&self, n: usize) -> T {
+        match self {
+            Source::Splat(x) => *x,
+            Source::Memory(s) => s[n],
+            Source::Own(s) => s[n],
+        }
+    }
+    /// The lanes where they are not all the same.
+    pub(crate) fn lanes(&self) -> Result<&[T], T> {
+        match self {
+            Source::Splat(x) => Err(*x),
+            Source::Memory(s) => Ok(s),
+            Source::Own(s) => Ok(s),
+        }
+    }
+    /// Stores `count` lanes from `n` on, next to each other.
+    fn copy_to<E: Element<Lane = T>>(&self, n: usize, count: usize, to: *mut E) {
+        // SAFETY (both): the caller has checked that `count` elements are writable from `to` on. The source may overlap
+        // them where a block stores to what it loads, lane by lane: each is read before it is written.
+        match self.lanes() {
+            Ok(from) => {
+                from[n..n + count].iter().enumerate().for_each(|(i, x)| unsafe { to.add(i).write(E::write(*x)) })
+            }
+            Err(x) => (0..count).for_each(|i| unsafe { to.add(i).write(E::write(x)) }),
+        }
+    }
+}
+
+/// Calls `$e` with `$t` as the element type of a form.
+macro_rules! with_form {
+    ($form:expr, $t:ident, F => $f:expr, D => $d:expr, I => $i:expr) => {
+        match $form {
+            $crate::memory::Form::F32 => {
+                type $t = f32;
+                $f
+            }
+            $crate::memory::Form::F16 => {
+                type $t = half::f16;
+                $f
+            }
+            $crate::memory::Form::BF16 => {
+                type $t = half::bf16;
+                $f
+            }
+            $crate::memory::Form::F64 => {
+                type $t = f64;
+                $d
+            }
+            $crate::memory::Form::I8 => {
+                type $t = i8;
+                $i
+            }
+            $crate::memory::Form::U8 => {
+                type $t = u8;
+                $i
+            }
+            $crate::memory::Form::I32 => {
+                type $t = i32;
+                $i
+            }
+            $crate::memory::Form::U32 => {
+                type $t = u32;
+                $i
+            }
+            $crate::memory::Form::I64 => {
+                type $t = i64;
+                $i
+            }
+            $crate::memory::Form::U64 => {
+                type $t = u64;
+                $i
+            }
+        }
+    };
+}
+pub(crate) use with_form;

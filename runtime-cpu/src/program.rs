@@ -1,0 +1,203 @@
+//! What a kernel is made of: loops around leaves, all sizes known.
+
+use crate::index::{Clamp, Condition, Index, Slot};
+use crate::memory::Form;
+use crate::tile::Kind;
+use tensor_ir::dtype::DType;
+use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
+
+/// A kernel for known sizes.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The parallel loops over workgroups, outermost first: slots that share an axis, and its extent.
+    pub groups: Vec<(Vec<Slot>, i64)>,
+    /// The buffers of the function, by their number.
+    pub buffers: Vec<Memory>,
+    /// Slots of variables.
+    pub slots: usize,
+    /// What a task does.
+    pub body: Vec<Node>,
+}
+
+/// A buffer of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub form: Form,
+    /// Elements of task memory; 0 for what is bound or not used by the kernel.
+    pub own: usize,
+}
+
+/// A step of a task.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Loop(Slot, i64, Vec<Node>),
+    /// A loop over workgroups: runs once in each of them, and in none beyond its extent.
+    Within(Slot, i64, Vec<Node>),
+    Leaf(Box<Leaf>),
+    Tile(Box<Tile>),
+}
+
+/// A loop of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub slot: Slot,
+    pub count: i64,
+}
+
+/// A block with the loops around it that hold nothing else. The last one or two loops are computed many elements at a
+/// time.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    /// Loops, outermost first.
+    pub loops: Vec<Extent>,
+    pub rows: Extent,
+    pub columns: Extent,
+    pub guards: Vec<Condition>,
+    pub store: Access,
+    pub value: Value,
+    pub reduce: Option<Reduction>,
+    /// The value reads the buffer that is stored to.
+    pub reads_own: bool,
+}
+
+/// How a leaf reduces.
+#[derive(Debug)]
+pub(crate) struct Reduction {
+    pub combiner: Combiner,
+    /// Type of the element.
+    pub dtype: DType,
+    /// Reduction loops that set the identity when all of them are at 0.
+    pub init: Option<Vec<Slot>>,
+    /// The lanes of a chunk are all combined into one element.
+    pub across: bool,
+}
+
+/// A place in a buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub buffer: usize,
+    pub index: Index,
+    /// Strides along the rows and columns of a leaf; `None` if the place is computed lane by lane.
+    pub strides: Option<[i64; 2]>,
+}
+
+/// A value of a leaf.
+#[derive(Debug)]
+pub(crate) enum Value {
+    F(f32),
+    D(f64),
+    I(i64),
+    Load(Access),
+    Index(Index, DType),
+    Unary(UnaryOp, DType, Box<Value>),
+    Binary(BinaryOp, DType, Box<Value>, Box<Value>),
+    All(Vec<Condition>),
+    Select(Box<Value>, Box<Value>, Box<Value>),
+    Cast(DType, DType, Box<Value>),
+}
+
+/// Rows x columns of sums in registers: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it. A
+/// nest of tensor loops, or a reduction whose lanes lie next to each other (see [`Kind`]).
+#[derive(Debug)]
+pub(crate) struct Tile {
+    pub kind: Kind,
+    /// Where the left and the right operand of each tap begin: the reduction loops around the tile, all done at once.
+    pub taps: Vec<[isize; 2]>,
+    /// The least and the greatest of these.
+    pub reach: [(i64, i64); 2],
+    pub rows: i64,
+    pub columns: i64,
+    /// Elements of the reduction in each tap.
+    pub depth: i64,
+    pub start: Start,
+    pub acc: Access,
+    /// From one row of sums to the next.
+    pub acc_row: i64,
+    pub left: Access,
+    /// Limits of the left operand's place. Where they change nothing, rows and taps lie evenly.
+    pub clamps: Vec<Clamp>,
+    /// The reduction loops around the tile, outermost first.
+    pub tap_loops: Vec<Extent>,
+    /// The variable of the rows.
+    pub row: Slot,
+    /// The variable of the columns.
+    pub column: Slot,
+    /// From one row of the left operand to the next; none where rows lie unevenly.
+    pub row_stride: Option<i64>,
+    /// From one element of a row to the next.
+    pub left_stride: i64,
+    /// Where these do not hold, a row of the left operand adds nothing; see `padding`.
+    pub conditions: Vec<RowCondition>,
+    /// What such a row is for an extremum, if that is not the number that changes nothing.
+    pub padding: Option<f32>,
+    /// None for kinds without it.
+    pub right: Option<Access>,
+    /// The right operand for the next row of results; 0 where all rows share one.
+    pub right_row: i64,
+    /// From one row of the right operand to the next.
+    pub right_stride: i64,
+    pub epilogue: Option<Epilogue>,
+    /// Blocks of the function that are part of this tile.
+    pub blocks: usize,
+}
+
+/// What the sums of a tile begin with.
+#[derive(Clone, Debug)]
+pub(crate) enum Start {
+    /// What is there.
+    Kept,
+    /// A number.
+    Number(f32),
+    /// A number when all these variables are 0, else what is there.
+    First(f32, Vec<Slot>),
+}
+
+/// A condition on the rows of a tile.
+#[derive(Debug)]
+pub(crate) struct RowCondition {
+    pub condition: Condition,
+    /// What its index has more in the next row, where that is the same everywhere.
+    pub step: Option<i64>,
+    /// What its index has more in each tap.
+    pub taps: Vec<i64>,
+    /// The least and the greatest of these.
+    pub reach: (i64, i64),
+}
+
+/// What is computed of a tile's sums, and where that is stored.
+#[derive(Debug)]
+pub(crate) struct Epilogue {
+    pub steps: Vec<Step>,
+    pub store: Access,
+    /// From one row of results to the next.
+    pub store_row: i64,
+    /// Conditions that hold for the first rows, or for the first columns: each with its step, and whether it is one of
+    /// columns.
+    pub ends: Vec<(Condition, i64, bool)>,
+}
+
+/// A step of an epilogue, with numbers in place of elements that do not move.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub op: StepOp,
+    pub operand: Operand,
+}
+
+/// What a step does with a sum and its operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StepOp {
+    Add,
+    Mul,
+    /// Of a number that is not NaN.
+    Max,
+    /// Of a number that is not NaN.
+    Min,
+}
+
+/// The operand of a step.
+#[derive(Debug)]
+pub(crate) enum Operand {
+    Number(f32),
+    /// An element for each column; and from one row to the next, if that is another one.
+    Elements(Access, Option<i64>),
+}

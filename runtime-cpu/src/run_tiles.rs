@@ -1,0 +1,337 @@
+//! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
+
+use crate::execute::{Task, holding};
+use crate::index::{Condition, Slot};
+use crate::memory::View;
+use crate::program::{Epilogue, Operand, RowCondition, Start, StepOp, Tile};
+use crate::tile::{self, Kind, Operands, Step, TileMemory};
+use std::ops::Range;
+use tensor_ir::int::CondOp;
+
+/// Loops of a tile whose left operand is held between limits, at most: four of a window in three dimensions, and rows.
+const MOST_LOOPS: usize = 5;
+/// Variables with their iterations.
+type SmallLoops = [(Slot, i64); MOST_LOOPS];
+/// Rows of a tile with a pointer each, at most.
+const MOST_ROWS: usize = 64;
+
+/// Where results go.
+struct Target {
+    out: *mut f32,
+    stride: i64,
+    rows: i64,
+    columns: i64,
+}
+
+impl Task<'_> {
+    /// Runs a tile: finds the rows of each tap, checks that all that is accessed is in bounds, and calls the body.
+    pub(crate) fn tile(&mut self, t: &Tile) {
+        let mut m = self.own.tile.take().unwrap_or_default();
+        self.tile_with(t, &mut m);
+        self.own.tile = Some(m);
+    }
+    fn tile_with(&mut self, t: &Tile, m: &mut TileMemory) {
+        let Some(to) = self.target(t, &mut m.steps) else { return };
+        let first = [t.left.index.eval(self.scene()), t.right.as_ref().map_or(0, |r| r.index.eval(self.scene()))];
+        let start = match &t.start {
+            Start::Kept => None,
+            Start::Number(x) => Some(*x),
+            Start::First(x, slots) => slots.iter().all(|s| self.env[*s] == 0).then_some(*x),
+        };
+        m.conditions.clear();
+        m.conditions.extend(t.conditions.iter().map(|c| c.condition.index.eval(self.scene())));
+        let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
+        let place = Place { t, to: &to, first, start };
+        let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
+        match even {
+            Some(stride) if inside && t.right_row == 0 => {
+                self.check(&place, stride, 0..to.rows, t.reach);
+                self.call(&place, stride, 0..to.rows, &t.taps, &m.steps);
+            }
+            Some(stride) if t.conditions.iter().all(|c| c.step.is_some()) => self.edges(&place, stride, m),
+            _ => self.uneven(&place, m),
+        }
+    }
+    /// Runs a tile whose rows lie evenly, of which some are not in every tap.
+    fn edges(&mut self, p: &Place<'_>, stride: i64, m: &mut TileMemory) {
+        let (t, rows) = (p.t, p.to.rows);
+        m.ranges.clear();
+        for n in 0..t.taps.len() {
+            let mut range = (0, rows);
+            for (c, at) in t.conditions.iter().zip(&m.conditions) {
+                let (low, high) = holding(c.condition.op, at + c.taps[n], c.step.unwrap_or(0), rows);
+                range = (range.0.max(low), range.1.min(high));
+            }
+            m.ranges.push(range);
+        }
+        let some = m.ranges.iter().filter(|r| r.0 < r.1);
+        let (low, high) = some.fold((0, rows), |(low, high), r| (low.max(r.0), high.min(r.1)));
+        let common = if t.right_row == 0 && low < high { low..high } else { 0..0 };
+        if t.kind == Kind::Product && t.right_row == 0 && common != (0..rows) && rows <= MOST_ROWS as i64 {
+            return self.uneven(p, m);
+        }
+        m.padded.clear();
+        m.padded.extend(t.padding.map(|x| if t.kind == Kind::Max { Step::Max(x) } else { Step::Min(x) }));
+        m.padded.extend_from_slice(&m.steps);
+        let mut row = 0;
+        while row < rows {
+            let end = if row == common.start && !common.is_empty() { common.end } else { row + 1 };
+            m.taps.clear();
+            let taps = t.taps.iter().zip(&m.ranges).filter(|(_, r)| r.0 <= row && row < r.1).map(|(tap, _)| *tap);
+            m.taps.extend(taps);
+            for tap in &m.taps {
+                let [l, r] = tap.map(|x| x as i64);
+                self.check(p, stride, row..end, [(l, l), (r, r)]);
+            }
+            let steps = if m.taps.len() < t.taps.len() { &m.padded } else { &m.steps };
+            self.call(p, stride, row..end, &m.taps, steps);
+            row = end;
+        }
+    }
+    /// Runs a tile with a pointer for each row and tap.
+    fn uneven(&mut self, p: &Place<'_>, m: &mut TileMemory) {
+        let (t, count) = (p.t, p.to.rows);
+        assert!(t.kind == Kind::Product && count <= MOST_ROWS as i64, "{count} rows, each somewhere else");
+        let zeros = ((t.depth - 1) * t.left_stride) as usize + 1;
+        if m.zeros.len() < zeros {
+            m.zeros = vec![0.0; zeros];
+        }
+        let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
+        let mut rows = [0; MOST_ROWS];
+        let rows = &mut rows[..count as usize];
+        for (i, row) in (0..).zip(&mut *rows) {
+            *row = even.map_or_else(|| self.row_at(t, i) - p.first[0], |stride| i * stride);
+        }
+        m.table.clear();
+        m.taps.clear();
+        for (n, tap) in t.taps.iter().enumerate() {
+            let mut inside = within((0, count));
+            for (c, at) in t.conditions.iter().zip(&m.conditions) {
+                inside &= match c.step {
+                    Some(step) => within(holding(c.condition.op, at + c.taps[n], step, count)),
+                    None => self.rows_where(t, &c.condition, c.taps[n], count),
+                };
+            }
+            if inside == 0 {
+                continue;
+            }
+            let at = match even {
+                Some(_) => p.first[0] + tap[0] as i64,
+                None => self.rows_of_tap(t, n, rows),
+            };
+            self.tile_rows(t, at, rows, inside, m);
+            m.taps.push(*tap);
+            let right = tap[1] as i64;
+            self.check_right(p, 0, (right, right));
+        }
+        // SAFETY: the rows of each tap and those of the right operand were checked against their buffers; rows in the
+        // padding read `zeros`, which has as many elements.
+        let mut operands = self.operands(p, 0, &m.taps, &m.steps);
+        (operands.table, operands.table_rows) = (&m.table, rows.len());
+        unsafe { tile::run(self.isa, &operands, 0..rows.len()) };
+    }
+    /// Where results go, and the steps before that; `None` if all rows or columns are left out.
+    fn target(&self, t: &Tile, steps: &mut Vec<Step>) -> Option<Target> {
+        steps.clear();
+        let none = (&t.acc, t.acc_row);
+        let (store, stride) = t.epilogue.as_ref().map_or(none, |e| (&e.store, e.store_row));
+        let (mut rows, mut columns) = (t.rows, t.columns);
+        for (c, step, of_columns) in t.epilogue.iter().flat_map(|e| &e.ends) {
+            let end = if *of_columns { &mut columns } else { &mut rows };
+            *end = until(c.op, c.index.eval(self.scene()), *step, *end);
+        }
+        if rows == 0 || columns == 0 {
+            return None;
+        }
+        if let Some(e) = &t.epilogue {
+            self.steps(e, rows, columns, steps);
+        }
+        let view = &self.views[store.buffer];
+        let first = store.index.eval(self.scene());
+        require_rows(view, first, rows, stride, columns);
+        Some(Target { out: view.pointer::<f32>(first), stride, rows, columns })
+    }
+    fn steps(&self, e: &Epilogue, rows: i64, columns: i64, to: &mut Vec<Step>) {
+        to.extend(e.steps.iter().map(|s| match &s.operand {
+            Operand::Number(x) => match s.op {
+                StepOp::Add => Step::Add(*x),
+                StepOp::Mul => Step::Mul(*x),
+                StepOp::Max => Step::Max(*x),
+                StepOp::Min => Step::Min(*x),
+            },
+            Operand::Elements(a, stride) => {
+                let view = &self.views[a.buffer];
+                let first = a.index.eval(self.scene());
+                require_rows(view, first, rows, stride.unwrap_or(0), columns);
+                let at = view.pointer::<f32>(first).cast_const();
+                match (s.op == StepOp::Mul, stride) {
+                    (false, None) => Step::AddColumns(at),
+                    (true, None) => Step::MulColumns(at),
+                    (false, Some(stride)) => Step::AddEach(at, *stride as isize),
+                    (true, Some(stride)) => Step::MulEach(at, *stride as isize),
+                }
+            }
+        }));
+    }
+    /// Checks what these rows read in taps between two.
+    fn check(&self, p: &Place<'_>, stride: i64, rows: Range<i64>, reach: [(i64, i64); 2]) {
+        let t = p.t;
+        if rows.is_empty() {
+            return;
+        }
+        let [low, high] = ends(p.first[0], [(rows.start * stride, (rows.end - 1) * stride), reach[0]]);
+        let depth = (t.depth - 1) * t.left_stride;
+        let across = if t.kind == Kind::Product { 0 } else { p.to.columns - 1 };
+        self.views[t.left.buffer].require_all(low + depth.min(0), high + depth.max(0) + across);
+        // Rows move the right operand evenly: its first and last row are the ends.
+        self.check_right(p, rows.start, reach[1]);
+        if t.right_row != 0 {
+            self.check_right(p, rows.end - 1, reach[1]);
+        }
+    }
+    fn check_right(&self, p: &Place<'_>, row: i64, reach: (i64, i64)) {
+        let t = p.t;
+        if let Some(right) = &t.right {
+            let depth = (t.depth - 1) * t.right_stride;
+            let [low, high] = ends(p.first[1] + row * t.right_row, [reach, (0, depth)]);
+            self.views[right.buffer].require_all(low, high + p.to.columns - 1);
+        }
+    }
+    #[inline(always)]
+    fn operands<'m>(&self, p: &Place<'_>, row: i64, taps: &'m [[isize; 2]], steps: &'m [Step]) -> Operands<'m> {
+        let t = p.t;
+        let start = |buffer: usize, at: i64| self.views[buffer].start().wrapping_offset(at as isize).cast_const();
+        let left = start(t.left.buffer, p.first[0]);
+        Operands {
+            kind: t.kind,
+            left,
+            row_stride: 0,
+            table: &[],
+            table_rows: 0,
+            left_stride: t.left_stride as isize,
+            right: t.right.as_ref().map_or(left, |r| start(r.buffer, p.first[1] + row * t.right_row)),
+            right_stride: t.right_stride as isize,
+            taps,
+            depth: t.depth as usize,
+            columns: p.to.columns as usize,
+            initial: p.start,
+            steps,
+            out: p.to.out,
+            out_stride: p.to.stride as isize,
+        }
+    }
+    /// Runs rows that lie evenly and have all these taps, which the caller has checked.
+    fn call(&self, p: &Place<'_>, stride: i64, rows: Range<i64>, taps: &[[isize; 2]], steps: &[Step]) {
+        let mut operands = self.operands(p, rows.start, taps, steps);
+        operands.row_stride = stride as isize;
+        // SAFETY: the taps of these rows were checked against their buffers, as were results and steps in `target`; the
+        // results are this task's own.
+        unsafe { tile::run(self.isa, &operands, rows.start as usize..rows.end as usize) };
+    }
+    /// True if limits of the left operand's place change nothing in these rows of the tile.
+    fn lies_evenly(&self, t: &Tile, rows: i64) -> bool {
+        if t.clamps.is_empty() {
+            return true;
+        }
+        let mut loops: SmallLoops = [(0, 1); MOST_LOOPS];
+        let own = t.tap_loops.iter().map(|l| (l.slot, l.count)).chain([(t.row, rows)]);
+        let count = 1 + t.tap_loops.len();
+        if count > MOST_LOOPS {
+            return false;
+        }
+        loops.iter_mut().zip(own).for_each(|(to, l)| *to = l);
+        t.clamps.iter().all(|c| c.is_idle(&loops[..count], self.scene()))
+    }
+    /// Finds each row of the tap by itself; gives where the first one begins.
+    fn rows_of_tap(&mut self, t: &Tile, tap: usize, rows: &mut [i64]) -> i64 {
+        let mut rest = tap as i64;
+        for l in t.tap_loops.iter().rev() {
+            self.env[l.slot] = rest % l.count;
+            rest /= l.count;
+        }
+        let first = self.row_at(t, 0);
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = self.row_at(t, i as i64) - first;
+        }
+        t.tap_loops.iter().for_each(|l| self.env[l.slot] = 0);
+        first
+    }
+    /// Where row `i` begins in the first tap.
+    fn row_at(&mut self, t: &Tile, i: i64) -> i64 {
+        self.env[t.row] = i;
+        let at = t.left.index.eval(self.scene());
+        self.env[t.row] = 0;
+        at
+    }
+    /// The rows for which a condition holds whose index does not move evenly from row to row, a bit each.
+    fn rows_where(&mut self, t: &Tile, c: &Condition, more: i64, count: i64) -> u64 {
+        let row = |i: i64| {
+            self.env[t.row] = i;
+            u64::from(Condition::of(c.op, c.index.eval(self.scene()) + more)) << i
+        };
+        let inside = (0..count).map(row).sum();
+        self.env[t.row] = 0;
+        inside
+    }
+    /// Adds the pointers of a tap's rows, of which those in `inside`, a bit each, are not in the padding.
+    fn tile_rows(&self, t: &Tile, first: i64, rows: &[i64], inside: u64, m: &mut TileMemory) {
+        let view = &self.views[t.left.buffer];
+        let read = |i: usize| inside >> i & 1 == 1;
+        let own = rows.iter().enumerate().filter(|r| read(r.0));
+        let (low, high) = own.fold((i64::MAX, i64::MIN), |(a, b), (_, r)| (a.min(*r), b.max(*r)));
+        let depth = (t.depth - 1) * t.left_stride;
+        view.require_all(first + low + depth.min(0), first + high + depth.max(0));
+        let zeros = m.zeros.as_ptr();
+        let row = |(i, at): (usize, &i64)| match read(i) {
+            true => view.pointer::<f32>(first + at).cast_const(),
+            false => zeros,
+        };
+        m.table.extend(rows.iter().enumerate().map(row));
+    }
+}
+
+/// A tile at work.
+struct Place<'a> {
+    t: &'a Tile,
+    to: &'a Target,
+    /// Where the operands begin in the first row of the first tap.
+    first: [i64; 2],
+    start: Option<f32>,
+}
+
+/// The least and the greatest sum of a number and one of each pair.
+fn ends(at: i64, pairs: [(i64, i64); 2]) -> [i64; 2] {
+    pairs.iter().fold([at, at], |[low, high], (a, b)| [low + a.min(b), high + a.max(b)])
+}
+
+fn require_rows(view: &View, first: i64, rows: i64, stride: i64, columns: i64) {
+    let [low, high] = ends(first, [(0, (rows - 1) * stride), (0, columns - 1)]);
+    view.require_all(low, high);
+}
+
+/// True if the condition, whose index is `at` in the first row of the first tap, holds for all rows and taps.
+fn always(c: &RowCondition, at: i64, rows: i64) -> bool {
+    let Some(step) = c.step else { return false };
+    let [low, high] = ends(at, [c.reach, (0, step * (rows - 1))]);
+    match c.condition.op {
+        CondOp::Lt => high < 0,
+        CondOp::Ge => low >= 0,
+        CondOp::Eq => low == 0 && high == 0,
+    }
+}
+
+/// How many of `most` lanes a condition holds for whose index is `at` in the first one and moves by `step` towards where
+/// it holds no longer.
+fn until(op: CondOp, at: i64, step: i64, most: i64) -> i64 {
+    let room = match op {
+        CondOp::Lt => -at,
+        CondOp::Ge => at + 1,
+        CondOp::Eq => return most,
+    };
+    (room + step.abs() - 1).div_euclid(step.abs()).clamp(0, most)
+}
+
+/// A bit for each row of a range.
+fn within((low, high): (i64, i64)) -> u64 {
+    if low < high { (u64::MAX >> (64 - (high - low))) << low } else { 0 }
+}

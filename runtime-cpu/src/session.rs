@@ -1,0 +1,420 @@
+//! Sessions: constants packed once, activations in one arena, the steps of a plan run on tensors.
+
+use crate::constants::{Block, Constants, Place};
+use crate::emit::Kernel;
+use crate::memory::View;
+use crate::program::Program;
+use crate::{CpuError, Processor};
+use rustc_hash::FxHashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tensor_ir::name::Name;
+use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
+use tensor_ir::plan::{
+    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
+};
+use tensor_ir::tensor::Tensor;
+
+/// Calls of the plan's functions inside each other, at most.
+const MOST_CALLS: usize = 1000;
+
+/// A dispatch's times over a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DispatchTime {
+    /// How often it ran.
+    pub calls: u64,
+    /// Nanoseconds of all of them.
+    pub ns: f64,
+}
+
+/// An open session: any thread may run on it, several at once; they share the processor's threads.
+pub struct Session {
+    processor: Arc<Processor>,
+    plan: Plan,
+    constants: Constants,
+    /// Memory of runs that are over.
+    free: Mutex<Vec<Activations>>,
+}
+
+/// The buffers that runs write, at their places in one arena.
+struct Activations {
+    places: Vec<Place>,
+    _arena: Block,
+}
+
+/// What a run has.
+struct Run<'s> {
+    session: &'s Session,
+    places: Vec<Place>,
+    host: Vec<Option<Tensor>>,
+    functions: &'s dyn HostCaller,
+    /// Calls of each function that are under way.
+    depth: Vec<usize>,
+    calls: usize,
+    /// Memory of inner calls, and of rows of loops.
+    more: Vec<Block>,
+    /// Rows of what loops collect without an end.
+    rows: FxHashMap<usize, usize>,
+    times: Option<Times>,
+}
+
+impl Session {
+    /// Opens a session: constants, which `load` reads, are packed one after another.
+    ///
+    /// # Errors
+    /// Constants that cannot be read or packed; kernels of another emitter.
+    pub fn open(
+        processor: Arc<Processor>,
+        plan: &Plan,
+        load: &dyn Fn(Name) -> Result<Tensor, String>,
+    ) -> Result<Session, CpuError> {
+        Session::open_packed(processor, plan, load, &|_| None)
+    }
+
+    /// As [`Session::open`]; `ready` has the bytes of buffers whose constants [`pack_constant`](crate::pack_constant) has
+    /// packed before. These are not read.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_packed<'r>(
+        processor: Arc<Processor>,
+        plan: &Plan,
+        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        ready: &dyn Fn(usize) -> Option<&'r [u8]>,
+    ) -> Result<Session, CpuError> {
+        for k in &plan.kernels {
+            kernel_of(k.emitted.module.as_ref(), &k.name)?;
+        }
+        let constants = Constants::load(plan, load, ready, processor.isa())?;
+        Ok(Session { processor, plan: plan.clone(), constants, free: Mutex::default() })
+    }
+
+    /// A session with the same constants for another plan: one with the same kernels and constants, for other sizes.
+    pub fn with_plan(&self, plan: Plan) -> Session {
+        let constants = self.constants.of(&plan.same_constants(&self.plan));
+        Session { processor: self.processor.clone(), plan, constants, free: Mutex::default() }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+    /// Where it runs.
+    pub fn processor(&self) -> &Arc<Processor> {
+        &self.processor
+    }
+    /// True when the plan computes something in kernels.
+    pub fn has_kernels(&self) -> bool {
+        self.plan.dispatches().next().is_some()
+    }
+    /// True when the plan computes something on tensors, outside of kernels.
+    pub fn has_host_steps(&self) -> bool {
+        self.plan.all_steps().iter().any(|s| matches!(s, Step::Host(_)))
+    }
+    /// Runs once: `inputs` in the order of the plan's inputs; results in the order of its outputs.
+    ///
+    /// # Errors
+    /// Wrong inputs, a failed host step.
+    pub fn run(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Tensor>, CpuError> {
+        Ok(self.run_with(inputs, functions, false)?.0)
+    }
+    /// Runs once and measures each dispatch, in the order of [`Plan::dispatches`].
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_measured(
+        &self,
+        inputs: &[Tensor],
+        functions: &dyn HostCaller,
+    ) -> Result<(Vec<Tensor>, Vec<DispatchTime>), CpuError> {
+        let (outputs, times) = self.run_with(inputs, functions, true)?;
+        let of = |d: &Dispatch| times.as_ref().and_then(|t| t.get(&key(d)).copied()).unwrap_or_default();
+        Ok((outputs, self.plan.dispatches().map(of).collect()))
+    }
+    fn run_with(
+        &self,
+        inputs: &[Tensor],
+        functions: &dyn HostCaller,
+        measure: bool,
+    ) -> Result<(Vec<Tensor>, Option<Times>), CpuError> {
+        let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let activations = held.unwrap_or_else(|| self.activations());
+        let mut run = Run {
+            session: self,
+            places: activations.places.clone(),
+            host: vec![None; self.plan.buffers.len()],
+            functions,
+            depth: vec![0; self.plan.functions.len()],
+            calls: 1,
+            more: vec![],
+            rows: FxHashMap::default(),
+            times: measure.then(Times::default),
+        };
+        for (i, t) in &self.constants.host {
+            run.host[*i] = Some(t.clone());
+        }
+        let outputs = run.all(inputs);
+        let times = run.times.take();
+        drop(run);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
+        Ok((outputs?, times))
+    }
+    fn activations(&self) -> Activations {
+        let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
+        let total = self.plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64)).sum();
+        let mut arena = Block::of(total);
+        let all = arena.place();
+        let mut at = 0;
+        let places = self.plan.buffers.iter().zip(&self.constants.places).map(|(b, constant)| {
+            if !own(&b.content) {
+                return *constant;
+            }
+            let place = Place { at: all.at.wrapping_add(at), bytes: b.bytes as usize };
+            at += b.bytes.next_multiple_of(64) as usize;
+            place
+        });
+        Activations { places: places.collect(), _arena: arena }
+    }
+}
+
+/// Times of dispatches, by where they stand in the plan.
+type Times = FxHashMap<*const Dispatch, DispatchTime>;
+
+fn key(d: &Dispatch) -> *const Dispatch {
+    d
+}
+
+fn kernel_of<'k>(module: &'k (dyn std::any::Any + Send + Sync), name: &str) -> Result<&'k Kernel, CpuError> {
+    module.downcast_ref::<Kernel>().ok_or_else(|| CpuError::Internal(format!("kernel `{name}` is none of the CPU's")))
+}
+
+fn truth(t: &Tensor) -> bool {
+    t.to_i64_vec().first().is_some_and(|&c| c != 0)
+}
+
+impl Run<'_> {
+    fn all(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, CpuError> {
+        let session = self.session;
+        let views = &session.plan.inputs;
+        if inputs.len() != views.len() {
+            return Err(CpuError::Input(format!("the plan has {} inputs, got {}", views.len(), inputs.len())));
+        }
+        for (view, t) in views.iter().zip(inputs) {
+            if t.dtype() != view.dtype || t.shape() != view.shape {
+                let (want, got) = (format!("{}{:?}", view.dtype, view.shape), format!("{}{:?}", t.dtype(), t.shape()));
+                return Err(CpuError::Input(format!("input `{}` is {want}, got {got}", view.name)));
+            }
+            self.write(view, t)?;
+        }
+        self.inputs_on_host(inputs);
+        self.steps(&session.plan.steps)?;
+        session.plan.outputs.iter().map(|v| self.read(v)).collect()
+    }
+    fn inputs_on_host(&mut self, inputs: &[Tensor]) {
+        for (i, b) in self.session.plan.buffers.iter().enumerate() {
+            if let Content::Host(HostContent::Input(n)) = b.content {
+                self.host[i] = inputs.get(n).cloned();
+            }
+        }
+    }
+    fn is_on_host(&self, buffer: usize) -> bool {
+        matches!(self.session.plan.buffers[buffer].content, Content::Host(_))
+    }
+    fn read(&self, view: &BufferView) -> Result<Tensor, CpuError> {
+        if self.is_on_host(view.buffer) {
+            let t = self.host[view.buffer].as_ref();
+            let t = t.ok_or_else(|| CpuError::Internal(format!("`{}` is read before it is computed", view.name)))?;
+            // A view may name the elements by other sizes; loops collect as many rows as there are.
+            let same = view.shape.iter().product::<usize>() == t.len();
+            return Ok(if same { t.reshaped(view.shape.clone()) } else { t.clone() });
+        }
+        let mut shape = view.shape.clone();
+        if let (Some(rows), Some(first)) = (self.rows.get(&view.buffer), shape.first_mut()) {
+            *first = *rows;
+        }
+        let bytes = self.places[view.buffer].read(usize::MAX);
+        decode_tensor(bytes, view.dtype, &shape, view.encoding).map_err(CpuError::Internal)
+    }
+    fn write(&mut self, view: &BufferView, t: &Tensor) -> Result<(), CpuError> {
+        if self.is_on_host(view.buffer) {
+            self.host[view.buffer] = Some(t.clone());
+            return Ok(());
+        }
+        let bytes = encode_tensor(t, view.encoding).map_err(|e| CpuError::TooWide(format!("`{}`: {e}", view.name)))?;
+        self.places[view.buffer].write(0, &bytes)
+    }
+    fn steps(&mut self, steps: &[Step]) -> Result<(), CpuError> {
+        steps.iter().try_for_each(|s| match s {
+            Step::Gpu(list) => list.iter().try_for_each(|d| self.dispatch(d)),
+            Step::Host(h) => self.host_step(h),
+            Step::Copy { from, to } => self.copy(*from, *to),
+            Step::Branch(b) => self.branch(b),
+            Step::Loop(l) => self.run_loop(l),
+            Step::Call(c) => self.call(c),
+        })
+    }
+    fn dispatch(&mut self, d: &Dispatch) -> Result<(), CpuError> {
+        let session = self.session;
+        let k = &session.plan.kernels[d.kernel];
+        let kernel = kernel_of(k.emitted.module.as_ref(), &k.name)?;
+        let symbols: Vec<i64> = d.symbols.iter().map(|s| i64::from(*s)).collect();
+        let program: Arc<Program> = kernel.program(&symbols).map_err(CpuError::Internal)?;
+        let each = k.emitted.bindings.iter().zip(&d.buffers).map(|(b, &(buffer, _))| {
+            let place = self.places[buffer];
+            kernel.view(b, place.at, place.bytes)
+        });
+        let views: Vec<(usize, View)> = each.collect();
+        let start = self.times.is_some().then(Instant::now);
+        let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, &session.processor)));
+        done.map_err(|_| CpuError::Internal(format!("kernel `{}` accesses what is out of bounds", k.name)))?;
+        if let (Some(start), Some(times)) = (start, &mut self.times) {
+            let own = times.entry(key(d)).or_default();
+            own.calls += 1;
+            own.ns += start.elapsed().as_nanos() as f64;
+        }
+        Ok(())
+    }
+    fn host_step(&mut self, h: &HostStep) -> Result<(), CpuError> {
+        let inputs = h.inputs.iter().map(|v| self.read(v)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = (h.run)(inputs, self.functions).map_err(|e| CpuError::Host(format!("{}: {e}", h.name)))?;
+        h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))
+    }
+    fn copy(&mut self, from: usize, to: usize) -> Result<(), CpuError> {
+        if self.is_on_host(to) {
+            self.host[to] = self.host[from].clone();
+            return Ok(());
+        }
+        let bytes = self.session.plan.buffers[from].bytes.min(self.session.plan.buffers[to].bytes);
+        let source = self.places[from].read(bytes as usize);
+        self.places[to].write(0, source)
+    }
+    fn branch(&mut self, b: &Branch) -> Result<(), CpuError> {
+        let taken = truth(&self.read(&b.condition)?);
+        self.steps(if taken { &b.then } else { &b.otherwise })
+    }
+    fn run_loop(&mut self, l: &Loop) -> Result<(), CpuError> {
+        let trips = match &l.trips {
+            Trips::Fixed(n) => Some(*n),
+            Trips::Unlimited => None,
+            Trips::Read(view) => Some(self.read(view)?.to_i64_vec().first().map_or(0, |n| (*n).max(0) as u64)),
+        };
+        let mut more = match &l.begin {
+            Some(view) => truth(&self.read(view)?),
+            None => true,
+        } && trips != Some(0);
+        let mut rows: Vec<Vec<Tensor>> = vec![vec![]; l.collected.len()];
+        let mut done = 0u64;
+        while more {
+            if let Some(view) = &l.index {
+                let at = i64::try_from(done).unwrap_or(i64::MAX);
+                let number = Tensor::from_vec(view.shape.clone(), vec![at]);
+                self.write(view, &number)?;
+            }
+            self.steps(&l.body)?;
+            for (c, rows) in l.collected.iter().zip(&mut rows) {
+                match self.is_on_host(c.all) {
+                    true => rows.push(self.read(&c.row)?),
+                    false => self.collect(c.row.buffer, c.all, done, c.row_bytes as usize, c.grows)?,
+                }
+            }
+            done += 1;
+            more = trips.is_none_or(|n| done < n);
+            if let (true, Some(go_on)) = (more, &l.go_on) {
+                more = truth(&self.read(go_on)?);
+            }
+            for c in &l.carried {
+                match self.is_on_host(c.now) {
+                    true => self.host.swap(c.now, c.next),
+                    false if l.alternates() => self.places.swap(c.now, c.next),
+                    false => self.copy(c.next, c.now)?,
+                }
+            }
+        }
+        let odd = l.alternates() && !done.is_multiple_of(2);
+        for c in l.carried.iter().filter(|_| odd) {
+            if !self.is_on_host(c.now) {
+                self.copy(c.now, c.next)?;
+                self.places.swap(c.now, c.next);
+            }
+        }
+        for (c, rows) in l.collected.iter().zip(&rows) {
+            if c.grows {
+                self.rows.insert(c.all, usize::try_from(done).unwrap_or(usize::MAX));
+            }
+            if self.is_on_host(c.all) {
+                let all = Tensor::stack(c.row.dtype, &c.row.shape, rows);
+                self.host[c.all] = Some(all.map_err(|e| CpuError::Host(e.to_string()))?);
+            }
+        }
+        Ok(())
+    }
+    /// Keeps a row of an iteration, in more memory where there is none left.
+    fn collect(&mut self, row: usize, all: usize, at: u64, bytes: usize, grows: bool) -> Result<(), CpuError> {
+        let start = at as usize * bytes;
+        if grows && start + bytes > self.places[all].bytes {
+            let mut block = Block::of((2 * (start + bytes)) as u64);
+            let old = self.places[all].read(start);
+            block.bytes_mut()[..old.len()].copy_from_slice(old);
+            self.places[all] = block.place();
+            self.more.push(block);
+        }
+        let source = self.places[row].read(bytes);
+        self.places[all].write(start, source)
+    }
+    /// Runs the steps of a function. Calls of one function inside each other have memory of their own for what it
+    /// writes.
+    fn call(&mut self, c: &Call) -> Result<(), CpuError> {
+        let f = &self.session.plan.functions[c.callee];
+        if self.calls >= MOST_CALLS {
+            let text = format!("@{} and others call each other more than {MOST_CALLS} times deep", f.name);
+            return Err(CpuError::Host(text));
+        }
+        let arguments = self.take(&c.arguments)?;
+        let kept: Vec<(Place, Option<Tensor>)> =
+            f.buffers.iter().map(|&b| (self.places[b], self.host[b].take())).collect();
+        if self.depth[c.callee] > 0 {
+            for &b in &f.buffers {
+                let mut block = Block::of(self.session.plan.buffers[b].bytes);
+                self.places[b] = Place { bytes: self.session.plan.buffers[b].bytes as usize, ..block.place() };
+                self.more.push(block);
+            }
+        }
+        self.depth[c.callee] += 1;
+        self.calls += 1;
+        self.put(arguments, &c.arguments)?;
+        let done = self.steps(&f.body);
+        let results = done.and_then(|()| self.take(&c.results));
+        self.depth[c.callee] -= 1;
+        self.calls -= 1;
+        for (&b, (place, host)) in f.buffers.iter().zip(kept) {
+            (self.places[b], self.host[b]) = (place, host);
+        }
+        self.put(results?, &c.results)
+    }
+    fn take(&self, list: &[Handover]) -> Result<Vec<Value>, CpuError> {
+        let one = |h: &Handover| match self.is_on_host(h.to) {
+            true => Value::Host(self.host[h.from].clone()),
+            false => Value::Bytes(self.places[h.from].read(self.session.plan.buffers[h.from].bytes as usize).to_vec()),
+        };
+        Ok(list.iter().map(one).collect())
+    }
+    fn put(&mut self, values: Vec<Value>, list: &[Handover]) -> Result<(), CpuError> {
+        for (value, h) in values.into_iter().zip(list) {
+            match value {
+                Value::Host(t) => self.host[h.to] = t,
+                Value::Bytes(bytes) => {
+                    let n = bytes.len().min(self.places[h.to].bytes);
+                    self.places[h.to].write(0, &bytes[..n])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value on its way from one function to another.
+enum Value {
+    Host(Option<Tensor>),
+    Bytes(Vec<u8>),
+}

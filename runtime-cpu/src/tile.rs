@@ -1,0 +1,558 @@
+//! Register tiles: rows x columns of sums in vector registers, taps and depth added up one after another, then the
+//! epilogue, then one store. The fast body of the intrinsic `tile_RxCxK_f32` of tensor IR, and of windows whose lanes
+//! lie next to each other (depthwise convolution, pooling, products with one row).
+//!
+//! Rows of the left operand lie evenly, or have a pointer each for every tap, so that a convolution reads its image
+//! where it lies: a row in the padding points to zeros. Columns of the right operand lie next to each other.
+
+use crate::isa::Isa;
+use crate::vectors;
+
+/// How the operands of a tile are combined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// An element of each left row times the columns of the right operand.
+    Product,
+    /// The columns of each left row times those of the right operand.
+    Lanes,
+    /// The columns of each left row, added up; there is no right operand.
+    Sum,
+    /// Their maximum; NaN if one is.
+    Max,
+    /// Their minimum; NaN if one is.
+    Min,
+}
+
+/// A step of an epilogue: `sum = sum op operand`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// A number for all.
+    Add(f32),
+    Mul(f32),
+    /// NaN stays NaN; the number is none.
+    Max(f32),
+    Min(f32),
+    /// An element for each column.
+    AddColumns(*const f32),
+    MulColumns(*const f32),
+    /// An element for each, rows so far apart.
+    AddEach(*const f32, isize),
+    MulEach(*const f32, isize),
+}
+
+/// A tile. Whoever makes one has proved that all that it names is in bounds.
+pub(crate) struct Operands<'a> {
+    pub kind: Kind,
+    /// The first row of the left operand.
+    pub left: *const f32,
+    /// From one row of the left operand to the next.
+    pub row_stride: isize,
+    /// A pointer for each row, tap after tap, where rows lie unevenly; else none.
+    pub table: &'a [*const f32],
+    /// Rows of the table.
+    pub table_rows: usize,
+    /// From one element of a row to the next.
+    pub left_stride: isize,
+    /// The first row of the right operand; anything where there is none.
+    pub right: *const f32,
+    /// From one row of the right operand to the next.
+    pub right_stride: isize,
+    /// Where the left and the right operand of each tap begin.
+    pub taps: &'a [[isize; 2]],
+    /// Elements of the reduction in each tap.
+    pub depth: usize,
+    pub columns: usize,
+    /// What sums begin with; `None`: what lies at `out`.
+    pub initial: Option<f32>,
+    pub steps: &'a [Step],
+    pub out: *mut f32,
+    /// From one row of results to the next.
+    pub out_stride: isize,
+}
+
+/// Memory for what is found of a tile, used again.
+#[derive(Default)]
+pub(crate) struct TileMemory {
+    /// A pointer for each row, tap after tap, where rows lie unevenly.
+    pub table: Vec<*const f32>,
+    /// Taps that are not left out.
+    pub taps: Vec<[isize; 2]>,
+    /// The rows that each tap has.
+    pub ranges: Vec<(i64, i64)>,
+    /// What each condition's index is in the first row of the first tap.
+    pub conditions: Vec<i64>,
+    /// What rows in the padding read.
+    pub zeros: Vec<f32>,
+    /// What is computed of its sums.
+    pub steps: Vec<Step>,
+    /// The steps of rows that are partly padding.
+    pub padded: Vec<Step>,
+}
+
+/// Computes these rows of a tile.
+///
+/// # Safety
+/// For each of these rows, for each tap: the left operand has `depth` readable elements `left_stride` apart, or as many
+/// runs of `columns` elements for other kinds than [`Kind::Product`]; the right operand `depth` readable rows of
+/// `columns` elements. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
+/// `out`. The machine has `isa`.
+pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
+    let mut column = 0;
+    while column < t.columns {
+        let (vectors, lanes, most) = block(isa, t.columns - column);
+        let mut row = rows.start;
+        while row < rows.end {
+            let left = rows.end - row;
+            let n = match t.kind {
+                // Parts of about the same size.
+                Kind::Product => left.div_ceil(left.div_ceil(most)),
+                _ => [6, 4, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
+            };
+            // SAFETY: the caller vouches for all rows and columns.
+            unsafe { part(isa, t, [row, column], n, vectors) };
+            row += n;
+        }
+        column += vectors * lanes;
+    }
+}
+
+/// Vectors of the next part where so many columns are left, lanes of each, and the most rows that it may have.
+fn block(isa: Isa, left: usize) -> (usize, usize, usize) {
+    match isa {
+        Isa::Avx512 => (if left > 16 { 2 } else { 1 }, 16, 14),
+        Isa::Avx2 if left > 8 => (2, 8, 6),
+        Isa::Avx2 => (1, 8, 12),
+        Isa::Neon if left > 4 => (3, 4, 8),
+        Isa::Neon => (1, 4, 14),
+        Isa::Portable => (1, 8, 4),
+    }
+}
+
+/// Computes a part of `n` rows.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
+    macro_rules! by_rows {
+        ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {{
+            const PRODUCT: u8 = Kind::Product as u8;
+            const LANES: u8 = Kind::Lanes as u8;
+            const SUM: u8 = Kind::Sum as u8;
+            const MAX: u8 = Kind::Max as u8;
+            const MIN: u8 = Kind::Min as u8;
+            // SAFETY: the caller vouches for the operands, and for the instruction set.
+            match (t.kind, n) {
+                $((Kind::Product, $rows) if t.table.is_empty() => unsafe {
+                    $body::tile::<$rows, $vectors, PRODUCT, true>(t, at)
+                },)*
+                $((Kind::Product, $rows) => unsafe { $body::tile::<$rows, $vectors, PRODUCT, false>(t, at) },)*
+                $((Kind::Lanes, $few) => unsafe { $body::tile::<$few, $vectors, LANES, true>(t, at) },)*
+                $((Kind::Sum, $few) => unsafe { $body::tile::<$few, $vectors, SUM, true>(t, at) },)*
+                $((Kind::Max, $few) => unsafe { $body::tile::<$few, $vectors, MAX, true>(t, at) },)*
+                $((Kind::Min, $few) => unsafe { $body::tile::<$few, $vectors, MIN, true>(t, at) },)*
+                _ => unreachable!("a part has the rows that `run` gives it"),
+            }
+        }};
+    }
+    match (isa, vectors) {
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, 2) => by_rows!(avx512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 4 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, _) => by_rows!(avx512, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 4 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, 2) => by_rows!(avx2, 2, 1 2 3 4 5 6; 1 2 4 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, _) => by_rows!(avx2, 1, 1 2 3 4 5 6 7 8 9 10 11 12; 1 2 4 6),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, 3) => by_rows!(neon, 3, 1 2 3 4 5 6 7 8; 1 2 4 6),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, _) => by_rows!(neon, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 4 6),
+        _ => by_rows!(portable, 1, 1 2 3 4; 1 2 4),
+    }
+}
+
+/// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is a
+/// constant.
+macro_rules! finish {
+    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident) => {
+        macro_rules! each {
+            ($i:ident, $v:ident, $sum:ident => $value:expr) => {
+                for $i in 0..R {
+                    for $v in 0..V {
+                        let $sum = $sums[$i][$v];
+                        $sums[$i][$v] = $value;
+                    }
+                }
+            };
+        }
+        for step in $t.steps {
+            let columns = |at: *const f32| {
+                let mut all = [splat(0.0); V];
+                for v in 0..V {
+                    all[v] = load($masks[v], at.add($column + v * LANES));
+                }
+                all
+            };
+            let element = |at: *const f32, stride: isize, i: usize, v: usize| {
+                load($masks[v], at.offset(($row + i) as isize * stride).add($column + v * LANES))
+            };
+            match *step {
+                Step::Add(x) => each!(i, v, sum => add(sum, splat(x))),
+                Step::Mul(x) => each!(i, v, sum => mul(sum, splat(x))),
+                Step::Max(x) => each!(i, v, sum => max(splat(x), sum)),
+                Step::Min(x) => each!(i, v, sum => min(splat(x), sum)),
+                Step::AddColumns(at) => {
+                    let all = columns(at);
+                    each!(i, v, sum => add(sum, all[v]));
+                }
+                Step::MulColumns(at) => {
+                    let all = columns(at);
+                    each!(i, v, sum => mul(sum, all[v]));
+                }
+                Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
+                Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
+            }
+        }
+        for i in 0..R {
+            for v in 0..V {
+                store($masks[v], $out.offset(i as isize * $t.out_stride).add(v * LANES), $sums[i][v]);
+            }
+        }
+    };
+}
+
+/// A body for the vectors of one module of [`vectors`].
+macro_rules! body {
+    ($(#[$feature:meta])* $name:ident) => {
+        mod $name {
+            use super::vectors::$name::*;
+            use super::{Kind, Operands, Step};
+
+            const PRODUCT: u8 = Kind::Product as u8;
+            const PAIRS: u8 = Kind::Lanes as u8;
+            const SUM: u8 = Kind::Sum as u8;
+            const MAX: u8 = Kind::Max as u8;
+
+            /// A sum with one more element of the left operand, and one of the right operand in its column.
+            $(#[$feature])*
+            #[inline]
+            fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
+                match KIND {
+                    PRODUCT | PAIRS => fma(left, right, sum),
+                    SUM => add(sum, left),
+                    MAX => keep_max(sum, left),
+                    _ => keep_min(sum, left),
+                }
+            }
+
+            /// `R` rows of `V` vectors of columns from a row and a column on; `EVEN`: rows lie evenly.
+            ///
+            /// # Safety
+            /// As [`super::run`].
+            $(#[$feature])*
+            // Arrays of registers: each index is a constant when the loops are unrolled.
+            #[allow(clippy::needless_range_loop)]
+            pub unsafe fn tile<const R: usize, const V: usize, const KIND: u8, const EVEN: bool>(
+                t: &Operands<'_>,
+                [row, column]: [usize; 2],
+            ) {
+                // SAFETY: all accesses are those that the caller of `run` vouches for: rows `row..row + R`, and columns
+                // from `column` on as far as masks have them.
+                unsafe {
+                    let out = t.out.offset(row as isize * t.out_stride).add(column);
+                    let mut masks = [mask(0); V];
+                    for v in 0..V {
+                        masks[v] = mask(t.columns.saturating_sub(column + v * LANES));
+                    }
+                    let mut sums = [[splat(t.initial.unwrap_or(0.0)); V]; R];
+                    if t.initial.is_none() {
+                        for i in 0..R {
+                            for v in 0..V {
+                                sums[i][v] = load(masks[v], out.offset(i as isize * t.out_stride).add(v * LANES));
+                            }
+                        }
+                    }
+                    let across = if KIND == PRODUCT { 0 } else { column };
+                    let mut rows = [std::ptr::null::<f32>(); R];
+                    if EVEN {
+                        let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
+                        for i in 0..R {
+                            rows[i] = first.wrapping_offset(i as isize * t.row_stride);
+                        }
+                    }
+                    for (n, tap) in t.taps.iter().enumerate() {
+                        let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
+                        let mut at = if EVEN { tap[0] } else { 0 };
+                        if !EVEN {
+                            let first = t.table.as_ptr().add(n * t.table_rows + row);
+                            for i in 0..R {
+                                rows[i] = *first.add(i);
+                            }
+                        }
+                        for _ in 0..t.depth {
+                            let mut columns = [splat(0.0); V];
+                            if KIND == PRODUCT || KIND == PAIRS {
+                                for v in 0..V {
+                                    columns[v] = load(masks[v], b.wrapping_add(v * LANES));
+                                }
+                            }
+                            for i in 0..R {
+                                let left = rows[i].wrapping_offset(at);
+                                for v in 0..V {
+                                    let a = match KIND {
+                                        PRODUCT => splat(*left),
+                                        _ => load(masks[v], left.wrapping_add(v * LANES)),
+                                    };
+                                    sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
+                                }
+                            }
+                            at += t.left_stride;
+                            b = b.wrapping_offset(t.right_stride);
+                        }
+                    }
+                    finish!(t, [row, column], masks, sums, out);
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+body!(
+    #[target_feature(enable = "avx512f")]
+    avx512
+);
+#[cfg(target_arch = "x86_64")]
+body!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2
+);
+#[cfg(target_arch = "aarch64")]
+body!(
+    #[target_feature(enable = "neon")]
+    neon
+);
+body!(portable);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tile with nothing but its operands.
+    fn plain<'a>(
+        kind: Kind,
+        left: &'a [f32],
+        right: &'a [f32],
+        taps: &'a [[isize; 2]],
+        out: &mut [f32],
+    ) -> Operands<'a> {
+        Operands {
+            kind,
+            left: left.as_ptr(),
+            row_stride: 0,
+            table: &[],
+            table_rows: 0,
+            left_stride: 1,
+            right: right.as_ptr(),
+            right_stride: 0,
+            taps,
+            depth: 1,
+            columns: 0,
+            initial: None,
+            steps: &[],
+            out: out.as_mut_ptr(),
+            out_stride: 0,
+        }
+    }
+    fn number(i: usize) -> f32 {
+        ((i * 7 + 3) % 11) as f32 - 5.0
+    }
+
+    /// Every body that this machine runs, with even rows and with a table, every number of rows, columns that are no
+    /// whole vectors, and every step of an epilogue.
+    #[test]
+    fn every_body_adds_up_the_same() {
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+            for (rows, columns, depth, taps) in [
+                (14, 32, 5, 1),
+                (3, 16, 7, 2),
+                (16, 45, 3, 3),
+                (1, 8, 1, 1),
+                (9, 12, 4, 2),
+                (5, 31, 2, 2),
+                (11, 3, 6, 1),
+            ] {
+                let a: Vec<f32> = (0..taps * rows * depth * 2).map(number).collect();
+                let b: Vec<f32> = (0..taps * depth * (columns + 1)).map(number).collect();
+                let each: Vec<f32> = (0..rows * columns).map(|i| number(i + 5)).collect();
+                let at = |t: usize, i: usize| (t * rows + i) * depth * 2;
+                let mut want: Vec<f32> = (0..rows * columns).map(number).collect();
+                for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                    let sum = &mut want[i * columns + j];
+                    for (t, k) in (0..taps).flat_map(|t| (0..depth).map(move |k| (t, k))) {
+                        *sum += a[at(t, i) + 2 * k] * b[(t * depth + k) * (columns + 1) + j];
+                    }
+                    *sum = (*sum + 1.0) * 2.0 + each[j];
+                    *sum = (*sum * each[j] + each[i * columns + j]) * each[i * columns + j];
+                    *sum = sum.clamp(-40.0, 60.0);
+                }
+                let steps = [
+                    Step::Add(1.0),
+                    Step::Mul(2.0),
+                    Step::AddColumns(each.as_ptr()),
+                    Step::MulColumns(each.as_ptr()),
+                    Step::AddEach(each.as_ptr(), columns as isize),
+                    Step::MulEach(each.as_ptr(), columns as isize),
+                    Step::Max(-40.0),
+                    Step::Min(60.0),
+                ];
+                let table: Vec<*const f32> = (0..taps)
+                    .flat_map(|t| (0..rows).map(move |i| (t, i)))
+                    .map(|(t, i)| &raw const a[at(t, i)])
+                    .collect();
+                let offsets: Vec<[isize; 2]> =
+                    (0..taps).map(|t| [at(t, 0) as isize, (t * depth * (columns + 1)) as isize]).collect();
+                for even in [true, false] {
+                    let mut c: Vec<f32> = (0..rows * columns).map(number).collect();
+                    let t = Operands {
+                        row_stride: 2 * depth as isize,
+                        table: if even { &[] } else { &table },
+                        table_rows: rows,
+                        left_stride: 2,
+                        right_stride: columns as isize + 1,
+                        depth,
+                        columns,
+                        steps: &steps,
+                        out_stride: columns as isize,
+                        ..plain(Kind::Product, &a, &b, &offsets, &mut c)
+                    };
+                    // SAFETY: the vectors above have these sizes.
+                    unsafe { run(isa, &t, 0..rows) };
+                    assert_eq!(c, want, "{isa:?} {rows} x {columns} x {depth} x {taps}, even: {even}");
+                }
+            }
+        }
+    }
+
+    /// Windows: each lane has its own elements of both operands, or of the left one.
+    #[test]
+    fn windows_are_those_of_single_lanes() {
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+            for (rows, columns) in [(1, 1), (2, 7), (13, 16), (7, 40), (3, 77)] {
+                let x: Vec<f32> = (0..(rows + 3) * columns).map(number).collect();
+                let w: Vec<f32> = (0..2 * columns).map(|i| number(i + 1)).collect();
+                let c = columns as isize;
+                let taps = [[0, 0], [2 * c, c]];
+                for (kind, initial) in
+                    [(Kind::Lanes, 1.0), (Kind::Sum, 1.0), (Kind::Max, f32::NEG_INFINITY), (Kind::Min, f32::INFINITY)]
+                {
+                    let mut out = vec![9.0; rows * columns];
+                    let t = Operands {
+                        row_stride: c,
+                        columns,
+                        initial: Some(initial),
+                        out_stride: c,
+                        ..plain(kind, &x, &w, &taps, &mut out)
+                    };
+                    // SAFETY: the vectors above have these sizes.
+                    unsafe { run(isa, &t, 0..rows) };
+                    for (i, got) in out.iter().enumerate() {
+                        let (a, b) = (x[i], x[i + 2 * columns]);
+                        let want = match kind {
+                            Kind::Product | Kind::Lanes => 1.0 + a * w[i % columns] + b * w[columns + i % columns],
+                            Kind::Sum => 1.0 + a + b,
+                            Kind::Max => a.max(b),
+                            Kind::Min => a.min(b),
+                        };
+                        assert_eq!(*got, want, "{isa:?} {kind:?} {rows} x {columns}: {i}");
+                    }
+                }
+            }
+            // An element that is no number stays in a maximum, wherever it comes.
+            for place in 0..3 {
+                let mut x = [1.0, 2.0, 3.0];
+                x[place] = f32::NAN;
+                for kind in [Kind::Max, Kind::Min] {
+                    let mut out = [0.0];
+                    let t = Operands {
+                        depth: 3,
+                        columns: 1,
+                        initial: Some(if kind == Kind::Max { f32::NEG_INFINITY } else { f32::INFINITY }),
+                        ..plain(kind, &x, &[], &[[0, 0]], &mut out)
+                    };
+                    // SAFETY: three elements, one result.
+                    unsafe { run(isa, &t, 0..1) };
+                    assert!(out[0].is_nan(), "{isa:?} {kind:?} {place}");
+                }
+            }
+        }
+    }
+
+    /// `cargo test --release -p weft-runtime-cpu --lib against_sgemm -- --ignored --nocapture`: the tiles of each
+    /// instruction set, with the right operand packed before, against `matrixmultiply::sgemm`, which packs both;
+    /// interleaved, the fastest of 15 runs.
+    #[test]
+    #[ignore = "a measurement"]
+    fn tiles_against_sgemm() {
+        for [m, n, k] in [[196usize, 256, 1152], [784, 128, 1152], [3136, 64, 64], [49, 2048, 512], [197, 768, 768]] {
+            let a: Vec<f32> = (0..m * k).map(|i| (i % 13) as f32 - 6.0).collect();
+            let b: Vec<f32> = (0..k * n).map(|i| (i % 7) as f32 - 3.0).collect();
+            for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+                let [height, width] = isa.tile().map(|n| n as usize);
+                let mut packed = vec![0.0; k * n.next_multiple_of(width)];
+                for (p, c) in (0..k).flat_map(|p| (0..n).map(move |c| (p, c))) {
+                    packed[c / width * k * width + p * width + c % width] = b[p * n + c];
+                }
+                let mut best = [f64::INFINITY; 2];
+                let mut c = vec![0.0; m * n];
+                for _ in 0..15 {
+                    let start = std::time::Instant::now();
+                    // SAFETY: the matrices have these sizes.
+                    unsafe {
+                        let (rs, cs) = (k as isize, n as isize);
+                        matrixmultiply::sgemm(
+                            m,
+                            k,
+                            n,
+                            1.0,
+                            a.as_ptr(),
+                            rs,
+                            1,
+                            b.as_ptr(),
+                            cs,
+                            1,
+                            0.0,
+                            c.as_mut_ptr(),
+                            cs,
+                            1,
+                        );
+                    }
+                    best[0] = best[0].min(start.elapsed().as_secs_f64());
+                    let start = std::time::Instant::now();
+                    let mut out = vec![0.0; height * width];
+                    for (panel, row) in (0..n.div_ceil(width)).flat_map(|p| (0..m).step_by(height).map(move |r| (p, r)))
+                    {
+                        let rows = height.min(m - row);
+                        let t = Operands {
+                            row_stride: k as isize,
+                            right_stride: width as isize,
+                            depth: k,
+                            columns: width,
+                            initial: Some(0.0),
+                            out_stride: width as isize,
+                            ..plain(Kind::Product, &a[row * k..], &packed[panel * k * width..], &[[0, 0]], &mut out)
+                        };
+                        // SAFETY: the vectors above have these sizes.
+                        unsafe { run(isa, &t, 0..rows) };
+                        std::hint::black_box(&out);
+                    }
+                    best[1] = best[1].min(start.elapsed().as_secs_f64());
+                }
+                let rate = |s: f64| 2e-9 * (m * n * k) as f64 / s;
+                let [theirs, ours] = best.map(rate);
+                println!("{m}x{n}x{k} {}: {ours:.1} GFLOP/s, {:.2} of sgemm", isa.name(), ours / theirs);
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Tiles of kernels: nests of tensor loops, and reductions whose lanes lie next to each other.
+
+use crate::index::{Condition, Index, Slot};
+use crate::memory::Form;
+use crate::program::{Access, Extent, Node, RowCondition, Start, Tile};
+use crate::tile::Kind;
+use crate::translate::{Translator, access};
+use tensor_ir::name::Name;
+use tensor_ir::tir::intrinsic::{Intrinsic, Nest};
+use tensor_ir::tir::{BinaryOp, Block, Combiner, Expr, For, Reduce, Scalar};
+
+/// Taps that are listed, at most; more are loops around the tile.
+const MOST_TAPS: i64 = 4096;
+
+/// An operand of a reduction whose lanes lie next to each other.
+struct Operand {
+    access: Access,
+    /// Lanes are next to each other; else all read one element.
+    moves: bool,
+    /// Where these do not hold the operand is `padding`; the lanes do not differ in them.
+    conditions: Vec<Condition>,
+    padding: f32,
+}
+
+/// The operands of a reduction.
+struct Sides {
+    kind: Kind,
+    left: Access,
+    right: Option<Access>,
+    conditions: Vec<Condition>,
+    padding: Option<f32>,
+}
+
+impl Sides {
+    fn indices(&self) -> impl Iterator<Item = &Index> {
+        let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
+        operands.chain(self.conditions.iter().map(|c| &c.index))
+    }
+}
+
+/// The number that changes no sum or extremum.
+fn nothing(c: Combiner) -> f32 {
+    match c {
+        Combiner::Max => f32::NEG_INFINITY,
+        Combiner::Min => f32::INFINITY,
+        Combiner::Sum => 0.0,
+        Combiner::Prod => 1.0,
+    }
+}
+
+impl Translator<'_> {
+    /// A nest of tensor loops, with the reduction loops around it that hold nothing else.
+    pub(crate) fn tile(&mut self, outer: &[Extent], l: &For) -> Result<Node, String> {
+        let refused = |what: &str| format!("loop `{}` is no tile of the CPU: {what}", l.var);
+        let nest = Nest::under(l).map_err(|m| m.message)?;
+        let intrinsic = Intrinsic::of_nest(self.f, &nest).ok_or_else(|| refused("no intrinsic has its loops"))?;
+        let b = nest.block;
+        let heads: Vec<(Name, i64)> = nest.loops.clone();
+        let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
+        let Expr::Binary(BinaryOp::Mul, x, y) = &b.value else { return Err(refused("it adds up no products")) };
+        // The left operand is the one that moves with the rows.
+        let moves = |e: &Expr| {
+            let mut found = false;
+            e.visit_ints(&mut |i| found |= i.uses(heads[0].0));
+            found
+        };
+        let (x, y) = if moves(y) && !moves(x) { (y, x) } else { (x, y) };
+        let (conditions, left) = match &**x {
+            Expr::Select(c, a, _) => match &**c {
+                Expr::All(c) => (self.conditions(c)?, &**a),
+                _ => return Err(refused("a row is chosen by a value")),
+            },
+            plain => (vec![], plain),
+        };
+        let (Expr::Load(left, at), Expr::Load(right, to)) = (left, &**y) else {
+            return Err(refused("an operand is no buffer"));
+        };
+        let lanes = [rows.slot, columns.slot];
+        let (left, right) =
+            (access(*left, self.ix.place(*left, at)?, lanes), access(*right, self.ix.place(*right, to)?, lanes));
+        let acc = access(b.buffer, self.ix.place(b.buffer, &b.indices)?, lanes);
+        let stride = |a: &Access, e: Extent| a.index.stride(e.slot);
+        let (Some(left_stride), Some(right_stride)) = (stride(&left, depth), stride(&right, depth)) else {
+            return Err(refused("an operand has no strides"));
+        };
+        // Columns that are left out are computed too, and read by nobody; rows that are left out read nothing.
+        let mut conditions = conditions;
+        conditions.extend(self.conditions(&b.guards)?.into_iter().filter(|c| !c.index.uses(columns.slot)));
+        let (plain, clamps) = left.index.without_clamps();
+        let even = |e: &Extent| {
+            let indices = conditions.iter().map(|c| &c.index).chain([&plain, &right.index]);
+            !acc.index.uses(e.slot) && indices.into_iter().all(|i| i.stride(e.slot).is_some())
+        };
+        let used = outer.iter().rev().take_while(|e| even(e)).count();
+        let (around, taps) = outer.split_at(outer.len() - used);
+        let tile = Tile {
+            kind: Kind::Product,
+            rows: rows.count,
+            columns: columns.count,
+            depth: depth.count,
+            start: Start::Kept,
+            acc_row: acc.index.stride(rows.slot).ok_or_else(|| refused("its sums have no strides"))?,
+            acc,
+            row: rows.slot,
+            column: columns.slot,
+            row_stride: plain.stride(rows.slot),
+            clamps,
+            left_stride,
+            right_row: 0,
+            right_stride,
+            ..tile(taps, &plain, Some(&right.index), conditions, rows.slot)
+        };
+        Ok(with_loops(around, Tile { left, right: Some(right), ..tile }))
+    }
+    /// The tile that the reduction `r` of a block is, if its lanes, in the loop `columns`, lie next to each other.
+    pub(crate) fn window(
+        &self,
+        b: &Block,
+        r: Reduce,
+        loops: &[Extent],
+        columns: Extent,
+        store: &Index,
+    ) -> Result<Option<Node>, String> {
+        let buffer = &self.f.buffers[b.buffer];
+        let own = Form::of(buffer.dtype, buffer.encoding, buffer.scope) == Form::F32;
+        if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
+            return Ok(None);
+        }
+        let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
+        // A tile looks for its first row and tap, be they in the padding or not.
+        if !sides.conditions.is_empty() && sides.indices().any(Index::reads) {
+            return Ok(None);
+        }
+        let even = |e: &Extent| sides.indices().all(|i| i.stride(e.slot).is_some());
+        let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
+            *all *= e.count;
+            (*all <= MOST_TAPS).then_some(())
+        });
+        let (outer, mut taps) = loops.split_at(loops.len() - taps.count());
+        // The innermost loop, where it stands under no condition, is the depth.
+        let mut depth = Extent { slot: usize::MAX, count: 1 };
+        if let Some((last, rest)) = taps.split_last()
+            && sides.conditions.iter().all(|c| c.index.stride(last.slot) == Some(0))
+            && sides.left.index.stride(last.slot).is_some_and(|s| s >= 0)
+        {
+            (depth, taps) = (*last, rest);
+        } else if taps.is_empty() {
+            return Ok(None);
+        }
+        let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
+        let around = &outer[..outer.len() - usize::from(walk.is_some())];
+        let rows = walk.copied().unwrap_or(Extent { slot: usize::MAX, count: 1 });
+        let inside: Vec<Slot> = taps.iter().chain([&depth]).map(|e| e.slot).collect();
+        let step = |e: Extent, i: &Index| i.stride(e.slot).unwrap_or(0);
+        let right = sides.right.as_ref().map(|r| &r.index);
+        let made = Tile {
+            kind: sides.kind,
+            rows: rows.count,
+            columns: columns.count,
+            depth: depth.count,
+            start: self.start(b.name, r, &inside),
+            acc: access(b.buffer, store.clone(), [rows.slot, columns.slot]),
+            acc_row: step(rows, store),
+            column: columns.slot,
+            padding: sides.padding,
+            row_stride: Some(step(rows, &sides.left.index)),
+            left_stride: step(depth, &sides.left.index),
+            right_row: right.map_or(0, |r| step(rows, r)),
+            right_stride: right.map_or(0, |r| step(depth, r)),
+            ..tile(taps, &sides.left.index, right, sides.conditions.clone(), rows.slot)
+        };
+        Ok(Some(with_loops(around, Tile { left: sides.left, right: sides.right, ..made })))
+    }
+    /// What the sums of a reduction begin with whose loops `inside` are done at once.
+    fn start(&self, block: Name, r: Reduce, inside: &[Slot]) -> Start {
+        if !r.init {
+            return Start::Kept;
+        }
+        let loops = self.f.reduction_loops(block);
+        let others = loops.iter().filter_map(|v| self.ix.slots.get(v).copied()).filter(|s| !inside.contains(s));
+        match others.collect::<Vec<Slot>>() {
+            none if none.is_empty() => Start::Number(nothing(r.combiner)),
+            slots => Start::First(nothing(r.combiner), slots),
+        }
+    }
+    /// The operands of a reduction of `value`, if their lanes lie next to each other or are all the same.
+    fn sides(&self, value: &Expr, combiner: Combiner, lane: Slot) -> Result<Option<Sides>, String> {
+        let alone = match combiner {
+            Combiner::Max => Kind::Max,
+            Combiner::Min => Kind::Min,
+            Combiner::Sum => Kind::Sum,
+            Combiner::Prod => return Ok(None),
+        };
+        let (first, second) = match value {
+            Expr::Binary(BinaryOp::Mul, x, y) if alone == Kind::Sum => (&**x, Some(&**y)),
+            one => (one, None),
+        };
+        let nothing = nothing(combiner);
+        let operand = |e: &Expr| {
+            // A sum leaves its padding out; an extremum also takes another number.
+            let fits = |o: &Operand| o.conditions.is_empty() || o.padding == nothing || alone != Kind::Sum;
+            Ok::<_, String>(self.operand(e, lane)?.filter(fits))
+        };
+        let Some(left) = operand(first)? else { return Ok(None) };
+        let padding = Some(left.padding).filter(|x| !left.conditions.is_empty() && *x != nothing);
+        let right = match second.map(operand).transpose()? {
+            Some(None) => return Ok(None),
+            other => other.flatten(),
+        };
+        let both = [Some(&left), right.as_ref()];
+        let conditions = both.into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
+        // A product of two elements that are the same for all lanes is the same everywhere.
+        let (kind, left, right) = match (left.moves, right) {
+            (true, None) => (alone, left, None),
+            (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
+            (true, Some(right)) => (Kind::Product, right, Some(left)),
+            (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
+            (false, _) => return Ok(None),
+        };
+        Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding }))
+    }
+    fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Operand>, String> {
+        let (conditions, padding, e) = match e {
+            Expr::Select(c, a, other) => match (&**c, &**other) {
+                (Expr::All(c), Expr::Const(Scalar::Float(x), _)) if !x.is_nan() => {
+                    (self.conditions(c)?, *x as f32, &**a)
+                }
+                _ => return Ok(None),
+            },
+            _ => (vec![], 0.0, e),
+        };
+        let Expr::Load(buffer, indices) = e else { return Ok(None) };
+        let from = &self.f.buffers[*buffer];
+        let index = self.ix.place(*buffer, indices)?;
+        let fixed = conditions.iter().all(|c| !c.index.uses(lane));
+        let moves = index.stride(lane);
+        if Form::of(from.dtype, from.encoding, from.scope) != Form::F32 || !fixed || !matches!(moves, Some(0 | 1)) {
+            return Ok(None);
+        }
+        let access = access(*buffer, index, [usize::MAX, lane]);
+        Ok(Some(Operand { access, moves: moves == Some(1), conditions, padding }))
+    }
+}
+
+/// Loops around a tile.
+fn with_loops(around: &[Extent], tile: Tile) -> Node {
+    around.iter().rev().fold(Node::Tile(Box::new(tile)), |body, e| Node::Loop(e.slot, e.count, vec![body]))
+}
+
+/// A tile of which nothing is known but its taps: those of loops along which all places move evenly.
+fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> Tile {
+    let each = |step: &dyn Fn(Slot) -> i64| {
+        let mut all = vec![0];
+        for l in loops {
+            all = all
+                .iter()
+                .flat_map(|at| (0..l.count).map(move |n| (at, n)))
+                .map(|(at, n)| at + n * step(l.slot))
+                .collect();
+        }
+        all
+    };
+    let reach =
+        |all: &[i64]| all.iter().fold((0, 0), |(low, high), x| (x.min(&low).to_owned(), x.max(&high).to_owned()));
+    let along = |i: &Index| each(&|slot| i.stride(slot).unwrap_or(0));
+    let lefts = along(left);
+    let rights = right.map_or_else(|| vec![0; lefts.len()], along);
+    let conditions = conditions.into_iter().map(|condition| {
+        let taps = along(&condition.index);
+        RowCondition { step: condition.index.stride(row), reach: reach(&taps), taps, condition }
+    });
+    let nowhere = Access { buffer: 0, index: Index::default(), strides: None };
+    Tile {
+        kind: Kind::Product,
+        reach: [reach(&lefts), reach(&rights)],
+        taps: lefts.iter().zip(&rights).map(|(l, r)| [*l as isize, *r as isize]).collect(),
+        rows: 1,
+        columns: 1,
+        depth: 1,
+        start: Start::Kept,
+        acc: nowhere.clone(),
+        acc_row: 0,
+        left: nowhere,
+        clamps: vec![],
+        tap_loops: loops.to_vec(),
+        row,
+        column: usize::MAX,
+        row_stride: None,
+        left_stride: 0,
+        conditions: conditions.collect(),
+        padding: None,
+        right: None,
+        right_row: 0,
+        right_stride: 0,
+        epilogue: None,
+        blocks: 1,
+    }
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""ONNX Runtime's CPU time on one thread against Weft's CPU target, interleaved.
+
+    scripts/cpu_peer.py target/release/examples/run_model MODEL.onnx... [--rounds 5] [--runs 5] [--size 1x3x224x224]
+        [--threads 1]
+
+Each round runs both one after the other; printed are the medians over all runs and their ratio. With several threads
+these are times by the clock, and those of the fastest runs are printed too.
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import time
+
+import numpy as np
+import onnxruntime as ort
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("weft")
+parser.add_argument("models", nargs="+")
+parser.add_argument("--rounds", type=int, default=5)
+parser.add_argument("--runs", type=int, default=5)
+parser.add_argument("--size")
+parser.add_argument("--threads", type=int, default=1)
+args = parser.parse_args()
+
+
+def session(model):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = args.threads, 1
+    s = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    size = [int(n) for n in args.size.split("x")] if args.size else None
+    rng = np.random.default_rng(1)
+    fixed = lambda i: size or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
+    return s, {i.name: rng.uniform(-1, 1, fixed(i)).astype(np.float32) for i in s.get_inputs()}
+
+
+now = time.thread_time if args.threads == 1 else time.perf_counter
+for model in args.models:
+    s, feed = session(model)
+    s.run(None, feed)
+    theirs, ours = [], []
+    env = dict(os.environ, **({"SIZES": args.size} if args.size else {}))
+    for _ in range(args.rounds):
+        for _ in range(args.runs):
+            start = now()
+            s.run(None, feed)
+            theirs.append((now() - start) * 1e3)
+        out = subprocess.run([args.weft, model, str(args.threads), str(args.runs), "best", "times"], env=env, capture_output=True, text=True)
+        column = 1 if args.threads == 1 else 3
+        ours += [float(l.split()[column]) for l in out.stdout.splitlines() if l.startswith("cpu ")]
+        if out.returncode != 0:
+            raise SystemExit(out.stderr)
+    a, b = statistics.median(theirs), statistics.median(ours)
+    best = f", fastest {min(theirs):.2f} and {min(ours):.2f} ms" if args.threads > 1 else ""
+    print(f"{os.path.basename(model)}: ONNX Runtime {a:.2f} ms, Weft {b:.2f} ms, ratio {a / b:.2f}{best}", flush=True)
