@@ -30,7 +30,7 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Buffer, BufferId, Scope, Stmt, TensorFunction};
 
-pub use transactions::{BANK_BYTES, BANKS, SECTOR_BYTES};
+pub use transactions::{BANK_BYTES, BANKS, SECTOR_BYTES, bank_passes};
 
 /// The traffic of one access of a block by a subgroup, for one pass through the block's unrolled and vectorised loops.
 #[derive(Clone, PartialEq, Debug)]

@@ -20,7 +20,7 @@ fn pieces(starts: &[i64], width: i64, piece: i64, shift: i64) -> FxHashSet<i64> 
 }
 
 /// Passes over the banks for accesses of `width` bytes at `starts`, and the passes that as many words need at least.
-pub(super) fn bank_passes(starts: &[i64], width: i64) -> (i64, i64) {
+pub fn bank_passes(starts: &[i64], width: i64) -> (i64, i64) {
     let words = pieces(starts, width, BANK_BYTES, 0);
     let mut load = [0i64; BANKS as usize];
     for w in &words {

@@ -16,7 +16,8 @@
 //! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
 //! the parts. `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
-//! Deliberately absent: optimisations of drivers, caches except for accesses of one subgroup, other work on the device.
+//! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches the
+//! estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.
 
 mod combination;
 mod processor;
@@ -35,6 +36,7 @@ mod units;
 pub(in crate::schedule) use combination::{Combination, combination_cost};
 pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel};
 pub(in crate::schedule) use product::Holdings;
+pub(in crate::schedule) use rates::usual_width;
 pub(in crate::schedule) use reads::Stages;
 pub(in crate::schedule) use rows::row_kernel;
 pub(in crate::schedule) use scheduled::scheduled_kernels;

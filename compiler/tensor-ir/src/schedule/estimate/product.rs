@@ -9,7 +9,7 @@ use crate::name::Name;
 use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::rules::{Depth, MatrixTile, PAD, ProductTile, byte_tiles, innermost, product_candidates};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
-use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, element_bytes};
+use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, bank_passes, element_bytes};
 use std::cell::OnceCell;
 
 /// A product of a unit, by the loops of its reduction.
@@ -120,13 +120,6 @@ fn is_wide(stages: &Stages<'_>, demand: &Demand) -> bool {
 fn loaded_ahead(stages: &Stages<'_>, steps: f64) -> f64 {
     let always = !stages.rates.software && steps > 1.0 && !stages.profile.quirks.has(&SINKS_LOADS);
     if always { 1.0 + 1.0 / steps } else { 1.0 }
-}
-
-/// Passes over the banks of workgroup memory for so many different words.
-fn passes(words: impl Iterator<Item = i64>) -> f64 {
-    let mut banks = [0i64; BANKS as usize];
-    words.for_each(|w| banks[w.rem_euclid(BANKS) as usize] += 1);
-    banks.iter().max().map_or(0.0, |most| *most as f64)
 }
 
 fn without_casts(e: &Expr) -> &Expr {
@@ -364,15 +357,11 @@ impl<'f> Product<'f> {
         let halves = !is_wide(stages, &operand.demand) && self.lies([2; 2]).channels % WIDE == 0;
         let enough = pitch / 4 * 4 * tile.depth >= WIDE * tile.threads;
         let run = if copied.width > 1 && halves && enough { WIDE } else { copied.width };
-        let words = |l: i64| match copied.across {
-            true => (l * run)..(l * run + run.min(4)),
-            false => {
-                let of_row = (tile.depth / run).max(1);
-                let first = l % of_row * run * pitch + l / of_row;
-                first..first + 1
-            }
-        };
-        passes((0..lanes).flat_map(words)) / (0..lanes).flat_map(words).count().max(1) as f64
+        let of_row = (tile.depth / run).max(1);
+        let word = |l: i64| if copied.across { l * run } else { l % of_row * run * pitch + l / of_row };
+        let at_once = if copied.across { run.min(4) } else { 1 };
+        let starts: Vec<i64> = (0..lanes).map(|l| word(l) * BANK_BYTES).collect();
+        bank_passes(&starts, at_once * BANK_BYTES).0 as f64 / (lanes * at_once) as f64
     }
     /// The same for a tile of halves with a row of the depth for each of `size` rows or columns of the product.
     fn stores_rows(&self, stages: &Stages<'_>, operand: &Operand<'_>, outer: &[Loop], [size, depth]: [i64; 2]) -> f64 {
@@ -385,11 +374,9 @@ impl<'f> Product<'f> {
         let run = if halves { WIDE } else { copied.width };
         let pitch = depth + WIDE.min(stages.profile.matrix_load_bytes() / HALF as i64);
         let across = (size / run).max(1);
-        let word = |l: i64| (l % across * run * pitch + l / across) * HALF as i64 / BANK_BYTES;
-        let mut words: Vec<i64> = (0..stages.rates.lanes).map(word).collect();
-        words.sort_unstable();
-        words.dedup();
-        passes(words.into_iter()) / stages.rates.lanes as f64
+        let lanes = stages.rates.lanes;
+        let starts: Vec<i64> = (0..lanes).map(|l| (l % across * run * pitch + l / across) * HALF as i64).collect();
+        bank_passes(&starts, HALF as i64).0 as f64 / lanes as f64
     }
     /// How each read of an operand is copied.
     fn copies(&self, stages: &Stages<'_>, o: &Operand<'_>, outer: &[Loop], across: bool) -> Vec<Copied> {

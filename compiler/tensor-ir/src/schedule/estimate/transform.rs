@@ -1,11 +1,12 @@
 //! Tiles of neighbouring results that are computed from tiles of elements by constant matrices, as the rule `transform`
 //! runs them.
 
+use super::rates::usual_width;
 use super::reads::{Lanes, Loop, Stages, Window, iterations};
 use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Tile, tile_of, usual_width, widest};
+use crate::schedule::rules::{Tile, tile_of, widest};
 use crate::tir::Expr;
 use rustc_hash::FxHashMap;
 

@@ -2,13 +2,12 @@
 
 use super::combination::Combination;
 use super::product::{Holdings, PoolingWindows, Product};
+use super::rates::usual_width;
 use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
 use super::scheduled::operations_of;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
-use crate::schedule::rules::{
-    LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, usual_width, window_index,
-};
+use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, window_index};
 use crate::tir::{BufferId, Expr};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.

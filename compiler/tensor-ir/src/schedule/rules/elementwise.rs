@@ -8,9 +8,8 @@ use super::candidate::{Candidate, NoChoice};
 use super::sketch::{Decline, Sketch};
 use super::view::View;
 use crate::name::Name;
-use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
-use crate::schedule::estimate::{KernelEstimate, flat_kernel};
+use crate::schedule::estimate::{KernelEstimate, flat_kernel, usual_width};
 
 /// Lone compute blocks. Vector and threads are chosen as the loops are split.
 pub(super) fn candidates(_: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
@@ -29,9 +28,6 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEs
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
     bind_flat(sketch, unit.output, &[]).map(|_| ())
 }
-
-/// Lanes of a GPU's core, at most.
-const LANES_A_CORE: i64 = 128;
 
 /// Elements of a vector that is stored to packed halves or bytes: whole words of either.
 const PACKED_WIDTH: i64 = 4;
@@ -96,14 +92,6 @@ fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64, m
     let default = usual_width(sketch.profile, total, inner);
     let default = domain.iter().copied().find(|w| *w <= most.min(default)).unwrap_or(1);
     sketch.choose("vector", &domain, default)
-}
-
-/// Elements of a thread's vector where nobody chooses, for `total` results in runs of `inner`: 4, fewer where the device
-/// would have lanes without a thread.
-pub(in crate::schedule) fn usual_width(p: &DeviceProfile, total: i64, inner: i64) -> i64 {
-    let lanes = if p.software { 0 } else { LANES_A_CORE * i64::from(p.cores) };
-    let fits = |w: &i64| total % w == 0 && total / w >= lanes;
-    if inner % 2 == 0 { [4, 2].into_iter().find(fits).unwrap_or(1) } else { 1 }
 }
 
 /// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little

@@ -70,7 +70,6 @@ pub use attention::one_kernel;
 pub use candidate::{Candidate, Choices};
 pub(in crate::schedule) use direct::USUALLY_UNROLLED;
 pub use dispatch::GIVEN_UP;
-pub(in crate::schedule) use elementwise::usual_width;
 pub(in crate::schedule) use matmul_dot::byte_tiles;
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::LARGEST_WINDOW;
