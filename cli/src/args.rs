@@ -12,7 +12,7 @@ mod view;
 
 use clap::{Args, Parser, Subcommand};
 pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
-pub use options::{Common, Schedules};
+pub use options::{Common, Schedules, Times};
 pub use paths::{BUNDLE, names_folder};
 use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};

@@ -31,14 +31,23 @@ pub fn pinned_pass(common: &Common) -> CliResult<Option<AutoLayout>> {
     Ok((pass != AutoLayout::default()).then_some(pass))
 }
 
-/// The measured times that the command line names.
+/// The measured times of nodes that `--layout-costs` names, and those of functions in the tuning database.
 ///
 /// # Errors
 /// A file that cannot be read or holds no measurements.
 pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
-    let Some(path) = &common.layout_costs else { return Ok(None) };
-    let measurements = read_measurements(path)?;
-    Ok(Some(Arc::new(KernelTimes { measurements, emitter: Arc::new(shaders_gen::Emitter) })))
+    if common.times.0.is_some() {
+        return Ok(common.times.0.clone());
+    }
+    let mut measurements = match &common.layout_costs {
+        Some(path) => read_measurements(path)?,
+        None => Measurements::default(),
+    };
+    measurements.functions = crate::tuning::read_or_warn(common)?.measurements().functions;
+    if measurements == Measurements::default() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(KernelTimes::new(measurements, Arc::new(shaders_gen::Emitter)))))
 }
 
 fn read_measurements(path: &Path) -> CliResult<Measurements> {

@@ -5,6 +5,7 @@
 //! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
 //! the lines of this run and without them: if it is slower with them, they are withdrawn.
 
+mod graph;
 mod measurer;
 mod network;
 mod search;
@@ -30,6 +31,8 @@ use weft::{TuningDatabase, TuningLine};
 
 /// Share of a network's time below which a function is left alone.
 const LEAST_SHARE: f64 = 0.01;
+/// Share of the budget for the search of functions; the rest is for layouts and fusion.
+const SEARCH: f64 = 0.7;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
 /// Options of the command that the processes that it starts do not get; true for those with a value.
@@ -83,7 +86,7 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
     let module = load(model, common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let device = Device::Gpu(gpu.clone());
-    let executor = execute(module, common, &device, &inputs)?.sized_for(&inputs)?;
+    let executor = execute(module.clone(), common, &device, &inputs)?.sized_for(&inputs)?;
     let (session, compiled) = executor.on_device().zip(executor.compilation()).ok_or_else(|| {
         CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
     })?;
@@ -106,13 +109,28 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
         log(common, format!("tune: {} functions have been tuned on this device before", before - units.len()));
     }
     drop(executor);
-    let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, budget))?;
-    let network = network::judge(a, (model, &arguments(a)), file, &lines)?;
+    let for_units = if a.kernel.is_some() { budget } else { budget.mul_f64(SEARCH) };
+    let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, for_units))?;
+    let options = arguments(a);
+    let network = network::judge(a, (model, &options), file, &lines)?;
+    let subject = graph::Subject {
+        module: &module,
+        inputs: &inputs,
+        device: &device,
+        model: (model, &options),
+        file,
+        profile: &profile,
+    };
+    let graph = if a.kernel.is_some() {
+        Value::Null
+    } else {
+        graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH))?
+    };
     let seconds = start.elapsed().as_secs_f64();
-    show(common, model, &reports, &network)?;
+    show(common, model, &reports, (&network, &graph))?;
     Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(&device),
         "tuning": file.display().to_string(), "seconds": seconds,
-        "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network }))
+        "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network, "graph": graph }))
 }
 
 fn search_all(
@@ -174,7 +192,7 @@ impl Report {
     }
 }
 
-fn show(common: &Common, model: &str, reports: &[Report], network: &Value) -> CliResult<()> {
+fn show(common: &Common, model: &str, reports: &[Report], (network, graph): (&Value, &Value)) -> CliResult<()> {
     if common.json.as_deref() == Some("-") || common.quiet {
         return Ok(());
     }
@@ -197,5 +215,7 @@ fn show(common: &Common, model: &str, reports: &[Report], network: &Value) -> Cl
     if refused > 0 {
         print_text(&format!("{refused} candidates gave wrong results or did not run; --json names them"))?;
     }
-    print_text(&network::describe(crate::models::short_name(model).as_str(), network))
+    let name = crate::models::short_name(model);
+    print_text(&network::describe(&name, network))?;
+    graph::describe(&name, graph).iter().try_for_each(|line| print_text(line))
 }

@@ -49,19 +49,26 @@ pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
         let why = format!("--tuning {file}: there is no such file");
         return Err(CliError::usage(why).help("`weft tune MODEL --tuning FILE` makes one"));
     }
-    let database = match read(common) {
-        // The file of the cache folder was not asked for, so a damaged one does not stop the command.
-        Err(why) if common.tuning.is_none() => {
-            log_once(common, format!("tuning: the database is ignored: {why}"));
-            TuningDatabase::default()
-        }
-        database => database.map_err(CliError::input)?,
-    };
+    let database = read_or_warn(common)?;
     if !database.lines.is_empty() {
         let rest = common.schedules.0.clone().unwrap_or_else(|| Arc::new(Rules) as Arc<dyn ScheduleProvider>);
         common.schedules = Schedules(Some(Arc::new(database.provider(rest))));
     }
     Ok(())
+}
+
+/// As [`read`], but the file of the cache folder was not asked for, so a damaged one is reported and ignored.
+///
+/// # Errors
+/// A file named by `--tuning` that cannot be read.
+pub fn read_or_warn(common: &Common) -> CliResult<TuningDatabase> {
+    match read(common) {
+        Err(why) if common.tuning.is_none() => {
+            log_once(common, format!("tuning: the database is ignored: {why}"));
+            Ok(TuningDatabase::default())
+        }
+        database => database.map_err(CliError::input),
+    }
 }
 
 /// The database of the command line.

@@ -61,16 +61,23 @@ fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
 /// How many lines there are, and how many count.
 fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
     let of_times = all.times.iter().map(|l| l.device.as_str());
-    let devices: BTreeSet<&str> = all.lines.iter().map(|l| l.device.as_str()).chain(of_times).collect();
+    let of_functions = all.functions.iter().map(|l| l.device.as_str());
+    let devices: BTreeSet<&str> =
+        all.lines.iter().map(|l| l.device.as_str()).chain(of_times).chain(of_functions).collect();
     let searched: BTreeSet<_> = all.lines.iter().map(TuningLine::workload).collect();
     let tuned = all.best().len();
     let found = json!({ "schema": 1, "lines": all.lines.len(), "functions": searched.len(), "tuned": tuned,
-        "refused": all.refused.len(), "times": all.times.len(), "devices": devices });
+        "refused": all.refused.len(), "times": all.times.len(), "function_times": all.functions.len(), "devices": devices });
     if write_json(&a.common, &found)? {
         return Ok(());
     }
     let mut text = format!("{} lines of {} functions; {tuned} have tuned choices", all.lines.len(), searched.len());
-    text.push_str(&format!("\n{} refused schedules, {} times of nodes", all.refused.len(), all.times.len()));
+    text.push_str(&format!(
+        "\n{} refused schedules, {} times of nodes, {} of functions",
+        all.refused.len(),
+        all.times.len(),
+        all.functions.len()
+    ));
     devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
     print_text(&text)
 }

@@ -2,6 +2,7 @@
 //! hang or end the process that measures them. `runtime-gpu/tests/margins.rs` has those that write beyond their results.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -79,6 +80,69 @@ fn a_slow_default_is_repaired_and_faulty_candidates_are_refused() {
     let kernel = [&tune[..], &["--kernel", function["name"].as_str().expect("a name")]].concat();
     let again = json(&planted(&kernel));
     assert_eq!(again["functions"][0]["refused"], serde_json::json!([]), "{again}");
+}
+
+const CONVOLUTIONS: &str = "const @w : f32[32,16,3,3] = random(1)
+const @v : f32[32,32,3,3] = random(2)
+graph @main(%x: f32[1,16,24,24]) -> (y: f32[1,32,24,24]) {
+  %w = const @w
+  %v = const @v
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[1,32,24,24]
+  %1 = relu %0 : f32[1,32,24,24]
+  %2 = conv %1, %v {pads=[1,1,1,1]} : f32[1,32,24,24]
+  return %2
+}
+";
+
+/// Times of functions in a database, by form.
+fn function_times(file: &str) -> BTreeMap<String, f64> {
+    let text = std::fs::read_to_string(file).expect("a database");
+    let lines = text.lines().map(|l| serde_json::from_str::<Value>(l).expect("JSON"));
+    let of_functions = lines.filter(|l| l["kind"] == "function");
+    of_functions.map(|l| (l["form"].as_str().expect("a form").to_string(), l["us"].as_f64().expect("a time"))).collect()
+}
+
+#[test]
+fn measured_times_decide_about_layouts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, tuning, nchw) = (at("net.weft"), at("tuning.jsonl"), at("nchw.jsonl"));
+    std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
+    let weft = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).args(["--cache", "off"]).output();
+        out.expect("the command runs")
+    };
+    let tune = |file: &str, layout: &str| {
+        let args = ["tune", &model, "--device", "0", "--layout", layout, "--budget", "30s", "--tuning", file];
+        json(&weft(&[&args[..], &["--json", "-q"]].concat()))
+    };
+    let found = tune(&tuning, "auto");
+    let plans: Vec<&str> =
+        found["graph"]["plans"].as_array().expect("plans").iter().filter_map(|p| p["name"].as_str()).collect();
+    assert!(plans.starts_with(&["as decided", "layout nchw", "layout nhwc", "fuse classic"]), "{plans:?}");
+    tune(&nchw, "nchw");
+    let in_nchw = function_times(&nchw);
+    assert!(in_nchw.keys().any(|form| function_times(&tuning).contains_key(form)), "forms are found again");
+
+    // With its times, then with those of NCHW much smaller, then much larger than the others.
+    let layouts = |factor: f64| {
+        let text = std::fs::read_to_string(&tuning).expect("a database");
+        let mut out = String::new();
+        for line in text.lines() {
+            let mut line: Value = serde_json::from_str(line).expect("JSON");
+            if line["form"].as_str().is_some_and(|form| in_nchw.contains_key(form)) {
+                line["us"] = (line["us"].as_f64().expect("a time") * factor).into();
+            }
+            out += &format!("{line}\n");
+        }
+        let file = at("edited.jsonl");
+        std::fs::write(&file, out).expect("it is written");
+        let out = weft(&["explain", &model, "--device", "0", "--tuning", &file, "-v"]);
+        String::from_utf8(out.stdout).expect("text")
+    };
+    let (small, large) = (layouts(1e-3), layouts(1e3));
+    assert!(small.contains("layouts stay: the module is measured at"), "{small}");
+    assert!(!large.contains("layouts stay") && large.contains("the module is measured at"), "{large}");
 }
 
 #[test]

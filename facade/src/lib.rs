@@ -189,4 +189,6 @@ pub use outputs::Outputs;
 pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
 pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
-pub use tuning::{Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices};
+pub use tuning::{
+    FunctionLine, Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices,
+};

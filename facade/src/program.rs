@@ -184,7 +184,7 @@ impl Program {
 }
 
 /// The key of a plan. `None` if plans are not cached, are for open sizes ([`open_key`]), or depend on things without a
-/// key: callbacks, measurements, recordings.
+/// key: callbacks, recordings.
 fn key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
     if open_dims(module).is_empty() { told(module, profile, options) } else { None }
 }
@@ -219,8 +219,8 @@ impl KeepKernels for KernelFile {
 
 /// The key of a module, a device and options; `None` if plans are not cached or depend on more than these.
 fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
-    let told = options.pipeline.alter_layouts.is_empty() && options.compile.measurements.is_none();
-    if !(options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record) {
+    let told = options.pipeline.alter_layouts.is_empty() && !options.compile.record;
+    if !(options.cache.plans && options.cache.folder.is_some() && told) {
         return None;
     }
     let schedules = match &options.compile.schedules {
@@ -237,5 +237,8 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
         w.bytes(&profile);
         w.text(&format!("{:?}", options.pipeline));
         w.text(&schedules);
+        if let Some(times) = &options.compile.measurements {
+            w.text(&format!("{:?}", times.measurements));
+        }
     }))
 }

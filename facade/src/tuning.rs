@@ -1,5 +1,6 @@
 //! The tuning database: a file of JSON lines for everything that is measured. A line is a tuned function
-//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), or the time of a node's kernels ([`TimeLine`]).
+//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a node's kernels ([`TimeLine`]), or that of a
+//! function in a network ([`FunctionLine`]).
 //!
 //! Each line is self-contained, so concatenating files merges them. If a workload has several lines with choices, the
 //! smallest ratio wins, and of several times the smallest, independently of their order. A line without choices records
@@ -116,6 +117,24 @@ pub struct TimeLine {
     pub estimated_ns: u64,
 }
 
+/// The time of a tensor function in a network, with the schedule that it has there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionLine {
+    /// Identity of the device.
+    pub device: String,
+    /// [`TensorFunction::form`](compiler::tir::TensorFunction::form): what the function computes, without names.
+    pub form: String,
+    /// The function's name in the network where it was measured, for people.
+    pub name: String,
+    /// Microseconds of its dispatches in one call: the median over runs of the network.
+    pub us: f64,
+    /// The network was slower with decisions by this time, so it must not be used.
+    #[serde(default)]
+    pub withdrawn: bool,
+    /// Weft's version.
+    pub weft: String,
+}
+
 /// A line of the database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -126,6 +145,14 @@ pub enum Line {
     Refused(RefusedLine),
     /// The time of a node.
     Time(TimeLine),
+    /// The time of a function in a network.
+    Function(FunctionLine),
+}
+
+impl From<&FunctionLine> for Line {
+    fn from(line: &FunctionLine) -> Line {
+        Line::Function(line.clone())
+    }
 }
 
 impl From<&TuningLine> for Line {
@@ -149,6 +176,8 @@ pub struct TuningDatabase {
     pub refused: Vec<RefusedLine>,
     /// Times of nodes.
     pub times: Vec<TimeLine>,
+    /// Times of functions in networks.
+    pub functions: Vec<FunctionLine>,
 }
 
 impl TuningDatabase {
@@ -189,6 +218,7 @@ impl TuningDatabase {
                 self.refused.push(line);
             }
             Line::Time(line) => self.times.push(line),
+            Line::Function(line) => self.functions.push(line),
         }
         Ok(())
     }
@@ -197,12 +227,14 @@ impl TuningDatabase {
         self.lines.extend(other.lines);
         self.refused.extend(other.refused);
         self.times.extend(other.times);
+        self.functions.extend(other.functions);
     }
     /// Drops the lines of devices for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.lines.retain(|l| keep(&l.device));
         self.refused.retain(|l| keep(&l.device));
         self.times.retain(|l| keep(&l.device));
+        self.functions.retain(|l| keep(&l.device));
     }
     /// The lines that count, each once: the best choices of each workload, refused schedules, the smallest time of each
     /// code. Their order depends on neither the order nor the repetition of the lines that were read.
@@ -217,11 +249,32 @@ impl TuningDatabase {
         }
         let choices = self.best().into_values().map(Line::from);
         let refused = refused.into_iter().map(|l| Line::Refused(l.clone()));
-        choices.chain(refused).chain(times.into_values().map(|t| Line::Time(t.clone()))).collect()
+        let functions = self.best_functions().into_values().map(|l| Line::Function(l.clone()));
+        choices.chain(refused).chain(times.into_values().map(|t| Line::Time(t.clone()))).chain(functions).collect()
     }
-    /// Times of nodes, for the cost model.
+    /// The smallest time of each form on each device that was not withdrawn; where all were, a withdrawn one, so that
+    /// merged files agree.
+    fn best_functions(&self) -> BTreeMap<(&str, &str), &FunctionLine> {
+        let key = |l: &FunctionLine| (l.device.clone(), l.form.clone(), l.us.to_bits());
+        let withdrawn: BTreeSet<_> = self.functions.iter().filter(|l| l.withdrawn).map(key).collect();
+        let mut best: BTreeMap<(&str, &str), &FunctionLine> = BTreeMap::new();
+        let counts = |l: &FunctionLine| !withdrawn.contains(&key(l));
+        for l in self.functions.iter().filter(|l| l.withdrawn || counts(l)) {
+            let place = best.entry((&l.device, &l.form)).or_insert(l);
+            let order =
+                (l.withdrawn.cmp(&place.withdrawn)).then(l.us.total_cmp(&place.us)).then(l.name.cmp(&place.name));
+            if order.is_lt() {
+                *place = l;
+            }
+        }
+        best
+    }
+    /// Times of nodes and functions, for the cost model.
     pub fn measurements(&self) -> Measurements {
         let mut out = Measurements::default();
+        for line in self.best_functions().into_values().filter(|l| !l.withdrawn) {
+            out.functions.entry(line.device.clone()).or_default().insert(line.form.clone(), line.us * 1e3);
+        }
         for line in self.merged() {
             if let Line::Time(t) = line {
                 let time = Measurement { ns: t.ns, estimated_ns: t.estimated_ns };

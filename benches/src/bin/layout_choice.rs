@@ -128,7 +128,7 @@ fn one(name: &str, a: &Args, gpu: &Arc<Gpu>, costs: &mut Measurements) -> Result
     for why in measure_forms(&forms, &gpu.profile, &shaders_gen::Emitter, &mut timer, costs) {
         eprintln!("{name}: not measured: {why}");
     }
-    let measured = KernelTimes { measurements: costs.clone(), emitter: Arc::new(shaders_gen::Emitter) };
+    let measured = KernelTimes::new(costs.clone(), Arc::new(shaders_gen::Emitter));
     let measured = Some(Arc::new(measured));
     let modes = [LayoutMode::Nchw, LayoutMode::Nhwc, LayoutMode::Auto, LayoutMode::Auto];
     let mut texts: Vec<String> = Vec::new();

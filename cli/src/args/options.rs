@@ -3,6 +3,7 @@
 use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
 use crate::said::State;
 use clap::Args;
+use compiler::compile::KernelTimes;
 use compiler::passes::PassDef;
 use compiler::schedule::ScheduleProvider;
 use runtime_gpu::HostFunctions;
@@ -16,6 +17,16 @@ pub struct Schedules(pub Option<Arc<dyn ScheduleProvider>>);
 impl std::fmt::Debug for Schedules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_some() { "one's own" } else { "the rules" })
+    }
+}
+
+/// Times that decide about layouts and fusion.
+#[derive(Clone, Default)]
+pub struct Times(pub Option<Arc<KernelTimes>>);
+
+impl std::fmt::Debug for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "given" } else { "of files" })
     }
 }
 
@@ -166,6 +177,9 @@ pub struct Common {
     /// Messages and times so far; clones share them.
     #[arg(skip)]
     pub state: State,
+    /// Measured times, if not those of files.
+    #[arg(skip)]
+    pub times: Times,
 }
 
 impl Common {

@@ -1,4 +1,4 @@
-//! Compares the whole network with and without new choices, in fresh processes: times from the process that searched
+//! Compares the whole network before and after tuning, in fresh processes: times from the process that searched
 //! are a few per cent off.
 
 use crate::args::TuneArgs;
@@ -23,7 +23,11 @@ pub fn judge(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[Tunin
     if lines.is_empty() {
         return Ok(Value::Null);
     }
-    let found = compare(a, model, file, lines);
+    let all = TuningDatabase::read(file).map_err(CliError::input)?;
+    let key = |l: &TuningLine| (l.workload(), l.choices.clone());
+    let others = all.lines.iter().filter(|l| !lines.iter().any(|new| key(new) == key(l)));
+    let before = TuningDatabase { lines: others.cloned().collect(), ..all.clone() };
+    let found = compare(a, model, &Sides { before: &before, after: file });
     if found.as_ref().is_ok_and(|found| found["kept"] == true) {
         return found;
     }
@@ -35,11 +39,19 @@ pub fn judge(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[Tunin
     found
 }
 
-fn compare(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[TuningLine]) -> CliResult<Value> {
+/// What the network is compiled with before and after.
+pub struct Sides<'a> {
+    pub before: &'a TuningDatabase,
+    pub after: &'a Path,
+}
+
+/// Times the network in pairs of fresh processes. It is `kept` if it is not slower after than before.
+///
+/// # Errors
+/// A process that fails, and files that cannot be written.
+pub fn compare(a: &TuneArgs, model: (&str, &[String]), sides: &Sides<'_>) -> CliResult<Value> {
     let without = tempfile::NamedTempFile::new().map_err(|e| CliError::input(e.to_string()))?;
-    let all = TuningDatabase::read(file).map_err(CliError::input)?;
-    let key = |l: &TuningLine| (l.workload(), l.choices.clone());
-    for line in all.lines.iter().filter(|l| !lines.iter().any(|new| key(new) == key(l))) {
+    for line in sides.before.merged() {
         TuningDatabase::append(without.path(), line).map_err(CliError::input)?;
     }
     let mut progress = Progress::new(&a.common, &[]);
@@ -49,7 +61,7 @@ fn compare(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[TuningL
         let mut pair_ms = [0.0; 2];
         // The order changes from pair to pair.
         for side in [pair % 2, 1 - pair % 2] {
-            pair_ms[side] = device_ms(model, [without.path(), file][side])?;
+            pair_ms[side] = device_ms(model, [without.path(), sides.after][side])?;
         }
         ratios.push(pair_ms[1] / pair_ms[0]);
         ms.iter_mut().zip(pair_ms).for_each(|(list, ms)| list.push(ms));

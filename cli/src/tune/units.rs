@@ -7,7 +7,8 @@ use compiler::schedule::Workload;
 use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
 use runtime_gpu::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use weft::FunctionLine;
 use weft::statistics::Statistics;
 
 /// Runs of the network that say where its time goes.
@@ -23,32 +24,73 @@ pub struct Unit {
     pub workload: Workload,
     /// Microseconds of all its dispatches in a run.
     pub us: f64,
+    /// Calls in a run.
+    pub calls: usize,
 }
 
-/// Median microseconds of each tensor function's dispatches in a run.
-pub fn times(session: &Session, compiled: &Compiled, inputs: &[Tensor]) -> CliResult<BTreeMap<String, f64>> {
+/// What a function takes in a run.
+#[derive(Clone, Copy, Default)]
+pub struct Taken {
+    us: f64,
+    calls: usize,
+}
+
+/// Median microseconds of each tensor function's dispatches in a run, and its calls.
+pub fn times(session: &Session, compiled: &Compiled, inputs: &[Tensor]) -> CliResult<BTreeMap<String, Taken>> {
     let mut resident = session.resident(inputs)?;
     resident.run()?;
     let mut runs: Vec<BTreeMap<String, f64>> = Vec::new();
+    let mut groups: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for _ in 0..RUNS {
         let mut sums = BTreeMap::new();
-        for (kernel, _, us) in resident.time_dispatches()?.1 {
-            *sums.entry(compiled.plan.kernels[kernel].function.to_string()).or_insert(0.0) += us;
+        for (kernel, group, us) in resident.time_dispatches()?.1 {
+            let name = compiled.plan.kernels[kernel].function.to_string();
+            *sums.entry(name.clone()).or_insert(0.0) += us;
+            groups.entry(name).or_default().insert(group);
         }
         runs.push(sums);
     }
-    let median = |name: &String| {
-        let own: Vec<f64> = runs.iter().filter_map(|r| r.get(name).copied()).collect();
-        Statistics::of(&own).median
+    let taken = |(name, groups): (String, BTreeSet<usize>)| {
+        let own: Vec<f64> = runs.iter().filter_map(|r| r.get(&name).copied()).collect();
+        (name, Taken { us: Statistics::of(&own).median, calls: groups.len() })
     };
-    Ok(runs[0].keys().map(|name| (name.clone(), median(name))).collect())
+    Ok(groups.into_iter().map(taken).collect())
+}
+
+/// The time of a function in a network, and how often it is called.
+pub struct Timed {
+    pub line: FunctionLine,
+    pub calls: usize,
+}
+
+/// Times of the functions of a network in which nothing is open.
+pub fn timed(
+    session: &Session,
+    compiled: &Compiled,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+) -> CliResult<Vec<Timed>> {
+    let times = times(session, compiled, inputs)?;
+    let one = |unit: Unit| {
+        let calls = unit.calls;
+        let line = FunctionLine {
+            device: unit.workload.device,
+            form: unit.function.form(&unit.constants).to_string(),
+            name: unit.function.name.to_string(),
+            us: unit.us / calls as f64,
+            withdrawn: false,
+            weft: env!("CARGO_PKG_VERSION").into(),
+        };
+        Timed { line, calls }
+    };
+    Ok(units(compiled, profile, &times).into_iter().map(one).collect())
 }
 
 /// The functions that rules scheduled, those with the most time first.
-pub fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<String, f64>) -> Vec<Unit> {
+pub fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<String, Taken>) -> Vec<Unit> {
     let mut out = Vec::new();
     for (name, before) in &compiled.unscheduled {
-        let Some(&us) = times.get(name.as_str()) else { continue };
+        let Some(&Taken { us, calls }) = times.get(name.as_str()) else { continue };
         if before.pending.is_empty() || !before.symbols.is_empty() {
             continue;
         }
@@ -56,7 +98,7 @@ pub fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<Stri
         let positions = constant_operands(&compiled.module, *name);
         let constants = operand_buffers(&function, &positions);
         let workload = Workload::of(&function, &constants, profile);
-        out.push(Unit { function, positions, constants, workload, us });
+        out.push(Unit { function, positions, constants, workload, us, calls });
     }
     out.sort_by(|a, b| b.us.total_cmp(&a.us));
     out

@@ -7,7 +7,8 @@ use crate::passes::{LayoutMode, PipelineOptions};
 use crate::plan::EmitKernel;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::Estimate;
-use crate::tir::{BufferId, TensorFunction};
+use crate::tir::{Access, BufferId, Param, TensorFunction};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Measured times, and the shader generator that made the measured kernels.
@@ -16,6 +17,50 @@ pub struct KernelTimes {
     pub measurements: Measurements,
     /// The generator.
     pub emitter: Arc<dyn EmitKernel>,
+    unmeasured: Option<Mutex<BTreeMap<String, AskedFunction>>>,
+}
+
+impl KernelTimes {
+    /// Times of kernels that this generator made.
+    pub fn new(measurements: Measurements, emitter: Arc<dyn EmitKernel>) -> KernelTimes {
+        KernelTimes { measurements, emitter, unmeasured: None }
+    }
+    /// The same, with a list of the functions that passes ask about and that are not measured.
+    pub fn recording(self) -> KernelTimes {
+        KernelTimes { unmeasured: Some(Mutex::default()), ..self }
+    }
+    /// The functions that were asked about and are not measured, by their form.
+    pub fn unmeasured(&self) -> BTreeMap<String, AskedFunction> {
+        self.unmeasured.as_ref().and_then(|list| Some(list.lock().ok()?.clone())).unwrap_or_default()
+    }
+}
+
+/// A function that a pass asked the cost of.
+#[derive(Clone)]
+pub struct AskedFunction {
+    /// Unscheduled, with parameters: the buffers that it only reads, then those that it only writes.
+    pub function: TensorFunction,
+    /// Positions of operands that are constants.
+    pub constants: Vec<usize>,
+    /// Its estimate.
+    pub estimated_ns: f64,
+}
+
+impl AskedFunction {
+    fn new(f: &TensorFunction, constants: &[BufferId], estimated_ns: f64) -> AskedFunction {
+        let mut function = f.clone();
+        let blocks = f.body.blocks();
+        let written: Vec<BufferId> = blocks.iter().map(|b| b.buffer).collect();
+        let read: Vec<BufferId> = f.buffers.ids().filter(|b| blocks.iter().any(|k| k.reads(*b))).collect();
+        let inputs: Vec<BufferId> = read.iter().copied().filter(|b| !written.contains(b)).collect();
+        let results = f.buffers.ids().filter(|b| written.contains(b) && !read.contains(b));
+        function.params = inputs.iter().map(|&buffer| Param { buffer, access: Access::Read }).collect();
+        function.params.extend(results.map(|buffer| Param { buffer, access: Access::Write }));
+        let positions = (0..inputs.len()).filter(|&i| constants.contains(&inputs[i])).collect();
+        let mut function = function.canonical();
+        function.number_stages();
+        AskedFunction { function, constants: positions, estimated_ns }
+    }
 }
 
 /// Measured costs in nanoseconds; the estimate, scaled to nanoseconds, for what was not measured.
@@ -24,6 +69,8 @@ pub struct MeasuredCost {
     profile: DeviceProfile,
     estimated: EstimatedCost,
     scale: f64,
+    /// [`DeviceProfile::identity`].
+    identity: String,
     /// Answers to earlier questions: a time needs the node's kernels, and compiling these takes time.
     known: Mutex<Vec<(NodeForm, Option<f64>)>>,
 }
@@ -34,11 +81,16 @@ impl MeasuredCost {
     pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile, dims: &DimRanges) -> MeasuredCost {
         let scale = times.measurements.scale(profile);
         let estimated = EstimatedCost::within(profile, dims.clone());
-        MeasuredCost { times, profile: profile.clone(), estimated, scale, known: Mutex::default() }
+        let identity = profile.identity();
+        MeasuredCost { times, profile: profile.clone(), estimated, scale, identity, known: Mutex::default() }
+    }
+    /// True if nodes were measured on the device.
+    fn has_nodes(&self) -> bool {
+        self.times.measurements.devices.contains_key(&self.identity)
     }
     /// The time of a node, where it was measured, in nanoseconds.
     pub fn measured(&self, form: &NodeForm) -> Option<f64> {
-        if !self.times.measurements.devices.contains_key(&self.profile.identity()) {
+        if !self.has_nodes() {
             return None;
         }
         let mut known = self.known.lock().ok()?;
@@ -58,11 +110,24 @@ impl CostModel for MeasuredCost {
         self.measured(form).unwrap_or_else(estimate).clamp(0.0, 1e15) as u64
     }
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
-        self.estimated.function(f, constants)
+        let found = self.estimated.function(f, constants);
+        let functions = self.times.measurements.functions.get(&self.identity);
+        let (Some(functions), Ok(estimate)) = (functions, found.as_ref()) else { return found };
+        let form = f.form(constants).to_string();
+        if let Some(&ns) = functions.get(&form) {
+            return Arc::new(Ok(Estimate { measured: Some(ns), ..estimate.clone() }));
+        }
+        if let Some(mut list) = self.times.unmeasured.as_ref().and_then(|list| list.lock().ok()) {
+            list.entry(form).or_insert_with(|| AskedFunction::new(f, constants, estimate.total()));
+        }
+        found
+    }
+    fn measures_functions(&self) -> bool {
+        self.times.measurements.functions.contains_key(&self.identity)
     }
     /// Kernels are measured alone and on a device that others use: a tenth.
     fn uncertainty(&self) -> f64 {
-        0.1
+        if self.has_nodes() { 0.1 } else { 0.0 }
     }
 }
 
@@ -170,7 +235,7 @@ mod tests {
     }
 
     fn cost(m: &Measurements, profile: &DeviceProfile, version: u32) -> MeasuredCost {
-        let times = KernelTimes { measurements: m.clone(), emitter: Arc::new(StandInEmitter { version }) };
+        let times = KernelTimes::new(m.clone(), Arc::new(StandInEmitter { version }));
         MeasuredCost::new(Arc::new(times), profile, &DimRanges::default())
     }
 

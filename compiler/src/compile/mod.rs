@@ -36,7 +36,7 @@ pub use alone::{constant_operands, function_alone, operand_buffers};
 pub use forms::assign_encodings;
 pub use host::{bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;
-pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
+pub use measure::{AskedFunction, KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
 pub use open::{KernelVersion, OpenPlan, SizeError, check_ranges};
 pub use stages::{SizedNode, StageValue, Stages, split_stages};

@@ -19,6 +19,9 @@ use std::sync::Arc;
 pub struct Measurements {
     /// By [`DeviceProfile::identity`], then by [`code_digest`].
     pub devices: BTreeMap<String, BTreeMap<String, Measurement>>,
+    /// Nanoseconds of tensor functions in a network, by [`DeviceProfile::identity`], then by
+    /// [`form`](crate::tir::TensorFunction::form).
+    pub functions: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 /// The time of one run of a digest's kernels.

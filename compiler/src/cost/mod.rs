@@ -50,9 +50,14 @@ impl NodeForm {
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.
     fn node(&self, form: &NodeForm) -> u64;
-    /// The estimate of a tensor function, `constants` of which are buffers that may be prepacked, or why it cannot run.
+    /// The estimate of a tensor function, `constants` of which are buffers that may be prepacked, or why it cannot run;
+    /// with its measured time, if there is one. Times that are measured are compared with such times alone.
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>>;
-    /// The share of a cost that is noise: a choice must gain more than that to be preferred to a simpler one.
+    /// True if times of functions were measured on the device.
+    fn measures_functions(&self) -> bool {
+        false
+    }
+    /// The share of a node's cost that is noise: a choice must gain more than that to be preferred to a simpler one.
     fn uncertainty(&self) -> f64 {
         0.0
     }

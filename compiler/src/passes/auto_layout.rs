@@ -116,7 +116,9 @@ impl Pass for AutoLayout {
             Some(before) if !converted => *module = before,
             _ => changed |= rewritten,
         }
-        if let Some(start) = start.filter(|_| converted && cx.costs().uncertainty() <= 0.0) {
+        if let Some(start) =
+            start.filter(|_| (converted || cx.costs().measures_functions()) && cx.costs().uncertainty() <= 0.0)
+        {
             self.weigh_whole(module, start, &pins, cx)?;
         }
         for why in pins.unused() {

@@ -1,20 +1,23 @@
-//! Tests that fusion and layouts depend on the estimate and on no other cost model. Schedule rules have their own test
-//! beside the estimate (`rules_ask_the_estimate`).
+//! Tests that fusion and layouts depend on the estimate and on no other cost model, and that measured times of functions
+//! precede it. Schedule rules have their own test beside the estimate (`rules_ask_the_estimate`).
 
 use super::auto_layout::AutoLayout;
 use super::fuse_ops::FuseOps;
 use super::*;
-use crate::cost::{CostModel, EstimatedCost, NodeForm};
+use crate::compile::{KernelTimes, MeasuredCost};
+use crate::cost::{CostModel, EstimatedCost, Measurements, NodeForm};
 use crate::graph::Module;
+use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::DataLayout;
 use crate::ops::control::Call;
 use crate::ops::conv::Conv;
+use crate::plan::StandInEmitter;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Cost, Estimate, KernelEstimate};
 use crate::text::parse_module;
 use crate::tir::{BufferId, TensorFunction};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A cost model that says the same of everything.
 struct Always(Arc<Result<Estimate, String>>);
@@ -35,7 +38,7 @@ fn refuses() -> Arc<dyn CostModel> {
 fn constant() -> Arc<dyn CostModel> {
     let cost = Cost { launch: 1000.0, ..Cost::default() };
     let kernel = KernelEstimate { name: Name::new("k"), bindings: 1, shared_bytes: 0, workgroups: 1, threads: 1, cost };
-    Arc::new(Always(Arc::new(Ok(Estimate { kernels: vec![kernel], cost }))))
+    Arc::new(Always(Arc::new(Ok(Estimate { kernels: vec![kernel], cost, measured: None }))))
 }
 
 fn ada() -> DeviceProfile {
@@ -59,6 +62,10 @@ fn parsed(text: &str) -> Module {
 /// How many ops are in each group that fusion makes of two convolutions, each with pooling behind it: in windows that
 /// do not overlap, and in others that do.
 fn groups(costs: Arc<dyn CostModel>) -> Vec<usize> {
+    groups_in(&mut context(costs))
+}
+
+fn groups_in(cx: &mut PassContext) -> Vec<usize> {
     let mut m = parsed(
         "const @w : f32[64,32,3,3] = random(1)
 const @v : f32[64,64,3,3] = random(2)
@@ -74,7 +81,7 @@ graph @main(%x: f32[1,32,64,64]) -> (y: f32[1,64,15,15]) {
 ",
     );
     let pass = FuseOps { mode: Some(FuseMode::Full), ..FuseOps::default() };
-    run_pass(&pass, &mut m, &mut context(costs)).expect("the pass runs");
+    run_pass(&pass, &mut m, cx).expect("the pass runs");
     let f = m.main();
     let called = f.walk().into_iter().filter_map(|n| f.nodes[n].op.downcast::<Call>().map(|c| c.callee));
     called.map(|callee| m.functions[&callee].walk().len()).collect()
@@ -82,6 +89,10 @@ graph @main(%x: f32[1,32,64,64]) -> (y: f32[1,64,15,15]) {
 
 /// How many of two convolutions run in NHWC.
 fn in_nhwc(costs: Arc<dyn CostModel>) -> usize {
+    in_nhwc_in(&mut context(costs))
+}
+
+fn in_nhwc_in(cx: &mut PassContext) -> usize {
     let mut m = parsed(
         "const @w : f32[64,64,3,3] = random(1)
 graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,56,56]) {
@@ -92,7 +103,7 @@ graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,56,56]) {
 }
 ",
     );
-    run_pass(&AutoLayout::default(), &mut m, &mut context(costs)).expect("the pass runs");
+    run_pass(&AutoLayout::default(), &mut m, cx).expect("the pass runs");
     let f = m.main();
     let convs = f.walk().into_iter().filter_map(|n| f.nodes[n].op.downcast::<Conv>().map(|c| c.layout));
     convs.filter(|l| *l == DataLayout::Nhwc).count()
@@ -117,4 +128,70 @@ fn layouts_ask_the_estimate() {
     for without in [refuses(), constant(), Arc::new(EstimatedCost::new(&launches_alone()))] {
         assert_eq!(in_nhwc(without), 0);
     }
+}
+
+/// The estimate, and every function that it was asked about, with its number of stages.
+struct Asked {
+    estimated: EstimatedCost,
+    functions: Mutex<Vec<(String, usize, f64)>>,
+}
+
+impl CostModel for Asked {
+    fn node(&self, form: &NodeForm) -> u64 {
+        self.estimated.node(form)
+    }
+    fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        let found = self.estimated.function(f, constants);
+        if let Ok(e) = found.as_ref() {
+            let stages = f.stages().map_or(0, |s| s.len());
+            self.functions.lock().expect("a list").push((f.form(constants).to_string(), stages, e.total()));
+        }
+        found
+    }
+}
+
+/// A context whose measured times are what `time` makes of the number of stages and the estimate of each function that
+/// `decide` asks about.
+fn measured<T>(decide: fn(&mut PassContext) -> T, time: fn(usize, f64) -> Option<f64>) -> PassContext {
+    let asked = Arc::new(Asked { estimated: EstimatedCost::new(&ada()), functions: Mutex::default() });
+    decide(&mut context(asked.clone()));
+    let list = asked.functions.lock().expect("a list");
+    let times = list.iter().filter_map(|(form, stages, ns)| Some((form.clone(), time(*stages, *ns)?))).collect();
+    let functions = [(ada().identity(), times)].into();
+    let measurements = Measurements { functions, ..Measurements::default() };
+    let times = KernelTimes::new(measurements, Arc::new(StandInEmitter { version: 1 }));
+    context(Arc::new(MeasuredCost::new(Arc::new(times), &ada(), &DimRanges::default())))
+}
+
+fn says(cx: &PassContext, words: &str) -> bool {
+    cx.remarks.iter().any(|r| r.message.contains(words))
+}
+
+#[test]
+fn measured_times_flip_a_fusion() {
+    let estimated = groups(Arc::new(EstimatedCost::new(&ada())));
+    let mut slow = measured(groups_in, |stages, ns| Some(if stages > 1 { 100.0 * ns } else { ns }));
+    assert_eq!(groups_in(&mut slow).len(), 4);
+    assert!(says(&slow, "apart, measured"), "{:?}", slow.remarks);
+    let mut fast = measured(groups_in, |stages, ns| Some(if stages > 1 { 0.01 * ns } else { ns }));
+    assert_eq!(groups_in(&mut fast), estimated);
+    assert!(says(&fast, "apart, measured"), "{:?}", fast.remarks);
+    // A time that is measured is not compared with an estimate.
+    let mut part = measured(groups_in, |stages, ns| (stages > 1).then_some(100.0 * ns));
+    assert_eq!(groups_in(&mut part), estimated);
+    assert!(!says(&part, "measured"), "{:?}", part.remarks);
+}
+
+#[test]
+fn measured_times_flip_layouts() {
+    let mut same = measured(in_nhwc_in, |_, ns| Some(ns));
+    assert_eq!(in_nhwc_in(&mut same), 2);
+    assert!(says(&same, "the module is measured at"), "{:?}", same.remarks);
+    let mut other = measured(in_nhwc_in, |_, ns| Some(1e9 / ns));
+    assert_eq!(in_nhwc_in(&mut other), 0);
+    assert!(says(&other, "layouts stay: the module is measured at"), "{:?}", other.remarks);
+    // Only the kernels of one layout were measured.
+    let mut part = measured(in_nhwc_in, |_, ns| (ns < 1.0).then_some(ns));
+    assert_eq!(in_nhwc_in(&mut part), 2);
+    assert!(says(&part, "the module is estimated at"), "{:?}", part.remarks);
 }

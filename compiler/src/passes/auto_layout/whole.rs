@@ -9,9 +9,13 @@ use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
 use crate::passes::pipeline::behind_layout;
 use crate::passes::{PassContext, PassError, Sequential};
-use crate::schedule::estimate::Estimate;
 use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
+
+/// Measured times that differ by less than this share are as good as equal.
+const NOISE: f64 = 0.05;
+/// The share of a module's estimate that need not be measured.
+const SMALL: f64 = 0.1;
 
 /// A module before the pass, with the number of remarks then, and of folded transposes.
 pub(super) struct Start {
@@ -52,14 +56,19 @@ impl AutoLayout {
             let words = pins.scheme().other.title();
             others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
         }
-        let chosen = chosen.cost(cx);
-        let costs: Vec<f64> = others.iter().map(|o| o.whole.cost(cx)).collect();
+        let estimated = (chosen.estimated(cx), others.iter().map(|o| o.whole.estimated(cx)).collect());
+        let measured: Option<Vec<f64>> = others.iter().map(|o| o.whole.measured(cx)).collect();
+        let measured = chosen.measured(cx).zip(measured);
+        // The estimate has seen every transform, so a flip must be worth more than what differs from run to run.
+        let margin = if measured.is_some() { 1.0 - NOISE } else { 1.0 };
+        let how = if measured.is_some() { "measured" } else { "estimated" };
+        let (chosen, costs): (f64, Vec<f64>) = measured.unwrap_or(estimated);
         let list: Vec<String> =
             others.iter().zip(&costs).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
         let words = format!("{:.1} us in the layouts chosen, {}", chosen / 1e3, list.join(", "));
-        let best = others.into_iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).filter(|b| b.1 < chosen);
+        let best = others.into_iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).filter(|b| b.1 < margin * chosen);
         let Some((mut best, _)) = best else {
-            cx.applied(self, &[], format!("the module is estimated at {words}"));
+            cx.applied(self, &[], format!("the module is {how} at {words}"));
             return Ok(());
         };
         *module = best.module;
@@ -70,7 +79,7 @@ impl AutoLayout {
             Anchors::Move => "layouts are the same throughout",
             _ => "layouts stay",
         };
-        cx.missed(self, &[], format!("{what}: the module is estimated at {words}"));
+        cx.missed(self, &[], format!("{what}: the module is {how} at {words}"));
         Ok(())
     }
     /// The module with all anchors alike that nothing pins.
@@ -128,10 +137,27 @@ impl Whole {
         Ok(Whole { groups: groups.into_values().collect() })
     }
     /// The estimated nanoseconds of all kernels.
-    fn cost(&self, cx: &mut PassContext) -> f64 {
+    fn estimated(&self, cx: &mut PassContext) -> f64 {
+        self.times(cx).into_iter().map(|t| t.0).sum()
+    }
+    /// The measured nanoseconds of all kernels. Functions with a small share of the estimate need not be measured: their
+    /// estimates are scaled.
+    fn measured(&self, cx: &mut PassContext) -> Option<f64> {
+        let times = self.times(cx);
+        let all: f64 = times.iter().map(|t| t.0).sum();
+        let known: Vec<(f64, f64)> = times.into_iter().filter_map(|t| t.1.map(|ns| (t.0, ns))).collect();
+        let (of_known, ns) = known.iter().fold((0.0, 0.0), |sum, t| (sum.0 + t.0, sum.1 + t.1));
+        (of_known > 0.0 && of_known >= (1.0 - SMALL) * all).then(|| ns * all / of_known)
+    }
+    /// Estimated nanoseconds of each group's calls, and measured ones.
+    fn times(&self, cx: &mut PassContext) -> Vec<(f64, Option<f64>)> {
         let model = cx.costs();
-        let of = |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);
-        self.groups.iter().map(|g| g.calls as f64 * of(g)).sum()
+        let of = |g: &Group| {
+            let found = model.function(&g.expression, &g.constants);
+            let calls = g.calls as f64;
+            found.as_ref().as_ref().map_or((0.0, None), |e| (calls * e.total(), e.measured.map(|ns| calls * ns)))
+        };
+        self.groups.iter().map(of).collect()
     }
 }
 

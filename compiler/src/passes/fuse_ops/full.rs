@@ -23,7 +23,7 @@ use crate::ops::control::Const;
 use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
-use crate::schedule::estimate::{Cost, times};
+use crate::schedule::estimate::{Estimate, times};
 use crate::tir::BufferId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -144,6 +144,30 @@ pub struct GroupGraph<'a, 'g> {
     pub declined: Vec<Declined>,
 }
 
+/// Measured times that differ by less than this share are as good as equal: then the estimate decides.
+const NOISE: f64 = 0.05;
+
+/// Nanoseconds of groups as one and apart: both measured, or both estimated.
+struct Weighed {
+    one: f64,
+    apart: f64,
+    measured: bool,
+}
+
+impl Weighed {
+    fn of(one: &Estimate, apart: &[Estimate]) -> Weighed {
+        let measured = one.measured.zip(apart.iter().map(|e| e.measured).sum::<Option<f64>>());
+        match measured.filter(|(one, apart)| (one / apart - 1.0).abs() > NOISE) {
+            Some((one, apart)) => Weighed { one, apart, measured: true },
+            None => Weighed { one: one.total(), apart: apart.iter().map(Estimate::total).sum(), measured: false },
+        }
+    }
+    fn describe(&self) -> String {
+        let [one, apart] = times([self.one, self.apart]);
+        format!("{one} as one, {apart} apart{}", if self.measured { ", measured" } else { "" })
+    }
+}
+
 impl GroupGraph<'_, '_> {
     /// Applies the rules, those of other crates first.
     pub(super) fn run(&mut self) {
@@ -210,13 +234,13 @@ impl GroupGraph<'_, '_> {
         let found = after.into_iter().filter(feeds).min()?;
         Some(self.f.nodes[self.g.nodes[found].source.node()].name)
     }
-    /// The cost of these nodes (operands before users) as one group, and the number of its kernels.
-    fn cost(&self, nodes: &[NodeId]) -> Result<(Cost, usize), String> {
+    /// The cost of these nodes (operands before users) as one group.
+    fn cost(&self, nodes: &[NodeId]) -> Result<Estimate, String> {
         let (te, outside, _) = group_expression(self.module, self.f, nodes)?;
         let constant = |v: &ValueId| self.f.def_op::<Const>(*v).is_some();
         let constants: Vec<BufferId> = outside.iter().filter(|o| constant(o.0)).map(|o| *o.1).collect();
         let found = self.costs.function(&te, &constants);
-        found.as_ref().as_ref().map(|e| (e.cost, e.kernels.len())).map_err(String::clone)
+        found.as_ref().clone()
     }
     /// Whether two groups cost less as one, in words with both times. If the costs are too close to distinguish, one
     /// kernel is better, since it stores fewer values. With `fewer` the joined group must also have fewer kernels.
@@ -225,17 +249,17 @@ impl GroupGraph<'_, '_> {
     /// The same description if it does not pay, or the reason why it cannot be estimated.
     pub fn pays(&self, first: &[NodeId], second: &[NodeId], fewer: bool) -> Result<String, String> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
-        let ((one, kernels), (first, of_first), (second, of_second)) =
-            (self.cost(&all)?, self.cost(first)?, self.cost(second)?);
-        let two = first + second;
-        let unknown = if kernels < of_first + of_second { UNCERTAIN } else { 0.0 };
+        let (one, first, second) = (self.cost(&all)?, self.cost(first)?, self.cost(second)?);
+        let unknown = if one.kernels.len() < first.kernels.len() + second.kernels.len() { UNCERTAIN } else { 0.0 };
+        let weighed = Weighed::of(&one, &[first, second]);
         if fewer && unknown == 0.0 {
-            let [apart] = times([two.total()]);
+            let [apart] = times([weighed.apart]);
             return Err(format!("one group would have as many kernels, {apart} apart"));
         }
-        let [as_one, apart] = times([one.total(), two.total()]);
-        let words = format!("{as_one} as one, {apart} apart");
-        if one.total() < two.total() * (1.0 + unknown) { Ok(words) } else { Err(words) }
+        // Both times are known.
+        let unknown = if weighed.measured { 0.0 } else { unknown };
+        let words = weighed.describe();
+        if weighed.one < weighed.apart * (1.0 + unknown) { Ok(words) } else { Err(words) }
     }
     /// For each node of the graph, the nodes that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {

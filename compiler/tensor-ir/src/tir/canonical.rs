@@ -1,5 +1,7 @@
 //! One numbering for equal functions, used by the text form, by equality and by lookups of functions.
 
+mod form;
+
 use super::{Block, BufferId, Expr, For, Stmt, TensorFunction};
 use crate::int::{Int, IntNode};
 

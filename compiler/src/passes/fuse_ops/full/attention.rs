@@ -21,11 +21,11 @@
 
 use super::super::forward::Source;
 use super::prologue::key_of;
-use super::{Declined, GroupGraph, Made};
+use super::{Declined, GroupGraph, Made, Weighed};
 use crate::graph::{NodeId, ValueId};
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
-use crate::schedule::estimate::times;
+use crate::schedule::estimate::Estimate;
 use crate::schedule::rules::one_kernel;
 use crate::tir::{BufferId, FusionKind};
 use rustc_hash::FxHashMap;
@@ -146,16 +146,17 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
     let (te, outside, _) = group_expression(cx.module, cx.f, &all).ok()?;
     let constant = |v: &ValueId| cx.f.def_op::<Const>(*v).is_some();
     let constants: Vec<BufferId> = outside.iter().filter(|o| constant(o.0)).map(|o| *o.1).collect();
-    let one = match one_kernel(&te, &constants, cx.profile)? {
-        Ok(kernel) => kernel.cost,
+    let kernel = match one_kernel(&te, &constants, cx.profile)? {
+        Ok(kernel) => kernel,
         Err(why) => return Some(Err(why)),
     };
-    let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g)).map(|c| c.0)).collect::<Result<Vec<_>, String>>();
-    Some(costs.and_then(|costs| {
-        let apart = costs.into_iter().reduce(|a, b| a + b).unwrap_or_default();
-        let [as_one, as_three] = times([one.total(), apart.total()]);
-        let words = format!("{as_one} as one, {as_three} apart");
-        let taken = one.total() < apart.total() || cx.profile.asks_for(RULE);
+    let measured = cx.costs.function(&te, &constants).as_ref().as_ref().ok().and_then(|e| e.measured);
+    let one = Estimate { cost: kernel.cost, kernels: vec![kernel], measured };
+    let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g))).collect::<Result<Vec<_>, String>>();
+    Some(costs.and_then(|apart| {
+        let weighed = Weighed::of(&one, &apart);
+        let words = weighed.describe();
+        let taken = weighed.one < weighed.apart || cx.profile.asks_for(RULE);
         if taken { Ok(words) } else { Err(words) }
     }))
 }

@@ -140,12 +140,14 @@ pub struct Estimate {
     pub kernels: Vec<KernelEstimate>,
     /// All of them together.
     pub cost: Cost,
+    /// The time in nanoseconds, if the function was measured on the device.
+    pub measured: Option<f64>,
 }
 
 impl Estimate {
     fn of(kernels: Vec<KernelEstimate>) -> Estimate {
         let cost = kernels.iter().fold(Cost::default(), |sum, k| sum + k.cost);
-        Estimate { kernels, cost }
+        Estimate { kernels, cost, measured: None }
     }
     /// The most bindings of a kernel.
     pub fn bindings(&self) -> u32 {
@@ -155,7 +157,7 @@ impl Estimate {
     pub fn shared_bytes(&self) -> u64 {
         self.kernels.iter().map(|k| k.shared_bytes).max().unwrap_or(0)
     }
-    /// Time in nanoseconds.
+    /// The estimated time in nanoseconds.
     pub fn total(&self) -> f64 {
         self.cost.total()
     }

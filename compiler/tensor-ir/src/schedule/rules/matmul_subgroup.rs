@@ -1,8 +1,8 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
 //! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels) and a register tile of R rows
-//! (output pixels), with one vec4 accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
-//! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
+//! (output pixels), with one vec4 accumulator per row. Per K step of 4 (2 where a lane has two such vectors), a lane loads the left
+//! operand of *its* rows only (`ceil(R / lanes)` loads of consecutive k), and every element reaches all lanes by a subgroup broadcast. The
 //! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
 //! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
 
@@ -30,11 +30,16 @@ use crate::tir::LoopKind;
 /// Columns of a product that tiles are made for, at least.
 pub(super) const LEAST_COLUMNS: i64 = 8;
 
+/// Elements of the reduction at a time, of a lane with one vector of columns.
+const DEPTH: i64 = 4;
+
 /// Rows and columns of the register tile; with windows behind the product, their elements are rows.
 struct Tile {
     rows: i64,
     columns: i64,
     width: i64,
+    /// Elements of the reduction at a time.
+    depth: i64,
     /// Rows of a window, which make one row of the output.
     taps: i64,
 }
@@ -48,6 +53,8 @@ candidate! {
         pub vector: i64,
         /// Vectors of columns of a lane.
         pub columns: i64,
+        /// Elements of the reduction at a time.
+        pub depth: i64,
     }
 }
 
@@ -70,7 +77,9 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Tiles), Decline
     }
     let taps = unit.window.as_ref().map_or(1, |w| w.taps);
     let range = row_range(view.profile, rows, lanes, taps)?;
-    Ok((c, Tiles { rows, columns, taps, lanes, range }))
+    let inner = c.k.last().and_then(|v| view.extent_of(*v));
+    let channels = inner.ok_or_else(|| Decline("the depth is not a constant".into()))?;
+    Ok((c, Tiles { rows, columns, channels, taps, lanes, range }))
 }
 
 /// The sizes of a product, and the rows that a tile may have.
@@ -78,6 +87,8 @@ struct Tiles {
     /// Rows of the output, each made of `taps` rows of the product.
     rows: i64,
     columns: i64,
+    /// The extent of the innermost reduction loop.
+    channels: i64,
     taps: i64,
     lanes: i64,
     range: (i64, i64),
@@ -97,6 +108,16 @@ impl Tiles {
     fn usual_columns(&self, p: &DeviceProfile, width: i64) -> i64 {
         usual_vectors(p, self.rows * self.taps, self.columns, self.lanes * width)
     }
+    fn all_depths(&self) -> Vec<i64> {
+        [4, 3, 2, 1].into_iter().filter(|s| *s <= self.channels).collect()
+    }
+    /// The deepest step that divides the channels, of as many unrolled products as one vector has in a step of 4: more
+    /// are no faster on a CPU, and its driver takes as much longer to compile them.
+    fn usual_depth(&self, columns: i64) -> i64 {
+        let most = DEPTH / columns;
+        let even = [4, 3, 2].into_iter().filter(|s| *s <= most).find(|s| self.channels % s == 0);
+        even.unwrap_or(if self.channels > 16 { most } else { 1 })
+    }
 }
 
 /// The tile that wastes the fewest rows; the others are for who asks for them.
@@ -110,13 +131,16 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
         for &vector in &widths {
             let own = tiles.usual_columns(view.profile, vector);
             for &columns in tiles.all_columns(vector) {
-                let one = Candidate::new(SubgroupProduct { rows, vector, columns });
-                let is_usual = (rows, vector, columns) == (usual, widths[0], own);
-                out.push((columns != own, if is_usual { one } else { one.on_request() }));
+                let own_depth = tiles.usual_depth(columns);
+                for depth in tiles.all_depths() {
+                    let one = Candidate::new(SubgroupProduct { rows, vector, columns, depth });
+                    let is_usual = (rows, vector, columns, depth) == (usual, widths[0], own, own_depth);
+                    out.push(((columns != own, depth != own_depth), if is_usual { one } else { one.on_request() }));
+                }
             }
         }
     }
-    // Of equal ones those with as many columns as usual first.
+    // Of equal ones those with as many columns and as deep a step as usual first.
     out.sort_by_key(|c| c.0);
     Ok(out.into_iter().map(|c| c.1).collect())
 }
@@ -128,7 +152,8 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
     if unit.window.is_some() {
         return vec![];
     }
-    let tile = in_numbers(tiles.lanes, chosen.rows * tiles.taps, chosen.vector * chosen.columns);
+    let columns = chosen.vector * chosen.columns;
+    let tile = in_numbers(tiles.lanes, [chosen.rows * tiles.taps, columns, chosen.depth]);
     product_kernels(view.stages(), [unit.name(), unit.output], &tile)
 }
 
@@ -190,13 +215,13 @@ pub(super) fn usual_tile(p: &DeviceProfile, [rows, columns]: [i64; 2], taps: i64
     let width = widths(columns).first().copied().unwrap_or(1);
     let vectors = usual_vectors(p, rows, columns, lanes * width);
     let tile_rows = usual_rows(rows / taps, range) * taps;
-    Some(in_numbers(lanes, tile_rows, width * vectors))
+    Some(in_numbers(lanes, [tile_rows, width * vectors, DEPTH / vectors]))
 }
 
-/// For the estimate: a tile of so many rows, and columns of a lane.
-fn in_numbers(lanes: i64, rows: i64, thread_columns: i64) -> ProductTile {
+/// For the estimate: a tile of so many rows, columns of a lane, and elements of the reduction at a time.
+fn in_numbers(lanes: i64, [rows, thread_columns, depth]: [i64; 3]) -> ProductTile {
     let columns = lanes * thread_columns;
-    ProductTile { rows, columns, depth: 4, threads: lanes, thread_rows: rows, thread_columns, slices: 1 }
+    ProductTile { rows, columns, depth, threads: lanes, thread_rows: rows, thread_columns, slices: 1 }
 }
 
 /// The candidate's tile, or the one that is asked for.
@@ -204,7 +229,8 @@ fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles, chosen: &SubgroupProduct)
     let rows = sketch.choose("rows", &tiles.all_rows(), chosen.rows)?;
     let width = sketch.choose("vector", &widths(tiles.columns), chosen.vector)?;
     let columns = sketch.choose("columns", tiles.all_columns(width), chosen.columns)?;
-    Ok(Tile { rows: rows * tiles.taps, columns, width, taps: tiles.taps })
+    let depth = sketch.choose("depth", &tiles.all_depths(), chosen.depth)?;
+    Ok(Tile { rows: rows * tiles.taps, columns, width, depth, taps: tiles.taps })
 }
 
 /// Binds the output's loops; returns the one over the lanes.
@@ -254,11 +280,7 @@ fn accumulate(
     }
     sketch.apply(ComputeAt { block: reduce, at: lane, scope: LocalScope::Register })?;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
-    let extent = sketch.extent_of(inner).ok_or_else(|| Decline("the depth is not a constant".into()))?;
-    let default = [4, 3, 2].into_iter().find(|s| extent % s == 0).unwrap_or(if extent > 16 { 4 } else { 1 });
-    let steps: Vec<i64> = [4, 3, 2, 1].into_iter().filter(|s| *s <= extent).collect();
-    let step = sketch.choose("depth", &steps, default)?;
-    let k = sketch.split(inner, &[0, step], &["o", "i"])?;
+    let k = sketch.split(inner, &[0, tile.depth], &["o", "i"])?;
     let spatial = tile_loops(sketch, reduce, lane, (0, columns))?;
     // kh, kw, k_outer, then rows, k_inner, columns: the four products of a row follow each other.
     let mut order: Vec<Name> = c.k[..c.k.len() - 1].to_vec();

@@ -1,0 +1,203 @@
+//! Layouts and fusion by measured times. The network is compiled as it is and with other layouts and other fusion, and
+//! the times of its functions in each go into the database. With them the passes decide again
+//! ([`compiler::cost::CostModel::function`]), until they decide as before; the functions that they ask about and that
+//! have no time are measured alone in between. In the end the whole network is timed in fresh processes as it was and as
+//! it is decided now; if it is slower now, the times are withdrawn.
+
+use super::measurer::Measurer;
+use super::network::{self, Sides};
+use super::units::{Timed, timed};
+use crate::args::{Common, Times, TuneArgs};
+use crate::error::{CliError, CliResult};
+use crate::executor::{Device, execute, profile_on};
+use crate::output::{Progress, log};
+use compiler::compile::{AskedFunction, KernelTimes, operand_buffers};
+use compiler::graph::Module;
+use compiler::profile::DeviceProfile;
+use compiler::schedule::{Rules, ScheduleProvider};
+use compiler::tensor::Tensor;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use weft::{FunctionLine, TuningDatabase};
+
+/// Decisions of the passes, at most.
+const ROUNDS: usize = 3;
+/// Share of the network's time below which a function that a pass asked about is not measured.
+const LEAST_SHARE: f64 = 0.01;
+/// Rounds of the race that times a function.
+const SAMPLES: usize = 5;
+
+/// A network to decide about.
+pub struct Subject<'a> {
+    pub module: &'a Module,
+    pub inputs: &'a [Tensor],
+    pub device: &'a Device,
+    /// The model's name, and the options of processes that time it.
+    pub model: (&'a str, &'a [String]),
+    pub file: &'a Path,
+    pub profile: &'a DeviceProfile,
+}
+
+/// One way to compile a network, with the times of its functions.
+struct Plan {
+    name: String,
+    /// The forms of its functions with the number of calls.
+    forms: BTreeSet<(String, usize)>,
+    us: f64,
+}
+
+impl Plan {
+    fn to_json(&self) -> Value {
+        json!({ "name": self.name, "functions": self.forms.len(), "us": self.us })
+    }
+}
+
+/// Measures other layouts and other fusion until `until`, decides again, and judges the decisions.
+///
+/// # Errors
+/// Files that cannot be written; a network that does not compile as it is.
+pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value> {
+    let mut added = Vec::new();
+    let mut plans = vec![measure(a, s, ("as decided", &|_| ()), &mut added)?];
+    let ways: [(&str, fn(&mut Common)); 3] = [
+        ("layout nchw", |c| c.layout = "nchw".into()),
+        ("layout nhwc", |c| c.layout = "nhwc".into()),
+        ("fuse classic", |c| c.fuse = "classic".into()),
+    ];
+    let free = |name: &str| match name.split(' ').next() {
+        Some("layout") => a.common.layout == "auto",
+        _ => a.common.fuse == "full",
+    };
+    let mut progress = Progress::new(&a.common, &[]);
+    let ways: Vec<_> = ways.into_iter().filter(|w| free(w.0)).collect();
+    for (n, (name, way)) in ways.iter().enumerate() {
+        if Instant::now() >= until {
+            break;
+        }
+        progress.report(&format!("tune: the network with {name}"), n, ways.len());
+        match measure(a, s, (name, way), &mut added) {
+            Ok(plan) => plans.push(plan),
+            Err(e) => log(&a.common, format!("tune: {name} is left out: {}", e.message)),
+        }
+    }
+    drop(progress);
+    for round in 1..=ROUNDS {
+        let known = TuningDatabase::read(s.file).map_err(CliError::input)?.measurements();
+        let times = Arc::new(KernelTimes::new(known, Arc::new(shaders_gen::Emitter)).recording());
+        let by_times = |c: &mut Common| c.times = Times(Some(times.clone()));
+        let decided = measure(a, s, (&format!("decided by times, round {round}"), &by_times), &mut added)?;
+        let asked = measure_asked(a, s, (&times, decided.us), until, &mut added)?;
+        let same = plans.last().is_some_and(|last| last.forms == decided.forms);
+        plans.push(decided);
+        if same && asked == 0 {
+            break;
+        }
+    }
+    let rows: Vec<Value> = plans.iter().map(Plan::to_json).collect();
+    let (first, last) = (&plans[0], &plans[plans.len() - 1]);
+    if first.forms == last.forms {
+        return Ok(json!({ "plans": rows, "changed": false }));
+    }
+    let all = TuningDatabase::read(s.file).map_err(CliError::input)?;
+    let before =
+        TuningDatabase { functions: all.functions.iter().filter(|l| !added.contains(*l)).cloned().collect(), ..all };
+    let found = network::compare(a, s.model, &Sides { before: &before, after: s.file });
+    if !found.as_ref().is_ok_and(|found| found["kept"] == true) {
+        log(&a.common, "tune: the decisions by measured times are withdrawn".to_string());
+        for line in &added {
+            let withdrawn = FunctionLine { withdrawn: true, ..line.clone() };
+            TuningDatabase::append(s.file, &withdrawn).map_err(CliError::input)?;
+        }
+    }
+    Ok(json!({ "plans": rows, "changed": true, "network": found? }))
+}
+
+/// Times the functions that passes asked about, the dearest first; returns how many.
+fn measure_asked(
+    a: &TuneArgs,
+    s: &Subject<'_>,
+    (times, network_us): (&KernelTimes, f64),
+    until: Instant,
+    added: &mut Vec<FunctionLine>,
+) -> CliResult<usize> {
+    let mut asked: Vec<(String, AskedFunction)> = times.unmeasured().into_iter().collect();
+    let share = |f: &AskedFunction| f.estimated_ns / 1e3 / network_us;
+    asked.retain(|(_, f)| (LEAST_SHARE..1.0).contains(&share(f)) && f.function.symbols.is_empty());
+    asked.sort_by(|a, b| b.1.estimated_ns.total_cmp(&a.1.estimated_ns));
+    let mut progress = Progress::new(&a.common, &[]);
+    let (all, mut count) = (asked.len(), 0);
+    let mut measurer = Measurer::new(s.model.1.to_vec());
+    for (n, (form, f)) in asked.into_iter().enumerate() {
+        if Instant::now() >= until {
+            break;
+        }
+        progress.report("tune: functions that passes ask about", n, all);
+        let constants = operand_buffers(&f.function, &f.constants);
+        let Ok(scheduled) = Rules.schedule(&f.function, &constants, s.profile) else { continue };
+        let timed = measurer.take(&f.function, &f.constants).and_then(|()| {
+            let Ok(opened) = measurer.open_default(&scheduled.function.trace)? else { return Ok(None) };
+            let standings = measurer.race(&[&opened], SAMPLES, a.common.seed)?;
+            Ok(standings.first().map(|s| s.median_ns() / 1e3))
+        });
+        match timed {
+            Ok(Some(us)) => {
+                let (device, name) = (s.profile.identity(), f.function.name.to_string());
+                let weft = env!("CARGO_PKG_VERSION").into();
+                let line = FunctionLine { device, form, name, us, withdrawn: false, weft };
+                TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
+                added.push(line);
+                count += 1;
+            }
+            Ok(None) => {}
+            Err(e) => log(&a.common, format!("tune: a function that passes ask about is left out: {}", e.message)),
+        }
+    }
+    Ok(count)
+}
+
+/// Compiles the network in one way, times its functions, and writes the times that are new or smaller.
+fn measure(
+    a: &TuneArgs,
+    s: &Subject<'_>,
+    (name, way): (&str, &dyn Fn(&mut Common)),
+    added: &mut Vec<FunctionLine>,
+) -> CliResult<Plan> {
+    let mut common = a.common.clone();
+    crate::tuning::provide(&mut common, true)?;
+    way(&mut common);
+    let executor = execute(s.module.clone(), &common, s.device, s.inputs)?.sized_for(s.inputs)?;
+    let (session, compiled) = executor
+        .on_device()
+        .zip(executor.compilation())
+        .ok_or_else(|| CliError::input("it runs in parts".to_string()))?;
+    let list = timed(session, compiled, &profile_on(&common, s.device)?, s.inputs)?;
+    let known = TuningDatabase::read(s.file).map_err(CliError::input)?;
+    let mut plan = Plan { name: name.into(), forms: BTreeSet::new(), us: 0.0 };
+    for Timed { line, calls } in list {
+        plan.us += line.us * calls as f64;
+        plan.forms.insert((line.form.clone(), calls));
+        let same = |l: &&FunctionLine| !l.withdrawn && (&l.device, &l.form) == (&line.device, &line.form);
+        if known.functions.iter().filter(same).all(|l| line.us < l.us) {
+            TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
+            added.push(line);
+        }
+    }
+    Ok(plan)
+}
+
+/// In words.
+pub fn describe(model: &str, found: &Value) -> Vec<String> {
+    let us = |v: &Value| v["us"].as_f64().unwrap_or(0.0) / 1e3;
+    let rows = found["plans"].as_array().map_or(&[][..], Vec::as_slice);
+    let list: Vec<String> =
+        rows.iter().map(|p| format!("{} {:.2} ms", p["name"].as_str().unwrap_or(""), us(p))).collect();
+    let mut out = vec![format!("graph: {}", list.join(", "))];
+    match found["changed"].as_bool() {
+        Some(true) => out.push(network::describe(&format!("{model}, decided by times,"), &found["network"])),
+        _ => out.push("graph: measured times change no layout and no fusion".into()),
+    }
+    out
+}
