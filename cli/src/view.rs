@@ -67,6 +67,8 @@ fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliR
         pass: a.pass.clone(),
         select: a.select.clone(),
         view: a.view.clone(),
+        colour: a.colour.clone(),
+        names: a.beside.as_ref().map(|b| [a.model.clone(), b.display().to_string()]),
         beside: beside.map(Box::new),
     };
     let Some(path) = &a.screenshot else {

@@ -64,6 +64,8 @@ pub struct SceneEdge {
     pub route: Route,
     /// The type of the value, with its data layout.
     pub label: String,
+    /// The data layout of the value, where it has one.
+    pub layout: Option<&'static str>,
 }
 
 /// The name of an inner picture, above it.
@@ -193,6 +195,7 @@ impl Scene {
             to: index[e.to],
             route,
             label: e.label(),
+            layout: e.layout,
         }));
         scene
     }

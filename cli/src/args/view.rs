@@ -19,11 +19,14 @@ pub struct ViewArgs {
     /// Select a node, by its name, that of the source node it came from, or a part of one
     #[arg(long, value_name = "NODE")]
     pub select: Option<String>,
-    /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory,
-    /// precision, remarks
+    /// What to show: graph, whole, hulls, compare, node, kernel, kernels, text, groups, time, timeline, roofline, memory,
+    /// precision, remarks, difference
     #[arg(long)]
     pub view: Option<String>,
-    /// Another compilation to stand beside this one, boxes matched by what they came from
+    /// What the colours of boxes say
+    #[arg(long, value_parser = ["work", "group", "dtype", "layout", "time", "error", "accumulated", "difference"])]
+    pub colour: Option<String>,
+    /// Another compilation to stand at the right of this one: a verdict, where time differs, boxes matched by their nodes
     #[arg(long, value_name = "F.trace")]
     pub beside: Option<PathBuf>,
     /// Width and height of the window in points

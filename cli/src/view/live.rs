@@ -23,6 +23,7 @@ const OWN: &[(&str, bool)] = &[
     ("--pass", true),
     ("--select", true),
     ("--view", true),
+    ("--colour", true),
     ("--beside", true),
     ("--size", true),
     ("--pixels", true),

@@ -16,7 +16,7 @@ fn a_search_finds_boxes_and_goes_to_them() {
     h.key_press(Key::Enter);
     settle(&mut h);
     let node = h.state_mut().focus_node().expect("the box that was found");
-    assert_eq!(node.op, "conv + relu");
+    assert_eq!(node.op, "conv 3x3 + relu");
     h.state_mut().search.text = "colour:red".into();
     h.run_steps(3);
     assert!(has(&h, "there is no field `colour`"), "{:#?}", texts(&h));
@@ -35,9 +35,10 @@ fn a_line_of_wgsl_leads_to_its_nodes_and_instruction() {
     let shown = texts(&h);
     let once = |l: &str| lines.iter().filter(|x| **x == l).count() == 1 && shown.iter().any(|t| t == l);
     let of_block = |i: usize| kernel.lines_at(i).is_some_and(|l| l.block.is_some());
-    let line = (0..lines.len()).find(|&i| of_block(i) && once(lines[i])).expect("a line of a block is shown");
-    let nodes = h.state().trace().nodes_of_line(k, line).iter().map(|n| n.to_string()).collect::<Vec<_>>();
-    assert!(nodes.contains(&"relu_1".to_string()), "{nodes:?}");
+    let nodes_of = |i: usize| h.state().trace().nodes_of_line(k, i).iter().map(|n| n.to_string()).collect::<Vec<_>>();
+    let of_relu = |i: &usize| of_block(*i) && once(lines[*i]) && nodes_of(*i).contains(&"relu_1".to_string());
+    let line = (0..lines.len()).find(of_relu).expect("a line of what is selected is shown");
+    let nodes = nodes_of(line);
     h.state_mut().select([]);
     h.step();
     h.query_all_by_label(lines[line]).next().expect("the line is shown").click();
@@ -68,6 +69,41 @@ fn every_form_of_a_kernel_is_there() {
         settle(&mut h);
         assert!(has(&h, sign), "{form:?}: {:#?}", texts(&h));
     }
+}
+
+#[test]
+fn forms_side_by_side_go_to_the_chosen_place() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().select_kernel(0);
+    h.state_mut().select([]);
+    h.key_press_modifiers(Modifiers::COMMAND, Key::J);
+    settle(&mut h);
+    // The tensor function and WGSL at first; the one before the schedule besides.
+    h.get_by_label("Before").click();
+    settle(&mut h);
+    assert_eq!(h.state().kernel_pane.columns, [Form::Lowered, Form::Tensor, Form::Wgsl]);
+    assert!(has(&h, "@compute @workgroup_size(") && has(&h, "local_x for "), "{:#?}", texts(&h));
+    // Unrolled lines are one row, which opens.
+    let folded = |h: &TestWindow| texts(h).iter().filter(|t| t.starts_with("... ")).count();
+    let before = folded(&h);
+    assert!(before > 0, "{:#?}", texts(&h));
+    h.query_all_by_label_contains("more like this").next().expect("a run of unrolled lines").click();
+    settle(&mut h);
+    assert!(folded(&h) < before || texts(&h).len() > 60);
+    // A block that is clicked in the tensor function is brought into sight in WGSL.
+    let k = h.state().trace().kernels[0].clone();
+    let last = k.blocks.last().expect("a block").name.clone();
+    let line = texts(&h).into_iter().find(|t| t.contains(&format!("block {last} "))).expect("its line");
+    h.query_all_by_label(&line).last().expect("the line is shown").click();
+    settle(&mut h);
+    let block = k.blocks.len() - 1;
+    let wgsl: Vec<&str> = k.wgsl.lines().collect();
+    let own = (0..wgsl.len()).filter(|&i| k.lines_at(i).is_some_and(|l| l.block == Some(block as u32)));
+    let shown = texts(&h);
+    assert!(own.map(|i| wgsl[i]).any(|l| shown.iter().any(|t| t == l)), "{shown:#?}");
+    h.get_by_label("Back to the graph").click();
+    settle(&mut h);
+    assert!(has(&h, "Side by side") || h.state().tab != Tab::Kernel);
 }
 
 #[test]
@@ -130,7 +166,7 @@ fn what_a_trace_lacks_is_said_with_what_to_do() {
     let why = text(h.state_mut(), Export::Perfetto).unwrap_err();
     assert!(why.contains("no times"), "{why}");
     let svg = text(h.state_mut(), Export::Svg).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("conv + relu"), "{svg}");
+    assert!(svg.starts_with("<svg") && svg.contains("conv 3x3 + relu"), "{svg}");
 }
 
 #[test]
@@ -149,11 +185,22 @@ fn every_pane_shows_something_at_every_size() {
 #[test]
 fn another_compilation_stands_beside_this_one() {
     let mut h = window([1600.0, 900.0]);
-    h.state_mut().compare_with(compiled("unfused", FuseMode::Off)).unwrap();
+    h.state_mut().compare_with(compiled("small", FuseMode::Off)).unwrap();
     settle(&mut h);
     let c = h.state_mut().compared().expect("they differ");
     assert!(c.after.count(graphview::changes::Mark::Replaced) >= 1, "one fused what the other did not");
-    assert!(has(&h, "Before | After"));
+    // The verdict stands over both, and the titles say what tells them apart.
+    assert!(has(&h, "3 -> 2 dispatches, "), "{:#?}", texts(&h));
+    assert_eq!(h.state().other.as_ref().map(|o| o.titles.clone()), Some(["fuse off".into(), "fuse full".into()]));
+    // The colours are of the difference on both sides.
+    assert_eq!(h.state().colour, ColourBy::Difference);
+    h.state_mut().tab = Tab::Difference;
+    h.run_steps(4);
+    let row = h.state().other.as_ref().map(|o| o.comparison.rows[0].name.clone()).expect("a row");
+    h.query_all_by_label(&row).last().expect("the row is shown").click();
+    settle(&mut h);
+    assert_eq!(h.state().selected().iter().collect::<Vec<_>>(), ["conv_0", "relu_1"]);
+    assert!(has(&h, "fuse off: 2 dispatches: "), "{:#?}", texts(&h));
     h.state_mut().compare_with_none();
     settle(&mut h);
 }

@@ -42,6 +42,24 @@ fn a_kernel_in_the_dark() {
 }
 
 #[test]
+fn forms_of_a_kernel_side_by_side() {
+    let mut h = window_of(timed(), [1200.0, 640.0]);
+    h.state_mut().select(["relu_1".to_string()]);
+    h.state_mut().kernel_pane.wide = true;
+    settle(&mut h);
+    hold(&mut h, "kernels");
+}
+
+#[test]
+fn two_compilations_with_a_verdict() {
+    let mut h = window_of(timed(), [1200.0, 640.0]);
+    h.state_mut().compare_with(compiled("small", FuseMode::Off)).unwrap();
+    h.state_mut().tab = Tab::Difference;
+    settle(&mut h);
+    hold(&mut h, "difference");
+}
+
+#[test]
 fn where_the_time_goes() {
     let mut h = window_of(timed(), [1000.0, 640.0]);
     (h.state_mut().tab, h.state_mut().colour) = (Tab::Time, ColourBy::Time);
