@@ -68,6 +68,7 @@ fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliR
         select: a.select.clone(),
         view: a.view.clone(),
         colour: a.colour.clone(),
+        search: a.search.clone(),
         names: a.beside.as_ref().map(|b| [a.model.clone(), b.display().to_string()]),
         beside: beside.map(Box::new),
     };

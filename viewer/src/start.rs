@@ -33,6 +33,8 @@ pub struct Shot {
     pub view: Option<String>,
     /// What colours say, by a word of [`ColourBy::ALL`]; `None` for what suits the view.
     pub colour: Option<String>,
+    /// What is searched for.
+    pub search: Option<String>,
     /// Another compilation, to stand at the right.
     pub beside: Option<Box<CompileTrace>>,
     /// What both are called, if nothing else tells them apart.
@@ -48,6 +50,7 @@ impl Default for Shot {
             select: None,
             view: None,
             colour: None,
+            search: None,
             beside: None,
             names: None,
         }
@@ -99,6 +102,9 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
         v.show_stage(stage);
     }
     shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))?;
+    if let Some(text) = &shot.search {
+        v.search.text = text.clone();
+    }
     if let Some(word) = &shot.colour {
         let known = ColourBy::ALL.iter().find(|c| c.1 == word);
         v.colour = known.map(|c| c.0).ok_or_else(|| {

@@ -23,6 +23,9 @@ pub struct ViewArgs {
     /// precision, remarks, difference
     #[arg(long)]
     pub view: Option<String>,
+    /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`
+    #[arg(long, value_name = "QUERY")]
+    pub search: Option<String>,
     /// What the colours of boxes say
     #[arg(long, value_parser = ["work", "group", "dtype", "layout", "time", "error", "accumulated", "difference"])]
     pub colour: Option<String>,

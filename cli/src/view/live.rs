@@ -24,6 +24,7 @@ const OWN: &[(&str, bool)] = &[
     ("--select", true),
     ("--view", true),
     ("--colour", true),
+    ("--search", true),
     ("--beside", true),
     ("--size", true),
     ("--pixels", true),
