@@ -70,7 +70,10 @@ fn a_trace_is_written_read_and_compared() {
     assert!(shown.contains("--fuse") && shown.contains("groups only in a.trace: 1"), "{shown}");
     // The verdict comes first, and names the files.
     assert!(shown.starts_with("1 -> 2 dispatches, ") && shown.contains("times as slow ("), "{shown}");
-    assert!(shown.contains("estimated); slower: Conv_0") && shown.contains("(conv+relu -> conv + relu"), "{shown}");
+    assert!(
+        shown.contains("estimated); slower: Conv_0") && shown.contains("(no fuse-ops; conv+relu -> conv + relu"),
+        "{shown}"
+    );
     assert!(shown.contains("changed: --fuse (full -> off), "), "{shown}");
     assert_eq!((&d["verdict"]["dispatches"]["a"], &d["verdict"]["time"]["source"]), (&1.into(), &"estimated".into()));
 }

@@ -142,7 +142,7 @@ fn keys_stay_over_the_passes_and_groups_lead_back_to_their_sources() {
 #[test]
 fn a_scene_becomes_svg_with_every_box_and_edge() {
     let scene = arrange(&picture(RESIDUAL), &|_| true);
-    let svg = document(&scene);
+    let svg = document(&scene, &[]);
     assert_eq!(svg.matches("<g>").count(), scene.boxes.len());
     assert_eq!(svg.matches("<path").count(), scene.edges.len());
     assert!(scene.edges.iter().all(|e| matches!(e.route, Route::Line(_))));

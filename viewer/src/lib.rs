@@ -39,7 +39,7 @@ mod worker;
 
 pub use document::Document;
 #[cfg(feature = "screenshot")]
-pub use screenshot::screenshot;
+pub use screenshot::{graph_svg, screenshot};
 pub use show::show;
 pub use start::{Fault, Shot};
 pub use state::{Tab, Viewer};

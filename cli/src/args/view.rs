@@ -1,6 +1,6 @@
 //! Options of `weft view`.
 
-use super::paths::path_of;
+use super::paths::png_or_svg;
 use super::{Common, InputArgs};
 use clap::Args;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 pub struct ViewArgs {
     /// Model: a path or a zoo name, which is compiled; or a compile trace
     pub model: String,
-    /// Open no window: write what it would show as a picture
-    #[arg(long, value_name = "F.png", value_parser = path_of("png"))]
+    /// Open no window: write what it would show as a picture; as .svg the graph alone, of a selected box its inside
+    #[arg(long, value_name = "F.png|F.svg", value_parser = png_or_svg())]
     pub screenshot: Option<PathBuf>,
     /// Show the graph after this pass, by its name or its number; `source` is the model as it came
     #[arg(long)]

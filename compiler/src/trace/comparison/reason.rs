@@ -2,7 +2,7 @@
 //! was fused.
 
 use super::match_groups::Matched;
-use crate::remark::RemarkKind;
+use crate::remark::{Remark, RemarkKind};
 use crate::trace::{CompileTrace, Kernel};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -37,15 +37,28 @@ impl<'a> Reasons<'a> {
     }
     /// Why the second side of a row is made otherwise than the first.
     pub(super) fn of(&self, m: &Matched) -> Option<String> {
-        self.refused(m).or_else(|| self.made(m))
+        self.refused(m).or_else(|| {
+            let parts: Vec<String> = self.left_out(m).into_iter().chain(self.made(m)).collect();
+            (!parts.is_empty()).then(|| parts.join("; "))
+        })
+    }
+
+    /// The first pass that did something on the first side alone.
+    fn left_out(&self, m: &Matched) -> Option<String> {
+        let applied = |side: usize| self.about(m, side).filter(|r| r.kind == RemarkKind::Applied);
+        let also: FxHashSet<&str> = applied(1).map(|r| r.pass.as_str()).collect();
+        applied(0).find(|r| !also.contains(r.pass.as_str())).map(|r| format!("no {}", r.pass))
+    }
+
+    /// The remarks of a side about the nodes of a row.
+    fn about<'s>(&'s self, m: &'s Matched, side: usize) -> impl Iterator<Item = &'a Remark> + 's {
+        let list = m.origins.iter().filter_map(move |o| self.remarks[side].get(o.as_str())).flatten();
+        list.map(move |&i| &self.sides[side].remarks[i])
     }
 
     /// What a pass did on one side and refused on the other.
     fn refused(&self, m: &Matched) -> Option<String> {
-        let about = |side: usize| {
-            let list = m.origins.iter().filter_map(move |o| self.remarks[side].get(o.as_str())).flatten();
-            list.map(move |&i| &self.sides[side].remarks[i])
-        };
+        let about = |side: usize| self.about(m, side);
         for (did, not, where_) in [(0, 1, ""), (1, 0, "the first: ")] {
             let applied = about(did).filter(|r| r.kind == RemarkKind::Applied);
             let applied: FxHashSet<&str> = applied.map(|r| r.pass.as_str()).collect();

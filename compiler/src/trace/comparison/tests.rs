@@ -148,3 +148,11 @@ fn two_runs_of_one_program_are_as_fast_and_bear_their_names() {
     assert_eq!(c.titles(["a.trace", "b.trace"]), ["a.trace", "b.trace"]);
     assert!(c.rows.iter().all(|r| !r.changed && r.reason.is_none()));
 }
+
+#[test]
+fn a_pass_that_did_something_at_the_left_alone_is_named() {
+    let [a, mut b] = two();
+    b.remarks.clear();
+    let c = Comparison::of(&a, &b);
+    assert_eq!(c.rows[1].reason.as_deref(), Some("no tiles; transform + matmul -> conv"));
+}

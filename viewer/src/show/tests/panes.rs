@@ -170,6 +170,28 @@ fn what_a_trace_lacks_is_said_with_what_to_do() {
 }
 
 #[test]
+fn the_inside_of_an_open_box_is_exported_as_it_is_seen() {
+    let mut h = window([1200.0, 800.0]);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let group = drawn.scene.boxes.iter().find(|b| b.node.op == "conv 3x3 + relu").unwrap().node.key.clone();
+    assert_eq!(text(h.state_mut(), Export::Inside).unwrap_err(), "no box is chosen");
+    h.state_mut().focus_key(&group);
+    settle(&mut h);
+    assert!(text(h.state_mut(), Export::Inside).unwrap_err().contains("open it first"));
+    h.state_mut().toggle(&group);
+    h.state_mut().colour = ColourBy::Group;
+    settle(&mut h);
+    let [inside, whole] = [Export::Inside, Export::Svg].map(|what| text(h.state_mut(), what).unwrap());
+    assert!(inside.contains(">relu<") && !inside.contains("softmax") && whole.contains("softmax"), "{inside}");
+    // The colours are those of the canvas, and boxes lie within the picture.
+    let colour = crate::canvas::colour::pastel(h.state().document().groups_of_source("relu_1")[0], false);
+    let colour = format!("#{:02x}{:02x}{:02x}", colour.r(), colour.g(), colour.b());
+    assert!(inside.contains(&colour), "{colour}: {inside}");
+    let x = |l: &str| l.split("x=\"").nth(1)?.split('"').next()?.parse::<f32>().ok();
+    assert!(inside.lines().filter_map(x).all(|x| x >= -12.0), "{inside}");
+}
+
+#[test]
 fn every_pane_shows_something_at_every_size() {
     for size in [[700.0, 500.0], [1600.0, 900.0]] {
         let mut h = window(size);
