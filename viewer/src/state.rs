@@ -314,12 +314,13 @@ impl Viewer {
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
     pub fn focus_key(&mut self, key: &str) {
-        self.open_path(key);
         self.focus = Some(key.to_string());
-        self.canvases.iter_mut().for_each(|c| c.look_at(key));
+        // Once a layer is opened, the graph is laid out anew.
         if let Some(n) = self.focus_node() {
             self.take_selection(n.origins.iter().cloned().collect());
         }
+        self.open_path(key);
+        self.canvases.iter_mut().for_each(|c| c.look_at(key));
     }
     /// Opens the layers that a box is in.
     fn open_path(&mut self, key: &str) {

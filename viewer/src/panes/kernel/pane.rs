@@ -35,7 +35,7 @@ pub enum Form {
 impl Form {
     /// Every form with its word on the command line and its title.
     pub const ALL: [(Form, &'static str, &'static str); 9] = [
-        (Form::Lowered, "lowered", "Before"),
+        (Form::Lowered, "lowered", "Unscheduled"),
         (Form::Tensor, "tensor", "Tensor IR"),
         (Form::Schedule, "schedule", "Schedule"),
         (Form::Wgsl, "wgsl", "WGSL"),

@@ -23,6 +23,29 @@ fn a_search_finds_boxes_and_goes_to_them() {
 }
 
 #[test]
+fn a_box_in_a_closed_layer_is_selected_with_its_kernel() {
+    let mut model = "graph @main(%x: f32[4,64]) -> (y: f32[4,64]) {\n".to_string();
+    for b in 0..6 {
+        let x = if b == 0 { "x".to_string() } else { (2 * b - 1).to_string() };
+        let (n, m) = (2 * b, 2 * b + 1);
+        model += &format!("  %{n} = softmax %{x} {{axes=[1]}} : f32[4,64] !name(\"net.{b}.a\") !from(\"net.{b}.a\")\n");
+        model += &format!("  %{m} = softmax %{n} {{axes=[0]}} : f32[4,64] !name(\"net.{b}.b\") !from(\"net.{b}.b\")\n");
+    }
+    model += "  return %11\n}\n";
+    let mut h = window_of(compiled_of(&model, "layers", FuseMode::Full), [1200.0, 800.0]);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let inside = drawn.layered.picture.walk().into_iter().find(|n| n.origins == ["net.4.b"]).unwrap().key.clone();
+    assert!(!drawn.by_key.contains_key(&inside), "its layer is closed");
+    h.state_mut().focus_key(&inside);
+    // At once, not only when the opened layer is laid out.
+    assert!(h.state().selected().iter().eq(["net.4.b"]));
+    let group = h.state().document().groups_of_source("net.4.b")[0];
+    assert!(h.state().trace().kernels_of(group).contains(&h.state().kernel()));
+    settle(&mut h);
+    assert!(h.state_mut().after().unwrap().unwrap().by_key.contains_key(&inside), "and it is in sight");
+}
+
+#[test]
 fn a_line_of_wgsl_leads_to_its_nodes_and_instruction() {
     let mut h = window([1600.0, 900.0]);
     h.state_mut().select(["relu_1".to_string()]);
@@ -79,7 +102,7 @@ fn forms_side_by_side_go_to_the_chosen_place() {
     h.key_press_modifiers(Modifiers::COMMAND, Key::J);
     settle(&mut h);
     // The tensor function and WGSL at first; the one before the schedule besides.
-    h.get_by_label("Before").click();
+    h.get_by_label("Unscheduled").click();
     settle(&mut h);
     assert_eq!(h.state().kernel_pane.columns, [Form::Lowered, Form::Tensor, Form::Wgsl]);
     assert!(has(&h, "@compute @workgroup_size(") && has(&h, "local_x for "), "{:#?}", texts(&h));
