@@ -83,7 +83,7 @@ fn bars(dark: bool) -> [Color32; 2] {
 }
 
 fn bar(ui: &Ui, rect: Rect, (value, current): (&str, bool), a: Option<&Answer>, most: f64) {
-    const NAME: f32 = 70.0;
+    const NAME: f32 = 104.0;
     const TEXT: f32 = 110.0;
     let font = FontId::proportional(11.0);
     let ink = if current { ui.visuals().strong_text_color() } else { ui.visuals().text_color() };

@@ -106,7 +106,7 @@ impl Host for Counter {
 }
 
 /// The schedule of the first kernel in which a rule chose something, with a device.
-fn schedule() -> TestWindow {
+pub(super) fn schedule() -> TestWindow {
     let mut h = window([1600.0, 900.0]);
     h.state_mut().host = Some(Arc::new(Counter));
     let kernels = &h.state().trace().kernels;
