@@ -18,8 +18,9 @@ use crate::parts::recorded;
 use crate::precision::{on_this_device, write_keep_list};
 use crate::range_checks::{count_out_of_range, out_of_range_json, print_out_of_range};
 use cause::{Cause, Run, cause_of};
-use compiler::agreement::Difference;
+use compiler::agreement::{Difference, Tolerance};
 use compiler::calibrate::{Stored, storage_of};
+use compiler::dtype::DType;
 use compiler::profile::Nan;
 use compiler::trace::{self, Errors};
 use keep::Found;
@@ -68,7 +69,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     let keep = a.write_keep.as_ref().map(|path| write_keep(a, &run, &want, path)).transpose()?;
     if let Some(path) = &a.output {
         let mut trace = recorded(&a.model, module.clone(), &a.common, profile, inputs)?;
-        trace.errors = Some(errors(a, device, &nodes, &rows));
+        trace.errors = Some(errors(a, device, mixed, &nodes, &rows));
         crate::trace::write(path, &trace, &a.common)?;
     }
     let failing = || nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
@@ -134,20 +135,29 @@ fn warn_of_lost_nan(a: &CompareArgs) {
 }
 
 /// The differences as a trace holds them.
-fn errors(a: &CompareArgs, device: &Device, nodes: &[NodeError], outputs: &[(String, Difference)]) -> Errors {
-    let error = |name: &str, d: &Difference| trace::NodeError {
+fn errors(
+    a: &CompareArgs,
+    device: &Device,
+    mixed: bool,
+    nodes: &[NodeError],
+    outputs: &[(String, Difference)],
+) -> Errors {
+    let error = |name: &str, d: &Difference, accumulated: Option<f64>| trace::NodeError {
         name: name.to_string(),
         max_abs: d.max_abs,
         rel_l2: d.rel_l2,
         max_magnitude: d.max_magnitude,
         pass: d.pass,
+        accumulated,
     };
+    let dtype = if mixed { DType::F16 } else { DType::F32 };
     Errors {
         device: device.label(),
         against: a.against.clone(),
         cumulative: a.cumulative,
-        nodes: nodes.iter().map(|n| error(&n.name, &n.difference)).collect(),
-        outputs: outputs.iter().map(|(n, d)| error(n, d)).collect(),
+        tolerance: Tolerance::new(dtype, a.rtol, a.atol).whole(),
+        nodes: nodes.iter().map(|n| error(&n.name, &n.difference, n.accumulated)).collect(),
+        outputs: outputs.iter().map(|(n, d)| error(n, d, None)).collect(),
     }
 }
 
@@ -168,7 +178,7 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
     let bad: Vec<_> = nodes.iter().filter(|n| !n.difference.pass || a.common.verbose > 0).collect();
     if !bad.is_empty() {
         let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude", "nan, inf"]);
-        for NodeError { name, op, difference: d } in bad {
+        for NodeError { name, op, difference: d, .. } in bad {
             t.add_row([
                 verdict(d.pass),
                 name.as_str().into(),

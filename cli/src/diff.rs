@@ -7,7 +7,8 @@ use crate::error::{CliError, CliResult};
 use crate::output::{print_text, table, write_json};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
-use compiler::trace::diff::{Fact, GroupLine, LayerTime, Timing};
+use compiler::trace::comparison::{Comparison, Row, Source};
+use compiler::trace::diff::{Fact, GroupLine, Timing};
 use verdict::Verdict;
 
 /// Lines of a list that are shown without `-v`.
@@ -29,6 +30,7 @@ pub fn execute(args: &DiffArgs) -> CliResult<()> {
         all.insert("b".into(), args.b.display().to_string().into());
         all.insert("equal".into(), d.is_empty().into());
         all.insert("verdict".into(), verdict.to_json(&d));
+        all.insert("layers".into(), verdict.layers_json());
         all.append(o);
         *o = all;
     }
@@ -52,7 +54,7 @@ pub fn execute(args: &DiffArgs) -> CliResult<()> {
     kernels(&d, most)?;
     first_of(&format!("remarks only in {first}"), &d.remarks_removed, most, remark)?;
     first_of(&format!("remarks only in {second}"), &d.remarks_added, most, remark)?;
-    layers(names, &d.layers, most)?;
+    layers(names, verdict.comparison(), most)?;
     timings(names, &d.timings)
 }
 
@@ -132,24 +134,41 @@ fn kernels(d: &TraceDiff, most: usize) -> CliResult<()> {
     })
 }
 
-/// Measured times: the sum, then the layers whose runs all took longer or shorter.
-fn layers([first, second]: [&str; 2], list: &[LayerTime], most: usize) -> CliResult<()> {
-    if list.is_empty() {
+/// Times of layers on both sides: the sum, then the layers that changed, with the noise of their runs and the reason.
+fn layers([first, second]: [&str; 2], c: &Comparison, most: usize) -> CliResult<()> {
+    let timed: Vec<&Row> = c.rows.iter().filter(|r| r.times.iter().any(Option::is_some)).collect();
+    if timed.is_empty() {
         return Ok(());
     }
-    let sum = |f: fn(&LayerTime) -> f64| list.iter().map(f).sum::<f64>();
-    let changed = list.iter().filter(|l| l.changed).count();
-    print_text(&format!("\nmeasured times of {} layers in both: {changed} changed", list.len()))?;
+    let mut changed = [c.changed(true), c.changed(false)].concat();
+    changed.sort_by(|x, y| y.delta_us().abs().total_cmp(&x.delta_us().abs()));
+    print_text(&format!("\n{} times of {} layers: {} changed", c.source.word(), timed.len(), changed.len()))?;
     let [a, b] = [first, second].map(|name| format!("{name}, us"));
-    let mut rows = table(&["layer", &a, &b, "difference, us", "ratio"]);
-    let mut add = |name: &str, a: f64, b: f64| {
-        let ratio = if a > 0.0 { format!("{:.2}", b / a) } else { String::new() };
-        rows.add_row([name.to_string(), format!("{a:.1}"), format!("{b:.1}"), format!("{:+.1}", b - a), ratio]);
-    };
-    add("all", sum(|l| l.a_us), sum(|l| l.b_us));
-    list.iter().filter(|l| l.changed).take(most).for_each(|l| add(&l.name, l.a_us, l.b_us));
+    let mut rows = table(&["layer", &a, &b, "difference, us", "ratio", "noise", "why"]);
+    let us = |t: Option<f64>| t.map_or("-".to_string(), |t| format!("{t:.1}"));
+    let sum = |side: usize| timed.iter().map(|r| r.median_us()[side]).sum::<f64>();
+    let (x, y) = (sum(0), sum(1));
+    let ratio = |r: Option<f64>| r.map_or(String::new(), |r| format!("{r:.2}"));
+    let whole = (x > 0.0).then(|| y / x);
+    let difference = |d: f64| format!("{d:+.1}");
+    rows.add_row([
+        "all".to_string(),
+        us(Some(x)),
+        us(Some(y)),
+        difference(y - x),
+        ratio(whole),
+        String::new(),
+        String::new(),
+    ]);
+    for r in changed.iter().take(most) {
+        let [a, b] = r.times.map(|t| us(t.map(|t| t.median_us)));
+        let noise = r.noise().filter(|_| c.source == Source::Measured);
+        let noise = noise.map_or(String::new(), |n| format!("±{:.0} %", 100.0 * n));
+        let why = r.reason.clone().unwrap_or_default();
+        rows.add_row([r.name.clone(), a, b, difference(r.delta_us()), ratio(r.ratio()), noise, why]);
+    }
     print_text(&rows.to_string())?;
-    match changed.saturating_sub(most) {
+    match changed.len().saturating_sub(most) {
         0 => Ok(()),
         more => print_text(&format!("  ... {more} more (-v shows them)")),
     }

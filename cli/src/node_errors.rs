@@ -33,6 +33,9 @@ pub struct NodeError {
     pub op: String,
     /// The difference of its first result.
     pub difference: Difference,
+    /// The norm of the difference with the errors of the nodes before it, relative to that of the reference. Measured
+    /// for a trace, which shows both.
+    pub accumulated: Option<f64>,
 }
 
 /// Errors of the nodes of the entry function, compiled with `pipeline`, in execution order. Only done where the caller
@@ -52,32 +55,59 @@ pub fn node_errors(
     let nodes: Vec<NodeId> =
         observed_nodes(module).into_iter().filter(|&n| stored.contains(&module.main().nodes[n].name)).collect();
     let (exact, _) = exact_values(module, inputs, &a.common, |_| true)?;
-    let (changed, inputs) = match a.cumulative {
-        true => (exposed(module, &nodes), inputs.to_vec()),
-        false => isolated(module, &nodes, inputs, &exact),
-    };
-    let mut pipeline = pipeline.clone();
-    if !a.cumulative {
-        // Nodes that follow their operands have inputs before them: those count as f16.
-        let options = [("half_inputs".to_string(), Attr::Bool(true))].into_iter().collect();
-        pipeline.config.push(("mixed-precision".into(), options));
+    let run = Observed { a, module, inputs, device, pipeline, profile: &profile, nodes: &nodes, exact: &exact };
+    let mut errors = run.errors(a.cumulative)?;
+    if a.output.is_some() && !a.cumulative {
+        let accumulated = run.errors(true)?;
+        let of: FxHashMap<&str, f64> = accumulated.iter().map(|e| (e.name.as_str(), e.difference.rel_l2)).collect();
+        errors.iter_mut().for_each(|e| e.accumulated = of.get(e.name.as_str()).copied());
     }
-    let executor = execute_with(changed, pipeline, &a.common, device, &profile, false)?;
-    let half = executor.is_mixed();
-    let (got, place) = executor.run_placed(&inputs)?;
-    if place == INTERPRETER && !half {
-        log(&a.common, "nodes: not compared, as the interpreter would be held against itself");
-        return Ok(vec![]);
+    Ok(errors)
+}
+
+/// Nodes to compare, with their exact values.
+struct Observed<'a> {
+    a: &'a CompareArgs,
+    module: &'a Module,
+    inputs: &'a [Tensor],
+    device: &'a Device,
+    pipeline: &'a PipelineOptions,
+    profile: &'a DeviceProfile,
+    nodes: &'a [NodeId],
+    exact: &'a FxHashMap<ValueId, Tensor>,
+}
+
+impl Observed<'_> {
+    /// The errors of the nodes in a run of them all, or of each alone.
+    fn errors(&self, cumulative: bool) -> CliResult<Vec<NodeError>> {
+        let Observed { a, module, inputs, device, pipeline, profile, nodes, exact } = *self;
+        let (changed, inputs) = match cumulative {
+            true => (exposed(module, nodes), inputs.to_vec()),
+            false => isolated(module, nodes, inputs, exact),
+        };
+        let mut pipeline = pipeline.clone();
+        if !cumulative {
+            // Nodes that follow their operands have inputs before them: those count as f16.
+            let options = [("half_inputs".to_string(), Attr::Bool(true))].into_iter().collect();
+            pipeline.config.push(("mixed-precision".into(), options));
+        }
+        let executor = execute_with(changed, pipeline, &a.common, device, profile, false)?;
+        let half = executor.is_mixed();
+        let (got, place) = executor.run_placed(&inputs)?;
+        if place == INTERPRETER && !half {
+            log(&a.common, "nodes: not compared, as the interpreter would be held against itself");
+            return Ok(vec![]);
+        }
+        let f = module.main();
+        let first = got.len() - nodes.len();
+        let compared = nodes.iter().zip(&got[first..]).filter_map(|(&n, t)| {
+            let want = exact.get(&f.nodes[n].outputs[0])?;
+            let tol = Tolerance::new(if half { DType::F16 } else { t.dtype() }, a.rtol, a.atol);
+            let (name, op) = (f.nodes[n].name.to_string(), f.nodes[n].op.name().to_string());
+            Some(NodeError { name, op, difference: agree(t, want, &tol), accumulated: None })
+        });
+        Ok(compared.collect())
     }
-    let f = module.main();
-    let first = got.len() - nodes.len();
-    let compared = nodes.iter().zip(&got[first..]).filter_map(|(&n, t)| {
-        let want = exact.get(&f.nodes[n].outputs[0])?;
-        let tol = Tolerance::new(if half { DType::F16 } else { t.dtype() }, a.rtol, a.atol);
-        let (name, op) = (f.nodes[n].name.to_string(), f.nodes[n].op.name().to_string());
-        Some(NodeError { name, op, difference: agree(t, want, &tol) })
-    });
-    Ok(compared.collect())
 }
 
 /// Nodes of the entry function's body whose first result is float.

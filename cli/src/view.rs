@@ -67,6 +67,9 @@ fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliR
         pass: a.pass.clone(),
         select: a.select.clone(),
         view: a.view.clone(),
+        colour: a.colour.clone(),
+        search: a.search.clone(),
+        names: a.beside.as_ref().map(|b| [a.model.clone(), b.display().to_string()]),
         beside: beside.map(Box::new),
     };
     let Some(path) = &a.screenshot else {
@@ -78,15 +81,22 @@ fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliR
                 .help("it needs a display; `--screenshot F.png` and `weft report` need none"),
         });
     };
+    let fault = |why: viewer::Fault| match why {
+        viewer::Fault::Asked(why) => CliError::usage(why),
+        viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the picture cannot be drawn: {why}")),
+    };
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("svg")) {
+        let svg = viewer::graph_svg(trace, &shot).map_err(fault)?;
+        crate::output::write_file(path, svg.as_bytes())?;
+        log(&a.common, format!("wrote the graph to {}", path.display()));
+        return Ok(());
+    }
     if runtime_gpu::list_adapters().is_empty() {
         return Err(CliError::new(Code::Device, "there is no device to draw with").help(
             "a Vulkan driver gives one, in software too: the package mesa-vulkan-drivers; `weft report` needs none",
         ));
     }
-    let picture = viewer::screenshot(trace, &shot).map_err(|why| match why {
-        viewer::Fault::Asked(why) => CliError::usage(why),
-        viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the picture cannot be drawn: {why}")),
-    })?;
+    let picture = viewer::screenshot(trace, &shot).map_err(fault)?;
     let mut bytes = std::io::Cursor::new(Vec::new());
     picture.write_to(&mut bytes, image::ImageFormat::Png).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
     crate::output::write_file(path, bytes.get_ref())?;

@@ -69,7 +69,11 @@ fn a_trace_is_written_read_and_compared() {
     let shown = stdout(&weft(&["diff", text(&a), text(&b)]));
     assert!(shown.contains("--fuse") && shown.contains("groups only in a.trace: 1"), "{shown}");
     // The verdict comes first, and names the files.
-    assert!(shown.starts_with("dispatches: 1 in a.trace, 2 in b.trace (+1)\ntime, estimated: "), "{shown}");
+    assert!(shown.starts_with("1 -> 2 dispatches, ") && shown.contains("times as slow ("), "{shown}");
+    assert!(
+        shown.contains("estimated); slower: Conv_0") && shown.contains("(no fuse-ops; conv+relu -> conv + relu"),
+        "{shown}"
+    );
     assert!(shown.contains("changed: --fuse (full -> off), "), "{shown}");
     assert_eq!((&d["verdict"]["dispatches"]["a"], &d["verdict"]["time"]["source"]), (&1.into(), &"estimated".into()));
 }
@@ -245,7 +249,7 @@ fn measurements_are_stored_and_read() {
     assert!(stdout(&weft(&["inspect", text(&a)])).contains("times on "));
     let d = json(&weft(&["diff", text(&a), text(&b), "--json"]));
     assert_eq!((&d["equal"], &d["layers"][0]["name"]), (&true.into(), &"Conv_0+relu".into()));
-    assert!(stdout(&weft(&["diff", text(&a), text(&b)])).contains("measured times of 1 layers in both"));
+    assert!(stdout(&weft(&["diff", text(&a), text(&b)])).contains("measured times of 1 layers: "));
 
     let o = weft(&["compare", text(&model), "-q", "--json", "-o", text(&errors)]);
     let nodes = json(&o)["nodes"].as_array().unwrap().len();

@@ -72,7 +72,7 @@ impl Category {
 const TYPICAL: i64 = 32;
 
 /// True for ops that multiply and accumulate. They are counted for known sizes, so open ones are taken as [`TYPICAL`].
-fn multiplies(node: &GraphNode, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> bool {
+pub(crate) fn multiplies(node: &GraphNode, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> bool {
     let sized = |t: &TensorType| {
         let dim = |d: &Dim| if d.as_const().is_some() { d.clone() } else { Dim::from(TYPICAL) };
         TensorType { shape: t.shape.iter().map(dim).collect(), ..t.clone() }

@@ -12,6 +12,8 @@ pub mod changes;
 mod data_layout;
 pub mod layers;
 pub mod layout;
+pub mod maps;
+mod meaning;
 pub mod picture;
 pub mod query;
 pub mod report;

@@ -10,6 +10,7 @@
 pub use crate::category::Category;
 use crate::category::category;
 use crate::data_layout::{Infos, Layouts, describe};
+use crate::meaning::meaning;
 use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, ValueId};
 use compiler::name::Name;
 use compiler::ops::control::{Call, CallHost, CallTensor, Const};
@@ -248,7 +249,11 @@ impl Drawing<'_> {
         let inside = self.inside(f, node, &key);
         let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
         let op = match (inside.first().filter(|_| group), node.op.downcast::<Composite>()) {
-            (Some(p), _) => ops_in(p),
+            (Some(p), _) => {
+                let own = p.nodes.iter().filter(|n| n.category != Category::Terminal);
+                let ops: Vec<(Category, &str)> = own.map(|n| (n.category, n.op.as_str())).collect();
+                meaning(callee.and_then(|c| self.module.functions.get(&c)), &ops)
+            }
             (None, Some(composite)) => composite.name.to_string(),
             (None, None) => node.op.name().to_string(),
         };
@@ -390,16 +395,6 @@ fn origins_of(node: &GraphNode, inside: &[Picture]) -> Vec<String> {
     names.sort();
     names.dedup();
     names
-}
-
-/// `conv + add + relu`, in the order of the group.
-fn ops_in(p: &Picture) -> String {
-    let ops: Vec<&str> = p.nodes.iter().filter(|n| n.category != Category::Terminal).map(|n| n.op.as_str()).collect();
-    match ops.as_slice() {
-        [] => "nothing".into(),
-        [first, .., last] if ops.len() > 6 => format!("{first} + {} more + {last}", ops.len() - 2),
-        _ => ops.join(" + "),
-    }
 }
 
 /// The kind of work in a group that costs most: categories are listed from the heaviest on.

@@ -57,8 +57,8 @@ pub fn path(points: &[[f32; 2]], direction: Direction) -> String {
     d
 }
 
-/// A whole SVG document.
-pub fn document(scene: &Scene) -> String {
+/// A whole SVG document; `fills` are the colours of the scene's boxes.
+pub fn document(scene: &Scene, fills: &[String]) -> String {
     let [w, h] = scene.size;
     let (left, top, width, height) = (-12.0, -12.0, w + 24.0, h + 24.0);
     let mut out = format!(
@@ -66,8 +66,9 @@ pub fn document(scene: &Scene) -> String {
          height=\"{height:.0}\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n"
     );
     out.push_str("<rect x=\"-12\" y=\"-12\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
-    for b in scene.boxes.iter().filter(|b| b.open) {
-        draw_box(&mut out, b);
+    let of = |i: usize, b: &SceneBox| fills.get(i).cloned().unwrap_or_else(|| fill(b.node.work).to_string());
+    for (i, b) in scene.boxes.iter().enumerate().filter(|(_, b)| b.open) {
+        draw_box(&mut out, b, &of(i, b));
     }
     for c in &scene.captions {
         let _ = writeln!(
@@ -82,8 +83,8 @@ pub fn document(scene: &Scene) -> String {
         let names = [e.from, e.to].map(|i| scene.boxes[i].node.name.as_str());
         draw_route(&mut out, &e.route, names, scene.direction);
     }
-    for b in scene.boxes.iter().filter(|b| !b.open) {
-        draw_box(&mut out, b);
+    for (i, b) in scene.boxes.iter().enumerate().filter(|(_, b)| !b.open) {
+        draw_box(&mut out, b, &of(i, b));
     }
     out.push_str("</svg>\n");
     out
@@ -106,9 +107,9 @@ fn draw_route(out: &mut String, route: &Route, [from, to]: [&str; 2], direction:
     }
 }
 
-fn draw_box(out: &mut String, b: &SceneBox) {
+fn draw_box(out: &mut String, b: &SceneBox, fill: &str) {
     let [x, y, w, h] = b.rect;
-    let (fill, stroke) = if b.open { ("#f6f8fb", "#8aa") } else { (fill(b.node.work), "#555") };
+    let (fill, stroke) = if b.open { ("#f6f8fb", "#8aa") } else { (fill, "#555") };
     let _ = writeln!(
         out,
         "<g><title>{}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" rx=\"4\" fill=\"{fill}\" \

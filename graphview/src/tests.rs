@@ -142,7 +142,7 @@ fn keys_stay_over_the_passes_and_groups_lead_back_to_their_sources() {
 #[test]
 fn a_scene_becomes_svg_with_every_box_and_edge() {
     let scene = arrange(&picture(RESIDUAL), &|_| true);
-    let svg = document(&scene);
+    let svg = document(&scene, &[]);
     assert_eq!(svg.matches("<g>").count(), scene.boxes.len());
     assert_eq!(svg.matches("<path").count(), scene.edges.len());
     assert!(scene.edges.iter().all(|e| matches!(e.route, Route::Line(_))));
@@ -211,12 +211,12 @@ graph @fused(%x: f32[1,4,8,8], %w: f32[8,4,1,1]) -> (out0: f32[1,8,8,8]) primiti
     );
     let layout = |op: &str| p.nodes.iter().find(|n| n.op == op).map(|n| n.layout).expect("a box");
     assert_eq!(layout("input"), Some("NCHW"));
-    assert_eq!(layout("conv + transpose"), Some("NHWC"), "a group is in the layout of its result");
+    assert_eq!(layout("conv 1x1 + transpose"), Some("NHWC"), "a group is in the layout of its result");
     assert_eq!([layout("relu"), layout("concat")], [Some("NHWC"); 2]);
     assert_eq!(layout("reshape"), None);
     let label = |from: &str| p.edges.iter().find(|e| p.nodes[e.from].op == from).map(|e| e.label()).expect("an edge");
-    assert_eq!(label("conv + transpose"), "f32[1,8,8,8] NHWC");
+    assert_eq!(label("conv 1x1 + transpose"), "f32[1,8,8,8] NHWC");
     assert_eq!(label("reshape"), "f32[1,16]");
-    let inner = &p.nodes.iter().find(|n| n.op == "conv + transpose").expect("the group").inside[0];
+    let inner = &p.nodes.iter().find(|n| n.op == "conv 1x1 + transpose").expect("the group").inside[0];
     assert_eq!(inner.nodes.iter().filter_map(|n| n.layout).collect::<Vec<_>>(), ["NCHW", "NCHW", "NHWC", "NHWC"]);
 }

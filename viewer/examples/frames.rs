@@ -1,17 +1,21 @@
 //! Times the viewer with a large network: `cargo run --release -p weft-viewer --example frames [-- NODES]`.
 //!
-//! It compiles a network of residual blocks, and prints the time for laying out the graph, for a step to another pass,
-//! and for frames with the whole graph or a part of it visible, each beside the time of an empty frame.
+//! It compiles a network of residual blocks, and prints the time for opening it in layers, for frames while the graph is
+//! moved (in layers, with one of them open, and every node by itself), for a frame with all of it in sight, and for a
+//! step to another pass. Frames are the viewer's own CPU time, layout and shapes, beside that of an empty frame.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
 use compiler::text::parse_module;
 use compiler::trace::{CompileTrace, Contents};
-use egui::{Context, RawInput, Rect, Ui, pos2, vec2};
+use egui::{Context, Event, Modifiers, MouseWheelSource, MouseWheelUnit, RawInput, Rect, TouchPhase, Ui, pos2, vec2};
 use shaders_gen::Emitter;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 use viewer::{Viewer, show};
+
+/// Blocks of a stage: a network of 10,000 nodes has 25 stages.
+const BLOCKS: usize = 100;
 
 /// Blocks of convolution, ReLU, convolution and sum, some of them read again far down.
 fn network(nodes: usize) -> String {
@@ -21,22 +25,27 @@ fn network(nodes: usize) -> String {
     out.push_str("  %w = const @w : f32[8,8,1,1]\n");
     let mut last = "%x".to_string();
     for block in 0..nodes / 4 {
-        let n = 4 * block;
+        let (n, stage) = (4 * block, block / BLOCKS);
         let skip = if block % 10 == 9 { format!("%{}", n - 21) } else { last.clone() };
         let ty = ": f32[1,8,16,16]";
-        let _ =
-            writeln!(out, "  %{n} = conv {last}, %w {ty} !name(\"block{block}.conv1\") !from(\"block{block}.conv1\")");
-        let _ =
-            writeln!(out, "  %{} = relu %{n} {ty} !name(\"block{block}.relu\") !from(\"block{block}.relu\")", n + 1);
         let _ = writeln!(
             out,
-            "  %{} = conv %{}, %w {ty} !name(\"block{block}.conv2\") !from(\"block{block}.conv2\")",
+            "  %{n} = conv {last}, %w {ty} !name(\"stage{stage}.block{block}.conv1\") !from(\"stage{stage}.block{block}.conv1\")"
+        );
+        let _ = writeln!(
+            out,
+            "  %{} = relu %{n} {ty} !name(\"stage{stage}.block{block}.relu\") !from(\"stage{stage}.block{block}.relu\")",
+            n + 1
+        );
+        let _ = writeln!(
+            out,
+            "  %{} = conv %{}, %w {ty} !name(\"stage{stage}.block{block}.conv2\") !from(\"stage{stage}.block{block}.conv2\")",
             n + 2,
             n + 1
         );
         let _ = writeln!(
             out,
-            "  %{} = add %{}, {skip} {ty} !name(\"block{block}.add\") !from(\"block{block}.add\")",
+            "  %{} = add %{}, {skip} {ty} !name(\"stage{stage}.block{block}.add\") !from(\"stage{stage}.block{block}.add\")",
             n + 3,
             n + 2
         );
@@ -57,12 +66,40 @@ fn best(count: usize, mut run: impl FnMut()) -> Duration {
 }
 
 fn frame(ctx: &Context, paint: &mut dyn FnMut(&mut Ui)) {
+    frame_with(ctx, vec![], paint);
+}
+
+/// The time of a frame without that of turning its shapes into triangles, which a renderer needs besides.
+fn frame_with(ctx: &Context, events: Vec<Event>, paint: &mut dyn FnMut(&mut Ui)) -> Duration {
     let size = Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 1000.0));
-    let input = RawInput { screen_rect: Some(size), ..RawInput::default() };
+    let input = RawInput { screen_rect: Some(size), events, ..RawInput::default() };
+    let start = Instant::now();
     let mut output = ctx.run_ui(input, |ui| paint(ui));
+    let own = start.elapsed();
     // There is no renderer to hand the font's pictures to.
     output.textures_delta.clear();
     let _ = ctx.tessellate(output.shapes, output.pixels_per_point);
+    own
+}
+
+/// The median of frames in which the graph is moved by the wheel, down and up again, and the longest.
+fn panning(ctx: &Context, v: &mut Viewer) -> [Duration; 2] {
+    let at = pos2(700.0, 500.0);
+    let wheel = |y: f32| Event::MouseWheel {
+        unit: MouseWheelUnit::Point,
+        delta: vec2(0.0, y),
+        phase: TouchPhase::Move,
+        source: MouseWheelSource::Unknown,
+        modifiers: Modifiers::NONE,
+    };
+    let mut times: Vec<Duration> = (0..120)
+        .map(|i| {
+            let events = vec![Event::PointerMoved(at), wheel(if i < 60 { -40.0 } else { 40.0 })];
+            frame_with(ctx, events, &mut |ui| show(ui, v))
+        })
+        .collect();
+    times.sort();
+    [times[times.len() / 2], times[times.len() - 1]]
 }
 
 /// Frames until all is laid out and still.
@@ -91,12 +128,27 @@ fn main() {
 
     let ctx = Context::default();
     let empty = best(40, || frame(&ctx, &mut |_| ()));
+    let start = Instant::now();
     let mut v = Viewer::new(trace).expect("the trace is whole");
-    println!("first picture after {:.1?}", settle(&ctx, &mut v));
+    settle(&ctx, &mut v);
+    println!("opened after {:.1?} (the trace is in memory)", start.elapsed());
     let print = |what: &str, t: Duration| {
         println!("{what}: {t:.2?}, {:.0} times an empty frame of {empty:.2?}", t.as_secs_f64() / empty.as_secs_f64());
     };
-    print("a frame with a part in sight", best(40, || frame(&ctx, &mut |ui| show(ui, &mut v))));
+    let pan = |what: &str, v: &mut Viewer| {
+        let [median, most] = panning(&ctx, v);
+        print(&format!("moving {what}, median"), median);
+        print(&format!("moving {what}, longest"), most);
+    };
+    pan("the folded graph", &mut v);
+    v.toggle("layer stage3");
+    settle(&ctx, &mut v);
+    pan("it with a layer open", &mut v);
+    let all = Instant::now();
+    v.turn_flat();
+    settle(&ctx, &mut v);
+    println!("every node by itself after {:.1?}", all.elapsed());
+    pan("every node by itself", &mut v);
     v.show_all();
     settle(&ctx, &mut v);
     (0..60).for_each(|_| frame(&ctx, &mut |ui| show(ui, &mut v)));

@@ -178,8 +178,11 @@ impl Document {
         let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| (list[i].rel_l2, list[i].pass));
         own.max_by(|a, b| a.0.total_cmp(&b.0))
     }
-    /// The longest time of a group.
-    pub fn longest(&self) -> Option<f64> {
-        self.times.iter().flatten().copied().reduce(f64::max)
+    /// The largest relative error among the source nodes of a box with those of the nodes before.
+    pub fn accumulated_error_of(&self, node: &Node) -> Option<f64> {
+        let errors = self.trace.errors.as_ref()?;
+        let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| &errors.nodes[i]);
+        let each = own.filter_map(|n| if errors.cumulative { Some(n.rel_l2) } else { n.accumulated });
+        each.max_by(f64::total_cmp)
     }
 }

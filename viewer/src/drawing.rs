@@ -184,20 +184,21 @@ struct Studio {
     layered: FxHashMap<(usize, bool), Arc<Layered>>,
     /// Constants of the model.
     constants: FxHashSet<String>,
-    /// The positions across of source nodes in the source graph. Graphs of later stages start from them, so that a node
-    /// keeps its position while stepping through the passes.
+    /// The positions across of nodes and source nodes in the first graph that was laid out. The others start from them,
+    /// so that a node keeps its position while stepping through the passes.
     places: Option<((Direction, bool), FxHashMap<String, f32>)>,
 }
 
 impl Studio {
     fn draw(&mut self, want: &Want) -> Result<Arc<Drawn>, String> {
+        if self.constants.is_empty() {
+            self.constants = constants_of(self.document.text(0));
+        }
+        let picture = self.picture(want.stage)?;
+        let layered = self.layered(want.stage, want.flat)?;
         if self.places.as_ref().is_none_or(|p| p.0 != (want.direction, want.flat)) {
-            let first = self.picture(0)?;
-            let constants = first.walk().into_iter().flat_map(|n| n.weights.iter().map(|w| w.name.clone()));
-            self.constants = constants.collect();
             self.places = None;
             let plain = Want { toggled: Arc::default(), columns: false, ..want.clone() };
-            let layered = self.layered(0, want.flat)?;
             let scene = self.arrange(&layered, &plain);
             let mut places = FxHashMap::default();
             for b in &scene.boxes {
@@ -208,9 +209,10 @@ impl Studio {
                 });
             }
             self.places = Some(((want.direction, want.flat), places));
+            if plain == *want {
+                return Ok(Arc::new(Drawn::new(plain, picture, layered, scene)));
+            }
         }
-        let picture = self.picture(want.stage)?;
-        let layered = self.layered(want.stage, want.flat)?;
         let scene = self.arrange(&layered, want);
         Ok(Arc::new(Drawn::new(want.clone(), picture, layered, scene)))
     }
@@ -260,6 +262,12 @@ impl Studio {
         };
         Scene::arrange(picture, &a)
     }
+}
+
+/// The names of a module's constants, without parsing the rest: a line `const @NAME : TYPE = ...` declares one.
+fn constants_of(text: &str) -> FxHashSet<String> {
+    let declared = text.lines().filter_map(|l| l.strip_prefix("const @")?.split_once(" : "));
+    declared.map(|(name, _)| name.trim_matches('"').to_string()).collect()
 }
 
 fn place_of(places: &FxHashMap<String, f32>, n: &Node) -> Option<f32> {
@@ -341,7 +349,16 @@ pub fn label(node: &Node) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_attributes;
+    use super::{constants_of, split_attributes};
+
+    #[test]
+    fn constants_are_found_in_the_text_of_a_module() {
+        let text =
+            "const @conv1.weight : f32[4] = splat(0.5)\ngraph @main(%x: f32[4]) -> (y: f32[4]) {\n  return %x\n}\n";
+        let module = compiler::text::parse_module(text).expect("it parses");
+        let printed = compiler::text::print_module(&module);
+        assert_eq!(constants_of(&printed).into_iter().collect::<Vec<_>>(), ["conv1.weight"]);
+    }
 
     #[test]
     fn attributes_are_split_at_their_own_commas() {

@@ -1,5 +1,6 @@
 //! Files that the viewer writes: the graph as SVG, the window as PNG, the times for Perfetto.
 
+use crate::canvas::colour::Palette;
 use crate::state::Viewer;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub enum Export {
     /// The shown graph.
     Svg,
+    /// The inside of the chosen box: a layer, a fused group, a branch.
+    Inside,
     /// The content of the window.
     Png,
     /// The dispatches with their times.
@@ -17,8 +20,9 @@ pub enum Export {
 }
 impl Export {
     /// Every kind with its title and the end of its file's name.
-    pub const ALL: [(Export, &'static str, &'static str); 4] = [
+    pub const ALL: [(Export, &'static str, &'static str); 5] = [
         (Export::Svg, "Graph as SVG", "svg"),
+        (Export::Inside, "Chosen box as SVG", "svg"),
         (Export::Png, "Window as PNG", "png"),
         (Export::Perfetto, "Times for Perfetto (JSON)", "perfetto.json"),
         (Export::Html, "Report as HTML", "html"),
@@ -31,7 +35,11 @@ impl Export {
 /// A name for a new file: nothing that is there is written over.
 fn fresh(v: &Viewer, what: Export) -> PathBuf {
     let stage = v.trace().stages.get(v.stage()).map_or("", |s| s.label.as_str());
-    let stage = if what == Export::Svg { format!("-{stage}") } else { String::new() };
+    let stage = match what {
+        Export::Svg => format!("-{stage}"),
+        Export::Inside => format!("-{stage}-inside"),
+        _ => String::new(),
+    };
     fresh_name(v, &stage, what.ending())
 }
 
@@ -44,6 +52,13 @@ fn fresh_name(v: &Viewer, stage: &str, ending: &str) -> PathBuf {
     (0..).map(|n| v.folder.join(name(n))).find(|p| !p.exists()).unwrap_or_default()
 }
 
+/// The colours of boxes as the canvas has them, for a light ground.
+fn colours(v: &Viewer, drawn: &crate::drawing::Drawn) -> Vec<String> {
+    let delta = v.other.as_ref().map(|o| o.deltas[1].clone());
+    let palette = Palette::new(v.document(), drawn, v.colour, delta.as_deref(), false);
+    palette.fills.iter().map(|c| format!("#{:02x}{:02x}{:02x}", c.r(), c.g(), c.b())).collect()
+}
+
 /// The text of an export that needs no window.
 ///
 /// # Errors
@@ -52,7 +67,21 @@ pub fn text(v: &mut Viewer, what: Export) -> Result<String, String> {
     match what {
         Export::Svg => {
             let drawn = v.after().ok_or("the graph is not laid out yet")??;
-            Ok(graphview::svg::document(&drawn.scene))
+            Ok(graphview::svg::document(&drawn.scene, &colours(v, &drawn)))
+        }
+        Export::Inside => {
+            let drawn = v.after().ok_or("the graph is not laid out yet")??;
+            let node = v.focus_node().ok_or("no box is chosen")?;
+            let chosen = drawn.by_key.get(&node.key).copied().ok_or("the chosen box is not in this graph")?;
+            let key = |b: &graphview::scene::SceneBox| b.node.key.clone();
+            let within: std::collections::BTreeSet<String> =
+                node.inside.iter().flat_map(graphview::picture::Picture::walk).map(|n| n.key.clone()).collect();
+            if !drawn.scene.boxes[chosen].open {
+                return Err(format!("`{}` is closed, or has nothing inside: open it first", node.op));
+            }
+            let (scene, kept) = drawn.scene.part(&|b| b.node.key == node.key || within.contains(&key(b)));
+            let fills = colours(v, &drawn);
+            Ok(graphview::svg::document(&scene, &kept.into_iter().map(|i| fills[i].clone()).collect::<Vec<_>>()))
         }
         Export::Perfetto => graphview::timeline::perfetto(v.trace())
             .map(|json| json.to_string())

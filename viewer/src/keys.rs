@@ -83,6 +83,7 @@ bindings! {
     NONE [Num6] "1 to 8" "" false |v, _| v.show_tab(5);
     NONE [Num7] "1 to 8" "" false |v, _| v.show_tab(6);
     NONE [Num8] "1 to 8" "" false |v, _| v.show_tab(7);
+    CTRL [J] "Ctrl J" "forms of the kernel side by side, in the place of the graph" true |v, _| v.kernel_pane.wide = !v.kernel_pane.wide;
     CTRL [F] "Ctrl F" "search; Enter goes to the next one found" true |v, _| v.search.grab = true;
     CTRL [Enter] "Ctrl Enter" "what stands beside the graph" true |v, _| v.dock = !v.dock;
     CTRL [D] "Ctrl D" "attributes in the boxes" true |v, _| v.detail.attributes = !v.detail.attributes;

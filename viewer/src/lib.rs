@@ -15,7 +15,9 @@
 
 #![warn(missing_docs)]
 
+mod beside;
 pub mod canvas;
+pub mod delta;
 pub mod document;
 pub mod drawing;
 pub mod export;
@@ -29,6 +31,7 @@ pub mod search;
 mod show;
 pub mod start;
 mod state;
+mod tab;
 pub mod units;
 #[cfg(feature = "window")]
 mod window;
@@ -36,7 +39,7 @@ mod worker;
 
 pub use document::Document;
 #[cfg(feature = "screenshot")]
-pub use screenshot::screenshot;
+pub use screenshot::{graph_svg, screenshot};
 pub use show::show;
 pub use start::{Fault, Shot};
 pub use state::{Tab, Viewer};

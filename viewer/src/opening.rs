@@ -20,7 +20,7 @@ pub fn dropped(ui: &Ui, v: &mut Viewer) {
     let name = file.path().display().to_string();
     let trace = file.bytes().and_then(|b| CompileTrace::from_bytes(&b).map_err(|e| e.to_string()));
     let opened = trace.and_then(|t| match beside {
-        true => v.compare_with(t).map_err(|e| e.to_string()),
+        true => v.put_beside(t).map_err(|e| e.to_string()),
         false => v.replace(t).map_err(|e| e.to_string()),
     });
     if let Err(why) = opened {

@@ -1,5 +1,6 @@
 //! A picture of the viewer without a window, for documents and bug reports.
 
+use crate::export::{Export, text};
 use crate::start::{Fault, Shot, prepare, select};
 use crate::{Viewer, show};
 use compiler::trace::CompileTrace;
@@ -17,6 +18,31 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// # Errors
 /// A damaged trace, a pass, a node or a view that is not there, no device to draw with.
 pub fn screenshot(trace: CompileTrace, shot: &Shot) -> Result<RgbaImage, Fault> {
+    drawn(trace, shot)?.render().map_err(Fault::Window)
+}
+
+/// The graph as SVG, as the viewer shows it; with a selected box its inside alone.
+///
+/// # Errors
+/// As for [`screenshot`], and a selected box without an inside.
+pub fn graph_svg(trace: CompileTrace, shot: &Shot) -> Result<String, Fault> {
+    let mut h = drawn(trace, shot)?;
+    let what = if shot.select.is_some() { Export::Inside } else { Export::Svg };
+    if let Some(node) = h.state_mut().focus_node().filter(|_| what == Export::Inside) {
+        let open = |v: &mut Viewer| match v.after() {
+            Some(Ok(d)) => d.by_key.get(&node.key).is_some_and(|&i| d.scene.boxes[i].open),
+            _ => false,
+        };
+        if !open(h.state_mut()) {
+            h.state_mut().toggle(&node.key);
+            settle(&mut h)?;
+        }
+    }
+    text(h.state_mut(), what).map_err(Fault::Asked)
+}
+
+/// The window with what is asked for, laid out.
+fn drawn(trace: CompileTrace, shot: &Shot) -> Result<Harness<'static, Viewer>, Fault> {
     let mut viewer = Viewer::new(trace).map_err(|e| Fault::Asked(e.to_string()))?;
     prepare(&mut viewer, shot)?;
     let theme = if shot.dark { egui::Theme::Dark } else { egui::Theme::Light };
@@ -38,7 +64,7 @@ pub fn screenshot(trace: CompileTrace, shot: &Shot) -> Result<RgbaImage, Fault> 
         h.state_mut().show_all();
         settle(&mut h)?;
     }
-    h.render().map_err(Fault::Window)
+    Ok(h)
 }
 
 /// The devices that kernels run on, too: those of OpenGL complain on stderr where there is no display.

@@ -32,6 +32,12 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         let width = if narrow { 170.0 } else { 250.0 };
         Panel::left("passes").default_size(width).show(ui, |ui| panes::passes::show(ui, v));
     }
+    if v.kernel_pane.wide {
+        kernels(ui, v);
+        panes::help::show(ui, v);
+        panes::again::show(ui, v);
+        return;
+    }
     if v.dock {
         let width = ui.available_width() * if narrow { 0.45 } else { 0.38 };
         Panel::right("dock").default_size(width).show(ui, |ui| dock(ui, v));
@@ -39,6 +45,22 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     CentralPanel::default().frame(Frame::NONE).show(ui, |ui| graph(ui, v));
     panes::help::show(ui, v);
     panes::again::show(ui, v);
+}
+
+/// A kernel in several forms, with the graph in a corner.
+fn kernels(ui: &mut Ui, v: &mut Viewer) {
+    let compare = std::mem::take(&mut v.compare);
+    Panel::right("graph").default_size(250.0).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        if ui.button("Back to the graph").on_hover_text("Ctrl J").clicked() {
+            v.kernel_pane.wide = false;
+        }
+        let area = ui.available_rect_before_wrap();
+        let drawn = v.after().and_then(Result::ok);
+        one(ui, v, 0, area, drawn.as_ref());
+    });
+    v.compare = compare;
+    CentralPanel::default().show(ui, |ui| panes::kernel::columns(ui, v));
 }
 
 /// Starts the threads that lay graphs out, at the first frame: only then there are fonts to measure with.
@@ -97,9 +119,8 @@ fn view_tools(ui: &mut Ui, v: &mut Viewer) {
     ui.toggle_value(&mut v.passes, "Passes");
     ui.separator();
     let label = ui.label("Colour");
-    let title = ColourBy::ALL.iter().find(|(c, _)| *c == v.colour).map_or("", |(_, t)| t);
-    let choice = ComboBox::from_id_salt("colour").selected_text(title).show_ui(ui, |ui| {
-        for (by, title) in ColourBy::ALL {
+    let choice = ComboBox::from_id_salt("colour").selected_text(v.colour.title()).show_ui(ui, |ui| {
+        for (by, _, title) in ColourBy::ALL {
             ui.selectable_value(&mut v.colour, by, title);
         }
     });
@@ -193,7 +214,7 @@ fn dock(ui: &mut Ui, v: &mut Viewer) {
     ui.set_max_width(ui.available_width());
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
-        for (tab, title) in Tab::ALL {
+        for (tab, title) in Tab::ALL.into_iter().filter(|t| t.0 != Tab::Difference || v.other.is_some()) {
             ui.selectable_value(&mut v.tab, tab, title);
         }
     });
@@ -207,6 +228,7 @@ fn dock(ui: &mut Ui, v: &mut Viewer) {
         Tab::Memory => panes::memory::show(ui, v),
         Tab::Precision => panes::precision::show(ui, v),
         Tab::Remarks => panes::remarks::show(ui, v),
+        Tab::Difference => panes::compare::show(ui, v),
     }
 }
 
@@ -219,6 +241,14 @@ fn graph(ui: &mut Ui, v: &mut Viewer) {
     let after = drawn.and_then(Result::ok);
     // It is asked for in any case: it says what the pass did.
     let before = v.before().and_then(Result::ok);
+    if let Some(other) = &v.other {
+        ui.add_space(4.0);
+        ui.horizontal_wrapped(|ui| {
+            ui.add_space(8.0);
+            ui.strong(&other.headline);
+        });
+        ui.add_space(4.0);
+    }
     let area = ui.available_rect_before_wrap();
     if !v.compare {
         one(ui, v, 0, area, after.as_ref());
@@ -243,18 +273,21 @@ fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc
     let selected = v.selected().clone();
     let focus = v.focus().map(str::to_string);
     let (by, alone) = (v.colour, !v.compare);
+    let delta = v.other.as_ref().map(|o| o.deltas[1 - which].clone());
     let found = drawn.filter(|_| which == 0).and_then(|d| v.search.find(&document, d).cloned());
     let marks = v.compared().map(|c| if which == 0 { c.after.clone() } else { c.before.clone() });
     let right = v.compared().filter(|_| which == 1).map(|c| c.after.clone());
     let shown = Shown {
         document: &document,
         by,
+        delta: delta.as_ref(),
         selected: &selected,
         focus: focus.as_deref(),
         marks: marks.as_deref(),
         right: right.as_deref(),
         found: found.as_ref(),
-        strong_marks: v.compare,
+        // They would hide the colours of the difference.
+        strong_marks: v.compare && by != ColourBy::Difference,
         legend: alone || which == 1,
     };
     let salt = ["after", "before"][which];
@@ -294,8 +327,11 @@ fn title(ui: &Ui, v: &Viewer, which: usize, area: Rect) {
         (false, ..) => here,
         (true, 0, None) => format!("after {here}"),
         (true, _, None) => format!("before {here}"),
-        (true, 0, Some(_)) => format!("{}, {here}", about(v.document())),
-        (true, _, Some(o)) => format!("{}, {}", about(&o.document), label(&o.document, v.other_stage().unwrap_or(0))),
+        (true, which, Some(o)) => {
+            let there = label(&o.document, v.other_stage().unwrap_or(0));
+            let stage = if here == there { String::new() } else { format!(", {}", [here, there][which]) };
+            format!("{}{stage}", o.titles[1 - which])
+        }
     };
     let weak = ui.visuals().weak_text_color();
     let at = area.min + vec2(10.0, 8.0);
@@ -303,15 +339,6 @@ fn title(ui: &Ui, v: &Viewer, which: usize, area: Rect) {
     let back = Rect::from_min_size(at, galley.size()).expand(3.0);
     ui.painter().rect_filled(back, 3.0, ui.visuals().panel_fill.gamma_multiply(0.85));
     ui.painter().galley(at, galley, weak);
-}
-
-/// A description that distinguishes compilations.
-fn about(d: &Document) -> String {
-    let (t, o) = (d.trace(), &d.trace().options);
-    format!(
-        "{} for {}, amp {}, layout {}, fuse {}, -O{}",
-        t.model, t.profile_name, o.amp, o.layout, o.fuse, o.opt_level
-    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The first view: a pass, a node or a view from the command line.
 
 use crate::canvas::colour::ColourBy;
+use crate::panes::kernel::Form;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
 use compiler::trace::CompileTrace;
@@ -30,12 +31,29 @@ pub struct Shot {
     pub select: Option<String>,
     /// What is shown beside the graph, and how: some of [`VIEWS`], with commas between them.
     pub view: Option<String>,
-    /// Another compilation, to stand at the left.
+    /// What colours say, by a word of [`ColourBy::ALL`]; `None` for what suits the view.
+    pub colour: Option<String>,
+    /// What is searched for.
+    pub search: Option<String>,
+    /// Another compilation, to stand at the right.
     pub beside: Option<Box<CompileTrace>>,
+    /// What both are called, if nothing else tells them apart.
+    pub names: Option<[String; 2]>,
 }
 impl Default for Shot {
     fn default() -> Self {
-        Shot { size: [1400.0, 900.0], scale: 1.0, dark: false, pass: None, select: None, view: None, beside: None }
+        Shot {
+            size: [1400.0, 900.0],
+            scale: 1.0,
+            dark: false,
+            pass: None,
+            select: None,
+            view: None,
+            colour: None,
+            search: None,
+            beside: None,
+            names: None,
+        }
     }
 }
 
@@ -48,6 +66,7 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("compare", "the graph before and after the pass"),
     ("node", "the graph and what is known of the selected box"),
     ("kernel", "the kernel of the selected box"),
+    ("kernels", "the kernel in several forms side by side, as kernels,tensor,wgsl,msl"),
     ("text", "the text of the stage, with what the pass changed"),
     ("groups", "fused groups"),
     ("remarks", "what passes did and did not"),
@@ -56,6 +75,7 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("roofline", "the same with rates against intensity"),
     ("memory", "what buffers hold when"),
     ("precision", "casts, what stays in f32, errors"),
+    ("difference", "the layers of two compilations with their times"),
 ];
 
 /// Shows the pass and the view that are asked for.
@@ -63,8 +83,11 @@ pub const VIEWS: &[(&str, &str)] = &[
 /// # Errors
 /// A pass or a view that is not there, and a damaged trace to stand beside.
 pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
-    if let Some(other) = &shot.beside {
-        v.compare_with(CompileTrace::clone(other)).map_err(|e| Fault::Asked(e.to_string()))?;
+    if let Some(second) = &shot.beside {
+        v.put_beside(CompileTrace::clone(second)).map_err(|e| Fault::Asked(e.to_string()))?;
+        if let (Some(names), Some(other)) = (&shot.names, &mut v.other) {
+            other.titles = other.comparison.titles([&names[0], &names[1]]);
+        }
     }
     if let Some(pass) = &shot.pass {
         let stages = &v.trace().stages;
@@ -78,7 +101,18 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
         })?;
         v.show_stage(stage);
     }
-    shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))
+    shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))?;
+    if let Some(text) = &shot.search {
+        v.search.text = text.clone();
+    }
+    if let Some(word) = &shot.colour {
+        let known = ColourBy::ALL.iter().find(|c| c.1 == word);
+        v.colour = known.map(|c| c.0).ok_or_else(|| {
+            let all: Vec<&str> = ColourBy::ALL.iter().map(|c| c.1).collect();
+            Fault::Asked(format!("there are no colours by `{word}`; there are {}", all.join(", ")))
+        })?;
+    }
+    Ok(())
 }
 
 fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
@@ -95,6 +129,14 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
                 "roofline" => Part::Roofline,
                 _ => Part::Table,
             };
+        }
+        "kernels" => v.kernel_pane.wide = true,
+        word if Form::ALL.iter().any(|f| f.1 == word) => {
+            let named = Form::ALL.iter().filter(|f| f.1 == word).map(|f| f.0);
+            match v.kernel_pane.wide {
+                true => v.kernel_pane.ask_columns(named),
+                false => named.for_each(|f| (v.tab, v.kernel_pane.form) = (Tab::Kernel, f)),
+            }
         }
         word => {
             let tab = Tab::ALL.into_iter().find(|(_, title)| title.eq_ignore_ascii_case(word));

@@ -1,5 +1,6 @@
 //! The view and the selection.
 
+use crate::beside::{Compared, Other};
 use crate::canvas::Canvas;
 use crate::canvas::colour::ColourBy;
 use crate::document::Document;
@@ -9,49 +10,16 @@ use crate::panes::kernel::KernelPane;
 use crate::panes::text::TextPane;
 use crate::panes::time::TimePane;
 use crate::search::Search;
+pub use crate::tab::Tab;
 use compiler::passes::PassStats;
 use compiler::remark::Remark;
 use compiler::trace::{CompileTrace, TraceError};
-use graphview::changes::{Marks, changes};
+use graphview::changes::changes;
 use graphview::layout::Direction;
 use graphview::picture::Node;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The pane beside the graph.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tab {
-    /// All that is known of a box.
-    Node,
-    /// A kernel, from its tensor function to shaders.
-    Kernel,
-    /// The module's text at a stage.
-    Text,
-    /// Fused groups.
-    Groups,
-    /// Where the time goes.
-    Time,
-    /// Live ranges of buffers.
-    Memory,
-    /// Casts, nodes that stay in f32, errors.
-    Precision,
-    /// Remarks of passes.
-    Remarks,
-}
-impl Tab {
-    /// Every tab with its title.
-    pub const ALL: [(Tab, &'static str); 8] = [
-        (Tab::Node, "Node"),
-        (Tab::Kernel, "Kernel"),
-        (Tab::Text, "Text"),
-        (Tab::Groups, "Groups"),
-        (Tab::Time, "Time"),
-        (Tab::Memory, "Memory"),
-        (Tab::Precision, "Precision"),
-        (Tab::Remarks, "Remarks"),
-    ];
-}
 
 /// A trace, and the current view and selection.
 pub struct Viewer {
@@ -119,23 +87,6 @@ pub struct Ends {
     pub to: Node,
     /// The type of the value.
     pub ty: String,
-}
-
-/// Another compilation.
-pub(crate) struct Other {
-    /// Its trace.
-    pub(crate) document: Arc<Document>,
-    /// Its scenes.
-    pub(crate) drawing: Option<Drawing>,
-}
-
-/// The marks of two stages.
-pub(crate) struct Compared {
-    stages: [usize; 2],
-    /// Of the graph before the pass.
-    pub(crate) before: Arc<Marks>,
-    /// Of that after it.
-    pub(crate) after: Arc<Marks>,
 }
 
 impl Viewer {
@@ -233,20 +184,35 @@ impl Viewer {
         let want = self.want(self.document.graph_of(self.stage));
         self.drawing.as_mut()?.get(&want)
     }
-    /// Shows another compilation beside this one: its graph at the same pass where it has it, else its last.
+    /// Shows another compilation left of this one, its graph at the same pass where it has it, else its last; and where
+    /// the time differs.
     ///
     /// # Errors
     /// When its stages cannot be restored.
     pub fn compare_with(&mut self, trace: CompileTrace) -> Result<(), TraceError> {
-        let document = Arc::new(Document::new(trace)?);
-        self.other = Some(Other { document, drawing: None });
-        (self.compare, self.marks) = (true, None);
+        let other = Other::new(trace, self.trace())?;
+        if other.is_timed() {
+            self.colour = ColourBy::Difference;
+        }
+        (self.other, self.compare, self.marks) = (Some(other), true, None);
         self.canvases[1] = Canvas::default();
         Ok(())
+    }
+    /// Shows another compilation at the right of this one.
+    ///
+    /// # Errors
+    /// When its stages cannot be restored.
+    pub fn put_beside(&mut self, second: CompileTrace) -> Result<(), TraceError> {
+        let first = self.trace().clone();
+        self.replace(second)?;
+        self.compare_with(first)
     }
     /// Shows no other compilation any more.
     pub fn compare_with_none(&mut self) {
         (self.other, self.marks) = (None, None);
+        if self.colour == ColourBy::Difference {
+            self.colour = ColourBy::Work;
+        }
         self.canvases[1] = Canvas::default();
     }
     /// The document of the left canvas: another compilation, or this one before the pass.
@@ -348,12 +314,13 @@ impl Viewer {
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
     pub fn focus_key(&mut self, key: &str) {
-        self.open_path(key);
         self.focus = Some(key.to_string());
-        self.canvases.iter_mut().for_each(|c| c.look_at(key));
+        // Once a layer is opened, the graph is laid out anew.
         if let Some(n) = self.focus_node() {
             self.take_selection(n.origins.iter().cloned().collect());
         }
+        self.open_path(key);
+        self.canvases.iter_mut().for_each(|c| c.look_at(key));
     }
     /// Opens the layers that a box is in.
     fn open_path(&mut self, key: &str) {

@@ -11,6 +11,15 @@ pub fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf
     OsStringValueParser::new().try_map(move |text| named_so(PathBuf::from(text), extension))
 }
 
+/// A picture of pixels or of shapes, by its extension.
+pub fn png_or_svg() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| {
+        let path = PathBuf::from(text);
+        let picture = named_so(path.clone(), "png").or_else(|_| named_so(path, "svg"));
+        picture.map_err(|_| "this writes a .png or an .svg file, and the name says otherwise")
+    })
+}
+
 /// A trace or a bundle, by its extension.
 pub fn trace_or_bundle() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|text| {

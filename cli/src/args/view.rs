@@ -1,6 +1,6 @@
 //! Options of `weft view`.
 
-use super::paths::path_of;
+use super::paths::png_or_svg;
 use super::{Common, InputArgs};
 use clap::Args;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 pub struct ViewArgs {
     /// Model: a path or a zoo name, which is compiled; or a compile trace
     pub model: String,
-    /// Open no window: write what it would show as a picture
-    #[arg(long, value_name = "F.png", value_parser = path_of("png"))]
+    /// Open no window: write what it would show as a picture; as .svg the graph alone, of a selected box its inside
+    #[arg(long, value_name = "F.png|F.svg", value_parser = png_or_svg())]
     pub screenshot: Option<PathBuf>,
     /// Show the graph after this pass, by its name or its number; `source` is the model as it came
     #[arg(long)]
@@ -19,11 +19,17 @@ pub struct ViewArgs {
     /// Select a node, by its name, that of the source node it came from, or a part of one
     #[arg(long, value_name = "NODE")]
     pub select: Option<String>,
-    /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory,
-    /// precision, remarks
+    /// What to show: graph, whole, hulls, compare, node, kernel, kernels, text, groups, time, timeline, roofline, memory,
+    /// precision, remarks, difference
     #[arg(long)]
     pub view: Option<String>,
-    /// Another compilation to stand beside this one, boxes matched by what they came from
+    /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`
+    #[arg(long, value_name = "QUERY")]
+    pub search: Option<String>,
+    /// What the colours of boxes say
+    #[arg(long, value_parser = ["work", "group", "dtype", "layout", "time", "error", "accumulated", "difference"])]
+    pub colour: Option<String>,
+    /// Another compilation to stand at the right of this one: a verdict, where time differs, boxes matched by their nodes
     #[arg(long, value_name = "F.trace")]
     pub beside: Option<PathBuf>,
     /// Width and height of the window in points

@@ -1,7 +1,7 @@
 //! The verdict on two compilations: dispatches, time, memory, and what changed.
 
 use crate::output::si;
-use compiler::schedule::estimate::times;
+use compiler::trace::comparison::{Comparison, Row, is_option};
 use compiler::trace::{CompileTrace, TraceDiff};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -10,8 +10,7 @@ use std::path::Path;
 pub struct Verdict<'a> {
     sides: [&'a CompileTrace; 2],
     names: [String; 2],
-    /// Milliseconds of both sides, and where they come from.
-    time: Option<([f64; 2], &'static str)>,
+    comparison: Comparison,
 }
 
 /// What both files are called: the file names, with their folders where these are equal.
@@ -20,22 +19,10 @@ fn names(paths: [&Path; 2]) -> [String; 2] {
     if short[0] == short[1] { paths.map(|p| p.display().to_string()) } else { short }
 }
 
-/// Milliseconds of a run: measured on both sides, else estimated for both.
-fn time(sides: [&CompileTrace; 2]) -> Option<([f64; 2], &'static str)> {
-    if let [Some(a), Some(b)] = sides.map(|t| t.times.as_ref()) {
-        return Some(([a.device_ms, b.device_ms], "measured"));
-    }
-    let estimate = |t: &CompileTrace| {
-        let (cost, missing) = t.estimated_cost(&t.estimates().ok()?);
-        (missing == 0).then_some(cost.total() / 1e6)
-    };
-    Some(([estimate(sides[0])?, estimate(sides[1])?], "estimated"))
-}
-
 impl<'a> Verdict<'a> {
     /// Of the traces in these files.
     pub fn of(sides: [&'a CompileTrace; 2], paths: [&Path; 2]) -> Verdict<'a> {
-        Verdict { sides, names: names(paths), time: time(sides) }
+        Verdict { sides, names: names(paths), comparison: Comparison::of(sides[0], sides[1]) }
     }
 
     /// What the files are called.
@@ -43,8 +30,9 @@ impl<'a> Verdict<'a> {
         [&self.names[0], &self.names[1]]
     }
 
-    fn dispatches(&self) -> [usize; 2] {
-        self.sides.map(|t| t.calls().count())
+    /// The layers of both, in one table.
+    pub fn comparison(&self) -> &Comparison {
+        &self.comparison
     }
 
     fn bytes(&self, of: fn(&CompileTrace) -> u64) -> [u64; 2] {
@@ -54,18 +42,13 @@ impl<'a> Verdict<'a> {
     /// Lines for people.
     pub fn lines(&self, d: &TraceDiff) -> Vec<String> {
         let [a, b] = &self.names;
-        let mut rows = vec![];
+        let mut rows = vec![self.comparison.headline()];
         let mut row = |what: &str, [x, y]: [String; 2], change: String| {
             rows.push(match x == y {
                 true => format!("{what}: {x} in both"),
                 false => format!("{what}: {x} in {a}, {y} in {b}{change}"),
             });
         };
-        let [x, y] = self.dispatches();
-        row("dispatches", [x.to_string(), y.to_string()], format!(" ({:+})", y as i64 - x as i64));
-        if let Some(([x, y], source)) = self.time {
-            row(&format!("time, {source}"), times([x * 1e6, y * 1e6]), percent(x, y));
-        }
         for (what, of) in MEMORY {
             let [x, y] = self.bytes(of);
             row(what, [x, y].map(|n| format!("{}B", si(n as f64))), percent(x as f64, y as f64));
@@ -77,9 +60,22 @@ impl<'a> Verdict<'a> {
     /// The same for JSON.
     pub fn to_json(&self, d: &TraceDiff) -> Value {
         let pair = |[a, b]: [u64; 2]| json!({ "a": a, "b": b });
-        let time = self.time.map(|([a, b], source)| json!({ "a_ms": a, "b_ms": b, "source": source }));
-        json!({ "dispatches": pair(self.dispatches().map(|n| n as u64)), "time": time, "weights": pair(self.bytes(MEMORY[0].1)),
-            "activations_peak": pair(self.bytes(MEMORY[1].1)), "changed": changed(d) })
+        let c = &self.comparison;
+        let time = c.run_ms.map(|[a, b]| json!({ "a_ms": a, "b_ms": b, "source": c.source }));
+        json!({ "line": c.headline(), "dispatches": pair(c.dispatches.map(|n| n as u64)), "time": time,
+            "weights": pair(self.bytes(MEMORY[0].1)), "activations_peak": pair(self.bytes(MEMORY[1].1)), "changed": changed(d) })
+    }
+
+    /// The table of layers for JSON, those first that changed most.
+    pub fn layers_json(&self) -> Value {
+        let mut rows: Vec<&Row> = self.comparison.rows.iter().filter(|r| r.times.iter().any(Option::is_some)).collect();
+        rows.sort_by(|x, y| y.changed.cmp(&x.changed).then(y.delta_us().abs().total_cmp(&x.delta_us().abs())));
+        let one = |r: &&Row| {
+            let [a, b] = r.times.map(|t| t.map(|t| t.median_us));
+            json!({ "name": r.name, "origins": r.origins, "a": r.groups[0], "b": r.groups[1], "a_us": a, "b_us": b,
+                "ratio": r.ratio(), "noise": r.noise(), "changed": r.changed, "reason": r.reason })
+        };
+        rows.iter().map(one).collect()
     }
 }
 
@@ -100,8 +96,7 @@ fn percent(a: f64, b: f64) -> String {
 fn changed(d: &TraceDiff) -> String {
     let count = |n: usize, one: &str, many: &str| (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }));
     let groups = d.groups_removed.len().max(d.groups_added.len()) + d.groups_changed.len();
-    let given = |what: &str| what.starts_with('-') || ["model", "Weft", "device", "disabled passes"].contains(&what);
-    let options = d.facts.iter().filter(|f| given(&f.what) && f.a.len().max(f.b.len()) <= LONGEST);
+    let options = d.facts.iter().filter(|f| is_option(&f.what) && f.a.len().max(f.b.len()) <= LONGEST);
     let quoted = |v: &str| if v.is_empty() { "none".to_string() } else { v.to_string() };
     let mut out: Vec<String> = options.map(|f| format!("{} ({} -> {})", f.what, quoted(&f.a), quoted(&f.b))).collect();
     out.extend(count(d.passes.len(), "pass", "passes"));

@@ -23,6 +23,8 @@ const OWN: &[(&str, bool)] = &[
     ("--pass", true),
     ("--select", true),
     ("--view", true),
+    ("--colour", true),
+    ("--search", true),
     ("--beside", true),
     ("--size", true),
     ("--pixels", true),

@@ -36,28 +36,6 @@ pub struct TraceDiff {
     pub remarks_added: Vec<Remark>,
     /// Milliseconds of the compilation and its parts: never a difference by themselves.
     pub timings: Vec<Timing>,
-    /// Measured times of groups that both traces have, those first that changed most; empty unless both are measured.
-    /// Never a difference by themselves.
-    pub layers: Vec<LayerTime>,
-}
-
-/// The measured time of a group on both sides.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct LayerTime {
-    /// The name of the group in the first trace.
-    pub name: String,
-    /// Index in the first trace.
-    pub a: usize,
-    /// Index in the second.
-    pub b: usize,
-    /// Source nodes.
-    pub origins: Vec<String>,
-    /// Microseconds in the first trace.
-    pub a_us: f64,
-    /// Microseconds in the second.
-    pub b_us: f64,
-    /// Every run of one took longer than every run of the other.
-    pub changed: bool,
 }
 
 /// Something with two values.
@@ -137,6 +115,18 @@ pub struct KernelDiff {
     /// The schedules line by line: ` ` for common lines, `-` and `+` for lines of one side; empty if they are equal.
     pub schedule: Vec<String>,
 }
+impl KernelDiff {
+    /// The differences of two kernels that do the same work.
+    pub fn of(a: &Kernel, b: &Kernel) -> KernelDiff {
+        KernelDiff {
+            a: Some(a.name.clone()),
+            b: Some(b.name.clone()),
+            groups: vec![],
+            facts: kernel_facts(a, b),
+            schedule: schedule_lines(a, b),
+        }
+    }
+}
 
 /// A time on both sides.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -174,7 +164,7 @@ impl TraceDiff {
     }
     /// True when nothing but times differs.
     pub fn is_empty(&self) -> bool {
-        TraceDiff { timings: vec![], layers: vec![], ..self.clone() } == TraceDiff::default()
+        TraceDiff { timings: vec![], ..self.clone() } == TraceDiff::default()
     }
 
     fn groups_and_kernels(&mut self, a: &CompileTrace, b: &CompileTrace) {
@@ -196,13 +186,10 @@ impl TraceDiff {
                         self.groups_changed.push(GroupDiff { a: i, b: j, origins: a.groups[i].origins.clone(), facts });
                     }
                     self.kernels_of(a, b, (i, j), &mut seen);
-                    self.layers.extend(layer_time(a, b, (i, j)));
                 }
                 (None, None) => {}
             }
         }
-        let change = |l: &LayerTime| (l.b_us - l.a_us).abs();
-        self.layers.sort_by(|x, y| y.changed.cmp(&x.changed).then(change(y).total_cmp(&change(x))));
     }
 
     /// Kernels of a pair of groups, in order; a pair of kernels is described once.
@@ -223,16 +210,13 @@ impl TraceDiff {
                 continue;
             }
             let (x, y) = (pair.0.map(|k| &a.kernels[k]), pair.1.map(|k| &b.kernels[k]));
-            let (facts, schedule) = match (x, y) {
-                (Some(x), Some(y)) => (kernel_facts(x, y), schedule_lines(x, y)),
-                _ => (vec![], vec![]),
-            };
-            let differs = x.is_none() || y.is_none() || !facts.is_empty() || !schedule.is_empty();
+            let name = |k: Option<&Kernel>| k.map(|k| k.name.clone());
+            let alone = || KernelDiff { a: name(x), b: name(y), groups: vec![], facts: vec![], schedule: vec![] };
+            let diff = x.zip(y).map_or_else(alone, |(x, y)| KernelDiff::of(x, y));
+            let differs = x.is_none() || y.is_none() || !diff.facts.is_empty() || !diff.schedule.is_empty();
             seen.insert(pair, differs.then_some(self.kernels.len()));
             if differs {
-                let name = |k: Option<&Kernel>| k.map(|k| k.name.clone());
-                let group = if x.is_some() { i } else { j };
-                self.kernels.push(KernelDiff { a: name(x), b: name(y), groups: vec![group], facts, schedule });
+                self.kernels.push(KernelDiff { groups: vec![if x.is_some() { i } else { j }], ..diff });
             }
         }
     }
@@ -296,7 +280,7 @@ fn add(list: &mut Vec<Fact>, what: &str, a: impl ToString, b: impl ToString) {
     }
 }
 
-fn facts(a: &CompileTrace, b: &CompileTrace) -> Vec<Fact> {
+pub(super) fn facts(a: &CompileTrace, b: &CompileTrace) -> Vec<Fact> {
     let mut l = Vec::new();
     let (o, p) = (&a.options, &b.options);
     add(&mut l, "model", &a.model, &b.model);
@@ -346,19 +330,6 @@ fn stages(a: &CompileTrace, b: &CompileTrace) -> Result<Vec<StageDiff>, TraceErr
 fn line(t: &CompileTrace, id: usize) -> GroupLine {
     let g = &t.groups[id];
     GroupLine { id, ops: g.ops.clone(), origins: g.origins.clone(), rule: g.rule.clone() }
-}
-
-fn layer_time(a: &CompileTrace, b: &CompileTrace, (i, j): (usize, usize)) -> Option<LayerTime> {
-    let (x, y, g) = (a.time_of_group(i)?, b.time_of_group(j)?, &a.groups[i]);
-    Some(LayerTime {
-        name: g.label.clone(),
-        a: i,
-        b: j,
-        origins: g.origins.clone(),
-        a_us: x.median_us,
-        b_us: y.median_us,
-        changed: x.differs(y),
-    })
 }
 
 fn group_facts(a: &Group, b: &Group) -> Vec<Fact> {

@@ -74,6 +74,8 @@ pub struct Errors {
     pub against: String,
     /// Errors include those of earlier nodes.
     pub cumulative: bool,
+    /// The largest `rel_l2` that counts as agreement.
+    pub tolerance: f64,
     /// Source nodes in execution order.
     pub nodes: Vec<NodeError>,
     /// Results of the model.
@@ -93,6 +95,8 @@ pub struct NodeError {
     pub max_magnitude: f64,
     /// Within the tolerance.
     pub pass: bool,
+    /// Like `rel_l2`, but with the errors of the nodes before it. `None` if it was not measured besides.
+    pub accumulated: Option<f64>,
 }
 
 /// What a share of a run's time is.

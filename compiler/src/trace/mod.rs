@@ -12,6 +12,7 @@
 //! Deliberately absent: the data of weights. A trace has their hashes, shapes and histograms.
 
 mod borders;
+pub mod comparison;
 pub mod delta;
 pub mod diff;
 pub mod driver_stats;
@@ -30,6 +31,7 @@ pub mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use comparison::Comparison;
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use driver_stats::DriverStats;

@@ -1,10 +1,15 @@
 //! Colours of boxes and their meanings.
 
+pub use super::scale::heat;
+use super::scale::{ErrorScale, diverging, parse};
+use crate::delta::{Delta, Pair};
 use crate::document::Document;
 use crate::drawing::Drawn;
 pub use crate::units::{milliseconds, si};
 use egui::Color32;
-use graphview::picture::{Category, Node};
+use egui::ecolor::Hsva;
+use graphview::maps::{LayoutChange, layout_changes, shares};
+use graphview::picture::{Category, Node, Picture};
 use graphview::svg::fill;
 use std::collections::BTreeMap;
 
@@ -21,19 +26,29 @@ pub enum ColourBy {
     Layout,
     /// The time on the device.
     Time,
-    /// The error against a reference.
+    /// The error against a reference, of each node alone.
     Error,
+    /// The error with those of the nodes before.
+    Accumulated,
+    /// The difference of time from another compilation.
+    Difference,
 }
 impl ColourBy {
-    /// Every choice with its title.
-    pub const ALL: [(ColourBy, &'static str); 6] = [
-        (ColourBy::Work, "kind of work"),
-        (ColourBy::Group, "fused group"),
-        (ColourBy::Dtype, "element type"),
-        (ColourBy::Layout, "data layout"),
-        (ColourBy::Time, "time"),
-        (ColourBy::Error, "error"),
+    /// Every choice with its word on the command line and its title.
+    pub const ALL: [(ColourBy, &'static str, &'static str); 8] = [
+        (ColourBy::Work, "work", "kind of work"),
+        (ColourBy::Group, "group", "fused group"),
+        (ColourBy::Dtype, "dtype", "element type"),
+        (ColourBy::Layout, "layout", "data layout"),
+        (ColourBy::Time, "time", "time"),
+        (ColourBy::Error, "error", "error"),
+        (ColourBy::Accumulated, "accumulated", "accumulated error"),
+        (ColourBy::Difference, "difference", "difference of time"),
     ];
+    /// Its title.
+    pub fn title(self) -> &'static str {
+        ColourBy::ALL.iter().find(|c| c.0 == self).map_or("", |c| c.2)
+    }
 }
 
 /// Colours of a scene's boxes, with their legend.
@@ -41,12 +56,22 @@ impl ColourBy {
 pub struct Palette {
     /// One for each box.
     pub fills: Vec<Color32>,
+    /// What the colours say, over the legend.
+    pub heading: String,
     /// The legend of the colours; the two ends for a scale.
     pub legend: Vec<(Color32, String)>,
     /// The colours run from the first of the legend to the last.
     pub scale: bool,
+    /// What the legend says below.
+    pub remarks: Vec<(Color32, String)>,
     /// A message if the trace lacks the data for these colours.
     pub missing: Option<&'static str>,
+    /// Boxes of one region lie on one ground, with the edges between them; empty if there are no regions.
+    pub regions: Vec<Option<usize>>,
+    /// Colours of edges by the data layout of their value; empty for other maps.
+    pub edges: BTreeMap<&'static str, Color32>,
+    /// What a tag at a box says; empty if none has one.
+    pub notes: Vec<Option<String>>,
 }
 
 /// A box without data.
@@ -54,42 +79,35 @@ fn unknown(dark: bool) -> Color32 {
     if dark { Color32::from_gray(58) } else { Color32::from_gray(236) }
 }
 
-/// Less light for dark backgrounds.
+/// The colour for dark backgrounds: less light, and more of its hue.
 fn tuned(c: Color32, dark: bool) -> Color32 {
-    if dark { c.lerp_to_gamma(Color32::from_gray(24), 0.58) } else { c }
-}
-
-fn parse(hex: &str) -> Color32 {
-    Color32::from_hex(hex).unwrap_or(Color32::GRAY)
+    if !dark {
+        return c;
+    }
+    let Hsva { h, s, v, a } = c.into();
+    // Greys stay grey.
+    Hsva { h, s: if s < 0.08 { s } else { (1.5 * s + 0.12).min(1.0) }, v: 0.38 * v, a }.into()
 }
 
 /// A pastel; neighbours in number are far apart in hue.
 pub fn pastel(number: usize, dark: bool) -> Color32 {
     let hue = (number as f32 * 0.618_034 + 0.58).fract();
-    tuned(egui::ecolor::Hsva::new(hue, 0.36, 0.93, 1.0).into(), dark)
-}
-
-/// A colour of the heat scale, for 0 to 1.
-pub fn heat(share: f32, dark: bool) -> Color32 {
-    const LIGHT: [&str; 5] = ["#fff7ec", "#fdd49e", "#fc8d59", "#d7301f", "#7f0000"];
-    const DARK: [&str; 5] = ["#2c2a33", "#5b2a4a", "#a8324a", "#e8663c", "#ffd27a"];
-    let stops = if dark { DARK } else { LIGHT };
-    let at = share.clamp(0.0, 1.0) * (stops.len() - 1) as f32;
-    let i = (at as usize).min(stops.len() - 2);
-    parse(stops[i]).lerp_to_gamma(parse(stops[i + 1]), at - i as f32)
+    tuned(Hsva::new(hue, 0.36, 0.93, 1.0).into(), dark)
 }
 
 impl Palette {
-    /// Of a scene.
-    pub fn new(document: &Document, drawn: &Drawn, by: ColourBy, dark: bool) -> Palette {
+    /// Of a scene; `delta` is the difference of its compilation from another one.
+    pub fn new(document: &Document, drawn: &Drawn, by: ColourBy, delta: Option<&Delta>, dark: bool) -> Palette {
         let nodes: Vec<&Node> = drawn.scene.boxes.iter().map(|b| &b.node).collect();
         match by {
             ColourBy::Work => by_work(&nodes, dark),
             ColourBy::Group => by_group(document, &nodes, dark),
-            ColourBy::Dtype => by_word(&nodes, dark, |n| (!n.dtype.is_empty()).then(|| n.dtype.clone())),
-            ColourBy::Layout => by_layout(&nodes, dark),
-            ColourBy::Time => by_time(document, &nodes, dark),
-            ColourBy::Error => by_error(document, &nodes, dark),
+            ColourBy::Dtype => by_dtype(document, drawn, &nodes, dark),
+            ColourBy::Layout => by_layout(drawn, &nodes, dark),
+            ColourBy::Time => by_time(document, drawn, &nodes, dark),
+            ColourBy::Error => by_error(document, &nodes, dark, false),
+            ColourBy::Accumulated => by_error(document, &nodes, dark, true),
+            ColourBy::Difference => by_difference(document, drawn, delta, dark),
         }
     }
 }
@@ -100,6 +118,7 @@ fn by_work(nodes: &[&Node], dark: bool) -> Palette {
     Palette {
         fills: nodes.iter().map(|n| colour(n.work)).collect(),
         legend: used.into_iter().map(|c| (colour(c), c.title().to_string())).collect(),
+        heading: "kind of work".into(),
         ..Palette::default()
     }
 }
@@ -110,7 +129,7 @@ fn by_group(document: &Document, nodes: &[&Node], dark: bool) -> Palette {
         [first, ..] => pastel(*first, dark),
     };
     let legend = vec![(pastel(0, dark), "one colour for each fused group".into()), (unknown(dark), "in none".into())];
-    Palette { fills: nodes.iter().map(one).collect(), legend, ..Palette::default() }
+    Palette { fills: nodes.iter().map(one).collect(), heading: "fused groups".into(), legend, ..Palette::default() }
 }
 
 fn by_word(nodes: &[&Node], dark: bool, word: impl Fn(&Node) -> Option<String>) -> Palette {
@@ -125,39 +144,167 @@ fn by_word(nodes: &[&Node], dark: bool, word: impl Fn(&Node) -> Option<String>) 
     }
 }
 
+/// Element types, each with what it has of the run.
+fn by_dtype(document: &Document, drawn: &Drawn, nodes: &[&Node], dark: bool) -> Palette {
+    let mut p = by_word(nodes, dark, |n| (!n.dtype.is_empty()).then(|| n.dtype.clone()));
+    let all = shares(document.trace(), &drawn.picture);
+    let timed = document.trace().times.is_some();
+    for (_, word) in &mut p.legend {
+        let Some(s) = all.get(word.as_str()) else { continue };
+        *word += &format!(": {:.0} % of bytes", 100.0 * s.bytes);
+        if s.flops > 0.0 {
+            *word += &format!(", {:.0} % of FLOPs", 100.0 * s.flops);
+        }
+        if timed && s.ms > 0.0 {
+            *word += &format!(", {:.0} % of time", 100.0 * s.ms);
+        }
+    }
+    p.heading = "element type of the result".into();
+    p
+}
+
 /// Tensors that are no images (vectors, matrices, transformed tiles) have no data layout, which the legend says.
-fn by_layout(nodes: &[&Node], dark: bool) -> Palette {
+fn by_layout(drawn: &Drawn, nodes: &[&Node], dark: bool) -> Palette {
     let mut p = by_word(nodes, dark, |n| n.layout.map(str::to_string));
+    let edges = drawn.scene.edges.iter().filter_map(|e| e.layout);
+    let number = |l: &str| p.legend.iter().position(|(_, word)| word == l);
+    p.regions = nodes.iter().map(|n| n.layout.and_then(number)).collect();
+    p.edges = edges.filter_map(|l| Some((l, p.legend[number(l)?].0))).collect();
+    let changes = layout_changes(&drawn.picture);
+    p.notes = nodes.iter().map(|n| layout_note(n, &|key| changes.get(key).copied())).collect();
+    p.heading = "data layout of the result; edges: of their value".into();
     match p.legend.is_empty() {
         true => p.missing = Some("no box here has a data layout"),
-        false if nodes.iter().any(|n| n.layout.is_none()) => p.legend.push((unknown(dark), "no layout".into())),
+        false if nodes.iter().any(|n| n.layout.is_none()) => p.remarks.push((unknown(dark), "no layout".into())),
         false => {}
+    }
+    let bytes: u64 = changes.values().filter_map(|c| c.bytes).sum();
+    let moving = changes.values().filter(|c| c.bytes.is_some()).count();
+    let within = changes.len() - moving;
+    let count = |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    if moving > 0 {
+        let text = format!("{} {}", count(moving, "transpose moves", "transposes move"), of_bytes(bytes));
+        p.remarks.push((Color32::TRANSPARENT, text));
+    }
+    if within > 0 {
+        let text = count(within, "change of layout is within a kernel", "changes of layout are within kernels");
+        p.remarks.push((Color32::TRANSPARENT, text));
     }
     p
 }
 
-fn by_time(document: &Document, nodes: &[&Node], dark: bool) -> Palette {
-    let Some(longest) = document.longest().filter(|t| *t > 0.0) else {
+/// The tag of a box that changes the layout, and of a closed layer with such boxes in it.
+fn layout_note(n: &Node, change: &dyn Fn(&str) -> Option<LayoutChange>) -> Option<String> {
+    if let Some(c) = change(&n.key) {
+        let bytes = c.bytes.map_or(String::new(), |b| format!(", {}", of_bytes(b)));
+        return Some(format!("{} to {}{bytes}", c.from, c.to));
+    }
+    let inside = n.inside.iter().filter(|_| n.category == Category::Layer).flat_map(Picture::walk);
+    let moved: Vec<u64> = inside.filter_map(|m| change(&m.key)?.bytes).collect();
+    let transposes = if moved.len() == 1 { "1 transpose".into() } else { format!("{} transposes", moved.len()) };
+    (!moved.is_empty()).then(|| format!("{transposes}, {}", of_bytes(moved.iter().sum())))
+}
+
+/// `1.2 MB`
+fn of_bytes(n: u64) -> String {
+    let text = si(n as f64);
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}B", &text[digits.len()..])
+}
+
+fn by_time(document: &Document, drawn: &Drawn, nodes: &[&Node], dark: bool) -> Palette {
+    let Some(times) = document.trace().times.as_ref() else {
         let fills = vec![unknown(dark); nodes.len()];
         let missing = Some("this trace has no times: `weft bench MODEL -o F.trace` stores them");
         return Palette { fills, missing, ..Palette::default() };
     };
+    // The scale ends with the box that takes longest: a closed layer takes longer than its groups.
+    let of: Vec<Option<f64>> = nodes.iter().map(|n| document.time_of(n)).collect();
+    let closed = drawn.scene.boxes.iter().zip(&of).filter(|(b, _)| !b.open);
+    let longest = closed.filter_map(|(_, ms)| *ms).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     // Among hundreds of kernels a few take most of the time: the root keeps the others apart.
     let share = |ms: f64| (ms / longest).sqrt() as f32;
-    let one = |n: &&Node| document.time_of(n).map_or(unknown(dark), |ms| heat(share(ms), dark));
+    let one = |ms: &Option<f64>| ms.map_or(unknown(dark), |ms| heat(share(ms), dark));
     let at = |part: f64| (heat(share(longest * part), dark), milliseconds(longest * part));
     let legend = vec![(heat(0.0, dark), "0".to_string()), at(0.0625), at(0.25), at(0.5625), at(1.0)];
-    Palette { fills: nodes.iter().map(one).collect(), legend, scale: true, missing: None }
+    let heading = format!("time, measured on {}", short_device(&times.device));
+    Palette { fills: of.iter().map(one).collect(), heading, legend, scale: true, ..Palette::default() }
 }
 
-fn by_error(document: &Document, nodes: &[&Node], dark: bool) -> Palette {
-    let missing = "this trace has no errors: `weft compare MODEL -o F.trace` stores them";
-    if document.trace().errors.is_none() {
-        return Palette { fills: vec![unknown(dark); nodes.len()], missing: Some(missing), ..Palette::default() };
+/// A device without its driver's version.
+fn short_device(name: &str) -> &str {
+    name.split([',', '(']).next().map_or(name, str::trim)
+}
+
+fn by_error(document: &Document, nodes: &[&Node], dark: bool, accumulated: bool) -> Palette {
+    let none = |why: &'static str| Palette {
+        fills: vec![unknown(dark); nodes.len()],
+        missing: Some(why),
+        ..Palette::default()
+    };
+    let Some(errors) = &document.trace().errors else {
+        return none("this trace has no errors: `weft compare MODEL -o F.trace` stores them");
+    };
+    let Some(scale) = ErrorScale::of(errors, accumulated) else {
+        return none(match accumulated {
+            true => "this trace has no accumulated errors: `weft compare MODEL -o F.trace` stores them",
+            false => "this trace has errors with those before alone: colour by the accumulated error",
+        });
+    };
+    let of = |n: &Node| match accumulated {
+        true => document.accumulated_error_of(n),
+        false => document.error_of(n).map(|e| e.0),
+    };
+    let all: Vec<Option<f64>> = nodes.iter().map(|n| of(n)).collect();
+    let how = if accumulated { "with those of the nodes before" } else { "of each group alone" };
+    let against = format!("{} against {}", short_device(&errors.device), errors.against);
+    let beyond = all.iter().flatten().filter(|e| **e > scale.tolerance).count();
+    let within = match beyond {
+        0 => (Color32::TRANSPARENT, format!("all are within the tolerance {:.0e}", scale.tolerance)),
+        n => (scale.colour(f64::INFINITY, dark), format!("{n} beyond the tolerance {:.0e}", scale.tolerance)),
+    };
+    let not = (unknown(dark), "not compared: inside a kernel, or folded away".to_string());
+    Palette {
+        fills: all.iter().map(|e| e.map_or(unknown(dark), |e| scale.colour(e, dark))).collect(),
+        heading: format!("relative error {how}: {against}"),
+        legend: scale.stops(dark),
+        scale: true,
+        remarks: vec![within, not],
+        ..Palette::default()
     }
-    // Decades from 1e-8, about f32's rounding, to 1.
-    let share = |e: f64| ((e.max(1e-8).log10() + 8.0) / 8.0) as f32;
-    let one = |n: &&Node| document.error_of(n).map_or(unknown(dark), |(e, _)| heat(share(e), dark));
-    let legend = [1e-8, 1e-6, 1e-4, 1e-2, 1.0].map(|e| (heat(share(e), dark), format!("{e:.0e}"))).to_vec();
-    Palette { fills: nodes.iter().map(one).collect(), legend, scale: true, missing: None }
+}
+
+fn by_difference(document: &Document, drawn: &Drawn, delta: Option<&Delta>, dark: bool) -> Palette {
+    let boxes = &drawn.scene.boxes;
+    let Some(delta) = delta else {
+        let fills = vec![unknown(dark); boxes.len()];
+        let missing = Some("there is no other compilation: `weft view A.trace --beside B.trace` shows two");
+        return Palette { fills, missing, ..Palette::default() };
+    };
+    let of: Vec<Option<Pair>> = boxes.iter().map(|b| delta.of(document, &b.node)).collect();
+    let closed = boxes.iter().zip(&of).filter(|(b, p)| !b.open && p.is_some_and(|p| p.changed));
+    let most = closed.filter_map(|(_, p)| Some(p.as_ref()?.difference().abs())).fold(0.0, f64::max);
+    let most = most.max(f64::MIN_POSITIVE);
+    let share = |ms: f64| (ms.abs() / most).sqrt().min(1.0).copysign(ms) as f32;
+    let one = |p: &Option<Pair>| match p {
+        None => unknown(dark),
+        Some(p) if !p.changed => diverging(0.0, dark),
+        Some(p) => diverging(share(p.difference()), dark),
+    };
+    let sign = |ms: f64| {
+        if ms == 0.0 {
+            "as fast".to_string()
+        } else {
+            format!("{}{}", if ms > 0.0 { "+" } else { "-" }, milliseconds(ms.abs()))
+        }
+    };
+    let at = |part: f64| (diverging(share(part * most), dark), sign(part * most));
+    Palette {
+        fills: of.iter().map(one).collect(),
+        heading: "time of the right less the left: red is slower, blue is faster".into(),
+        legend: vec![at(-1.0), at(-0.25), at(0.0), at(0.25), at(1.0)],
+        scale: true,
+        remarks: vec![(unknown(dark), "not timed".into())],
+        ..Palette::default()
+    }
 }

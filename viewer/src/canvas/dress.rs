@@ -1,6 +1,7 @@
 //! Properties of each box besides its position: colour, how its group runs, whether it is the group's anchor.
 
 use super::colour::{ColourBy, Palette};
+use crate::delta::Delta;
 use crate::document::Document;
 use crate::drawing::Drawn;
 use compiler::compile::GroupKind;
@@ -41,6 +42,8 @@ pub struct Dress {
     pub by: ColourBy,
     /// For dark backgrounds.
     pub dark: bool,
+    /// The difference of times from another compilation.
+    pub delta: Option<Arc<Delta>>,
     /// Colours.
     pub palette: Palette,
     /// How each box runs.
@@ -59,7 +62,7 @@ pub struct Dress {
 
 impl Dress {
     /// Of a scene.
-    pub fn new(document: &Document, drawn: &Arc<Drawn>, by: ColourBy, dark: bool) -> Dress {
+    pub fn new(document: &Document, drawn: &Arc<Drawn>, by: ColourBy, delta: Option<&Arc<Delta>>, dark: bool) -> Dress {
         let boxes = &drawn.scene.boxes;
         let (mut leaving, mut entering) = (vec![vec![]; boxes.len()], vec![vec![]; boxes.len()]);
         for (i, e) in drawn.scene.edges.iter().enumerate() {
@@ -74,7 +77,8 @@ impl Dress {
         let border = |e: &SceneEdge| border(document, &groups, e).is_some_and(|why| !why.is_empty());
         Dress {
             borders: drawn.scene.edges.iter().map(border).collect(),
-            palette: Palette::new(document, drawn, by, dark),
+            palette: Palette::new(document, drawn, by, delta.map(Arc::as_ref), dark),
+            delta: delta.cloned(),
             runs: boxes.iter().map(|b| runs(document, &b.node)).collect(),
             anchors: boxes.iter().zip(&groups).map(|(b, g)| is_anchor(document, &b.node, *g)).collect(),
             groups,
@@ -91,8 +95,9 @@ impl Dress {
         why.unwrap_or_default().into_iter().map(|r| r.message.clone()).collect()
     }
     /// Whether it is of this.
-    pub fn fits(&self, drawn: &Arc<Drawn>, by: ColourBy, dark: bool) -> bool {
-        Arc::ptr_eq(&self.drawn, drawn) && self.by == by && self.dark == dark
+    pub fn fits(&self, drawn: &Arc<Drawn>, by: ColourBy, delta: Option<&Arc<Delta>>, dark: bool) -> bool {
+        let same = self.delta.as_ref().map(Arc::as_ptr) == delta.map(Arc::as_ptr);
+        Arc::ptr_eq(&self.drawn, drawn) && same && self.by == by && self.dark == dark
     }
 }
 

@@ -16,6 +16,8 @@ impl Paint<'_> {
         let group = |i: usize| d.groups[i].filter(|_| d.runs[i] == Runs::Op);
         // Not see-through: parts of a hull lie over each other.
         let colour = |i: usize| self.ink.ground.lerp_to_gamma(d.palette.fills[i], 0.45);
+        let regions = &d.palette.regions;
+        let group = |i: usize| if regions.is_empty() { group(i) } else { regions[i] };
         let mut joined = FxHashSet::default();
         for e in &d.drawn.scene.edges {
             let Route::Line(points) = &e.route else { continue };
@@ -60,8 +62,14 @@ impl Paint<'_> {
     /// Paints an edge; gives the colour of its label where it has one.
     fn edge(&self, e: &SceneEdge, k: usize, touched: bool) -> Option<Color32> {
         let alpha = self.opacity(e.from).min(self.opacity(e.to));
-        let colour = if touched { self.ink.accent } else { self.ink.line.gamma_multiply(alpha) };
-        let stroke = Stroke::new(if touched { 2.0 } else { (1.2 * self.zoom).clamp(0.6, 1.4) }, colour);
+        let of_layout = e.layout.and_then(|l| self.s.dress.palette.edges.get(l));
+        let colour = match (touched, of_layout) {
+            (true, _) => self.ink.accent,
+            (false, Some(colour)) => colour.lerp_to_gamma(self.ink.line, 0.25).gamma_multiply(alpha),
+            (false, None) => self.ink.line.gamma_multiply(alpha),
+        };
+        let wide = if of_layout.is_some() { 2.5 } else { 1.2 };
+        let stroke = Stroke::new(if touched { 2.0 } else { (wide * self.zoom).clamp(0.6, wide) }, colour);
         let (from, to) = (self.offset(e.from), self.offset(e.to));
         match &e.route {
             Route::Line(points) => {

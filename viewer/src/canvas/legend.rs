@@ -31,12 +31,16 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Mar
     if dress.palette.scale {
         entries.reverse();
     }
-    const MOST: usize = 14;
+    let heading = Some(&dress.palette.heading).filter(|h| !h.is_empty() && dress.palette.missing.is_none());
+    let first = usize::from(heading.is_some());
+    entries.splice(0..0, heading.map(|h| (Color32::TRANSPARENT, h.clone())));
+    const MOST: usize = 15;
     if entries.len() > MOST {
         let more = entries.len() - MOST;
         entries.truncate(MOST);
         entries.push((Color32::TRANSPARENT, format!("{more} more")));
     }
+    entries.extend(dress.palette.remarks.iter().filter(|_| dress.palette.missing.is_none()).cloned());
     let used = |m: Mark| counted(m, marks[0], marks[1]);
     entries.extend(Mark::ALL.iter().filter_map(|(m, word)| Some((mark_colour(*m), format!("{word}: {}", used(*m)?)))));
     if dress.borders.contains(&true) {
@@ -66,7 +70,8 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Mar
         painter.galley(pos2(rect.min.x + left, y + (ROW - galley.size().y) / 2.0), galley, ink.weak);
     }
     if dress.palette.scale {
-        ramp(painter, rect, &entries[..dress.palette.legend.len().min(entries.len())]);
+        let below = rect.with_min_y(rect.min.y + ROW * first as f32);
+        ramp(painter, below, &entries[first..(first + dress.palette.legend.len()).min(entries.len())]);
     }
 }
 
@@ -104,6 +109,11 @@ pub fn tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
         }
         if let Some(ms) = document.time_of(n) {
             ui.label(milliseconds(ms));
+        }
+        if let Some(pair) = dress.delta.as_ref().and_then(|d| d.of(document, n)) {
+            let [a, b] = pair.ms.map(milliseconds);
+            let words = if pair.changed { "" } else { ", within noise" };
+            ui.label(format!("{a} at the left, {b} at the right{words}"));
         }
         if let Some((error, pass)) = document.error_of(n) {
             ui.label(format!("relative error {error:.1e}{}", if pass { "" } else { ", beyond the tolerance" }));

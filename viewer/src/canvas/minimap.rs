@@ -46,9 +46,9 @@ impl Minimap {
         painter.rect(around, 4.0, ink.ground.gamma_multiply(0.94), edge, StrokeKind::Middle);
         let mut mesh = Mesh::default();
         for (b, fill) in dress.drawn.scene.boxes.iter().zip(&dress.palette.fills) {
-            let strength = if b.open { 0.3 } else { 1.0 };
-            // Pale fills hardly show at this size.
-            mesh.add_colored_rect(self.place(b.rect), fill.lerp_to_gamma(ink.line, 0.25).gamma_multiply(strength));
+            // Pale fills hardly show at this size. Of an open frame only the place is seen.
+            let colour = if b.open { ink.line.gamma_multiply(0.2) } else { fill.lerp_to_gamma(ink.line, 0.25) };
+            mesh.add_colored_rect(self.place(b.rect), colour);
         }
         if let Some(b) = focus.and_then(|i| dress.drawn.scene.boxes.get(i)) {
             mesh.add_colored_rect(self.place(b.rect).expand(2.0), ink.accent);

@@ -8,7 +8,9 @@ mod edges;
 mod legend;
 mod minimap;
 pub mod paint;
+pub mod scale;
 
+use crate::delta::Delta;
 use crate::document::Document;
 use crate::drawing::Drawn;
 use camera::{Camera, View};
@@ -44,6 +46,8 @@ pub struct Shown<'a> {
     pub document: &'a Document,
     /// The meaning of colours.
     pub by: ColourBy,
+    /// The difference of times from another compilation.
+    pub delta: Option<&'a Arc<Delta>>,
     /// Source nodes that are selected.
     pub selected: &'a BTreeSet<String>,
     /// Key of the box that the inspector shows.
@@ -119,7 +123,7 @@ impl Canvas {
 
     /// Switches to a scene. Boxes of both scenes keep their positions on the screen if possible.
     fn take(&mut self, drawn: &Arc<Drawn>, s: &Shown<'_>, dark: bool) {
-        if self.dress.as_ref().is_some_and(|d| d.fits(drawn, s.by, dark)) {
+        if self.dress.as_ref().is_some_and(|d| d.fits(drawn, s.by, s.delta, dark)) {
             return;
         }
         let old = self.dress.take().map(|d| d.drawn);
@@ -137,7 +141,7 @@ impl Canvas {
             }
             Some(_) => {}
         }
-        self.dress = Some(Dress::new(s.document, drawn, s.by, dark));
+        self.dress = Some(Dress::new(s.document, drawn, s.by, s.delta, dark));
     }
 
     /// Draws it over all the room there is.

@@ -53,6 +53,8 @@ pub struct Ink {
     /// The colour of the selection.
     pub accent: Color32,
     frame: Color32,
+    /// Behind what a map says at a box.
+    note: Color32,
 }
 impl Ink {
     /// For a theme.
@@ -64,6 +66,7 @@ impl Ink {
                 weak: Color32::from_gray(150),
                 accent: Color32::from_rgb(90, 170, 255),
                 frame: Color32::from_gray(32),
+                note: Color32::from_rgb(255, 176, 60),
             }
         } else {
             Ink {
@@ -72,6 +75,7 @@ impl Ink {
                 weak: Color32::from_gray(110),
                 accent: Color32::from_rgb(10, 100, 220),
                 frame: Color32::from_rgb(243, 246, 250),
+                note: Color32::from_rgb(176, 78, 0),
             }
         }
     }
@@ -107,7 +111,7 @@ pub fn paint(painter: &Painter, screen: Rect, s: &Sight<'_>) {
     for &(i, rect) in seen.iter().filter(|(i, _)| boxes[*i].open) {
         p.frame(&boxes[i], i, rect);
     }
-    if s.dress.by == ColourBy::Group && p.zoom >= PLAIN {
+    if matches!(s.dress.by, ColourBy::Group | ColourBy::Layout) && p.zoom >= PLAIN {
         p.hulls(&seen);
     }
     p.edges();
@@ -270,11 +274,13 @@ impl Paint<'_> {
             let (font, colour) = if k == 0 { (title.clone(), strong) } else { (body.clone(), weak) };
             painter.text(at, Align2::LEFT_TOP, line, font, colour);
         }
-        if let (Some(badge), Some(font)) = (self.s.dress.runs[i].badge(), self.font(9.5)) {
+        let note = self.s.dress.palette.notes.get(i).cloned().flatten();
+        let ground = if note.is_some() { self.ink.note } else { self.ink.weak };
+        if let (Some(badge), Some(font)) = (note.or(self.s.dress.runs[i].badge()), self.font(9.5)) {
             let at = rect.right_top() + vec2(-4.0, -3.0) * self.zoom;
             let galley = self.painter.layout_no_wrap(badge, font, self.ink.ground);
             let tag = Align2::RIGHT_CENTER.anchor_size(at, galley.size() + vec2(6.0, 1.0));
-            self.painter.rect_filled(tag, 3.0, self.ink.weak);
+            self.painter.rect_filled(tag, 3.0, ground);
             self.painter.galley(tag.min + vec2(3.0, 0.5), galley, self.ink.ground);
         }
     }

@@ -8,6 +8,7 @@ use compiler::compile::{CompileOptions, Compiled, compile, constant_operands, fu
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
+use compiler::schedule::estimate::estimate;
 use compiler::text::{parse_instructions, print_instruction, print_module};
 use compiler::tir::TensorFunction;
 use rustc_hash::FxHashMap;
@@ -53,6 +54,8 @@ pub struct Outcome {
     pub schedule: Vec<String>,
     /// Microseconds of the old schedule and of this one, taken in turns on the same device; why there are none.
     pub times: Result<[f64; 2], String>,
+    /// Microseconds of the old schedule and of this one by the cost model; `None` if it cannot weigh one of them.
+    pub estimated: Option<[f64; 2]>,
     /// The whole model with this schedule, as text that `weft run` takes.
     pub module: String,
 }
@@ -113,15 +116,23 @@ impl Source {
         let scheduled = compiled.module.tensor_functions.get(&name).ok_or("the function was not lowered")?;
         // Instructions are checked when they are applied; here the whole function is checked, as for text from a file.
         check_function(scheduled).map_err(|e| e.to_string())?;
+        let before = self.alone(old);
+        let weigh = |c: &Compiled| {
+            let f = c.module.tensor_functions.get(&name)?;
+            let kernels = estimate(f, &[], &self.profile).ok()?.kernels;
+            Some(kernels.iter().map(|k| k.cost.total() / 1e3).sum::<f64>())
+        };
+        let estimated = before.as_ref().ok().and_then(|b| Some([weigh(b)?, weigh(&compiled)?]));
         let times = match host.filter(|_| a.timed) {
             None => Err("not run".to_string()),
-            Some(host) => self.alone(old).and_then(|old| host.time([&old, &compiled])),
+            Some(host) => before.and_then(|old| host.time([&old, &compiled])),
         };
         let mut module = self.module.clone();
         module.tensor_functions.insert(name, new);
         Ok(Outcome {
             kernels: compiled.plan.kernels.iter().map(|k| made(&k.emitted)).collect(),
             schedule: scheduled.trace.iter().map(print_instruction).collect(),
+            estimated,
             times: times.map(|t| t.map(|ns| ns / 1e3)),
             module: print_module(&module),
         })

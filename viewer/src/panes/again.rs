@@ -11,8 +11,7 @@ const FUSE: &[&str] = &["full", "classic", "off"];
 /// Draws the window while it is wanted, and takes a compilation in that is done.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     if let Some(trace) = v.again.take() {
-        let beside = v.again.beside.then(|| v.trace().clone());
-        let taken = v.replace(trace).and_then(|()| beside.map_or(Ok(()), |old| v.compare_with(old)));
+        let taken = if v.again.beside { v.put_beside(trace) } else { v.replace(trace) };
         if let Err(why) = taken {
             v.message = Some(why.to_string());
         }

@@ -1,9 +1,13 @@
-//! The memory of a run: the live range of each buffer, in dispatches.
+//! The memory of a run: a curve of what is held, and the live range of each buffer, in dispatches.
+
+mod curve;
+mod live;
 
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;
-use compiler::trace::{CompileTrace, Content, Step};
+use compiler::trace::{CompileTrace, Content};
 use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, pos2, vec2};
+use live::mega;
 
 /// A buffer and when it is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,24 +24,7 @@ pub struct Span {
 
 /// Steps as the plan has them, dispatches one by one: the buffers of each and its group.
 fn steps(t: &CompileTrace) -> Vec<(Vec<usize>, Option<usize>)> {
-    let one = |s: &Step| -> Vec<(Vec<usize>, Option<usize>)> {
-        match s {
-            Step::Gpu(list) => list.iter().map(|c| (c.buffers.iter().map(|b| b.0).collect(), Some(c.group))).collect(),
-            Step::Host { group, inputs, outputs } => {
-                vec![(inputs.iter().chain(outputs).copied().collect(), Some(*group))]
-            }
-            Step::Copy { from, to } => vec![(vec![*from, *to], None)],
-            Step::Branch { group, condition, .. } => vec![(vec![*condition], Some(*group))],
-            Step::Call { group, arguments, results, .. } => {
-                let pairs = arguments.iter().chain(results);
-                vec![(pairs.flat_map(|&(from, to)| [from, to]).collect(), Some(*group))]
-            }
-            Step::Loop { group, reads, keeps, .. } => {
-                vec![(reads.iter().chain(keeps).copied().collect(), Some(*group))]
-            }
-        }
-    };
-    t.plan.steps.iter().flat_map(one).collect()
+    live::accesses(t).into_iter().map(|a| ([a.reads, a.writes].concat(), a.group)).collect()
 }
 
 /// Buffers of activations with the time that they are in use, the largest first.
@@ -60,14 +47,6 @@ pub fn spans(t: &CompileTrace) -> Vec<Span> {
     out
 }
 
-fn mega(bytes: u64) -> String {
-    match bytes {
-        b if b >= 10_000_000 => format!("{:.0} MB", b as f64 / 1e6),
-        b if b >= 100_000 => format!("{:.1} MB", b as f64 / 1e6),
-        b => format!("{:.1} kB", b as f64 / 1e3),
-    }
-}
-
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     let t = v.trace();
@@ -88,6 +67,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         ui.weak("This model has no intermediate results on the device.");
         return;
     }
+    curve::show(ui, v);
     chart(ui, v, &spans);
     ui.weak("Across: steps of a run. Down: buffers of the pool, each as high as it is large. Patches: results in it, by fused group.");
 }

@@ -1,6 +1,7 @@
 //! The panes beside the graph.
 
 pub mod again;
+pub mod compare;
 pub mod groups;
 pub mod help;
 pub mod kernel;

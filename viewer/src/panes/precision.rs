@@ -1,9 +1,12 @@
 //! Precision: casts that the compiler inserted, nodes that it kept in f32 and why, and errors against a reference.
 
-use crate::canvas::colour::heat;
+mod chart;
+
+use crate::canvas::scale::ErrorScale;
 use crate::state::Viewer;
 use compiler::remark::RemarkKind;
-use egui::{Color32, RichText, ScrollArea, Sense, Ui, vec2};
+use egui::{Color32, Grid, RichText, ScrollArea, Sense, Ui, vec2};
+use graphview::maps::shares;
 use graphview::picture::{Category, Node};
 use std::collections::BTreeSet;
 
@@ -14,10 +17,34 @@ const PASS: &str = "mixed-precision";
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     ScrollArea::both().id_salt("precision").auto_shrink(false).show(ui, |ui| {
         ui.label(format!("Mixed precision: {}", v.trace().options.amp));
+        parts(ui, v);
+        errors(ui, v);
         casts(ui, v);
         kept(ui, v);
-        errors(ui, v);
     });
+}
+
+/// What each element type has of the run.
+fn parts(ui: &mut Ui, v: &mut Viewer) {
+    let Some(Ok(drawn)) = v.after() else { return };
+    let all = shares(v.trace(), &drawn.picture);
+    let timed = v.trace().times.is_some();
+    let heads = ["", "bytes", "FLOPs", if timed { "time" } else { "" }];
+    Grid::new("element types").num_columns(4).spacing([18.0, 2.0]).show(ui, |ui| {
+        heads.iter().for_each(|h| {
+            ui.weak(*h);
+        });
+        ui.end_row();
+        for (name, s) in &all {
+            let cells = [Some(s.bytes), Some(s.flops), timed.then_some(s.ms)];
+            ui.label(name);
+            cells.into_iter().flatten().for_each(|x| {
+                ui.label(format!("{:.1} %", 100.0 * x));
+            });
+            ui.end_row();
+        }
+    });
+    ui.weak("FLOPs and time: of kernels that read or write such tensors, f16 first. Arithmetic is f32.");
 }
 
 fn casts(ui: &mut Ui, v: &mut Viewer) {
@@ -68,18 +95,22 @@ fn errors(ui: &mut Ui, v: &mut Viewer) {
         return;
     };
     ui.strong(format!("Errors on {} against {}", e.device, e.against));
-    ui.weak(if e.cumulative { "each with those of the nodes before it" } else { "each node by itself" });
+    let (e, dark) = (e.clone(), ui.visuals().dark_mode);
+    chart::show(ui, v);
+    let Some(scale) = ErrorScale::of(&e, e.cumulative) else { return };
     let mut order: Vec<usize> = (0..e.nodes.len()).collect();
     order.sort_by(|&a, &b| e.nodes[b].rel_l2.total_cmp(&e.nodes[a].rel_l2));
     let mut chosen = None;
-    let dark = ui.visuals().dark_mode;
     for i in order.into_iter().take(400) {
         let n = &e.nodes[i];
         ui.horizontal(|ui| {
             let (patch, _) = ui.allocate_exact_size(vec2(10.0, 10.0), Sense::hover());
-            let share = ((n.rel_l2.max(1e-8).log10() + 8.0) / 8.0) as f32;
-            ui.painter().rect_filled(patch, 2.0, heat(share, dark));
+            ui.painter().rect_filled(patch, 2.0, scale.colour(n.rel_l2, dark));
             ui.monospace(RichText::new(format!("{:.1e}", n.rel_l2)).small()).on_hover_text("relative, of the norms");
+            if let Some(sum) = n.accumulated {
+                let text = RichText::new(format!("{sum:.1e}")).small();
+                ui.monospace(text).on_hover_text("with the errors of the nodes before it");
+            }
             ui.monospace(RichText::new(format!("{:.1e}", n.max_abs)).small()).on_hover_text("largest difference");
             let beyond = n.max_magnitude > 65504.0;
             let largest = RichText::new(format!("{:.1e}", n.max_magnitude)).small();

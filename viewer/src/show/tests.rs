@@ -134,7 +134,7 @@ fn a_click_on_a_box_selects_what_it_came_from() {
     click_at(&mut h, at);
     let selected: Vec<String> = h.state().selected().iter().cloned().collect();
     assert_eq!(selected, ["conv_0", "relu_1"]);
-    assert!(has(&h, "conv + relu") && has(&h, "From 2 nodes of the model"), "{:#?}", texts(&h));
+    assert!(has(&h, "conv 3x3 + relu") && has(&h, "From 2 nodes of the model"), "{:#?}", texts(&h));
     // The kernel pane shows the kernel of the box.
     let kernel = h.state().kernel();
     let group = h.state().document().groups_of_source("relu_1")[0];
@@ -166,7 +166,7 @@ fn stepping_keeps_what_is_chosen_in_its_place() {
 fn a_group_opens_in_place() {
     let mut h = window([1200.0, 800.0]);
     let drawn = h.state_mut().after().unwrap().unwrap();
-    let group = drawn.scene.boxes.iter().find(|b| b.node.op == "conv + relu").unwrap().node.key.clone();
+    let group = drawn.scene.boxes.iter().find(|b| b.node.op == "conv 3x3 + relu").unwrap().node.key.clone();
     h.state_mut().toggle(&group);
     settle(&mut h);
     let drawn = h.state_mut().after().unwrap().unwrap();
@@ -238,5 +238,6 @@ fn changes_hold_both_texts() {
 }
 
 mod changing;
+mod maps;
 mod panes;
 mod snapshots;

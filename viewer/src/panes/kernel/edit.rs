@@ -1,8 +1,11 @@
 //! Editing the schedule of a kernel: choices by a click, instructions as text, with the result beside the original.
 
-use super::code;
+use super::code::code;
+use super::pane::Form;
+use super::sweep;
+use super::trying::{answer, ask, attempt_of};
 use crate::canvas::colour::milliseconds;
-use crate::live::attempt::{Attempt, Outcome, Refusal, Trier};
+use crate::live::attempt::{Outcome, Refusal};
 use crate::state::Viewer;
 use compiler::schedule::{Choose, InstrRef};
 use compiler::text::{parse_instructions, print_instruction, print_value};
@@ -12,37 +15,6 @@ use std::sync::Arc;
 const GOOD: Color32 = Color32::from_rgb(40, 150, 70);
 const BAD: Color32 = Color32::from_rgb(205, 70, 50);
 
-/// The schedule that is being edited.
-#[derive(Default)]
-pub struct Edit {
-    /// The kernel whose function's schedule it is.
-    kernel: Option<usize>,
-    /// The instructions as they are now, one a line.
-    pub text: String,
-    original: String,
-    /// The text can be written in.
-    pub writing: bool,
-    asked: Option<Attempt>,
-    trier: Option<Trier>,
-}
-impl Edit {
-    /// Whether something is being tried.
-    pub fn busy(&mut self) -> bool {
-        self.trier.as_mut().is_some_and(Trier::busy)
-    }
-    fn changed(&self) -> bool {
-        self.text != self.original
-    }
-    /// Starts with the schedule of a kernel.
-    fn take(&mut self, kernel: usize, schedule: &[String]) {
-        if self.kernel != Some(kernel) {
-            let text = schedule.join("\n");
-            (self.kernel, self.original, self.asked, self.writing) = (Some(kernel), text.clone(), None, false);
-            self.text = text;
-        }
-    }
-}
-
 /// Draws the schedule.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let kernel = v.kernel();
@@ -51,11 +23,11 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let mut attempt = buttons(ui, v);
     attempt |= choices(ui, v);
     if attempt {
-        let timed = v.host.as_ref().is_some_and(|h| h.device().is_ok());
-        let part = v.trace().part_of_kernel(kernel);
-        let (function, schedule) = (v.trace().kernels[kernel].function.clone(), v.kernel_pane.edit.text.clone());
-        v.kernel_pane.edit.asked = Some(Attempt { function, part, schedule, timed });
+        let text = v.kernel_pane.edit.text.clone();
+        let attempt = attempt_of(v, text);
+        ask(v, attempt);
     }
+    sweep::show(ui, v);
     outcome(ui, v);
     ui.separator();
     if v.kernel_pane.edit.writing {
@@ -66,7 +38,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         });
     } else {
         let text = v.kernel_pane.edit.text.clone();
-        code(ui, v, &text);
+        code(ui, v, Form::Schedule, &text);
     }
 }
 
@@ -80,7 +52,7 @@ fn buttons(ui: &mut Ui, v: &mut Viewer) -> bool {
         let tried = ui.add_enabled(edit.changed(), egui::Button::new("Try"));
         attempt = tried.on_hover_text("Apply it, check it, compile it, and run it where there is a device").clicked();
         if ui.add_enabled(edit.changed(), egui::Button::new("Reset")).clicked() {
-            (edit.text, edit.asked) = (edit.original.clone(), None);
+            (edit.text, edit.asked, edit.sweep) = (edit.original.clone(), None, None);
         }
         match device {
             Some(Ok(name)) => ui.weak(RichText::new(format!("timed on {name}")).small()),
@@ -99,7 +71,7 @@ fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
         Choose::of_instruction(&i[0]).cloned()
     };
     let found: Vec<(usize, Choose)> = lines.iter().enumerate().filter_map(|(i, l)| Some((i, choose(l)?))).collect();
-    let mut taken = None;
+    let (mut taken, mut wanted) = (None, None);
     ui.horizontal_wrapped(|ui| {
         for (line, c) in &found {
             let mut domain: Vec<String> = c.of.iter().map(print_value).collect();
@@ -116,8 +88,14 @@ fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
                 }
             });
             combo.response.labelled_by(label.id);
+            if domain.len() > 1 && ui.small_button("all").on_hover_text("Try all values of this choice").clicked() {
+                wanted = Some((*line, c.clone()));
+            }
         }
     });
+    if let Some((line, choose)) = wanted {
+        sweep::start(v, &lines, line, &choose);
+    }
     let Some((line, choose, value)) = taken else { return false };
     lines[line] = print_instruction(&InstrRef::new(Choose { value, ..choose }));
     v.kernel_pane.edit.text = lines.join("\n");
@@ -127,10 +105,7 @@ fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
 /// The result of the last attempt.
 fn outcome(ui: &mut Ui, v: &mut Viewer) {
     let Some(asked) = v.kernel_pane.edit.asked.clone() else { return };
-    let (document, host, ctx) = (v.document().clone(), v.host.clone(), ui.ctx().clone());
-    let start = || Trier::start(document, host, move || ctx.request_repaint());
-    let answer = v.kernel_pane.edit.trier.get_or_insert_with(start).get(&asked);
-    match answer {
+    match answer(ui, v, &asked) {
         None => {
             ui.horizontal(|ui| {
                 ui.add(Spinner::new());

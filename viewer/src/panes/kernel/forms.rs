@@ -32,6 +32,8 @@ pub struct Access {
 
 /// Forms of a kernel that a trace does not have. Each is a text, or the reason why there is none.
 pub struct Forms {
+    /// The tensor function before its schedule, with the work of its other kernels.
+    pub lowered: Result<String, String>,
     /// Its part of the scheduled tensor function.
     pub tensor: Result<String, String>,
     /// SPIR-V, disassembled.
@@ -72,12 +74,15 @@ impl Deriver {
 struct Source {
     module: Module,
     profile: DeviceProfile,
+    /// The module before its schedules.
+    lowered: Result<Module, String>,
 }
 
 impl Source {
     fn new(document: &Document, part: usize) -> Result<Source, String> {
         let (module, profile) = document.functions("scheduled", part)?;
-        Ok(Source { module, profile })
+        let lowered = document.functions("lowered", part).map(|l| l.0);
+        Ok(Source { module, profile, lowered })
     }
 
     fn forms(&self, document: &Document, kernel: usize) -> Forms {
@@ -91,6 +96,7 @@ impl Source {
                 Ok(e) if e.name == k.entry => {
                     let mut forms = texts(&e);
                     forms.tensor = Ok(print_stmt(body, f));
+                    forms.lowered = self.unscheduled(&k.function);
                     forms.same = e.wgsl == k.wgsl;
                     let list = traffic(f, body, &self.profile);
                     forms.accesses = list.iter().map(|a| access(f, a)).collect();
@@ -109,8 +115,18 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The text of a tensor function before its schedule.
+    fn unscheduled(&self, name: &str) -> Result<String, String> {
+        let f = self.lowered.as_ref().map_err(String::clone)?.tensor_functions.get(&Name::new(name));
+        let f = f.ok_or_else(|| format!("the tensor function `{name}` is not in the trace"))?;
+        Ok(print_stmt(&f.body, f))
+    }
+}
+
 fn nothing(why: &str) -> Forms {
     Forms {
+        lowered: Err(why.to_string()),
         tensor: Err(why.to_string()),
         spirv: Err(why.to_string()),
         msl: Err(why.to_string()),

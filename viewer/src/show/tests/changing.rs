@@ -106,7 +106,7 @@ impl Host for Counter {
 }
 
 /// The schedule of the first kernel in which a rule chose something, with a device.
-fn schedule() -> TestWindow {
+pub(super) fn schedule() -> TestWindow {
     let mut h = window([1600.0, 900.0]);
     h.state_mut().host = Some(Arc::new(Counter));
     let kernels = &h.state().trace().kernels;
@@ -141,6 +141,34 @@ fn a_decision_is_edited_and_what_comes_of_it_is_seen() {
     h.get_by_label("Reset").click();
     settle(&mut h);
     assert!(!has(&h, "Legal") && !has(&h, "Refused"));
+}
+
+#[test]
+fn all_values_of_a_choice_are_tried_and_one_is_taken() {
+    let mut h = schedule();
+    h.query_all_by_label("all").next().expect("a choice of several values").click();
+    settle(&mut h);
+    assert!(has(&h, "All values of "), "{:#?}", texts(&h));
+    let point = texts(&h).iter().find_map(|t| t.strip_prefix("All values of ").map(str::to_string)).unwrap();
+    let rows: Vec<String> = texts(&h).into_iter().filter(|t| t.starts_with(&format!("{point} "))).collect();
+    assert!(rows.len() > 1, "{rows:?}");
+    let before = h.state().kernel_pane.edit.text.clone();
+    // The last value that is not the present one: each value is a row that can be clicked.
+    let changed = rows.iter().rev().any(|row| {
+        h.get_by_label(row).click();
+        settle(&mut h);
+        h.state().kernel_pane.edit.text != before
+    });
+    assert!(changed, "a value was taken");
+    assert!(has(&h, "Legal") || has(&h, "Refused"), "{:#?}", texts(&h));
+    // A legal one gives old and new WGSL side by side.
+    if has(&h, "Legal") {
+        h.state_mut().kernel_pane.wide = true;
+        settle(&mut h);
+        assert!(h.state().kernel_pane.columns.contains(&Form::Edited));
+        let k = h.state().kernel();
+        assert!(h.state_mut().edited_wgsl(k).is_some());
+    }
 }
 
 #[test]

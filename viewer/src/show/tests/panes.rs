@@ -16,10 +16,33 @@ fn a_search_finds_boxes_and_goes_to_them() {
     h.key_press(Key::Enter);
     settle(&mut h);
     let node = h.state_mut().focus_node().expect("the box that was found");
-    assert_eq!(node.op, "conv + relu");
+    assert_eq!(node.op, "conv 3x3 + relu");
     h.state_mut().search.text = "colour:red".into();
     h.run_steps(3);
     assert!(has(&h, "there is no field `colour`"), "{:#?}", texts(&h));
+}
+
+#[test]
+fn a_box_in_a_closed_layer_is_selected_with_its_kernel() {
+    let mut model = "graph @main(%x: f32[4,64]) -> (y: f32[4,64]) {\n".to_string();
+    for b in 0..6 {
+        let x = if b == 0 { "x".to_string() } else { (2 * b - 1).to_string() };
+        let (n, m) = (2 * b, 2 * b + 1);
+        model += &format!("  %{n} = softmax %{x} {{axes=[1]}} : f32[4,64] !name(\"net.{b}.a\") !from(\"net.{b}.a\")\n");
+        model += &format!("  %{m} = softmax %{n} {{axes=[0]}} : f32[4,64] !name(\"net.{b}.b\") !from(\"net.{b}.b\")\n");
+    }
+    model += "  return %11\n}\n";
+    let mut h = window_of(compiled_of(&model, "layers", FuseMode::Full), [1200.0, 800.0]);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let inside = drawn.layered.picture.walk().into_iter().find(|n| n.origins == ["net.4.b"]).unwrap().key.clone();
+    assert!(!drawn.by_key.contains_key(&inside), "its layer is closed");
+    h.state_mut().focus_key(&inside);
+    // At once, not only when the opened layer is laid out.
+    assert!(h.state().selected().iter().eq(["net.4.b"]));
+    let group = h.state().document().groups_of_source("net.4.b")[0];
+    assert!(h.state().trace().kernels_of(group).contains(&h.state().kernel()));
+    settle(&mut h);
+    assert!(h.state_mut().after().unwrap().unwrap().by_key.contains_key(&inside), "and it is in sight");
 }
 
 #[test]
@@ -35,9 +58,10 @@ fn a_line_of_wgsl_leads_to_its_nodes_and_instruction() {
     let shown = texts(&h);
     let once = |l: &str| lines.iter().filter(|x| **x == l).count() == 1 && shown.iter().any(|t| t == l);
     let of_block = |i: usize| kernel.lines_at(i).is_some_and(|l| l.block.is_some());
-    let line = (0..lines.len()).find(|&i| of_block(i) && once(lines[i])).expect("a line of a block is shown");
-    let nodes = h.state().trace().nodes_of_line(k, line).iter().map(|n| n.to_string()).collect::<Vec<_>>();
-    assert!(nodes.contains(&"relu_1".to_string()), "{nodes:?}");
+    let nodes_of = |i: usize| h.state().trace().nodes_of_line(k, i).iter().map(|n| n.to_string()).collect::<Vec<_>>();
+    let of_relu = |i: &usize| of_block(*i) && once(lines[*i]) && nodes_of(*i).contains(&"relu_1".to_string());
+    let line = (0..lines.len()).find(of_relu).expect("a line of what is selected is shown");
+    let nodes = nodes_of(line);
     h.state_mut().select([]);
     h.step();
     h.query_all_by_label(lines[line]).next().expect("the line is shown").click();
@@ -68,6 +92,41 @@ fn every_form_of_a_kernel_is_there() {
         settle(&mut h);
         assert!(has(&h, sign), "{form:?}: {:#?}", texts(&h));
     }
+}
+
+#[test]
+fn forms_side_by_side_go_to_the_chosen_place() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().select_kernel(0);
+    h.state_mut().select([]);
+    h.key_press_modifiers(Modifiers::COMMAND, Key::J);
+    settle(&mut h);
+    // The tensor function and WGSL at first; the one before the schedule besides.
+    h.get_by_label("Unscheduled").click();
+    settle(&mut h);
+    assert_eq!(h.state().kernel_pane.columns, [Form::Lowered, Form::Tensor, Form::Wgsl]);
+    assert!(has(&h, "@compute @workgroup_size(") && has(&h, "local_x for "), "{:#?}", texts(&h));
+    // Unrolled lines are one row, which opens.
+    let folded = |h: &TestWindow| texts(h).iter().filter(|t| t.starts_with("... ")).count();
+    let before = folded(&h);
+    assert!(before > 0, "{:#?}", texts(&h));
+    h.query_all_by_label_contains("more like this").next().expect("a run of unrolled lines").click();
+    settle(&mut h);
+    assert!(folded(&h) < before || texts(&h).len() > 60);
+    // A block that is clicked in the tensor function is brought into sight in WGSL.
+    let k = h.state().trace().kernels[0].clone();
+    let last = k.blocks.last().expect("a block").name.clone();
+    let line = texts(&h).into_iter().find(|t| t.contains(&format!("block {last} "))).expect("its line");
+    h.query_all_by_label(&line).last().expect("the line is shown").click();
+    settle(&mut h);
+    let block = k.blocks.len() - 1;
+    let wgsl: Vec<&str> = k.wgsl.lines().collect();
+    let own = (0..wgsl.len()).filter(|&i| k.lines_at(i).is_some_and(|l| l.block == Some(block as u32)));
+    let shown = texts(&h);
+    assert!(own.map(|i| wgsl[i]).any(|l| shown.iter().any(|t| t == l)), "{shown:#?}");
+    h.get_by_label("Back to the graph").click();
+    settle(&mut h);
+    assert!(has(&h, "Side by side") || h.state().tab != Tab::Kernel);
 }
 
 #[test]
@@ -130,7 +189,29 @@ fn what_a_trace_lacks_is_said_with_what_to_do() {
     let why = text(h.state_mut(), Export::Perfetto).unwrap_err();
     assert!(why.contains("no times"), "{why}");
     let svg = text(h.state_mut(), Export::Svg).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("conv + relu"), "{svg}");
+    assert!(svg.starts_with("<svg") && svg.contains("conv 3x3 + relu"), "{svg}");
+}
+
+#[test]
+fn the_inside_of_an_open_box_is_exported_as_it_is_seen() {
+    let mut h = window([1200.0, 800.0]);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let group = drawn.scene.boxes.iter().find(|b| b.node.op == "conv 3x3 + relu").unwrap().node.key.clone();
+    assert_eq!(text(h.state_mut(), Export::Inside).unwrap_err(), "no box is chosen");
+    h.state_mut().focus_key(&group);
+    settle(&mut h);
+    assert!(text(h.state_mut(), Export::Inside).unwrap_err().contains("open it first"));
+    h.state_mut().toggle(&group);
+    h.state_mut().colour = ColourBy::Group;
+    settle(&mut h);
+    let [inside, whole] = [Export::Inside, Export::Svg].map(|what| text(h.state_mut(), what).unwrap());
+    assert!(inside.contains(">relu<") && !inside.contains("softmax") && whole.contains("softmax"), "{inside}");
+    // The colours are those of the canvas, and boxes lie within the picture.
+    let colour = crate::canvas::colour::pastel(h.state().document().groups_of_source("relu_1")[0], false);
+    let colour = format!("#{:02x}{:02x}{:02x}", colour.r(), colour.g(), colour.b());
+    assert!(inside.contains(&colour), "{colour}: {inside}");
+    let x = |l: &str| l.split("x=\"").nth(1)?.split('"').next()?.parse::<f32>().ok();
+    assert!(inside.lines().filter_map(x).all(|x| x >= -12.0), "{inside}");
 }
 
 #[test]
@@ -149,11 +230,22 @@ fn every_pane_shows_something_at_every_size() {
 #[test]
 fn another_compilation_stands_beside_this_one() {
     let mut h = window([1600.0, 900.0]);
-    h.state_mut().compare_with(compiled("unfused", FuseMode::Off)).unwrap();
+    h.state_mut().compare_with(compiled("small", FuseMode::Off)).unwrap();
     settle(&mut h);
     let c = h.state_mut().compared().expect("they differ");
     assert!(c.after.count(graphview::changes::Mark::Replaced) >= 1, "one fused what the other did not");
-    assert!(has(&h, "Before | After"));
+    // The verdict stands over both, and the titles say what tells them apart.
+    assert!(has(&h, "3 -> 2 dispatches, "), "{:#?}", texts(&h));
+    assert_eq!(h.state().other.as_ref().map(|o| o.titles.clone()), Some(["fuse off".into(), "fuse full".into()]));
+    // The colours are of the difference on both sides.
+    assert_eq!(h.state().colour, ColourBy::Difference);
+    h.state_mut().tab = Tab::Difference;
+    h.run_steps(4);
+    let row = h.state().other.as_ref().map(|o| o.comparison.rows[0].name.clone()).expect("a row");
+    h.query_all_by_label(&row).last().expect("the row is shown").click();
+    settle(&mut h);
+    assert_eq!(h.state().selected().iter().collect::<Vec<_>>(), ["conv_0", "relu_1"]);
+    assert!(has(&h, "fuse off: 2 dispatches: "), "{:#?}", texts(&h));
     h.state_mut().compare_with_none();
     settle(&mut h);
 }

@@ -1,0 +1,269 @@
+//! Two compilations of a model side by side, with a verdict: what differs in the options, how many dispatches and how
+//! much time each has, and the time of each layer on both sides with the reason where one is slower.
+//!
+//! Rows cover everything that runs: groups of both sides that have source nodes in common are one row, however they were
+//! fused. Groups that passes inserted (transposes, casts) belong to the row of the node that they serve.
+//!
+//! `weft diff`, the viewer and reports show this one comparison; [`TraceDiff`](super::TraceDiff) lists everything else
+//! that differs.
+
+mod match_groups;
+mod reason;
+
+use super::diff::{Fact, facts};
+use super::{CompileTrace, DispatchTime};
+use crate::schedule::estimate::times;
+use match_groups::{Matched, match_groups};
+use serde::Serialize;
+
+/// Where times come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Both sides were measured.
+    Measured,
+    /// At least one was not: the cost model's times of both.
+    Estimated,
+}
+impl Source {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Source::Measured => "measured",
+            Source::Estimated => "estimated",
+        }
+    }
+}
+
+/// A layer on both sides.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// The name of the group in it that computes most.
+    pub name: String,
+    /// Its groups on each side, in the order they run.
+    pub groups: [Vec<usize>; 2],
+    /// Dispatches of each side.
+    pub dispatches: [usize; 2],
+    /// Source nodes, sorted.
+    pub origins: Vec<String>,
+    /// The time of each side; `None` if it is not known. Estimated times have no spread.
+    pub times: [Option<DispatchTime>; 2],
+    /// Whether the times differ by more than their noise: every run of one took longer than every run of the other, or
+    /// the estimates differ by more than a twentieth.
+    pub changed: bool,
+    /// Why the second side is made otherwise, where it is known.
+    pub reason: Option<String>,
+}
+impl Row {
+    /// Microseconds of the second side less those of the first; one that a side does not have takes none there.
+    pub fn delta_us(&self) -> f64 {
+        let [a, b] = self.median_us();
+        b - a
+    }
+    /// Microseconds of each side, 0 where it has none.
+    pub fn median_us(&self) -> [f64; 2] {
+        self.times.map(|t| t.map_or(0.0, |t| t.median_us))
+    }
+    /// The time of the second side as a multiple of the first one's.
+    pub fn ratio(&self) -> Option<f64> {
+        let [a, b] = self.median_us();
+        (a > 0.0 && b > 0.0).then(|| b / a)
+    }
+    /// Half of the spread of the runs, as a share of the median: that of the side with the larger one.
+    pub fn noise(&self) -> Option<f64> {
+        let one = |t: DispatchTime| if t.median_us > 0.0 { (t.max_us - t.min_us) / t.median_us / 2.0 } else { 0.0 };
+        self.times.into_iter().flatten().map(one).reduce(f64::max)
+    }
+}
+
+/// Two compilations side by side.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// What differs in what both were given: model, device, options.
+    pub given: Vec<Fact>,
+    /// Dispatches of each side.
+    pub dispatches: [usize; 2],
+    /// Milliseconds of a run on each side: with inputs sent and results read back if measured, of all dispatches if
+    /// estimated. `None` if one side has neither.
+    pub run_ms: Option<[f64; 2]>,
+    /// Where the times come from.
+    pub source: Source,
+    /// All that runs, in the order of the first side.
+    pub rows: Vec<Row>,
+}
+
+/// Estimates that are closer than this are no difference.
+const ALIKE: f64 = 0.05;
+/// Runs of a whole network that are closer than this are as fast.
+const AS_FAST: f64 = 0.02;
+/// If the ratio of the dispatches' sums differs from that of the runs by more than this factor's logarithm, the verdict
+/// says both.
+const APART: f64 = 0.2;
+
+impl Comparison {
+    /// Compares two traces.
+    pub fn of(a: &CompileTrace, b: &CompileTrace) -> Comparison {
+        let sides = [a, b];
+        let source = match sides.iter().all(|t| t.times.is_some()) {
+            true => Source::Measured,
+            false => Source::Estimated,
+        };
+        let by_group = sides.map(|t| times_of_groups(t, source));
+        let run_ms = match source {
+            Source::Measured => both(sides.map(|t| t.times.as_ref().map(|m| m.latency_ms))),
+            Source::Estimated => both(sides.map(|t| {
+                let (cost, missing) = t.estimated_cost(&t.estimates().ok()?);
+                (missing == 0).then_some(cost.total() / 1e6)
+            })),
+        };
+        let is_given = |f: &Fact| is_option(&f.what);
+        let reasons = reason::Reasons::new(sides);
+        let rows = match_groups(sides).into_iter().map(|m| row(sides, &by_group, source, m, &reasons));
+        Comparison {
+            given: facts(a, b).into_iter().filter(is_given).collect(),
+            dispatches: sides.map(|t| t.calls().count()),
+            run_ms,
+            source,
+            rows: rows.collect(),
+        }
+    }
+
+    /// The verdict in one line: `82 -> 56 dispatches, 1.4 times as fast (612 -> 437 ms, measured); slower: 4 layers by 93
+    /// ms, most layer1.0.conv2 14.2 -> 40.0 ms (...)`.
+    pub fn headline(&self) -> String {
+        let [a, b] = self.dispatches;
+        let dispatches = if a == b { format!("{a} dispatches in both") } else { format!("{a} -> {b} dispatches") };
+        let time = self.run_ms.map(|ms| format!(", {}", self.speed(ms)));
+        let lists = [("slower", self.changed(true)), ("faster", self.changed(false))].map(|(word, list)| {
+            let first = list.first()?;
+            let total: f64 = list.iter().map(|r| r.delta_us().abs()).sum();
+            let layers = if list.len() == 1 { String::new() } else { most(list.len(), total) };
+            Some(format!("; {word}: {layers}{}", self.line(first)))
+        });
+        let lists: String = lists.into_iter().flatten().collect();
+        format!("{dispatches}{}{lists}", time.unwrap_or_default())
+    }
+
+    /// `1.4 times as fast (612 -> 437 ms, measured)`
+    fn speed(&self, [a, b]: [f64; 2]) -> String {
+        let [x, y] = times([a * 1e6, b * 1e6]);
+        let ratio = if b > 0.0 { a / b } else { 1.0 };
+        let how = match ratio {
+            r if (r - 1.0).abs() < AS_FAST => "as fast".to_string(),
+            r if r > 1.0 => format!("{} times as fast", few_digits(r)),
+            r => format!("{} times as slow", few_digits(1.0 / r)),
+        };
+        let sum = |side: usize| self.rows.iter().map(|r| r.median_us()[side] * 1e3).sum::<f64>();
+        let [p, q] = [sum(0), sum(1)];
+        // A run has waits and copies besides, and other runs other noise: where both do not agree, both are said.
+        let apart = self.source == Source::Measured && q > 0.0 && b > 0.0 && (p / q / (a / b)).ln().abs() > APART;
+        let alone = || times([p, q]).join(" -> ");
+        let alone = if apart { format!("; dispatches alone {}", alone()) } else { String::new() };
+        format!("{how} ({x} -> {y}, {}{alone})", self.source.word())
+    }
+
+    /// `layer1.0.conv2 14.2 -> 40.0 ms (no Winograd: ...)`
+    fn line(&self, r: &Row) -> String {
+        let [a, b] = times(r.median_us().map(|us| us * 1e3));
+        let reason = r.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        format!("{} {a} -> {b}{reason}", r.name)
+    }
+
+    /// Rows that changed for the worse or the better, those first that changed most.
+    pub fn changed(&self, slower: bool) -> Vec<&Row> {
+        let mut list: Vec<&Row> = self.rows.iter().filter(|r| r.changed && (r.delta_us() > 0.0) == slower).collect();
+        list.sort_by(|x, y| y.delta_us().abs().total_cmp(&x.delta_us().abs()));
+        list
+    }
+
+    /// What tells the sides apart: the options that differ, else `names`.
+    pub fn titles(&self, names: [&str; 2]) -> [String; 2] {
+        const LONGEST: usize = 60;
+        let told = |side: fn(&Fact) -> &String| {
+            let short = self.given.iter().filter(|f| f.a.len().max(f.b.len()) <= LONGEST);
+            let one = |f: &Fact| match (f.what.trim_start_matches('-'), side(f)) {
+                ("model" | "device", value) => value.clone(),
+                (what, value) if value.is_empty() => format!("{what} none"),
+                (what, value) => format!("{what} {value}"),
+            };
+            short.map(one).collect::<Vec<_>>().join(", ")
+        };
+        match [told(|f| &f.a), told(|f| &f.b)] {
+            [a, b] if a.is_empty() && b.is_empty() => names.map(str::to_string),
+            titles => titles,
+        }
+    }
+}
+
+/// Whether a fact is something that a compilation was given.
+pub fn is_option(what: &str) -> bool {
+    what.starts_with('-') || ["model", "Weft", "device", "disabled passes"].contains(&what)
+}
+
+/// `4 layers by 93 ms, most `
+fn most(count: usize, us: f64) -> String {
+    let [total] = times([us * 1e3]);
+    format!("{count} layers by {total}, most ")
+}
+
+/// A ratio above 1.
+fn few_digits(ratio: f64) -> String {
+    if ratio < 1.1 { format!("{ratio:.2}") } else { format!("{ratio:.1}") }
+}
+
+fn both<T>([a, b]: [Option<T>; 2]) -> Option<[T; 2]> {
+    Some([a?, b?])
+}
+
+/// The time of each group: of its dispatches, or estimated for them.
+fn times_of_groups(t: &CompileTrace, source: Source) -> Vec<Option<DispatchTime>> {
+    let mut out: Vec<Option<DispatchTime>> = vec![None; t.groups.len()];
+    let mut put = |group: usize, time: DispatchTime| out[group] = Some(out[group].map_or(time, |old| old.plus(time)));
+    match (source, &t.times) {
+        (Source::Measured, Some(times)) => t.calls().zip(&times.dispatches).for_each(|(c, time)| put(c.group, *time)),
+        _ => {
+            let estimates = t.estimates().unwrap_or_default();
+            for c in t.calls() {
+                if let Some(Some(e)) = estimates.get(c.kernel) {
+                    let us = e.cost.total() / 1e3;
+                    put(c.group, DispatchTime { median_us: us, min_us: us, max_us: us });
+                }
+            }
+        }
+    }
+    out
+}
+
+fn row(
+    sides: [&CompileTrace; 2],
+    by_group: &[Vec<Option<DispatchTime>>; 2],
+    source: Source,
+    m: Matched,
+    reasons: &reason::Reasons<'_>,
+) -> Row {
+    let time = |side: usize| m.groups[side].iter().filter_map(|&g| by_group[side][g]).reduce(DispatchTime::plus);
+    let times = [time(0), time(1)];
+    let changed = match (times, source) {
+        ([Some(a), Some(b)], Source::Measured) => a.differs(b),
+        ([Some(a), Some(b)], Source::Estimated) => (b.median_us - a.median_us).abs() > ALIKE * a.median_us,
+        ([None, None], _) => false,
+        _ => true,
+    };
+    let calls = |side: usize| m.groups[side].iter().map(|g| reasons.calls(side, *g)).sum();
+    let heaviest = |side: usize| {
+        let groups = m.groups[side].iter().map(|&g| &sides[side].groups[g]);
+        groups.max_by_key(|g| g.flops).map(|g| g.label.clone())
+    };
+    Row {
+        name: heaviest(0).or_else(|| heaviest(1)).unwrap_or_default(),
+        dispatches: [calls(0), calls(1)],
+        reason: reasons.of(&m).filter(|_| changed),
+        groups: m.groups,
+        origins: m.origins,
+        times,
+        changed,
+    }
+}
+
+#[cfg(test)]
+mod tests;

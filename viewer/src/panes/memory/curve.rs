@@ -1,0 +1,73 @@
+//! Memory over the steps of a run: the bytes of pool buffers that hold a value somebody still reads, and what holds them
+//! at the peak.
+
+use super::live::{Held, curve, held, mega};
+use crate::canvas::colour::pastel;
+use crate::state::Viewer;
+use egui::epaint::Mesh;
+use egui::{Align2, FontId, RichText, Sense, Shape, Stroke, Ui, pos2, vec2};
+
+const HEIGHT: f32 = 96.0;
+/// Inhabitants of a step that are listed.
+const LISTED: usize = 6;
+
+/// Draws the curve, and lists the inhabitants of the step under the pointer, else of the peak.
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
+    let (held, steps) = held(v.trace());
+    let curve = curve(&held, steps);
+    let Some(peak) = (0..curve.len()).max_by_key(|&i| (curve[i], usize::MAX - i)).filter(|&i| curve[i] > 0) else {
+        return;
+    };
+    let size = vec2((ui.available_width() - 8.0).max(100.0), HEIGHT);
+    let (rect, response) = ui.allocate_exact_size(size, Sense::click());
+    let painter = ui.painter_at(rect);
+    painter.rect_filled(rect, 0.0, ui.visuals().extreme_bg_color);
+    let x = |step: usize| rect.min.x + step as f32 / steps as f32 * rect.width();
+    let y = |bytes: u64| rect.max.y - bytes as f32 / curve[peak] as f32 * (rect.height() - 16.0);
+    let accent = ui.visuals().selection.bg_fill;
+    let mut mesh = Mesh::default();
+    for (i, &bytes) in curve.iter().enumerate() {
+        let column = egui::Rect::from_min_max(pos2(x(i), y(bytes)), pos2(x(i + 1), rect.max.y));
+        mesh.add_colored_rect(column, accent);
+    }
+    painter.add(Shape::mesh(mesh));
+    let pointed = response.hover_pos().map(|p| ((p.x - rect.min.x) / rect.width() * steps as f32) as usize);
+    let step = pointed.filter(|s| *s < steps).unwrap_or(peak);
+    let ink = ui.visuals().text_color();
+    painter.vline((x(step) + x(step + 1)) / 2.0, rect.y_range(), Stroke::new(1.0, ink));
+    let word = if step == peak { "peak" } else { "step" };
+    let text = format!("{word}: {} held in step {step} of {steps}", mega(curve[step]));
+    painter.text(rect.left_top() + vec2(4.0, 2.0), Align2::LEFT_TOP, text, FontId::proportional(11.0), ink);
+    inhabitants(ui, v, &held, step);
+}
+
+/// The values that are held in a step, the largest first.
+fn inhabitants(ui: &mut Ui, v: &mut Viewer, held: &[Held], step: usize) {
+    let mut list: Vec<&Held> = held.iter().filter(|h| (h.from..=h.to).contains(&step)).collect();
+    list.sort_by_key(|h| (std::cmp::Reverse(h.bytes), h.from));
+    let more = list.len().saturating_sub(LISTED);
+    let mut chosen = None;
+    for h in list.into_iter().take(LISTED) {
+        ui.horizontal(|ui| {
+            let (patch, _) = ui.allocate_exact_size(vec2(10.0, 10.0), Sense::hover());
+            let name = match h.writer {
+                Some(g) => {
+                    ui.painter().rect_filled(patch, 2.0, pastel(g, ui.visuals().dark_mode));
+                    v.trace().groups[g].label.clone()
+                }
+                None => "a copy".into(),
+            };
+            ui.monospace(RichText::new(format!("{:>9}", mega(h.bytes))).small());
+            let text = RichText::new(format!("{name}  steps {} to {}", h.from, h.to)).small();
+            if ui.selectable_label(false, text).clicked() {
+                chosen = h.writer;
+            }
+        });
+    }
+    if more > 0 {
+        ui.weak(RichText::new(format!("and {more} smaller ones")).small());
+    }
+    if let Some(group) = chosen {
+        v.select_group(group);
+    }
+}
