@@ -423,9 +423,10 @@ pub struct DiffArgs {
 /// `weft report`
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// The trace
-    #[arg(value_name = "F.trace")]
-    pub trace: PathBuf,
+    /// The trace; further ones of the same compilation add what they measured: times (`bench -o`), errors of each node
+    /// alone (`compare -o`) and accumulated (`compare --cumulative -o`)
+    #[arg(value_name = "F.trace", required = true, num_args = 1..)]
+    pub traces: Vec<PathBuf>,
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
     pub output: PathBuf,

@@ -12,6 +12,7 @@ pub mod changes;
 mod data_layout;
 pub mod layers;
 pub mod layout;
+pub mod memory;
 pub mod picture;
 pub mod query;
 pub mod report;
