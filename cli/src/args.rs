@@ -378,6 +378,9 @@ pub struct ExplainArgs {
     /// One kernel, by its name: what its schedule chose, and what the other choices are estimated to cost
     #[arg(long, value_name = "NAME", conflicts_with_all = ["node", "sort"])]
     pub kernel: Option<String>,
+    /// What fusion left: results that go from kernel to kernel through memory, why, and what one kernel would gain
+    #[arg(long, conflicts_with_all = ["node", "kernel", "sort"])]
+    pub left: bool,
     /// A table of the groups by what was measured of them: their times, or their errors
     #[arg(long, value_name = "time|error", value_parser = ["time", "error"])]
     pub sort: Option<String>,

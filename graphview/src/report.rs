@@ -7,6 +7,7 @@
 
 mod graphs;
 mod measured;
+mod modelled;
 mod sources;
 mod tables;
 
@@ -74,6 +75,9 @@ pub fn data(measured: &Measured) -> Result<Value, TraceError> {
         "remarks": tables::remarks(t, &mut sources),
         "calls": tables::calls(t),
         "kernels": tables::kernels(t),
+        "schedules": modelled::schedules(t),
+        "left": modelled::left(t),
+        "roofs": modelled::roofs(t),
         "times": tables::times(t),
         "errors": tables::errors(measured, &mut sources),
         "memory": tables::memory(t),

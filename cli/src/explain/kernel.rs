@@ -5,7 +5,7 @@ use super::relations::Relations;
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, write_json};
-use compiler::schedule::estimate::{Cost, Estimate};
+use compiler::schedule::estimate::Estimate;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::text::print_value;
 use compiler::trace::CompileTrace;
@@ -74,14 +74,9 @@ fn lead_line((own, next): (f64, f64)) -> String {
 
 fn cost_line(a: &Alternative) -> String {
     match &a.estimate {
-        Ok(e) => format!("{} (bound by {})", e.cost, bound(&e.cost)),
+        Ok(e) => format!("{} (bound by {})", e.cost, e.cost.bound()),
         Err(why) => why.clone(),
     }
-}
-
-/// The largest part of a cost.
-fn bound(c: &Cost) -> &'static str {
-    c.parts().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nothing", |p| p.0)
 }
 
 fn choice_json(c: &Choice) -> Value {
@@ -91,7 +86,7 @@ fn choice_json(c: &Choice) -> Value {
 fn estimate_json(e: &Estimate) -> Value {
     let parts: serde_json::Map<String, Value> =
         e.cost.parts().iter().map(|(name, ns)| (name.replace(' ', "_"), json!(ns / 1e3))).collect();
-    json!({ "us": e.total() / 1e3, "bound": bound(&e.cost), "parts_us": parts, "hidden_us": e.cost.hidden / 1e3, "kernels": e.kernels.len() })
+    json!({ "us": e.total() / 1e3, "bound": e.cost.bound(), "parts_us": parts, "hidden_us": e.cost.hidden / 1e3, "kernels": e.kernels.len() })
 }
 
 fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {

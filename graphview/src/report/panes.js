@@ -90,10 +90,56 @@
     }
     return out;
   }
+  // Why a kernel takes its time: the estimate by part beside what was measured, what bounds it, and the other choices.
+  const PARTS = { arithmetic: "#4575b4", issue: "#74add1", shared_passes: "#fdae61", sectors: "#d73027", waves: "#999999", launch: "#542788" };
+  function rates(k) {
+    const calls = data.calls.filter((c) => c.kernel === k && c.us);
+    const t = sum(calls.map((c) => c.us.median));
+    if (!t) return null;
+    const r = data.roofs, g = sum(calls.map((c) => c.flops)) / t / 1e3, b = sum(calls.map((c) => c.bytes)) / t / 1e3;
+    const shares = [["arithmetic", r.f32_gflops ? g / r.f32_gflops : null], ["memory", r.gb_s ? b / r.gb_s : null]].filter((x) => x[1] !== null);
+    return { us: t, calls: calls.length, gflops: g, gb_s: b, nearest: shares.sort((x, y) => y[1] - x[1])[0] || null };
+  }
+  function stack(parts, all) {
+    const e = make("div", { class: "stack" });
+    for (const [name, v] of Object.entries(parts)) if (v > 0) e.append(make("span", { class: "part", style: `width:${(100 * v) / all}%;background:${PARTS[name] || "#1565d8"}`, title: `${name.replace("_", " ")}: ${v.toFixed(1)} us` }));
+    return e;
+  }
+  function slowPart(k) {
+    const e = data.kernels[k], est = e.estimate, m = rates(k), out = [];
+    if (!est && !m) return out;
+    const each = m ? m.us / m.calls : null, all = Math.max(each || 0, est ? sum(Object.values(est.parts_us)) : 0);
+    out.push(make("h2", {}, "Why it takes its time"));
+    if (m) out.push(make("div", { class: "weak" }, `measured: ${each.toFixed(1)} us a dispatch`), stack({ measured: each }, all));
+    if (est) {
+      out.push(make("div", { class: "weak" }, `estimated: ${est.us.toFixed(1)} us, most of it ${est.bound}` + (est.hidden_us > 0 ? `; ${est.hidden_us.toFixed(1)} us of the parts overlap` : "") + (m ? `; measured is ${(each / est.us).toFixed(2)} times that` : "")), stack(est.parts_us, all));
+      out.push(make("div", { class: "keys" }, ...Object.entries(est.parts_us).filter((p) => p[1] > 0).map(([name, v]) => make("span", { style: `--c:${PARTS[name]}` }, `${name.replace("_", " ")} ${v.toFixed(1)} us`))));
+    }
+    const r = data.roofs, driver = e.driver.find((d) => d.occupancy !== null), call = data.calls.find((c) => c.kernel === k);
+    const roof = (v, of, unit) => (of ? `${v.toFixed(1)} of ${of.toFixed(0)} ${unit} (${((100 * v) / of).toFixed(1)} %)` : `${v.toFixed(1)} ${unit}`);
+    out.push(facts([
+      ["arithmetic", m && roof(m.gflops, r.f32_gflops, "GFLOP/s") + (r.matrix_gflops ? `; matrix units reach ${r.matrix_gflops.toFixed(0)}` : "")],
+      ["traffic", m && roof(m.gb_s, r.gb_s, "GB/s")],
+      ["intensity", call && call.bytes ? `${(call.flops / call.bytes).toFixed(1)} FLOP a byte` + (r.f32_gflops && r.gb_s ? `; above ${(r.f32_gflops / r.gb_s).toFixed(1)} arithmetic is the roof, below it memory` : "") : null],
+      ["roofs", m && (r.f32_gflops || r.gb_s) ? (r.from === "measured" ? "measured on this device" : "those the profile says") : null],
+      ["occupancy", driver ? `${driver.occupancy} subgroups a ${driver.occupancy_of}, says the driver` : est ? `${number(est.workgroups)} workgroups of ${est.threads} threads` : null],
+    ]));
+    const s = data.schedules.find((x) => x.function === e.function);
+    if (s) {
+      const more_ = s.others.filter((o) => o.us !== null), no = s.others.filter((o) => o.us === null);
+      out.push(make("h2", {}, "Its choices, and what others would cost"), make("p", { class: "choices" }, s.choices.join(", ") || "none"));
+      const t = make("table", { class: "others", id: "others" });
+      for (const o of more_) t.append(make("tr", {}, make("td", {}, o.choice), make("td", { class: "n" }, `${o.us.toFixed(1)} us`), make("td", { class: "n" + (s.us && o.us < s.us ? " good" : "") }, s.us ? `x ${(o.us / s.us).toFixed(2)}` : ""), make("td", { class: "weak" }, o.bound)));
+      out.push(make("div", { class: "wide" }, t));
+      if (no.length) out.push(make("details", {}, make("summary", {}, `${no.length} that are not possible`), list(no.map((o) => `${o.choice}: ${o.refused}`))));
+    }
+    return out;
+  }
   function kernelPart(k) {
     const e = data.kernels[k], out = [make("h2", {}, `Kernel ${e.name}`)];
     out.push(facts([["workgroup", e.workgroup.join(" x ")], ["bindings", String(e.bindings)], ["shared memory", bytes(e.shared_bytes)],
       ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["called", `${data.calls.filter((c) => c.kernel === k).length} times`], ["only where", e.when.join(" and ")]]));
+    out.push(...slowPart(k));
     for (const d of e.driver) {
       const figures = ["subgroup_size", "registers", "scalar_registers", "live_registers", "spills", "fills", "scratch_bytes", "occupancy", "code_bytes", "instructions", "latency_cycles"];
       const said = figures.filter((f) => d[f] !== null).map((f) => [f.replace("_", " "), String(d[f]) + (f === "occupancy" ? ` subgroups a ${d.occupancy_of}` : "")]);
@@ -132,6 +178,9 @@
   }
 
   // Tables. A column is a title and whether it holds numbers.
+  // The end of a long name, which tells more than its beginning.
+  const tail = (name) => make("span", { title: name }, name.length > 42 ? "…" + name.slice(-40) : name);
+  const names = (list) => make("span", { title: list.join("\n") }, ...list.slice(0, 2).flatMap((n, i) => (i ? [", ", tail(n)] : [tail(n)])), list.length > 2 ? ` and ${list.length - 2} more` : "");
   const bar = (share) => make("span", { class: "bar", style: `--share:${Math.max(0, Math.min(1, share))};--c:${heat(Math.sqrt(share))}` });
   const TABLES = {
     groups: {
@@ -140,19 +189,45 @@
         const most = Math.max(1e-9, ...data.groups.map((_, i) => us(i) || 0));
         return data.groups.map((g, i) => ({
           cells: [i, g.label, g.ops.join(" + "), us(i) === null ? null : us(i) / 1000, us(i), g.flops, g.bytes, g.kind + (g.rule ? ", " + g.rule : ""), g.layout || "", g.dtype || "", g.error ? g.error.rel_l2 : null],
-          text: { 3: us(i) === null ? "" : (us(i) / 1000).toFixed(3), 4: us(i) === null ? "" : bar(us(i) / most), 10: g.error ? scientific(g.error.rel_l2) : "" },
+          text: { 1: tail(g.label), 3: us(i) === null ? "" : (us(i) / 1000).toFixed(3), 4: us(i) === null ? "" : bar(us(i) / most), 10: g.error ? scientific(g.error.rel_l2) : "" },
           pick: () => chooseGroup(i), on: g.origins.some((o) => state.chosen.has(o)),
         }));
       },
       foot: () => data.times && make("div", {}, facts([["dispatches", `${data.times.dispatches_ms.toFixed(2)} ms, each timed alone (${data.times.source})`], ...data.times.rest.map((r) => [r.what, `${r.ms.toFixed(2)} ms`]), ["a run, end to end", `${data.times.latency_ms.toFixed(2)} ms on ${data.times.device}`]])),
     },
     kernels: {
-      head: [["kernel", false], ["calls", true], ["time, ms", true], ["workgroup", false], ["shared bytes", true], ["bindings", true], ["type", false], ["bounds", false]],
+      head: [["kernel", false], ["calls", true], ["time, ms", true], ["estimate, ms", true], ["measured / estimate", true], ["most of it", false], ["GFLOP/s", true], ["GB/s", true], ["of the nearest roof", true], ["workgroup", false], ["shared bytes", true], ["type", false], ["bounds", false]],
+      top: () => make("p", { class: "weak" }, "Choose a kernel: its estimate by part beside the time, roofs, occupancy, and what other choices of its schedule would cost." + (data.roofs.from === "measured" ? "" : " Roofs are those of the profile; weft bench --ceilings measures them.")),
       rows: () => data.kernels.map((k, i) => {
-        const calls = data.calls.filter((c) => c.kernel === i), known = calls.filter((c) => c.us).map((c) => c.us.median);
-        return { cells: [k.name, calls.length, known.length ? sum(known) / 1000 : null, k.workgroup.join("x"), k.shared_bytes, k.bindings, k.dtype, k.bounds_proved ? "proved" : "checked"],
-          text: { 2: known.length ? (sum(known) / 1000).toFixed(3) : "" }, pick: () => chooseKernel(i), on: state.kernel === i };
+        const calls = data.calls.filter((c) => c.kernel === i), m = rates(i), est = k.estimate ? (k.estimate.us * calls.length) / 1000 : null;
+        const near = m && m.nearest;
+        return { cells: [k.name, calls.length, m ? m.us / 1000 : null, est, m && est ? m.us / 1000 / est : null, k.estimate ? k.estimate.bound : "", m ? m.gflops : null, m ? m.gb_s : null, near ? near[1] : null, k.workgroup.join("x"), k.shared_bytes, k.dtype, k.bounds_proved ? "proved" : "checked"],
+          text: { 0: tail(k.name), 2: m ? (m.us / 1000).toFixed(3) : "", 3: est === null ? "" : est.toFixed(3), 4: m && est ? (m.us / 1000 / est).toFixed(2) : "", 8: near ? `${(100 * near[1]).toFixed(1)} % (${near[0]})` : "" }, pick: () => chooseKernel(i), on: state.kernel === i };
       }),
+    },
+    left: {
+      title: "Left on the table",
+      head: [["result of", false], ["read by", false], ["type", false], ["bytes", true], ["reads of an element", true], ["the trip, ms", true], ["again, ms", true], ["gain, ms", true], ["why it is not fused", false, "text"]],
+      top: () => {
+        const gains = data.left.map((l) => l.gain_ms).filter((g) => g > 0);
+        return make("p", {}, data.left.length ? `${data.left.length} results go from kernel to kernel through memory: ${bytes(sum(data.left.map((l) => l.bytes)))} written and read again. ` +
+          `${gains.length} of them would gain something, were both one kernel that is as fast in all else: ${sum(gains).toFixed(3)} ms at most, by the estimate. ` +
+          "For the others, computing the result again where it is read several times costs more than the trip." : "No result goes from kernel to kernel through memory.");
+      },
+      rows: () => data.left.map((l) => ({
+        cells: [data.groups[l.from].label, l.to.map((g) => data.groups[g].label).join(", "), l.type, l.bytes, l.reads, l.moving_ms, l.again_ms, l.gain_ms, l.why.join(" ")],
+        text: { 0: tail(data.groups[l.from].label), 1: names(l.to.map((g) => data.groups[g].label)), 3: bytes(l.bytes), 4: l.reads === null ? "not known" : l.reads.toFixed(1), 5: l.moving_ms.toFixed(3), 6: l.again_ms === null ? "" : l.again_ms.toFixed(3), 7: l.gain_ms === null ? "" : make("span", { class: l.gain_ms > 0 ? "good" : "" }, l.gain_ms > 0 ? l.gain_ms.toFixed(3) : "none"), 8: l.why.length ? null : "no rule joins them" },
+        pick: () => chooseGroup(l.from), on: data.groups[l.from].origins.some((o) => state.chosen.has(o)),
+      })),
+    },
+    precision: {
+      head: [["node", false], ["op", false], ["alone", true], ["accumulated", true], ["adds", true], ["largest magnitude", true], ["of 65504", true], ["stores", false], ["f32 costs, ms", true], ["", false]],
+      top: () => precisionTop(),
+      rows: () => precision().map((p) => ({
+        cells: [p.name, p.op, p.alone, p.sum, p.adds, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.dtype, p.f32_ms, p.pass ? "ok" : "FAIL"],
+        text: { 0: tail(p.name), 2: p.alone === undefined ? "" : scientific(p.alone), 3: p.sum === undefined ? "" : scientific(p.sum), 4: p.adds === undefined ? "" : scientific(p.adds), 5: scientific(p.magnitude), 6: p.magnitude === null ? "" : make("span", { class: p.magnitude > 65504 ? "bad" : "" }, `${((100 * p.magnitude) / 65504).toFixed(2)} %`), 8: p.f32_ms === null ? "" : p.f32_ms.toFixed(4), 9: p.pass ? "ok" : make("span", { class: "bad" }, "FAIL") },
+        pick: () => { if (p.node !== null) chooseSource(p.node); }, on: p.node !== null && state.chosen.has(p.node),
+      })),
     },
     memory: {
       head: [["constant", false], ["bytes", true]],
@@ -160,10 +235,72 @@
       rows: () => data.memory.constants.map((c) => ({ cells: [c.name, c.bytes], pick: () => {}, on: false })),
     },
     remarks: {
-      head: [["pass", false], ["kind", false], ["what", false], ["nodes", false]],
+      head: [["pass", false], ["kind", false], ["what", false, "text"], ["nodes", false]],
       rows: () => data.remarks.map((r) => ({ cells: [r.pass, r.kind, r.message, r.nodes.map((o) => source(o).name).slice(0, 4).join(", ")], pick: () => { if (r.nodes.length) select(null, r.nodes, groupsOf(new Set(r.nodes))); }, on: false })),
     },
   };
+  // The compared nodes: each error alone and with those before it, and what the node adds to it.
+  function precision() {
+    const [one, all] = [data.errors.alone, data.errors.accumulated], base = all || one;
+    if (!base) return [];
+    const by = (e) => new Map((e ? e.nodes : []).map((n) => [n.node, n]));
+    const [alone, total] = [by(one), by(all)];
+    const group = (node) => { const own = data.groups.map((g, i) => (g.origins.includes(node) ? i : -1)).filter((i) => i >= 0); return own.length ? own[own.length - 1] : null; };
+    const of = new Map(base.nodes.map((n) => [group(n.node), n]));
+    return base.nodes.map((n) => {
+      const g = group(n.node), a = alone.get(n.node), s = total.get(n.node);
+      // Errors of nodes that do not depend on each other add as squares.
+      const before = g === null ? [] : data.groups[g].reads.map((r) => of.get(r)).filter(Boolean).map((m) => total.get(m.node)).filter(Boolean).map((m) => m.rel_l2 || 0);
+      return { node: n.node, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, adds: s ? Math.sqrt(Math.max(0, s.rel_l2 ** 2 - Math.max(0, ...before) ** 2)) : undefined,
+        magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, pass: (!a || a.pass) && (!s || s.pass) };
+    });
+  }
+  const CUT = 65504;
+  function precisionTop() {
+    const out = [], e = data.errors.alone || data.errors.accumulated, rows = precision();
+    const kernels = data.groups.map((g, i) => [g, i]).filter(([g]) => g.dtype);
+    const share = (of) => { const all = sum(kernels.map(of)); return all ? `${((100 * sum(kernels.filter(([g]) => g.dtype === "f16").map(of))) / all).toFixed(1)} %` : null; };
+    out.push(make("h2", {}, "The part of kernels that read or write f16"), facts([["mixed precision", data.options.amp], ["of FLOPs", share(([g]) => g.flops)], ["of bytes", share(([g]) => g.bytes)], ["of the time", data.times ? share(([, i]) => us(i) || 0) : null]]));
+    const graph = graphOf(data.stages.length - 1), casts = [];
+    const visit = (l) => data.levels[l].boxes.forEach((b) => { const n = data.nodes[b.node]; if (n.category === "cast" && !casts.includes(n)) casts.push(n); b.inside.forEach(visit); });
+    visit(graph.level);
+    out.push(make("h2", {}, `${casts.length} casts in the program`), more(casts, 12, (n) => chip(`${n.name} to ${n.results.join(", ")}`, () => { step(data.stages.length - 1); view("graph"); go((m) => m.key === n.key); })));
+    const kept = data.remarks.filter((r) => r.pass === "mixed-precision" && r.kind === "missed");
+    if (kept.length) out.push(make("h2", {}, "What stays in f32, and why"), more(kept, 8, (r) => make("p", { class: "remark" }, r.message)));
+    if (!e) return make("div", {}, ...out, make("p", { class: "weak" }, "No errors here: weft compare MODEL -o F.trace stores those of each node alone, with --cumulative the accumulated ones; weft report takes both traces."));
+    const failing = rows.filter((r) => !r.pass), results = (data.errors.accumulated || e).results, large = rows.filter((r) => r.magnitude > CUT / 4);
+    out.push(make("h2", {}, `Errors on ${e.device} against ${e.against}`));
+    out.push(list([
+      ...results.map((r) => `result ${r.name}: ${errorText(r)}`),
+      failing.length ? `${failing.length} nodes are beyond the tolerance, the first is ${failing[0].name}` : "every node is within the tolerance",
+      large.length ? `${large.length} nodes have magnitudes beyond a quarter of 65504, where f16 ends; the largest is ${scientific(Math.max(...large.map((r) => r.magnitude)))} in ${large.reduce((a, b) => (b.magnitude > a.magnitude ? b : a)).name}` : `magnitudes end at ${scientific(Math.max(0, ...rows.map((r) => r.magnitude || 0)))}; f16 ends at 65504`,
+    ]));
+    out.push(errorChart(rows));
+    const by = (r) => (r.adds !== undefined ? r.adds : r.alone) || 0;
+    const first = rows.filter((r) => r.f32_ms !== null && by(r) > 0).sort((a, b) => by(b) - by(a)).slice(0, 8);
+    if (first.length) {
+      out.push(make("h2", {}, "Nodes to keep in f32 first"), make("p", { class: "weak" }, "By what each adds to the error; the time is the estimate for its results and constants in f32. weft compare --write-keep F finds the smallest list that passes, by measuring."));
+      const t = make("table", { id: "keep" }, make("tr", {}, ...["node", "adds", "costs"].map((h) => make("th", {}, h))));
+      for (const r of first) t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.name), make("td", { class: "n" }, scientific(by(r))), make("td", { class: "n" }, `${r.f32_ms.toFixed(4)} ms`)));
+      out.push(make("div", { class: "wide" }, t), make("pre", {}, first.map((r) => `--keep-f32 ${r.name}`).join(" \\\n")));
+    }
+    out.push(make("h2", {}, "Every compared node"));
+    return make("div", {}, ...out);
+  }
+  // Along the run: the accumulated error as a line, that of each node alone as dots, on a scale of powers of ten.
+  function errorChart(rows) {
+    const W = innerWidth <= 720 ? 420 : 1000, H = 220, all = rows.flatMap((r) => [r.alone, r.sum]).filter((v) => v > 0);
+    if (!all.length) return make("p", { class: "weak" }, "All errors are 0.");
+    const low = Math.floor(Math.log10(Math.min(...all))), high = Math.ceil(Math.log10(Math.max(...all)) + 1e-9) || low + 1;
+    const x = (i) => 50 + ((i + 0.5) / rows.length) * (W - 60), y = (v) => 10 + (1 - (Math.log10(Math.max(v, 10 ** low)) - low) / Math.max(1, high - low)) * (H - 30);
+    const svg = shape("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", id: "errors-chart" });
+    for (let p = low; p <= high; p += 1) svg.append(shape("path", { d: `M50 ${y(10 ** p)}H${W - 10}`, class: "rule" }), shape("text", { x: 6, y: y(10 ** p) + 4 }, `1e${p}`));
+    const line = rows.map((r, i) => [r.sum, i]).filter(([v]) => v > 0).map(([v, i], k) => `${k ? "L" : "M"}${x(i)} ${y(v)}`).join("");
+    svg.append(shape("path", { d: line || "M0 0", class: "curve" }));
+    rows.forEach((r, i) => { if (r.alone > 0) svg.append(shape("circle", { cx: x(i), cy: y(r.alone), r: 3, class: r.pass ? "dot" : "dot off" }, shape("title", {}, `${r.name}: alone ${scientific(r.alone)}`))); });
+    svg.append(shape("text", { x: 50, y: H - 4 }, "nodes in the order they run; dots: alone, line: accumulated"));
+    return svg;
+  }
   function cell(v) {
     if (v === null || v === undefined) return "";
     return typeof v === "number" ? (Number.isInteger(v) ? number(v) : v.toFixed(1)) : v;
@@ -183,7 +320,7 @@
     const body = make("tbody");
     for (const r of rowsOf(t, name)) {
       const e = make("tr", { class: r.on ? "chosen" : null, onclick: r.pick });
-      r.cells.forEach((v, c) => e.append(make("td", { class: t.head[c][1] ? "n" : null }, r.text && r.text[c] !== undefined && r.text[c] !== null ? r.text[c] : cell(v))));
+      r.cells.forEach((v, c) => e.append(make("td", { class: t.head[c][1] ? "n" : t.head[c][2] || null }, r.text && r.text[c] !== undefined && r.text[c] !== null ? r.text[c] : cell(v))));
       body.append(e);
     }
     return make("div", { class: "wide" }, make("table", {}, make("thead", {}, head), body));
@@ -200,7 +337,7 @@
     const used = m.steps.map((_, i) => sum(m.spans.filter((s) => s.first <= i && i <= s.last).map((s) => s.bytes)));
     const peak = used.indexOf(Math.max(...used, 0));
     const all = Math.max(1, sum(m.spans.map((s) => s.bytes)));
-    const svg = shape("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", id: "memory" });
+    const svg = shape("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", id: "memory-chart" });
     let y = 0;
     for (const s of m.spans) {
       const h = (s.bytes / all) * H;

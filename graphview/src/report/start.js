@@ -50,16 +50,17 @@
     draw();
   }
 
-  // `#PASS/NODE`: a key, the name of a box, a source node, a layer, or the layer of a group.
+  // `#TABLE`; or `#PASS/NODE`: a key, the name of a box, a source node, a layer, or the layer of a group.
   function link() {
     const n = state.box === null ? null : data.nodes.find((x) => x.key === state.box);
     const name = !n ? "" : n.category === "layer" ? n.op : n.category === "group" ? data.groups[n.groups[0]].layer : n.name;
-    const hash = "#" + encodeURI(data.stages[state.stage].id + (name ? "/" + name : ""));
+    const hash = state.view !== "graph" && !name ? "#" + state.view : "#" + encodeURI(data.stages[state.stage].id + (name ? "/" + name : ""));
     if (location.hash !== hash) history.replaceState(null, "", hash);
   }
   function follow() {
     const text = decodeURI(location.hash.slice(1));
     if (!text) return false;
+    if (TABLES[text]) { view(text); return true; }
     const cut = text.indexOf("/"), id = cut < 0 ? text : text.slice(0, cut), name = cut < 0 ? "" : text.slice(cut + 1);
     const stage = data.stages.findIndex((s) => s.id === id);
     if (stage < 0) return false;
@@ -125,7 +126,7 @@
   function start() {
     at("model").textContent = data.model;
     at("about").textContent = data.about;
-    for (const name of ["graph", ...Object.keys(TABLES)]) at("views").append(make("button", { role: "tab", "data-view": name, onclick: () => view(name) }, name[0].toUpperCase() + name.slice(1)));
+    for (const name of ["graph", ...Object.keys(TABLES)]) at("views").append(make("button", { role: "tab", "data-view": name, onclick: () => { view(name); link(); } }, (TABLES[name] && TABLES[name].title) || name[0].toUpperCase() + name.slice(1)));
     tools();
     at("search").addEventListener("input", search);
     at("search").addEventListener("keydown", (e) => { if (e.key === "Enter") next(); if (e.key === "Escape") { at("search").value = ""; search(); at("graph").focus(); } });

@@ -1,6 +1,7 @@
 //! The tables of a report: groups, borders, remarks, kernels, times, errors, memory.
 
 use super::measured::Measured;
+use super::modelled;
 use super::sources::Sources;
 use crate::memory::{spans, steps};
 use compiler::trace::driver_stats::Executable;
@@ -8,7 +9,7 @@ use compiler::trace::{Call, CompileTrace, Content, DispatchTime, Errors, NodeErr
 use serde_json::{Value, json};
 
 pub(super) fn groups(t: &CompileTrace, sources: &mut Sources) -> Vec<Value> {
-    let (borders, readers) = (t.border_remarks(), t.readers());
+    let (borders, readers, f32_ms) = (t.border_remarks(), t.readers(), modelled::f32_ms(t));
     t.groups
         .iter()
         .enumerate()
@@ -18,7 +19,7 @@ pub(super) fn groups(t: &CompileTrace, sources: &mut Sources) -> Vec<Value> {
                 "origins": sources.numbers(&g.origins), "kind": g.kind, "rule": g.rule, "anchor": g.anchor,
                 "layout": g.layout, "dtype": dtype(t, i), "flops": g.flops, "bytes": g.bytes, "reads": g.reads,
                 "ends": t.border_of_group(i, &borders[i], &readers[i]),
-                "us": t.time_of_group(i).map(time), "error": error })
+                "us": t.time_of_group(i).map(time), "error": error, "f32_ms": f32_ms[i] })
         })
         .collect()
 }
@@ -39,7 +40,13 @@ pub(super) fn borders(t: &CompileTrace) -> Vec<Value> {
     let mut out = vec![];
     for (from, list) in readers.iter().enumerate() {
         for &to in list {
-            let why: Vec<&str> = t.border_between(from, to, &own[from]).iter().map(|r| r.message.as_str()).collect();
+            let mut why: Vec<&str> =
+                t.border_between(from, to, &own[from]).iter().map(|r| r.message.as_str()).collect();
+            if why.is_empty() {
+                // The sentences are about another reader.
+                why = own[from].iter().map(|&r| t.remarks[r].message.as_str()).collect();
+                why.dedup();
+            }
             out.push(json!({ "from": from, "to": to, "why": why }));
         }
     }
@@ -66,12 +73,13 @@ pub(super) fn calls(t: &CompileTrace) -> Vec<Value> {
 }
 
 pub(super) fn kernels(t: &CompileTrace) -> Vec<Value> {
+    let estimates = modelled::estimates(t);
     let one = |(i, k): (usize, &compiler::trace::Kernel)| {
         let stats = t.driver_stats.as_ref().and_then(|s| s.kernels.get(i));
         let driver: Vec<Value> = stats.into_iter().flatten().map(Executable::to_json).collect();
         json!({ "name": k.name, "function": k.function, "groups": k.groups, "when": k.when, "driver": driver,
                 "schedule": k.schedule, "workgroup": k.workgroup, "grid": k.grid, "bindings": k.bindings.len(),
-                "shared_bytes": k.shared_bytes, "dtype": k.dtype, "bounds_proved": k.bounds_proved, "wgsl": k.wgsl })
+                "shared_bytes": k.shared_bytes, "dtype": k.dtype, "bounds_proved": k.bounds_proved, "wgsl": k.wgsl, "estimate": estimates[i] })
     };
     t.kernels.iter().enumerate().map(one).collect()
 }

@@ -72,6 +72,7 @@
     expect("enter opens the layers around what it found, and chooses it", all("#graph g.chosen").length > 0);
     expect("its group is shown", /Group \d+/.test(one("#inspector").textContent));
     expect("its kernel is shown, the schedule beside it", one("#wgsl").textContent.includes("@compute") && one("#schedule").textContent.length > 0);
+    expect("its estimate is shown by part, and what other choices would cost", !data.schedules.length || one("#inspector .stack .part") && one("#others td"));
     expect("reasons are shown", one("#inspector ul.remarks li") !== null);
     type("");
   }
@@ -108,8 +109,9 @@
     const border = data.borders.find((b) => b.why.length);
     for (const e of all("#graph path.hit")) {
       click(e);
-      if (one("#inspector ul.remarks li") && one("#inspector").textContent.includes("Why both are not one kernel")) {
-        expect("a line says why both kernels are not one", one("#inspector ul.remarks li").textContent.length > 20);
+      const why = one("#inspector").textContent.includes("Why both are not one kernel") && one("#inspector ul.remarks li");
+      if (why && why.textContent.length > 40) {
+        expect("a line says why both kernels are not one", border.why.length > 0);
         return;
       }
     }
@@ -136,6 +138,11 @@
       expect(`${b.dataset.view} shows something`, one("#table").textContent.length > 20 && one("#canvas").hidden);
       expect(`${b.dataset.view} is not wider than the page`, fits());
     }
+    one("#views [data-view=left]").click();
+    expect("every result that goes through memory is a row", all("#table tbody tr").length === data.left.length && data.left.length > 0);
+    one("#views [data-view=precision]").click();
+    const compared = data.errors.accumulated || data.errors.alone;
+    expect("errors are drawn along the run", !compared || one("#errors-chart .dot, #errors-chart .curve") && one("#keep td"));
     one("#views [data-view=groups]").click();
     const column = (n) => all(`#table tbody td:nth-child(${n})`).map((td) => +td.textContent.replaceAll(",", ""));
     all("#table th")[5].click();
