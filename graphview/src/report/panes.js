@@ -173,6 +173,7 @@
       out.push(make("h2", {}, "What passes say"));
       out.push(more(remarks, 12, (r) => make("p", { class: "remark " + r.kind }, make("b", {}, `${r.pass} ${r.kind}: `), r.message)));
     }
+    document.body.toggleAttribute("data-chosen", out.length > 0);
     if (!out.length) out.push(make("p", { class: "weak" }, "Choose a box: its source nodes, its group, the reasons and the kernel are shown here. + opens a layer, a line says why two kernels are not one. Arrows left and right step through the passes; / searches."));
     at("inspector").replaceChildren(...out);
   }
@@ -181,10 +182,20 @@
   // The end of a long name, which tells more than its beginning.
   const tail = (name) => make("span", { title: name }, name.length > 42 ? "…" + name.slice(-40) : name);
   const names = (list) => make("span", { title: list.join("\n") }, ...list.slice(0, 2).flatMap((n, i) => (i ? [", ", tail(n)] : [tail(n)])), list.length > 2 ? ` and ${list.length - 2} more` : "");
+  // Results of one type that the same kernels make and read, as in equal layers: lists of them.
+  function alike(list) {
+    const kernels = (g) => data.calls.filter((c) => c.group === g).map((c) => c.kernel).join();
+    const by = new Map();
+    for (const l of list) {
+      const key = [l.type, kernels(l.from), ...l.to.map(kernels)].join("|");
+      by.set(key, [...(by.get(key) || []), l]);
+    }
+    return [...by.values()].sort((a, b) => sum(b.map((l) => l.bytes)) - sum(a.map((l) => l.bytes)));
+  }
   const bar = (share) => make("span", { class: "bar", style: `--share:${Math.max(0, Math.min(1, share))};--c:${heat(Math.sqrt(share))}` });
   const TABLES = {
     groups: {
-      head: [["group", true], ["layer", false], ["ops", false], ["time, ms", true], ["", false], ["FLOPs", true], ["bytes", true], ["runs as", false], ["layout", false], ["stores", false], ["error", true]],
+      head: [["group", true], ["layer", false, "name"], ["ops", false, "name"], ["time, ms", true], ["", false], ["FLOPs", true], ["bytes", true], ["runs as", false], ["layout", false], ["stores", false], ["error", true]],
       rows: () => {
         const most = Math.max(1e-9, ...data.groups.map((_, i) => us(i) || 0));
         return data.groups.map((g, i) => ({
@@ -196,7 +207,7 @@
       foot: () => data.times && make("div", {}, facts([["dispatches", `${data.times.dispatches_ms.toFixed(2)} ms, each timed alone (${data.times.source})`], ...data.times.rest.map((r) => [r.what, `${r.ms.toFixed(2)} ms`]), ["a run, end to end", `${data.times.latency_ms.toFixed(2)} ms on ${data.times.device}`]])),
     },
     kernels: {
-      head: [["kernel", false], ["calls", true], ["time, ms", true], ["estimate, ms", true], ["measured / estimate", true], ["most of it", false], ["GFLOP/s", true], ["GB/s", true], ["of the nearest roof", true], ["workgroup", false], ["shared bytes", true], ["type", false], ["bounds", false]],
+      head: [["kernel", false, "name"], ["calls", true], ["time, ms", true], ["estimate, ms", true], ["measured / estimate", true], ["most of it", false], ["GFLOP/s", true], ["GB/s", true], ["of the nearest roof", true], ["workgroup", false], ["shared bytes", true], ["type", false], ["bounds", false]],
       top: () => make("p", { class: "weak" }, "Choose a kernel: its estimate by part beside the time, roofs, occupancy, and what other choices of its schedule would cost." + (data.roofs.from === "measured" ? "" : " Roofs are those of the profile; weft bench --ceilings measures them.")),
       rows: () => data.kernels.map((k, i) => {
         const calls = data.calls.filter((c) => c.kernel === i), m = rates(i), est = k.estimate ? (k.estimate.us * calls.length) / 1000 : null;
@@ -207,21 +218,25 @@
     },
     left: {
       title: "Left on the table",
-      head: [["result of", false], ["read by", false], ["type", false], ["bytes", true], ["reads of an element", true], ["the trip, ms", true], ["again, ms", true], ["gain, ms", true], ["why it is not fused", false, "text"]],
+      head: [["result of", false, "name"], ["read by", false, "name"], ["type", false], ["times", true], ["bytes in all", true], ["reads of an element", true], ["the trips, ms", true], ["again, ms", true], ["gain, ms", true], ["why it is not fused", false, "text"]],
       top: () => {
         const gains = data.left.map((l) => l.gain_ms).filter((g) => g > 0);
         return make("p", {}, data.left.length ? `${data.left.length} results go from kernel to kernel through memory: ${bytes(sum(data.left.map((l) => l.bytes)))} written and read again. ` +
           `${gains.length} of them would gain something, were both one kernel that is as fast in all else: ${sum(gains).toFixed(3)} ms at most, by the estimate. ` +
           "For the others, computing the result again where it is read several times costs more than the trip." : "No result goes from kernel to kernel through memory.");
       },
-      rows: () => data.left.map((l) => ({
-        cells: [data.groups[l.from].label, l.to.map((g) => data.groups[g].label).join(", "), l.type, l.bytes, l.reads, l.moving_ms, l.again_ms, l.gain_ms, l.why.join(" ")],
-        text: { 0: tail(data.groups[l.from].label), 1: names(l.to.map((g) => data.groups[g].label)), 3: bytes(l.bytes), 4: l.reads === null ? "not known" : l.reads.toFixed(1), 5: l.moving_ms.toFixed(3), 6: l.again_ms === null ? "" : l.again_ms.toFixed(3), 7: l.gain_ms === null ? "" : make("span", { class: l.gain_ms > 0 ? "good" : "" }, l.gain_ms > 0 ? l.gain_ms.toFixed(3) : "none"), 8: l.why.length ? null : "no rule joins them" },
-        pick: () => chooseGroup(l.from), on: data.groups[l.from].origins.some((o) => state.chosen.has(o)),
-      })),
+      rows: () => alike(data.left).map((all) => {
+        const l = all[0], total = (of) => (of(l) === null ? null : sum(all.map(of)));
+        const [size, trip, again, gain] = [total((x) => x.bytes), total((x) => x.moving_ms), total((x) => x.again_ms), total((x) => x.gain_ms)];
+        return {
+          cells: [data.groups[l.from].label, l.to.map((g) => data.groups[g].label).join(", "), l.type, all.length, size, l.reads, trip, again, gain, l.why.join(" ")],
+          text: { 0: tail(data.groups[l.from].label), 1: names(l.to.map((g) => data.groups[g].label)), 4: bytes(size), 5: l.reads === null ? "not known" : l.reads.toFixed(1), 6: trip.toFixed(3), 7: again === null ? "" : again.toFixed(3), 8: gain === null ? "" : make("span", { class: gain > 0 ? "good" : "" }, gain > 0 ? gain.toFixed(3) : "none"), 9: l.why.length ? null : "no rule joins them" },
+          pick: () => chooseGroup(l.from), on: data.groups[l.from].origins.some((o) => state.chosen.has(o)),
+        };
+      }),
     },
     precision: {
-      head: [["node", false], ["op", false], ["alone", true], ["accumulated", true], ["adds", true], ["largest magnitude", true], ["of 65504", true], ["stores", false], ["f32 costs, ms", true], ["", false]],
+      head: [["node", false, "name"], ["op", false], ["alone", true], ["accumulated", true], ["adds", true], ["largest magnitude", true], ["of 65504", true], ["stores", false], ["f32 costs, ms", true], ["", false]],
       top: () => precisionTop(),
       rows: () => precision().map((p) => ({
         cells: [p.name, p.op, p.alone, p.sum, p.adds, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.dtype, p.f32_ms, p.pass ? "ok" : "FAIL"],
@@ -252,7 +267,7 @@
       // Errors of nodes that do not depend on each other add as squares.
       const before = g === null ? [] : data.groups[g].reads.map((r) => of.get(r)).filter(Boolean).map((m) => total.get(m.node)).filter(Boolean).map((m) => m.rel_l2 || 0);
       return { node: n.node, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, adds: s ? Math.sqrt(Math.max(0, s.rel_l2 ** 2 - Math.max(0, ...before) ** 2)) : undefined,
-        magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, pass: (!a || a.pass) && (!s || s.pass) };
+        magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, keep: g === null ? n.name : data.groups[g].layer, pass: (!a || a.pass) && (!s || s.pass) };
     });
   }
   const CUT = 65504;
@@ -281,8 +296,8 @@
     if (first.length) {
       out.push(make("h2", {}, "Nodes to keep in f32 first"), make("p", { class: "weak" }, "By what each adds to the error; the time is the estimate for its results and constants in f32. weft compare --write-keep F finds the smallest list that passes, by measuring."));
       const t = make("table", { id: "keep" }, make("tr", {}, ...["node", "adds", "costs"].map((h) => make("th", {}, h))));
-      for (const r of first) t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.name), make("td", { class: "n" }, scientific(by(r))), make("td", { class: "n" }, `${r.f32_ms.toFixed(4)} ms`)));
-      out.push(make("div", { class: "wide" }, t), make("pre", {}, first.map((r) => `--keep-f32 ${r.name}`).join(" \\\n")));
+      for (const r of first) t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.keep), make("td", { class: "n" }, scientific(by(r))), make("td", { class: "n" }, `${r.f32_ms.toFixed(4)} ms`)));
+      out.push(make("div", { class: "wide" }, t), make("pre", {}, first.map((r) => `--keep-f32 ${r.keep}`).join(" \\\n")));
     }
     out.push(make("h2", {}, "Every compared node"));
     return make("div", {}, ...out);
@@ -320,10 +335,10 @@
     const body = make("tbody");
     for (const r of rowsOf(t, name)) {
       const e = make("tr", { class: r.on ? "chosen" : null, onclick: r.pick });
-      r.cells.forEach((v, c) => e.append(make("td", { class: t.head[c][1] ? "n" : t.head[c][2] || null }, r.text && r.text[c] !== undefined && r.text[c] !== null ? r.text[c] : cell(v))));
+      r.cells.forEach((v, c) => e.append(make("td", { "data-head": t.head[c][0], class: t.head[c][1] ? "n" : t.head[c][2] || null }, r.text && r.text[c] !== undefined && r.text[c] !== null ? r.text[c] : cell(v))));
       body.append(e);
     }
-    return make("div", { class: "wide" }, make("table", {}, make("thead", {}, head), body));
+    return make("div", { class: "wide" }, make("table", { class: "rows" }, make("thead", {}, head), body));
   }
   function table() {
     const t = TABLES[state.view];
