@@ -136,6 +136,16 @@
     return { one: (n) => (of(n) ? pastel(list.indexOf(of(n))) : NONE), legend: [...list.map((w, i) => [pastel(i), w]), [NONE, "none"]] };
   };
   const category = (name) => data.categories.find((c) => c.name === name);
+  function byError(e) {
+    if (!e) return { one: () => NONE, legend: [[NONE, "no errors here: weft compare MODEL -o F.trace stores them"]] };
+    const by = new Map(e.nodes.map((n) => [n.node, n]));
+    const known = e.nodes.map((n) => n.rel_l2).filter((r) => r > 0);
+    const [low, high] = [Math.log10(Math.min(...known, 1e-2)), Math.log10(Math.max(...known, 1e-8))];
+    const of = (r) => heat((Math.log10(Math.max(r, 1e-12)) - low) / Math.max(high - low, 1e-9));
+    const worst = (n) => n.origins.map((o) => by.get(o)).filter(Boolean).reduce((a, b) => (!a || b.rel_l2 === null || b.rel_l2 > a.rel_l2 ? b : a), null);
+    return { one: (n) => { const w = worst(n); return w ? (w.rel_l2 === null ? "#7f0000" : of(w.rel_l2)) : NONE; }, whole: (b) => { const w = worst(b.n); return w ? (w.rel_l2 === null ? "#7f0000" : of(w.rel_l2)) : NONE; },
+      legend: [0, 0.25, 0.5, 0.75, 1].map((p) => [heat(p), (10 ** (low + (high - low) * p)).toExponential(1)]).concat([[NONE, "stays in its kernel"]]) };
+  }
   // Each gives the colour of a box and a legend; `one` colours nodes, `whole` boxes by their sums.
   const COLOURS = {
     work: () => ({ one: (n) => category(n.work).colour, legend: data.categories.filter((c) => state.scene.boxes.some((b) => b.n.work === c.name)).map((c) => [c.colour, c.title]) }),
@@ -146,17 +156,8 @@
       const of = (t) => (t === null ? NONE : heat(Math.sqrt(t / most)));
       return { whole: (b) => of(totals(b.n.groups).us), legend: [0, 0.0625, 0.25, 0.5625, 1].map((p) => [heat(Math.sqrt(p)), ms(most * p)]) };
     },
-    error: () => {
-      const e = data.errors.alone || data.errors.accumulated;
-      if (!e) return { one: () => NONE, legend: [[NONE, "no errors here: weft compare MODEL -o F.trace stores them"]] };
-      const by = new Map(e.nodes.map((n) => [n.node, n]));
-      const known = e.nodes.map((n) => n.rel_l2).filter((r) => r > 0);
-      const [low, high] = [Math.log10(Math.min(...known, 1e-2)), Math.log10(Math.max(...known, 1e-8))];
-      const of = (r) => heat((Math.log10(Math.max(r, 1e-12)) - low) / Math.max(high - low, 1e-9));
-      const worst = (n) => n.origins.map((o) => by.get(o)).filter(Boolean).reduce((a, b) => (!a || b.rel_l2 === null || b.rel_l2 > a.rel_l2 ? b : a), null);
-      return { one: (n) => { const w = worst(n); return w ? (w.rel_l2 === null ? "#7f0000" : of(w.rel_l2)) : NONE; }, whole: (b) => { const w = worst(b.n); return w ? (w.rel_l2 === null ? "#7f0000" : of(w.rel_l2)) : NONE; },
-        legend: [0, 0.25, 0.5, 0.75, 1].map((p) => [heat(p), (10 ** (low + (high - low) * p)).toExponential(1)]).concat([[NONE, "stays in its kernel"]]) };
-    },
+    error: () => byError(data.errors.alone || data.errors.accumulated),
+    ...(data.errors.alone && data.errors.accumulated ? { "error so far": () => byError(data.errors.accumulated) } : {}),
     layout: () => words((n) => n.layout),
     dtype: () => words((n) => n.dtype),
     group: () => ({ one: (n) => (n.groups.length ? pastel(n.groups[0]) : NONE), legend: [[pastel(0), "one colour for each group"], [NONE, "in none"]] }),

@@ -213,7 +213,7 @@
         const calls = data.calls.filter((c) => c.kernel === i), m = rates(i), est = k.estimate ? (k.estimate.us * calls.length) / 1000 : null;
         const near = m && m.nearest;
         return { cells: [k.name, calls.length, m ? m.us / 1000 : null, est, m && est ? m.us / 1000 / est : null, k.estimate ? k.estimate.bound : "", m ? m.gflops : null, m ? m.gb_s : null, near ? near[1] : null, k.workgroup.join("x"), k.shared_bytes, k.dtype, k.bounds_proved ? "proved" : "checked"],
-          text: { 0: tail(k.name), 2: m ? (m.us / 1000).toFixed(3) : "", 3: est === null ? "" : est.toFixed(3), 4: m && est ? (m.us / 1000 / est).toFixed(2) : "", 8: near ? `${(100 * near[1]).toFixed(1)} % (${near[0]})` : "" }, pick: () => chooseKernel(i), on: state.kernel === i };
+          text: { 0: tail(k.name), 2: m ? (m.us / 1000).toFixed(3) : "", 3: est === null ? "" : est.toFixed(3), 4: m && est ? (m.us / 1000 / est).toFixed(2) : "", 8: near ? make("span", { title: near[1] > 1 ? "Above the roof: the data comes from caches, or the roof was measured while the device had other work." : null }, near[1] > 1 ? `above (${near[0]})` : `${(100 * near[1]).toFixed(1)} % (${near[0]})`) : "" }, pick: () => chooseKernel(i), on: state.kernel === i };
       }),
     },
     left: {
@@ -236,11 +236,11 @@
       }),
     },
     precision: {
-      head: [["node", false, "name"], ["op", false], ["alone", true], ["accumulated", true], ["adds", true], ["largest magnitude", true], ["of 65504", true], ["stores", false], ["f32 costs, ms", true], ["", false]],
+      head: [["node", false, "name"], ["op", false], ["alone", true], ["accumulated", true], ["times that before", true], ["largest magnitude", true], ["of 65504", true], ["stores", false], ["f32 costs, ms", true], ["", false]],
       top: () => precisionTop(),
       rows: () => precision().map((p) => ({
-        cells: [p.name, p.op, p.alone, p.sum, p.adds, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.dtype, p.f32_ms, p.pass ? "ok" : "FAIL"],
-        text: { 0: tail(p.name), 2: p.alone === undefined ? "" : scientific(p.alone), 3: p.sum === undefined ? "" : scientific(p.sum), 4: p.adds === undefined ? "" : scientific(p.adds), 5: scientific(p.magnitude), 6: p.magnitude === null ? "" : make("span", { class: p.magnitude > 65504 ? "bad" : "" }, `${((100 * p.magnitude) / 65504).toFixed(2)} %`), 8: p.f32_ms === null ? "" : p.f32_ms.toFixed(4), 9: p.pass ? "ok" : make("span", { class: "bad" }, "FAIL") },
+        cells: [p.name, p.op, p.alone, p.sum, p.growth, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.dtype, p.f32_ms, p.pass ? "ok" : "FAIL"],
+        text: { 0: tail(p.name), 2: p.alone === undefined ? "" : scientific(p.alone), 3: p.sum === undefined ? "" : scientific(p.sum), 4: p.growth === null ? "" : p.growth.toFixed(2), 5: scientific(p.magnitude), 6: p.magnitude === null ? "" : make("span", { class: p.magnitude > 65504 ? "bad" : "" }, `${((100 * p.magnitude) / 65504).toFixed(2)} %`), 8: p.f32_ms === null ? "" : p.f32_ms.toFixed(4), 9: p.pass ? "ok" : make("span", { class: "bad" }, "FAIL") },
         pick: () => { if (p.node !== null) chooseSource(p.node); }, on: p.node !== null && state.chosen.has(p.node),
       })),
     },
@@ -254,7 +254,7 @@
       rows: () => data.remarks.map((r) => ({ cells: [r.pass, r.kind, r.message, r.nodes.map((o) => source(o).name).slice(0, 4).join(", ")], pick: () => { if (r.nodes.length) select(null, r.nodes, groupsOf(new Set(r.nodes))); }, on: false })),
     },
   };
-  // The compared nodes: each error alone and with those before it, and what the node adds to it.
+  // The compared nodes: each error alone and with those before it, and by how much it grows there.
   function precision() {
     const [one, all] = [data.errors.alone, data.errors.accumulated], base = all || one;
     if (!base) return [];
@@ -264,9 +264,8 @@
     const of = new Map(base.nodes.map((n) => [group(n.node), n]));
     return base.nodes.map((n) => {
       const g = group(n.node), a = alone.get(n.node), s = total.get(n.node);
-      // Errors of nodes that do not depend on each other add as squares.
       const before = g === null ? [] : data.groups[g].reads.map((r) => of.get(r)).filter(Boolean).map((m) => total.get(m.node)).filter(Boolean).map((m) => m.rel_l2 || 0);
-      return { node: n.node, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, adds: s ? Math.sqrt(Math.max(0, s.rel_l2 ** 2 - Math.max(0, ...before) ** 2)) : undefined,
+      return { node: n.node, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, growth: s && Math.max(0, ...before) > 0 ? s.rel_l2 / Math.max(...before) : null,
         magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, keep: g === null ? n.name : data.groups[g].layer, pass: (!a || a.pass) && (!s || s.pass) };
     });
   }
@@ -291,16 +290,28 @@
       large.length ? `${large.length} nodes have magnitudes beyond a quarter of 65504, where f16 ends; the largest is ${scientific(Math.max(...large.map((r) => r.magnitude)))} in ${large.reduce((a, b) => (b.magnitude > a.magnitude ? b : a)).name}` : `magnitudes end at ${scientific(Math.max(0, ...rows.map((r) => r.magnitude || 0)))}; f16 ends at 65504`,
     ]));
     out.push(errorChart(rows));
-    const by = (r) => (r.adds !== undefined ? r.adds : r.alone) || 0;
-    const first = rows.filter((r) => r.f32_ms !== null && by(r) > 0).sort((a, b) => by(b) - by(a)).slice(0, 8);
-    if (first.length) {
-      out.push(make("h2", {}, "Nodes to keep in f32 first"), make("p", { class: "weak" }, "By what each adds to the error; the time is the estimate for its results and constants in f32. weft compare --write-keep F finds the smallest list that passes, by measuring."));
-      const t = make("table", { id: "keep" }, make("tr", {}, ...["node", "adds", "costs"].map((h) => make("th", {}, h))));
-      for (const r of first) t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.keep), make("td", { class: "n" }, scientific(by(r))), make("td", { class: "n" }, `${r.f32_ms.toFixed(4)} ms`)));
-      out.push(make("div", { class: "wide" }, t), make("pre", {}, first.map((r) => `--keep-f32 ${r.keep}`).join(" \\\n")));
-    }
+    out.push(...keepPart(rows, results));
     out.push(make("h2", {}, "Every compared node"));
     return make("div", {}, ...out);
+  }
+  // The nodes whose own error is largest, with what the result's error would be without it: errors of nodes that do not
+  // depend on each other add as squares.
+  const ROUNDING = 2 ** -11;
+  function keepPart(rows, results) {
+    const own = rows.filter((r) => r.alone > 0 && r.f32_ms !== null).sort((a, b) => b.alone - a.alone), first = own.slice(0, 8);
+    if (!first.length) return data.errors.alone ? [] : [make("p", { class: "weak" }, "Which nodes to keep in f32 is told from the errors of nodes alone: weft compare MODEL -o F.trace stores them.")];
+    const whole = Math.max(0, ...results.map((r) => r.rel_l2 || 0)), out = first.filter((r) => r.alone > 2 * ROUNDING);
+    const t = make("table", { id: "keep" }, make("tr", {}, ...["node", "alone", "result without it", "f32 costs"].map((h) => make("th", {}, h))));
+    for (const r of first) {
+      const left = Math.sqrt(Math.max(0, whole ** 2 - r.alone ** 2));
+      t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.keep), make("td", { class: "n" }, scientific(r.alone)), make("td", { class: "n" }, scientific(left)), make("td", { class: "n" }, `${r.f32_ms.toFixed(4)} ms`)));
+    }
+    const many = own.filter((r) => r.alone > ROUNDING / 4).length;
+    const verdict = out.length ? `${out.length} nodes have more error of their own than two roundings of f16 (${scientific(2 * ROUNDING)}): keep these first.`
+      : `No node has more error of its own than two roundings of f16 (${scientific(2 * ROUNDING)}): that of the result comes from ${many} nodes together.`;
+    return [make("h2", {}, "Nodes to keep in f32 first"), make("p", {}, verdict), make("div", { class: "wide" }, t),
+      make("p", { class: "weak" }, "The time is the estimate for results and constants in f32. weft compare --write-keep F finds the smallest list that passes, by measuring; --amp auto calibrates one."),
+      make("pre", {}, first.map((r) => `--keep-f32 ${r.keep}`).join(" \\\n"))];
   }
   // Along the run: the accumulated error as a line, that of each node alone as dots, on a scale of powers of ten.
   function errorChart(rows) {

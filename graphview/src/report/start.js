@@ -139,7 +139,8 @@
       if (e.key === "Escape") clear();
     });
     state.camera = { x: 0, y: 0, z: 1 };
-    if (data.times) state.colour = "time";
+    const wanted = new URLSearchParams(location.search).get("colour");
+    state.colour = COLOURS[wanted] ? wanted : data.times ? "time" : "work";
     at("colour").value = state.colour;
     steer(); draw(); view("graph"); passes(); inspect(); top();
     follow();
