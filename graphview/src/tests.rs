@@ -54,7 +54,11 @@ fn trace() -> CompileTrace {
 }
 
 fn trace_with(options: &CompileOptions) -> CompileTrace {
-    let module = parse_module(RESIDUAL).expect("the text parses");
+    trace_of(RESIDUAL, options)
+}
+
+fn trace_of(text: &str, options: &CompileOptions) -> CompileTrace {
+    let module = parse_module(text).expect("the text parses");
     let compiled = compile(module, options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("compiles");
     CompileTrace::new("</script><b>residual", &compiled, options, &Emitter, Contents::Full).expect("a trace")
 }
@@ -246,6 +250,33 @@ fn a_report_takes_measurements_of_the_same_compilation_alone() {
     };
     let why = m.take(trace_with(&other)).expect_err("another compilation");
     assert!(why.0.contains("groups"), "{}", why.0);
+}
+
+#[test]
+fn a_buffer_is_live_from_a_write_to_the_last_read() {
+    // Two results in turn share a buffer: each is read by the next convolution alone.
+    let chain: String = (1..6)
+        .map(|i| format!("  %{i} = conv %{}, %w {{pads=[1,1,1,1]}} : f32[1,4,8,8] !from(\"Conv_{i}\")\n", i - 1))
+        .collect();
+    let text = format!(
+        "const @w : f32[4,4,3,3] = random(1)\ngraph @main(%x: f32[1,4,8,8]) -> (y: f32[1,4,8,8]) {{\n  %w = const @w : \
+         f32[4,4,3,3]\n  %0 = conv %x, %w {{pads=[1,1,1,1]}} : f32[1,4,8,8] !from(\"Conv_0\")\n{chain}  return %5\n}}\n"
+    );
+    let t = trace_of(&text, &CompileOptions::default());
+    let steps = crate::memory::steps(&t);
+    let spans = crate::memory::spans(&t, &steps);
+    assert!(
+        spans.len() > spans.iter().map(|s| s.buffer).collect::<BTreeSet<_>>().len(),
+        "a buffer is used twice: {spans:?}"
+    );
+    for s in &spans {
+        assert!(steps[s.first].writes.contains(&s.buffer), "{s:?} begins with a write");
+        let result = t.plan.outputs.iter().any(|o| o.buffer == s.buffer) && s.last + 1 == steps.len();
+        assert!(result || !steps[s.last].writes.contains(&s.buffer), "{s:?} ends with a read");
+    }
+    for pair in spans.windows(2).filter(|p| p[0].buffer == p[1].buffer) {
+        assert!(pair[0].last < pair[1].first, "{pair:?}");
+    }
 }
 
 type Fields = BTreeMap<String, BTreeSet<&'static str>>;

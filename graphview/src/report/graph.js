@@ -5,7 +5,7 @@
   const PAD = 14, HEADER = 22, CAPTION = 15;
   const at = (id) => document.getElementById(id);
   const state = {
-    view: "graph", stage: data.start, before: false, colour: "work", open: new Set(), closed: new Set(),
+    view: "graph", stage: data.start, before: false, colour: "work", open: new Set(), closed: new Set(), all: null,
     box: null, edge: null, chosen: new Set(), kernel: null, found: new Set(), camera: null, sort: {}, scene: null,
   };
 
@@ -57,7 +57,11 @@
     if (!box.inside.length || n.category === "group") return [n];
     return box.inside.flatMap((l) => data.levels[l].boxes.filter((b) => data.nodes[b.node].category !== "terminal").flatMap(leaves));
   }
-  const isOpen = (key, graph) => (graph.open.includes(key) || state.open.has(key)) && !state.closed.has(key);
+  // Layers are open as the graph begins, or all, or none; single boxes differ from that.
+  const isOpen = (n, graph) => {
+    const first = n.category === "layer" && state.all !== null ? state.all : graph.open.includes(n.key);
+    return (first || state.open.has(n.key)) && !state.closed.has(n.key);
+  };
 
   // Opens boxes in place: around each open box the places stretch until its inside fits. A map that only stretches keeps
   // the order of boxes, and none overlap.
@@ -80,7 +84,7 @@
   function arrange(index, graph, depth) {
     const level = data.levels[index], inner = [], across = [], down = [];
     level.boxes.forEach((b, i) => {
-      if (!b.inside.length || !isOpen(data.nodes[b.node].key, graph)) return;
+      if (!b.inside.length || !isOpen(data.nodes[b.node], graph)) return;
       const parts = b.inside.map((l) => arrange(l, graph, depth + 1));
       const caption = parts.length > 1 ? CAPTION : 0;
       const width = sum(parts.map((p) => p.size[0] + PAD)) + PAD, height = Math.max(...parts.map((p) => p.size[1])) + HEADER + 2 * PAD + caption;
@@ -294,38 +298,34 @@
       look();
     }
   }
+  function change(n, graph) {
+    const open = isOpen(n, graph);
+    state.open.delete(n.key); state.closed.delete(n.key);
+    if (isOpen(n, graph) === open) (open ? state.closed : state.open).add(n.key);
+  }
   function toggle(key) {
-    const open = isOpen(key, graphOf(shown()));
-    state.open.delete(key); state.closed.delete(key);
-    if (isOpen(key, graphOf(shown())) === open) (open ? state.closed : state.open).add(key);
+    change(data.nodes.find((n) => n.key === key), graphOf(shown()));
     redraw(key);
   }
-  // Opens or closes every layer. Fused groups stay closed.
+  // Opens or closes every layer. Fused groups close.
   function openAll(open) {
-    const graph = graphOf(shown());
-    const visit = (l) => data.levels[l].boxes.forEach((b) => {
-      const n = data.nodes[b.node];
-      if (n.category === "layer") { state.open.delete(n.key); state.closed.delete(n.key); (open ? state.open : state.closed).add(n.key); }
-      if (n.category !== "group") b.inside.forEach(visit);
-    });
-    visit(graph.level); draw(); open ? top() : fit();
+    state.all = open; state.open.clear(); state.closed.clear();
+    draw(); open ? top() : fit();
   }
   // Opens the boxes around the first box that `is` holds for, and gives its key.
   function reveal(is) {
     const graph = graphOf(shown());
     const visit = (l) => {
-      for (const b of data.levels[l].boxes) if (is(data.nodes[b.node])) return [data.nodes[b.node].key];
-      for (const b of data.levels[l].boxes) {
-        const key = data.nodes[b.node].key;
-        for (const inner of b.inside) { const path = visit(inner); if (path) return [key, ...path]; }
-      }
+      const level = data.levels[l].boxes.map((b) => [b, data.nodes[b.node]]), own = level.find(([, n]) => is(n));
+      if (own) return [own[1]];
+      for (const [b, n] of level) for (const inner of b.inside) { const path = visit(inner); if (path) return [n, ...path]; }
       return null;
     };
     const path = visit(graph.level);
     if (!path) return null;
-    path.slice(0, -1).forEach((key) => { if (!isOpen(key, graph)) { state.closed.delete(key); if (!isOpen(key, graph)) state.open.add(key); } });
+    path.slice(0, -1).filter((n) => !isOpen(n, graph)).forEach((n) => change(n, graph));
     draw();
-    return path[path.length - 1];
+    return path[path.length - 1].key;
   }
   function steer() {
     const svg = at("graph"), pointers = new Map();

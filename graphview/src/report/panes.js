@@ -362,21 +362,23 @@
     const m = data.memory, W = 1000, H = 420, steps = Math.max(1, m.steps.length);
     const used = m.steps.map((_, i) => sum(m.spans.filter((s) => s.first <= i && i <= s.last).map((s) => s.bytes)));
     const peak = used.indexOf(Math.max(...used, 0));
-    const all = Math.max(1, sum(m.spans.map((s) => s.bytes)));
+    const sizes = new Map(m.spans.map((s) => [s.buffer, s.bytes])), all = Math.max(1, sum([...sizes.values()]));
     const svg = shape("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", id: "memory-chart" });
-    let y = 0;
+    const tops = new Map();
+    let below = 0;
+    for (const [buffer, size] of sizes) { tops.set(buffer, below); below += (size / all) * H; }
+    const label = (i) => (m.steps[i].group === null ? "a copy" : data.groups[m.steps[i].group].label);
     for (const s of m.spans) {
-      const h = (s.bytes / all) * H;
-      const held = { x: (s.first / steps) * W, y, width: ((s.last + 1 - s.first) / steps) * W, height: Math.max(0.5, h - 0.5) };
-      svg.append(shape("rect", { ...held, class: "held" }, shape("title", {}, `buffer ${s.buffer}: ${bytes(s.bytes)}, steps ${s.first} to ${s.last}`)));
+      const y = tops.get(s.buffer), height = Math.max(0.5, (s.bytes / all) * H - 0.5);
+      const told = (i) => shape("title", {}, `step ${i}: ${label(i)}; buffer ${s.buffer}, ${bytes(s.bytes)}, holds what ${label(s.first)} writes from step ${s.first} to ${s.last}`);
+      svg.append(shape("rect", { x: (s.first / steps) * W, y, width: ((s.last + 1 - s.first) / steps) * W, height, class: "held" }, told(s.first)));
       for (let i = s.first; i <= s.last; i += 1) {
-        const step = m.steps[i];
-        if (step.group === null || !step.buffers.includes(s.buffer)) continue;
-        const r = shape("rect", { x: (i / steps) * W, y, width: Math.max(0.5, W / steps - 0.3), height: Math.max(0.5, h - 0.5), fill: pastel(step.group), "data-group": step.group }, shape("title", {}, `step ${i}: ${data.groups[step.group].label}, buffer ${s.buffer}: ${bytes(s.bytes)}`));
-        r.addEventListener("click", () => chooseGroup(step.group));
+        const group = m.steps[i].group;
+        if (group === null || !m.steps[i].buffers.includes(s.buffer)) continue;
+        const r = shape("rect", { x: (i / steps) * W, y, width: Math.max(0.5, W / steps - 0.3), height, fill: pastel(group), "data-group": group }, told(i));
+        r.addEventListener("click", () => chooseGroup(group));
         svg.append(r);
       }
-      y += h;
     }
     const most = Math.max(...used, 1), line = used.map((u, i) => `${i ? "L" : "M"}${((i + 0.5) / steps) * W} ${120 - (u / most) * 110}`).join("");
     const curveOf = shape("svg", { viewBox: `0 0 ${W} 124`, class: "chart" }, shape("path", { d: line, class: "curve" }));
@@ -385,6 +387,6 @@
       make("p", {}, `${bytes(m.weights)} of constants; activations ${bytes(m.activations_peak)} at the peak, ${bytes(m.activations_naive)} without sharing buffers.`),
       make("h2", {}, `Bytes in use, step by step; most at step ${peak}${m.steps[peak] && m.steps[peak].group !== null ? " (" + data.groups[m.steps[peak].group].label + ")" : ""}`), curveOf,
       make("h2", {}, "Buffers of the pool"), svg,
-      make("p", { class: "weak" }, "Across: the steps of a run. Down: buffers, each as high as it is large. Coloured: a group reads or writes it."),
-      make("h2", {}, `In use at the peak: ${at_.map((s) => `buffer ${s.buffer} (${bytes(s.bytes)})`).join(", ")}`), make("h2", {}, "Constants"));
+      make("p", { class: "weak" }, "Across: the steps of a run. Down: buffers, each as high as it is large. Grey: what a step wrote is still needed. Coloured: a group reads or writes it."),
+      make("h2", {}, "In use at the peak"), list(at_.map((s) => `${bytes(s.bytes)}, buffer ${s.buffer}: written by ${label(s.first)} in step ${s.first}, used until step ${s.last} by ${label(s.last)}`)), make("h2", {}, "Constants"));
   }

@@ -85,6 +85,10 @@
     expect("before shows the graph before the pass", boxes() !== after && button("before").classList.contains("on"));
     button("after").click();
     expect("after shows the other one again", boxes() === after);
+    button("Close all").click();
+    const closed = boxes();
+    button("Open all").click(); press("ArrowLeft"); press("ArrowRight");
+    expect("layers stay open from pass to pass", boxes() === after && closed <= after);
     steps[0].click();
     expect("a click goes to a pass", all("#passes button")[0].classList.contains("on"));
     expect("the first graph is another one", boxes() !== after);
