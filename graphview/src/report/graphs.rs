@@ -69,16 +69,16 @@ impl<'t> Graphs<'t> {
 
     /// Finds the groups of every box of a picture.
     fn relate(&mut self, picture: &Picture) {
-        let all = picture.walk();
-        let fused = all.iter().any(|n| n.category == Category::Group);
+        let fused = picture.walk().iter().any(|n| n.category == Category::Group);
         self.groups.clear();
         self.homes.clear();
-        for n in &all {
-            let own = n.callee.as_deref().and_then(|c| self.by_function.get(c)).copied();
-            let groups = match own {
-                Some(g) => vec![g],
-                None => self.listed(&self.by_node, n),
-            };
+        self.relate_within(picture, fused, None);
+    }
+    /// `around` is the fused group that the picture is inside.
+    fn relate_within(&mut self, picture: &Picture, fused: bool, around: Option<usize>) {
+        for n in &picture.nodes {
+            let own = around.or_else(|| self.by_function.get(n.callee.as_deref()?).copied());
+            let groups = own.map_or_else(|| self.listed(&self.by_node, n), |g| vec![g]);
             let home = match (own, fused) {
                 (Some(g), _) => vec![g],
                 // Control flow and what the host computes has no function of its own.
@@ -87,6 +87,8 @@ impl<'t> Graphs<'t> {
             };
             self.groups.insert(n.key.clone(), groups);
             self.homes.insert(n.key.clone(), home);
+            let group = own.filter(|_| n.category == Category::Group);
+            n.inside.iter().for_each(|p| self.relate_within(p, fused, around.or(group)));
         }
     }
     fn listed(&self, by: &FxHashMap<&str, Vec<usize>>, n: &Node) -> Vec<usize> {
@@ -147,7 +149,7 @@ impl<'t> Graphs<'t> {
                 [vec![layer_of(g), n.op.clone()], n.outputs.first().cloned().into_iter().collect()].concat()
             }
             // A value from outside of a layer bears the name of the layer that makes it.
-            (Category::Terminal, _) => match self.groups_of(n).as_slice() {
+            (Category::Terminal, _) if !self.groups.contains_key(&n.key) => match self.groups_of(n).as_slice() {
                 [g] => [vec![layer_of(&self.t.groups[*g])], n.outputs.first().cloned().into_iter().collect()].concat(),
                 _ => plain_lines(n),
             },

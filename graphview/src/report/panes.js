@@ -110,7 +110,7 @@
     if (!est && !m) return out;
     const each = m ? m.us / m.calls : null, all = Math.max(each || 0, est ? sum(Object.values(est.parts_us)) : 0);
     out.push(make("h2", {}, "Why it takes its time"));
-    if (m) out.push(make("div", { class: "weak" }, `measured: ${each.toFixed(1)} us a dispatch`), stack({ measured: each }, all));
+    if (m) out.push(make("div", { class: "weak" }, `measured: ${each.toFixed(1)} us a dispatch${m.calls > 1 ? `, the mean of ${m.calls}` : ""}`), stack({ measured: each }, all));
     if (est) {
       out.push(make("div", { class: "weak" }, `estimated: ${est.us.toFixed(1)} us, most of it ${est.bound}` + (est.hidden_us > 0 ? `; ${est.hidden_us.toFixed(1)} us of the parts overlap` : "") + (m ? `; measured is ${(each / est.us).toFixed(2)} times that` : "")), stack(est.parts_us, all));
       out.push(make("div", { class: "keys" }, ...Object.entries(est.parts_us).filter((p) => p[1] > 0).map(([name, v]) => make("span", { style: `--c:${PARTS[name]}` }, `${name.replace("_", " ")} ${v.toFixed(1)} us`))));

@@ -51,9 +51,12 @@
   }
 
   // `#TABLE`; or `#PASS/NODE`: a key, the name of a box, a source node, a layer, or the layer of a group.
+  // A group by the layer in its label, where no group before it has the same.
+  const labelled = (i) => data.groups[i].label.split("+")[0];
+  const groupName = (i) => (data.groups.findIndex((_, k) => labelled(k) === labelled(i)) === i ? labelled(i) : data.groups[i].layer);
   function link() {
     const n = state.box === null ? null : data.nodes.find((x) => x.key === state.box);
-    const name = !n ? "" : n.category === "layer" ? n.op : n.category === "group" ? data.groups[n.groups[0]].layer : n.name;
+    const name = !n ? "" : n.category === "layer" ? n.op : n.category === "group" ? groupName(n.groups[0]) : n.name;
     const hash = state.view !== "graph" && !name ? "#" + state.view : "#" + encodeURI(data.stages[state.stage].id + (name ? "/" + name : ""));
     if (location.hash !== hash) history.replaceState(null, "", hash);
   }
@@ -69,9 +72,9 @@
     step(stage);
     if (!name) return true;
     const number_ = data.sources.findIndex((s) => s.name === name);
-    const group = data.groups.findIndex((g) => g.layer === name);
+    const group = [(g, i) => labelled(i) === name, (g, i) => labelled(i).split(":")[0] === name, (g) => g.layer === name].map((is) => data.groups.findIndex(is)).find((i) => i >= 0);
     const tries = [(n) => n.key === name, (n) => n.category === "layer" && n.op === name,
-      (n) => n.category === "group" && group >= 0 && n.groups[0] === group, (n) => n.category !== "layer" && n.name === name,
+      (n) => n.category === "group" && n.groups[0] === group, (n) => n.category !== "layer" && n.name === name,
       ...(number_ < 0 ? [] : [holds(number_)])];
     if (!tries.some(go)) at("found").textContent = `no ${name} in ${id}`;
     return true;
