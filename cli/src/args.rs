@@ -378,6 +378,9 @@ pub struct ExplainArgs {
     /// One kernel, by its name: what its schedule chose, and what the other choices are estimated to cost
     #[arg(long, value_name = "NAME", conflicts_with_all = ["node", "sort"])]
     pub kernel: Option<String>,
+    /// What fusion left: results that go from kernel to kernel through memory, why, and what one kernel would gain
+    #[arg(long, conflicts_with_all = ["node", "kernel", "sort"])]
+    pub left: bool,
     /// A table of the groups by what was measured of them: their times, or their errors
     #[arg(long, value_name = "time|error", value_parser = ["time", "error"])]
     pub sort: Option<String>,
@@ -423,9 +426,10 @@ pub struct DiffArgs {
 /// `weft report`
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// The trace
-    #[arg(value_name = "F.trace")]
-    pub trace: PathBuf,
+    /// The trace; further ones of the same compilation add what they measured: times (`bench -o`), errors of each node
+    /// alone (`compare -o`) and accumulated (`compare --cumulative -o`)
+    #[arg(value_name = "F.trace", required = true, num_args = 1..)]
+    pub traces: Vec<PathBuf>,
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
     pub output: PathBuf,

@@ -4,6 +4,7 @@
 //! A model is compiled first, and its trace is explained, so that a model and its trace give the same output.
 
 mod kernel;
+mod left;
 mod measured;
 mod model;
 mod names;
@@ -30,6 +31,9 @@ pub fn execute(a: &ExplainArgs) -> CliResult<()> {
     if let Some(name) = &a.kernel {
         return kernel::explain(a, &relations, name);
     }
+    if a.left {
+        return left::explain(a, &relations);
+    }
     match (&a.node, &a.sort) {
         (Some(node), _) => node::explain(a, &relations, node),
         (None, Some(by)) => measured::explain(a, &relations, by),
@@ -44,7 +48,7 @@ fn compiled(a: &ExplainArgs) -> CliResult<(CompileTrace, Option<Parts>)> {
     let profile = target_profile(&a.common)?;
     let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
     // Estimates are told from the recorded stages.
-    let record = a.common.verbose > 0 || a.kernel.is_some();
+    let record = a.common.verbose > 0 || a.kernel.is_some() || a.left;
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
     let c = compile_parts(module, &options, &a.common, &profile)?;

@@ -106,6 +106,7 @@ fn every_command() {
         ("compile", "compile branch_shapes.weft --target lavapipe"),
         ("explain", "explain branch_shapes.weft --target lavapipe"),
         ("explain --node", "explain block.weft --target lavapipe --node Conv_3"),
+        ("explain --left", "explain block.weft --target lavapipe --left"),
         ("explain --kernel", "explain block.weft --target ada --kernel Conv_3+max_pool+concat"),
         ("run", "run block.weft --device interpreter"),
         ("run", "run classes.weft --device interpreter -i ../../../docs/hills.png --top 2 --labels classes.json"),

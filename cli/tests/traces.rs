@@ -341,3 +341,26 @@ fn a_trace_of_a_network_in_parts_has_all_of_them() {
     assert!((sum - latency).abs() <= 0.02 * latency, "{sum} of {latency}");
     assert!(explained["times"]["device_ms"].as_f64().is_some_and(|ms| ms != latency));
 }
+
+#[test]
+fn a_report_takes_traces_of_one_compilation() {
+    let f = folder("reports");
+    let model = f.join("m.weft");
+    std::fs::write(&model, MODEL).unwrap();
+    let [a, b, times] = ["a.trace", "b.trace", "times.trace"].map(|name| f.join(name));
+    let html = f.join("a.html");
+    let run = weft(&["bench", text(&model), "--runs", "2", "-q", "-o", text(&times)]);
+    if run.status.code() == Some(5) {
+        eprintln!("!!! nothing is timed: there is no device");
+        return;
+    }
+    stdout(&weft(&["compile", text(&model), "-q", "-o", text(&a)]));
+    stdout(&weft(&["compile", text(&model), "--fuse", "off", "-q", "-o", text(&b)]));
+    stdout(&weft(&["report", text(&a), text(&times), "-o", text(&html)]));
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.contains("\"latency_ms\":"), "the times of the second trace are not there");
+    let o = weft(&["report", text(&a), text(&b), "-o", text(&html)]);
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(3), "{said}");
+    assert!(said.contains("another compilation") && said.contains("1 groups") && said.contains("2 groups"), "{said}");
+}

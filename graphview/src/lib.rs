@@ -14,6 +14,7 @@ pub mod layers;
 pub mod layout;
 pub mod maps;
 mod meaning;
+pub mod memory;
 pub mod picture;
 pub mod query;
 pub mod report;

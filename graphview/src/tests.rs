@@ -2,15 +2,18 @@
 
 use crate::layout::Route;
 use crate::picture::{Category, Node, Picture};
-use crate::report::report;
+use crate::report::{Measured, data, page, report};
 use crate::scene::{Arrangement, Scene};
 use crate::svg::document;
 use compiler::compile::{CompileOptions, compile};
+use compiler::passes::{FuseMode, PipelineOptions};
 use compiler::profile::DeviceProfile;
 use compiler::text::parse_module;
 use compiler::trace::driver_stats::{DriverStats, Executable, Statistic, StatisticValue};
-use compiler::trace::{CompileTrace, Contents, DispatchTime, Errors, NodeError, Times};
+use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Errors, NodeError, Times};
+use serde_json::Value;
 use shaders_gen::Emitter;
+use std::collections::{BTreeMap, BTreeSet};
 
 const RESIDUAL: &str = "const @w : f32[4,4,1,1] = random(1)
 graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,4,8,8]) {
@@ -47,11 +50,17 @@ fn arrange(p: &Picture, is_open: &dyn Fn(&Node) -> bool) -> Scene {
 }
 
 fn trace() -> CompileTrace {
-    let options = CompileOptions { record: true, ..CompileOptions::default() };
-    let module = parse_module(RESIDUAL).expect("the text parses");
-    let compiled =
-        compile(module, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("compiles");
-    CompileTrace::new("</script><b>residual", &compiled, &options, &Emitter, Contents::Full).expect("a trace")
+    trace_with(&CompileOptions { record: true, ..CompileOptions::default() })
+}
+
+fn trace_with(options: &CompileOptions) -> CompileTrace {
+    trace_of(RESIDUAL, options)
+}
+
+fn trace_of(text: &str, options: &CompileOptions) -> CompileTrace {
+    let module = parse_module(text).expect("the text parses");
+    let compiled = compile(module, options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("compiles");
+    CompileTrace::new("</script><b>residual", &compiled, options, &Emitter, Contents::Full).expect("a trace")
 }
 
 #[test]
@@ -149,8 +158,8 @@ fn a_scene_becomes_svg_with_every_box_and_edge() {
     assert!(!svg.contains("NaN"));
 }
 
-#[test]
-fn a_report_is_one_file_with_everything_in_it() {
+/// A trace with all that can be measured.
+fn measured() -> Measured {
     let mut t = trace();
     let registers = Statistic { name: "VGPRs".into(), meaning: "m".into(), value: StatisticValue::Uint(96) };
     let executable = Executable { statistics: vec![registers], isa: Some("</script>".into()), ..Default::default() };
@@ -158,17 +167,30 @@ fn a_report_is_one_file_with_everything_in_it() {
     t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
     let calls = t.calls().count();
     let dispatches = (1..=calls).map(|i| DispatchTime { median_us: i as f64, ..Default::default() }).collect();
-    t.times = Some(Times { device: "some device".into(), dispatches, device_ms: 1.25, ..Default::default() });
+    let ceilings = Some(Ceilings { copy_gb_s: 10.0, fma_gflops: 100.0, matrix_gflops: None });
+    t.times = Some(Times { device: "some device".into(), dispatches, device_ms: 1.25, ceilings, ..Default::default() });
     let wrong = |name: &str| NodeError { name: name.into(), rel_l2: 0.5, max_abs: 2.0, ..Default::default() };
     let (nodes, outputs) = (vec![wrong(&t.sources[0].name)], vec![wrong("y")]);
-    t.errors = Some(Errors { against: "the interpreter".into(), nodes, outputs, ..Default::default() });
-    let html = report(&t).expect("a report");
+    let errors = Errors { against: "the interpreter".into(), nodes, outputs, ..Default::default() };
+    t.errors = Some(errors.clone());
+    let mut all = Measured::new(t.clone());
+    t.errors = Some(Errors { cumulative: true, ..errors });
+    all.take(t).expect("the same compilation");
+    all
+}
+
+#[test]
+fn a_report_is_one_file_with_everything_in_it() {
+    let m = measured();
+    let t = &m.trace;
+    let html = page(&m).expect("a report");
+    assert!(report(t).expect("a report").contains("held against the interpreter"));
     assert_eq!(html.matches("</script>").count(), 2, "nothing of the data ends a script");
     assert!(!html.contains("{{"), "a placeholder was left");
     assert!(!html.contains("src=\"http") && !html.contains("href=\"http"), "nothing is fetched");
     let start = html.find("id=\"data\">").expect("the data") + "id=\"data\">".len();
     let end = start + html[start..].find("</script>").expect("its end");
-    let data: serde_json::Value = serde_json::from_str(&html[start..end]).expect("the data is JSON");
+    let data: Value = serde_json::from_str(&html[start..end]).expect("the data is JSON");
     let count = |key: &str| data[key].as_array().map_or(0, Vec::len);
     assert_eq!(count("stages"), t.passes.len() + 1);
     assert_eq!(
@@ -177,16 +199,133 @@ fn a_report_is_one_file_with_everything_in_it() {
     );
     let changed = 1 + t.stages[1..=t.passes.len()].iter().filter(|s| !s.delta.is_empty()).count();
     assert_eq!(count("graphs"), changed);
-    let us: Vec<f64> = data["calls"].as_array().into_iter().flatten().filter_map(|c| c["us"].as_f64()).collect();
-    assert_eq!(us, (1..=calls).map(|i| i as f64).collect::<Vec<_>>());
+    let calls = data["calls"].as_array().into_iter().flatten();
+    let us: Vec<f64> = calls.filter_map(|c| c["us"]["median"].as_f64()).collect();
+    assert_eq!(us, (1..=t.calls().count()).map(|i| i as f64).collect::<Vec<_>>());
     let about = data["about"].as_str().unwrap_or_default();
-    assert!(about.contains("1.25 ms on some device") && about.contains("held against the interpreter"), "{about}");
-    let errors = &data["errors"];
-    assert_eq!((&errors[0]["node"], &errors[0]["rel"], &errors[0]["pass"]), (&0.into(), &0.5.into(), &false.into()));
-    assert_eq!((&errors[1]["name"], errors[1]["node"].is_null()), (&"y".into(), true));
+    assert!(about.contains("1.25 ms") && about.contains("held against the interpreter"), "{about}");
+    for kind in ["alone", "accumulated"] {
+        let errors = &data["errors"][kind];
+        let node = &errors["nodes"][0];
+        assert_eq!((&node["node"], &node["rel_l2"], &node["pass"]), (&0.into(), &0.5.into(), &false.into()));
+        assert_eq!((&errors["results"][0]["name"], errors["results"][0]["node"].is_null()), (&"y".into(), true));
+    }
     let k = &data["kernels"][0];
     assert_eq!(k["wgsl"], t.kernels[0].wgsl);
     assert_eq!((&k["driver"][0]["registers"], &k["driver"][0]["isa"]), (&96.into(), &"</script>".into()));
+}
+
+/// Every box of a stage is in a level of its graph, whatever is folded.
+#[test]
+fn a_report_hides_no_box() {
+    let m = measured();
+    let data = data(&m).expect("the data");
+    let keys_of = |level: &Value| {
+        let (mut open, mut keys) = (vec![level.clone()], vec![]);
+        while let Some(level) = open.pop() {
+            for b in data["levels"][level.as_u64().expect("a level") as usize]["boxes"].as_array().expect("boxes") {
+                let node = &data["nodes"][b["node"].as_u64().expect("a node") as usize];
+                keys.push(node["key"].as_str().expect("a key").to_string());
+                open.extend(b["inside"].as_array().expect("levels").iter().cloned());
+            }
+        }
+        keys
+    };
+    for (i, text) in m.trace.stage_texts().expect("texts").iter().enumerate().take(m.trace.passes.len() + 1) {
+        let graph = data["stages"][i]["graph"].as_u64().expect("a graph") as usize;
+        let keys = keys_of(&data["graphs"][graph]["level"]);
+        for n in picture(text).walk() {
+            assert!(keys.contains(&n.key), "stage {i} has no {}", n.key);
+        }
+    }
+}
+
+#[test]
+fn a_report_takes_measurements_of_the_same_compilation_alone() {
+    let mut m = Measured::new(trace());
+    let other = CompileOptions {
+        record: true,
+        pipeline: PipelineOptions { fuse: FuseMode::Off, ..Default::default() },
+        ..Default::default()
+    };
+    let why = m.take(trace_with(&other)).expect_err("another compilation");
+    assert!(why.0.contains("groups"), "{}", why.0);
+}
+
+#[test]
+fn a_buffer_is_live_from_a_write_to_the_last_read() {
+    // Two results in turn share a buffer: each is read by the next convolution alone.
+    let chain: String = (1..6)
+        .map(|i| format!("  %{i} = conv %{}, %w {{pads=[1,1,1,1]}} : f32[1,4,8,8] !from(\"Conv_{i}\")\n", i - 1))
+        .collect();
+    let text = format!(
+        "const @w : f32[4,4,3,3] = random(1)\ngraph @main(%x: f32[1,4,8,8]) -> (y: f32[1,4,8,8]) {{\n  %w = const @w : \
+         f32[4,4,3,3]\n  %0 = conv %x, %w {{pads=[1,1,1,1]}} : f32[1,4,8,8] !from(\"Conv_0\")\n{chain}  return %5\n}}\n"
+    );
+    let t = trace_of(&text, &CompileOptions::default());
+    let steps = crate::memory::steps(&t);
+    let spans = crate::memory::spans(&t, &steps);
+    assert!(
+        spans.len() > spans.iter().map(|s| s.buffer).collect::<BTreeSet<_>>().len(),
+        "a buffer is used twice: {spans:?}"
+    );
+    for s in &spans {
+        assert!(steps[s.first].writes.contains(&s.buffer), "{s:?} begins with a write");
+        let result = t.plan.outputs.iter().any(|o| o.buffer == s.buffer) && s.last + 1 == steps.len();
+        assert!(result || !steps[s.last].writes.contains(&s.buffer), "{s:?} ends with a read");
+    }
+    for pair in spans.windows(2).filter(|p| p[0].buffer == p[1].buffer) {
+        assert!(pair[0].last < pair[1].first, "{pair:?}");
+    }
+}
+
+type Fields = BTreeMap<String, BTreeSet<&'static str>>;
+
+/// The fields of a value with their types: `stages[].id` is a text.
+fn fields(path: &str, v: &Value, out: &mut Fields) {
+    let ty = match v {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    };
+    out.entry(path.to_string()).or_default().insert(ty);
+    match v {
+        Value::Array(list) => list.iter().filter(|v| v.is_object()).for_each(|v| fields(&format!("{path}[]"), v, out)),
+        // Keys of boxes and names of parts are data.
+        Value::Object(map) => map.iter().for_each(|(k, v)| match path {
+            "stages[].removed" | "stages[].added" => fields(&format!("{path}.*"), v, out),
+            "" => fields(k, v, out),
+            _ => fields(&format!("{path}.{k}"), v, out),
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_page_documents_the_data_of_a_report() {
+    let page = include_str!("../../docs/report.md");
+    let row = |line: &str| {
+        let cells: Vec<String> = line.split('|').map(|c| c.trim().trim_matches('`').to_string()).collect();
+        (line.starts_with("| `")).then(|| (cells[1].clone(), cells[2].clone()))
+    };
+    let documented: BTreeMap<String, String> = page.lines().filter_map(row).collect();
+    let mut seen = Fields::new();
+    fields("", &data(&measured()).expect("the data"), &mut seen);
+    fields("", &data(&Measured::new(trace())).expect("the data"), &mut seen);
+    for (path, types) in seen.iter().filter(|(p, _)| !p.is_empty() && !p.ends_with("[]")) {
+        if path.starts_with("kernels[].driver[].") {
+            continue;
+        }
+        let said = documented.get(path).unwrap_or_else(|| panic!("docs/report.md has no `{path}`: {types:?}"));
+        let wrong: Vec<&&str> = types.iter().filter(|t| !said.split(" or ").any(|s| s == **t)).collect();
+        assert!(wrong.is_empty(), "docs/report.md says that `{path}` is {said}, and it is {wrong:?}");
+    }
+    for path in documented.keys() {
+        assert!(seen.contains_key(path), "docs/report.md has `{path}`, which no report has");
+    }
 }
 
 #[test]

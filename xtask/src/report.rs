@@ -1,8 +1,9 @@
 //! `cargo xtask report [MODEL ...]`: the HTML report in a browser.
 //!
 //! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it like a reader:
-//! it pans, zooms, searches, chooses a box, steps through the passes and opens the tables. The script writes its
-//! observations into the page, and the browser prints them.
+//! it pans, zooms, folds, searches, follows links, switches colours and sides, steps through the passes and opens the
+//! tables, in windows as wide as a desk's, a tablet's and a phone's. The script tells the page
+//! around it what it saw, and the browser prints that.
 
 use crate::cargo::{build_weft, succeeds, target_dir};
 use crate::heading::heading;
@@ -16,6 +17,12 @@ pub const HELP: &str =
 
 /// What is added to a report, to drive it.
 const DRIVE: &str = include_str!("report/drive.js");
+
+/// The page around a driven report.
+const WINDOW: &str = include_str!("report/window.html");
+
+/// Width and height of the windows.
+const WINDOWS: [(u32, u32); 3] = [(1400, 900), (800, 1000), (390, 844)];
 
 /// Programs that may be Chromium.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -68,26 +75,37 @@ fn check_one(weft: &Path, browser: &str, model: &str, folder: &Path) -> Result<(
     let page = std::fs::read_to_string(&html).map_err(|e| format!("{}: {e}", html.display()))?;
     let page = page.replacen("</body>", &format!("<script>{DRIVE}</script></body>"), 1);
     std::fs::write(&driven, page).map_err(|e| format!("{}: {e}", driven.display()))?;
-    let profile = folder.join("browser");
+    WINDOWS.iter().try_for_each(|&(width, height)| {
+        let window = file(&format!("{width}.html"));
+        let page = WINDOW.replacen("{{page}}", &format!("file://{}", driven.display()), 1);
+        let page = page.replacen("{{width}}", &width.to_string(), 1).replacen("{{height}}", &height.to_string(), 1);
+        std::fs::write(&window, page).map_err(|e| format!("{}: {e}", window.display()))?;
+        drive(browser, &format!("the report of {model}, {width} pixels wide"), &window, &folder.join("browser"))
+    })
+}
+
+/// Opens the page around a driven report.
+fn drive(browser: &str, place: &str, window: &Path, profile: &Path) -> Result<(), String> {
     let mut c = Command::new(browser);
     c.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .args(["--enable-logging=stderr", "--window-size=1400,900", "--virtual-time-budget=10000", "--dump-dom"])
+        .args(["--enable-logging=stderr", "--hide-scrollbars", "--virtual-time-budget=10000", "--dump-dom"])
+        .arg("--window-size=1440,1040")
         .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("file://{}", driven.display()));
+        .arg(format!("file://{}", window.display()));
     let out = c.stdin(Stdio::null()).output().map_err(|e| format!("{browser}: {e}"))?;
     let said = String::from_utf8_lossy(&out.stderr);
     if let Some(line) = said.lines().find(|l| l.contains(":CONSOLE")) {
-        return Err(format!("the report of {model} writes to the console: {line}"));
+        return Err(format!("{place}, writes to the console: {line}"));
     }
     let dom = String::from_utf8_lossy(&out.stdout);
     let seen = between(&dom, "<pre id=\"driven\">", "</pre>")
-        .ok_or_else(|| format!("the script did not end in the report of {model}: {}", said.trim()))?;
+        .ok_or_else(|| format!("the script did not end in {place}: {}", said.trim()))?;
     if seen.starts_with("ok") {
-        eprintln!("the report of {model}: {seen}");
+        eprintln!("{place}: {seen}");
         return Ok(());
     }
-    Err(format!("the report of {model}: {seen}"))
+    Err(format!("{place}: {seen}"))
 }
 
 fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {

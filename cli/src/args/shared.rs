@@ -97,7 +97,7 @@ const USES: &[Use] = &[
         command: "explain",
         headings: ALL,
         without: &[],
-        first: &["node", "kernel", "sort", "device", "target", "amp", "layout", "fuse", "dim", "json"],
+        first: &["node", "kernel", "left", "sort", "device", "target", "amp", "layout", "fuse", "dim", "json"],
         examples: ["weft explain resnet50 --node layer2.0.conv1", "weft explain a.trace"],
     },
     Use {

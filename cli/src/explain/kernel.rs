@@ -5,10 +5,10 @@ use super::relations::Relations;
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, write_json};
-use compiler::schedule::estimate::{Cost, Estimate};
+use compiler::schedule::estimate::Estimate;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::text::print_value;
-use compiler::trace::CompileTrace;
+use compiler::trace::{Call, CompileTrace};
 use serde_json::{Value, json};
 
 /// Prints the report about the kernel `name`, or its JSON.
@@ -35,6 +35,9 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
     }
     let stats = r.t.driver_stats_json();
     stats.map_or(Ok(()), |s| crate::driver_stats::show(&s, |k| k == kernel))?;
+    if let Some(m) = measured(r.t, kernel) {
+        print_text(&m.line(r.t, kernel))?;
+    }
     let Some((own, others)) = list.split_first() else { return Ok(()) };
     let choices: Vec<String> = own.choices.iter().map(Choice::to_string).collect();
     print_text(&format!("made with {}", if choices.is_empty() { "no choices".into() } else { choices.join(", ") }))?;
@@ -64,6 +67,47 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
     Ok(())
 }
 
+/// The time of a kernel on a device.
+struct Measured {
+    dispatches: usize,
+    /// Microseconds of one dispatch: the mean of their medians.
+    us: f64,
+    gflops: f64,
+    gb_s: f64,
+    /// The share of the measured ceiling that is nearer.
+    share: Option<f64>,
+}
+
+fn measured(t: &CompileTrace, kernel: usize) -> Option<Measured> {
+    let own: Vec<&Call> = t.calls().filter(|c| c.kernel == kernel).collect();
+    let us = t.time_of_kernel(kernel)?.median_us.max(1e-3);
+    let rate = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>() / us / 1e3;
+    let (gflops, gb_s) = (rate(|c| c.flops), rate(|c| c.bytes));
+    let share = t.times.as_ref()?.ceilings.map(|c| c.fraction(gflops, gb_s));
+    Some(Measured { dispatches: own.len(), us: us / own.len() as f64, gflops, gb_s, share })
+}
+
+impl Measured {
+    fn line(&self, t: &CompileTrace, kernel: usize) -> String {
+        let device = t.times.as_ref().map_or("", |m| m.device.as_str());
+        let estimate = t.estimates().ok().and_then(|list| list.get(kernel)?.as_ref().map(|e| e.total() / 1e3));
+        let times = estimate.map(|e| format!("; the estimate of this kernel is {e:.1} us, {:.2} of that", e / self.us));
+        let share = self.share.map(|s| format!(", {:.1} % of the nearer measured ceiling", 1e2 * s));
+        format!(
+            "measured on {device}: {:.1} us a dispatch, dispatched {} times; {:.1} GFLOP/s, {:.1} GB/s{}{}",
+            self.us,
+            self.dispatches,
+            self.gflops,
+            self.gb_s,
+            share.unwrap_or_default(),
+            times.unwrap_or_default()
+        )
+    }
+    fn to_json(&self) -> Value {
+        json!({ "us": self.us, "dispatches": self.dispatches, "gflops": self.gflops, "gb_s": self.gb_s, "roofline_fraction": self.share })
+    }
+}
+
 fn lead_line((own, next): (f64, f64)) -> String {
     let by = (next / own - 1.0) * 1e2;
     match by >= 0.0 {
@@ -74,14 +118,9 @@ fn lead_line((own, next): (f64, f64)) -> String {
 
 fn cost_line(a: &Alternative) -> String {
     match &a.estimate {
-        Ok(e) => format!("{} (bound by {})", e.cost, bound(&e.cost)),
+        Ok(e) => format!("{} (bound by {})", e.cost, e.cost.bound()),
         Err(why) => why.clone(),
     }
-}
-
-/// The largest part of a cost.
-fn bound(c: &Cost) -> &'static str {
-    c.parts().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nothing", |p| p.0)
 }
 
 fn choice_json(c: &Choice) -> Value {
@@ -91,7 +130,7 @@ fn choice_json(c: &Choice) -> Value {
 fn estimate_json(e: &Estimate) -> Value {
     let parts: serde_json::Map<String, Value> =
         e.cost.parts().iter().map(|(name, ns)| (name.replace(' ', "_"), json!(ns / 1e3))).collect();
-    json!({ "us": e.total() / 1e3, "bound": bound(&e.cost), "parts_us": parts, "hidden_us": e.cost.hidden / 1e3, "kernels": e.kernels.len() })
+    json!({ "us": e.total() / 1e3, "bound": e.cost.bound(), "parts_us": parts, "hidden_us": e.cost.hidden / 1e3, "kernels": e.kernels.len() })
 }
 
 fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {
@@ -101,7 +140,7 @@ fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {
     };
     let k = &t.kernels[kernel];
     json!({ "schema": 1, "model": t.model, "kernel": k.name, "kernel_id": kernel, "profile": t.profile_name,
-        "picked": list.first().map(one), "alternatives": list.iter().skip(1).map(one).collect::<Vec<_>>(),
+        "measured": measured(t, kernel).map(|m| m.to_json()), "picked": list.first().map(one), "alternatives": list.iter().skip(1).map(one).collect::<Vec<_>>(),
         "driver_stats": t.driver_stats_json().map(|mut s| s["kernels"][kernel]["executables"].take()) })
 }
 

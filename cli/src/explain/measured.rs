@@ -13,6 +13,8 @@ struct Row<'a> {
     group: &'a Group,
     time: Option<DispatchTime>,
     error: Option<&'a NodeError>,
+    /// Nanoseconds more, by the estimate, were its results and constants in f32; none if none of them is f16.
+    f32_ns: Option<f64>,
 }
 
 /// Prints the groups from the longest time or the largest error on, or their JSON.
@@ -26,7 +28,10 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, by: &str) -> CliResult<()> {
         return Err(CliError::usage(format!("--sort {by}: nothing was measured"))
             .help(format!("`weft {command} MODEL -o F.trace` makes a trace that holds it")));
     }
-    let row = |id| Row { id, group: r.group(id), time: t.time_of_group(id), error: t.error_of_group(id) };
+    let costs = t.costs_of_f32().unwrap_or_default();
+    let f32_ns = |id: usize| costs.get(id).copied().flatten();
+    let row =
+        |id| Row { id, group: r.group(id), time: t.time_of_group(id), error: t.error_of_group(id), f32_ns: f32_ns(id) };
     let mut rows: Vec<Row<'_>> = (0..t.groups.len()).map(row).collect();
     let key = |r: &Row<'_>| match by {
         "time" => r.time.map_or(-1.0, |t| t.median_us),
@@ -56,7 +61,7 @@ fn to_json(r: &Row<'_>, total: f64) -> Value {
     let rates = rates(r);
     json!({ "id": r.id, "name": r.group.label, "layer": r.group.layer, "origins": r.group.origins, "rule": r.group.rule,
         "time": r.time, "share": r.time.map(|t| t.median_us / total.max(1e-9)), "gflops": rates.map(|r| r.0),
-        "gb_s": rates.map(|r| r.1), "error": r.error })
+        "gb_s": rates.map(|r| r.1), "error": r.error, "f32_ms": r.f32_ns.map(|ns| ns / 1e6) })
 }
 
 fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
@@ -70,8 +75,21 @@ fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
     if let Some(e) = &r.t.errors {
         print_text(&format!("{} on {} against {}", r.t.model, e.device, e.against))?;
     }
-    let mut list =
-        table(&["group", "layer", "by", "us", "least", "most", "share", "GFLOP/s", "GB/s", "rel l2", "worst node"]);
+    let mut list = table(&[
+        "group",
+        "layer",
+        "by",
+        "us",
+        "least",
+        "most",
+        "share",
+        "GFLOP/s",
+        "GB/s",
+        "rel l2",
+        "largest",
+        "f32 costs us",
+        "worst node",
+    ]);
     for row in rows {
         let time = |f: fn(DispatchTime) -> f64| row.time.map_or(String::new(), |t| format!("{:.1}", f(t)));
         let rate = |f: fn((f64, f64)) -> f64| rates(row).map_or(String::new(), |r| format!("{:.1}", f(r)));
@@ -86,6 +104,8 @@ fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
             rate(|r| r.0),
             rate(|r| r.1),
             row.error.map_or(String::new(), |e| format!("{:.2e}", e.rel_l2)),
+            row.error.map_or(String::new(), |e| format!("{:.1e}", e.max_magnitude)),
+            row.f32_ns.map_or(String::new(), |ns| format!("{:.1}", ns / 1e3)),
             row.error.map_or(String::new(), |e| e.name.clone()),
         ]);
     }

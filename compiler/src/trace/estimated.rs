@@ -1,10 +1,12 @@
 //! Estimated costs of a compilation's kernels, computed from its scheduled tensor functions.
 
 use super::CompileTrace;
-use crate::graph::Module;
+use crate::dtype::DType;
+use crate::graph::{Module, ValueId};
 use crate::name::Name;
+use crate::ops::control::Const;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{Cost, KernelEstimate, estimate};
+use crate::schedule::estimate::{Cost, KernelEstimate, cost_of_bytes, estimate};
 use crate::schedule::rules::{Alternative, alternatives};
 use crate::text::parse_module;
 use crate::tir::Stmt;
@@ -35,7 +37,10 @@ impl CompileTrace {
     /// The module of a stage, and the device of the compilation.
     fn functions_of(&self, label: &str) -> Result<(Module, DeviceProfile), String> {
         let at = self.stages.iter().rposition(|s| s.label == label);
-        let at = at.ok_or_else(|| format!("this trace has no {label} tensor functions"))?;
+        self.functions_of_stage(at.ok_or_else(|| format!("this trace has no {label} tensor functions"))?)
+    }
+    fn functions_of_stage(&self, at: usize) -> Result<(Module, DeviceProfile), String> {
+        let label = self.stages.get(at).map_or("", |s| s.label.as_str());
         let profile: DeviceProfile = serde_json::from_str(&self.profile)
             .map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
         let text = self.stage_text(at).map_err(|e| e.to_string())?.unwrap_or_default();
@@ -51,6 +56,47 @@ impl CompileTrace {
         let name = &self.kernels[kernel].function;
         let f = module.tensor_functions.get(&Name::new(name)).ok_or_else(|| format!("the trace has no @{name}"))?;
         alternatives(f, &profile).map_err(|e| e.to_string())
+    }
+    /// The same for every tensor function that kernels came from, in the order of the kernels. A function whose schedule
+    /// does not apply is left out.
+    ///
+    /// # Errors
+    /// As for [`CompileTrace::estimates`].
+    pub fn all_alternatives(&self) -> Result<Vec<(String, Vec<Alternative>)>, String> {
+        let (module, profile) = self.functions_of("lowered")?;
+        let mut out: Vec<(String, Vec<Alternative>)> = vec![];
+        for k in &self.kernels {
+            if out.iter().all(|(name, _)| *name != k.function) {
+                let f = module.tensor_functions.get(&Name::new(&k.function));
+                let list = f.and_then(|f| alternatives(f, &profile).ok());
+                out.extend(list.map(|list| (k.function.clone(), list)));
+            }
+        }
+        Ok(out)
+    }
+    /// For each group that stores f16, the nanoseconds that the estimate gives for the bytes that would be added if its
+    /// results and constants were f32: `None` for the other groups.
+    ///
+    /// # Errors
+    /// A trace without stages, or of a device or text that this version does not read.
+    pub fn costs_of_f32(&self) -> Result<Vec<Option<f64>>, String> {
+        let (module, profile) = self.functions_of_stage(self.passes.len())?;
+        let readers = self.readers();
+        let mut out = vec![None; self.groups.len()];
+        for f in module.functions.values().filter(|f| !f.primitive) {
+            for node in f.walk().into_iter().map(|n| &f.nodes[n]) {
+                let Some(callee) = node.op.callee() else { continue };
+                let Some(group) = self.groups.iter().position(|g| g.function == callee.as_str()) else { continue };
+                let half = |v: ValueId| f.ty(v).bytes().filter(|_| f.ty(v).dtype == DType::F16).unwrap_or(0);
+                let results: usize = node.outputs.iter().map(|&v| half(v)).sum();
+                let constants = node.inputs.iter().flatten().filter(|v| f.def_op::<Const>(**v).is_some());
+                let constants: usize = constants.map(|&v| half(v)).sum();
+                let more = results * (1 + readers[group].len()) + constants;
+                let cost = |bytes: usize| cost_of_bytes(&profile, bytes as f64).total();
+                out[group] = (more > 0).then(|| cost(2 * more) - cost(more));
+            }
+        }
+        Ok(out)
     }
     /// The cost of all dispatches, by these estimates of kernels; and how many dispatches have none.
     pub fn estimated_cost(&self, estimates: &[Option<KernelEstimate>]) -> (Cost, usize) {

@@ -26,6 +26,7 @@ mod origins;
 mod plan;
 mod provenance;
 mod record;
+mod round_trips;
 pub mod weights;
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use plan::{BufferView, Call, Content, Plan, PlanBuffer, PlanFunction, Step};
 pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};
+pub use round_trips::RoundTrip;
 pub use weights::WeightSummary;
 
 use crate::passes::PassStats;

@@ -81,6 +81,10 @@ impl Cost {
     pub fn total(&self) -> f64 {
         self.parts().iter().map(|p| p.1).sum::<f64>() - self.hidden
     }
+    /// The name of the largest part.
+    pub fn bound(&self) -> &'static str {
+        self.parts().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nothing", |p| p.0)
+    }
     /// The parts that add up, by name.
     pub fn parts(&self) -> [(&'static str, f64); 6] {
         [
