@@ -87,7 +87,7 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::op
             });
         }
         let env = vec![0; program.slots];
-        let mut t = Task { views: &views, env, isa, own };
+        let mut t = Task { views: &views, env, isa, own, lets: vec![] };
         for task in tasks {
             let mut rest = task;
             for (slots, extent) in program.groups.iter().rev() {
@@ -106,6 +106,8 @@ pub(crate) struct Task<'p> {
     pub env: Vec<i64>,
     pub isa: Isa,
     pub own: &'p mut Own,
+    /// What the leaf at work uses several times.
+    pub lets: Vec<Lanes<'p>>,
 }
 
 /// The lanes that are computed at once: the variables of the leaf's rows and columns have the values of the first.
@@ -189,6 +191,7 @@ impl Task<'_> {
             Truth::Some(mask) => Some(mask),
         };
         let active = guard.as_deref();
+        self.begin_lets(&l.lets, &c, active);
         let mut value = self.value(&l.value, &c, active);
         if l.reads_own {
             value = self.owned(value, c.lanes());
@@ -197,6 +200,7 @@ impl Task<'_> {
             None => self.store(&l.store, &c, value, active),
             Some(r) => self.reduce(l, r, &c, value, active),
         }
+        self.end_lets();
     }
     /// Sets the variables of a leaf's rows and columns.
     fn begin_at(&mut self, slots: [Slot; 2], values: [i64; 2]) {
@@ -223,9 +227,9 @@ impl Task<'_> {
     pub(crate) fn owned<'m>(&mut self, value: Lanes<'m>, n: usize) -> Lanes<'m> {
         let free = &mut self.own.free;
         match value {
-            Lanes::F(s @ Source::Memory(_)) => Lanes::F(Source::Own(free.own(s, n))),
-            Lanes::D(s @ Source::Memory(_)) => Lanes::D(Source::Own(free.own(s, n))),
-            Lanes::I(s @ Source::Memory(_)) => Lanes::I(Source::Own(free.own(s, n))),
+            Lanes::F(s @ (Source::Memory(_) | Source::Kept(_))) => Lanes::F(Source::Own(free.own(s, n))),
+            Lanes::D(s @ (Source::Memory(_) | Source::Kept(_))) => Lanes::D(Source::Own(free.own(s, n))),
+            Lanes::I(s @ (Source::Memory(_) | Source::Kept(_))) => Lanes::I(Source::Own(free.own(s, n))),
             other => other,
         }
     }

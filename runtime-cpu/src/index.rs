@@ -191,7 +191,7 @@ impl Index {
 }
 
 /// A condition: how the index compares with 0.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Condition {
     pub op: CondOp,
     pub index: Index,

@@ -44,6 +44,7 @@ mod program;
 mod run_tiles;
 mod runs;
 mod session;
+mod share;
 mod tile;
 mod translate;
 mod translate_tiles;

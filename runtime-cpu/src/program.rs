@@ -54,6 +54,8 @@ pub(crate) struct Leaf {
     pub columns: Extent,
     pub guards: Vec<Condition>,
     pub store: Access,
+    /// Values that are computed first, one after another: [`Value::Let`].
+    pub lets: Vec<Value>,
     pub value: Value,
     pub reduce: Option<Reduction>,
     /// The value reads the buffer that is stored to.
@@ -73,7 +75,7 @@ pub(crate) struct Reduction {
 }
 
 /// A place in a buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Access {
     pub buffer: usize,
     pub index: Index,
@@ -82,7 +84,7 @@ pub(crate) struct Access {
 }
 
 /// A value of a leaf.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Value {
     F(f32),
     D(f64),
@@ -92,8 +94,38 @@ pub(crate) enum Value {
     Unary(UnaryOp, DType, Box<Value>),
     Binary(BinaryOp, DType, Box<Value>, Box<Value>),
     All(Vec<Condition>),
+    /// The second or the third for the lanes that take it.
     Select(Box<Value>, Box<Value>, Box<Value>),
     Cast(DType, DType, Box<Value>),
+    /// A value that was computed before, by its number in the leaf.
+    Let(usize),
+    /// The third where the first two compare so, else the fourth: both are computed.
+    Choose(BinaryOp, DType, Box<[Value; 4]>),
+    /// `(c0 * x + c1) * x + ...` in f32.
+    Polynomial(Box<Value>, Vec<f32>),
+}
+
+impl Value {
+    pub(crate) fn operands(&self) -> Vec<&Value> {
+        match self {
+            Value::F(_) | Value::D(_) | Value::I(_) | Value::Load(_) | Value::Index(..) => vec![],
+            Value::All(_) | Value::Let(_) => vec![],
+            Value::Unary(_, _, a) | Value::Cast(_, _, a) | Value::Polynomial(a, _) => vec![a],
+            Value::Binary(_, _, a, b) => vec![a, b],
+            Value::Select(c, a, b) => vec![c, a, b],
+            Value::Choose(_, _, all) => all.iter().collect(),
+        }
+    }
+    pub(crate) fn operands_mut(&mut self) -> Vec<&mut Value> {
+        match self {
+            Value::F(_) | Value::D(_) | Value::I(_) | Value::Load(_) | Value::Index(..) => vec![],
+            Value::All(_) | Value::Let(_) => vec![],
+            Value::Unary(_, _, a) | Value::Cast(_, _, a) | Value::Polynomial(a, _) => vec![a],
+            Value::Binary(_, _, a, b) => vec![a, b],
+            Value::Select(c, a, b) => vec![c, a, b],
+            Value::Choose(_, _, all) => all.iter_mut().collect(),
+        }
+    }
 }
 
 /// Rows x columns of sums in registers: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it. A

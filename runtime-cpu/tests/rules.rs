@@ -13,7 +13,7 @@ use tensor_ir::plan::{
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::schedule::rules::schedule;
 use tensor_ir::tensor::Tensor;
-use tensor_ir::text::print_tensor_function;
+use tensor_ir::text::{parse_tensor_function, print_tensor_function};
 use tensor_ir::tir::{BufferId, Combiner, Scope, TensorFunction};
 
 struct NoFunctions;
@@ -174,5 +174,24 @@ fn rows_and_elements_run_in_lanes() {
     }
     for shape in [&[5i64][..], &[3, 4, 5], &[2, 100, 37], &[10_000], &[1, 1]] {
         check(&elementwise_chain(shape));
+    }
+}
+
+/// A value that occurs often, choices between floats and between integers, and a polynomial.
+#[test]
+fn what_occurs_often_is_computed_once() {
+    for (rows, columns) in [(1, 5), (33, 197), (14, 32)] {
+        let t = "(%x[i, j] + %b[j])";
+        let polynomial = format!("(((0.5 * {t} + 0.25) * {t} + (-1.0)) * {t} + 2.0)");
+        let float = format!("select({t} < 0.0, exp({t}), select({t} >= 0.5, {t} * {t}, -0.0))");
+        let whole = "select(%n[i, j] < 1, %n[i, j] * %n[i, j], 3 - %n[i, j])";
+        let text = format!(
+            "tensor @often(%x: f32[{rows},{columns}], %b: f32[{columns}], %n: i32[{rows},{columns}], out %y: f32[{rows},{columns}], out %m: i32[{rows},{columns}]) {{
+               for i in 0..{rows} {{ for j in 0..{columns} {{ block y {{ %y[i, j] <- {polynomial} * {float} }} }} }}
+               for k in 0..{rows} {{ for l in 0..{columns} {{ block m {{ %m[k, l] <- {} }} }} }}
+             }}",
+            whole.replace("i, j", "k, l")
+        );
+        check(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")));
     }
 }
