@@ -315,9 +315,8 @@ impl Ops<'_> {
     ) -> Source<'static, f32> {
         let n = self.n;
         let mut to = self.free.take::<f32>();
-        let by = by.map(|s| self.free.own(s, n));
-        let from = from.map(|s| self.free.own(s, n));
-        let (sides, sources) = ([&by[0][..n], &by[1][..n]], [&from[0][..n], &from[1][..n]]);
+        let all = [by, from].map(|pair| pair.map(|s| self.filled(s)));
+        let [sides, sources] = [0, 1].map(|i| [0, 1].map(|j| &all[i][j].lanes().unwrap_or(&[])[..n]));
         macro_rules! by_op {
             ($($name:ident)*) => {
                 match op {
@@ -329,8 +328,15 @@ impl Ops<'_> {
             };
         }
         by_op!(Lt Le Gt Ge Eq Ne);
-        by.into_iter().chain(from).for_each(|s| self.free.give(Source::Own(s)));
+        all.into_iter().flatten().for_each(|s| self.free.give(s));
         Source::Own(to)
+    }
+    /// The lanes in memory, also where they are all the same.
+    fn filled<'m>(&mut self, s: Source<'m, f32>) -> Source<'m, f32> {
+        match s {
+            Source::Splat(_) => Source::Own(self.free.own(s, self.n)),
+            other => other,
+        }
     }
     /// A polynomial, by its numbers, that of the highest power first.
     pub(crate) fn polynomial(&mut self, numbers: &[f32], x: Lanes<'_>) -> Lanes<'static> {

@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 
 mod constants;
+mod copied;
 mod emit;
 mod epilogue;
 mod error;

@@ -5,6 +5,7 @@
 //! Rows of the left operand lie evenly, or have a pointer each for every tap, so that a convolution reads its image
 //! where it lies: a row in the padding points to zeros. Columns of the right operand lie next to each other.
 
+use crate::copied::Copied;
 use crate::isa::Isa;
 use crate::vectors;
 
@@ -88,6 +89,8 @@ pub(crate) struct TileMemory {
     pub steps: Vec<Step>,
     /// The steps of rows that are partly padding.
     pub padded: Vec<Step>,
+    /// Rows of the left operand that would collide in the cache.
+    pub copy: Copied,
 }
 
 /// Computes these rows of a tile.
