@@ -234,8 +234,13 @@ impl Task<'_> {
         }
     }
     pub(crate) fn span(&self, a: &Access, c: &Chunk) -> Option<Span> {
-        let [row_stride, column_stride] = a.strides?;
-        let first = a.index.eval(self.scene());
+        let lanes = [(c.slots[0], c.rows as i64), (c.slots[1], c.columns as i64)];
+        let inside = || a.inside.as_ref().filter(|i| i.clamps.iter().all(|c| c.is_idle(&lanes, self.scene())));
+        let (index, [row_stride, column_stride]) = match a.strides {
+            Some(strides) => (&a.index, strides),
+            None => inside().map(|i| (&i.index, i.strides))?,
+        };
+        let first = index.eval(self.scene());
         Some(Span { first, rows: c.rows, columns: c.columns, row_stride, column_stride })
     }
     /// The value of an index for each lane.

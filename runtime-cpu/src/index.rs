@@ -209,7 +209,7 @@ impl Condition {
 }
 
 /// An index that is held between limits: `min(index, 223)`.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Clamp {
     pub index: Index,
     /// The least and the largest value that the limits leave as it is.

@@ -81,6 +81,28 @@ pub(crate) struct Access {
     pub index: Index,
     /// Strides along the rows and columns of a leaf; `None` if the place is computed lane by lane.
     pub strides: Option<[i64; 2]>,
+    /// The same place where limits change nothing, if it has strides there.
+    pub inside: Option<Box<Inside>>,
+}
+
+/// A place without the limits that it is held between: `min(i, 196)` is `i` but in the last tile.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Inside {
+    pub index: Index,
+    pub strides: [i64; 2],
+    pub clamps: Vec<Clamp>,
+}
+
+impl Access {
+    pub(crate) fn new(buffer: usize, index: Index, lanes: [Slot; 2]) -> Access {
+        let strides = |i: &Index| Some([i.stride(lanes[0])?, i.stride(lanes[1])?]);
+        let along = strides(&index);
+        let inside = || {
+            let (plain, clamps) = index.without_clamps();
+            Some(Box::new(Inside { strides: strides(&plain)?, index: plain, clamps }))
+        };
+        Access { buffer, strides: along, inside: if along.is_none() { inside() } else { None }, index }
+    }
 }
 
 /// A value of a leaf.

@@ -201,8 +201,7 @@ impl Translator<'_> {
 const LANES_ENOUGH: i64 = 256;
 
 pub(crate) fn access(buffer: BufferId, index: crate::index::Index, lanes: [Slot; 2]) -> Access {
-    let strides = index.stride(lanes[0]).zip(index.stride(lanes[1])).map(|(r, c)| [r, c]);
-    Access { buffer: buffer.index(), index, strides }
+    Access::new(buffer.index(), index, lanes)
 }
 
 fn constant(s: Scalar, t: DType) -> Value {
