@@ -1,4 +1,4 @@
-//! Runs a program: the parallel loops on the pool, each task's loops one after another, leaves many elements at a time.
+//! Runs a program: the parallel loops on the team, each task's loops one after another, leaves many elements at a time.
 
 use crate::index::{Condition, Index, Scene, Slot};
 use crate::isa::Isa;
@@ -6,6 +6,7 @@ use crate::lanes::{CHUNK, Free, Lanes};
 use crate::memory::{Source, Span, View};
 use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
 use crate::runs;
+use crate::team::Team;
 use crate::tile::TileMemory;
 use std::cell::RefCell;
 use tensor_ir::dtype::DType;
@@ -33,19 +34,17 @@ thread_local! {
     static OWN: RefCell<Own> = RefCell::new(Own::default());
 }
 
-/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a pool the
+/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a team the
 /// calling thread does it all.
-pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Option<&rayon::ThreadPool>) {
+pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, team: Option<&Team>) {
     let tasks: i64 = program.groups.iter().map(|g| g.1).product();
-    let threads = pool.map_or(1, |p| p.current_num_threads() as i64);
-    if threads < 2 || tasks < 2 {
-        return run_tasks(program, bound, isa, 0..tasks);
-    }
+    let Some(team) = team.filter(|_| tasks > 1) else { return run_tasks(program, bound, isa, 0..tasks) };
+    let threads = 1 + team.helpers() as i64;
     // A few portions for each thread: those that are done early take more.
     let portion = (tasks / (threads * PORTIONS)).max(1);
     let count = (tasks + portion - 1) / portion;
     let next = std::sync::atomic::AtomicI64::new(0);
-    let work = || {
+    team.share(&|| {
         loop {
             let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if at >= count {
@@ -53,14 +52,7 @@ pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Opt
             }
             run_tasks(program, bound, isa, at * portion..((at + 1) * portion).min(tasks));
         }
-    };
-    if let Some(pool) = pool {
-        // The calling thread begins at once, while the others wake up.
-        pool.in_place_scope(|scope| {
-            (1..threads).for_each(|_| scope.spawn(|_| work()));
-            work();
-        });
-    }
+    });
 }
 
 /// Portions of the tasks of a kernel for each thread.

@@ -4,7 +4,7 @@
 //!
 //! The CPU is a target like a GPU: a second implementor of [`tensor_ir::plan::EmitKernel`]. Passes, fusion, layouts,
 //! memory planning, prepacks, host steps, control flow, open sizes and the plan cache are those of devices. A workgroup
-//! is a task of a thread pool: it has one thread, no workgroup memory, no barriers and no subgroups, and the grid is
+//! is a task of a team of threads: it has one thread, no workgroup memory, no barriers and no subgroups, and the grid is
 //! the parallel loop.
 //!
 //! No code is generated on the user's machine, and none is compiled for its processor: a kernel is *data*, which a
@@ -46,6 +46,7 @@ mod run_tiles;
 mod runs;
 mod session;
 mod share;
+mod team;
 mod tile;
 mod translate;
 mod translate_tiles;
