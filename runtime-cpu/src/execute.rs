@@ -7,7 +7,7 @@ use crate::memory::{Source, Span, View};
 use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
 use crate::runs;
 use crate::team::Team;
-use crate::tile::TileMemory;
+use crate::tile_memory::TileMemory;
 use std::cell::RefCell;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;

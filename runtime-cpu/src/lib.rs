@@ -48,6 +48,7 @@ mod session;
 mod share;
 mod team;
 mod tile;
+mod tile_memory;
 mod times;
 mod translate;
 mod translate_tiles;

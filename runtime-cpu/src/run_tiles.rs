@@ -5,7 +5,8 @@ use crate::execute::{Task, holding};
 use crate::index::{Condition, Slot};
 use crate::memory::View;
 use crate::program::{Epilogue, Operand, RowCondition, Start, StepOp, Tile};
-use crate::tile::{self, Kind, Operands, Step, TileMemory};
+use crate::tile::{self, Kind, Operands, Step};
+use crate::tile_memory::TileMemory;
 use std::ops::Range;
 use tensor_ir::int::CondOp;
 

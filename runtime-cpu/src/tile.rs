@@ -5,7 +5,6 @@
 //! Rows of the left operand lie evenly, or have a pointer each for every tap, so that a convolution reads its image
 //! where it lies: a row in the padding points to zeros. Columns of the right operand lie next to each other.
 
-use crate::copied::Copied;
 use crate::isa::Isa;
 use crate::vectors;
 
@@ -70,27 +69,6 @@ pub(crate) struct Operands<'a> {
     pub out: *mut f32,
     /// From one row of results to the next.
     pub out_stride: isize,
-}
-
-/// Memory for what is found of a tile, used again.
-#[derive(Default)]
-pub(crate) struct TileMemory {
-    /// A pointer for each row, tap after tap, where rows lie unevenly.
-    pub table: Vec<*const f32>,
-    /// Taps that are not left out.
-    pub taps: Vec<[isize; 2]>,
-    /// The rows that each tap has.
-    pub ranges: Vec<(i64, i64)>,
-    /// What each condition's index is in the first row of the first tap.
-    pub conditions: Vec<i64>,
-    /// What rows in the padding read.
-    pub zeros: Vec<f32>,
-    /// What is computed of its sums.
-    pub steps: Vec<Step>,
-    /// The steps of rows that are partly padding.
-    pub padded: Vec<Step>,
-    /// Rows of the left operand that would collide in the cache.
-    pub copy: Copied,
 }
 
 /// Computes these rows of a tile.
