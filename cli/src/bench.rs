@@ -235,7 +235,8 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
         }
         None if executor.on_processor().is_some() => {
-            let (mut value, dispatches) = on_processor(a, &executor, common, inputs, limit, &mut progress)?;
+            let (mut value, dispatches) =
+                on_processor(a, &executor, common, (inputs, limit), place.ceilings, &mut progress)?;
             drop(executor);
             value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
             Ok(Measured { value, dispatches: Some(dispatches), trace: None, stats: None })
@@ -319,13 +320,15 @@ fn on_processor(
     a: &BenchArgs,
     executor: &weft::Session,
     common: &Common,
-    inputs: &[Tensor],
-    limit: Option<Duration>,
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    ceilings: Option<Ceilings>,
     progress: &mut Progress,
 ) -> CliResult<(Value, Vec<DispatchTime>)> {
-    timeline::refuse(a, "the CPU has no queue whose clock could be read")?;
     let (mut value, dispatches) = native::times(a, executor, common, inputs, limit, progress)?;
-    value["per_kernel"] = executor.compilation().map(|c| per_kernel(c, &dispatches, None)).into();
+    if let Some((session, c)) = executor.on_processor().zip(executor.compilation()) {
+        value["per_kernel"] = per_kernel(c, &dispatches, ceilings).into();
+        timeline::write_native(a, session, c, |s| s.timeline(inputs, common.functions.on_tensors()))?;
+    }
     Ok((value, dispatches.times))
 }
 

@@ -2,7 +2,7 @@
 //! folder.
 //!
 //! Two scheduled tensor functions are compiled like all others: one copies more than any cache holds, one multiplies
-//! and adds in registers only. The efficiency of a kernel is that of the roofline model (Williams, Waterman, Patterson,
+//! and adds in registers only. On the processor these are an elementwise function and a product, scheduled by its rules. The efficiency of a kernel is that of the roofline model (Williams, Waterman, Patterson,
 //! 2009): the larger of its fractions of both peaks.
 
 use crate::args::Common;
@@ -10,8 +10,11 @@ use crate::error::{CliError, CliResult, Code};
 use crate::output::{Progress, log_once, print_text, table, write_file, write_json};
 use compiler::compile::MeasureKernel;
 use compiler::compile::{CompileOptions, compile};
+use compiler::interpreter::HostFunctions;
 use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
 use compiler::trace::Ceilings;
+use runtime_cpu::Processor;
 use runtime_gpu::{AdapterDescription, Gpu, KernelTimer};
 use serde_json::json;
 use shaders_gen::Emitter;
@@ -41,12 +44,77 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
 pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
     match device {
         Device::Gpu(gpu) => measure_gpu(gpu, common),
-        Device::Cpu(_) | Device::Interpreter => Err(CliError::new(
+        Device::Cpu(processor) => measure_processor(processor, device, common),
+        Device::Interpreter => Err(CliError::new(
             Code::Device,
-            format!("--ceilings measures a device by its shaders; {} runs none", device.label()),
+            format!("--ceilings measures a device by its kernels; {} runs none", device.label()),
         )
         .help("`weft devices` lists what is there")),
     }
+}
+
+fn measure_processor(processor: &Arc<Processor>, device: &Device, common: &Common) -> CliResult<Ceilings> {
+    let mut progress = Progress::new(common, &[]);
+    let profile = processor.profile();
+    let mut rate = |stage: usize, name: &str, kernel: Kernel| {
+        progress.report(name, stage, 2);
+        let ns = fastest(processor, &profile, &kernel)
+            .map_err(|e| CliError::new(e.code, format!("{name}: {}", e.message)))?;
+        Ok::<f64, CliError>(kernel.work / ns.max(1.0))
+    };
+    let fma_gflops = possible(rate(0, "multiply-add", tiles(&profile))?, 1e6, "GFLOP/s")?;
+    let copy_gb_s = possible(rate(1, "copy", plain_copy())?, 1e5, "GB/s")?;
+    let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
+    drop(progress);
+    store(&key_of(device), found)?;
+    Ok(found)
+}
+
+/// Nanoseconds of the kernels of a module on the processor, the fastest of several runs.
+fn fastest(processor: &Arc<Processor>, profile: &DeviceProfile, kernel: &Kernel) -> CliResult<f64> {
+    let bug = |e: String| CliError::new(Code::Bug, e);
+    let module = compiler::text::parse_module(&kernel.text).map_err(|e| bug(e.to_string()))?;
+    let options = CompileOptions::default();
+    let compiled = compile(module, &options, profile, &runtime_cpu::Emitter, &mut |_, _, _| ());
+    let compiled = compiled.map_err(|e| bug(e.to_string()))?;
+    let none = |name| Err(format!("the kernel has a constant {name}"));
+    let session = runtime_cpu::Session::open(processor.clone(), &compiled.plan, &none)?;
+    let inputs = &session.plan().inputs;
+    let inputs: Vec<Tensor> = inputs.iter().map(|v| Tensor::zeros(v.dtype, v.shape.clone())).collect();
+    let mut best = f64::INFINITY;
+    for _ in 0..RUNS {
+        let (_, times) = session.run_measured(&inputs, &HostFunctions::default())?;
+        best = best.min(times.iter().map(|t| t.ns).sum());
+    }
+    Ok(best)
+}
+
+/// A product whose tiles find their operands in the first cache. An odd number of tiles of columns: rows a power of two
+/// apart would share a set of it.
+fn tiles(p: &DeviceProfile) -> Kernel {
+    let [rows, columns] = p.register_tile.map(|n| n as usize);
+    let (m, n, k) = (8 * rows, columns * (32 * p.cores as usize + 1), 128);
+    let text = format!(
+        "graph @main(%a: f32[{m},{k}], %b: f32[{k},{n}]) -> (y: f32[{m},{n}]) {{
+  %y = matmul %a, %b : f32[{m},{n}]
+  return %y
+}}
+"
+    );
+    Kernel { text, work: 2.0 * (m * n * k) as f64 }
+}
+
+/// A copy of more than any cache holds.
+fn plain_copy() -> Kernel {
+    let n = 16 << 20;
+    let text = format!(
+        "graph @main(%x: f32[{n}]) -> (y: f32[{n}]) {{
+  %y = neg %x : f32[{n}]
+  return %y
+}}
+"
+    );
+    Kernel { text, work: 8.0 * f64::from(n) }
 }
 
 /// Fills in figures of a device that neither the driver nor the table of products has: from an earlier measurement, or
@@ -56,7 +124,7 @@ pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
     if !gpu.description.figures.lacking() {
         return gpu;
     }
-    let found = stored(&gpu.description).map_or_else(
+    let found = stored_of(&gpu.description).map_or_else(
         || {
             let name = &gpu.description.name;
             log_once(common, format!("device: measuring {name} once, as its cores or rates are not known"));
@@ -97,7 +165,7 @@ fn measure_gpu(gpu: &Arc<Gpu>, common: &Common) -> CliResult<Ceilings> {
     let copy_gb_s = possible(rate(1, "copy", copy(&gpu.profile))?, 1e5, "GB/s")?;
     let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
     drop(progress);
-    store(&gpu.description, found)?;
+    store(&key(&gpu.description), found)?;
     Ok(found)
 }
 
@@ -198,15 +266,32 @@ fn all() -> BTreeMap<String, Ceilings> {
     text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
 }
 
+/// The same of an opened device.
+fn key_of(device: &Device) -> String {
+    match device {
+        Device::Gpu(gpu) => key(&gpu.description),
+        _ => {
+            let about = crate::device::describe(device);
+            let text = |field: &str| about[field].as_str().unwrap_or_default().to_string();
+            format!("{} ({}, {})", text("name"), text("backend"), text("driver"))
+        }
+    }
+}
+
 /// Earlier measurements on this device.
-pub fn stored(device: &AdapterDescription) -> Option<Ceilings> {
+pub fn stored_of(device: &AdapterDescription) -> Option<Ceilings> {
     all().get(&key(device)).copied()
 }
 
-fn store(device: &AdapterDescription, found: Ceilings) -> CliResult<()> {
+/// Earlier measurements on an opened device.
+pub fn stored(device: &Device) -> Option<Ceilings> {
+    all().get(&key_of(device)).copied()
+}
+
+fn store(key: &str, found: Ceilings) -> CliResult<()> {
     let Some(path) = file() else { return Ok(()) };
     let mut list = all();
-    list.insert(key(device), found);
+    list.insert(key.to_string(), found);
     let text = serde_json::to_string_pretty(&list).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)

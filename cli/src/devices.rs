@@ -18,7 +18,7 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
     }
     let mut list = runtime_gpu::list_adapters();
     for d in &mut list {
-        if let Some(c) = crate::ceilings::stored(d) {
+        if let Some(c) = crate::ceilings::stored_of(d) {
             d.set_measured(c.fma_gflops, c.copy_gb_s);
         }
     }

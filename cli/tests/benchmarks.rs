@@ -68,8 +68,20 @@ fn host_and_device_stand_on_one_axis() {
 }
 
 #[test]
+fn kernels_of_the_processor_stand_between_inputs_and_results() {
+    let (events, about) = timeline("bench block.weft --runs 2 --warmup 1 --device cpu", "cpu");
+    let (v, _) = json("bench block.weft --runs 2 --warmup 1 --device cpu");
+    assert_eq!(about["kernel_times"], "host-clock");
+    let [first, kernels @ .., last] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((first.1.as_str(), last.1.as_str()), ("upload", "readback"));
+    assert_eq!(Some(kernels.len() as u64), v["dispatches"].as_u64(), "{events:?}");
+    assert!(kernels.iter().all(|k| k.0 == 2), "{kernels:?}");
+    assert!(events.windows(2).all(|w| w[0].3 <= w[1].2 + 1e-3), "one after another: {events:?}");
+}
+
+#[test]
 fn nodes_of_the_cpu_executor_have_times() {
-    let (events, _) = timeline("bench block.weft --runs 2 --warmup 0 --device interpreter", "cpu");
+    let (events, _) = timeline("bench block.weft --runs 2 --warmup 0 --device interpreter", "interpreter");
     let (v, _) = json("bench block.weft --runs 2 --warmup 0 --device interpreter");
     let rows = v["per_kernel"].as_array().expect("a row for each node");
     assert_eq!(rows.len(), 11, "{v}");

@@ -239,8 +239,11 @@ fn on_a_device() {
     assert!(v["per_kernel"].as_array().is_some_and(|k| !k.is_empty()), "{v}");
     assert!(v["per_kernel"][0]["roofline_fraction"].is_number(), "{v}");
     assert!(v["compile_ms"]["warm"].is_number(), "{v}");
-    let (alone, _) = weft("bench --ceilings");
-    holds("bench --ceilings", &alone);
+    for on in ["", " --device cpu"] {
+        let (alone, code) = weft(&format!("bench --ceilings{on}"));
+        assert_eq!(code, 0, "{alone}");
+        holds("bench --ceilings", &alone);
+    }
     // A network in parts: the kernels of each.
     let (v, code) = weft("bench branch_shapes.weft --runs 2 --warmup 1");
     assert_eq!(code, 0, "{v}");

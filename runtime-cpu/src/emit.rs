@@ -81,7 +81,7 @@ impl Kernel {
     pub(crate) fn run(&self, program: &Program, views: &[(usize, View)], on: &Processor) {
         let mut bound = vec![None; self.function.buffers.len()];
         views.iter().for_each(|(n, v)| bound[*n] = Some(*v));
-        execute::run(program, &bound, on.isa(), on.pool());
+        execute::run(program, &bound, on.isa(), on.team());
     }
 }
 

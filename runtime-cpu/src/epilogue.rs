@@ -54,7 +54,11 @@ fn place(acc: &Index, t: &Tile) -> Index {
 
 /// The epilogue that a leaf is, if it goes over a tile's sums once, which nothing else reads.
 fn epilogue(l: &Leaf, t: &Tile, buffers: &[Known]) -> Option<Epilogue> {
-    let whole = matches!(t.start, Start::Number(_)) && t.epilogue.is_none() && l.reduce.is_none() && !l.reads_own;
+    let whole = matches!(t.start, Start::Number(_))
+        && t.epilogue.is_none()
+        && l.reduce.is_none()
+        && !l.reads_own
+        && l.lets.is_empty();
     let only = buffers[t.acc.buffer].own_blocks == Some(t.blocks + 1);
     if !whole || !only || buffers[l.store.buffer].form != Form::F32 {
         return None;

@@ -1,4 +1,4 @@
-//! Runs a program: the parallel loops on the pool, each task's loops one after another, leaves many elements at a time.
+//! Runs a program: the parallel loops on the team, each task's loops one after another, leaves many elements at a time.
 
 use crate::index::{Condition, Index, Scene, Slot};
 use crate::isa::Isa;
@@ -6,7 +6,8 @@ use crate::lanes::{CHUNK, Free, Lanes};
 use crate::memory::{Source, Span, View};
 use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
 use crate::runs;
-use crate::tile::TileMemory;
+use crate::team::Team;
+use crate::tile_memory::TileMemory;
 use std::cell::RefCell;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
@@ -33,19 +34,17 @@ thread_local! {
     static OWN: RefCell<Own> = RefCell::new(Own::default());
 }
 
-/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a pool the
+/// Runs `program` on these buffers, by their number in the function; those of tasks are added here. Without a team the
 /// calling thread does it all.
-pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Option<&rayon::ThreadPool>) {
+pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, team: Option<&Team>) {
     let tasks: i64 = program.groups.iter().map(|g| g.1).product();
-    let threads = pool.map_or(1, |p| p.current_num_threads() as i64);
-    if threads < 2 || tasks < 2 {
-        return run_tasks(program, bound, isa, 0..tasks);
-    }
+    let Some(team) = team.filter(|_| tasks > 1) else { return run_tasks(program, bound, isa, 0..tasks) };
+    let threads = 1 + team.helpers() as i64;
     // A few portions for each thread: those that are done early take more.
     let portion = (tasks / (threads * PORTIONS)).max(1);
     let count = (tasks + portion - 1) / portion;
     let next = std::sync::atomic::AtomicI64::new(0);
-    let work = || {
+    team.share(&|| {
         loop {
             let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if at >= count {
@@ -53,14 +52,7 @@ pub(crate) fn run(program: &Program, bound: &[Option<View>], isa: Isa, pool: Opt
             }
             run_tasks(program, bound, isa, at * portion..((at + 1) * portion).min(tasks));
         }
-    };
-    if let Some(pool) = pool {
-        // The calling thread begins at once, while the others wake up.
-        pool.in_place_scope(|scope| {
-            (1..threads).for_each(|_| scope.spawn(|_| work()));
-            work();
-        });
-    }
+    });
 }
 
 /// Portions of the tasks of a kernel for each thread.
@@ -87,7 +79,7 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::op
             });
         }
         let env = vec![0; program.slots];
-        let mut t = Task { views: &views, env, isa, own };
+        let mut t = Task { views: &views, env, isa, own, lets: vec![] };
         for task in tasks {
             let mut rest = task;
             for (slots, extent) in program.groups.iter().rev() {
@@ -106,6 +98,8 @@ pub(crate) struct Task<'p> {
     pub env: Vec<i64>,
     pub isa: Isa,
     pub own: &'p mut Own,
+    /// What the leaf at work uses several times.
+    pub lets: Vec<Lanes<'p>>,
 }
 
 /// The lanes that are computed at once: the variables of the leaf's rows and columns have the values of the first.
@@ -189,6 +183,7 @@ impl Task<'_> {
             Truth::Some(mask) => Some(mask),
         };
         let active = guard.as_deref();
+        self.begin_lets(&l.lets, &c, active);
         let mut value = self.value(&l.value, &c, active);
         if l.reads_own {
             value = self.owned(value, c.lanes());
@@ -197,6 +192,7 @@ impl Task<'_> {
             None => self.store(&l.store, &c, value, active),
             Some(r) => self.reduce(l, r, &c, value, active),
         }
+        self.end_lets();
     }
     /// Sets the variables of a leaf's rows and columns.
     fn begin_at(&mut self, slots: [Slot; 2], values: [i64; 2]) {
@@ -223,15 +219,20 @@ impl Task<'_> {
     pub(crate) fn owned<'m>(&mut self, value: Lanes<'m>, n: usize) -> Lanes<'m> {
         let free = &mut self.own.free;
         match value {
-            Lanes::F(s @ Source::Memory(_)) => Lanes::F(Source::Own(free.own(s, n))),
-            Lanes::D(s @ Source::Memory(_)) => Lanes::D(Source::Own(free.own(s, n))),
-            Lanes::I(s @ Source::Memory(_)) => Lanes::I(Source::Own(free.own(s, n))),
+            Lanes::F(s @ (Source::Memory(_) | Source::Kept(_))) => Lanes::F(Source::Own(free.own(s, n))),
+            Lanes::D(s @ (Source::Memory(_) | Source::Kept(_))) => Lanes::D(Source::Own(free.own(s, n))),
+            Lanes::I(s @ (Source::Memory(_) | Source::Kept(_))) => Lanes::I(Source::Own(free.own(s, n))),
             other => other,
         }
     }
     pub(crate) fn span(&self, a: &Access, c: &Chunk) -> Option<Span> {
-        let [row_stride, column_stride] = a.strides?;
-        let first = a.index.eval(self.scene());
+        let lanes = [(c.slots[0], c.rows as i64), (c.slots[1], c.columns as i64)];
+        let inside = || a.inside.as_ref().filter(|i| i.clamps.iter().all(|c| c.is_idle(&lanes, self.scene())));
+        let (index, [row_stride, column_stride]) = match a.strides {
+            Some(strides) => (&a.index, strides),
+            None => inside().map(|i| (&i.index, i.strides))?,
+        };
+        let first = index.eval(self.scene());
         Some(Span { first, rows: c.rows, columns: c.columns, row_stride, column_stride })
     }
     /// The value of an index for each lane.

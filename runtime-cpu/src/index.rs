@@ -191,7 +191,7 @@ impl Index {
 }
 
 /// A condition: how the index compares with 0.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Condition {
     pub op: CondOp,
     pub index: Index,
@@ -209,7 +209,7 @@ impl Condition {
 }
 
 /// An index that is held between limits: `min(index, 223)`.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Clamp {
     pub index: Index,
     /// The least and the largest value that the limits leave as it is.

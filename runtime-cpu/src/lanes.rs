@@ -3,6 +3,7 @@
 use crate::isa::{Isa, versions};
 use crate::math;
 use crate::memory::Source;
+use std::rc::Rc;
 use tensor_ir::dtype::DType;
 use tensor_ir::interpreter::scalar::{self, Num, Real};
 use tensor_ir::tir::{BinaryOp, UnaryOp};
@@ -44,8 +45,10 @@ impl Free {
         T::list(self).pop().unwrap_or_else(|| vec![T::default(); CHUNK].into())
     }
     pub(crate) fn give<T: Lane>(&mut self, s: Source<'_, T>) {
-        if let Source::Own(lanes) = s {
-            T::list(self).push(lanes);
+        match s {
+            Source::Own(lanes) => T::list(self).push(lanes),
+            Source::Kept(lanes) => T::list(self).extend(Rc::try_unwrap(lanes)),
+            Source::Splat(_) | Source::Memory(_) => {}
         }
     }
     pub(crate) fn give_lanes(&mut self, l: Lanes<'_>) {
@@ -64,11 +67,23 @@ impl Free {
                 to[..n].fill(x);
                 to
             }
-            Source::Memory(from) => {
+            other => {
                 let mut to = self.take::<T>();
-                to[..n].copy_from_slice(&from[..n]);
+                to[..n].copy_from_slice(&other.lanes().unwrap_or(&[])[..n]);
+                self.give(other);
                 to
             }
+        }
+    }
+}
+
+impl<'m> Lanes<'m> {
+    /// The same lanes twice.
+    pub(crate) fn keep(self) -> [Lanes<'m>; 2] {
+        match self {
+            Lanes::F(s) => s.keep().map(Lanes::F),
+            Lanes::D(s) => s.keep().map(Lanes::D),
+            Lanes::I(s) => s.keep().map(Lanes::I),
         }
     }
 }
@@ -94,6 +109,28 @@ versions! {
     }
 }
 versions! {
+    fn choose_f<F: Fn(f32, f32) -> bool>(f: F, to: &mut [f32], by: [&[f32]; 2], from: [&[f32]; 2]) {
+        let each = to.iter_mut().zip(by[0].iter().zip(by[1])).zip(from[0].iter().zip(from[1]));
+        each.for_each(|((t, (x, y)), (a, b))| *t = if f(*x, *y) { *a } else { *b });
+    }
+}
+/// Elements whose polynomials are computed at once: a few vectors of any width.
+const AT_ONCE: usize = 32;
+versions! {
+    fn polynomial_f(numbers: &[f32], a: &mut [f32]) {
+        let mut chunks = a.chunks_exact_mut(AT_ONCE);
+        for x in &mut chunks {
+            let mut sums = [numbers[0]; AT_ONCE];
+            for c in &numbers[1..] {
+                sums.iter_mut().zip(x.iter()).for_each(|(s, x)| *s = *s * x + c);
+            }
+            x.copy_from_slice(&sums);
+        }
+        let rest = chunks.into_remainder();
+        rest.iter_mut().for_each(|x| *x = numbers[1..].iter().fold(numbers[0], |s, c| s * *x + c));
+    }
+}
+versions! {
     fn compare_f<F: Fn(f32, f32) -> bool>(f: F, to: &mut [i64], a: &[f32], b: &[f32]) {
         to.iter_mut().zip(a).zip(b).for_each(|((t, a), b)| *t = i64::from(f(*a, *b)));
     }
@@ -116,9 +153,10 @@ impl Ops<'_> {
                 map_f(self.isa, f, &mut lanes[..n]);
                 Source::Own(lanes)
             }
-            Source::Memory(from) => {
+            other => {
                 let mut to = self.free.take::<f32>();
-                map_from_f(self.isa, f, &mut to[..n], &from[..n]);
+                map_from_f(self.isa, f, &mut to[..n], &other.lanes().unwrap_or(&[])[..n]);
+                self.free.give(other);
                 Source::Own(to)
             }
         })
@@ -135,11 +173,15 @@ impl Ops<'_> {
             }
             (a, Source::Own(mut to)) => {
                 into_f(self.isa, |y, x| f(x, y), &mut to[..n], &a.lanes().unwrap_or(&[])[..n]);
+                self.free.give(a);
                 Lanes::F(Source::Own(to))
             }
-            (Source::Memory(a), Source::Memory(b)) => {
+            (a, b) => {
                 let mut to = self.free.take::<f32>();
-                zip_f(self.isa, f, &mut to[..n], &a[..n], &b[..n]);
+                let sides = [&a, &b].map(|s| s.lanes().unwrap_or(&[]));
+                zip_f(self.isa, f, &mut to[..n], &sides[0][..n], &sides[1][..n]);
+                self.free.give(a);
+                self.free.give(b);
                 Lanes::F(Source::Own(to))
             }
         }
@@ -251,6 +293,62 @@ impl Ops<'_> {
             };
         }
         Lanes::I(by_op!(Add Sub Mul And Or Lt Le Gt Ge Eq Ne))
+    }
+    /// `a` where `x` and `y`, of `dtype`, compare so; else `b`.
+    pub(crate) fn choose(&mut self, op: BinaryOp, dtype: DType, [x, y, a, b]: [Lanes<'_>; 4]) -> Lanes<'static> {
+        match (x, y, a, b) {
+            (Lanes::F(x), Lanes::F(y), Lanes::F(a), Lanes::F(b)) => Lanes::F(self.choose_floats(op, [x, y], [a, b])),
+            (x, y, a, b) => {
+                let chosen = self.binary(op, dtype, x, y);
+                let Lanes::I(chosen) = chosen else { unreachable!("a comparison gives a bool") };
+                let mask: Vec<u8> = (0..self.n).map(|i| u8::from(chosen.at(i) != 0)).collect();
+                self.free.give(chosen);
+                self.select(&mask, a, b)
+            }
+        }
+    }
+    fn choose_floats(
+        &mut self,
+        op: BinaryOp,
+        by: [Source<'_, f32>; 2],
+        from: [Source<'_, f32>; 2],
+    ) -> Source<'static, f32> {
+        let n = self.n;
+        let mut to = self.free.take::<f32>();
+        let all = [by, from].map(|pair| pair.map(|s| self.filled(s)));
+        let [sides, sources] = [0, 1].map(|i| [0, 1].map(|j| &all[i][j].lanes().unwrap_or(&[])[..n]));
+        macro_rules! by_op {
+            ($($name:ident)*) => {
+                match op {
+                    $(BinaryOp::$name => {
+                        choose_f(self.isa, |x, y| scalar::compare(BinaryOp::$name, x, y), &mut to[..n], sides, sources)
+                    })*
+                    _ => unreachable!("a comparison"),
+                }
+            };
+        }
+        by_op!(Lt Le Gt Ge Eq Ne);
+        all.into_iter().flatten().for_each(|s| self.free.give(s));
+        Source::Own(to)
+    }
+    /// The lanes in memory, also where they are all the same.
+    fn filled<'m>(&mut self, s: Source<'m, f32>) -> Source<'m, f32> {
+        match s {
+            Source::Splat(_) => Source::Own(self.free.own(s, self.n)),
+            other => other,
+        }
+    }
+    /// A polynomial, by its numbers, that of the highest power first.
+    pub(crate) fn polynomial(&mut self, numbers: &[f32], x: Lanes<'_>) -> Lanes<'static> {
+        let Lanes::F(x) = x else { unreachable!("the numbers of a polynomial have the type of its lanes") };
+        match x {
+            Source::Splat(x) => Lanes::F(Source::Splat(numbers[1..].iter().fold(numbers[0], |s, c| s * x + c))),
+            x => {
+                let mut to = self.free.own(x, self.n);
+                polynomial_f(self.isa, numbers, &mut to[..self.n]);
+                Lanes::F(Source::Own(to))
+            }
+        }
     }
     /// A conversion.
     pub(crate) fn cast<'m>(&mut self, from: DType, to: DType, a: Lanes<'m>) -> Lanes<'m> {

@@ -4,7 +4,7 @@
 //!
 //! The CPU is a target like a GPU: a second implementor of [`tensor_ir::plan::EmitKernel`]. Passes, fusion, layouts,
 //! memory planning, prepacks, host steps, control flow, open sizes and the plan cache are those of devices. A workgroup
-//! is a task of a thread pool: it has one thread, no workgroup memory, no barriers and no subgroups, and the grid is
+//! is a task of a team of threads: it has one thread, no workgroup memory, no barriers and no subgroups, and the grid is
 //! the parallel loop.
 //!
 //! No code is generated on the user's machine, and none is compiled for its processor: a kernel is *data*, which a
@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 
 mod constants;
+mod copied;
 mod emit;
 mod epilogue;
 mod error;
@@ -44,7 +45,11 @@ mod program;
 mod run_tiles;
 mod runs;
 mod session;
+mod share;
+mod team;
 mod tile;
+mod tile_memory;
+mod times;
 mod translate;
 mod translate_tiles;
 mod values;
@@ -55,4 +60,5 @@ pub use emit::{Emitter, Kernel};
 pub use error::CpuError;
 pub use isa::Isa;
 pub use processor::Processor;
-pub use session::{DispatchTime, Session};
+pub use session::Session;
+pub use times::{DispatchTime, Span, Work};

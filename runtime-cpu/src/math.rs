@@ -4,11 +4,15 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts: products of the first with small integers are exact.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
+/// 1.5 * 2^23: a float of at most 22 bits that is added to it is rounded to an integer, ties to even, in its last bits.
+const ROUND: f32 = 12_582_912.0;
+
 /// `e^x` to 2 units in the last place: `2^n * e^r` with `|r| <= ln 2 / 2` and a polynomial for `e^r`.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let bounded = x.clamp(-104.0, 89.0);
-    let n = (bounded * LOG2_E).round_ties_even();
+    let rounded = bounded * LOG2_E + ROUND;
+    let (n, integer) = (rounded - ROUND, (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32));
     let r = bounded - n * LN_2[0] - n * LN_2[1];
     let p = 1.987_569_1e-4f32;
     let p = p * r + 1.398_199_9e-3;
@@ -18,14 +22,14 @@ pub(crate) fn exp(x: f32) -> f32 {
     let p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
     // In two steps: the power of two alone leaves the normal range before the result does.
-    let half = (n as i32) >> 1;
-    let y = y * power_of_two(half) * power_of_two(n as i32 - half);
+    let half = integer >> 1;
+    let y = y * power_of_two(half) * power_of_two(integer.wrapping_sub(half));
     if x.is_nan() { x } else { y }
 }
 
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(((n + 127) as u32) << 23)
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// The hyperbolic tangent, by `e^2x`; a polynomial near 0, where that cancels.

@@ -1,6 +1,7 @@
 //! Buffers as kernels see them: memory with a storage form, bounds checked once for each run of elements.
 
 use half::{bf16, f16};
+use std::rc::Rc;
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{Encoding, Scope};
 
@@ -250,6 +251,20 @@ pub(crate) enum Source<'m, T> {
     Splat(T),
     Memory(&'m [T]),
     Own(Box<[T]>),
+    /// Computed ones that are used several times.
+    Kept(Rc<Box<[T]>>),
+}
+
+impl<'m, T: Copy> Source<'m, T> {
+    /// The same lanes twice.
+    pub(crate) fn keep(self) -> [Source<'m, T>; 2] {
+        match self {
+            Source::Splat(x) => [Source::Splat(x), Source::Splat(x)],
+            Source::Memory(s) => [Source::Memory(s), Source::Memory(s)],
+            Source::Own(s) => Source::Kept(Rc::new(s)).keep(),
+            Source::Kept(s) => [Source::Kept(s.clone()), Source::Kept(s)],
+        }
+    }
 }
 
 impl<T: Copy> Source<'_, T> {
@@ -259,6 +274,7 @@ impl<T: Copy> Source<'_, T> {
             Source::Splat(x) => *x,
             Source::Memory(s) => s[n],
             Source::Own(s) => s[n],
+            Source::Kept(s) => s[n],
         }
     }
     /// The lanes where they are not all the same.
@@ -267,6 +283,7 @@ impl<T: Copy> Source<'_, T> {
             Source::Splat(x) => Err(*x),
             Source::Memory(s) => Ok(s),
             Source::Own(s) => Ok(s),
+            Source::Kept(s) => Ok(s),
         }
     }
     /// Stores `count` lanes from `n` on, next to each other.

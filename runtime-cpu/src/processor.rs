@@ -1,5 +1,6 @@
 //! The processor as a target: an instruction set and the threads that sessions share.
 
+use crate::team::Team;
 use crate::{CpuError, Isa};
 use tensor_ir::profile::DeviceProfile;
 
@@ -7,8 +8,8 @@ use tensor_ir::profile::DeviceProfile;
 #[derive(Debug)]
 pub struct Processor {
     isa: Isa,
-    /// `None` for one thread: the caller's.
-    pool: Option<rayon::ThreadPool>,
+    /// Threads beside the caller's; `None` for one thread.
+    team: Option<Team>,
 }
 
 /// Bytes a nanosecond that a core reads from memory beside the others: two channels of DDR5 serve about four cores.
@@ -27,10 +28,9 @@ impl Processor {
         }
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if threads == 0 { cores() } else { threads };
-        let start = || rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("weft-cpu-{n}"));
-        let pool = if threads == 1 { None } else { Some(start().build()) };
-        let pool = pool.transpose().map_err(|e| CpuError::Open(format!("{threads} threads do not start: {e}")))?;
-        Ok(Processor { isa, pool })
+        let team = if threads == 1 { None } else { Some(Team::start(threads - 1)) };
+        let team = team.transpose().map_err(|e| CpuError::Open(format!("{threads} threads do not start: {e}")))?;
+        Ok(Processor { isa, team })
     }
     /// The instruction set whose bodies run.
     pub fn isa(&self) -> Isa {
@@ -38,7 +38,7 @@ impl Processor {
     }
     /// Threads that kernels run on.
     pub fn threads(&self) -> usize {
-        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+        1 + self.team.as_ref().map_or(0, Team::helpers)
     }
     /// The profile to compile for: cores, register tile, rates.
     pub fn profile(&self) -> DeviceProfile {
@@ -51,7 +51,7 @@ impl Processor {
             ..DeviceProfile::processor(cores, self.isa.tile())
         }
     }
-    pub(crate) fn pool(&self) -> Option<&rayon::ThreadPool> {
-        self.pool.as_ref()
+    pub(crate) fn team(&self) -> Option<&Team> {
+        self.team.as_ref()
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Leaf {
     pub columns: Extent,
     pub guards: Vec<Condition>,
     pub store: Access,
+    /// Values that are computed first, one after another: [`Value::Let`].
+    pub lets: Vec<Value>,
     pub value: Value,
     pub reduce: Option<Reduction>,
     /// The value reads the buffer that is stored to.
@@ -73,16 +75,38 @@ pub(crate) struct Reduction {
 }
 
 /// A place in a buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Access {
     pub buffer: usize,
     pub index: Index,
     /// Strides along the rows and columns of a leaf; `None` if the place is computed lane by lane.
     pub strides: Option<[i64; 2]>,
+    /// The same place where limits change nothing, if it has strides there.
+    pub inside: Option<Box<Inside>>,
+}
+
+/// A place without the limits that it is held between: `min(i, 196)` is `i` but in the last tile.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Inside {
+    pub index: Index,
+    pub strides: [i64; 2],
+    pub clamps: Vec<Clamp>,
+}
+
+impl Access {
+    pub(crate) fn new(buffer: usize, index: Index, lanes: [Slot; 2]) -> Access {
+        let strides = |i: &Index| Some([i.stride(lanes[0])?, i.stride(lanes[1])?]);
+        let along = strides(&index);
+        let inside = || {
+            let (plain, clamps) = index.without_clamps();
+            Some(Box::new(Inside { strides: strides(&plain)?, index: plain, clamps }))
+        };
+        Access { buffer, strides: along, inside: if along.is_none() { inside() } else { None }, index }
+    }
 }
 
 /// A value of a leaf.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Value {
     F(f32),
     D(f64),
@@ -92,8 +116,38 @@ pub(crate) enum Value {
     Unary(UnaryOp, DType, Box<Value>),
     Binary(BinaryOp, DType, Box<Value>, Box<Value>),
     All(Vec<Condition>),
+    /// The second or the third for the lanes that take it.
     Select(Box<Value>, Box<Value>, Box<Value>),
     Cast(DType, DType, Box<Value>),
+    /// A value that was computed before, by its number in the leaf.
+    Let(usize),
+    /// The third where the first two compare so, else the fourth: both are computed.
+    Choose(BinaryOp, DType, Box<[Value; 4]>),
+    /// `(c0 * x + c1) * x + ...` in f32.
+    Polynomial(Box<Value>, Vec<f32>),
+}
+
+impl Value {
+    pub(crate) fn operands(&self) -> Vec<&Value> {
+        match self {
+            Value::F(_) | Value::D(_) | Value::I(_) | Value::Load(_) | Value::Index(..) => vec![],
+            Value::All(_) | Value::Let(_) => vec![],
+            Value::Unary(_, _, a) | Value::Cast(_, _, a) | Value::Polynomial(a, _) => vec![a],
+            Value::Binary(_, _, a, b) => vec![a, b],
+            Value::Select(c, a, b) => vec![c, a, b],
+            Value::Choose(_, _, all) => all.iter().collect(),
+        }
+    }
+    pub(crate) fn operands_mut(&mut self) -> Vec<&mut Value> {
+        match self {
+            Value::F(_) | Value::D(_) | Value::I(_) | Value::Load(_) | Value::Index(..) => vec![],
+            Value::All(_) | Value::Let(_) => vec![],
+            Value::Unary(_, _, a) | Value::Cast(_, _, a) | Value::Polynomial(a, _) => vec![a],
+            Value::Binary(_, _, a, b) => vec![a, b],
+            Value::Select(c, a, b) => vec![c, a, b],
+            Value::Choose(_, _, all) => all.iter_mut().collect(),
+        }
+    }
 }
 
 /// Rows x columns of sums in registers: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it. A

@@ -1,10 +1,12 @@
 //! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
 
+use crate::copied::Copied;
 use crate::execute::{Task, holding};
 use crate::index::{Condition, Slot};
 use crate::memory::View;
 use crate::program::{Epilogue, Operand, RowCondition, Start, StepOp, Tile};
-use crate::tile::{self, Kind, Operands, Step, TileMemory};
+use crate::tile::{self, Kind, Operands, Step};
+use crate::tile_memory::TileMemory;
 use std::ops::Range;
 use tensor_ir::int::CondOp;
 
@@ -46,7 +48,7 @@ impl Task<'_> {
         match even {
             Some(stride) if inside && t.right_row == 0 => {
                 self.check(&place, stride, 0..to.rows, t.reach);
-                self.call(&place, stride, 0..to.rows, &t.taps, &m.steps);
+                self.call(&place, stride, 0..to.rows, (&t.taps, &m.steps), &mut m.copy);
             }
             Some(stride) if t.conditions.iter().all(|c| c.step.is_some()) => self.edges(&place, stride, m),
             _ => self.uneven(&place, m),
@@ -84,7 +86,7 @@ impl Task<'_> {
                 self.check(p, stride, row..end, [(l, l), (r, r)]);
             }
             let steps = if m.taps.len() < t.taps.len() { &m.padded } else { &m.steps };
-            self.call(p, stride, row..end, &m.taps, steps);
+            self.call(p, stride, row..end, (&m.taps, steps), &mut m.copy);
             row = end;
         }
     }
@@ -221,12 +223,25 @@ impl Task<'_> {
         }
     }
     /// Runs rows that lie evenly and have all these taps, which the caller has checked.
-    fn call(&self, p: &Place<'_>, stride: i64, rows: Range<i64>, taps: &[[isize; 2]], steps: &[Step]) {
+    fn call(
+        &self,
+        p: &Place<'_>,
+        stride: i64,
+        rows: Range<i64>,
+        (taps, steps): (&[[isize; 2]], &[Step]),
+        copy: &mut Copied,
+    ) {
         let mut operands = self.operands(p, rows.start, taps, steps);
         operands.row_stride = stride as isize;
+        let rows = rows.start as usize..rows.end as usize;
         // SAFETY: the taps of these rows were checked against their buffers, as were results and steps in `target`; the
         // results are this task's own.
-        unsafe { tile::run(self.isa, &operands, rows.start as usize..rows.end as usize) };
+        unsafe {
+            if operands.collides(rows.len()) {
+                operands.copy_rows(rows.clone(), copy);
+            }
+            tile::run(self.isa, &operands, rows);
+        }
     }
     /// True if limits of the left operand's place change nothing in these rows of the tile.
     fn lies_evenly(&self, t: &Tile, rows: i64) -> bool {

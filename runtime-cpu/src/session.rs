@@ -4,11 +4,11 @@ use crate::constants::{Block, Constants, Place};
 use crate::emit::Kernel;
 use crate::memory::View;
 use crate::program::Program;
+use crate::times::{DispatchTime, Log, Span, Work};
 use crate::{CpuError, Processor};
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
 use tensor_ir::plan::{
@@ -18,15 +18,6 @@ use tensor_ir::tensor::Tensor;
 
 /// Calls of the plan's functions inside each other, at most.
 const MOST_CALLS: usize = 1000;
-
-/// A dispatch's times over a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DispatchTime {
-    /// How often it ran.
-    pub calls: u64,
-    /// Nanoseconds of all of them.
-    pub ns: f64,
-}
 
 /// An open session: any thread may run on it, several at once; they share the processor's threads.
 pub struct Session {
@@ -56,7 +47,7 @@ struct Run<'s> {
     more: Vec<Block>,
     /// Rows of what loops collect without an end.
     rows: FxHashMap<usize, usize>,
-    times: Option<Times>,
+    log: Option<Log>,
 }
 
 impl Session {
@@ -128,16 +119,22 @@ impl Session {
         inputs: &[Tensor],
         functions: &dyn HostCaller,
     ) -> Result<(Vec<Tensor>, Vec<DispatchTime>), CpuError> {
-        let (outputs, times) = self.run_with(inputs, functions, true)?;
-        let of = |d: &Dispatch| times.as_ref().and_then(|t| t.get(&key(d)).copied()).unwrap_or_default();
-        Ok((outputs, self.plan.dispatches().map(of).collect()))
+        let (outputs, spans) = self.run_with(inputs, functions, true)?;
+        Ok((outputs, DispatchTime::of(&spans, self.plan.dispatches().count())))
+    }
+    /// Runs once and gives what was done when, in its order.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn timeline(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Span>, CpuError> {
+        Ok(self.run_with(inputs, functions, true)?.1)
     }
     fn run_with(
         &self,
         inputs: &[Tensor],
         functions: &dyn HostCaller,
         measure: bool,
-    ) -> Result<(Vec<Tensor>, Option<Times>), CpuError> {
+    ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let activations = held.unwrap_or_else(|| self.activations());
         let mut run = Run {
@@ -149,16 +146,16 @@ impl Session {
             calls: 1,
             more: vec![],
             rows: FxHashMap::default(),
-            times: measure.then(Times::default),
+            log: measure.then(|| Log::new(&self.plan)),
         };
         for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
         }
         let outputs = run.all(inputs);
-        let times = run.times.take();
+        let spans = run.log.take().map_or(vec![], Log::done);
         drop(run);
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
-        Ok((outputs?, times))
+        Ok((outputs?, spans))
     }
     fn activations(&self) -> Activations {
         let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
@@ -178,13 +175,6 @@ impl Session {
     }
 }
 
-/// Times of dispatches, by where they stand in the plan.
-type Times = FxHashMap<*const Dispatch, DispatchTime>;
-
-fn key(d: &Dispatch) -> *const Dispatch {
-    d
-}
-
 fn kernel_of<'k>(module: &'k (dyn std::any::Any + Send + Sync), name: &str) -> Result<&'k Kernel, CpuError> {
     module.downcast_ref::<Kernel>().ok_or_else(|| CpuError::Internal(format!("kernel `{name}` is none of the CPU's")))
 }
@@ -200,6 +190,7 @@ impl Run<'_> {
         if inputs.len() != views.len() {
             return Err(CpuError::Input(format!("the plan has {} inputs, got {}", views.len(), inputs.len())));
         }
+        let start = self.now();
         for (view, t) in views.iter().zip(inputs) {
             if t.dtype() != view.dtype || t.shape() != view.shape {
                 let (want, got) = (format!("{}{:?}", view.dtype, view.shape), format!("{}{:?}", t.dtype(), t.shape()));
@@ -208,8 +199,22 @@ impl Run<'_> {
             self.write(view, t)?;
         }
         self.inputs_on_host(inputs);
+        self.note(start, || Work::Inputs);
         self.steps(&session.plan.steps)?;
-        session.plan.outputs.iter().map(|v| self.read(v)).collect()
+        let start = self.now();
+        let outputs = session.plan.outputs.iter().map(|v| self.read(v)).collect();
+        self.note(start, || Work::Outputs);
+        outputs
+    }
+    /// Microseconds since the run began, if it is measured.
+    fn now(&self) -> Option<f64> {
+        self.log.as_ref().map(Log::now)
+    }
+    /// Notes what went on since `start`.
+    fn note(&mut self, start: Option<f64>, what: impl FnOnce() -> Work) {
+        if let (Some(log), Some(start)) = (&mut self.log, start) {
+            log.note(start, what());
+        }
     }
     fn inputs_on_host(&mut self, inputs: &[Tensor]) {
         for (i, b) in self.session.plan.buffers.iter().enumerate() {
@@ -265,19 +270,18 @@ impl Run<'_> {
             kernel.view(b, place.at, place.bytes)
         });
         let views: Vec<(usize, View)> = each.collect();
-        let start = self.times.is_some().then(Instant::now);
+        let start = self.now();
         let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, &session.processor)));
         done.map_err(|_| CpuError::Internal(format!("kernel `{}` accesses what is out of bounds", k.name)))?;
-        if let (Some(start), Some(times)) = (start, &mut self.times) {
-            let own = times.entry(key(d)).or_default();
-            own.calls += 1;
-            own.ns += start.elapsed().as_nanos() as f64;
-        }
+        let at = self.log.as_ref().and_then(|log| log.position(d)).unwrap_or(0);
+        self.note(start, || Work::Kernel(at));
         Ok(())
     }
     fn host_step(&mut self, h: &HostStep) -> Result<(), CpuError> {
         let inputs = h.inputs.iter().map(|v| self.read(v)).collect::<Result<Vec<_>, _>>()?;
+        let start = self.now();
         let outputs = (h.run)(inputs, self.functions).map_err(|e| CpuError::Host(format!("{}: {e}", h.name)))?;
+        self.note(start, || Work::Host(h.name.to_string()));
         h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))
     }
     fn copy(&mut self, from: usize, to: usize) -> Result<(), CpuError> {

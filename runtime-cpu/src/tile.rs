@@ -71,25 +71,6 @@ pub(crate) struct Operands<'a> {
     pub out_stride: isize,
 }
 
-/// Memory for what is found of a tile, used again.
-#[derive(Default)]
-pub(crate) struct TileMemory {
-    /// A pointer for each row, tap after tap, where rows lie unevenly.
-    pub table: Vec<*const f32>,
-    /// Taps that are not left out.
-    pub taps: Vec<[isize; 2]>,
-    /// The rows that each tap has.
-    pub ranges: Vec<(i64, i64)>,
-    /// What each condition's index is in the first row of the first tap.
-    pub conditions: Vec<i64>,
-    /// What rows in the padding read.
-    pub zeros: Vec<f32>,
-    /// What is computed of its sums.
-    pub steps: Vec<Step>,
-    /// The steps of rows that are partly padding.
-    pub padded: Vec<Step>,
-}
-
 /// Computes these rows of a tile.
 ///
 /// # Safety

@@ -4,6 +4,7 @@ use crate::epilogue::{self, Known};
 use crate::index::{Condition, Indices, Slot};
 use crate::memory::Form;
 use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Tile, Value};
+use crate::share;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Int};
@@ -161,7 +162,7 @@ impl Translator<'_> {
         let rows = loops.pop_if(|l| alike(l) && columns.count < LANES_ENOUGH).unwrap_or(one);
         let lanes = [rows.slot, columns.slot];
         let reads_own = b.reads(b.buffer);
-        let value = self.value(&b.value, lanes)?;
+        let (lets, value) = share::share(self.value(&b.value, lanes)?);
         let reduce = match b.reduce {
             None => None,
             Some(r) => {
@@ -176,7 +177,7 @@ impl Translator<'_> {
         };
         let guards = self.conditions(&b.guards)?;
         let store = access(b.buffer, store, lanes);
-        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, guards, store, value, reduce, reads_own })))
+        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, guards, store, lets, value, reduce, reads_own })))
     }
     pub(crate) fn conditions(&self, list: &[tensor_ir::int::Cond]) -> Result<Vec<Condition>, String> {
         list.iter().map(|c| self.ix.condition(c)).collect()
@@ -200,8 +201,7 @@ impl Translator<'_> {
 const LANES_ENOUGH: i64 = 256;
 
 pub(crate) fn access(buffer: BufferId, index: crate::index::Index, lanes: [Slot; 2]) -> Access {
-    let strides = index.stride(lanes[0]).zip(index.stride(lanes[1])).map(|(r, c)| [r, c]);
-    Access { buffer: buffer.index(), index, strides }
+    Access::new(buffer.index(), index, lanes)
 }
 
 fn constant(s: Scalar, t: DType) -> Value {

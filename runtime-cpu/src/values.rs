@@ -37,6 +37,31 @@ impl<'p> Task<'p> {
                 Truth::Some(mask) => Source::Own(self.wide(&mask)),
             }),
             Value::Select(condition, a, b) => self.select(condition, a, b, c, active),
+            Value::Let(i) => {
+                let [one, other] = std::mem::replace(&mut self.lets[*i], Lanes::I(Source::Splat(0))).keep();
+                self.lets[*i] = one;
+                other
+            }
+            Value::Choose(op, dtype, sides) => {
+                let sides = std::array::from_fn(|i| self.value(&sides[i], c, active));
+                self.ops(c).choose(*op, *dtype, sides)
+            }
+            Value::Polynomial(x, numbers) => {
+                let x = self.value(x, c, active);
+                self.ops(c).polynomial(numbers, x)
+            }
+        }
+    }
+    /// Computes what a leaf uses several times.
+    pub(crate) fn begin_lets(&mut self, lets: &[Value], c: &Chunk, active: Option<&[u8]>) {
+        for v in lets {
+            let lanes = self.value(v, c, active);
+            self.lets.push(lanes);
+        }
+    }
+    pub(crate) fn end_lets(&mut self) {
+        while let Some(lanes) = self.lets.pop() {
+            self.own.free.give_lanes(lanes);
         }
     }
     fn wide(&mut self, mask: &[u8]) -> Box<[i64]> {

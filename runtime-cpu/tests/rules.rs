@@ -13,7 +13,7 @@ use tensor_ir::plan::{
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::schedule::rules::schedule;
 use tensor_ir::tensor::Tensor;
-use tensor_ir::text::print_tensor_function;
+use tensor_ir::text::{parse_tensor_function, print_tensor_function};
 use tensor_ir::tir::{BufferId, Combiner, Scope, TensorFunction};
 
 struct NoFunctions;
@@ -87,7 +87,7 @@ fn check(f: &TensorFunction) -> Vec<String> {
             continue;
         }
         // The second parameter is a weight, known when the session opens; with none, all are operands.
-        for constants in [f.inputs().skip(1).take(1).collect::<Vec<_>>(), vec![]] {
+        for (n, constants) in [f.inputs().skip(1).take(1).collect::<Vec<_>>(), vec![]].into_iter().enumerate() {
             let profile = DeviceProfile::processor(2, isa.tile());
             let s = schedule(f, &constants, &profile).unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(f)));
             let plan = plan_of(&s.function, &constants, &profile);
@@ -107,7 +107,7 @@ fn check(f: &TensorFunction) -> Vec<String> {
                     compare(&got, &want, &format!("{} {threads} {}", isa.name(), print_tensor_function(&s.function)));
                 }
             }
-            if !constants.is_empty() {
+            if n == 0 {
                 rules.push(format!("{} {:?}", s.rule, s.declined));
             }
         }
@@ -169,10 +169,32 @@ fn extrema_of_windows_take_their_padding() {
 #[test]
 fn rows_and_elements_run_in_lanes() {
     for (rows, columns) in [(4, 7), (33, 197), (1, 1000), (600, 3)] {
-        check(&softmax(rows, columns));
+        // A task computes a row, where there are several that are long enough.
+        let rules = check(&softmax(rows, columns));
+        let rule = if rows > 1 && columns > 3 { "row-tasks" } else { "lanes" };
+        assert!(!rules.is_empty() && rules.iter().all(|r| r.starts_with(rule)), "{rows} {columns}: {rules:?}");
         check(&row_sum(rows, columns));
     }
     for shape in [&[5i64][..], &[3, 4, 5], &[2, 100, 37], &[10_000], &[1, 1]] {
         check(&elementwise_chain(shape));
+    }
+}
+
+/// A value that occurs often, choices between floats and between integers, and a polynomial.
+#[test]
+fn what_occurs_often_is_computed_once() {
+    for (rows, columns) in [(1, 5), (33, 197), (14, 32)] {
+        let t = "(%x[i, j] + %b[j])";
+        let polynomial = format!("(((0.5 * {t} + 0.25) * {t} + (-1.0)) * {t} + 2.0)");
+        let float = format!("select({t} < 0.0, exp({t}), select({t} >= 0.5, {t} * {t}, -0.0))");
+        let whole = "select(%n[i, j] < 1, %n[i, j] * %n[i, j], 3 - %n[i, j])";
+        let text = format!(
+            "tensor @often(%x: f32[{rows},{columns}], %b: f32[{columns}], %n: i32[{rows},{columns}], out %y: f32[{rows},{columns}], out %m: i32[{rows},{columns}]) {{
+               for i in 0..{rows} {{ for j in 0..{columns} {{ block y {{ %y[i, j] <- {polynomial} * {float} }} }} }}
+               for k in 0..{rows} {{ for l in 0..{columns} {{ block m {{ %m[k, l] <- {} }} }} }}
+             }}",
+            whole.replace("i, j", "k, l")
+        );
+        check(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")));
     }
 }

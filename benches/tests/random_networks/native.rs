@@ -23,7 +23,8 @@ use std::sync::Arc;
 fn target() -> impl Strategy<Value = (Isa, Option<&'static str>)> {
     let (here, missing): (Vec<Isa>, Vec<Isa>) = Isa::ALL.into_iter().partition(|i| i.is_available());
     missing.iter().for_each(|i| println!("SKIPPED: this machine has no {}", i.name()));
-    let rules = prop_oneof![4 => Just(None), 1 => Just(Some("lanes")), 1 => Just(Some("matmul-tile"))];
+    let named = |n: &'static str| Just(Some(n));
+    let rules = prop_oneof![4 => Just(None), 1 => named("lanes"), 1 => named("matmul-tile"), 1 => named("row-tasks")];
     (prop::sample::select(here), rules)
 }
 

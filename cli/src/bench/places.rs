@@ -24,8 +24,7 @@ impl Place {
         let (device, not_timed) = open(a, common)?;
         let ceilings = match (&device, a.ceilings) {
             (_, true) => Some(ceilings::measure(&device, common)?),
-            (Device::Gpu(gpu), false) => ceilings::stored(&gpu.description),
-            (Device::Cpu(_) | Device::Interpreter, false) => None,
+            (device, false) => ceilings::stored(device),
         };
         Ok(Place { device, ceilings, not_timed })
     }

@@ -7,7 +7,9 @@ use crate::args::BenchArgs;
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{log, write_file};
 use compiler::compile::Compiled;
+use compiler::plan::Dispatch;
 use compiler::tensor::Tensor;
+use runtime_cpu::Work;
 use runtime_gpu::{Span, Timeline};
 use serde_json::{Value, json};
 
@@ -26,6 +28,33 @@ pub fn write(a: &BenchArgs, session: &runtime_gpu::Session, c: &Compiled, inputs
     let source = serde_json::to_value(t.source).unwrap_or_default();
     let about = json!({ "kernel_times": source, "device_clock_uncertainty_us": t.uncertainty_us });
     store(a, of_device(&t, c), about)
+}
+
+/// Writes a run on the processor.
+///
+/// # Errors
+/// What the run says; a file that cannot be written.
+pub fn write_native(
+    a: &BenchArgs,
+    session: &runtime_cpu::Session,
+    c: &Compiled,
+    run: impl FnOnce(&runtime_cpu::Session) -> Result<Vec<runtime_cpu::Span>, runtime_cpu::CpuError>,
+) -> CliResult<()> {
+    if a.timeline.is_none() {
+        return Ok(());
+    }
+    let spans = run(session)?;
+    let dispatches: Vec<_> = session.plan().dispatches().collect();
+    let mut events =
+        vec![process(HOST, "host"), thread(HOST, 1, "run"), process(DEVICE, "CPU"), thread(DEVICE, 2, "kernels")];
+    let host = |name: &str, s: &runtime_cpu::Span| event(name, name, (HOST, 1), s.start, s.end, json!({}));
+    events.extend(spans.iter().map(|s| match &s.work {
+        Work::Inputs => host("upload", s),
+        Work::Outputs => host("readback", s),
+        Work::Host(name) => event(name, "host step", (HOST, 1), s.start, s.end, json!({})),
+        Work::Kernel(i) => kernel(c, dispatches[*i], s.start, s.end),
+    }));
+    store(a, events, json!({ "kernel_times": "host-clock", "device_clock_uncertainty_us": 0 }))
 }
 
 /// Writes a run of the interpreter.
@@ -64,12 +93,15 @@ fn of_device(t: &Timeline, c: &Compiled) -> Vec<Value> {
     let span = |s: &Span, at: (u32, u32)| event(s.name, s.name, at, s.start, s.end, json!({}));
     events.extend(t.host.iter().map(|s| span(s, (HOST, 1))));
     events.extend(t.queue.iter().map(|s| span(s, (DEVICE, 1))));
-    for (d, &(kernel, group, start, end)) in c.plan.dispatches().zip(&t.kernels) {
-        let layers = &c.groups[group].origins;
-        let about = json!({ "group": group, "kernel": kernel, "layers": layers, "flops": d.flops, "bytes": d.bytes });
-        events.push(event(&c.plan.kernels[kernel].name, "kernel", (DEVICE, 2), start, end, about));
-    }
+    events.extend(c.plan.dispatches().zip(&t.kernels).map(|(d, &(_, _, start, end))| kernel(c, d, start, end)));
     events
+}
+
+/// The event of a dispatch.
+fn kernel(c: &Compiled, d: &Dispatch, start: f64, end: f64) -> Value {
+    let layers = &c.groups[d.group].origins;
+    let about = json!({ "group": d.group, "kernel": d.kernel, "layers": layers, "flops": d.flops, "bytes": d.bytes });
+    event(&c.plan.kernels[d.kernel].name, "kernel", (DEVICE, 2), start, end, about)
 }
 
 /// A complete event.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Rules that are tried elsewhere: those whose operands are not f32 by `rules_on_matrix_units` and `words`, those of
 /// processors by the tests of `runtime-cpu`.
-const ELSEWHERE: [&str; 4] = ["matmul-matrix", "matmul-dot", "matmul-tile", "lanes"];
+const ELSEWHERE: [&str; 5] = ["matmul-matrix", "matmul-dot", "matmul-tile", "row-tasks", "lanes"];
 
 /// `softmax(q k^T) v`, stage by stage: `rows` queries and `keys` keys of `features`.
 fn attention(rows: i64, keys: i64, features: i64) -> TensorFunction {

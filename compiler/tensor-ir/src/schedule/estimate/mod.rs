@@ -34,7 +34,7 @@ mod transpose;
 mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
-pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel};
+pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel, row_task_kernel};
 pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use rates::usual_width;
 pub(in crate::schedule) use reads::Stages;

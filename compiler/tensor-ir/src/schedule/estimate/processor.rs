@@ -7,6 +7,7 @@ use super::reads::{Demand, Loop, Read, Stages, iterations};
 use super::tally::{KernelEstimate, Tally};
 use super::units::named;
 use crate::name::Name;
+use crate::tir::BufferId;
 
 /// A product in register tiles.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,30 @@ pub(in crate::schedule) fn lane_kernel(
     finish(stages, &mut tally, out, r);
     vec![named(stages, out, &tally)]
 }
+
+/// The kernel whose tasks compute one of `rows` rows each: every reduction of the function along it, then `output`.
+pub(in crate::schedule) fn row_task_kernel(stages: &Stages<'_>, output: Name, rows: f64) -> Vec<KernelEstimate> {
+    let Some((_, out)) = positions(stages, output, output) else { return vec![] };
+    let reductions: Vec<usize> = (0..stages.list.len()).filter(|s| stages.list[*s].block.reduce.is_some()).collect();
+    let kept = |b: BufferId| reductions.iter().any(|r| stages.list[*r].block.buffer == b);
+    let mut tally = Tally { workgroups: rows, threads: 1.0, ..Tally::default() };
+    let mut stage = |at: usize, loops: &[Loop], times: f64| {
+        let mut demand = stages.demand(&stages.list[at].block.value);
+        demand.reads.retain(|r| !kept(r.buffer));
+        count(stages, &mut tally, &demand, innermost(loops), times);
+        tally.operations += LEAF * rows;
+    };
+    for &r in &reductions {
+        stage(r, &stages.loops(r).1, whole(stages, r));
+    }
+    let own = stages.loops(out).0;
+    stage(out, &own, iterations(&own));
+    access(stages, &mut tally, &Stages::store(stages.list[out].block), innermost(&own), iterations(&own));
+    vec![named(stages, out, &tally)]
+}
+
+/// Tile operations in the time that a leaf takes to begin, some 100 ns.
+const LEAF: f64 = 15_000.0;
 
 /// Results of a task.
 const TASK: f64 = 256.0;

@@ -45,6 +45,7 @@ mod partition;
 mod pooling;
 mod predict;
 mod reduction_threads;
+mod row_tasks;
 mod rows;
 mod script;
 mod sketch;
@@ -199,6 +200,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     rule!("transpose-tiled", Devices, Blocks, false, transpose_tiled),
     rule!("windows", Devices, Reductions, false, windows),
     rule!("direct", Devices, Units, false, direct),
+    rule!("row-tasks", Processors, Functions, false, row_tasks),
     rule!("matmul-tile", Processors, Reductions, false, matmul_tile),
     rule!("lanes", Processors, Units, false, lanes),
 ]);

@@ -25,16 +25,16 @@ use crate::tir::{Expr, TensorFunction};
 use crate::traffic::SECTOR_BYTES;
 
 /// The output block and its loops: those that tell rows apart, and those inside a row.
-struct Rows {
-    output: Name,
-    reductions: Vec<Name>,
-    row: Vec<Name>,
-    inner: Vec<Name>,
+pub(super) struct Rows {
+    pub output: Name,
+    pub reductions: Vec<Name>,
+    pub row: Vec<Name>,
+    pub inner: Vec<Name>,
     /// Number of rows, and elements that the output has of each.
-    count: i64,
-    length: i64,
+    pub count: i64,
+    pub length: i64,
     /// Elements of a row that lie next to each other: where this is 1, neighbours belong to different rows.
-    run: i64,
+    pub run: i64,
     /// Iterations of the innermost loop that tells rows apart.
     neighbours: i64,
 }
@@ -63,13 +63,13 @@ candidate! {
 
 /// A function with loops of its own for rows in groups, and its rows: a whole function whose one output block reads row
 /// reductions, directly or through others, at fewer loops than its own.
-struct Grouped {
-    f: TensorFunction,
-    rows: Rows,
+pub(super) struct Grouped {
+    pub f: TensorFunction,
+    pub rows: Rows,
 }
 
 impl Grouped {
-    fn of(view: &View<'_>, unit: &Unit) -> Result<Grouped, Decline> {
+    pub fn of(view: &View<'_>, unit: &Unit) -> Result<Grouped, Decline> {
         if unit.reduce.is_some() {
             return Err(Decline::other_kind());
         }
@@ -146,7 +146,7 @@ const WORKGROUP: &str = "workgroup";
 const THREAD: &str = "thread";
 
 /// The splits of the loops of `output` whose iterations belong to a row in groups.
-fn splits_of(view: &View<'_>, output: Name) -> Result<Vec<Split>, Decline> {
+pub(super) fn splits_of(view: &View<'_>, output: Name) -> Result<Vec<Split>, Decline> {
     let blocks = view.f.body.blocks();
     let made: Vec<_> = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.buffer).collect();
     let loads = blocks.iter().filter(|b| b.name == output).flat_map(|b| b.value.loads());
@@ -176,7 +176,7 @@ pub(super) fn group_splits<'a>(
     out
 }
 
-fn find_rows(view: &View<'_>, output: Name) -> Result<Rows, Decline> {
+pub(super) fn find_rows(view: &View<'_>, output: Name) -> Result<Rows, Decline> {
     let reductions: Vec<Name> = view.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
     let row = row_loops(view, output, &reductions)?;
     let loops = view.loops(output)?;

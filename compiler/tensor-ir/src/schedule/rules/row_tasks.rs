@@ -1,0 +1,63 @@
+//! Softmax, log-softmax and normalisations on a processor: a task computes a row. Its reductions run one after another
+//! along the row, which stays in the first cache, then the row is written.
+//!
+//! ```text
+//! kernel max { for i { for k { m[i] max= x[i, k] } } }     kernel y { for i as a task {
+//! kernel sum { for i { for k { s[i] += x[i, k] } } }         for k { m max= x[i, k] }  for k { s += x[i, k] }
+//! kernel y { for i { for k { y[i, k] = .. } } }              for k { y[i, k] = .. } } }
+//! ```
+
+use super::analysis::Unit;
+use super::candidate::{Candidate, NoChoice};
+use super::rows::{Grouped, find_rows, splits_of};
+use super::sketch::{Decline, Sketch};
+use super::view::View;
+use crate::name::Name;
+use crate::schedule::estimate::{KernelEstimate, row_task_kernel};
+use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
+
+/// Elements of the rows of a task, at most, where there are fewer rows than cores: longer ones are shared.
+const ALONE: i64 = 1 << 14;
+
+/// A whole function whose one output block reads row reductions, of rows whose elements are adjacent.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let known = view.once(unit, |view| Grouped::of(view, unit));
+    let Grouped { rows, .. } = known.as_ref().as_ref().map_err(Clone::clone)?;
+    if rows.row.is_empty() {
+        return Err(Decline("there is a single row".into()));
+    }
+    if rows.run != rows.length {
+        return Err(Decline("the elements of a row are apart".into()));
+    }
+    if rows.count < i64::from(view.profile.cores) && rows.length > ALONE {
+        let text =
+            format!("{} rows of {} elements are too few for {} cores", rows.count, rows.length, view.profile.cores);
+        return Err(Decline(text));
+    }
+    Ok(vec![Candidate::new(NoChoice {})])
+}
+
+/// The kernel whose tasks compute a row each.
+pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+    let known = view.once(unit, |view| Grouped::of(view, unit));
+    let Ok(Grouped { f, rows }) = &*known else { return vec![] };
+    row_task_kernel(view.with(f).stages(), rows.output, rows.count as f64)
+}
+
+/// Makes a task of each row, and moves the reductions into it.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
+    splits_of(&sketch.view(), unit.output)?.into_iter().try_for_each(|s| sketch.apply(s))?;
+    let rows = find_rows(&sketch.view(), unit.output)?;
+    let order: Vec<Name> = rows.row.iter().chain(&rows.inner).copied().collect();
+    sketch.reorder(&order)?;
+    let task = sketch.fuse(&rows.row, Name::new(&format!("{}_row", rows.output)))?;
+    sketch.bind(task, Axis::GroupX)?;
+    // Last first: each moves before what reads it.
+    for &reduction in rows.reductions.iter().rev() {
+        sketch.apply(ComputeAt { block: reduction, at: task, scope: LocalScope::Register })?;
+        if let Some(first) = sketch.f.reduction_loops(reduction).first().copied() {
+            sketch.apply(DecomposeReduction { block: reduction, at: first })?;
+        }
+    }
+    Ok(())
+}
