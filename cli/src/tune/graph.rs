@@ -106,7 +106,7 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
         TuningDatabase { functions: all.functions.iter().filter(|l| !added.contains(*l)).cloned().collect(), ..all };
     let found = network::compare(a, s.model, &Sides { before: &before, after: s.file });
     if !found.as_ref().is_ok_and(|found| found["kept"] == true) {
-        log(&a.common, "tune: the decisions by measured times are withdrawn".to_string());
+        log(&a.common, "tune: the decisions by measured times are withdrawn");
         for line in &added {
             let withdrawn = FunctionLine { withdrawn: true, ..line.clone() };
             TuningDatabase::append(s.file, &withdrawn).map_err(CliError::input)?;
