@@ -278,7 +278,7 @@ fn with_driver_stats(from: &Path, to: &Path) {
 #[test]
 fn tune() {
     let file = std::env::temp_dir().join(format!("weft-json-tuning-{}.jsonl", std::process::id()));
-    let (v, code) = weft(&format!("tune block.weft --device 0 --budget 3s --tuning {}", file.display()));
+    let (v, code) = weft(&format!("tune block.weft --device 0 --budget 10s --tuning {}", file.display()));
     assert_eq!(code, 0, "{v}");
     holds("tune", &v);
     let (v, code) = weft(&format!("tuning check {}", file.display()));

@@ -1,8 +1,8 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
 //! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels) and a register tile of R rows
-//! (output pixels), with one vec4 accumulator per row. Per K step of 4 (2 where a lane has two such vectors), a lane loads the left
-//! operand of *its* rows only (`ceil(R / lanes)` loads of consecutive k), and every element reaches all lanes by a subgroup broadcast. The
+//! (output pixels), with one vec4 accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
+//! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
 //! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
 //! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
 
@@ -30,7 +30,7 @@ use crate::tir::LoopKind;
 /// Columns of a product that tiles are made for, at least.
 pub(super) const LEAST_COLUMNS: i64 = 8;
 
-/// Elements of the reduction at a time, of a lane with one vector of columns.
+/// Elements of the reduction at a time, at most.
 const DEPTH: i64 = 4;
 
 /// Rows and columns of the register tile; with windows behind the product, their elements are rows.
@@ -111,12 +111,10 @@ impl Tiles {
     fn all_depths(&self) -> Vec<i64> {
         [4, 3, 2, 1].into_iter().filter(|s| *s <= self.channels).collect()
     }
-    /// The deepest step that divides the channels, of as many unrolled products as one vector has in a step of 4: more
-    /// are no faster on a CPU, and its driver takes as much longer to compile them.
-    fn usual_depth(&self, columns: i64) -> i64 {
-        let most = DEPTH / columns;
-        let even = [4, 3, 2].into_iter().filter(|s| *s <= most).find(|s| self.channels % s == 0);
-        even.unwrap_or(if self.channels > 16 { most } else { 1 })
+    /// The deepest step that divides the channels.
+    fn usual_depth(&self) -> i64 {
+        let even = [DEPTH, 3, 2].into_iter().find(|s| self.channels % s == 0);
+        even.unwrap_or(if self.channels > 16 { DEPTH } else { 1 })
     }
 }
 
@@ -131,7 +129,7 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
         for &vector in &widths {
             let own = tiles.usual_columns(view.profile, vector);
             for &columns in tiles.all_columns(vector) {
-                let own_depth = tiles.usual_depth(columns);
+                let own_depth = tiles.usual_depth();
                 for depth in tiles.all_depths() {
                     let one = Candidate::new(SubgroupProduct { rows, vector, columns, depth });
                     let is_usual = (rows, vector, columns, depth) == (usual, widths[0], own, own_depth);
@@ -215,7 +213,7 @@ pub(super) fn usual_tile(p: &DeviceProfile, [rows, columns]: [i64; 2], taps: i64
     let width = widths(columns).first().copied().unwrap_or(1);
     let vectors = usual_vectors(p, rows, columns, lanes * width);
     let tile_rows = usual_rows(rows / taps, range) * taps;
-    Some(in_numbers(lanes, [tile_rows, width * vectors, DEPTH / vectors]))
+    Some(in_numbers(lanes, [tile_rows, width * vectors, DEPTH]))
 }
 
 /// For the estimate: a tile of so many rows, columns of a lane, and elements of the reduction at a time.
