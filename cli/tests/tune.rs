@@ -113,7 +113,7 @@ fn measured_times_decide_about_layouts() {
         out.expect("the command runs")
     };
     let tune = |file: &str, layout: &str| {
-        let args = ["tune", &model, "--device", "0", "--layout", layout, "--budget", "30s", "--tuning", file];
+        let args = ["tune", &model, "--device", "0", "--layout", layout, "--budget", "60s", "--tuning", file];
         json(&weft(&[&args[..], &["--json", "-q"]].concat()))
     };
     let found = tune(&tuning, "auto");
