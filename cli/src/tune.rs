@@ -3,7 +3,8 @@
 //!
 //! Tensor functions with the largest share of the time come first. Each is searched ([`search`]), its winner is
 //! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
-//! the lines of this run and without them: if it is slower with them, they are withdrawn.
+//! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
+//! functions decide about layouts and fusion ([`graph`]).
 
 mod graph;
 mod measurer;

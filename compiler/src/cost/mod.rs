@@ -46,6 +46,10 @@ impl NodeForm {
     }
 }
 
+/// Measured times of functions that differ by less than this share count as equal: the same function differs by so much
+/// from run to run.
+pub const TIME_NOISE: f64 = 0.05;
+
 /// Costs of nodes and groups, in nanoseconds.
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.

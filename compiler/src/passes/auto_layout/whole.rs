@@ -3,6 +3,7 @@
 
 use super::pins::{Anchors, Pins};
 use super::{AutoLayout, channels_first, stands_in_nhwc};
+use crate::cost::TIME_NOISE;
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::ops::control::Const;
@@ -12,8 +13,6 @@ use crate::passes::{PassContext, PassError, Sequential};
 use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
 
-/// Measured times that differ by less than this share are as good as equal.
-const NOISE: f64 = 0.05;
 /// The share of a module's estimate that need not be measured.
 const SMALL: f64 = 0.1;
 
@@ -59,8 +58,8 @@ impl AutoLayout {
         let estimated = (chosen.estimated(cx), others.iter().map(|o| o.whole.estimated(cx)).collect());
         let measured: Option<Vec<f64>> = others.iter().map(|o| o.whole.measured(cx)).collect();
         let measured = chosen.measured(cx).zip(measured);
-        // The estimate has seen every transform, so a flip must be worth more than what differs from run to run.
-        let margin = if measured.is_some() { 1.0 - NOISE } else { 1.0 };
+        // Other layouts must be faster by more than the noise of measured times.
+        let margin = if measured.is_some() { 1.0 - TIME_NOISE } else { 1.0 };
         let how = if measured.is_some() { "measured" } else { "estimated" };
         let (chosen, costs): (f64, Vec<f64>) = measured.unwrap_or(estimated);
         let list: Vec<String> =

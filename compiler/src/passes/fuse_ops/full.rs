@@ -15,7 +15,7 @@ pub(super) use prologue::key_of;
 
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
-use crate::cost::CostModel;
+use crate::cost::{CostModel, TIME_NOISE};
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::Int;
 use crate::name::Name;
@@ -144,9 +144,6 @@ pub struct GroupGraph<'a, 'g> {
     pub declined: Vec<Declined>,
 }
 
-/// Measured times that differ by less than this share are as good as equal: then the estimate decides.
-const NOISE: f64 = 0.05;
-
 /// Nanoseconds of groups as one and apart: both measured, or both estimated.
 struct Weighed {
     one: f64,
@@ -157,7 +154,7 @@ struct Weighed {
 impl Weighed {
     fn of(one: &Estimate, apart: &[Estimate]) -> Weighed {
         let measured = one.measured.zip(apart.iter().map(|e| e.measured).sum::<Option<f64>>());
-        match measured.filter(|(one, apart)| (one / apart - 1.0).abs() > NOISE) {
+        match measured.filter(|(one, apart)| (one / apart - 1.0).abs() > TIME_NOISE) {
             Some((one, apart)) => Weighed { one, apart, measured: true },
             None => Weighed { one: one.total(), apart: apart.iter().map(Estimate::total).sum(), measured: false },
         }
