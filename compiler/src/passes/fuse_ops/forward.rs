@@ -2,6 +2,7 @@
 //!
 //! As in TVM, two kinds of nodes have no counterpart in the IR: the operand list of a concat (a tuple), and each used
 //! result of a node with several results (an injective projection). Constants and block arguments are not in the graph.
+//! A stateful node also counts as a user of the stateful node before it, since these keep their order.
 
 use crate::arena::Id;
 use crate::graph::{BlockId, Function, NodeId, ValueDef, ValueId};
@@ -57,7 +58,10 @@ pub fn build(
     info: &FxHashMap<NodeId, NodeInfo>,
     is_concat: &dyn Fn(NodeId) -> bool,
 ) -> ForwardGraph {
-    let b = Builder { f, block, info, is_concat };
+    let stateful: Vec<NodeId> =
+        f.blocks[block].nodes.iter().copied().filter(|&n| f.nodes[n].op.effects().stateful).collect();
+    let effect_before = stateful.windows(2).map(|pair| (pair[1], pair[0])).collect();
+    let b = Builder { f, block, info, is_concat, effect_before };
     let (order, index) = b.post_dfs();
     let mut g = ForwardGraph { nodes: Vec::with_capacity(order.len()) };
     for &source in &order {
@@ -87,6 +91,8 @@ struct Builder<'a> {
     block: BlockId,
     info: &'a FxHashMap<NodeId, NodeInfo>,
     is_concat: &'a dyn Fn(NodeId) -> bool,
+    /// For each stateful node but the first, the one before it.
+    effect_before: FxHashMap<NodeId, NodeId>,
 }
 
 impl Builder<'_> {
@@ -112,6 +118,7 @@ impl Builder<'_> {
                     let captured = captures(self.f, r);
                     out.extend(captured.into_iter().filter_map(|v| Some((Some(v), self.producer(v)?))));
                 }
+                out.extend(self.effect_before.get(&n).map(|&before| (None, Source::Node(before))));
                 out
             }
         }
