@@ -11,14 +11,16 @@ use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
 use compiler::dtype::DType;
 use compiler::graph::{Constant, Module};
-use compiler::interpreter::run_function;
+use compiler::interpreter::{HostFunctions, run_function};
+use compiler::name::Name;
+use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_instructions, random_tensor};
 use compiler::tir::TensorFunction;
-use runtime_gpu::{Gpu, GpuError, Runner, Standing, race};
+use runtime_cpu::{CpuError, Processor};
+use runtime_gpu::{Gpu, GpuError, Racer, Runner, Sample, Standing, race, race_of};
 use serde::{Deserialize, Serialize};
-use shaders_gen::Emitter;
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::{Arc, mpsc};
@@ -65,7 +67,19 @@ struct Unit {
     whole: Vec<Tensor>,
     want: Vec<Tensor>,
     inputs: Vec<Tensor>,
-    runners: BTreeMap<usize, Runner>,
+    runners: BTreeMap<usize, Open>,
+}
+
+/// What candidates run on.
+enum Machine {
+    Gpu(Arc<Gpu>),
+    Cpu(Arc<Processor>),
+}
+
+/// A candidate that gave the right results.
+enum Open {
+    Gpu(Runner),
+    Cpu(Box<runtime_cpu::Session>),
 }
 
 /// Why a request was not met.
@@ -89,20 +103,28 @@ impl From<GpuError> for Failure {
     }
 }
 
+impl From<CpuError> for Failure {
+    fn from(e: CpuError) -> Failure {
+        Failure::Refused(e.to_string())
+    }
+}
+
 /// Answers requests.
 ///
 /// # Errors
-/// No device that runs shaders, a line that is no request, a lost device.
+/// No device that runs kernels, a line that is no request, a lost device.
 pub fn execute(a: &MeasureArgs) -> CliResult<()> {
     let device = open_device(&a.common)?;
     let profile = profile_on(&a.common, &device)?;
-    let Device::Gpu(gpu) = device else {
-        return Err(CliError::new(Code::Device, "only shaders are measured"));
+    let machine = match device {
+        Device::Gpu(gpu) => Machine::Gpu(gpu),
+        Device::Cpu(processor) => Machine::Cpu(processor),
+        Device::Interpreter => return Err(CliError::new(Code::Device, "only kernels are measured")),
     };
     let mut unit = None;
     for line in lines() {
         let request = serde_json::from_str(&line).map_err(|e| CliError::usage(format!("no request: {e}")))?;
-        let reply = match answer(request, &gpu, &profile, &mut unit) {
+        let reply = match answer(request, &machine, &profile, &mut unit) {
             Ok(reply) => reply,
             Err(Failure::Refused(why)) => Reply::Refused { why },
             Err(Failure::Lost(why)) => Reply::Lost { why },
@@ -132,7 +154,7 @@ fn lines() -> mpsc::Receiver<String> {
 
 fn answer(
     request: Request,
-    gpu: &Arc<Gpu>,
+    machine: &Machine,
     profile: &DeviceProfile,
     unit: &mut Option<Unit>,
 ) -> Result<Reply, Failure> {
@@ -144,7 +166,7 @@ fn answer(
     match request {
         Request::Function { .. } => Ok(Reply::Done),
         Request::Open { id, trace } => {
-            let (runner, ms) = unit.open(&trace, gpu, profile)?;
+            let (runner, ms) = unit.open(&trace, machine, profile)?;
             unit.runners.insert(id, runner);
             Ok(Reply::Opened { ms })
         }
@@ -153,9 +175,9 @@ fn answer(
             Ok(Reply::Done)
         }
         Request::Race { ids, rounds, seed } => {
-            let runners: Option<Vec<&Runner>> = ids.iter().map(|id| unit.runners.get(id)).collect();
-            let runners = runners.ok_or_else(|| "a candidate of the race is not open".to_string())?;
-            Ok(Reply::Raced { standings: race(gpu, &runners, rounds, seed)? })
+            let open: Option<Vec<&Open>> = ids.iter().map(|id| unit.runners.get(id)).collect();
+            let open = open.ok_or_else(|| "a candidate of the race is not open".to_string())?;
+            Ok(Reply::Raced { standings: unit.race(&open, machine, rounds, seed)? })
         }
     }
 }
@@ -175,21 +197,66 @@ impl Unit {
     }
 
     /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.
-    fn open(&self, trace: &str, gpu: &Arc<Gpu>, profile: &DeviceProfile) -> Result<(Runner, f64), Failure> {
+    fn open(&self, trace: &str, machine: &Machine, profile: &DeviceProfile) -> Result<(Open, f64), Failure> {
         let pending = parse_instructions(trace).map_err(|e| e.to_string())?;
         let f = TensorFunction { pending, ..self.function.clone() };
         let module = whole_constants(&function_alone(&f, &self.positions)?);
         let options = CompileOptions::default();
-        let compiled = compile(module, &options, profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
-        let runner = Runner::open(gpu, &compiled, &self.inputs)?;
-        let start = Instant::now();
-        let (got, inside) = runner.results(&self.whole)?;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
-        if !inside {
-            return Err(Failure::Refused("it writes beyond its results".into()));
-        }
+        let emitter: &dyn EmitKernel = match machine {
+            Machine::Gpu(_) => &shaders_gen::Emitter,
+            Machine::Cpu(_) => &runtime_cpu::Emitter,
+        };
+        let compiled = compile(module, &options, profile, emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
+        let (open, got, ms) = match machine {
+            Machine::Gpu(gpu) => {
+                let runner = Runner::open(gpu, &compiled, &self.inputs)?;
+                let start = Instant::now();
+                let (got, inside) = runner.results(&self.whole)?;
+                if !inside {
+                    return Err(Failure::Refused("it writes beyond its results".into()));
+                }
+                (Open::Gpu(runner), got, start.elapsed())
+            }
+            // The executor checks the bounds of what it writes.
+            Machine::Cpu(processor) => {
+                let constants = &compiled.module.constants;
+                let load = |name: Name| {
+                    let constant = constants.get(&name).ok_or_else(|| format!("there is no constant {name}"))?;
+                    constant.load().map_err(|e| e.to_string())
+                };
+                let session = runtime_cpu::Session::open(processor.clone(), &compiled.plan, &load)?;
+                if session.has_host_steps() {
+                    return Err(Failure::Refused("a part of it runs on the host".into()));
+                }
+                let start = Instant::now();
+                let got = session.run(&self.whole, &HostFunctions::default())?;
+                (Open::Cpu(Box::new(session)), got, start.elapsed())
+            }
+        };
         got.iter().zip(&self.want).try_for_each(|(got, want)| verify(got, want))?;
-        Ok((runner, ms))
+        Ok((open, ms.as_secs_f64() * 1e3))
+    }
+
+    /// Races candidates, the first of which is the incumbent.
+    fn race(&self, open: &[&Open], machine: &Machine, rounds: usize, seed: u64) -> Result<Vec<Standing>, Failure> {
+        match machine {
+            Machine::Gpu(gpu) => {
+                let runners = open.iter().filter_map(|o| if let Open::Gpu(r) = o { Some(r) } else { None });
+                Ok(race(gpu, &runners.collect::<Vec<_>>(), rounds, seed)?)
+            }
+            Machine::Cpu(processor) => {
+                let functions = HostFunctions::default();
+                // Threads that look out for work take CPU time, too.
+                let of_process = processor.threads() == 1;
+                let run = |session: &runtime_cpu::Session, runs: usize| {
+                    (0..runs).try_for_each(|_| session.run(&self.inputs, &functions).map(drop))
+                };
+                let sessions = open.iter().filter_map(|o| if let Open::Cpu(s) = o { Some(s) } else { None });
+                let racer =
+                    |s| -> Racer<'_, CpuError> { Box::new(move |runs| Sample::of(of_process, || run(s, runs))) };
+                Ok(race_of(sessions.map(|s| racer(s.as_ref())).collect(), rounds, seed)?)
+            }
+        }
     }
 }
 

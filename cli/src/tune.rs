@@ -21,13 +21,11 @@ use crate::output::{Progress, log, print_text, table, write_json};
 use crate::tuning;
 use compiler::profile::DeviceProfile;
 use measurer::Measurer;
-use runtime_gpu::Gpu;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use units::{Unit, times, units};
+use units::{Unit, units};
 use weft::{TuningDatabase, TuningLine};
 
 /// Share of a network's time below which a function is left alone.
@@ -64,38 +62,36 @@ pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
     let common = &a.common;
     let budget = crate::bench::duration("--budget", &a.budget)?;
     let file = tuning::file_to_write(common)?;
-    let gpu = match open_device(common)? {
-        Device::Gpu(gpu) => gpu,
-        Device::Cpu(_) | Device::Interpreter => {
-            return Err(CliError::new(Code::Device, "tune searches schedules of shaders, which the CPU does not run")
-                .help("`--device 0` takes the first adapter of `weft devices`"));
+    let device = open_device(common)?;
+    match &device {
+        Device::Gpu(gpu) => gpu.check_computes()?,
+        Device::Cpu(_) => {}
+        Device::Interpreter => {
+            return Err(CliError::new(Code::Device, "tune searches schedules of kernels; the interpreter runs none")
+                .help("`--device cpu` or an adapter of `weft devices` runs some"));
         }
-    };
-    gpu.check_computes()?;
+    }
     let share = budget / a.models.len() as u32;
     let mut results = Vec::new();
     for model in &a.models {
-        results.push(tune(a, &gpu, &file, model, share)?);
+        results.push(tune(a, &device, &file, model, share)?);
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.into() };
     write_json(common, &all).map(|_| ())
 }
 
-fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration) -> CliResult<Value> {
+fn tune(a: &TuneArgs, device: &Device, file: &Path, model: &str, budget: Duration) -> CliResult<Value> {
     let (common, start) = (&a.common, Instant::now());
     let given = crate::inputs::given(&a.input, model, common)?;
     let module = load(model, common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
-    let device = Device::Gpu(gpu.clone());
-    let executor = execute(module.clone(), common, &device, &inputs)?.sized_for(&inputs)?;
-    let (session, compiled) = executor.on_device().zip(executor.compilation()).ok_or_else(|| {
-        CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
-    })?;
-    let profile = profile_on(common, &device)?;
-    let mut units = units(compiled, &profile, &times(session, compiled, &inputs)?);
+    let executor = execute(module.clone(), common, device, &inputs)?.sized_for(&inputs)?;
+    let profile = profile_on(common, device)?;
+    let mut units = units(&executor, &profile, common, &inputs)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
-        let owner = compiled.plan.kernels.iter().find(|k| k.name == *name).map(|k| k.function);
+        let kernels = executor.compilation().map_or(&[][..], |c| &c.plan.kernels);
+        let owner = kernels.iter().find(|k| k.name == *name).map(|k| k.function);
         units.retain(|u| u.function.name.as_str() == name || owner == Some(u.function.name));
         if units.is_empty() {
             return Err(
@@ -114,14 +110,8 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
     let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, for_units))?;
     let options = arguments(a);
     let network = network::judge(a, (model, &options), file, &lines)?;
-    let subject = graph::Subject {
-        module: &module,
-        inputs: &inputs,
-        device: &device,
-        model: (model, &options),
-        file,
-        profile: &profile,
-    };
+    let subject =
+        graph::Subject { module: &module, inputs: &inputs, device, model: (model, &options), file, profile: &profile };
     let graph = if a.kernel.is_some() {
         Value::Null
     } else {
@@ -129,7 +119,7 @@ fn tune(a: &TuneArgs, gpu: &Arc<Gpu>, file: &Path, model: &str, budget: Duration
     };
     let seconds = start.elapsed().as_secs_f64();
     show(common, model, &reports, (&network, &graph))?;
-    Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(&device),
+    Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(device),
         "tuning": file.display().to_string(), "seconds": seconds,
         "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network, "graph": graph }))
 }

@@ -65,7 +65,7 @@ pub use measure::KernelTimer;
 pub use open::{Alone, OpenSession};
 pub use planned::Planned;
 pub use prepacked::Prepacked;
-pub use race::{Runner, Standing, race};
+pub use race::{Racer, Runner, Sample, Standing, race, race_of};
 pub use recent::Recent;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;

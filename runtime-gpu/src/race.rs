@@ -8,7 +8,7 @@
 //! On a GPU, a time is the sum of the device's timestamps. On a software device, it is the CPU time of this process:
 //! beside ten busy processes its standard deviation is 5 %, that of wall time 23 %. CPU time does not count idle cores,
 //! so a schedule with too few workgroups looks too fast; callers reject modules whose wall time is longer
-//! ([`Standing::is_slower_by_the_wall`]). A sample takes at least 2 ms.
+//! ([`Standing::is_slower_by_the_wall`]). A sample takes at least 2 ms. Other targets race by [`race_of`].
 
 use crate::device::Gpu;
 use crate::error::GpuError;
@@ -110,18 +110,43 @@ fn median(list: &[f64]) -> f64 {
 /// # Errors
 /// A lost device.
 pub fn race(gpu: &Gpu, runners: &[&Runner], rounds: usize, seed: u64) -> Result<Vec<Standing>, GpuError> {
-    let clock = if gpu.profile.software { Clock::Process } else { Clock::Device };
-    let mut lanes = Vec::with_capacity(runners.len());
-    for r in runners {
-        lanes.push(Lane::new(r, clock)?);
+    let racers: Result<Vec<_>, GpuError> = runners.iter().map(|r| racer(gpu.profile.software, r)).collect();
+    race_of(racers?, rounds, seed)
+}
+
+fn racer(software: bool, runner: &Runner) -> Result<Racer<'_, GpuError>, GpuError> {
+    let mut resident = runner.session.resident(&runner.inputs)?;
+    Ok(Box::new(move |runs| match software {
+        true => Sample::of(true, || resident.run_pipelined(runs, 2).map(|_| ())),
+        false => of_device(&mut resident, runs),
+    }))
+}
+
+/// The time of so many runs by the device's timestamps.
+fn of_device(resident: &mut Resident<'_>, runs: usize) -> Result<Sample, GpuError> {
+    let (begin, mut ns) = (Instant::now(), 0.0);
+    for _ in 0..runs {
+        ns += resident.time_dispatches()?.1.iter().map(|d| d.2 * 1e3).sum::<f64>();
     }
+    Ok(Sample { ns, wall_ns: begin.elapsed().as_nanos() as f64 })
+}
+
+/// Runs a candidate so many times, one after the other, and says how long all of them took.
+pub type Racer<'r, E> = Box<dyn FnMut(usize) -> Result<Sample, E> + 'r>;
+
+/// A race of anything that can be timed; see [`race`].
+///
+/// # Errors
+/// Those of the racers.
+pub fn race_of<E>(racers: Vec<Racer<'_, E>>, rounds: usize, seed: u64) -> Result<Vec<Standing>, E> {
+    let mut lanes = racers.into_iter().map(Lane::new).collect::<Result<Vec<_>, E>>()?;
     let mut standings = vec![Standing::default(); lanes.len()];
     let (mut repeated, mut round) = (0, 0);
     while round < rounds {
         let mut times = vec![None; lanes.len()];
         for at in order(lanes.len(), seed.wrapping_add((round + repeated) as u64)) {
             if round < TRIAL || at == 0 || standings[at].ratio() < HOPELESS {
-                times[at] = Some(lanes[at].sample(clock)?);
+                times[at] = Some(lanes[at].sample()?);
             }
         }
         let Some(incumbent) = times.first().copied().flatten() else { break };
@@ -149,56 +174,48 @@ fn order(n: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// Where times come from.
-#[derive(Clone, Copy, PartialEq)]
-enum Clock {
-    /// The device's timestamps.
-    Device,
-    /// The CPU time of this process.
-    Process,
+/// Nanoseconds, by the race's clock and by the host's.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// By the race's clock.
+    pub ns: f64,
+    /// By the host's.
+    pub wall_ns: f64,
 }
 
-/// Nanoseconds of a run, by the race's clock and by the host's.
-#[derive(Clone, Copy)]
-struct Sample {
-    ns: f64,
-    wall_ns: f64,
+impl Sample {
+    /// How long `work` takes: CPU time of this process where that is asked, else time by the host's clock.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn of<E>(of_process: bool, work: impl FnOnce() -> Result<(), E>) -> Result<Sample, E> {
+        let (begin, start) = (Instant::now(), ProcessTime::now());
+        work()?;
+        let (cpu, wall) = (start.elapsed().as_nanos() as f64, begin.elapsed().as_nanos() as f64);
+        Ok(Sample { ns: if of_process { cpu } else { wall }, wall_ns: wall })
+    }
 }
 
-/// A runner in a race, and the runs of a sample.
-struct Lane<'r> {
-    resident: Resident<'r>,
+/// A candidate in a race, and the runs of a sample.
+struct Lane<'r, E> {
+    racer: Racer<'r, E>,
     runs: usize,
 }
 
-impl<'r> Lane<'r> {
-    fn new(runner: &'r Runner, clock: Clock) -> Result<Lane<'r>, GpuError> {
-        let mut lane = Lane { resident: runner.session.resident(&runner.inputs)?, runs: 1 };
-        // The driver may compile in the first run.
-        lane.sample(clock)?;
-        let once = lane.sample(clock)?.ns.max(1.0);
+impl<'r, E> Lane<'r, E> {
+    fn new(racer: Racer<'r, E>) -> Result<Lane<'r, E>, E> {
+        let mut lane = Lane { racer, runs: 1 };
+        // A driver may compile in the first run.
+        lane.sample()?;
+        let once = lane.sample()?.ns.max(1.0);
         lane.runs = (SAMPLE_NS / once).ceil().clamp(1.0, MOST_RUNS) as usize;
         Ok(lane)
     }
     /// The mean of some runs.
-    fn sample(&mut self, clock: Clock) -> Result<Sample, GpuError> {
-        let begin = Instant::now();
-        let ns = match clock {
-            Clock::Process => {
-                let start = ProcessTime::now();
-                self.resident.run_pipelined(self.runs, 2)?;
-                start.elapsed().as_nanos() as f64
-            }
-            Clock::Device => {
-                let mut sum = 0.0;
-                for _ in 0..self.runs {
-                    sum += self.resident.time_dispatches()?.1.iter().map(|d| d.2 * 1e3).sum::<f64>();
-                }
-                sum
-            }
-        };
-        let (wall_ns, runs) = (begin.elapsed().as_nanos() as f64, self.runs as f64);
-        Ok(Sample { ns: ns / runs, wall_ns: wall_ns.max(1.0) / runs })
+    fn sample(&mut self) -> Result<Sample, E> {
+        let all = (self.racer)(self.runs)?;
+        let runs = self.runs as f64;
+        Ok(Sample { ns: all.ns / runs, wall_ns: all.wall_ns.max(1.0) / runs })
     }
 }
 

@@ -169,11 +169,7 @@ fn measure(
     crate::tuning::provide(&mut common, true)?;
     way(&mut common);
     let executor = execute(s.module.clone(), &common, s.device, s.inputs)?.sized_for(s.inputs)?;
-    let (session, compiled) = executor
-        .on_device()
-        .zip(executor.compilation())
-        .ok_or_else(|| CliError::input("it runs in parts".to_string()))?;
-    let list = timed(session, compiled, &profile_on(&common, s.device)?, s.inputs)?;
+    let list = timed(&executor, &profile_on(&common, s.device)?, &common, s.inputs)?;
     let known = TuningDatabase::read(s.file).map_err(CliError::input)?;
     let mut plan = Plan { name: name.into(), forms: BTreeSet::new(), us: 0.0 };
     for Timed { line, calls } in list {

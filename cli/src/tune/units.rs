@@ -1,12 +1,14 @@
 //! The tensor functions of a network, and where its time goes.
 
-use crate::error::CliResult;
+use crate::args::Common;
+use crate::error::{CliError, CliResult, Code};
 use compiler::compile::{Compiled, constant_operands, operand_buffers};
+use compiler::plan::Dispatch;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::Workload;
 use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
-use runtime_gpu::Session;
+use runtime_cpu::DispatchTime;
 use std::collections::{BTreeMap, BTreeSet};
 use weft::FunctionLine;
 use weft::statistics::Statistics;
@@ -35,15 +37,43 @@ pub struct Taken {
     calls: usize,
 }
 
+/// One dispatch in a run: its kernel, its group, microseconds.
+type Dispatched = (usize, usize, f64);
+
+/// What runs a network as a whole and says how long each dispatch takes.
+fn timer<'e>(
+    executor: &'e weft::Session,
+    common: &'e Common,
+    inputs: &'e [Tensor],
+) -> CliResult<Box<dyn FnMut() -> CliResult<Vec<Dispatched>> + 'e>> {
+    if let Some(session) = executor.on_device() {
+        let mut resident = session.resident(inputs)?;
+        return Ok(Box::new(move || Ok(resident.time_dispatches()?.1)));
+    }
+    let session = executor.on_processor().ok_or_else(|| {
+        CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
+    })?;
+    Ok(Box::new(move || {
+        let (_, times) = session.run_measured(inputs, common.functions.on_tensors())?;
+        let us = |(d, t): (&Dispatch, DispatchTime)| (d.kernel, d.group, t.ns / 1e3);
+        Ok(session.plan().dispatches().zip(times).map(us).collect())
+    }))
+}
+
 /// Median microseconds of each tensor function's dispatches in a run, and its calls.
-pub fn times(session: &Session, compiled: &Compiled, inputs: &[Tensor]) -> CliResult<BTreeMap<String, Taken>> {
-    let mut resident = session.resident(inputs)?;
-    resident.run()?;
+fn times(
+    executor: &weft::Session,
+    compiled: &Compiled,
+    common: &Common,
+    inputs: &[Tensor],
+) -> CliResult<BTreeMap<String, Taken>> {
+    let mut run = timer(executor, common, inputs)?;
+    run()?;
     let mut runs: Vec<BTreeMap<String, f64>> = Vec::new();
     let mut groups: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for _ in 0..RUNS {
         let mut sums = BTreeMap::new();
-        for (kernel, group, us) in resident.time_dispatches()?.1 {
+        for (kernel, group, us) in run()? {
             let name = compiled.plan.kernels[kernel].function.to_string();
             *sums.entry(name.clone()).or_insert(0.0) += us;
             groups.entry(name).or_default().insert(group);
@@ -65,12 +95,11 @@ pub struct Timed {
 
 /// Times of the functions of a network in which nothing is open.
 pub fn timed(
-    session: &Session,
-    compiled: &Compiled,
+    executor: &weft::Session,
     profile: &DeviceProfile,
+    common: &Common,
     inputs: &[Tensor],
 ) -> CliResult<Vec<Timed>> {
-    let times = times(session, compiled, inputs)?;
     let one = |unit: Unit| {
         let calls = unit.calls;
         let line = FunctionLine {
@@ -83,11 +112,22 @@ pub fn timed(
         };
         Timed { line, calls }
     };
-    Ok(units(compiled, profile, &times).into_iter().map(one).collect())
+    Ok(units(executor, profile, common, inputs)?.into_iter().map(one).collect())
 }
 
 /// The functions that rules scheduled, those with the most time first.
-pub fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<String, Taken>) -> Vec<Unit> {
+///
+/// # Errors
+/// A model whose kernels are not known before a run; a run that fails.
+pub fn units(
+    executor: &weft::Session,
+    profile: &DeviceProfile,
+    common: &Common,
+    inputs: &[Tensor],
+) -> CliResult<Vec<Unit>> {
+    let compiled =
+        executor.compilation().ok_or_else(|| CliError::new(Code::Bug, "a session without its compilation"))?;
+    let times = times(executor, compiled, common, inputs)?;
     let mut out = Vec::new();
     for (name, before) in &compiled.unscheduled {
         let Some(&Taken { us, calls }) = times.get(name.as_str()) else { continue };
@@ -101,5 +141,5 @@ pub fn units(compiled: &Compiled, profile: &DeviceProfile, times: &BTreeMap<Stri
         out.push(Unit { function, positions, constants, workload, us, calls });
     }
     out.sort_by(|a, b| b.us.total_cmp(&a.us));
-    out
+    Ok(out)
 }
