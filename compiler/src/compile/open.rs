@@ -369,21 +369,22 @@ fn listed(sizes: &[(Name, i64)]) -> String {
     sizes.iter().map(|(dim, n)| format!("{dim} = {n}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Sizes of the open dimensions that numbers are shown for: the least that the network takes.
+/// Sizes of the open dimensions that numbers are shown for: the least that the kernels for any sizes serve.
 pub(super) fn shown_sizes(source: Option<&Module>, open: &[Name], ranges: &DimRanges) -> FxHashMap<Name, Int> {
     let of = |pick: &dyn Fn(DimRange) -> i64| -> Vec<(Name, i64)> {
         open.iter().map(|&d| (d, pick(ranges.sizes(d)))).collect()
     };
     let up = |r: DimRange, n: i64| r.low + (n - r.low).max(0).div_euclid(r.step) * r.step;
-    let least = of(&|r| r.low);
+    let least = [of(&|r| r.low), of(&|r| up(r, (r.low + 1).min(r.high)))];
     // Most networks that refuse small sizes want more, or multiples of a power of 2.
     let multiples = (3..=10).map(|k| of(&|r| up(r, (r.low.max(1) + (1 << k) - 1) >> k << k).min(r.high)));
     let further = [of(&|r| up(r, typical_size((r.low, r.high)))), of(&|r| r.high)];
-    let takes = |sizes: &Vec<(Name, i64)>| {
-        source.is_none_or(|m| !matches!(check_sizes(m, sizes), Err(SizeError::Refused { .. })))
-    };
-    let found = std::iter::once(least.clone()).chain(multiples).chain(further).find(takes);
-    found.unwrap_or(least).into_iter().map(|(d, n)| (d, Int::new(n))).collect()
+    let tried: Vec<_> = least.into_iter().chain(multiples).chain(further).collect();
+    let checked = |sizes: &[(Name, i64)]| source.map_or(Ok(()), |m| check_sizes(m, sizes));
+    let served = tried.iter().find(|s| checked(s).is_ok());
+    let taken = || tried.iter().find(|s| !matches!(checked(s), Err(SizeError::Refused { .. })));
+    let picked = served.or_else(taken).unwrap_or(&tried[0]);
+    picked.iter().map(|&(d, n)| (d, Int::new(n))).collect()
 }
 
 /// The module with numbers for open sizes.
