@@ -173,3 +173,20 @@ fn files_that_are_no_databases_are_refused() {
         "{code:?} {text}"
     );
 }
+
+#[test]
+fn schedules_of_the_processor_are_searched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, tuning) = (at("net.weft"), at("tuning.jsonl"));
+    std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
+    let weft = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+    let tune = ["tune", &model, "--device", "cpu", "--budget", "20s", "--tuning", &tuning, "--json", "-q"];
+    let found = json(&weft(&tune));
+    let functions = found["functions"].as_array().expect("a list");
+    assert!(functions.iter().any(|f| f["tried"].as_u64() > Some(4)), "{found}");
+    assert!(functions.iter().all(|f| f["refused"] == serde_json::json!([])), "{found}");
+    assert!(function_times(&tuning).len() > 1, "{found}");
+    let run = ["compare", &model, "--device", "cpu", "--tuning", &tuning, "--cache", "off", "--json"];
+    assert_eq!(json(&weft(&run))["pass"], true);
+}

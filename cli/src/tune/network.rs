@@ -12,6 +12,8 @@ use weft::{TuningDatabase, TuningLine};
 
 /// Pairs of processes.
 const PAIRS: usize = 5;
+/// Times of a process, in place of a number of runs.
+const MEASURED: [&str; 4] = ["--warmup", "2", "--duration", "1s"];
 /// Ratio from which on lines are withdrawn.
 const SLOWER: f64 = 1.01;
 
@@ -89,7 +91,7 @@ fn device_ms((model, options): (&str, &[String]), tuning: &Path) -> CliResult<f6
     let program =
         std::env::current_exe().map_err(|e| CliError::input(format!("the command does not find itself: {e}")))?;
     let mut command = Command::new(program);
-    command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(options);
+    command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(MEASURED).args(options);
     let out = command.stdin(Stdio::null()).output().map_err(|e| CliError::input(format!("weft bench: {e}")))?;
     let said = || String::from_utf8_lossy(&out.stderr).trim().to_string();
     let value: Value =

@@ -104,14 +104,10 @@ impl Op for Conv {
         if let (Some(c), Some(per), Some(out)) =
             (self.layout.channels(&x.shape).as_const(), w.shape[1].as_const(), w.shape[0].as_const())
         {
-            if c != per * self.group {
-                return Err(format!(
-                    "data has {c} channels, weights {:?} with group {} need {}",
-                    w.shape,
-                    self.group,
-                    per * self.group
-                )
-                .into());
+            let needed = i128::from(per) * i128::from(self.group);
+            if i128::from(c) != needed {
+                let (shape, group) = (&w.shape, self.group);
+                return Err(format!("data has {c} channels, weights {shape:?} with group {group} need {needed}").into());
             }
             if out % self.group != 0 || out < 1 || per < 1 {
                 return Err(format!("weights {:?} do not divide into {} groups", w.shape, self.group).into());

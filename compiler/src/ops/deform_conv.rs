@@ -88,7 +88,7 @@ impl Op for DeformConv {
         if let [Some(c), Some(o), Some(each)] = channels
             && (self.group < 1
                 || self.offset_group < 1
-                || c != each * self.group
+                || each.checked_mul(self.group) != Some(c)
                 || o % self.group != 0
                 || c % self.offset_group != 0)
         {
