@@ -398,8 +398,12 @@ pub struct ExportArgs {
     /// Model: a path or a zoo name
     pub model: String,
     /// Where to write
-    #[arg(short, long, value_name = "M.onnx", value_parser = path_of("onnx"))]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "M.onnx", required_unless_present = "c", value_parser = path_of("onnx"))]
+    pub output: Option<PathBuf>,
+    /// Write the compiled network as C into this folder, which a C compiler builds with nothing else: kernels of this
+    /// machine's CPU, weights beside them
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized"])]
+    pub c: Option<PathBuf>,
     /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no
     /// operators for
     #[arg(long)]

@@ -159,7 +159,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
         }
         Command::Bench(a) => ([a.output.as_ref(), a.timeline.as_ref()], None),
         Command::Compare(a) => ([a.output.as_ref(), a.write_keep.as_ref()], None),
-        Command::Export(a) => ([Some(&a.output), None], None),
+        Command::Export(a) => ([a.output.as_ref(), None], a.c.as_ref()),
         Command::Extract(a) => ([Some(&a.output), a.with_inputs.as_ref()], None),
         Command::Bisect(a) => ([None, None], a.output.as_ref()),
         Command::Report(a) => ([Some(&a.output), None], None),

@@ -104,8 +104,8 @@ const USES: &[Use] = &[
         command: "export",
         headings: ALL,
         without: &["json"],
-        first: &["output", "optimized", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
-        examples: ["weft export resnet50 -o resnet50.onnx", "weft export model.onnx --optimized -o small.onnx"],
+        first: &["output", "c", "optimized", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
+        examples: ["weft export model.onnx --optimized -o small.onnx", "weft export squeezenet1_1 --c squeezenet"],
     },
     Use {
         command: "extract",

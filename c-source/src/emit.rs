@@ -1,0 +1,76 @@
+//! The emitter: a kernel as the parameters and the body of a C function.
+
+use crate::kernel;
+use std::any::Any;
+use std::sync::Arc;
+use tensor_ir::name::Name;
+use tensor_ir::plan::{Binding, EmitFailure, EmitKernel, EmittedKernel};
+use tensor_ir::profile::DeviceProfile;
+use tensor_ir::tir::{BufferId, TensorFunction};
+
+/// Prints kernels. [`EmittedKernel::module`] holds what [`crate::program()`] reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Emitter;
+
+/// A kernel in C.
+pub(crate) struct Kernel {
+    /// Global buffers in the order of the bindings: their C types, and whether they are written.
+    pub parameters: Vec<Parameter>,
+    /// What the function does, without its braces.
+    pub body: String,
+}
+
+pub(crate) struct Parameter {
+    pub buffer: BufferId,
+    pub name: String,
+    pub ty: &'static str,
+    pub written: bool,
+}
+
+impl Kernel {
+    /// `const float *restrict p0, float *restrict out`
+    pub fn signature(&self) -> String {
+        let one = |p: &Parameter| {
+            let constant = if p.written { "" } else { "const " };
+            format!("{constant}{} *restrict {}", p.ty, p.name)
+        };
+        self.parameters.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl EmitKernel for Emitter {
+    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, EmitFailure> {
+        let made = kernel::print(f, kernel).map_err(EmitFailure::BeyondDevice)?;
+        let binding = |p: &Parameter| Binding {
+            buffer: p.buffer,
+            slice: 0,
+            access: if p.written { tensor_ir::tir::Access::Write } else { tensor_ir::tir::Access::Read },
+        };
+        Ok(EmittedKernel {
+            name: kernel.to_string(),
+            workgroup: [1; 3],
+            grid: [1; 3],
+            open_grid: None,
+            open_rounds: None,
+            bindings: made.parameters.iter().map(binding).collect(),
+            immediate_bytes: 0,
+            shared_bytes: 0,
+            bounds_proved: true,
+            wgsl: format!("static void {kernel}({})\n{{\n{}}}\n", made.signature(), made.body),
+            lines: vec![],
+            module: Arc::new(made),
+        })
+    }
+    fn spirv(&self, _: &EmittedKernel) -> Result<Vec<u32>, String> {
+        Ok(vec![])
+    }
+    fn saved_form(&self) -> &'static str {
+        "none"
+    }
+    fn save(&self, _: &EmittedKernel) -> Result<Vec<u8>, String> {
+        Err("C is written, not kept".into())
+    }
+    fn restore(&self, _: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
+        Err("C is written, not kept".into())
+    }
+}

@@ -1,0 +1,245 @@
+//! The plan in C: kernels as functions, buffers as places in an arena, constants as places in a blob.
+
+use crate::emit::Kernel;
+use crate::expr::{identifier, stored_type};
+use std::fmt::Write as _;
+use tensor_ir::dtype::DType;
+use tensor_ir::plan::{BufferView, Content, Dispatch, Plan, PlanBuffer, Step};
+
+/// A file of the folder.
+pub struct File {
+    /// Its name.
+    pub name: &'static str,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+const MATH: &str = include_str!("weft_math.h");
+/// What arena and blob are aligned to, and every place in them.
+const ALIGNED: u64 = 64;
+
+/// Where the plan's buffers are: offsets in the arena, or in the blob of constants.
+struct Places {
+    all: Vec<Option<(&'static str, u64)>>,
+    arena: u64,
+    blob: Vec<u8>,
+}
+
+/// The files for a plan whose kernels [`Emitter`](crate::Emitter) made: `network.c` and `network.h`, `weft_math.h`,
+/// `main.c` and `weights.bin`. `packed` has the bytes of a constant's buffer as kernels read them; `name` is that of the
+/// model, for a comment.
+///
+/// # Errors
+/// Steps that run on the host, loops and calls, by name; what `packed` says.
+pub fn program(
+    plan: &Plan,
+    packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
+    name: &str,
+) -> Result<Vec<File>, String> {
+    let places = places(plan, packed)?;
+    let network = network(plan, &places)?;
+    let text = |name, text: String| File { name, bytes: text.into_bytes() };
+    Ok(vec![
+        text("network.h", header(plan, &places, name)),
+        text("network.c", network),
+        text("weft_math.h", MATH.to_string()),
+        text("main.c", include_str!("main.c").to_string()),
+        File { name: "weights.bin", bytes: places.blob },
+    ])
+}
+
+fn places(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) -> Result<Places, String> {
+    let mut p = Places { all: vec![], arena: 0, blob: vec![] };
+    for b in &plan.buffers {
+        let place = match &b.content {
+            Content::Input(_) | Content::Pool => {
+                let at = p.arena;
+                p.arena += b.bytes.next_multiple_of(ALIGNED);
+                Some(("arena", at))
+            }
+            Content::Constant { .. } => {
+                let at = p.blob.len() as u64;
+                let mut bytes = packed(b)?;
+                let length = (bytes.len() as u64).max(b.bytes).next_multiple_of(ALIGNED);
+                bytes.resize(usize::try_from(length).map_err(|e| e.to_string())?, 0);
+                p.blob.extend(bytes);
+                Some(("weights", at))
+            }
+            Content::Host(_) => None,
+        };
+        p.all.push(place);
+    }
+    Ok(p)
+}
+
+impl Places {
+    fn of(&self, buffer: usize, name: &str) -> Result<String, String> {
+        let (base, at) = self.all[buffer].ok_or_else(|| format!("`{name}` is a tensor of the host"))?;
+        Ok(format!("{base} + {at}"))
+    }
+}
+
+/// The C type of an element outside.
+fn host_type(t: DType) -> &'static str {
+    match t {
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::F16 | DType::BF16 | DType::U16 => "uint16_t",
+        DType::Bool | DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I32 => "int32_t",
+        DType::U32 => "uint32_t",
+        DType::U64 => "uint64_t",
+        _ => "int64_t",
+    }
+}
+
+fn elements(v: &BufferView) -> usize {
+    v.shape.iter().product()
+}
+
+fn described(v: &BufferView) -> String {
+    let c = host_type(v.dtype);
+    let note = if c == "uint16_t" { format!(" ({})", v.dtype) } else { String::new() };
+    // A name of the model must not end the comment.
+    let name: String = v.name.as_str().chars().filter(|c| *c != '*' && !c.is_control()).collect();
+    format!("{name}: {c}{note} {:?}, {} elements", v.shape, elements(v))
+}
+
+fn header(plan: &Plan, places: &Places, name: &str) -> String {
+    let list = |views: &[BufferView]| -> String {
+        views.iter().enumerate().map(|(i, v)| format!("     {i}  {}\n", described(v))).collect()
+    };
+    let sizes = |views: &[BufferView]| -> String {
+        let size = |v: &BufferView| format!("{} * sizeof({})", elements(v), host_type(v.dtype));
+        views.iter().map(size).collect::<Vec<_>>().join(", ")
+    };
+    let name: String = name.chars().filter(|c| *c != '*' && !c.is_control()).collect();
+    format!(
+        "/* {name}, written by Weft. A C11 compiler builds it with nothing else; the options let GCC and Clang use vectors
+   and change no result:
+
+     cc -O3 -march=native -fno-math-errno -fno-trapping-math network.c main.c -lm -o network
+     ./network weights.bin INPUT... OUTPUT...      raw elements, as below; -n 100 runs it 100 times
+
+   Inputs:
+{}   Outputs:
+{}*/
+#ifndef NETWORK_H
+#define NETWORK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NETWORK_INPUTS {}
+#define NETWORK_OUTPUTS {}
+#define NETWORK_WEIGHT_BYTES {}
+#define NETWORK_ARENA_BYTES {}
+/* Bytes of each input and each output. */
+#define NETWORK_INPUT_BYTES {{ {} }}
+#define NETWORK_OUTPUT_BYTES {{ {} }}
+
+/* Runs the network. `weights` holds weights.bin, `arena` memory of NETWORK_ARENA_BYTES that it may change; both are
+   aligned to 64 bytes. Nothing else is read or written, and runs with arenas of their own may go on at once. */
+void network_run(const void *weights, void *arena, const void *const *inputs, void *const *outputs);
+
+#endif
+",
+        list(&plan.inputs),
+        list(&plan.outputs),
+        plan.inputs.len(),
+        plan.outputs.len(),
+        places.blob.len().max(1),
+        places.arena.max(1),
+        sizes(&plan.inputs),
+        sizes(&plan.outputs),
+    )
+}
+
+fn network(plan: &Plan, places: &Places) -> Result<String, String> {
+    let mut out = String::from("#include \"network.h\"\n#include \"weft_math.h\"\n");
+    let mut names = Vec::new();
+    for (i, k) in plan.kernels.iter().enumerate() {
+        let kernel = k.emitted.module.downcast_ref::<Kernel>();
+        let kernel = kernel.ok_or_else(|| format!("kernel `{}` is not in C", k.name))?;
+        let name = format!("k{i}_{}", identifier(&k.name));
+        let _ = write!(out, "\nstatic void {name}({})\n{{\n{}}}\n", kernel.signature(), kernel.body);
+        names.push((name, kernel));
+    }
+    out.push_str("\nvoid network_run(const void *weights_at, void *arena_at, const void *const *inputs, void *const *outputs)\n{\n");
+    out.push_str("    const char *weights = weights_at;\n    char *arena = arena_at;\n    (void)weights;\n    (void)arena;\n    (void)inputs;\n");
+    for (i, v) in plan.inputs.iter().enumerate() {
+        copied(&mut out, v, &places.of(v.buffer, v.name.as_str())?, &format!("inputs[{i}]"), true);
+    }
+    steps(&mut out, plan, places, &names, &plan.steps, 1)?;
+    for (i, v) in plan.outputs.iter().enumerate() {
+        copied(&mut out, v, &places.of(v.buffer, v.name.as_str())?, &format!("outputs[{i}]"), false);
+    }
+    out.push_str("}\n");
+    Ok(out)
+}
+
+/// Brings a tensor into the arena, or out of it.
+fn copied(out: &mut String, v: &BufferView, place: &str, outside: &str, inwards: bool) {
+    let (stored, host, n) = (stored_type(v.dtype, v.encoding, true), host_type(v.dtype), elements(v));
+    let (from, to) = if inwards { (outside, place) } else { (place, outside) };
+    if stored == host && v.dtype != DType::Bool {
+        let _ = writeln!(out, "    memcpy({to}, {from}, {n} * sizeof({host}));");
+        return;
+    }
+    let (from_type, to_type) = if inwards { (host, stored) } else { (stored, host) };
+    let truth = if v.dtype == DType::Bool { " != 0" } else { "" };
+    let _ = writeln!(
+        out,
+        "    for (size_t i = 0; i < {n}; ++i) (({to_type} *)({to}))[i] = ({to_type})(((const {from_type} *)({from}))[i]{truth});"
+    );
+}
+
+fn steps(
+    out: &mut String,
+    plan: &Plan,
+    places: &Places,
+    names: &[(String, &Kernel)],
+    list: &[Step],
+    depth: usize,
+) -> Result<(), String> {
+    let indent = "    ".repeat(depth);
+    for s in list {
+        match s {
+            Step::Gpu(dispatches) => {
+                for d in dispatches {
+                    let _ = writeln!(out, "{indent}{};", called(d, places, names)?);
+                }
+            }
+            Step::Copy { from, to } => {
+                let bytes = plan.buffers[*from].bytes.min(plan.buffers[*to].bytes);
+                let (to, from) = (places.of(*to, "a copy")?, places.of(*from, "a copy")?);
+                let _ = writeln!(out, "{indent}memmove({to}, {from}, {bytes});");
+            }
+            Step::Branch(b) => {
+                let c = &b.condition;
+                let (ty, at) = (stored_type(c.dtype, c.encoding, true), places.of(c.buffer, c.name.as_str())?);
+                let _ = writeln!(out, "{indent}if (*(const {ty} *)({at})) {{");
+                steps(out, plan, places, names, &b.then, depth + 1)?;
+                let _ = writeln!(out, "{indent}}} else {{");
+                steps(out, plan, places, names, &b.otherwise, depth + 1)?;
+                let _ = writeln!(out, "{indent}}}");
+            }
+            Step::Host(h) => return Err(format!("`{}` runs on the host, step by step", h.name)),
+            Step::Loop(_) => return Err("a loop of the network decides its trips in a run".into()),
+            Step::Call(_) => return Err("a function of the network is called in a run".into()),
+        }
+    }
+    Ok(())
+}
+
+fn called(d: &Dispatch, places: &Places, names: &[(String, &Kernel)]) -> Result<String, String> {
+    let (name, kernel) = &names[d.kernel];
+    let argument = |(p, (buffer, _)): (&crate::emit::Parameter, &(usize, u32))| {
+        let constant = if p.written { "" } else { "const " };
+        Ok(format!("({constant}{} *)({})", p.ty, places.of(*buffer, &p.name)?))
+    };
+    let list = kernel.parameters.iter().zip(&d.buffers).map(argument).collect::<Result<Vec<_>, String>>()?;
+    Ok(format!("{name}({})", list.join(", ")))
+}
