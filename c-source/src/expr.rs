@@ -1,5 +1,6 @@
 //! Index expressions, conditions and values in C.
 
+use crate::share::Shared;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Cond, CondOp, Int, IntNode, flatten_index, range, simplify};
@@ -74,6 +75,24 @@ fn wrapped(t: DType, x: &str) -> String {
     }
 }
 
+/// An index as a value.
+pub(crate) fn wrapped_index(t: DType, i: &str) -> String {
+    match class(t) {
+        Class::Float => format!("(float)({i})"),
+        Class::Double => format!("(double)({i})"),
+        Class::Int => wrapped(t, &format!("(int64_t)({i})")),
+    }
+}
+
+/// The C type that a value is computed in.
+pub(crate) fn value_type(t: DType) -> &'static str {
+    match class(t) {
+        Class::Float => "float",
+        Class::Double => "double",
+        Class::Int => "int64_t",
+    }
+}
+
 fn int_type(t: DType) -> &'static str {
     match t {
         DType::U8 | DType::Bool => "uint8_t",
@@ -88,7 +107,7 @@ fn int_type(t: DType) -> &'static str {
 }
 
 /// A number of a type.
-fn number(n: Num, t: DType) -> String {
+pub(crate) fn number(n: Num, t: DType) -> String {
     let float = |x: f64, text: String| match x {
         x if x.is_nan() => "NAN".to_string(),
         f64::INFINITY => "INFINITY".to_string(),
@@ -229,22 +248,9 @@ impl Values<'_> {
         let all = list.iter().map(one).collect::<Result<Vec<_>, String>>()?;
         Ok(if all.is_empty() { "1".into() } else { all.join(" && ") })
     }
-    /// A value.
+    /// A value as one expression.
     pub fn value(&self, e: &Expr) -> Result<String, String> {
-        Ok(match e {
-            Expr::Const(s, t) => number(Num::of(*s, *t), *t),
-            Expr::Index(i, t) => match class(*t) {
-                Class::Float => format!("(float)({})", self.int(i)?),
-                Class::Double => format!("(double)({})", self.int(i)?),
-                Class::Int => wrapped(*t, &format!("(int64_t)({})", self.int(i)?)),
-            },
-            Expr::Load(b, ix) => self.load(*b, ix)?,
-            Expr::Unary(op, a) => unary(*op, a.dtype(self.f), &self.value(a)?)?,
-            Expr::Binary(op, a, b) => binary(*op, a.dtype(self.f), &self.value(a)?, &self.value(b)?)?,
-            Expr::All(c) => format!("(int64_t)({})", self.conditions(c)?),
-            Expr::Select(c, a, b) => format!("({} ? {} : {})", self.value(c)?, self.value(a)?, self.value(b)?),
-            Expr::Cast(t, a) => cast(a.dtype(self.f), *t, &self.value(a)?),
-        })
+        Shared::whole(self, e)
     }
     /// The neutral number of a combiner.
     pub fn identity(&self, c: Combiner, t: DType) -> String {
@@ -262,7 +268,7 @@ impl Values<'_> {
     }
 }
 
-fn unary(op: UnaryOp, t: DType, a: &str) -> Result<String, String> {
+pub(crate) fn unary(op: UnaryOp, t: DType, a: &str) -> Result<String, String> {
     let suffix = if class(t) == Class::Float { "f" } else { "" };
     Ok(match (op, class(t)) {
         (UnaryOp::Not, _) => format!("(int64_t)({a} == 0)"),
@@ -286,7 +292,7 @@ fn unary(op: UnaryOp, t: DType, a: &str) -> Result<String, String> {
     })
 }
 
-fn binary(op: BinaryOp, t: DType, a: &str, b: &str) -> Result<String, String> {
+pub(crate) fn binary(op: BinaryOp, t: DType, a: &str, b: &str) -> Result<String, String> {
     use BinaryOp::*;
     let none = || format!("{} of {t} has no C", op.name());
     let compared = |a: &str, b: &str| operator(op).map(|o| format!("(int64_t)({a} {o} {b})"));
@@ -326,7 +332,7 @@ fn binary(op: BinaryOp, t: DType, a: &str, b: &str) -> Result<String, String> {
     })
 }
 
-fn cast(from: DType, to: DType, a: &str) -> String {
+pub(crate) fn cast(from: DType, to: DType, a: &str) -> String {
     match (class(from), class(to)) {
         (_, Class::Int) if to == DType::Bool => format!("(int64_t)({a} != 0)"),
         (Class::Int, Class::Int) => wrapped(to, a),

@@ -2,6 +2,7 @@
 
 use crate::emit::{Kernel, Parameter};
 use crate::expr::{Values, buffer_name, element_type, variable};
+use crate::share::Shared;
 use crate::tile;
 use tensor_ir::name::Name;
 use tensor_ir::tir::{Block, Buffer, BufferId, For, LoopKind, Scope, Stmt, TensorFunction};
@@ -72,6 +73,22 @@ impl Statements<'_> {
         inside: impl FnOnce(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
         let v = variable(var);
+        if count == 1 {
+            // Places do not name it: it is 0.
+            let (start, depth) = (self.out.len(), self.depth);
+            inside(self)?;
+            let own = self.out[start..].to_string();
+            if own.split(|c: char| c != '_' && !c.is_ascii_alphanumeric()).any(|word| word == v) {
+                self.out.truncate(start);
+                self.depth = depth;
+                self.block("", |p| {
+                    p.line(&format!("const int64_t {v} = 0;"));
+                    p.out.push_str(&own);
+                    Ok(())
+                })?;
+            }
+            return Ok(());
+        }
         self.block(&format!("for (int64_t {v} = 0; {v} < {count}; ++{v})"), inside)
     }
     pub fn statement(&mut self, s: &Stmt) -> Result<(), String> {
@@ -104,8 +121,17 @@ impl Statements<'_> {
         }
     }
     fn store(&mut self, b: &Block) -> Result<(), String> {
+        let (lets, value) = Shared::of(&self.values, &b.value)?;
+        if lets.is_empty() {
+            return self.assign(b, value);
+        }
+        self.block("", |p| {
+            lets.iter().for_each(|l| p.line(l));
+            p.assign(b, value)
+        })
+    }
+    fn assign(&mut self, b: &Block, mut value: String) -> Result<(), String> {
         let v = &self.values;
-        let mut value = v.value(&b.value)?;
         if let Some(r) = b.reduce {
             let dtype = v.f.buffers[b.buffer].dtype;
             let before = v.load(b.buffer, &b.indices)?;

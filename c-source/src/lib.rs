@@ -15,6 +15,7 @@ mod emit;
 mod expr;
 mod kernel;
 mod program;
+mod share;
 mod tile;
 
 pub use emit::Emitter;

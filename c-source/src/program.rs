@@ -4,7 +4,7 @@ use crate::emit::Kernel;
 use crate::expr::{identifier, stored_type};
 use std::fmt::Write as _;
 use tensor_ir::dtype::DType;
-use tensor_ir::plan::{BufferView, Content, Dispatch, Plan, PlanBuffer, Step};
+use tensor_ir::plan::{BufferView, Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
 
 /// A file of the folder.
 pub struct File {
@@ -18,9 +18,9 @@ const MATH: &str = include_str!("weft_math.h");
 /// What arena and blob are aligned to, and every place in them.
 const ALIGNED: u64 = 64;
 
-/// Where the plan's buffers are: offsets in the arena, or in the blob of constants.
+/// Where the plan's buffers are: in the arena, in the blob of constants, or where the caller has an input.
 struct Places {
-    all: Vec<Option<(&'static str, u64)>>,
+    all: Vec<Option<String>>,
     arena: u64,
     blob: Vec<u8>,
 }
@@ -55,7 +55,7 @@ fn places(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) 
             Content::Input(_) | Content::Pool => {
                 let at = p.arena;
                 p.arena += b.bytes.next_multiple_of(ALIGNED);
-                Some(("arena", at))
+                Some(format!("arena + {at}"))
             }
             Content::Constant { .. } => {
                 let at = p.blob.len() as u64;
@@ -63,8 +63,9 @@ fn places(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) 
                 let length = (bytes.len() as u64).max(b.bytes).next_multiple_of(ALIGNED);
                 bytes.resize(usize::try_from(length).map_err(|e| e.to_string())?, 0);
                 p.blob.extend(bytes);
-                Some(("weights", at))
+                Some(format!("weights + {at}"))
             }
+            Content::Host(HostContent::Input(n)) => Some(format!("inputs[{n}]")),
             Content::Host(_) => None,
         };
         p.all.push(place);
@@ -74,8 +75,7 @@ fn places(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) 
 
 impl Places {
     fn of(&self, buffer: usize, name: &str) -> Result<String, String> {
-        let (base, at) = self.all[buffer].ok_or_else(|| format!("`{name}` is a tensor of the host"))?;
-        Ok(format!("{base} + {at}"))
+        self.all[buffer].clone().ok_or_else(|| format!("`{name}` is made on the host, step by step"))
     }
 }
 
@@ -92,6 +92,14 @@ fn host_type(t: DType) -> &'static str {
         DType::U32 => "uint32_t",
         DType::U64 => "uint64_t",
         _ => "int64_t",
+    }
+}
+
+/// The C type of an element of a view where it is.
+fn view_type(plan: &Plan, v: &BufferView) -> &'static str {
+    match plan.buffers[v.buffer].content {
+        Content::Host(_) => host_type(v.dtype),
+        _ => stored_type(v.dtype, v.encoding, true),
     }
 }
 
@@ -170,19 +178,23 @@ fn network(plan: &Plan, places: &Places) -> Result<String, String> {
     out.push_str("\nvoid network_run(const void *weights_at, void *arena_at, const void *const *inputs, void *const *outputs)\n{\n");
     out.push_str("    const char *weights = weights_at;\n    char *arena = arena_at;\n    (void)weights;\n    (void)arena;\n    (void)inputs;\n");
     for (i, v) in plan.inputs.iter().enumerate() {
-        copied(&mut out, v, &places.of(v.buffer, v.name.as_str())?, &format!("inputs[{i}]"), true);
+        let (place, given) = (places.of(v.buffer, v.name.as_str())?, format!("inputs[{i}]"));
+        if place != given {
+            copied(&mut out, v, [view_type(plan, v), &place], &given, true);
+        }
     }
     steps(&mut out, plan, places, &names, &plan.steps, 1)?;
     for (i, v) in plan.outputs.iter().enumerate() {
-        copied(&mut out, v, &places.of(v.buffer, v.name.as_str())?, &format!("outputs[{i}]"), false);
+        let place = places.of(v.buffer, v.name.as_str())?;
+        copied(&mut out, v, [view_type(plan, v), &place], &format!("outputs[{i}]"), false);
     }
     out.push_str("}\n");
     Ok(out)
 }
 
-/// Brings a tensor into the arena, or out of it.
-fn copied(out: &mut String, v: &BufferView, place: &str, outside: &str, inwards: bool) {
-    let (stored, host, n) = (stored_type(v.dtype, v.encoding, true), host_type(v.dtype), elements(v));
+/// Brings a tensor into the arena, or out of it. `stored`: the C type in the arena.
+fn copied(out: &mut String, v: &BufferView, [stored, place]: [&str; 2], outside: &str, inwards: bool) {
+    let (host, n) = (host_type(v.dtype), elements(v));
     let (from, to) = if inwards { (outside, place) } else { (place, outside) };
     if stored == host && v.dtype != DType::Bool {
         let _ = writeln!(out, "    memcpy({to}, {from}, {n} * sizeof({host}));");
@@ -219,7 +231,7 @@ fn steps(
             }
             Step::Branch(b) => {
                 let c = &b.condition;
-                let (ty, at) = (stored_type(c.dtype, c.encoding, true), places.of(c.buffer, c.name.as_str())?);
+                let (ty, at) = (view_type(plan, c), places.of(c.buffer, c.name.as_str())?);
                 let _ = writeln!(out, "{indent}if (*(const {ty} *)({at})) {{");
                 steps(out, plan, places, names, &b.then, depth + 1)?;
                 let _ = writeln!(out, "{indent}}} else {{");

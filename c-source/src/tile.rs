@@ -27,7 +27,7 @@ pub(crate) fn print(p: &mut Statements<'_>, l: &For) -> Result<(), String> {
     match products(p, &nest) {
         None => plain(p, &nest),
         Some(found) => {
-            p.directive("#ifdef __GNUC__");
+            p.directive("#ifdef WEFT_VECTORS");
             p.block("", |p| vectors(p, &found))?;
             p.directive("#else");
             plain(p, &nest)?;

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __GNUC__
+#if defined(__GNUC__) && !defined(WEFT_NO_VECTORS)
+#define WEFT_VECTORS
 typedef float weft_v4 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef float weft_v8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float weft_v16 __attribute__((vector_size(64), aligned(4), may_alias));

@@ -6,7 +6,7 @@ use crate::executor::{Device, compile_options, pipeline_for, pipeline_options, p
 use crate::models::{inputs_for, load, load_open, short_name};
 use crate::output::{Progress, log, write_file};
 use compiler::attr::AttrStruct;
-use compiler::compile::compile;
+use compiler::compile::{CompileError, compile};
 use compiler::graph::open_dims;
 use compiler::passes::{PassContext, Sequential, Winograd, default_pipeline};
 use compiler::plan::{Content, PlanBuffer};
@@ -53,16 +53,20 @@ fn write_c(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
     let profile = profile_on(common, &Device::Cpu(Arc::new(processor)))?;
     let options = compile_options(pipeline_for(&module, common, &profile, &inputs)?, common)?;
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
-    let compiled = compile(module, &options, &profile, &c_source::Emitter, &mut |s, d, t| progress.report(s, d, t))?;
+    let refused = |why: String| CliError::new(Code::Unsupported, format!("{model} does not become C: {why}"));
+    let compiled = compile(module, &options, &profile, &c_source::Emitter, &mut |s, d, t| progress.report(s, d, t));
     drop(progress);
+    let compiled = compiled.map_err(|e| match e {
+        CompileError::NeedsCpu(why) => refused(why),
+        e => e.into(),
+    })?;
     let packed = |b: &PlanBuffer| {
         let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
         let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
         let tensor = constant.load().map_err(|e| e.to_string())?;
         pack_constant(b, tensor, packer.as_deref(), Isa::best())
     };
-    let files = c_source::program(&compiled.plan, &packed, &short_name(model))
-        .map_err(|why| CliError::new(Code::Unsupported, format!("{model} does not become C: {why}")))?;
+    let files = c_source::program(&compiled.plan, &packed, &short_name(model)).map_err(refused)?;
     std::fs::create_dir_all(folder).map_err(|e| CliError::input(format!("{}: {e}", folder.display())))?;
     for file in &files {
         write_file(&folder.join(file.name), &file.bytes)?;
