@@ -40,7 +40,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const size_t input_bytes[] = NETWORK_INPUT_BYTES, output_bytes[] = NETWORK_OUTPUT_BYTES;
-    const void *inputs[NETWORK_INPUTS + 1] = {0};
+    void *inputs[NETWORK_INPUTS + 1] = {0};
     void *outputs[NETWORK_OUTPUTS + 1] = {0};
     void *weights = content(argv[1], NETWORK_WEIGHT_BYTES > 1 ? NETWORK_WEIGHT_BYTES : 0);
     void *arena = memory(NETWORK_ARENA_BYTES);
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     double best = 0;
     for (int run = 0; run < runs; ++run) {
         clock_t start = clock();
-        network_run(weights, arena, inputs, outputs);
+        network_run(weights, arena, (const void *const *)inputs, outputs);
         double ms = (double)(clock() - start) * 1e3 / CLOCKS_PER_SEC;
         if (run == 0 || ms < best) best = ms;
     }
@@ -61,6 +61,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s cannot be written\n", path);
             return 1;
         }
+        free(outputs[i]);
     }
+    for (int i = 0; i < NETWORK_INPUTS; ++i) free(inputs[i]);
+    free(weights);
+    free(arena);
     return 0;
 }

@@ -7,6 +7,7 @@
 //! padding, and broadcasting from every side. `PROPTEST_CASES=600 cargo test -p weft-benches --test random_networks`
 //! draws more of them.
 
+mod c;
 mod control;
 mod nan;
 mod native;

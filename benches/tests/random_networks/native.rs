@@ -20,7 +20,7 @@ use runtime_cpu::{Emitter, Isa, Processor, Session};
 use std::sync::Arc;
 
 /// An instruction set of this machine, and a rule that is requested by name.
-fn target() -> impl Strategy<Value = (Isa, Option<&'static str>)> {
+pub(super) fn target() -> impl Strategy<Value = (Isa, Option<&'static str>)> {
     let (here, missing): (Vec<Isa>, Vec<Isa>) = Isa::ALL.into_iter().partition(|i| i.is_available());
     missing.iter().for_each(|i| println!("SKIPPED: this machine has no {}", i.name()));
     let named = |n: &'static str| Just(Some(n));

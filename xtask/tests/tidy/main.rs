@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("onednn", &["compiler"]),
     ("c-source", &["tensor-ir"]),
     ("facade", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu"]),
-    ("benches", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "facade"]),
+    ("benches", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "c-source", "facade"]),
     ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "shaders-gen", "graphview"]),
     (

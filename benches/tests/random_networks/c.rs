@@ -1,0 +1,107 @@
+//! Random networks as C: built with every warning as an error and with the checks of AddressSanitizer and
+//! UndefinedBehaviorSanitizer, with vectors and without.
+
+use super::native::target;
+use super::tally::Tally;
+use super::{build, check, config, inputs_of, modes, recipe};
+use compiler::agreement::Tolerance;
+use compiler::compile::{CompileOptions, Compiled, compile};
+use compiler::dtype::DType;
+use compiler::graph::Module;
+use compiler::interpreter::run_function;
+use compiler::passes::PipelineOptions;
+use compiler::plan::{Content, PlanBuffer};
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use compiler::text::print_module;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use runtime_cpu::{Isa, Processor, pack_constant};
+use std::path::Path;
+use std::process::Command;
+
+const WARNINGS: [&str; 5] = ["-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror"];
+const CHECKS: [&str; 4] = ["-O1", "-march=native", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// The files of the network; `Err` for what does not become C.
+fn files(
+    m: &Module,
+    pipeline: PipelineOptions,
+    (isa, rule): (Isa, Option<&str>),
+) -> Result<Vec<c_source::File>, String> {
+    let asked_rules = rule.into_iter().map(String::from).collect();
+    let processor = Processor::open(1, Some(isa)).map_err(|e| e.to_string())?;
+    let profile = DeviceProfile { asked_rules, ..processor.profile() };
+    let options = CompileOptions { pipeline, verify: true, ..CompileOptions::default() };
+    let c: Compiled =
+        compile(m.clone(), &options, &profile, &c_source::Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
+    let packed = |b: &PlanBuffer| {
+        let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
+        let constant = c.module.constants.get(name).ok_or("there is no such constant")?;
+        pack_constant(b, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), isa)
+    };
+    c_source::program(&c.plan, &packed, "a random network")
+}
+
+fn ran(command: &mut Command) -> Result<(), String> {
+    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
+}
+
+/// Builds the network and runs it.
+fn results(
+    at: &Path,
+    files: &[c_source::File],
+    vectors: bool,
+    inputs: &[Tensor],
+    want: &[Tensor],
+) -> Result<Vec<Tensor>, String> {
+    for f in files {
+        std::fs::write(at.join(f.name), &f.bytes).map_err(|e| e.to_string())?;
+    }
+    let plain = if vectors { &[][..] } else { &["-DWEFT_NO_VECTORS"] };
+    let words = ["network.c", "main.c", "-lm", "-o", "network"];
+    ran(Command::new("cc").current_dir(at).args(WARNINGS).args(CHECKS).args(plain).args(words))?;
+    let mut command = Command::new(at.join("network"));
+    command.current_dir(at).arg("weights.bin");
+    for (i, t) in inputs.iter().enumerate() {
+        std::fs::write(at.join(format!("in{i}")), t.bytes()).map_err(|e| e.to_string())?;
+        command.arg(format!("in{i}"));
+    }
+    (0..want.len()).for_each(|i| {
+        command.arg(format!("out{i}"));
+    });
+    ran(&mut command)?;
+    let read = |(i, w): (usize, &Tensor)| {
+        let bytes = std::fs::read(at.join(format!("out{i}"))).map_err(|e| e.to_string())?;
+        Tensor::from_bytes(w.dtype(), w.shape().to_vec(), bytes.into())
+    };
+    want.iter().enumerate().map(read).collect()
+}
+
+#[test]
+fn c_agrees() {
+    let tally = Tally::default();
+    let drawn = (recipe::network(), modes(), target(), 0u64..1000);
+    // A C compiler runs for each.
+    let config = Config { cases: (config().cases / 3).max(1), ..config() };
+    proptest!(config, |((network, pipeline, target, seed) in drawn)| {
+        let drawn = build(&network);
+        tally.drawn(&drawn);
+        let m = drawn.module;
+        let inputs = inputs_of(&m, seed);
+        let fail = |e: String| TestCaseError::fail(format!("{e}\n{}", print_module(&m)));
+        let want = run_function(&m, m.entry, &inputs).map_err(|e| fail(e.to_string()))?;
+        let tiles = !pipeline.config.is_empty();
+        let slack = tiles.then_some(2e-3);
+        let how = format!("in C for {target:?} under --layout {} --fuse {}", pipeline.layout, pipeline.fuse);
+        let Ok(files) = files(&m, pipeline, target) else {
+            tally.rejected();
+            return Err(TestCaseError::reject("it has steps on the host"));
+        };
+        let folder = tempfile::tempdir().map_err(|e| fail(e.to_string()))?;
+        let got = results(folder.path(), &files, seed % 3 != 0, &inputs, &want).map_err(|e| fail(format!("{how}: {e}")))?;
+        check(&want, &got, &Tolerance::new(DType::F32, slack, slack), &how, &m)?;
+    });
+    tally.report("C");
+}
