@@ -1,6 +1,7 @@
 //! `weft export`
 
 use crate::args::{Common, ExportArgs};
+use crate::c_target::files_of;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, pipeline_for, pipeline_options, profile_on, target_profile};
 use crate::models::{inputs_for, load, load_open, short_name};
@@ -9,8 +10,7 @@ use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, compile};
 use compiler::graph::open_dims;
 use compiler::passes::{PassContext, Sequential, Winograd, default_pipeline};
-use compiler::plan::{Content, PlanBuffer};
-use runtime_cpu::{Isa, Processor, pack_constant};
+use runtime_cpu::Processor;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,13 +60,7 @@ fn write_c(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
         CompileError::NeedsCpu(why) => refused(why),
         e => e.into(),
     })?;
-    let packed = |b: &PlanBuffer| {
-        let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
-        let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
-        let tensor = constant.load().map_err(|e| e.to_string())?;
-        pack_constant(b, tensor, packer.as_deref(), Isa::best())
-    };
-    let files = c_source::program(&compiled.plan, &packed, &short_name(model)).map_err(refused)?;
+    let files = files_of(&compiled, &short_name(model)).map_err(refused)?;
     std::fs::create_dir_all(folder).map_err(|e| CliError::input(format!("{}: {e}", folder.display())))?;
     for file in &files {
         write_file(&folder.join(file.name), &file.bytes)?;

@@ -9,6 +9,7 @@ mod bench;
 mod bisect;
 mod bundle;
 mod bundling;
+mod c_target;
 mod cases;
 mod ceilings;
 mod compare;
@@ -54,6 +55,7 @@ mod view;
 mod zoo;
 
 use args::Command;
+use compiler::external::ExternalTarget;
 use error::{CliError, CliResult, Code, catch_bugs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -88,7 +90,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     };
     std::panic::set_hook(Box::new(|_| {}));
     let functions = host_calls::functions(cli.command.common(), &extensions.host_functions);
-    extensions.targets.push(&onednn::TARGET);
+    extensions.targets.extend([&onednn::TARGET as &dyn ExternalTarget, &c_target::TARGET]);
     let registered = extensions.register().map_err(CliError::from).and(functions);
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;

@@ -209,3 +209,21 @@ fn what_does_not_become_c_is_named() {
     refused(&["export", "squeezenet1_1", "--c", &to, "-o", "a.onnx"], 2, "cannot be used with");
     refused(&["export", "squeezenet1_1"], 2, "--output");
 }
+
+#[test]
+fn regions_run_as_c_beside_kernels_of_the_device() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let model = at("net.weft");
+    std::fs::write(&model, MIXED).expect("the model is written");
+    let external = format!("c:folder={}", at("regions"));
+    let out = weft(&["compare", &model, "--external", &external, "--device", "0", "--json", "-q"]);
+    let found: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(found["pass"], true, "{found}");
+    let regions = std::fs::read_dir(at("regions")).expect("the folder").count();
+    assert!(regions > 1, "{regions}");
+    let run = ["run", &model, "--device", "0", "--external", "c:compiler=no-such-compiler"];
+    let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(run).output().expect("the command runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(5) && said.contains("there is no C compiler `no-such-compiler`"), "{said}");
+}
