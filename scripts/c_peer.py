@@ -21,7 +21,7 @@ import time
 import numpy as np
 import onnxruntime as ort
 
-OPTIONS = "-std=c11 -Wall -Wextra -Werror -O3 -march=native -fno-math-errno -fno-trapping-math".split()
+OPTIONS = "-std=c11 -Wall -Wextra -Werror -O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math".split()
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("weft")
