@@ -36,6 +36,7 @@ mod epilogue;
 mod error;
 mod execute;
 mod index;
+mod index_lanes;
 mod isa;
 mod lanes;
 mod math;

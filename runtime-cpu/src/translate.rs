@@ -177,7 +177,12 @@ impl Translator<'_> {
         };
         let guards = self.conditions(&b.guards)?;
         let store = access(b.buffer, store, lanes);
-        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, guards, store, lets, value, reduce, reads_own })))
+        let cuts = [lanes, [lanes[1], lanes[0]]].map(|[of, other]| {
+            let mut list = vec![];
+            lets.iter().chain([&value]).for_each(|v| v.conditions_on(of, other, &mut list));
+            list
+        });
+        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, cuts, guards, store, lets, value, reduce, reads_own })))
     }
     pub(crate) fn conditions(&self, list: &[tensor_ir::int::Cond]) -> Result<Vec<Condition>, String> {
         list.iter().map(|c| self.ix.condition(c)).collect()
