@@ -29,6 +29,8 @@
 //! Deliberately absent: graphs, ops, wgpu, files, environment.
 #![warn(missing_docs)]
 
+#[cfg(test)]
+mod choices_tests;
 mod constants;
 mod copied;
 mod emit;

@@ -264,12 +264,16 @@ pub(crate) enum StepOp {
     Max,
     /// Of a number that is not NaN.
     Min,
+    /// Keeps the sum, which a later step multiplies with or adds.
+    Keep,
 }
 
 /// The operand of a step.
 #[derive(Debug)]
 pub(crate) enum Operand {
     Number(f32),
+    /// What was kept.
+    Kept,
     /// An element for each column; and from one row to the next, if that is another one.
     Elements(Access, Option<i64>),
 }

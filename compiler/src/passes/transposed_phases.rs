@@ -87,45 +87,57 @@ struct Phases {
     forms: Vec<NodeForm>,
 }
 
+/// What the dense convolution is of.
+struct Operands {
+    x: TensorType,
+    weights: Constant,
+    bias: Option<Constant>,
+    out_channels: usize,
+}
+
 impl Phases {
     /// # Errors
     /// Why there is no such form.
     fn of(r: &Rewriter<'_>, n: NodeId, op: &ConvTranspose) -> Result<Phases, String> {
         let node = &r.f.nodes[n];
-        let (_, weights) =
-            constant_of(r, node.inputs.get(1).copied().flatten()).ok_or("its weights are not constant")?;
+        let (x, w) = node.inputs[0].zip(node.inputs.get(1).copied().flatten()).ok_or("an operand is missing")?;
+        let (x, result) = (r.f.ty(x).clone(), r.f.ty(node.outputs[0]).clone());
+        let axes = op.phases(&x.shape, &r.f.ty(w).shape).map_err(|e| e.to_string())?;
+        let [h, v] = &axes[..] else { return Err("it is not of two dimensions".into()) };
+        if h.stride != v.stride {
+            return Err(format!("its strides are {} and {}", h.stride, v.stride));
+        }
+        let (_, weights) = constant_of(r, Some(w)).ok_or("its weights are not constant")?;
         let bias = node.inputs.get(2).copied().flatten();
         let bias = bias.map(|b| constant_of(r, Some(b)).ok_or("its bias is not constant")).transpose()?;
-        let x = node.inputs[0].map(|v| r.f.ty(v).clone()).ok_or("an operand is missing")?;
-        let result = r.f.ty(node.outputs[0]).clone();
         let [in_channels, out_channels, ..] = weights.shape[..] else {
             return Err("its weights have no channels".into());
         };
-        let axes = op.phases(&x.shape, &weights.ty().shape).map_err(|e| e.to_string())?;
-        let [h, w] = &axes[..] else { return Err("it is not of two dimensions".into()) };
-        if h.stride != w.stride {
-            return Err(format!("its strides are {} and {}", h.stride, w.stride));
-        }
         let stride = h.stride as usize;
-        let taps = [h.taps as usize, w.taps as usize];
+        let taps = [h.taps as usize, v.taps as usize];
         let channels = stride * stride * out_channels;
         let source = PhaseWeights { weights: weights.clone(), stride, taps };
         let shape = vec![channels, in_channels, taps[0], taps[1]];
         let made = Constant { dtype: weights.dtype, shape, data: ConstData::Lazy(Arc::new(source)) };
         let repeated = bias.map(|(_, b)| repeat(&b, stride * stride)).transpose()?;
+        let own = Operands { x, weights: made, bias: repeated, out_channels };
+        Phases::made(op, &axes, own, result)
+    }
+    /// The nodes for these axes.
+    fn made(op: &ConvTranspose, axes: &[PhasedAxis], own: Operands, result: TensorType) -> Result<Phases, String> {
         let conv = Conv {
             pads: axes.iter().map(|a| a.before).chain(axes.iter().map(|a| a.after)).collect(),
             layout: op.layout,
             ..Conv::default()
         };
-        let place = DepthToSpace { block: h.stride, order: BlockOrder::Dcr, layout: op.layout };
+        let place = DepthToSpace { block: axes[0].stride, order: BlockOrder::Dcr, layout: op.layout };
         let of = |spatial: &dyn Fn(&PhasedAxis) -> Int, channels: usize| {
             let (spatial, channels) = (axes.iter().map(spatial).collect(), Int::new(channels as i64));
-            let shape = op.layout.shape(&x.shape[0], &channels, spatial).map_err(|e| e.to_string());
+            let shape = op.layout.shape(&own.x.shape[0], &channels, spatial).map_err(|e| e.to_string());
             shape.map(|s| TensorType::new(result.dtype, s))
         };
-        let dense = of(&|a| a.results.clone(), channels)?;
-        let placed = of(&|a| a.results.clone() * a.stride, out_channels)?;
+        let dense = of(&|a| a.results.clone(), own.weights.shape[0])?;
+        let placed = of(&|a| a.results.clone() * a.stride, own.out_channels)?;
         let first = op.layout.spatial_axes(4).start as i64;
         let crop = (placed != result).then(|| Slice {
             starts: axes.iter().map(|a| Int::new(a.cut)).collect(),
@@ -133,8 +145,8 @@ impl Phases {
             axes: vec![first, first + 1],
             ..Slice::default()
         });
-        let mut inputs = vec![Some((x, false)), Some((made.ty(), true))];
-        inputs.extend(repeated.iter().map(|b| Some((b.ty(), true))));
+        let mut inputs = vec![Some((own.x, false)), Some((own.weights.ty(), true))];
+        inputs.extend(own.bias.iter().map(|b| Some((b.ty(), true))));
         let mut forms = vec![
             NodeForm { op: conv.clone().into(), inputs, outputs: vec![dense.clone()] },
             NodeForm { op: place.clone().into(), inputs: vec![Some((dense, false))], outputs: vec![placed.clone()] },
@@ -143,7 +155,7 @@ impl Phases {
             let op: OpRef = crop.clone().into();
             forms.push(NodeForm { op, inputs: vec![Some((placed, false))], outputs: vec![result] });
         }
-        Ok(Phases { conv, place, crop, weights: made, bias: repeated, forms })
+        Ok(Phases { conv, place, crop, weights: own.weights, bias: own.bias, forms })
     }
     /// Nanoseconds of all kernels.
     fn cost(&self, model: &dyn CostModel) -> u64 {
