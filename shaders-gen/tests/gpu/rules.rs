@@ -5,16 +5,13 @@ pub use crate::workloads::*;
 use crate::{assert_close, random, run_bytes};
 use compiler::compile::assign_encodings;
 use compiler::dtype::DType;
-use compiler::graph::TensorType;
-use compiler::int::{Int, const_dims};
+use compiler::int::const_dims;
 use compiler::interpreter::run_tensor_function;
-use compiler::ops::winograd::{WinogradInput, WinogradOutput};
-use compiler::ops::{DataLayout, Op};
+use compiler::ops::DataLayout;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::{Choice, Scheduled, choices, schedule, schedule_with};
-use compiler::te::ComputeContext;
 use compiler::tensor::Tensor;
-use compiler::tir::{Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp};
+use compiler::tir::{BufferId, TensorFunction};
 use half::f16;
 
 fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
