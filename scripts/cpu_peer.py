@@ -2,15 +2,16 @@
 """ONNX Runtime's CPU time on one thread against Weft's CPU target, interleaved.
 
     scripts/cpu_peer.py target/release/examples/run_model MODEL.onnx... [--rounds 5] [--runs 5] [--size 1x3x224x224]
-        [--threads 1]
+        [--threads 1] [--input F.npz]
 
-Each round runs both one after the other; printed are the medians over all runs and their ratio. With several threads
+Both get the same inputs: random ones, or those of a file by name. Each round runs both one after the other; printed are the medians over all runs and their ratio. With several threads
 these are times by the clock, and those of the fastest runs are printed too.
 """
 import argparse
 import os
 import statistics
 import subprocess
+import tempfile
 import time
 
 import numpy as np
@@ -23,6 +24,7 @@ parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--runs", type=int, default=5)
 parser.add_argument("--size")
 parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--input", help="arrays by the names of the model's inputs")
 args = parser.parse_args()
 
 
@@ -33,7 +35,30 @@ def session(model):
     size = [int(n) for n in args.size.split("x")] if args.size else None
     rng = np.random.default_rng(1)
     fixed = lambda i: size or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
-    return s, {i.name: rng.uniform(-1, 1, fixed(i)).astype(np.float32) for i in s.get_inputs()}
+    given = np.load(args.input) if args.input else {}
+    types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+
+    def value(i):
+        if i.name in given:
+            return given[i.name]
+        if i.type != "tensor(float)":
+            raise SystemExit(f"{model}: input {i.name} is {i.type}; give it with --input F.npz")
+        return rng.uniform(-1, 1, fixed(i)).astype(np.float32)
+
+    return s, {i.name: value(i).astype(types[i.type]) for i in s.get_inputs()}
+
+
+def listed(feed, folder):
+    """Writes the inputs as `run_model` reads them; gives the list's path."""
+    lines = []
+    for n, (name, array) in enumerate(feed.items()):
+        file = os.path.join(folder, f"{n}.bin")
+        np.ascontiguousarray(array).tofile(file)
+        lines.append(f"{name} {'x'.join(map(str, array.shape))} {file}\n")
+    path = os.path.join(folder, "inputs")
+    with open(path, "w") as out:
+        out.writelines(lines)
+    return path
 
 
 now = time.thread_time if args.threads == 1 else time.perf_counter
@@ -41,7 +66,8 @@ for model in args.models:
     s, feed = session(model)
     s.run(None, feed)
     theirs, ours = [], []
-    env = dict(os.environ, **({"SIZES": args.size} if args.size else {}))
+    folder = tempfile.TemporaryDirectory()
+    env = dict(os.environ, INPUTS=listed(feed, folder.name))
     for _ in range(args.rounds):
         for _ in range(args.runs):
             start = now()

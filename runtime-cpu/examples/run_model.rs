@@ -1,7 +1,11 @@
 //! Runs an ONNX model on the CPU target and on the interpreter, and prints how they differ and where the time goes.
 //! `cargo run --release -p weft-runtime-cpu --example run_model -- model.onnx [threads] [runs] [isa|best] [times]`
+//!
+//! Inputs are patterns, of shape `SIZES` (`1x3x224x224`) where the model leaves sizes open; or what the file `INPUTS` lists:
+//! a line `NAME 1x128 FILE` for each, with the elements' bytes in `FILE`.
 
 use compiler::compile::{CompileOptions, compile};
+use compiler::dtype::DType;
 use compiler::interpreter::{HostFunctions, Interpreter};
 use compiler::onnx::{ImportOptions, NoExternalData, import_onnx_with};
 use compiler::tensor::Tensor;
@@ -22,6 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let ports = compiler::onnx::onnx_inputs(bytes.clone().into(), &[])?;
         options.shapes = ports.iter().map(|p| (p.0, sizes.clone())).collect();
     }
+    let listed = listed_inputs()?;
+    options.shapes.extend(listed.iter().map(|i| (i.name.as_str().into(), i.shape.clone())));
     let module = import_onnx_with(bytes.into(), &NoExternalData, &options)?;
     let processor = std::sync::Arc::new(Processor::open(threads, isa)?);
     let profile = processor.profile();
@@ -44,11 +50,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .inputs
         .iter()
         .map(|v| {
+            if let Some(i) = listed.iter().find(|i| v.name == i.name.as_str().into()) {
+                return i.tensor(v.dtype);
+            }
             let n = v.shape.iter().product();
             let value = |i: usize| ((i * 2_654_435_761) % 2048) as f64 / 1024.0 - 1.0;
-            Tensor::from_f64(v.dtype, v.shape.clone(), (0..n).map(value))
+            Ok(Tensor::from_f64(v.dtype, v.shape.clone(), (0..n).map(value)))
         })
-        .collect();
+        .collect::<Result<_, _>>()?;
     let none = HostFunctions::default();
     let (outputs, _) = session.run_measured(&inputs, &none)?;
     if std::env::var_os("CHECK").is_some() {
@@ -94,6 +103,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{:9.1} us {:7.1} GFLOP/s  {name}", ns / 1e3, flops[k] as f64 / ns);
     }
     Ok(())
+}
+
+/// An input that is given.
+struct Input {
+    name: String,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Input {
+    fn tensor(&self, dtype: DType) -> Result<Tensor, String> {
+        let made = Tensor::from_bytes(dtype, self.shape.clone(), self.bytes.clone().into());
+        made.map_err(|e| format!("input {}: {e}", self.name))
+    }
+}
+
+/// The inputs that the file `INPUTS` lists; none without it.
+fn listed_inputs() -> Result<Vec<Input>, Box<dyn std::error::Error>> {
+    let Ok(list) = std::env::var("INPUTS") else { return Ok(vec![]) };
+    let each = std::fs::read_to_string(&list)?;
+    let input = |line: &str| -> Result<Input, Box<dyn std::error::Error>> {
+        let [name, shape, file] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return Err(format!("{list}: a line is `NAME SHAPE FILE`, not `{line}`").into());
+        };
+        let shape = shape.split('x').filter(|n| !n.is_empty()).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Input { name: name.into(), shape, bytes: std::fs::read(file)? })
+    };
+    each.lines().map(input).collect()
 }
 
 /// CPU time of this thread in milliseconds, from the kernel's scheduler.

@@ -58,7 +58,7 @@ fn epilogue(l: &Leaf, t: &Tile, buffers: &[Known]) -> Option<Epilogue> {
         && t.epilogue.is_none()
         && l.reduce.is_none()
         && !l.reads_own
-        && l.lets.is_empty();
+        && l.lets.len() <= 1;
     let only = buffers[t.acc.buffer].own_blocks == Some(t.blocks + 1);
     if !whole || !only || buffers[l.store.buffer].form != Form::F32 {
         return None;
@@ -92,6 +92,11 @@ fn epilogue(l: &Leaf, t: &Tile, buffers: &[Known]) -> Option<Epilogue> {
     });
     let ends = ends.collect::<Option<Vec<_>>>()?;
     let mut steps = vec![];
+    // What occurs twice is kept: `x * clip(x / 6 + 0.5, 0, 1)`.
+    if let [kept] = &l.lets[..] {
+        lanes.steps(kept, &mut steps)?;
+        steps.push(Step { op: StepOp::Keep, operand: Operand::Kept });
+    }
     lanes.steps(&l.value, &mut steps)?;
     Some(Epilogue { steps, store: l.store.clone(), store_row, ends })
 }
@@ -114,14 +119,19 @@ impl Lanes<'_> {
     /// Adds the steps that lead from the sums to a value.
     fn steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
         match v {
-            Value::Load(a) if a.buffer == self.t.acc.buffer => self.is_sum(a).then_some(()),
+            Value::Load(a) if a.buffer == self.t.acc.buffer => {
+                // What was kept is no longer the sum.
+                (self.is_sum(a) && !steps.iter().any(|s| s.op == StepOp::Keep)).then_some(())
+            }
+            Value::Let(0) => steps.last().is_some_and(|s| s.op == StepOp::Keep).then_some(()),
             Value::Binary(op, dtype, a, b) if dtype.is_float() && dtype.size() <= 4 => {
-                let (sum, other) = if self.reads_sum(a) { (a, b) } else { (b, a) };
+                let first = self.reads_sum(a) && !matches!((&**a, self.reads_sum(b)), (Value::Let(_), true));
+                let (sum, other) = if first { (a, b) } else { (b, a) };
                 let operand = self.operand(other)?;
                 let (op, operand) = match (op, operand) {
                     (BinaryOp::Add, o) => (StepOp::Add, o),
                     (BinaryOp::Mul, o) => (StepOp::Mul, o),
-                    (BinaryOp::Sub, Operand::Number(x)) if self.reads_sum(a) => (StepOp::Add, Operand::Number(-x)),
+                    (BinaryOp::Sub, Operand::Number(x)) if first => (StepOp::Add, Operand::Number(-x)),
                     (BinaryOp::Max, o @ Operand::Number(_)) => (StepOp::Max, o),
                     (BinaryOp::Min, o @ Operand::Number(_)) => (StepOp::Min, o),
                     _ => return None,
@@ -136,6 +146,7 @@ impl Lanes<'_> {
     fn reads_sum(&self, v: &Value) -> bool {
         match v {
             Value::Load(a) => a.buffer == self.t.acc.buffer,
+            Value::Let(_) => true,
             Value::Binary(_, _, a, b) => self.reads_sum(a) || self.reads_sum(b),
             _ => false,
         }
@@ -150,6 +161,7 @@ impl Lanes<'_> {
     fn operand(&self, v: &Value) -> Option<Operand> {
         match v {
             Value::F(x) if !x.is_nan() => Some(Operand::Number(*x)),
+            Value::Let(0) => Some(Operand::Kept),
             Value::Load(a) if a.buffer != self.t.acc.buffer && self.buffers[a.buffer].form == Form::F32 => {
                 let [row, 1] = self.strides(a)? else { return None };
                 Some(Operand::Elements(a.clone(), (row != 0).then_some(row)))

@@ -158,17 +158,40 @@ impl Task<'_> {
         }
     }
     fn leaf(&mut self, l: &Leaf) {
-        let (columns, rows) = (l.columns.count, l.rows.count);
-        let width = columns.min(CHUNK as i64);
-        let height = (CHUNK as i64 / width).min(rows).max(1);
+        let whole = [(0, l.rows.count), (0, l.columns.count)];
         self.each(&l.loops, &mut |t| {
-            for row in (0..rows).step_by(height as usize) {
-                for column in (0..columns).step_by(width as usize) {
-                    let size = [(rows - row).min(height) as usize, (columns - column).min(width) as usize];
-                    t.chunk_at(l, row, column, size);
-                }
+            if l.cuts.iter().all(Vec::is_empty) {
+                return t.leaf_part(l, whole);
+            }
+            t.begin_at([l.rows.slot, l.columns.slot], [0, 0]);
+            let rows = t.parts(&l.cuts[0], l.rows);
+            let columns = t.parts(&l.cuts[1], l.columns);
+            for row in &rows {
+                columns.iter().for_each(|column| t.leaf_part(l, [*row, *column]));
             }
         });
+    }
+    /// Cuts a loop of a leaf where one of these conditions begins or ends to hold. The loop's variable is 0.
+    fn parts(&self, cuts: &[Condition], e: Extent) -> Vec<(i64, i64)> {
+        let mut ends = vec![0, e.count];
+        for c in cuts {
+            let step = c.index.stride(e.slot).unwrap_or(0);
+            ends.extend(<[i64; 2]>::from(holding(c.op, c.index.eval(self.scene()), step, e.count)));
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        ends.windows(2).map(|w| (w[0], w[1])).collect()
+    }
+    /// Computes a part of a leaf: rows and columns from the first up to the second.
+    fn leaf_part(&mut self, l: &Leaf, [rows, columns]: [(i64, i64); 2]) {
+        let width = (columns.1 - columns.0).min(CHUNK as i64);
+        let height = (CHUNK as i64 / width).min(rows.1 - rows.0).max(1);
+        for row in (rows.0..rows.1).step_by(height as usize) {
+            for column in (columns.0..columns.1).step_by(width as usize) {
+                let size = [(rows.1 - row).min(height) as usize, (columns.1 - column).min(width) as usize];
+                self.chunk_at(l, row, column, size);
+            }
+        }
     }
     fn chunk_at(&mut self, l: &Leaf, row: i64, column: i64, [rows, columns]: [usize; 2]) {
         let slots = [l.rows.slot, l.columns.slot];
@@ -235,13 +258,19 @@ impl Task<'_> {
         let first = index.eval(self.scene());
         Some(Span { first, rows: c.rows, columns: c.columns, row_stride, column_stride })
     }
+    /// One row of a place whose rows lie unevenly, its columns at `stride`.
+    pub(crate) fn row_span(&mut self, a: &Access, stride: i64, c: &Chunk, row: usize) -> Span {
+        let slot = c.slots[0];
+        let before = self.env[slot];
+        self.env[slot] = before + row as i64;
+        let first = a.index.eval(self.scene());
+        self.env[slot] = before;
+        Span { first, rows: 1, columns: c.columns, row_stride: 0, column_stride: stride }
+    }
     /// The value of an index for each lane.
     pub(crate) fn places(&mut self, index: &Index, c: &Chunk) -> Box<[i64]> {
-        let n = c.lanes();
         let mut out = self.own.free.take::<i64>();
-        let rows: Vec<i64> = (0..n).map(|i| (i / c.columns) as i64).collect();
-        let columns: Vec<i64> = (0..n).map(|i| (i % c.columns) as i64).collect();
-        index.lanes(self.scene(), &[(c.slots[0], &rows), (c.slots[1], &columns)], &mut out[..n]);
+        index.lanes(self.scene(), c, &mut out[..c.lanes()]);
         out
     }
     /// Which lanes all conditions hold for.

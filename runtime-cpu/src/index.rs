@@ -40,7 +40,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Node {
-    fn parts(&self) -> [Option<&Index>; 2] {
+    pub(crate) fn parts(&self) -> [Option<&Index>; 2] {
         match self {
             Node::Mul(a, b) | Node::Div(a, b) | Node::Mod(a, b) | Node::Min(a, b) | Node::Max(a, b) => {
                 [Some(a), Some(b)]
@@ -48,11 +48,12 @@ impl Node {
             Node::Load(_, a) => [Some(a), None],
         }
     }
-    fn uses(&self, slot: Slot) -> bool {
+    pub(crate) fn uses(&self, slot: Slot) -> bool {
         self.parts().into_iter().flatten().any(|i| i.uses(slot))
     }
     /// The value for these of the parts.
-    fn of(&self, a: i64, b: i64, views: &[View]) -> i64 {
+    #[inline(always)]
+    pub(crate) fn of(&self, a: i64, b: i64, views: &[View]) -> i64 {
         match self {
             Node::Mul(..) => a.wrapping_mul(b),
             Node::Div(..) => floor_div(a, b),
@@ -66,7 +67,7 @@ impl Node {
 
 /// Floor division; 0 by 0.
 #[inline(always)]
-fn floor_div(a: i64, b: i64) -> i64 {
+pub(crate) fn floor_div(a: i64, b: i64) -> i64 {
     if b == 0 {
         return 0;
     }
@@ -82,7 +83,7 @@ impl Index {
     fn constant(base: i64) -> Index {
         Index { base, ..Index::default() }
     }
-    fn as_constant(&self) -> Option<i64> {
+    pub(crate) fn as_constant(&self) -> Option<i64> {
         (self.terms.is_empty() && self.rest.is_empty()).then_some(self.base)
     }
     fn node(n: Node) -> Index {
@@ -149,44 +150,6 @@ impl Index {
             let [a, b] = n.parts().map(|i| i.map_or(0, |i| i.eval(s)));
             sum + by * n.of(a, b, s.views)
         })
-    }
-    /// The values for lanes: `lane` has the variables that differ between them, with their values relative to the
-    /// scene's.
-    pub(crate) fn lanes(&self, s: Scene<'_>, lane: &[(Slot, &[i64])], out: &mut [i64]) {
-        let fixed = |slot: Slot| !lane.iter().any(|l| l.0 == slot);
-        let sum = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);
-        out.fill(sum);
-        for &(slot, by) in &self.terms {
-            if let Some((_, values)) = lane.iter().find(|l| l.0 == slot) {
-                out.iter_mut().zip(*values).for_each(|(o, v)| *o += v * by);
-            }
-        }
-        for (by, n) in &self.rest {
-            if lane.iter().all(|l| !n.uses(l.0)) {
-                let [a, b] = n.parts().map(|i| i.map_or(0, |i| i.eval(s)));
-                let value = by * n.of(a, b, s.views);
-                out.iter_mut().for_each(|o| *o += value);
-                continue;
-            }
-            let values = n.parts().map(|i| {
-                i.map(|i| match i.terms.iter().all(|t| fixed(t.0)) && lane.iter().all(|l| !i.uses(l.0)) {
-                    true => Err(i.eval(s)),
-                    false => {
-                        let mut v = vec![0; out.len()];
-                        i.lanes(s, lane, &mut v);
-                        Ok(v)
-                    }
-                })
-            });
-            let at = |v: &Option<Result<Vec<i64>, i64>>, l: usize| match v {
-                Some(Ok(v)) => v[l],
-                Some(Err(x)) => *x,
-                None => 0,
-            };
-            for (l, o) in out.iter_mut().enumerate() {
-                *o += by * n.of(at(&values[0], l), at(&values[1], l), s.views);
-            }
-        }
     }
 }
 

@@ -29,6 +29,8 @@
 //! Deliberately absent: graphs, ops, wgpu, files, environment.
 #![warn(missing_docs)]
 
+#[cfg(test)]
+mod choices_tests;
 mod constants;
 mod copied;
 mod emit;
@@ -36,6 +38,7 @@ mod epilogue;
 mod error;
 mod execute;
 mod index;
+mod index_lanes;
 mod isa;
 mod lanes;
 mod math;

@@ -216,13 +216,12 @@ impl View {
             }
         }
     }
-    /// Writes lanes to a span; with a mask only those that it has.
-    pub(crate) fn write<T: Element>(&self, s: &Span, lanes: &Source<'_, T::Lane>, mask: Option<&[u8]>) {
+    /// Writes lanes, from lane `n` on, to a span; with a mask only those that it has.
+    pub(crate) fn write<T: Element>(&self, s: &Span, lanes: &Source<'_, T::Lane>, mut n: usize, mask: Option<&[u8]>) {
         if mask.is_none() {
             self.require(s);
         }
         let base = self.at.cast::<T>();
-        let mut n = 0;
         for r in 0..s.rows {
             let first = s.first + r as i64 * s.row_stride;
             if s.column_stride == 1 && mask.is_none() {

@@ -52,6 +52,9 @@ pub(crate) struct Leaf {
     pub loops: Vec<Extent>,
     pub rows: Extent,
     pub columns: Extent,
+    /// Conditions of the value on the rows alone, and on the columns alone: between the places where one begins or ends
+    /// to hold, no lane needs a mask.
+    pub cuts: [Vec<Condition>; 2],
     pub guards: Vec<Condition>,
     pub store: Access,
     /// Values that are computed first, one after another: [`Value::Let`].
@@ -79,8 +82,10 @@ pub(crate) struct Reduction {
 pub(crate) struct Access {
     pub buffer: usize,
     pub index: Index,
-    /// Strides along the rows and columns of a leaf; `None` if the place is computed lane by lane.
+    /// Strides along the rows and columns of a leaf; `None` if the place is computed row by row, or lane by lane.
     pub strides: Option<[i64; 2]>,
+    /// The stride along the columns of a leaf, if only its rows lie unevenly: `x[w / 2, c]`.
+    pub column_stride: Option<i64>,
     /// The same place where limits change nothing, if it has strides there.
     pub inside: Option<Box<Inside>>,
 }
@@ -101,7 +106,8 @@ impl Access {
             let (plain, clamps) = index.without_clamps();
             Some(Box::new(Inside { strides: strides(&plain)?, index: plain, clamps }))
         };
-        Access { buffer, strides: along, inside: if along.is_none() { inside() } else { None }, index }
+        let column_stride = if along.is_none() { index.stride(lanes[1]) } else { None };
+        Access { buffer, strides: along, column_stride, inside: if along.is_none() { inside() } else { None }, index }
     }
 }
 
@@ -128,6 +134,18 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// Adds the conditions that differ between the iterations of `of` alone, each once.
+    pub(crate) fn conditions_on(&self, of: Slot, other: Slot, to: &mut Vec<Condition>) {
+        if let Value::All(list) = self {
+            for c in list {
+                let alone = c.index.stride(of).is_some_and(|step| step != 0) && c.index.stride(other) == Some(0);
+                if alone && !to.contains(c) {
+                    to.push(c.clone());
+                }
+            }
+        }
+        self.operands().into_iter().for_each(|v| v.conditions_on(of, other, to));
+    }
     pub(crate) fn operands(&self) -> Vec<&Value> {
         match self {
             Value::F(_) | Value::D(_) | Value::I(_) | Value::Load(_) | Value::Index(..) => vec![],
@@ -246,12 +264,16 @@ pub(crate) enum StepOp {
     Max,
     /// Of a number that is not NaN.
     Min,
+    /// Keeps the sum, which a later step multiplies with or adds.
+    Keep,
 }
 
 /// The operand of a step.
 #[derive(Debug)]
 pub(crate) enum Operand {
     Number(f32),
+    /// What was kept.
+    Kept,
     /// An element for each column; and from one row to the next, if that is another one.
     Elements(Access, Option<i64>),
 }

@@ -155,8 +155,13 @@ impl Task<'_> {
     }
     fn steps(&self, e: &Epilogue, rows: i64, columns: i64, to: &mut Vec<Step>) {
         to.extend(e.steps.iter().map(|s| match &s.operand {
+            Operand::Kept => match s.op {
+                StepOp::Add => Step::AddKept,
+                StepOp::Mul => Step::MulKept,
+                _ => Step::Keep,
+            },
             Operand::Number(x) => match s.op {
-                StepOp::Add => Step::Add(*x),
+                StepOp::Add | StepOp::Keep => Step::Add(*x),
                 StepOp::Mul => Step::Mul(*x),
                 StepOp::Max => Step::Max(*x),
                 StepOp::Min => Step::Min(*x),

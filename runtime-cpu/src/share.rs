@@ -169,7 +169,7 @@ mod tests {
     use tensor_ir::tir::{BinaryOp, UnaryOp};
 
     fn load(buffer: usize) -> Value {
-        Value::Load(Access { buffer, index: Index::default(), strides: None, inside: None })
+        Value::Load(Access { buffer, index: Index::default(), strides: None, column_stride: None, inside: None })
     }
     fn binary(op: BinaryOp, a: Value, b: Value) -> Value {
         Value::Binary(op, DType::F32, Box::new(a), Box::new(b))

@@ -39,6 +39,11 @@ pub(crate) enum Step {
     /// An element for each, rows so far apart.
     AddEach(*const f32, isize),
     MulEach(*const f32, isize),
+    /// Keeps the sums.
+    Keep,
+    /// The sums that were kept last.
+    AddKept,
+    MulKept,
 }
 
 /// A tile. Whoever makes one has proved that all that it names is in bounds.
@@ -167,6 +172,7 @@ macro_rules! finish {
                 }
             };
         }
+        let mut kept = $sums;
         for step in $t.steps {
             let columns = |at: *const f32| {
                 let mut all = [splat(0.0); V];
@@ -193,6 +199,9 @@ macro_rules! finish {
                 }
                 Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
                 Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
+                Step::Keep => kept = $sums,
+                Step::AddKept => each!(i, v, sum => add(sum, kept[i][v])),
+                Step::MulKept => each!(i, v, sum => mul(sum, kept[i][v])),
             }
         }
         for i in 0..R {

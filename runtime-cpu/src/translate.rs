@@ -38,7 +38,7 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
 }
 
 /// The first tile of a task.
-fn first_tile(nodes: &[Node]) -> Option<&Tile> {
+pub(crate) fn first_tile(nodes: &[Node]) -> Option<&Tile> {
     nodes.iter().find_map(|n| match n {
         Node::Loop(_, _, body) | Node::Within(_, _, body) => first_tile(body),
         Node::Tile(t) => Some(t),
@@ -156,7 +156,9 @@ impl Translator<'_> {
         let store = self.ix.place(b.buffer, &b.indices)?;
         let spatial = |l: &Extent| store.uses(l.slot);
         let one = Extent { slot: usize::MAX, count: 1 };
-        let columns = loops.pop().unwrap_or(one);
+        // Lanes that add to one element, as in `y[i % 9] += ..`, follow each other.
+        let apart = |l: &mut Extent| b.reduce.is_none() || store.stride(l.slot).is_some();
+        let columns = loops.pop_if(apart).unwrap_or(one);
         let across = b.reduce.is_some() && columns.slot != usize::MAX && !spatial(&columns);
         let alike = |l: &Extent| b.reduce.is_none() || across && !spatial(l);
         let rows = loops.pop_if(|l| alike(l) && columns.count < LANES_ENOUGH).unwrap_or(one);
@@ -177,7 +179,12 @@ impl Translator<'_> {
         };
         let guards = self.conditions(&b.guards)?;
         let store = access(b.buffer, store, lanes);
-        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, guards, store, lets, value, reduce, reads_own })))
+        let cuts = [lanes, [lanes[1], lanes[0]]].map(|[of, other]| {
+            let mut list = vec![];
+            lets.iter().chain([&value]).for_each(|v| v.conditions_on(of, other, &mut list));
+            list
+        });
+        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, cuts, guards, store, lets, value, reduce, reads_own })))
     }
     pub(crate) fn conditions(&self, list: &[tensor_ir::int::Cond]) -> Result<Vec<Condition>, String> {
         list.iter().map(|c| self.ix.condition(c)).collect()

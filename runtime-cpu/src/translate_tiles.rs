@@ -269,7 +269,7 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         let taps = along(&condition.index);
         RowCondition { step: condition.index.stride(row), reach: reach(&taps), taps, condition }
     });
-    let nowhere = Access { buffer: 0, index: Index::default(), strides: None, inside: None };
+    let nowhere = Access { buffer: 0, index: Index::default(), strides: None, column_stride: None, inside: None };
     Tile {
         kind: Kind::Product,
         reach: [reach(&lefts), reach(&rights)],

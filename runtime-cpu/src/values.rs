@@ -131,6 +131,9 @@ impl<'p> Task<'p> {
             view.read::<T>(&span, &mut to);
             return Source::Own(to);
         }
+        if let Some(stride) = a.column_stride {
+            return Source::Own(self.load_rows::<T>(view, a, stride, c, active));
+        }
         let places = self.places(&a.index, c);
         let mut to = self.own.free.take::<T::Lane>();
         for (i, t) in to[..n].iter_mut().enumerate() {
@@ -138,6 +141,33 @@ impl<'p> Task<'p> {
         }
         self.own.free.give(Source::Own(places));
         Source::Own(to)
+    }
+    /// Loads row by row.
+    fn load_rows<T: Element>(
+        &mut self,
+        view: &View,
+        a: &Access,
+        stride: i64,
+        c: &Chunk,
+        active: Option<&[u8]>,
+    ) -> Box<[T::Lane]>
+    where
+        T::Lane: Lane,
+    {
+        let mut to = self.own.free.take::<T::Lane>();
+        for (row, lanes) in to[..c.lanes()].chunks_exact_mut(c.columns).enumerate() {
+            let span = self.row_span(a, stride, c, row);
+            if active.is_none() || view.holds(&span) {
+                view.read::<T>(&span, lanes);
+                continue;
+            }
+            let mask = active.map(|m| &m[row * c.columns..]);
+            for (i, t) in lanes.iter_mut().enumerate() {
+                let place = span.first + i as i64 * stride;
+                *t = if mask.is_none_or(|m| m[i] != 0) { view.get::<T>(place) } else { T::Lane::default() };
+            }
+        }
+        to
     }
     pub(crate) fn store(&mut self, a: &Access, c: &Chunk, value: Lanes<'p>, active: Option<&[u8]>) {
         let view = self.views[a.buffer];
@@ -156,12 +186,19 @@ impl<'p> Task<'p> {
         active: Option<&[u8]>,
     ) {
         if let Some(span) = self.span(a, c) {
-            return view.write::<T>(&span, lanes, active);
+            return view.write::<T>(&span, lanes, 0, active);
+        }
+        if let Some(stride) = a.column_stride {
+            for row in 0..c.rows {
+                let span = self.row_span(a, stride, c, row);
+                view.write::<T>(&span, lanes, row * c.columns, active);
+            }
+            return;
         }
         let places = self.places(&a.index, c);
         for i in (0..c.lanes()).filter(|&i| active.is_none_or(|m| m[i] != 0)) {
             let one = Span { first: places[i], rows: 1, columns: 1, row_stride: 0, column_stride: 0 };
-            view.write::<T>(&one, &Source::Splat(lanes.at(i)), None);
+            view.write::<T>(&one, lanes, i, None);
         }
         self.own.free.give(Source::Own(places));
     }

@@ -3,77 +3,16 @@
 
 mod functions;
 
+use functions::plan::{NoFunctions, plan_of};
 use functions::{conv, depthwise, elementwise_chain, inputs_of, matmul, pool, row_sum, softmax};
-use runtime_cpu::{Emitter, Isa, Processor, Session};
+use runtime_cpu::{Isa, Processor, Session};
 use tensor_ir::interpreter::run_tensor_function;
 use tensor_ir::name::Name;
-use tensor_ir::plan::{
-    BufferView, Content, Dispatch, EmitKernel, HostCaller, HostResult, Plan, PlanBuffer, PlanKernel, Step,
-};
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::schedule::rules::schedule;
 use tensor_ir::tensor::Tensor;
 use tensor_ir::text::{parse_tensor_function, print_tensor_function};
-use tensor_ir::tir::{BufferId, Combiner, Scope, TensorFunction};
-
-struct NoFunctions;
-impl HostCaller for NoFunctions {
-    fn contains(&self, _: Name) -> bool {
-        false
-    }
-    fn call(&self, name: Name, _: Vec<Tensor>, _: &[HostResult<'_>]) -> Result<Vec<Tensor>, String> {
-        Err(format!("there is no function {name}"))
-    }
-}
-
-/// A plan of one function, with constants packed when the session opens.
-fn plan_of(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Plan {
-    let shape = |b: BufferId| -> Vec<usize> {
-        f.caller_shape(b).iter().map(|d| d.as_const().expect("a number") as usize).collect()
-    };
-    let mut plan = Plan::default();
-    let inputs: Vec<BufferId> = f.inputs().filter(|b| !constants.contains(b)).collect();
-    for (id, b) in f.buffers.iter().filter(|(_, b)| b.scope == Scope::Global) {
-        let numel = b.numel().as_const().expect("a number") as u64;
-        let packer = f.prepacks.iter().find(|p| p.buffer == id).map(|p| std::sync::Arc::new((*p.packer).clone()));
-        let content = match inputs.iter().position(|i| *i == id) {
-            Some(n) => Content::Input(n),
-            None if constants.contains(&id) => Content::Constant { name: b.name, packer },
-            None => Content::Pool,
-        };
-        let bytes = b.encoding.storage_bytes(b.dtype, numel);
-        plan.buffers.push(PlanBuffer { content, bytes, slice_bytes: bytes, encoding: Some(b.encoding) });
-    }
-    let globals: Vec<BufferId> = f.buffers.iter().filter(|(_, b)| b.scope == Scope::Global).map(|(i, _)| i).collect();
-    let at = |b: BufferId| globals.iter().position(|g| *g == b).expect("a global buffer");
-    for (part, _) in f.kernels() {
-        let emitted = Emitter.emit(f, part, profile).unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(f)));
-        // What is kept of a kernel makes the same kernel.
-        let mut again = emitted.clone();
-        again.module = Emitter.restore(&Emitter.save(&emitted).expect("bytes")).expect("a kernel");
-        let buffers = again.bindings.iter().map(|b| (at(b.buffer), 0)).collect();
-        let grid = again.grid;
-        plan.kernels.push(PlanKernel { name: part.to_string(), emitted: again, function: f.name, part });
-        let kernel = plan.kernels.len() - 1;
-        plan.steps.push(Step::Gpu(vec![Dispatch {
-            kernel,
-            buffers,
-            grid,
-            symbols: vec![],
-            group: 0,
-            flops: 0,
-            bytes: 0,
-        }]));
-    }
-    let view = |b: BufferId| {
-        let buffer = &f.buffers[b];
-        let (name, dtype, encoding) = (buffer.name, buffer.dtype, buffer.encoding);
-        BufferView { name, buffer: at(b), dtype, shape: shape(b), encoding }
-    };
-    plan.inputs = inputs.into_iter().map(view).collect();
-    plan.outputs = f.outputs().map(view).collect();
-    plan
-}
+use tensor_ir::tir::{Combiner, TensorFunction};
 
 /// Schedules `f` for every instruction set of this machine, runs it on one thread and on two, and compares; gives the
 /// rules that took it where the second parameter is a weight.
@@ -90,7 +29,8 @@ fn check(f: &TensorFunction) -> Vec<String> {
         for (n, constants) in [f.inputs().skip(1).take(1).collect::<Vec<_>>(), vec![]].into_iter().enumerate() {
             let profile = DeviceProfile::processor(2, isa.tile());
             let s = schedule(f, &constants, &profile).unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(f)));
-            let plan = plan_of(&s.function, &constants, &profile);
+            let plan = plan_of(&s.function, &constants, &profile)
+                .unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(&s.function)));
             let given = f.inputs().zip(&all).filter(|(b, _)| !constants.contains(b)).map(|(_, t)| t.clone());
             let given: Vec<Tensor> = given.collect();
             let load = |name: Name| {
@@ -196,5 +136,29 @@ fn what_occurs_often_is_computed_once() {
             whole.replace("i, j", "k, l")
         );
         check(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")));
+    }
+}
+
+/// What a tile's epilogue keeps: sums that are read twice, with an operand for each element behind that.
+#[test]
+fn sums_that_are_read_twice() {
+    for (m, n, k) in [(14, 32, 9), (29, 70, 33)] {
+        for value in [
+            "{t} * min(max({t} * 0.16666667 + 0.5, 0.0), 1.0) + %r[i, j]",
+            "{t} * {t}",
+            "({t} - 2.0) * {t} + {t}",
+            "{t} * 0.5 + {t}",
+        ] {
+            let value = value.replace("{t}", "(%s[i, j] + %b[j])");
+            let text = format!(
+                "tensor @twice(%x: f32[{m},{k}], %w: f32[{k},{n}], %b: f32[{n}], %r: f32[{m},{n}], out %y: f32[{m},{n}]) {{
+                   buffer %s: f32[{m},{n}] global
+                   for p in 0..{m} {{ for q in 0..{n} {{ for d in 0..{k} {{
+                     block s reduce sum init {{ %s[p, q] <- %x[p, d] * %w[d, q] }} }} }} }}
+                   for i in 0..{m} {{ for j in 0..{n} {{ block y {{ %y[i, j] <- {value} }} }} }}
+                 }}"
+            );
+            check(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}: {text}")));
+        }
     }
 }

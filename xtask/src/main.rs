@@ -10,6 +10,7 @@ mod gpu_report;
 mod heading;
 mod kernels;
 mod measure;
+mod neon;
 mod networks;
 mod package;
 mod peers;
@@ -39,6 +40,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "networks", help: networks::HELP, run: networks::run },
     Command { name: "kernels", help: kernels::HELP, run: kernels::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
+    Command { name: "neon", help: neon::HELP, run: neon::run },
     Command { name: "report", help: report::HELP, run: report::run },
     Command { name: "gpu-report", help: gpu_report::HELP, run: gpu_report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, and `measure` in small";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
 const FUZZ_SECONDS: u32 = 15;
@@ -96,6 +96,7 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
     type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>);
     let mut checks: Vec<Check<'_>> = vec![
         ("ONNX's node cases", Box::new(|| conformance::test(weft))),
+        ("the CPU target on AArch64", Box::new(crate::neon::test)),
         ("cargo xtask kernels", Box::new(|| crate::kernels::check(weft, &[]))),
         ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full))),
         ("cargo xtask report", Box::new(|| crate::report::check(weft, &[]))),

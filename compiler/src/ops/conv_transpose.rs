@@ -98,7 +98,59 @@ impl ConvTranspose {
     }
 }
 
+/// A spatial axis of a transposed convolution as the phases of a dense one: result `a * stride + phase` is the dense
+/// one's result `a` in this phase, behind `cut` results that are left out.
+pub struct PhasedAxis {
+    /// Phases.
+    pub stride: i64,
+    /// Taps of each phase.
+    pub taps: i64,
+    /// Zeros before and behind the data.
+    pub before: i64,
+    /// As above.
+    pub after: i64,
+    /// Results of each phase.
+    pub results: Int,
+    /// Results that are left out at the beginning, fewer than `stride`.
+    pub cut: i64,
+    /// Results that are kept.
+    pub output: Int,
+}
+
+impl ConvTranspose {
+    /// The spatial axes as phases of a dense convolution over data of shape `data` with weights of shape `weights`.
+    ///
+    /// # Errors
+    /// When the attributes do not fit the shapes; when there are groups or dilations; when no stride is above 1; when
+    /// windows or padding are open.
+    pub fn phases(&self, data: &[Int], weights: &[Int]) -> OpResult<Vec<PhasedAxis>> {
+        let axes = self.axes(data, weights)?;
+        if self.group != 1 || self.dilations.iter().any(|d| *d != 1) || self.layout.block().is_some() {
+            return Err("it has groups, dilations or packed channels".into());
+        }
+        if axes.iter().all(|a| a.stride == 1) {
+            return Err("its stride is 1".into());
+        }
+        axes.into_iter().map(|a| a.phases()).collect()
+    }
+}
+
 impl Axis {
+    fn phases(self) -> OpResult<PhasedAxis> {
+        let stride = self.stride;
+        let (kernel, begin) =
+            self.kernel.as_const().zip(self.begin.as_const()).ok_or("its window or padding is open")?;
+        let taps = (kernel + stride - 1) / stride;
+        let (skipped, cut) = (begin.div_euclid(stride), begin.rem_euclid(stride));
+        let results = tidy(&(self.output.clone() + (cut + stride - 1)).div(stride));
+        let before = taps - 1 - skipped;
+        let after = tidy(&(results.clone() - &self.input + (taps - 1 - before))).as_const();
+        let after = after.ok_or("its padding depends on an open size")?;
+        if before < 0 || after < 0 {
+            return Err("its padding leaves data out".into());
+        }
+        Ok(PhasedAxis { stride, taps, before, after, results, cut, output: self.output })
+    }
     /// Data position that tap `tap` adds to result `out`, and the conditions under which there is one.
     fn position(&self, out: &Int, tap: &Int, conds: &mut Vec<Cond>) -> Int {
         let at = out.clone() + &self.begin - tap.clone() * self.dilation;

@@ -55,6 +55,7 @@ mod specialize_functions;
 mod split_to_slices;
 mod to_a_normal_form;
 mod to_basic_block_normal_form;
+mod transposed_phases;
 mod winograd;
 
 pub use annotate_target::external_passes;
@@ -206,6 +207,7 @@ passes! {
     print_ir::PrintIr,
     mixed_precision::MixedPrecision,
     auto_layout::AutoLayout,
+    transposed_phases::TransposedPhases,
     winograd::Winograd,
     split_to_slices::SplitToSlices,
     absorb_transposes::AbsorbTransposes,

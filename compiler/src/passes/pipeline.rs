@@ -135,8 +135,10 @@ fn tidy_layouts(fuse: FuseMode) -> Vec<&'static str> {
 fn make_kernels(fuse: FuseMode) -> Vec<&'static str> {
     match fuse {
         FuseMode::Classic => vec!["fuse-ops"],
-        FuseMode::Off => vec!["winograd", "absorb-transposes", "eliminate-dead", "fuse-ops"],
-        FuseMode::Full => vec!["winograd", "absorb-transposes", "eliminate-dead", "split-to-slices", "fuse-ops"],
+        FuseMode::Off => vec!["transposed-phases", "winograd", "absorb-transposes", "eliminate-dead", "fuse-ops"],
+        FuseMode::Full => {
+            vec!["transposed-phases", "winograd", "absorb-transposes", "eliminate-dead", "split-to-slices", "fuse-ops"]
+        }
     }
 }
 

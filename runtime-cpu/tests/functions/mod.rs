@@ -1,5 +1,7 @@
 //! Small functions to schedule, as the rules' own tests have them.
 
+pub mod plan;
+
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Cond, Int};
 use tensor_ir::name::Name;

@@ -11,6 +11,7 @@ mod gemm;
 mod rules;
 mod storage;
 mod words;
+mod workloads;
 
 use compiler::profile::DeviceProfile;
 use compiler::tir::{BufferId, TensorFunction};

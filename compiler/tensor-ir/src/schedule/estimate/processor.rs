@@ -64,6 +64,9 @@ pub(in crate::schedule) fn lane_kernel(
         let lane = across.or_else(|| innermost(&stages.loops(r).0));
         stages.pack(&mut demand, &stages.loops(r).0);
         count(stages, &mut tally, &demand, lane, whole(stages, r));
+        // The elements of a reduction across lanes are one operation for each result.
+        let leaves = if across.is_some() { results } else { 0.0 };
+        tally.operations += LEAF * leaves;
     }
     finish(stages, &mut tally, out, r);
     vec![named(stages, out, &tally)]
