@@ -5,14 +5,14 @@
 
 use crate::args::MeasureArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, open_device, profile_on};
+use crate::executor::{Device, open_device, profile_on, scheduling};
 use crate::output::print_text;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
 use compiler::dtype::DType;
 use compiler::graph::{Constant, Module};
 use compiler::interpreter::run_function;
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleTarget;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_instructions, random_tensor};
 use compiler::tir::TensorFunction;
@@ -96,13 +96,14 @@ impl From<GpuError> for Failure {
 pub fn execute(a: &MeasureArgs) -> CliResult<()> {
     let device = open_device(&a.common)?;
     let profile = profile_on(&a.common, &device)?;
+    let scheduling = scheduling(&a.common);
     let Device::Gpu(gpu) = device else {
         return Err(CliError::new(Code::Device, "only shaders are measured"));
     };
     let mut unit = None;
     for line in lines() {
         let request = serde_json::from_str(&line).map_err(|e| CliError::usage(format!("no request: {e}")))?;
-        let reply = match answer(request, &gpu, &profile, &mut unit) {
+        let reply = match answer(request, &gpu, scheduling.on(&profile), &mut unit) {
             Ok(reply) => reply,
             Err(Failure::Refused(why)) => Reply::Refused { why },
             Err(Failure::Lost(why)) => Reply::Lost { why },
@@ -133,7 +134,7 @@ fn lines() -> mpsc::Receiver<String> {
 fn answer(
     request: Request,
     gpu: &Arc<Gpu>,
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     unit: &mut Option<Unit>,
 ) -> Result<Reply, Failure> {
     if let Request::Function { function, constants } = request {
@@ -144,7 +145,7 @@ fn answer(
     match request {
         Request::Function { .. } => Ok(Reply::Done),
         Request::Open { id, trace } => {
-            let (runner, ms) = unit.open(&trace, gpu, profile)?;
+            let (runner, ms) = unit.open(&trace, gpu, target)?;
             unit.runners.insert(id, runner);
             Ok(Reply::Opened { ms })
         }
@@ -175,12 +176,14 @@ impl Unit {
     }
 
     /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.
-    fn open(&self, trace: &str, gpu: &Arc<Gpu>, profile: &DeviceProfile) -> Result<(Runner, f64), Failure> {
+    fn open(&self, trace: &str, gpu: &Arc<Gpu>, target: ScheduleTarget<'_>) -> Result<(Runner, f64), Failure> {
         let pending = parse_instructions(trace).map_err(|e| e.to_string())?;
         let f = TensorFunction { pending, ..self.function.clone() };
         let module = whole_constants(&function_alone(&f, &self.positions)?);
-        let options = CompileOptions::default();
-        let compiled = compile(module, &options, profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
+        let mut options = CompileOptions::default();
+        options.pipeline.scheduling.clone_from(target.options);
+        let compiled =
+            compile(module, &options, target.profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
         let runner = Runner::open(gpu, &compiled, &self.inputs)?;
         let start = Instant::now();
         let (got, inside) = runner.results(&self.whole)?;

@@ -15,7 +15,7 @@
 //! `QuantizeLinear`, which a model computes in floats, are rounded once, by the scale. If a condition does not hold,
 //! the product is not changed, and a remark names the condition.
 //!
-//! The pass runs if the device multiplies words of four bytes at once (`DeviceProfile::multiplies_bytes`); otherwise
+//! The pass runs if the device multiplies words of four bytes at once (`ScheduleTarget::multiplies_bytes`); otherwise
 //! quantised models remain products of floats. The kernels use the intrinsics `dot4_i8` and `dot4_u8`
 //! ([`crate::tir::intrinsic`]).
 
@@ -55,7 +55,7 @@ impl Pass for IntegerProducts {
         2
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let slow = !self.always && !cx.profile.multiplies_bytes();
+        let slow = !self.always && !cx.target().multiplies_bytes();
         let device = cx.profile.name.clone();
         Ok(rewrite_functions(module, |r| {
             for n in r.f.walk() {

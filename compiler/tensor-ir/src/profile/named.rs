@@ -4,7 +4,7 @@
 //! (RADV, ANV, NVK); those of `hopper` and `apple` are public data. Cores, registers and rates come from a product in
 //! the table of `devices`.
 
-use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks, Versions};
+use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
@@ -163,8 +163,6 @@ impl DeviceProfile {
             gflops: 0.0,
             gb_s: 0.0,
             cache_bytes: 0,
-            asked_rules: vec![],
-            asked_versions: Versions::Auto,
             nan: Nan::Keep,
             driver_version: String::new(),
             processor: String::new(),

@@ -21,7 +21,7 @@ use super::thread_tile::Tile;
 use super::view::View;
 use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
@@ -103,13 +103,13 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
 pub fn one_kernel(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
 ) -> Option<Result<KernelEstimate, String>> {
     let products = f.body.blocks().iter().filter(|b| product(b).is_some()).count();
     if products < 2 {
         return None;
     }
-    let mut sketch = Sketch::new(with_parameters(f), constants, profile, &script::NOTHING);
+    let mut sketch = Sketch::new(with_parameters(f), constants, target, &script::NOTHING);
     sketch.together(|s| {
         s.inline_all();
         let parts = find_parts(&s.f)?;
@@ -238,9 +238,10 @@ impl Plan {
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with
     /// vectors.
-    fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
+    fn ways(&self, target: ScheduleTarget<'_>) -> Vec<Way> {
+        let ScheduleTarget { profile: p, options } = target;
         // Those of a software device are slower than its vectors.
-        let wanted = !p.software || p.asks_for("matmul-matrix");
+        let wanted = !p.software || options.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
         let [scores, mut mix] = self.holdings;
         // A thread computes its weights one by one, of scores in workgroup memory.
@@ -250,7 +251,7 @@ impl Plan {
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
             // Spills cost time, which who asks for the rule by name puts up with.
-            let held = p.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
+            let held = options.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
             held.then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
@@ -263,11 +264,11 @@ impl Plan {
     fn candidates(&self, sketch: &Sketch<'_>) -> Result<Vec<Candidate>, Decline> {
         let mut tried: Vec<(Way, Vec<KernelEstimate>)> = Vec::new();
         let mut refused = None;
-        for way in self.ways(sketch.profile) {
+        for way in self.ways(sketch.target) {
             let mut one = sketch.clone();
             let made = self.schedule(&mut one, way).and_then(|()| one.side_by_side(&sketch.f));
             let made = made.and_then(|()| Ok(one.finish()?));
-            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.profile));
+            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.target));
             match made {
                 Ok(e) => tried.push((way, e.kernels)),
                 Err(why) => refused = Some(format!("with {} rows {why}", way.rows())),
