@@ -1,8 +1,9 @@
 //! Scheduling and reuse: tensor functions become kernels, and equal functions share one.
 //!
 //! Functions are equal if they have the same [`TensorFunction::fingerprint`] and the same constant parameters. Rules
-//! and shader generator depend only on these and on the profile, which is the same for all. Different functions are
-//! scheduled and emitted in parallel and independently, so names, order and text do not depend on which is done first.
+//! and shader generator depend only on these and on the target (profile and options), which is the same for all.
+//! Different functions are scheduled and emitted in parallel and independently, so names, order and text do not depend
+//! on which is done first.
 
 use super::{Backend, CompileError, Progress};
 use crate::arena::Id;

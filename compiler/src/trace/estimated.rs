@@ -61,8 +61,8 @@ impl CompileTrace {
         let f = module.tensor_functions.get(&Name::new(name)).ok_or_else(|| format!("the trace has no @{name}"))?;
         alternatives(f, self.options.scheduling.on(&profile)).map_err(|e| e.to_string())
     }
-    /// The same for every tensor function that kernels came from, in the order of the kernels. A function whose schedule
-    /// does not apply is left out.
+    /// The same for every tensor function that kernels came from, in the order of the kernels. A function whose
+    /// schedule does not apply is left out.
     ///
     /// # Errors
     /// As for [`CompileTrace::estimates`].

@@ -149,8 +149,8 @@ impl DeviceProfile {
         let quirks = Quirks::of(family, &self.name);
         DeviceProfile { driver: family.into(), quirks, ..self }
     }
-    /// Short loops in which threads wait for each other, with products of `matrices` in them or without, are kept from the driver's
-    /// compiler.
+    /// The bounds of short loops with barriers are hidden from the driver's compiler, so that it cannot unroll these
+    /// loops. `matrices`: the loop has products on matrix units.
     pub fn keeps_loops(&self, matrices: bool) -> bool {
         self.quirks.has(&quirks::UNROLLS_LOOPS) || !matrices && self.quirks.has(&quirks::UNROLLS_SCALAR_LOOPS)
     }
@@ -251,8 +251,8 @@ impl DeviceProfile {
             processor: device.processor.clone(),
         }
     }
-    /// Why kernels made for this profile do not suit `device`: it cannot run them, or is of another kind, so that kernels
-    /// of its own are better. `None` if they do. A profile without a driver family suits devices of any kind.
+    /// Why kernels made for this profile do not suit `device`: it cannot run them, or is of another kind, so that
+    /// kernels of its own are better. `None` if they do. A profile without a driver family suits devices of any kind.
     pub fn unsuited_to(&self, device: &DeviceProfile) -> Option<&'static str> {
         let family = |p: &DeviceProfile| p.driver.split('-').next().unwrap_or_default().to_string();
         let limited = self.limited_to(device);

@@ -203,8 +203,8 @@ impl DeviceProfile {
         }
         .with_driver("swiftshader")
     }
-    /// A processor of so many cores with this register tile: workgroups of one thread, no workgroup memory, no limits on
-    /// buffers.
+    /// A processor of so many cores with this register tile: workgroups of one thread, no workgroup memory, no limits
+    /// on buffers.
     pub fn processor(cores: u32, register_tile: [u32; 2]) -> DeviceProfile {
         DeviceProfile {
             name: "cpu".into(),

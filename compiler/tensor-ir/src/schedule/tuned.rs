@@ -9,8 +9,8 @@ use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The key of tuned choices: the device ([`DeviceProfile::identity`]), the unscheduled tensor function, and which of its
-/// operands are constants.
+/// The key of tuned choices: the device ([`DeviceProfile::identity`]), the unscheduled tensor function, and which of
+/// its operands are constants.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Workload {
     /// Identity of the device.

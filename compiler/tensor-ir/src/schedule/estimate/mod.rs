@@ -16,8 +16,8 @@
 //! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
 //! the parts. `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
-//! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches the
-//! estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.
+//! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches
+//! the estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.
 
 mod combination;
 mod processor;

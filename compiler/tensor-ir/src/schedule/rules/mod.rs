@@ -1,11 +1,11 @@
 //! Schedule rules: each lists its candidates for a part of a tensor function on a device, prices them, and applies one.
 //!
-//! [`schedule`] first inlines what can be inlined, and cuts concatenations apart that are of reductions or have more
-//! operands than a kernel binds. Then it splits the function into *units*: a reduction with the block that consumes it,
-//! or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates ([`Rule::candidates`]) and
-//! price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if it declines, the next
-//! cheapest. Rules for whole functions are asked first; one of them takes the function unless its units are cheaper.
-//! `explain` shows why the rules before the one that was taken were not.
+//! [`schedule`] first inlines compute blocks. It cuts a concatenation apart if an operand is a reduction, or if there are
+//! more operands than a kernel may bind. Then it splits the function into *units*: a reduction with the block that
+//! consumes it, or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates
+//! ([`Rule::candidates`]) and price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if
+//! it declines, the next cheapest. Rules for whole functions are asked first; one of them takes the function unless its
+//! units are cheaper. `explain` shows why the rules before the one that was taken were not.
 //!
 //! The estimate of an unscheduled function (`predict`) asks the same rules for the same prices, so that fusion and
 //! layouts are decided by the kernels that are then made.
@@ -81,7 +81,7 @@ pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use thread_tile::PAD;
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
-pub(in crate::schedule) use transform::{Tile, tile_of, widest};
+pub(in crate::schedule) use transform::{TransformTile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
 pub use versions::{FunctionVersion, asked_versions, versions};
 pub use view::View;
@@ -254,9 +254,9 @@ fn in_order(target: ScheduleTarget<'_>) -> impl Iterator<Item = &'static Rule> {
     named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
 }
 
-/// Schedules `f` for `target`, a profile or a device with options. `constants` are read parameters whose value is known when a session opens: they may be
-/// prepacked. Rules that the options request by name are tried before all others. If none of them applies, the default
-/// order is used.
+/// Schedules `f` for `target`, a profile or a device with options. `constants` are read parameters whose value is known
+/// when a session opens: they may be prepacked. Rules that the options request by name are tried before all others. If
+/// none of them applies, the default order is used.
 ///
 /// # Errors
 /// When even the last rule fails: a bug.

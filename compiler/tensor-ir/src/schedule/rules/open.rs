@@ -67,7 +67,8 @@ struct Refused {
     by: Option<(Name, String)>,
 }
 
-/// Schedules the function at typical sizes, and applies the trace to all; none, and a reason more, if it does not apply.
+/// Schedules the function at typical sizes, and applies the trace to all; none, and a reason more, if it does not
+/// apply.
 fn attempt(
     f: &TensorFunction,
     constants: &[BufferId],

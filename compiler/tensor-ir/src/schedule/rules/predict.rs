@@ -96,16 +96,16 @@ pub(super) fn cheaper_apart(sketch: &Sketch<'_>, one: &Pick) -> Option<f64> {
     (apart < limit).then_some(apart)
 }
 
-fn cost_of(parts: &[Part]) -> f64 {
+fn cost_of(parts: &[UnitPrice]) -> f64 {
     parts.iter().map(|p| total(&p.kernels)).sum()
 }
 
-fn kernels_of(parts: Vec<Part>) -> Vec<KernelEstimate> {
+fn kernels_of(parts: Vec<UnitPrice>) -> Vec<KernelEstimate> {
     parts.into_iter().flat_map(|p| p.kernels).collect()
 }
 
 /// What becomes of a unit, or of two that are one kernel.
-struct Part {
+struct UnitPrice {
     kernels: Vec<KernelEstimate>,
     by_name: bool,
 }
@@ -114,7 +114,7 @@ struct Part {
 ///
 /// # Errors
 /// What the estimate cannot weigh, and units that cost `limit` nanoseconds or more.
-fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<Part>, String> {
+fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<UnitPrice>, String> {
     let mut sketch = sketch.clone();
     sketch.script = &NOTHING;
     let units = sketch.together(|s| s.units()).map_err(|e| e.to_string())?;
@@ -135,14 +135,14 @@ fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<Part>, String> {
         let both = pairs[i].and_then(|j| Some((j, one_or_two(&view, unit, &units[j])?)));
         if let Some((j, pair)) = both.filter(|(_, pair)| pair.pays()) {
             done.push(j);
-            out.push(Part { kernels: vec![pair.one], by_name: false });
+            out.push(UnitPrice { kernels: vec![pair.one], by_name: false });
             continue;
         }
         let rules = rules_for(sketch.target, &NOTHING, unit);
         let pick = Picks::of(&view, unit, &rules, &NOTHING).next();
         let pick = pick.filter(|p| !p.kernels.is_empty());
         let pick = pick.ok_or_else(|| format!("no rule says what {} costs", unit.name()))?;
-        out.push(Part { kernels: pick.kernels, by_name: pick.by_name });
+        out.push(UnitPrice { kernels: pick.kernels, by_name: pick.by_name });
     }
     Ok(out)
 }
