@@ -2,7 +2,7 @@
 //! only at run time, tensors that stay on the device, parallel runs.
 
 use benches::test_device::test_device;
-use compiler::compile::{CompileOptions, Compiled, compile, split_stages};
+use compiler::compile::{CompileOptions, Compiled, compile, split_network};
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::int::DimRanges;
@@ -309,7 +309,7 @@ fn sizes_that_a_run_decides_are_planned_once_each() {
 }
 ",
     );
-    let stages = split_stages(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
+    let stages = split_network(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
     let opened = Arc::new(AtomicUsize::new(0));
     let count = opened.clone();
     let part = move |m: Module| -> Result<Part<GpuError>, GpuError> {
@@ -366,7 +366,7 @@ fn branches_of_different_shapes_are_parts() {
         .replace("const @w :", "const @w2 : f32[16,16] = random(5)\nconst @w :")
         .as_str(),
     );
-    let stages = split_stages(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
+    let stages = split_network(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
     let opened = Arc::new(AtomicUsize::new(0));
     let count = opened.clone();
     let staged = Staged::open(stages, DimRanges::default(), HostFunctions::new(), parts(count))
@@ -394,7 +394,7 @@ fn branches_of_different_shapes_are_parts() {
 /// Opens parts on the device, in parts again where they decide sizes, and counts those that are whole.
 fn parts(count: Arc<AtomicUsize>) -> Arc<dyn Fn(Module) -> Result<Part<GpuError>, GpuError> + Send + Sync> {
     Arc::new(move |m: Module| {
-        if let Some(stages) = split_stages(&m).unwrap_or_else(|e| panic!("{e}")) {
+        if let Some(stages) = split_network(&m).unwrap_or_else(|e| panic!("{e}")) {
             let inner = Staged::open(stages, DimRanges::default(), HostFunctions::new(), parts(count.clone()))?;
             return Ok(Part::Staged(Box::new(inner)));
         }

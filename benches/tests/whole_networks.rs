@@ -9,7 +9,7 @@ use benches::test_device::test_device;
 use benches::zoo::{self, Input, ZooEntry};
 use compiler::agreement::{Tolerance, agree};
 use compiler::calibrate::{Limits, calibrate};
-use compiler::compile::{CompileOptions, compile, split_stages};
+use compiler::compile::{CompileOptions, compile, split_network};
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::interpreter::run_function;
@@ -109,7 +109,7 @@ fn check(
         let found = calibrate(module, &pipeline, &profile, inputs, &Limits::default(), &mut |_| ());
         found.map_err(|e| format!("calibration: {e}"))?.apply(&mut pipeline);
     }
-    if split_stages(module).map_err(|e| e.to_string())?.is_some() {
+    if split_network(module).map_err(|e| e.to_string())?.is_some() {
         return check_in_parts(module, (inputs, want), gpu, profile, pipeline);
     }
     let options = CompileOptions { pipeline, ..CompileOptions::default() };

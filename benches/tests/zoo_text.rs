@@ -2,7 +2,7 @@
 //! made again from that text.
 
 use benches::zoo;
-use compiler::compile::{Compiled, lower_module, split_stages};
+use compiler::compile::{Compiled, lower_module, split_network};
 use compiler::graph::Module;
 use compiler::passes::{
     PassContext, PassInfo, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline,
@@ -83,7 +83,7 @@ fn check(name: &str) {
     verify_module(&m).unwrap_or_else(|e| panic!("{e:?}"));
     round_trip(&m, "as built");
     // Of a network that decides sizes, what comes before.
-    let split = split_stages(&m).unwrap_or_else(|e| panic!("{e}"));
+    let split = split_network(&m).unwrap_or_else(|e| panic!("{e}"));
     let c = compiled(split.map_or(m, |s| s.head), &DeviceProfile::lavapipe());
     round_trip(&c.unscheduled_module(), "lowered");
     round_trip(&c.module, "scheduled");

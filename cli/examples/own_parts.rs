@@ -17,7 +17,6 @@ use compiler::onnx::{ImportContext, OnnxImport};
 use compiler::ops::unary::{Domain, compute_map, infer_map};
 use compiler::ops::{InferContext, Op, OpDef, OpResult};
 use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
-use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::{Quirk, Seen};
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{
@@ -25,7 +24,7 @@ use compiler::schedule::rules::{
 };
 use compiler::schedule::{
     Axis, ComputeAt, DecomposeReduction, Instruction, InstructionDef, LocalScope, Refusal, Rules, ScheduleError,
-    ScheduleProvider,
+    ScheduleOptions, ScheduleProvider, ScheduleTarget,
 };
 use compiler::te::ComputeContext;
 use compiler::tir::{BufferId, Expr, LoopKind, Stmt, TensorFunction};
@@ -220,14 +219,14 @@ impl ScheduleProvider for SmallOnes {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
         let results: Vec<i64> = function.outputs().filter_map(|b| function.buffers[b].numel().as_const()).collect();
-        if results.is_empty() || results.iter().any(|n| *n > 16) || !profile.asked_rules.is_empty() {
-            return Rules.schedule(function, constants, profile);
+        if results.is_empty() || results.iter().any(|n| *n > 16) || !target.options.rules.is_empty() {
+            return Rules.schedule(function, constants, target);
         }
-        let direct = DeviceProfile { asked_rules: vec!["direct".into()], ..profile.clone() };
-        Rules.schedule(function, constants, &direct)
+        let direct = ScheduleOptions::of_rules(["direct"]);
+        Rules.schedule(function, constants, direct.on(target.profile))
     }
     fn identity(&self) -> Option<String> {
         Some("small ones are direct".into())

@@ -13,7 +13,8 @@ use compiler::name::Name;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
-use compiler::profile::{DeviceProfile, Nan, Versions};
+use compiler::profile::{DeviceProfile, Nan};
+use compiler::schedule::{ScheduleOptions, Versions};
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use runtime_gpu::{DeviceChoice, Gpu, GpuError};
@@ -113,7 +114,13 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
         registry: common.registry.clone(),
+        scheduling: scheduling(common),
     })
+}
+
+/// What `--rules` and `--versions` ask of the schedule rules.
+pub fn scheduling(common: &Common) -> ScheduleOptions {
+    ScheduleOptions { rules: common.rules.clone(), versions: Versions::parse(&common.versions).unwrap_or_default() }
 }
 
 /// Refuses names of passes that there are none of, before any work is done.
@@ -143,14 +150,13 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 }
 
 /// The profile to compile for if the result runs on `device`: that of `--target`, limited to the device, else that of
-/// the device; with the rules of `--rules`. The interpreter has no limits.
+/// the device. The interpreter has no limits.
 pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
     let profile = device.profile_as(common.target.as_deref())?;
-    let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
     let nan = Nan::parse(&common.nan).unwrap_or_default();
     let mut quirks = profile.quirks.clone();
     common.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
-    let profile = DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile };
+    let profile = DeviceProfile { nan, quirks, ..profile };
     crate::tuning::check_required(common, &profile)?;
     Ok(profile)
 }

@@ -6,7 +6,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::models::{inputs_for, load};
 use crate::output::{print_text, table, write_file, write_json};
 use crate::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
-use compiler::graph::{ExtractError, Module, Part, TensorType, ValueId, extract, input_ports};
+use compiler::graph::{ExtractError, Extracted, Module, TensorType, ValueId, extract, input_ports};
 use compiler::name::Name;
 use compiler::passes::{PassContext, RemoveUnusedFunctions, run_pass};
 use compiler::tensor::Tensor;
@@ -60,7 +60,7 @@ fn ends(module: &Module, names: &[String]) -> CliResult<Vec<NamedValue>> {
 ///
 /// # Errors
 /// A beginning that the end does not need, an end that is no result of a node.
-pub fn cut(module: &Module, from: &[NamedValue], to: &[NamedValue]) -> CliResult<Part> {
+pub fn cut(module: &Module, from: &[NamedValue], to: &[NamedValue]) -> CliResult<Extracted> {
     let mut part = extract(module, from, to).map_err(|e| no_part(&e, to))?;
     let mut cx = PassContext::default();
     run_pass(&RemoveUnusedFunctions::default(), &mut part.module, &mut cx)

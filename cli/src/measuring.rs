@@ -5,7 +5,7 @@
 
 use crate::args::MeasureArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, open_device, profile_on};
+use crate::executor::{Device, open_device, profile_on, scheduling};
 use crate::output::print_text;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
@@ -14,7 +14,7 @@ use compiler::graph::{Constant, Module};
 use compiler::interpreter::{HostFunctions, run_function};
 use compiler::name::Name;
 use compiler::plan::EmitKernel;
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleTarget;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_instructions, random_tensor};
 use compiler::tir::TensorFunction;
@@ -116,6 +116,7 @@ impl From<CpuError> for Failure {
 pub fn execute(a: &MeasureArgs) -> CliResult<()> {
     let device = open_device(&a.common)?;
     let profile = profile_on(&a.common, &device)?;
+    let scheduling = scheduling(&a.common);
     let machine = match device {
         Device::Gpu(gpu) => Machine::Gpu(gpu),
         Device::Cpu(processor) => Machine::Cpu(processor),
@@ -124,7 +125,7 @@ pub fn execute(a: &MeasureArgs) -> CliResult<()> {
     let mut unit = None;
     for line in lines() {
         let request = serde_json::from_str(&line).map_err(|e| CliError::usage(format!("no request: {e}")))?;
-        let reply = match answer(request, &machine, &profile, &mut unit) {
+        let reply = match answer(request, &machine, scheduling.on(&profile), &mut unit) {
             Ok(reply) => reply,
             Err(Failure::Refused(why)) => Reply::Refused { why },
             Err(Failure::Lost(why)) => Reply::Lost { why },
@@ -155,7 +156,7 @@ fn lines() -> mpsc::Receiver<String> {
 fn answer(
     request: Request,
     machine: &Machine,
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     unit: &mut Option<Unit>,
 ) -> Result<Reply, Failure> {
     if let Request::Function { function, constants } = request {
@@ -166,7 +167,7 @@ fn answer(
     match request {
         Request::Function { .. } => Ok(Reply::Done),
         Request::Open { id, trace } => {
-            let (runner, ms) = unit.open(&trace, machine, profile)?;
+            let (runner, ms) = unit.open(&trace, machine, target)?;
             unit.runners.insert(id, runner);
             Ok(Reply::Opened { ms })
         }
@@ -197,16 +198,18 @@ impl Unit {
     }
 
     /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.
-    fn open(&self, trace: &str, machine: &Machine, profile: &DeviceProfile) -> Result<(Open, f64), Failure> {
+    fn open(&self, trace: &str, machine: &Machine, target: ScheduleTarget<'_>) -> Result<(Open, f64), Failure> {
         let pending = parse_instructions(trace).map_err(|e| e.to_string())?;
         let f = TensorFunction { pending, ..self.function.clone() };
         let module = whole_constants(&function_alone(&f, &self.positions)?);
-        let options = CompileOptions::default();
+        let mut options = CompileOptions::default();
+        options.pipeline.scheduling.clone_from(target.options);
         let emitter: &dyn EmitKernel = match machine {
             Machine::Gpu(_) => &shaders_gen::Emitter,
             Machine::Cpu(_) => &runtime_cpu::Emitter,
         };
-        let compiled = compile(module, &options, profile, emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
+        let compiled =
+            compile(module, &options, target.profile, emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
         let (open, got, ms) = match machine {
             Machine::Gpu(gpu) => {
                 let runner = Runner::open(gpu, &compiled, &self.inputs)?;

@@ -8,7 +8,9 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for};
 use crate::output::{print_text, table};
-use compiler::compile::{CompileError, CompileOptions, Compiled, StageValue, Stages, compile_graph, split_stages};
+use compiler::compile::{
+    CompileError, CompileOptions, Compiled, NetworkParts, PartValue, compile_graph, split_network,
+};
 use compiler::graph::{Function, Module, NodeId, TensorType, input_ports};
 use compiler::name::Name;
 use compiler::ops::control::{Const, Loop};
@@ -106,7 +108,7 @@ impl Size {
 }
 
 /// The value of a part that another one takes, for messages: its name and the node that computes it.
-fn source(stages: &Stages, v: StageValue) -> String {
+fn source(stages: &NetworkParts, v: PartValue) -> String {
     let of = |f: &Function, n: usize| {
         let v = f.results()[n];
         let node = f.def_node(v).map(|n| &f.nodes[n]);
@@ -117,9 +119,9 @@ fn source(stages: &Stages, v: StageValue) -> String {
         }
     };
     match v {
-        StageValue::Input(n) => format!("the input `{}`", input_ports(&stages.head)[n].0),
-        StageValue::Head(n) => of(stages.head.main(), n),
-        StageValue::Sizing(n) => of(stages.sizing.main(), n),
+        PartValue::Input(n) => format!("the input `{}`", input_ports(&stages.head)[n].0),
+        PartValue::Head(n) => of(stages.head.main(), n),
+        PartValue::Sizing(n) => of(stages.sizing.main(), n),
     }
 }
 
@@ -157,7 +159,7 @@ pub fn compile_before(
     common: &Common,
     profile: &DeviceProfile,
 ) -> CliResult<Option<Parted>> {
-    let Some(stages) = split_stages(module).map_err(CompileError::from)? else { return Ok(None) };
+    let Some(stages) = split_network(module).map_err(CompileError::from)? else { return Ok(None) };
     let known = !stages.head.main().results().is_empty();
     let mut compiled = match compile_with(stages.head.clone(), options, common, profile) {
         Ok(compiled) => compiled,
@@ -190,7 +192,7 @@ pub fn recorded(
 }
 
 impl Parts {
-    fn of(stages: &Stages, known: bool, dispatches: bool) -> Parts {
+    fn of(stages: &NetworkParts, known: bool, dispatches: bool) -> Parts {
         let mut parts = vec![];
         if known {
             parts.push(Part::of(BEFORE, if dispatches { DEVICE } else { HOST }, &stages.head));
@@ -302,7 +304,7 @@ mod tests {
         let text = "graph @main(%x: f32[2,4]) -> (a: i64[2,found]) {\n  %0 = relu %x : f32[2,4]\n  \
             %1 = non_zero %0 {count=found} : i64[2,found]\n  return %1\n}\n";
         let module = parse_module(text).expect("parses");
-        let stages = split_stages(&module).expect("splits").expect("decides a size");
+        let stages = split_network(&module).expect("splits").expect("decides a size");
         let json = Parts::of(&stages, true, true).to_json();
         assert_eq!((&json[0]["name"], &json[0]["runs"]), (&json!("before"), &json!("device")));
         let after = &json[1];

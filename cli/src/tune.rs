@@ -15,11 +15,11 @@ mod units;
 use crate::args::shared::without_options;
 use crate::args::{Common, TuneArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, execute, open_device, profile_on};
+use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, table, write_json};
 use crate::tuning;
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleTarget;
 use measurer::Measurer;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
@@ -107,11 +107,12 @@ fn tune(a: &TuneArgs, device: &Device, file: &Path, model: &str, budget: Duratio
     }
     drop(executor);
     let for_units = if a.kernel.is_some() { budget } else { budget.mul_f64(SEARCH) };
-    let (reports, lines) = search_all(a, &profile, (&units, total), (file, &known), (start, for_units))?;
+    let scheduling = scheduling(common);
+    let target = scheduling.on(&profile);
+    let (reports, lines) = search_all(a, target, (&units, total), (file, &known), (start, for_units))?;
     let options = arguments(a);
     let network = network::judge(a, (model, &options), file, &lines)?;
-    let subject =
-        graph::Subject { module: &module, inputs: &inputs, device, model: (model, &options), file, profile: &profile };
+    let subject = graph::Subject { module: &module, inputs: &inputs, device, model: (model, &options), file, target };
     let graph = if a.kernel.is_some() {
         Value::Null
     } else {
@@ -126,7 +127,7 @@ fn tune(a: &TuneArgs, device: &Device, file: &Path, model: &str, budget: Duratio
 
 fn search_all(
     a: &TuneArgs,
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     (units, total): (&[Unit], f64),
     (file, known): (&Path, &TuningDatabase),
     (start, budget): (Instant, Duration),
@@ -144,7 +145,7 @@ fn search_all(
         let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
-        let found = Search::new(&mut measurer, profile, unit, a.common.seed, (file, known)).and_then(|mut search| {
+        let found = Search::new(&mut measurer, target, unit, a.common.seed, (file, known)).and_then(|mut search| {
             let until = Instant::now() + Duration::from_secs_f64(seconds);
             let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
             Ok((outcome, search.tried(), search.refused))

@@ -9,7 +9,7 @@ use compiler::passes::AmpMode;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::estimate::{Cost, estimate};
 use compiler::schedule::rules::{FunctionVersion, GIVEN_UP, Scheduled};
-use compiler::schedule::{Rules, ScheduleError, ScheduleProvider};
+use compiler::schedule::{Rules, ScheduleError, ScheduleProvider, ScheduleTarget};
 use compiler::tir::{BufferId, TensorFunction};
 use shaders_gen::Emitter;
 use std::sync::{Arc, Mutex};
@@ -59,11 +59,11 @@ impl ScheduleProvider for Watched {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
-        let scheduled = Rules.schedule(function, constants, profile)?;
-        let before = estimate(function, constants, profile);
-        let after = estimate(&scheduled.function, constants, profile);
+        let scheduled = Rules.schedule(function, constants, target)?;
+        let before = estimate(function, constants, target);
+        let after = estimate(&scheduled.function, constants, target);
         if let (Ok(before), Ok(after)) = (before, after) {
             let (name, rule) = (function.name.to_string(), scheduled.rule);
             let seen = Seen { name, rule, price: before.cost, made: after.cost };
@@ -77,10 +77,10 @@ impl ScheduleProvider for Watched {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
         all: &Scheduled,
     ) -> Vec<FunctionVersion> {
-        Rules.versions(function, constants, profile, all)
+        Rules.versions(function, constants, target, all)
     }
     fn identity(&self) -> Option<String> {
         None

@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::program::Program;
 use crate::session::{Execution, Session};
 use crate::staged::StagedModel;
-use compiler::compile::{CompileError, Compiled, split_stages};
+use compiler::compile::{CompileError, Compiled, split_network};
 use compiler::graph::Module;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl CompiledModel {
             None => Form::Interpreted(None),
             Some(profile) => match Program::new(&module, profile, options) {
                 Ok(program) => Form::Planned(Box::new(program)),
-                Err(CompileError::NeedsCpu(why)) => match split_stages(&module)? {
+                Err(CompileError::NeedsCpu(why)) => match split_network(&module)? {
                     Some(_) => Form::Staged,
                     None => Form::Interpreted(Some(why)),
                 },

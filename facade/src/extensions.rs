@@ -22,7 +22,9 @@ pub mod extend {
     pub use compiler::passes::{AlterLayout, FunctionPass, Pass, PassContext, PassDef, Sequential};
     pub use compiler::profile::quirks::{Quirk, Seen};
     pub use compiler::schedule::rules::Rule;
-    pub use compiler::schedule::{Instruction, InstructionDef, Rules, ScheduleProvider};
+    pub use compiler::schedule::{
+        Instruction, InstructionDef, Rules, ScheduleOptions, ScheduleProvider, ScheduleTarget,
+    };
     pub use runtime_gpu::{DeviceCall, DeviceOperand};
 }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::native::Native;
 use crate::options::Options;
 use crate::program::Program;
-use compiler::compile::{CompileError, split_stages};
+use compiler::compile::{CompileError, split_network};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
@@ -32,7 +32,7 @@ impl StagedModel {
         profile: &DeviceProfile,
         options: &Options,
     ) -> Result<Option<StagedModel>, Error> {
-        let Some(stages) = split_stages(module)? else { return Ok(None) };
+        let Some(stages) = split_network(module)? else { return Ok(None) };
         let mixed = Arc::new(AtomicBool::new(false));
         let opener =
             Opener { device: device.clone(), profile: profile.clone(), options: options.clone(), mixed: mixed.clone() };
@@ -88,7 +88,7 @@ impl Opener {
                     None => Ok(Part::Session(Box::new(Planned { session, compiled }))),
                 }
             }
-            Err(CompileError::NeedsCpu(_)) => match split_stages(&module)? {
+            Err(CompileError::NeedsCpu(_)) => match split_network(&module)? {
                 Some(stages) => {
                     let functions = self.options.host_functions.clone();
                     Ok(Part::Staged(Box::new(Staged::open(

@@ -1,6 +1,7 @@
 //! Cached plans and weights give the same results, files that do not match are made again, and processes share a
 //! folder.
 
+use compiler::schedule::{ScheduleOptions, Versions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use weft::{Cache, Device, Model, Options, Outputs, Tensor};
@@ -67,6 +68,28 @@ fn what_is_kept_gives_the_same_results() {
         assert_eq!(files(folder.path(), "weights").len(), usize::from(weights));
         let (kept, other) = run(&device, 2.0, cache);
         assert!(!kept && other != want, "other weights are another model");
+    }
+}
+
+#[test]
+fn what_is_asked_of_the_rules_is_part_of_the_key() {
+    let Some(device) = device() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let came_from_disk = |scheduling: &ScheduleOptions| {
+        let mut options = Options::for_device(&device).cache(Cache::at(folder.path()));
+        options.pipeline.scheduling.clone_from(scheduling);
+        model(1.0).compile(&options).expect("compiles").came_from_disk()
+    };
+    let all = [
+        ScheduleOptions::default(),
+        ScheduleOptions::of_rules(["direct"]),
+        ScheduleOptions::of_rules(["direct", "elementwise"]),
+        ScheduleOptions { versions: Versions::All, ..ScheduleOptions::default() },
+    ];
+    for kept in [false, true] {
+        for scheduling in &all {
+            assert_eq!(came_from_disk(scheduling), kept, "{scheduling:?}");
+        }
     }
 }
 

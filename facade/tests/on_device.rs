@@ -1,5 +1,6 @@
 //! Futures that leave the thread which polls them free, tensors on the device and runs in flight, by name.
 
+use compiler::schedule::ScheduleOptions;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -216,9 +217,7 @@ fn long_loops_are_right() {
             "graph @main(%x: f32[2,{sizes}]) -> (y: f32[2]) {{\n  %1 = reduce %x {{kind=sum, axes=[{axes}]}}\n  return %1\n}}\n"
         );
         let mut options = Options::for_device(&device);
-        if let Some(profile) = &mut options.profile {
-            profile.asked_rules = vec!["direct".into()];
-        }
+        options.pipeline.scheduling = ScheduleOptions::of_rules(["direct"]);
         let session = session(&text, &options, &device);
         let runs: &[Vec<usize>] = match sizes {
             "n" => &[vec![2, 1000], vec![2, 65535], vec![2, 65536], vec![2, 9]],

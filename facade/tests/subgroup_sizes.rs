@@ -2,6 +2,7 @@
 //! matrix units.
 
 use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
 use weft::{Device, Model, Options, Tensor};
 
 const TEXT: &str = "graph @main(%x: f16[40,32], %w: f16[32,24]) -> (y: f16[40,24]) {
@@ -21,13 +22,14 @@ fn other_subgroups_than_announced_leave_matrix_units() {
         _ => return eprintln!("NOT RUN: there is no adapter with matrix units"),
     };
     let Device::Gpu(gpu) = &device else { return };
-    let asked = DeviceProfile { asked_rules: vec!["matmul-matrix".into()], ..gpu.profile.clone() };
-    let largest = asked.subgroup.1;
-    let other = DeviceProfile { subgroup: (2 * largest, 2 * largest), ..asked.clone() };
+    let own = gpu.profile.clone();
+    let largest = own.subgroup.1;
+    let other = DeviceProfile { subgroup: (2 * largest, 2 * largest), ..own.clone() };
     let mut results = Vec::new();
-    for (profile, leaves) in [(asked, false), (other, true)] {
+    for (profile, leaves) in [(own, false), (other, true)] {
         let module = compiler::text::parse_module(TEXT).expect("text");
-        let options = Options { profile: Some(profile), ..Options::for_device(&device) };
+        let mut options = Options { profile: Some(profile), ..Options::for_device(&device) };
+        options.pipeline.scheduling = ScheduleOptions::of_rules(["matmul-matrix"]);
         let compiled = Model::from_module(module).compile(&options).expect("compiles");
         assert!(
             compiled.compilation().expect("compiled").plan.kernels.iter().any(|k| k.emitted.wgsl.contains("coop_mat"))

@@ -1,8 +1,8 @@
 //! Rows of a left operand that collide in the cache, copied so that they do not.
 //!
 //! A tile reads one element of each of its rows at a time. Rows 4096 bytes apart (1024 channels) share one set of the
-//! first cache, which holds 8 or 12 lines: the line of a row is gone before its next element is read. In a copy, rows lie
-//! an odd number of lines apart.
+//! first cache, which holds 8 or 12 lines: the line of a row is gone before its next element is read. In a copy, rows
+//! lie an odd number of lines apart.
 
 use crate::tile::{Kind, Operands};
 use std::ops::Range;

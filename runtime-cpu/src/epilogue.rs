@@ -2,7 +2,7 @@
 
 use crate::index::{Index, Slot};
 use crate::memory::Form;
-use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, Start, Step, StepOp, Tile, Value};
+use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, RegisterTile, Start, Step, StepOp, Value};
 use tensor_ir::int::CondOp;
 use tensor_ir::tir::BinaryOp;
 
@@ -32,7 +32,7 @@ pub(crate) fn push(out: &mut Vec<Node>, node: Node, buffers: &[Known]) {
 }
 
 /// The number that a leaf sets all sums of a tile to, if it does that and nothing else.
-fn begins(l: &Leaf, t: &Tile) -> Option<f32> {
+fn begins(l: &Leaf, t: &RegisterTile) -> Option<f32> {
     let slots: Vec<Slot> = loops(l).map(|e| e.slot).collect();
     let elements = loops(l).map(|e| e.count).product::<i64>();
     let plain = l.guards.is_empty() && l.reduce.is_none() && l.store.buffer == t.acc.buffer;
@@ -48,12 +48,12 @@ fn loops(l: &Leaf) -> impl Iterator<Item = Extent> {
 }
 
 /// Where the sums of a tile begin.
-fn place(acc: &Index, t: &Tile) -> Index {
+fn place(acc: &Index, t: &RegisterTile) -> Index {
     acc.without(&[t.row, t.column])
 }
 
 /// The epilogue that a leaf is, if it goes over a tile's sums once, which nothing else reads.
-fn epilogue(l: &Leaf, t: &Tile, buffers: &[Known]) -> Option<Epilogue> {
+fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
     let whole = matches!(t.start, Start::Number(_))
         && t.epilogue.is_none()
         && l.reduce.is_none()
@@ -103,7 +103,7 @@ fn epilogue(l: &Leaf, t: &Tile, buffers: &[Known]) -> Option<Epilogue> {
 
 /// The lanes of an epilogue.
 struct Lanes<'a> {
-    t: &'a Tile,
+    t: &'a RegisterTile,
     rows: Extent,
     columns: Extent,
     buffers: &'a [Known],

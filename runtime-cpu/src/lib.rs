@@ -4,8 +4,8 @@
 //!
 //! The CPU is a target like a GPU: a second implementor of [`tensor_ir::plan::EmitKernel`]. Passes, fusion, layouts,
 //! memory planning, prepacks, host steps, control flow, open sizes and the plan cache are those of devices. A workgroup
-//! is a task of a team of threads: it has one thread, no workgroup memory, no barriers and no subgroups, and the grid is
-//! the parallel loop.
+//! is a task of a team of threads: it has one thread, no workgroup memory, no barriers and no subgroups, and the grid
+//! is the parallel loop.
 //!
 //! No code is generated on the user's machine, and none is compiled for its processor: a kernel is *data*, which a
 //! small executor walks. Its leaves do enough work that the walk costs little:
@@ -14,9 +14,9 @@
 //!   computed many elements an operation, as a vector machine does (`execute`, `lanes`), so that an operation's
 //!   dispatch is paid once for some hundred elements. Loads that lie next to each other are read where they lie;
 //! - a *tile* is rows x columns of sums in registers (`run_tiles`, `tile`): a nest that `tensorize` made one operation,
-//!   or a reduction whose lanes lie next to each other (depthwise convolution, pooling, products with one row). All taps
-//!   of a window are added up before anything is stored, so that a convolution reads its image where it lies. The leaf
-//!   after a tile that reads its sums once becomes its *epilogue* (`epilogue`): steps on the sums in registers.
+//!   or a reduction whose lanes lie next to each other (depthwise convolution, pooling, products with one row). All
+//!   taps of a window are added up before anything is stored, so that a convolution reads its image where it lies. The
+//!   leaf after a tile that reads its sums once becomes its *epilogue* (`epilogue`): steps on the sums in registers.
 //!
 //! The bodies of these are Rust, compiled once for each instruction set ([`Isa`]) and picked when a session opens.
 //! Alternatives were measured: a code generator on the user's machine (Cranelift) reaches a quarter of the speed of

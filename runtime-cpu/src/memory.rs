@@ -174,8 +174,8 @@ impl View {
         // SAFETY: in bounds, as just checked.
         unsafe { *self.at.cast::<T>().add(place as usize) }.read()
     }
-    /// One element as an integer; 0 outside of the buffer, where lanes read that take no part: what indices load under a
-    /// condition is computed for all of them.
+    /// One element as an integer; 0 outside of the buffer, where lanes read that take no part: what indices load under
+    /// a condition is computed for all of them.
     pub(crate) fn integer(&self, place: i64) -> i64 {
         if !(0..self.elements as i64).contains(&place) {
             return 0;

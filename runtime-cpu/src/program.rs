@@ -34,7 +34,7 @@ pub(crate) enum Node {
     /// A loop over workgroups: runs once in each of them, and in none beyond its extent.
     Within(Slot, i64, Vec<Node>),
     Leaf(Box<Leaf>),
-    Tile(Box<Tile>),
+    Tile(Box<RegisterTile>),
 }
 
 /// A loop of a leaf.
@@ -168,10 +168,10 @@ impl Value {
     }
 }
 
-/// Rows x columns of sums in registers: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it. A
-/// nest of tensor loops, or a reduction whose lanes lie next to each other (see [`Kind`]).
+/// Rows x columns of sums in registers: `acc[i, j] += left[i, k] * right[k, j]`, over the taps of the loops around it.
+/// A nest of tensor loops, or a reduction whose lanes lie next to each other (see [`Kind`]).
 #[derive(Debug)]
-pub(crate) struct Tile {
+pub(crate) struct RegisterTile {
     pub kind: Kind,
     /// Where the left and the right operand of each tap begin: the reduction loops around the tile, all done at once.
     pub taps: Vec<[isize; 2]>,

@@ -4,7 +4,7 @@ use crate::copied::Copied;
 use crate::execute::{Task, holding};
 use crate::index::{Condition, Slot};
 use crate::memory::View;
-use crate::program::{Epilogue, Operand, RowCondition, Start, StepOp, Tile};
+use crate::program::{Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;
 use std::ops::Range;
@@ -27,12 +27,12 @@ struct Target {
 
 impl Task<'_> {
     /// Runs a tile: finds the rows of each tap, checks that all that is accessed is in bounds, and calls the body.
-    pub(crate) fn tile(&mut self, t: &Tile) {
+    pub(crate) fn tile(&mut self, t: &RegisterTile) {
         let mut m = self.own.tile.take().unwrap_or_default();
         self.tile_with(t, &mut m);
         self.own.tile = Some(m);
     }
-    fn tile_with(&mut self, t: &Tile, m: &mut TileMemory) {
+    fn tile_with(&mut self, t: &RegisterTile, m: &mut TileMemory) {
         let Some(to) = self.target(t, &mut m.steps) else { return };
         let first = [t.left.index.eval(self.scene()), t.right.as_ref().map_or(0, |r| r.index.eval(self.scene()))];
         let start = match &t.start {
@@ -133,7 +133,7 @@ impl Task<'_> {
         unsafe { tile::run(self.isa, &operands, 0..rows.len()) };
     }
     /// Where results go, and the steps before that; `None` if all rows or columns are left out.
-    fn target(&self, t: &Tile, steps: &mut Vec<Step>) -> Option<Target> {
+    fn target(&self, t: &RegisterTile, steps: &mut Vec<Step>) -> Option<Target> {
         steps.clear();
         let none = (&t.acc, t.acc_row);
         let (store, stride) = t.epilogue.as_ref().map_or(none, |e| (&e.store, e.store_row));
@@ -249,7 +249,7 @@ impl Task<'_> {
         }
     }
     /// True if limits of the left operand's place change nothing in these rows of the tile.
-    fn lies_evenly(&self, t: &Tile, rows: i64) -> bool {
+    fn lies_evenly(&self, t: &RegisterTile, rows: i64) -> bool {
         if t.clamps.is_empty() {
             return true;
         }
@@ -263,7 +263,7 @@ impl Task<'_> {
         t.clamps.iter().all(|c| c.is_idle(&loops[..count], self.scene()))
     }
     /// Finds each row of the tap by itself; gives where the first one begins.
-    fn rows_of_tap(&mut self, t: &Tile, tap: usize, rows: &mut [i64]) -> i64 {
+    fn rows_of_tap(&mut self, t: &RegisterTile, tap: usize, rows: &mut [i64]) -> i64 {
         let mut rest = tap as i64;
         for l in t.tap_loops.iter().rev() {
             self.env[l.slot] = rest % l.count;
@@ -277,14 +277,14 @@ impl Task<'_> {
         first
     }
     /// Where row `i` begins in the first tap.
-    fn row_at(&mut self, t: &Tile, i: i64) -> i64 {
+    fn row_at(&mut self, t: &RegisterTile, i: i64) -> i64 {
         self.env[t.row] = i;
         let at = t.left.index.eval(self.scene());
         self.env[t.row] = 0;
         at
     }
     /// The rows for which a condition holds whose index does not move evenly from row to row, a bit each.
-    fn rows_where(&mut self, t: &Tile, c: &Condition, more: i64, count: i64) -> u64 {
+    fn rows_where(&mut self, t: &RegisterTile, c: &Condition, more: i64, count: i64) -> u64 {
         let row = |i: i64| {
             self.env[t.row] = i;
             u64::from(Condition::of(c.op, c.index.eval(self.scene()) + more)) << i
@@ -294,7 +294,7 @@ impl Task<'_> {
         inside
     }
     /// Adds the pointers of a tap's rows, of which those in `inside`, a bit each, are not in the padding.
-    fn tile_rows(&self, t: &Tile, first: i64, rows: &[i64], inside: u64, m: &mut TileMemory) {
+    fn tile_rows(&self, t: &RegisterTile, first: i64, rows: &[i64], inside: u64, m: &mut TileMemory) {
         let view = &self.views[t.left.buffer];
         let read = |i: usize| inside >> i & 1 == 1;
         let own = rows.iter().enumerate().filter(|r| read(r.0));
@@ -312,7 +312,7 @@ impl Task<'_> {
 
 /// A tile at work.
 struct Place<'a> {
-    t: &'a Tile,
+    t: &'a RegisterTile,
     to: &'a Target,
     /// Where the operands begin in the first row of the first tap.
     first: [i64; 2],
@@ -340,8 +340,8 @@ fn always(c: &RowCondition, at: i64, rows: i64) -> bool {
     }
 }
 
-/// How many of `most` lanes a condition holds for whose index is `at` in the first one and moves by `step` towards where
-/// it holds no longer.
+/// How many of `most` lanes a condition holds for whose index is `at` in the first one and moves by `step` towards
+/// where it holds no longer.
 fn until(op: CondOp, at: i64, step: i64, most: i64) -> i64 {
     let room = match op {
         CondOp::Lt => -at,

@@ -63,8 +63,8 @@ impl Session {
         Session::open_packed(processor, plan, load, &|_| None)
     }
 
-    /// As [`Session::open`]; `ready` has the bytes of buffers whose constants [`pack_constant`](crate::pack_constant) has
-    /// packed before. These are not read.
+    /// As [`Session::open`]; `ready` has the bytes of buffers whose constants [`pack_constant`](crate::pack_constant)
+    /// has packed before. These are not read.
     ///
     /// # Errors
     /// As there.

@@ -1,5 +1,5 @@
-//! Values of leaves, put in a form that costs less: what occurs several times is computed once, a choice by a comparison
-//! of floats computes both sides and picks, a polynomial is one operation.
+//! Values of leaves, put in a form that costs less: what occurs several times is computed once, a choice by a
+//! comparison of floats computes both sides and picks, a polynomial is one operation.
 //!
 //! ```text
 //! (s + b) * select((s + b) < 0, exp(s + b), 1)   ->   let x = s + b;  x * choose(x < 0, exp(x), 1)

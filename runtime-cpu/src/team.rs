@@ -1,8 +1,8 @@
 //! The threads of a processor: a team that helps whoever runs a kernel.
 //!
-//! Kernels follow each other every few dozen microseconds, and to wake a sleeping thread takes longer than many of them.
-//! So a thread that has nothing to do looks out for work for a short time ([`SPIN`]) before it falls asleep: within a run
-//! it stays awake, and an idle team takes no time.
+//! Kernels follow each other every few dozen microseconds, and to wake a sleeping thread takes longer than many of
+//! them. So a thread that has nothing to do looks out for work for a short time ([`SPIN`]) before it falls asleep:
+//! within a run it stays awake, and an idle team takes no time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long a thread looks out for work before it falls asleep: longer than the kernels of a run that one thread computes
-/// alone.
+/// How long a thread looks out for work before it falls asleep: longer than the kernels of a run that one thread
+/// computes alone.
 const SPIN: Duration = Duration::from_micros(200);
 
 /// Threads that help with the jobs of any number of callers.
@@ -74,14 +74,14 @@ impl Team {
     pub(crate) fn helpers(&self) -> usize {
         self.threads.len()
     }
-    /// Calls `work` on this thread and on those of the team that are free. It returns when there is nothing left to begin
-    /// with: whoever returns from it first, nobody begins it anew.
+    /// Calls `work` on this thread and on those of the team that are free. It returns when there is nothing left to
+    /// begin with: whoever returns from it first, nobody begins it anew.
     ///
     /// # Panics
     /// If `work` does on any thread.
     pub(crate) fn share(&self, work: &(dyn Fn() + Sync)) {
-        // SAFETY: only the lifetime changes. The function is called by this thread, and by helpers that found the job in
-        // the list. Before this function returns or unwinds, the job is taken off the list and its helpers are done.
+        // SAFETY: only the lifetime changes. The function is called by this thread, and by helpers that found the job
+        // in the list. Before this function returns or unwinds, the job is taken off the list and its helpers are done.
         let work_of_all = unsafe { std::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(work) };
         let job = Arc::new(Job {
             work: Work(work_of_all),

@@ -158,8 +158,8 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
     }
 }
 
-/// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is a
-/// constant.
+/// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is
+/// a constant.
 macro_rules! finish {
     ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident) => {
         macro_rules! each {

@@ -3,7 +3,7 @@
 use crate::epilogue::{self, Known};
 use crate::index::{Condition, Indices, Slot};
 use crate::memory::Form;
-use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, Tile, Value};
+use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, RegisterTile, Value};
 use crate::share;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
@@ -38,7 +38,7 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
 }
 
 /// The first tile of a task.
-pub(crate) fn first_tile(nodes: &[Node]) -> Option<&Tile> {
+pub(crate) fn first_tile(nodes: &[Node]) -> Option<&RegisterTile> {
     nodes.iter().find_map(|n| match n {
         Node::Loop(_, _, body) | Node::Within(_, _, body) => first_tile(body),
         Node::Tile(t) => Some(t),
@@ -49,9 +49,9 @@ pub(crate) fn first_tile(nodes: &[Node]) -> Option<&Tile> {
 /// Bytes of a right operand that stay in the cache of a core beside the left one.
 const KEPT: i64 = 1 << 20;
 
-/// Orders the loops over tasks, outermost first: if the whole right operand stays in the cache, the tiles of its columns
-/// follow each other, so that they share rows of the left operand and write whole rows of results.
-fn order(groups: &mut Vec<(Vec<Slot>, i64)>, t: &Tile, f: &TensorFunction) {
+/// Orders the loops over tasks, outermost first: if the whole right operand stays in the cache, the tiles of its
+/// columns follow each other, so that they share rows of the left operand and write whole rows of results.
+fn order(groups: &mut Vec<(Vec<Slot>, i64)>, t: &RegisterTile, f: &TensorFunction) {
     let Some(right) = &t.right else { return };
     let bytes = f.buffers.iter().nth(right.buffer).and_then(|(_, b)| b.numel().as_const()).map(|n| n.saturating_mul(4));
     let of_columns =

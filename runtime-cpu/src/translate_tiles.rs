@@ -2,7 +2,7 @@
 
 use crate::index::{Condition, Index, Slot};
 use crate::memory::Form;
-use crate::program::{Access, Extent, Node, RowCondition, Start, Tile};
+use crate::program::{Access, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
 use tensor_ir::name::Name;
@@ -93,7 +93,7 @@ impl Translator<'_> {
         };
         let used = outer.iter().rev().take_while(|e| even(e)).count();
         let (around, taps) = outer.split_at(outer.len() - used);
-        let tile = Tile {
+        let tile = RegisterTile {
             kind: Kind::Product,
             rows: rows.count,
             columns: columns.count,
@@ -110,7 +110,7 @@ impl Translator<'_> {
             right_stride,
             ..tile(taps, &plain, Some(&right.index), conditions, rows.slot)
         };
-        Ok(with_loops(around, Tile { left, right: Some(right), ..tile }))
+        Ok(with_loops(around, RegisterTile { left, right: Some(right), ..tile }))
     }
     /// The tile that the reduction `r` of a block is, if its lanes, in the loop `columns`, lie next to each other.
     pub(crate) fn window(
@@ -153,7 +153,7 @@ impl Translator<'_> {
         let inside: Vec<Slot> = taps.iter().chain([&depth]).map(|e| e.slot).collect();
         let step = |e: Extent, i: &Index| i.stride(e.slot).unwrap_or(0);
         let right = sides.right.as_ref().map(|r| &r.index);
-        let made = Tile {
+        let made = RegisterTile {
             kind: sides.kind,
             rows: rows.count,
             columns: columns.count,
@@ -169,7 +169,7 @@ impl Translator<'_> {
             right_stride: right.map_or(0, |r| step(depth, r)),
             ..tile(taps, &sides.left.index, right, sides.conditions.clone(), rows.slot)
         };
-        Ok(Some(with_loops(around, Tile { left: sides.left, right: sides.right, ..made })))
+        Ok(Some(with_loops(around, RegisterTile { left: sides.left, right: sides.right, ..made })))
     }
     /// What the sums of a reduction begin with whose loops `inside` are done at once.
     fn start(&self, block: Name, r: Reduce, inside: &[Slot]) -> Start {
@@ -243,12 +243,12 @@ impl Translator<'_> {
 }
 
 /// Loops around a tile.
-fn with_loops(around: &[Extent], tile: Tile) -> Node {
+fn with_loops(around: &[Extent], tile: RegisterTile) -> Node {
     around.iter().rev().fold(Node::Tile(Box::new(tile)), |body, e| Node::Loop(e.slot, e.count, vec![body]))
 }
 
 /// A tile of which nothing is known but its taps: those of loops along which all places move evenly.
-fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> Tile {
+fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> RegisterTile {
     let each = |step: &dyn Fn(Slot) -> i64| {
         let mut all = vec![0];
         for l in loops {
@@ -270,7 +270,7 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         RowCondition { step: condition.index.stride(row), reach: reach(&taps), taps, condition }
     });
     let nowhere = Access { buffer: 0, index: Index::default(), strides: None, column_stride: None, inside: None };
-    Tile {
+    RegisterTile {
         kind: Kind::Product,
         reach: [reach(&lefts), reach(&rights)],
         taps: lefts.iter().zip(&rights).map(|(l, r)| [*l as isize, *r as isize]).collect(),

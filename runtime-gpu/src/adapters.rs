@@ -2,7 +2,7 @@
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
-use compiler::profile::{DeviceProfile, MatrixShape, Nan, Quirks, Versions};
+use compiler::profile::{DeviceProfile, MatrixShape, Nan, Quirks};
 
 /// An adapter as `weft devices` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -195,8 +195,6 @@ pub(crate) fn profile_from(
         gflops: 0.0,
         gb_s: 0.0,
         cache_bytes: 0,
-        asked_rules: vec![],
-        asked_versions: Versions::Auto,
         nan: Nan::Keep,
         driver_version: info.driver_info.clone(),
         processor: if software { processor_model() } else { String::new() },

@@ -1,7 +1,8 @@
-//! What a software driver leaves to the first dispatch of a pipeline: compiling it.
+//! Compiles new pipelines when a session opens, on drivers that compile a pipeline at its first dispatch.
 //!
-//! Lavapipe makes machine code when a pipeline is first dispatched, 10 to 1200 ms for each. A session does that when it opens, where
-//! its progress is shown, and not in its first run: each new pipeline is dispatched once with no workgroups.
+//! Lavapipe makes machine code when a pipeline is first dispatched, which takes 10 to 1200 ms each. So that the first
+//! run does not wait for it, a session that opens dispatches each new pipeline once with no workgroups, and shows the
+//! progress.
 
 use crate::buffers::new_encoder;
 use crate::error::GpuError;
@@ -20,8 +21,8 @@ fn first_dispatches<'s>(steps: &'s BoundSteps, new: &mut HashSet<usize>, found: 
     }
 }
 
-/// Dispatches each of the kernels `new` once with no workgroups, if the driver compiles at the first dispatch, and waits for it.
-/// `progress` gets the stage `driver: NAME` with the kernel's name, the number done and the total.
+/// Dispatches each of the kernels `new` once with no workgroups, if the driver compiles at the first dispatch, and
+/// waits for it. `progress` gets the stage `driver: NAME` with the kernel's name, the number done and the total.
 ///
 /// # Errors
 /// A lost device.

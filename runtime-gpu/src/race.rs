@@ -1,9 +1,9 @@
 //! A race compares the times of compiled modules that compute the same function on one device.
 //!
-//! The modules stay on the device. Each round runs every module once, in a seeded order, and divides its time by the time
-//! of the first module (the *incumbent*) in the same round, so that a change of the machine's load affects both. The
-//! result is the median of these ratios. A module that takes 1.5 times as long after three rounds leaves the race. A
-//! round in which the incumbent takes 1.5 times as long as before is repeated.
+//! The modules stay on the device. Each round runs every module once, in a seeded order, and divides its time by the
+//! time of the first module (the *incumbent*) in the same round, so that a change of the machine's load affects both.
+//! The result is the median of these ratios. A module that takes 1.5 times as long after three rounds leaves the race.
+//! A round in which the incumbent takes 1.5 times as long as before is repeated.
 //!
 //! On a GPU, a time is the sum of the device's timestamps. On a software device, it is the CPU time of this process:
 //! beside ten busy processes its standard deviation is 5 %, that of wall time 23 %. CPU time does not count idle cores,

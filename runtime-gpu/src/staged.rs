@@ -1,7 +1,7 @@
-//! Networks whose sizes are decided at run time (`compiler::compile::Stages`): one session for the head, one for loops
-//! that decide sizes (other nodes that decide sizes run on the host), and one for the tail per list of sizes, of which
-//! the last 16 are kept. A list that was used before costs only its run. Of the head's results, the host reads the
-//! numbers that determine sizes, and operands of host nodes; everything else stays on the device.
+//! Networks whose sizes are decided at run time (`compiler::compile::NetworkParts`): one session for the head, one for
+//! loops that decide sizes (other nodes that decide sizes run on the host), and one for the tail per list of sizes, of
+//! which the last 16 are kept. A list that was used before costs only its run. Of the head's results, the host reads
+//! the numbers that determine sizes, and operands of host nodes; everything else stays on the device.
 
 use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
@@ -11,7 +11,7 @@ use crate::planned::Planned;
 use crate::recent::Recent;
 use crate::session::Session;
 use crate::tensors::{DeviceTensor, RunInput};
-use compiler::compile::{Compiled, StageValue, Stages};
+use compiler::compile::{Compiled, NetworkParts, PartValue};
 use compiler::graph::{Module, input_ports, open_dims};
 use compiler::int::DimRanges;
 use compiler::interpreter::Interpreter;
@@ -101,7 +101,7 @@ type Kept<E> = Recent<Sizes, Part<E>>;
 pub struct Staged<E> {
     /// `None` if the head computes nothing that is used later.
     head: Option<Part<E>>,
-    stages: Stages,
+    stages: NetworkParts,
     /// The ranges of the network's open dimensions.
     ranges: DimRanges,
     /// Sessions of the nodes that decide sizes.
@@ -148,28 +148,28 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn shape(&self, v: StageValue) -> Vec<usize> {
+    fn shape(&self, v: PartValue) -> Vec<usize> {
         match v {
-            StageValue::Input(n) => self.inputs[n].shape().to_vec(),
-            StageValue::Head(n) => self.head.shape(n),
-            StageValue::Sizing(n) => self.sized[n].shape().to_vec(),
+            PartValue::Input(n) => self.inputs[n].shape().to_vec(),
+            PartValue::Head(n) => self.head.shape(n),
+            PartValue::Sizing(n) => self.sized[n].shape().to_vec(),
         }
     }
     /// The values in host memory; those on the device are read back together.
-    fn read(&self, list: &[StageValue]) -> Result<Vec<Tensor>, GpuError> {
-        let of_head = list.iter().filter_map(|v| if let StageValue::Head(n) = v { Some(*n) } else { None });
+    fn read(&self, list: &[PartValue]) -> Result<Vec<Tensor>, GpuError> {
+        let of_head = list.iter().filter_map(|v| if let PartValue::Head(n) = v { Some(*n) } else { None });
         let mut read = self.head.read(&of_head.collect::<Vec<_>>())?.into_iter();
-        let one = |v: &StageValue| match *v {
-            StageValue::Input(n) => Ok(self.inputs[n].clone()),
-            StageValue::Head(_) => read.next().ok_or_else(|| GpuError::Lost("a result was not read back".into())),
-            StageValue::Sizing(n) => Ok(self.sized[n].clone()),
+        let one = |v: &PartValue| match *v {
+            PartValue::Input(n) => Ok(self.inputs[n].clone()),
+            PartValue::Head(_) => read.next().ok_or_else(|| GpuError::Lost("a result was not read back".into())),
+            PartValue::Sizing(n) => Ok(self.sized[n].clone()),
         };
         list.iter().map(one).collect()
     }
     /// The values, those on the device that `session` takes there as they are.
-    fn operands(&self, list: &[StageValue], session: &Session) -> Result<Vec<Operand>, GpuError> {
-        let stays = |(i, v): (usize, &StageValue)| match *v {
-            StageValue::Head(n) => self.head.on_device(n).filter(|t| session.takes(i, t)),
+    fn operands(&self, list: &[PartValue], session: &Session) -> Result<Vec<Operand>, GpuError> {
+        let stays = |(i, v): (usize, &PartValue)| match *v {
+            PartValue::Head(n) => self.head.on_device(n).filter(|t| session.takes(i, t)),
             _ => None,
         };
         let there: Vec<Option<DeviceTensor>> = list.iter().enumerate().map(stays).collect();
@@ -201,7 +201,12 @@ impl<E: From<GpuError>> Staged<E> {
     ///
     /// # Errors
     /// An error of `open`.
-    pub fn open(stages: Stages, ranges: DimRanges, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
+    pub fn open(
+        stages: NetworkParts,
+        ranges: DimRanges,
+        functions: HostFunctions,
+        open: Open<E>,
+    ) -> Result<Staged<E>, E> {
         let head = if gives(&stages.head) { Some(open(stages.head.clone())?) } else { None };
         let staged = Staged { head, stages, ranges, sizings: Kept::default(), tails: Kept::default(), open, functions };
         if open_dims(&staged.stages.head).is_empty() && gives(&staged.stages.sizing) {

@@ -1,7 +1,8 @@
 //! One run as spans of time on the host's axis: upload, encoding, the queue, each kernel, readback.
 //!
-//! The device has a clock of its own. Where that stands on the host's axis follows from small submissions that write a timestamp: it was written between the
-//! submission and the end of the wait for it. Many of them, and the run itself, leave an interval, whose middle is taken and whose half width is said.
+//! The device has its own clock. Small submissions that write a timestamp relate it to the host's clock: the timestamp
+//! was written between the submission and the end of the wait for it. Many such submissions and the run itself bound
+//! the offset between the clocks to an interval. Its middle is used, and half its width is reported as the uncertainty.
 
 use crate::buffers::new_encoder;
 use crate::error::GpuError;
@@ -66,7 +67,8 @@ struct Offset {
 }
 
 impl Offset {
-    /// A moment of the device's clock that lies between two of the host's. What contradicts the rest is left out: clocks drift.
+    /// A moment of the device's clock that lies between two of the host's. What contradicts the rest is left out:
+    /// clocks drift.
     fn narrow(&mut self, device: f64, after: f64, before: f64) {
         let (low, high) = (self.low.max(after - device), self.high.min(before - device));
         if low <= high {
@@ -79,8 +81,9 @@ impl Offset {
 }
 
 impl Session {
-    /// Runs once, and says what went on when. With host steps, branches or loops, and where the device writes no timestamps inside passes, each dispatch of the
-    /// plan is submitted alone instead, and the host's clock tells its time.
+    /// Runs once, and says what went on when. With host steps, branches or loops, and where the device writes no
+    /// timestamps inside passes, each dispatch of the plan is submitted alone instead, and the host's clock tells its
+    /// time.
     ///
     /// # Errors
     /// As [`Session::run`].

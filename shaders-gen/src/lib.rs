@@ -226,8 +226,8 @@ fn check_matrices(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> 
     Ok(())
 }
 
-/// A name that is an identifier in every target. It ends in an underscore after a digit or a reserved word, which is what
-/// naga would make of it in texts but not in SPIR-V.
+/// A name that is an identifier in every target. It ends in an underscore after a digit or a reserved word, which is
+/// what naga would make of it in texts but not in SPIR-V.
 fn entry_name(kernel: Name) -> String {
     let clean: String = kernel.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let clean = clean.trim_matches('_');

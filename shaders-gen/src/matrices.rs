@@ -14,7 +14,7 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::lines::Source;
-use crate::memory::{Address, Part};
+use crate::memory::{Address, UnitPart};
 use crate::tree::{Leaf, Node};
 use naga::{BinaryOperator as B, BuiltIn, CooperativeRole, CooperativeSize, Expression, Handle, Statement, TypeInner};
 use tensor_ir::int::Int;
@@ -309,7 +309,7 @@ impl KernelEmitter<'_> {
         if self.layout(buffer).slices > 1 || stride % unit != 0 || tensor_ir::int::divisor(&flat) % unit != 0 {
             return Err(refused("is read in vectors that its matrices do not begin with"));
         }
-        let pointer = self.pointer(buffer, 0, &Address { unit: at, part: Part::Whole })?;
+        let pointer = self.pointer(buffer, 0, &Address { unit: at, part: UnitPart::Whole })?;
         let stride = self.b.u32(u32::try_from(stride / unit).map_err(|_| refused("is too large"))?);
         Ok(FragmentSource { pointer, stride, row_major })
     }

@@ -13,7 +13,7 @@ use tensor_ir::tir::{BufferId, Scope};
 
 /// A part of a unit.
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub(crate) enum UnitPart {
     Whole,
     Word(u32),
     Dynamic(Int),
@@ -23,7 +23,7 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub unit: Int,
-    pub part: Part,
+    pub part: UnitPart,
 }
 
 impl KernelEmitter<'_> {
@@ -134,7 +134,7 @@ impl KernelEmitter<'_> {
         if let Some(v) = self.b.remembered(buffer, &key) {
             return Ok(v);
         }
-        let whole = self.load_part(buffer, &Address { unit, part: Part::Whole })?;
+        let whole = self.load_part(buffer, &Address { unit, part: UnitPart::Whole })?;
         let v = if layout.word.pack() == 1 {
             let v = self.b.slice(whole, offset as u32, count);
             self.decode_native(v, layout.word, buffer)
@@ -172,8 +172,8 @@ impl KernelEmitter<'_> {
         // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read
         // whole.
         let word = match address.part {
-            Part::Word(c) if matches!(self.f.buffers[buffer].scope, Scope::Global | Scope::Shared) => {
-                address.part = Part::Whole;
+            UnitPart::Word(c) if matches!(self.f.buffers[buffer].scope, Scope::Global | Scope::Shared) => {
+                address.part = UnitPart::Whole;
                 let whole = self.load_part(buffer, &address)?;
                 self.b.component(whole, c)
             }
@@ -215,7 +215,7 @@ impl KernelEmitter<'_> {
         };
         let unit = self.ranges.simplify(&base.div(unit_size));
         let unit = self.unit_inside(buffer, base, &unit, access);
-        let whole = self.load_part(buffer, &Address { unit, part: Part::Whole })?;
+        let whole = self.load_part(buffer, &Address { unit, part: UnitPart::Whole })?;
         Ok(self.b.slice(whole, (offset / 2) as u32, (VECTOR / 2) as u8))
     }
 
@@ -224,7 +224,7 @@ impl KernelEmitter<'_> {
         let layout = self.layout(buffer);
         self.prove_store(buffer, access, base, &layout);
         let address = match i64::from(word.lanes) == i64::from(layout.width) {
-            true => Address { unit: self.ranges.simplify(&base.div(layout.unit())), part: Part::Whole },
+            true => Address { unit: self.ranges.simplify(&base.div(layout.unit())), part: UnitPart::Whole },
             false => self.address_of(base, &layout),
         };
         self.store_part(buffer, &address, word)?;
@@ -237,12 +237,12 @@ impl KernelEmitter<'_> {
         let width = i64::from(layout.width);
         let unit = self.ranges.simplify(&i.div(layout.unit()));
         let part = if width == 1 {
-            Part::Whole
+            UnitPart::Whole
         } else {
             let word = self.ranges.simplify(&i.div(pack).rem(width));
             match word.as_const() {
-                Some(c) => Part::Word(c as u32),
-                None => Part::Dynamic(word),
+                Some(c) => UnitPart::Word(c as u32),
+                None => UnitPart::Dynamic(word),
             }
         };
         Address { unit, part }
@@ -265,16 +265,16 @@ impl KernelEmitter<'_> {
         let layout = self.layout(buffer);
         let kind = layout.word.kind();
         let component = match address.part {
-            Part::Whole => None,
-            Part::Word(c) => Some(c),
-            Part::Dynamic(_) => Some(u32::MAX),
+            UnitPart::Whole => None,
+            UnitPart::Word(c) => Some(c),
+            UnitPart::Dynamic(_) => Some(u32::MAX),
         };
         let key = LoadKey::Memory { unit: address.unit.clone() };
         if let Some(whole) = self.b.remembered(buffer, &key) {
             match address.part {
-                Part::Whole => return Ok(whole),
-                Part::Word(c) => return Ok(self.b.component(whole, c)),
-                Part::Dynamic(_) => {}
+                UnitPart::Whole => return Ok(whole),
+                UnitPart::Word(c) => return Ok(self.b.component(whole, c)),
+                UnitPart::Dynamic(_) => {}
             }
         }
         let lanes = if component.is_none() { layout.width as u8 } else { 1 };
@@ -322,9 +322,9 @@ impl KernelEmitter<'_> {
             };
         }
         Ok(match &address.part {
-            Part::Whole => pointer,
-            Part::Word(c) => self.b.emit(Expression::AccessIndex { base: pointer, index: *c }),
-            Part::Dynamic(i) => {
+            UnitPart::Whole => pointer,
+            UnitPart::Word(c) => self.b.emit(Expression::AccessIndex { base: pointer, index: *c }),
+            UnitPart::Dynamic(i) => {
                 let index = self.int(i)?;
                 self.b.emit(Expression::Access { base: pointer, index })
             }
@@ -412,7 +412,7 @@ impl KernelEmitter<'_> {
                 let part = self.b.slice(value, (k * unit) as u32, unit as u8);
                 let words = self.encode(part, &layout, buffer);
                 let at = self.ranges.simplify(&(base.clone() + k * unit).div(unit));
-                self.store_part(buffer, &Address { unit: at, part: Part::Whole }, words)?;
+                self.store_part(buffer, &Address { unit: at, part: UnitPart::Whole }, words)?;
             }
             return Ok(());
         }
@@ -444,7 +444,7 @@ impl KernelEmitter<'_> {
             }
             let v = self.b.splat(v, pack as u8);
             let word = self.encode(v, layout, buffer);
-            return self.store_part(buffer, &Address { unit: Int::new(0), part: Part::Whole }, word);
+            return self.store_part(buffer, &Address { unit: Int::new(0), part: UnitPart::Whole }, word);
         }
         let word = self.encode(v, layout, buffer);
         let address = self.address_of(i, layout);

@@ -5,7 +5,8 @@ use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 use tensor_ir::tir::{BufferId, Combiner, Cond, Expr, Scope, TensorFunction};
 
-/// Stores of a thread whose loops compilers unroll and then spill: 25 fit registers (one result of a window of 5 x 5), 150 do not (six).
+/// Stores of a thread whose loops compilers unroll and then spill: 25 fit registers (one result of a window of 5 x 5),
+/// 150 do not (six).
 const MANY_STORES: i64 = 64;
 
 /// A leaf: one store, maybe of several lanes.

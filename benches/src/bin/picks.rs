@@ -14,7 +14,7 @@ use compiler::passes::AmpMode;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::estimate::estimate;
 use compiler::schedule::rules::{FunctionVersion, Scheduled, neighbours};
-use compiler::schedule::{Rules, ScheduleError, ScheduleProvider};
+use compiler::schedule::{Rules, ScheduleError, ScheduleProvider, ScheduleTarget};
 use compiler::tir::{BufferId, TensorFunction};
 use shaders_gen::Emitter;
 use std::collections::BTreeMap;
@@ -49,11 +49,11 @@ impl ScheduleProvider for Compared {
         &self,
         f: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
-        let own = Rules.schedule(f, constants, profile)?;
-        let cost = estimate(&own.function, constants, profile).map(|e| e.total());
-        let others = neighbours(f, constants, profile, &own.function.trace);
+        let own = Rules.schedule(f, constants, target)?;
+        let cost = estimate(&own.function, constants, target).map(|e| e.total());
+        let others = neighbours(f, constants, target, &own.function.trace);
         if let (Ok(cost), Some(first), Ok(mut best)) = (cost, others.first(), self.best.lock()) {
             let (function, choice, other) = (f.name.to_string(), first.choice.to_string(), first.estimate.total());
             best.push(Best { function, choice, own: cost, other });
@@ -64,10 +64,10 @@ impl ScheduleProvider for Compared {
         &self,
         f: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
         all: &Scheduled,
     ) -> Vec<FunctionVersion> {
-        Rules.versions(f, constants, profile, all)
+        Rules.versions(f, constants, target, all)
     }
     fn identity(&self) -> Option<String> {
         None

@@ -11,7 +11,7 @@ use compiler::graph::Module;
 use compiler::interpreter::run_function;
 use compiler::passes::PipelineOptions;
 use compiler::plan::{Content, PlanBuffer};
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use proptest::prelude::*;
@@ -29,10 +29,10 @@ fn files(
     pipeline: PipelineOptions,
     (isa, rule): (Isa, Option<&str>),
 ) -> Result<Vec<c_source::File>, String> {
-    let asked_rules = rule.into_iter().map(String::from).collect();
     let processor = Processor::open(1, Some(isa)).map_err(|e| e.to_string())?;
-    let profile = DeviceProfile { asked_rules, ..processor.profile() };
-    let options = CompileOptions { pipeline, verify: true, ..CompileOptions::default() };
+    let profile = processor.profile();
+    let mut options = CompileOptions { pipeline, verify: true, ..CompileOptions::default() };
+    options.pipeline.scheduling = ScheduleOptions::of_rules(rule);
     let c: Compiled =
         compile(m.clone(), &options, &profile, &c_source::Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
     let packed = |b: &PlanBuffer| {

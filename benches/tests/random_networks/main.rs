@@ -69,7 +69,7 @@ fn check_compiled(
     let tiles = options.config.iter().any(|c| c.0 == Winograd::NAME);
     let how = if tiles { format!("{how}, winograd") } else { how };
     let itself = if half || tiles { storage } else { Tolerance::uniform(REORDERED) };
-    let options = CompileOptions { pipeline: options, verify: true, ..CompileOptions::default() };
+    let options = CompileOptions { pipeline: target.asking(options), verify: true, ..CompileOptions::default() };
     let gpu = test_device().map_err(TestCaseError::fail)?;
     let profile = target.on(&gpu.profile);
     let fail = |what: &str, e: String| TestCaseError::fail(format!("{what} {how}: {e}\n{}", print_module(m)));

@@ -76,7 +76,7 @@ fn on_device(
 ) -> Result<Vec<Tensor>, TestCaseError> {
     let gpu = test_device().map_err(TestCaseError::fail)?;
     let fail = |e: String| TestCaseError::fail(format!("{e}{target}\n{}", print_module(m)));
-    let options = CompileOptions { pipeline: options, ..CompileOptions::default() };
+    let options = CompileOptions { pipeline: target.asking(options), ..CompileOptions::default() };
     let c = compile(m.clone(), &options, &target.on(&gpu.profile), &Emitter, &mut |_, _, _| ())
         .map_err(|e| fail(e.to_string()))?;
     let session = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ());

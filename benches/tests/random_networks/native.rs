@@ -12,7 +12,7 @@ use compiler::int::DimRange;
 use compiler::interpreter::{HostFunctions, run_function};
 use compiler::name::Name;
 use compiler::passes::{AmpMode, PipelineOptions};
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use proptest::prelude::*;
@@ -36,9 +36,9 @@ fn open(
 ) -> Result<(Compiled, Session), CompileError> {
     let bug = |e: runtime_cpu::CpuError| CompileError::Bug { at: "a session".into(), message: e.to_string() };
     let processor = Arc::new(Processor::open(2, Some(isa)).map_err(bug)?);
-    let asked_rules = rule.into_iter().map(String::from).collect();
-    let profile = DeviceProfile { asked_rules, ..processor.profile() };
-    let c = compile(m.clone(), options, &profile, &Emitter, &mut |_, _, _| ())?;
+    let mut options = options.clone();
+    options.pipeline.scheduling = ScheduleOptions::of_rules(rule);
+    let c = compile(m.clone(), &options, &processor.profile(), &Emitter, &mut |_, _, _| ())?;
     let load = |name: Name| {
         let constant = c.module.constants.get(&name).ok_or("there is no such constant")?;
         constant.load().map_err(|e| e.to_string())

@@ -10,7 +10,7 @@ use compiler::graph::{Module, bind_dims, reinfer};
 use compiler::int::{Dim, DimRange};
 use compiler::interpreter::run_function;
 use compiler::name::Name;
-use compiler::profile::{DeviceProfile, Versions};
+use compiler::schedule::Versions;
 use compiler::text::print_module;
 use proptest::prelude::*;
 use runtime_gpu::{GpuError, OpenSession, Session, SessionOptions};
@@ -50,7 +50,7 @@ fn one_compilation_serves_all_sizes() {
     let asked = prop::sample::select(vec![Versions::Auto, Versions::All]);
     let ranges = prop::sample::select(RANGES.to_vec());
     let drawn = (recipe::network(), modes(), targets::target(), 0u64..1000, asked, ranges);
-    proptest!(config(), |((network, pipeline, target, seed, asked_versions, (low, high, step)) in drawn)| {
+    proptest!(config(), |((network, pipeline, target, seed, versions, (low, high, step)) in drawn)| {
         let drawn = build(&network);
         tally.drawn(&drawn);
         let Some(m) = with_open_batch(&drawn.module) else {
@@ -59,10 +59,11 @@ fn one_compilation_serves_all_sizes() {
         };
         let fail = |e: String| TestCaseError::fail(format!("{e}\n{}", print_module(&m)));
         let gpu = test_device().map_err(TestCaseError::fail)?;
-        let mut options = CompileOptions { pipeline, ..CompileOptions::default() };
+        let mut options = CompileOptions { pipeline: target.asking(pipeline), ..CompileOptions::default() };
+        options.pipeline.scheduling.versions = versions;
         let range = DimRange::new(low, high, step).ok_or_else(|| fail("no range".into()))?;
         options.dims.declare_range(Name::new("n"), range);
-        let profile = DeviceProfile { asked_versions, ..target.on(&gpu.profile) };
+        let profile = target.on(&gpu.profile);
         let c = match compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ()) {
             Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the interpreter")),
             other => other.map_err(|e| fail(format!("compile{target}: {e}")))?,

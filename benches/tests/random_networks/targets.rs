@@ -1,8 +1,9 @@
 //! Targets of compilation: the device itself, or another profile limited to the device, possibly with a schedule rule
 //! requested by name. So schedules for other devices are run on the device at hand.
 
+use compiler::passes::PipelineOptions;
 use compiler::profile::DeviceProfile;
-use compiler::schedule::rules;
+use compiler::schedule::{ScheduleOptions, rules};
 use proptest::prelude::*;
 
 /// The target of compilation.
@@ -25,7 +26,12 @@ impl Target {
     pub fn on(&self, device: &DeviceProfile) -> DeviceProfile {
         let named = self.profile.as_deref().and_then(DeviceProfile::named);
         let profile = named.map_or_else(|| device.clone(), |p| p.limited_to(device));
-        DeviceProfile { f16: profile.f16 && !self.packed, asked_rules: self.rules.clone(), ..profile }
+        DeviceProfile { f16: profile.f16 && !self.packed, ..profile }
+    }
+    /// These options, with the rules that are asked for.
+    pub fn asking(&self, pipeline: PipelineOptions) -> PipelineOptions {
+        let scheduling = ScheduleOptions::of_rules(self.rules.clone());
+        PipelineOptions { scheduling, ..pipeline }
     }
 }
 

@@ -7,9 +7,8 @@ use crate::error::CliResult;
 use compiler::compile::Compiled;
 use compiler::fingerprint::Fingerprint;
 use compiler::name::Name;
-use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::Scheduled;
-use compiler::schedule::{Rules, ScheduleError, ScheduleProvider};
+use compiler::schedule::{Rules, ScheduleError, ScheduleOptions, ScheduleProvider, ScheduleTarget};
 use compiler::tir::{BufferId, TensorFunction};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,14 +47,14 @@ impl ScheduleProvider for Partly {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
         let fingerprint = function.fingerprint();
         if self.only.as_ref().is_some_and(|only| !only.contains(&fingerprint)) {
-            let simple = DeviceProfile { asked_rules: vec![SIMPLE.into()], ..profile.clone() };
-            return Rules.schedule(function, constants, &simple);
+            let simple = ScheduleOptions::of_rules([SIMPLE]);
+            return Rules.schedule(function, constants, simple.on(target.profile));
         }
-        let done = self.asked.schedule(function, constants, profile)?;
+        let done = self.asked.schedule(function, constants, target)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Scheduling { function: fingerprint, name: function.name, rule: done.rule.to_string() };
         if !seen.iter().any(|s| s.function == fingerprint) {

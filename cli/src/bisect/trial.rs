@@ -118,7 +118,7 @@ impl Trials<'_> {
         let mut module = module.clone();
         let mut cx = PassContext::new(self.profile.clone());
         pipeline.configure(&mut cx);
-        cx.cost_model = Some(Arc::new(EstimatedCost::within(self.profile, module.dims.clone())));
+        cx.cost_model = Some(Arc::new(EstimatedCost::within(cx.target(), module.dims.clone())));
         let list = default_pipeline(pipeline);
         Sequential::new(&list[..count]).run(&mut module, &mut cx).map_err(compiler::compile::CompileError::from)?;
         Ok(module)

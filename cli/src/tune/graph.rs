@@ -13,8 +13,7 @@ use crate::executor::{Device, execute, profile_on};
 use crate::output::{Progress, log};
 use compiler::compile::{AskedFunction, KernelTimes, operand_buffers};
 use compiler::graph::Module;
-use compiler::profile::DeviceProfile;
-use compiler::schedule::{Rules, ScheduleProvider};
+use compiler::schedule::{Rules, ScheduleProvider, ScheduleTarget};
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -38,7 +37,7 @@ pub struct Subject<'a> {
     /// The model's name, and the options of processes that time it.
     pub model: (&'a str, &'a [String]),
     pub file: &'a Path,
-    pub profile: &'a DeviceProfile,
+    pub target: ScheduleTarget<'a>,
 }
 
 /// One way to compile a network, with the times of its functions.
@@ -136,7 +135,7 @@ fn measure_asked(
         }
         progress.report("tune: functions that passes ask about", n, all);
         let constants = operand_buffers(&f.function, &f.constants);
-        let Ok(scheduled) = Rules.schedule(&f.function, &constants, s.profile) else { continue };
+        let Ok(scheduled) = Rules.schedule(&f.function, &constants, s.target) else { continue };
         let timed = measurer.take(&f.function, &f.constants).and_then(|()| {
             let Ok(opened) = measurer.open_default(&scheduled.function.trace)? else { return Ok(None) };
             let standings = measurer.race(&[&opened], SAMPLES, a.common.seed)?;
@@ -144,7 +143,7 @@ fn measure_asked(
         });
         match timed {
             Ok(Some(us)) => {
-                let (device, name) = (s.profile.identity(), f.function.name.to_string());
+                let (device, name) = (s.target.profile.identity(), f.function.name.to_string());
                 let weft = env!("CARGO_PKG_VERSION").into();
                 let line = FunctionLine { device, form, name, us, withdrawn: false, weft };
                 TuningDatabase::append(s.file, &line).map_err(CliError::input)?;

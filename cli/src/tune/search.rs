@@ -3,10 +3,9 @@
 use super::measurer::{Measurer, Opened};
 use super::units::Unit;
 use crate::error::{CliError, CliResult, Code};
-use compiler::profile::DeviceProfile;
 use compiler::schedule::estimate::estimate;
 use compiler::schedule::rules::{Choice, neighbours, schedule_with, values};
-use compiler::schedule::{InstrRef, Rules, ScheduleProvider, Workload};
+use compiler::schedule::{InstrRef, Rules, ScheduleProvider, ScheduleTarget, Workload};
 use compiler::tir::TensorFunction;
 use rustc_hash::FxHashSet;
 use std::path::Path;
@@ -91,7 +90,7 @@ impl Outcome {
 /// The search for one function.
 pub struct Search<'a> {
     measurer: &'a mut Measurer,
-    profile: &'a DeviceProfile,
+    target: ScheduleTarget<'a>,
     unit: &'a Unit,
     seed: u64,
     seen: FxHashSet<String>,
@@ -108,7 +107,7 @@ impl<'a> Search<'a> {
     /// It does not start, or does not compute the function.
     pub fn new(
         measurer: &'a mut Measurer,
-        profile: &'a DeviceProfile,
+        target: ScheduleTarget<'a>,
         unit: &'a Unit,
         seed: u64,
         (file, known): (&'a Path, &TuningDatabase),
@@ -118,7 +117,7 @@ impl<'a> Search<'a> {
         for line in known.refused.iter().filter(|l| l.workload() == unit.workload && l.weft == VERSION) {
             seen.insert(describe_choices(&parse_choices(&line.choices).map_err(CliError::input)?));
         }
-        Ok(Search { measurer, profile, unit, seed, seen, opened: 0, file, refused: vec![] })
+        Ok(Search { measurer, target, unit, seed, seen, opened: 0, file, refused: vec![] })
     }
 
     /// Candidates that ran.
@@ -132,8 +131,8 @@ impl<'a> Search<'a> {
     /// The process that measures does not start again; a default schedule that does not run.
     pub fn run(&mut self, until: Instant, progress: &mut dyn FnMut(usize, usize)) -> CliResult<Outcome> {
         let (f, constants) = (&self.unit.function, &self.unit.constants);
-        let scheduled = Rules.schedule(f, constants, self.profile).map_err(|e| bug(e.to_string()))?;
-        let ns = |g: &TensorFunction| estimate(g, constants, self.profile).map_or(f64::INFINITY, |e| e.total());
+        let scheduled = Rules.schedule(f, constants, self.target).map_err(|e| bug(e.to_string()))?;
+        let ns = |g: &TensorFunction| estimate(g, constants, self.target).map_or(f64::INFINITY, |e| e.total());
         let default = Candidate { estimated_ns: ns(&scheduled.function), trace: scheduled.function.trace };
         self.seen.insert(default.key());
         let incumbent = self.measurer.open_default(&default.trace)?;
@@ -191,8 +190,8 @@ impl<'a> Search<'a> {
         let mut all: Vec<Candidate> = Vec::new();
         for line in known.best().into_values().filter(of_others) {
             let choices = line.parse_choices().map_err(CliError::input)?;
-            let Ok(scheduled) = schedule_with(f, constants, self.profile, &choices) else { continue };
-            let Ok(estimate) = estimate(&scheduled.function, constants, self.profile) else { continue };
+            let Ok(scheduled) = schedule_with(f, constants, self.target, &choices) else { continue };
+            let Ok(estimate) = estimate(&scheduled.function, constants, self.target) else { continue };
             all.push(Candidate { estimated_ns: estimate.total(), trace: scheduled.function.trace });
         }
         all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
@@ -254,7 +253,7 @@ impl<'a> Search<'a> {
     fn draft(&mut self, from: &Candidate, count: usize, further: bool) -> Vec<Candidate> {
         let (f, constants) = (&self.unit.function, &self.unit.constants);
         let around = |c: &Candidate| -> Vec<Candidate> {
-            let all = neighbours(f, constants, self.profile, &c.trace).into_iter();
+            let all = neighbours(f, constants, self.target, &c.trace).into_iter();
             all.map(|n| Candidate { estimated_ns: n.estimate.total(), trace: n.scheduled.function.trace }).collect()
         };
         let mut all = around(from);

@@ -1,10 +1,10 @@
 //! `test schedule`, `test wgsl` and `test spirv`: from tensor functions to kernels.
 
 use crate::file::TestFile;
-use crate::verbs::{check, profile};
+use crate::verbs::{check, profile, scheduling};
 use compiler::graph::Module;
 use compiler::plan::EmitKernel;
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleTarget;
 use compiler::schedule::apply_pending;
 use compiler::schedule::rules::schedule;
 use compiler::text::{compare_modules, parse_module, print_module};
@@ -21,12 +21,12 @@ fn constants(t: &TestFile<'_>, f: &TensorFunction) -> Vec<BufferId> {
 /// The module with the rules' traces as `schedule` blocks, the rule of each function, and the rules that declined.
 /// Replaying the text must give the very function that the rule made.
 pub fn propose(t: &TestFile<'_>, mut m: Module) -> Result<String, String> {
-    let profile = profile(t)?;
+    let (profile, scheduling) = (profile(t)?, scheduling(t)?);
     let mut notes = String::new();
     let mut scheduled = m.clone();
     for (name, f) in &mut m.tensor_functions {
         *f = f.canonical();
-        let s = schedule(f, &constants(t, f), &profile).map_err(|e| e.to_string())?;
+        let s = schedule(f, &constants(t, f), scheduling.on(&profile)).map_err(|e| e.to_string())?;
         if !t.arguments.is_empty() && s.rule != t.arguments {
             return Err(format!("@{name} is scheduled by {}, not {}: {:?}", s.rule, t.arguments, s.declined));
         }
@@ -48,10 +48,10 @@ pub fn propose(t: &TestFile<'_>, mut m: Module) -> Result<String, String> {
 }
 
 /// The function with its kernels: by its `schedule` block, or by the rules where it has none.
-fn with_kernels(t: &TestFile<'_>, f: &TensorFunction, profile: &DeviceProfile) -> Result<TensorFunction, String> {
+fn with_kernels(t: &TestFile<'_>, f: &TensorFunction, target: ScheduleTarget<'_>) -> Result<TensorFunction, String> {
     let mut f = f.canonical();
     if f.pending.is_empty() && f.kernels().is_empty() {
-        return Ok(schedule(&f, &constants(t, &f), profile).map_err(|e| e.to_string())?.function);
+        return Ok(schedule(&f, &constants(t, &f), target).map_err(|e| e.to_string())?.function);
     }
     apply_pending(&mut f).map_err(|e| e.to_string())?;
     Ok(f)
@@ -63,10 +63,10 @@ fn emit(
     m: &Module,
     text: impl Fn(&GeneratedModule) -> Result<String, String>,
 ) -> Result<String, String> {
-    let profile = profile(t)?;
+    let (profile, scheduling) = (profile(t)?, scheduling(t)?);
     let mut out = String::new();
     for f in m.tensor_functions.values() {
-        let f = with_kernels(t, f, &profile)?;
+        let f = with_kernels(t, f, scheduling.on(&profile))?;
         for (name, _) in f.kernels() {
             let k = match Emitter.emit(&f, name, &profile) {
                 Ok(k) => k,

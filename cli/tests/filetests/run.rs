@@ -80,8 +80,9 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
     let optimised = optimise(t, m.clone(), &mut cx)?;
     let got = run_function(&optimised, optimised.entry, &inputs).map_err(|e| e.to_string())?;
     let out = report(&names, &want, &got, "after the passes", half)?;
-    let compile =
-        |profile: &DeviceProfile| lower_module(optimised.clone(), profile, &Emitter, vec![], &mut |_, _, _| ());
+    let compile = |profile: &DeviceProfile| {
+        lower_module(optimised.clone(), cx.scheduling.on(profile), &Emitter, vec![], &mut |_, _, _| ())
+    };
     match compile(&cx.profile) {
         // Recursion and sizes that depend on data.
         Err(CompileError::NeedsCpu(_)) => return Ok(out),
@@ -96,7 +97,7 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
         let named = t.setting("profile").map(|_| cx.profile.limited_to(&gpu.profile));
         let profile = named.unwrap_or_else(|| gpu.profile.clone());
         let f16 = profile.f16 && t.setting("f16") != Some("off");
-        let profile = DeviceProfile { f16, asked_rules: cx.profile.asked_rules.clone(), ..profile };
+        let profile = DeviceProfile { f16, ..profile };
         let c = compile(&profile).map_err(|e| e.to_string())?;
         let got = gpu::run_plan(gpu, &c.plan, &c.module, &inputs)?;
         report(&names, &want, &got, ON_DEVICE, half)?;

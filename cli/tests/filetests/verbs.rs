@@ -7,6 +7,7 @@ use compiler::name::Name;
 use compiler::passes::{PassContext, Sequential};
 use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
+use compiler::schedule::ScheduleOptions;
 use compiler::schedule::rules::follow_choices;
 use compiler::text::{compare_modules, parse_module, parse_pipeline, print_module};
 use compiler::verify::verify_module;
@@ -54,12 +55,16 @@ pub fn profile(t: &TestFile<'_>) -> Result<DeviceProfile, String> {
         Some("nchw16c") => profile.packed_channels = 16,
         Some(other) => return Err(format!("layouts `{other}`")),
     }
-    // Schedule rules asked for by name.
+    Ok(profile)
+}
+
+/// The schedule rules of the header's `rules` line.
+pub fn scheduling(t: &TestFile<'_>) -> Result<ScheduleOptions, String> {
     let asked = t.setting("rules").unwrap_or("").split(',').map(str::trim).filter(|n| !n.is_empty());
-    profile.asked_rules = asked.map(String::from).collect();
-    match profile.asked_rules.iter().find(|n| !compiler::schedule::rules::names().contains(&n.as_str())) {
+    let options = ScheduleOptions::of_rules(asked);
+    match options.rules.iter().find(|n| !compiler::schedule::rules::names().contains(&n.as_str())) {
         Some(unknown) => Err(format!("there is no rule `{unknown}`")),
-        None => Ok(profile),
+        None => Ok(options),
     }
 }
 
@@ -104,6 +109,7 @@ fn pipeline(t: &TestFile<'_>) -> Result<String, String> {
 /// Level 3, every pass verified, with the header's settings `level`, `disable`, `require`, `fuse`, `layout`, `amp`.
 pub fn context(t: &TestFile<'_>) -> Result<PassContext, String> {
     let mut cx = PassContext::new(profile(t)?);
+    cx.scheduling = scheduling(t)?;
     cx.opt_level = 3;
     cx.verify = true;
     macro_rules! mode {
@@ -136,9 +142,9 @@ fn print_remark(r: &Remark) -> String {
 /// The module with every `schedule` block applied, or the error of the first instruction that does not apply, or what
 /// is refused of the result.
 fn apply_schedules(t: &TestFile<'_>) -> Result<String, String> {
-    let (mut m, profile) = (valid_module(t)?, profile(t)?);
+    let (mut m, profile, scheduling) = (valid_module(t)?, profile(t)?, scheduling(t)?);
     for f in m.tensor_functions.values_mut() {
-        if let Err(e) = follow_choices(f, &[], &profile) {
+        if let Err(e) = follow_choices(f, &[], scheduling.on(&profile)) {
             return Ok(format!("@{}: {e}", f.name));
         }
         if let Err(e) = compiler::schedule::accept(f) {

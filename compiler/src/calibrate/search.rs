@@ -15,7 +15,7 @@ use std::ops::Range;
 const WILD: f32 = 1e6;
 
 /// Neighbouring kernels that are rounded together.
-pub(super) struct Part {
+pub(super) struct KernelRange {
     pub kernels: Range<usize>,
     /// The fraction of the tolerance that their rounding alone uses.
     pub used: f64,
@@ -39,7 +39,7 @@ pub(super) struct Search<'s> {
     exact: &'s [Tensor],
     tolerance: Tolerance,
     elements: Elements,
-    parts: Vec<Part>,
+    parts: Vec<KernelRange>,
 }
 
 impl<'s> Search<'s> {
@@ -64,10 +64,10 @@ impl<'s> Search<'s> {
 
     /// The parts to keep in f32 for the others to take no more than `limit` of the tolerance, as far as their errors
     /// alone tell.
-    pub fn kept(&self, limit: f64) -> Vec<&Part> {
+    pub fn kept(&self, limit: f64) -> Vec<&KernelRange> {
         let n = self.elements.weights.len();
         let (mut sums, mut squares) = (vec![0f64; n], vec![0f64; n]);
-        let add = |p: &Part, sign: f64, sums: &mut [f64], squares: &mut [f64]| {
+        let add = |p: &KernelRange, sign: f64, sums: &mut [f64], squares: &mut [f64]| {
             for ((s, q), e) in sums.iter_mut().zip(squares).zip(&p.errors) {
                 let e = f64::from(*e);
                 *s += sign * e;
@@ -113,7 +113,7 @@ impl<'s> Search<'s> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), ExecError> {
         loop {
-            let several = |p: &&Part| p.kernels.len() > 1;
+            let several = |p: &&KernelRange| p.kernels.len() > 1;
             let dearest = self.kept(limit).into_iter().filter(several).max_by(|a, b| a.bytes.total_cmp(&b.bytes));
             let Some(whole) = dearest.map(|p| p.kernels.clone()) else { return Ok(()) };
             let (early, late) =
@@ -140,11 +140,11 @@ impl<'s> Search<'s> {
         Ok(self.shares(&got))
     }
 
-    fn part(&self, kernels: Range<usize>, errors: Vec<f32>) -> Part {
+    fn part(&self, kernels: Range<usize>, errors: Vec<f32>) -> KernelRange {
         let sums: Vec<f64> = errors.iter().map(|e| f64::from(*e)).collect();
         let squares: Vec<f64> = sums.iter().map(|e| e * e).collect();
         let bytes = self.kernels[kernels.clone()].iter().map(|k| k.bytes).sum::<u64>().max(1) as f64;
-        Part { used: self.elements.used(&sums, &squares), kernels, errors, bytes }
+        KernelRange { used: self.elements.used(&sums, &squares), kernels, errors, bytes }
     }
 
     /// The error of each element, as a share of what is allowed; one that is not finite counts as very large.

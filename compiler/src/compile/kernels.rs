@@ -1,8 +1,9 @@
 //! Scheduling and reuse: tensor functions become kernels, and equal functions share one.
 //!
 //! Functions are equal if they have the same [`TensorFunction::fingerprint`] and the same constant parameters. Rules
-//! and shader generator depend only on these and on the profile, which is the same for all. Different functions are
-//! scheduled and emitted in parallel and independently, so names, order and text do not depend on which is done first.
+//! and shader generator depend only on these and on the target (profile and options), which is the same for all.
+//! Different functions are scheduled and emitted in parallel and independently, so names, order and text do not depend
+//! on which is done first.
 
 use super::{Backend, CompileError, Progress};
 use crate::arena::Id;
@@ -13,7 +14,7 @@ use crate::graph::Module;
 use crate::int::{Cond, Int};
 use crate::name::Name;
 use crate::plan::{EmitFailure, EmittedKernel, PlanKernel};
-use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::{Version, accept, apply, apply_pending, has_own_schedule, rules};
 use crate::tir::{BufferId, InstrRef, TensorFunction};
 use crate::traffic;
@@ -152,7 +153,8 @@ impl Built {
 }
 
 fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError> {
-    let Backend { profile, emitter, schedules } = backend;
+    let Backend { target, emitter, schedules } = backend;
+    let profile = target.profile;
     let t = &request.function;
     let written = !t.pending.is_empty() || !t.kernels().is_empty();
     let fail = |message: String| match (written, t.stages()) {
@@ -175,8 +177,8 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
     let scheduled = scheduled.map_err(fail)?;
     let open = !written && !t.symbols.is_empty();
     let versions = match open {
-        true => schedules.versions(t, &request.constants, profile, &scheduled),
-        false => versions_as_written(request, profile, &scheduled).map_err(fail)?,
+        true => schedules.versions(t, &request.constants, target, &scheduled),
+        false => versions_as_written(request, target, &scheduled).map_err(fail)?,
     };
     let rules::Scheduled { mut function, rule, mut applied, declined, .. } = scheduled;
     for v in &versions {
@@ -209,7 +211,7 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
 fn version(
     v: rules::FunctionVersion,
     base: Name,
-    Backend { profile, emitter, .. }: Backend<'_>,
+    Backend { target: ScheduleTarget { profile, .. }, emitter, .. }: Backend<'_>,
 ) -> Option<BuiltVersion> {
     let rules::FunctionVersion { line: _, when, symbols, suffix, mut before, scheduled, estimates } = v;
     let rules::Scheduled { mut function, rule, mut applied, declined, .. } = scheduled;
@@ -232,21 +234,20 @@ fn version(
 
 /// A function by the schedule that the provider gives it.
 fn provided(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) -> Result<rules::Scheduled, String> {
-    let scheduled = backend.schedules.schedule(t, constants, backend.profile).map_err(|e| e.to_string())?;
+    let scheduled = backend.schedules.schedule(t, constants, backend.target).map_err(|e| e.to_string())?;
     check_kernels(&scheduled.function).map_err(|e| e.text())?;
     Ok(scheduled)
 }
 
 /// A function by the schedule that it came with; choices in it that were edited are followed.
 fn as_written(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) -> Result<rules::Scheduled, String> {
-    let profile = backend.profile;
     let mut function = t.clone();
     let mut applied = vec!["scheduled as it is written".to_string()];
     if !has_own_schedule(t) {
         function.pending.clear();
         return provided(&function, constants, backend);
     }
-    if rules::follow_choices(&mut function, constants, profile).map_err(|e| e.to_string())? {
+    if rules::follow_choices(&mut function, constants, backend.target).map_err(|e| e.to_string())? {
         accept(&mut function).map_err(|e| e.message)?;
         applied.push("rules were asked again where a choice was edited".into());
     } else {
@@ -262,14 +263,14 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) 
 /// The versions that the lines of a schedule ask for.
 fn versions_as_written(
     request: &Request,
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     all: &rules::Scheduled,
 ) -> Result<Vec<rules::FunctionVersion>, String> {
     let t = &request.function;
     let lines: Vec<Version> = t.pending.iter().filter_map(Version::of_instruction).cloned().collect();
     let mut plain = if t.trace.is_empty() { t.canonical() } else { t.clone() };
     plain.pending.clear();
-    rules::asked_versions(&plain, &lines, &request.constants, profile, all).map_err(|e| e.to_string())
+    rules::asked_versions(&plain, &lines, &request.constants, target, all).map_err(|e| e.to_string())
 }
 
 /// Kernels of all functions in a row.

@@ -7,6 +7,7 @@ use crate::passes::{LayoutMode, PipelineOptions};
 use crate::plan::EmitKernel;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::Estimate;
+use crate::schedule::{ScheduleOptions, ScheduleTarget};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -67,6 +68,7 @@ impl AskedFunction {
 pub struct MeasuredCost {
     times: Arc<KernelTimes>,
     profile: DeviceProfile,
+    scheduling: ScheduleOptions,
     estimated: EstimatedCost,
     scale: f64,
     /// [`DeviceProfile::identity`].
@@ -78,11 +80,14 @@ pub struct MeasuredCost {
 impl MeasuredCost {
     /// For a device, where open sizes have these ranges. The scale of the estimate follows from the measurements on
     /// that device.
-    pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile, dims: &DimRanges) -> MeasuredCost {
+    pub fn new<'a>(times: Arc<KernelTimes>, target: impl Into<ScheduleTarget<'a>>, dims: &DimRanges) -> MeasuredCost {
+        let target = target.into();
+        let ScheduleTarget { profile, options } = target;
         let scale = times.measurements.scale(profile);
-        let estimated = EstimatedCost::within(profile, dims.clone());
-        let identity = profile.identity();
-        MeasuredCost { times, profile: profile.clone(), estimated, scale, identity, known: Mutex::default() }
+        let estimated = EstimatedCost::within(target, dims.clone());
+        let (identity, known) = (profile.identity(), Mutex::default());
+        let (profile, scheduling) = (profile.clone(), options.clone());
+        MeasuredCost { times, profile, scheduling, estimated, scale, identity, known }
     }
     /// True if nodes were measured on the device.
     fn has_nodes(&self) -> bool {
@@ -97,7 +102,7 @@ impl MeasuredCost {
         if let Some((_, ns)) = known.iter().find(|k| k.0 == *form) {
             return *ns;
         }
-        let compiled = compile_single(form, &self.profile, &*self.times.emitter).ok();
+        let compiled = compile_single(form, self.scheduling.on(&self.profile), &*self.times.emitter).ok();
         let found = compiled.and_then(|c| self.times.measurements.get(&self.profile, &c.plan)).map(|m| m.ns);
         known.push((form.clone(), found));
         found
@@ -145,8 +150,14 @@ pub trait MeasureKernel {
 ///
 /// # Errors
 /// An error of [`single_node_module`] or of the compilation.
-pub fn compile_single(form: &NodeForm, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Result<Compiled, String> {
-    let pipeline = PipelineOptions { layout: LayoutMode::None, ..PipelineOptions::default() };
+pub fn compile_single<'a>(
+    form: &NodeForm,
+    target: impl Into<ScheduleTarget<'a>>,
+    emitter: &dyn EmitKernel,
+) -> Result<Compiled, String> {
+    let ScheduleTarget { profile, options } = target.into();
+    let (layout, scheduling) = (LayoutMode::None, options.clone());
+    let pipeline = PipelineOptions { layout, scheduling, ..PipelineOptions::default() };
     let options = CompileOptions { pipeline, ..CompileOptions::default() };
     compile(single_node_module(form)?, &options, profile, emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())
 }

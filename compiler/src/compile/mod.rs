@@ -17,13 +17,13 @@ mod kernels;
 mod measure;
 mod memory;
 mod names;
+mod network_parts;
 mod numbering;
 mod open;
 mod planning;
 mod ready;
 mod regions;
 mod residency;
-mod stages;
 mod steps;
 mod storage;
 mod trace;
@@ -38,8 +38,8 @@ pub use host::{bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;
 pub use measure::{AskedFunction, KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
+pub use network_parts::{NetworkParts, PartValue, SizedNode, split_network};
 pub use open::{KernelVersion, OpenPlan, SizeError, check_ranges};
-pub use stages::{SizedNode, StageValue, Stages, split_stages};
 
 use crate::attr::AttrStruct;
 use crate::cost::EstimatedCost;
@@ -54,7 +54,7 @@ use crate::passes::{
 use crate::plan::{Content, EmitKernel, Plan};
 use crate::profile::DeviceProfile;
 use crate::remark::Remark;
-use crate::schedule::{Rules, ScheduleProvider};
+use crate::schedule::{Rules, ScheduleProvider, ScheduleTarget};
 use crate::tir::TensorFunction;
 use crate::trace::{Recording, StageRecorder};
 use indexmap::IndexMap;
@@ -216,7 +216,7 @@ pub struct CompileOptions {
 /// Everything that turns tensor functions into kernels for a device.
 #[derive(Clone, Copy)]
 struct Backend<'a> {
-    profile: &'a DeviceProfile,
+    target: ScheduleTarget<'a>,
     emitter: &'a dyn EmitKernel,
     schedules: &'a dyn ScheduleProvider,
 }
@@ -243,7 +243,7 @@ pub fn compile(
     let keep = options.keep.as_deref().filter(|_| open);
     let open_sizes = ready::OpenSizes { dims: options.dims.clone(), source: source.as_ref(), keep };
     let schedules = options.schedules.as_deref().unwrap_or(&Rules);
-    let device = Backend { profile, emitter, schedules };
+    let device = Backend { target: options.pipeline.scheduling.on(profile), emitter, schedules };
     let verified = (&open_sizes, graph.cx.verify);
     let mut compiled = planning::plan_module(graph.module, device, remarks, &sources, verified, progress)?;
     compiled.passes = graph.cx.stats;
@@ -319,8 +319,8 @@ fn run_passes(
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));
     cx.cost_model = Some(match &options.measurements {
-        Some(m) => Arc::new(MeasuredCost::new(m.clone(), profile, &options.dims)),
-        None => Arc::new(EstimatedCost::within(profile, options.dims.clone())),
+        Some(m) => Arc::new(MeasuredCost::new(m.clone(), cx.target(), &options.dims)),
+        None => Arc::new(EstimatedCost::within(cx.target(), options.dims.clone())),
     });
     let list = default_pipeline(&options.pipeline);
     let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");
@@ -406,9 +406,9 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 ///
 /// # Errors
 /// Open dimensions, modules only the interpreter can run, bugs.
-pub fn lower_module(
+pub fn lower_module<'a>(
     module: Module,
-    profile: &DeviceProfile,
+    target: impl Into<ScheduleTarget<'a>>,
     emitter: &dyn EmitKernel,
     remarks: Vec<Remark>,
     progress: Progress<'_>,
@@ -416,7 +416,7 @@ pub fn lower_module(
     let sources = names::Sources::of(&module);
     planning::plan_module(
         module,
-        Backend { profile, emitter, schedules: &Rules },
+        Backend { target: target.into(), emitter, schedules: &Rules },
         remarks,
         &sources,
         (&ready::OpenSizes::default(), true),

@@ -21,8 +21,8 @@
 //!   on it. A comparison that the ranges do not decide is an expression of minima and maxima with value 0 or 1
 //!   (`Cond::truth`). So the shape that exporters write for an expansion (`Shape`, `Concat`, `Equal` to -1, `Where`,
 //!   `Expand`) is an expression. So is the number of iterations of a loop that compares a counter with a size
-//!   (`onnx/import/trips.rs`). A node that decides a size in another way splits the network (`stages.rs`), and a remark
-//!   names it.
+//!   (`onnx/import/trips.rs`). A node that decides a size in another way splits the network (`network_parts.rs`), and
+//!   a remark names it.
 //! - *Sizes that the model does not accept* may be within a range: for example, two operands of a concatenation differ,
 //!   or a window does not fit. For each new list of sizes, [`OpenPlan::at`] infers the types of the source network, and
 //!   names the node that refuses them. If a value gets another shape than its expression says (for example a slice

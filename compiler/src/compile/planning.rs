@@ -65,7 +65,7 @@ pub(super) fn plan_module(
     (open_sizes, verify): (&OpenSizes<'_>, bool),
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
-    let (profile, dims, source) = (backend.profile, &open_sizes.dims, open_sizes.source);
+    let (profile, dims, source) = (backend.target.profile, &open_sizes.dims, open_sizes.source);
     let joined = join(&mut module);
     let main = module.main().clone();
     check(&module, &main)?;

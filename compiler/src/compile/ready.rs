@@ -11,6 +11,7 @@ use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::control::CallTensor;
+use crate::schedule::ScheduleTarget;
 use crate::tir::TensorFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl Ready {
         open_sizes: &OpenSizes<'_>,
         progress: Progress<'_>,
     ) -> Result<Ready, CompileError> {
-        let Backend { profile, emitter, .. } = backend;
+        let Backend { target: ScheduleTarget { profile, .. }, emitter, .. } = backend;
         let mut on_host: FxHashMap<NodeId, String> = FxHashMap::default();
         loop {
             let mut lowered = lower_all(module, main, profile, &open_sizes.dims);

@@ -47,6 +47,7 @@ impl CompileTrace {
                 opt_level: p.opt_level,
                 disabled: p.disabled.clone(),
                 pipeline: default_pipeline(p),
+                scheduling: p.scheduling.clone(),
             },
             weights: if full { weights(&recording.constants)? } else { vec![] },
             sources: recording.sources,

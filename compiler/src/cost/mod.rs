@@ -18,7 +18,7 @@ use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::Const;
-use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Estimate, Estimator, cost_of_bytes};
 use crate::te::ComputeContext;
 use crate::tir::{Buffer, BufferId, Encoding, Scope, TensorFunction};
@@ -75,12 +75,12 @@ pub struct EstimatedCost {
 
 impl EstimatedCost {
     /// For a device.
-    pub fn new(profile: &DeviceProfile) -> EstimatedCost {
-        EstimatedCost::within(profile, DimRanges::default())
+    pub fn new<'a>(target: impl Into<ScheduleTarget<'a>>) -> EstimatedCost {
+        EstimatedCost::within(target, DimRanges::default())
     }
     /// For a device, where open sizes have these ranges.
-    pub fn within(profile: &DeviceProfile, dims: DimRanges) -> EstimatedCost {
-        EstimatedCost { estimator: Estimator::within(profile, dims), nodes: Mutex::default() }
+    pub fn within<'a>(target: impl Into<ScheduleTarget<'a>>, dims: DimRanges) -> EstimatedCost {
+        EstimatedCost { estimator: Estimator::within(target, dims), nodes: Mutex::default() }
     }
     fn ask(&self, form: &NodeForm) -> u64 {
         let estimated = expression(form).and_then(|(te, constants)| {
@@ -143,8 +143,8 @@ pub struct RecordingCost {
 }
 impl RecordingCost {
     /// For a device.
-    pub fn new(profile: &DeviceProfile) -> RecordingCost {
-        RecordingCost { estimated: EstimatedCost::new(profile), forms: Mutex::default() }
+    pub fn new<'a>(target: impl Into<ScheduleTarget<'a>>) -> RecordingCost {
+        RecordingCost { estimated: EstimatedCost::new(target), forms: Mutex::default() }
     }
     /// The different nodes so far, in the order in which they came up.
     pub fn forms(&self) -> Vec<NodeForm> {

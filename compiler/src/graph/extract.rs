@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! Constants stay constants. An input of the whole that the part reads without passing a cut stays an input. Functions and constants
-//! that the part has no use for stay in the module: `remove-unused-functions` removes them.
+//! Constants stay constants. An input of the whole that the part reads without passing a cut stays an input. Functions
+//! and constants that the part has no use for stay in the module: `remove-unused-functions` removes them.
 
 use super::{BlockId, Function, Module, NodeId, ValueDef, ValueId};
 use crate::name::Name;
@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A part of a module's entry function.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct Extracted {
     /// The part as a module. Its inputs have the names that were asked for, or those of the whole's inputs.
     pub module: Module,
     /// What the inputs are in the whole, in order.
@@ -38,12 +38,12 @@ pub enum ExtractError {
     NotComputed(Name),
 }
 
-/// The nodes of the entry function that the values `to` need, without those before the values `from`. Both lists have the names that inputs
-/// and results of the part get.
+/// The nodes of the entry function that the values `to` need, without those before the values `from`. Both lists have
+/// the names that inputs and results of the part get.
 ///
 /// # Errors
 /// A value of `from` that nothing in the part reads; one of `to` that no node of the part computes.
-pub fn extract(module: &Module, from: &[(Name, ValueId)], to: &[(Name, ValueId)]) -> Result<Part, ExtractError> {
+pub fn extract(module: &Module, from: &[(Name, ValueId)], to: &[(Name, ValueId)]) -> Result<Extracted, ExtractError> {
     let f = module.main();
     let cut: FxHashSet<ValueId> = from.iter().map(|c| c.1).collect();
     let needed = Needed::of(f, &cut, to.iter().map(|t| t.1));
@@ -62,7 +62,7 @@ pub fn extract(module: &Module, from: &[(Name, ValueId)], to: &[(Name, ValueId)]
     keep_nodes(part.main_mut(), &needed.nodes);
     set_inputs(part.main_mut(), &inputs);
     set_results(part.main_mut(), to);
-    Ok(Part { module: part, inputs: inputs.into_iter().map(|i| i.1).collect() })
+    Ok(Extracted { module: part, inputs: inputs.into_iter().map(|i| i.1).collect() })
 }
 
 /// What a part consists of.

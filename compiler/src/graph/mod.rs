@@ -20,7 +20,7 @@ pub use bind::{
 };
 pub use builder::{BuildError, FunctionBuilder};
 pub(crate) use copy::CopyNodes;
-pub use extract::{ExtractError, Part, extract, outer_operands};
+pub use extract::{ExtractError, Extracted, extract, outer_operands};
 pub use instantiate::instantiate_functions;
 pub(crate) use instantiate::sized;
 

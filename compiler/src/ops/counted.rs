@@ -2,7 +2,7 @@
 //! ops of known sizes.
 //!
 //! Each result is allocated at its upper bound; the first `count` entries are valid
-//! ([`Op::counted`](super::Op::counted)). The pass `count-results`, which `compile::split_stages` runs, applies this;
+//! ([`Op::counted`](super::Op::counted)). The pass `count-results`, which `compile::split_network` runs, applies this;
 //! the host then reads only the count. Running sums of blocks find the positions of the entries that stay. Suppression
 //! is a loop of rounds over all classes at once, for up to 256 boxes per class. `unique` compares each slice with each
 //! other one, for up to 2,048 slices.

@@ -21,7 +21,7 @@ attr_struct! {
 }
 
 /// A matrix product's operands seen as matrices: batch dimensions, rows or columns, and the contracted size.
-struct Product {
+struct ProductDims {
     batch: Vec<Int>,
     rows: Option<Int>,
     columns: Option<Int>,
@@ -36,13 +36,13 @@ fn check_number(dtype: DType) -> OpResult<()> {
     if dtype == DType::Bool { Err("operands are bool".into()) } else { Ok(()) }
 }
 
-impl Product {
-    fn of(a: &[Int], b: &[Int]) -> OpResult<Product> {
+impl ProductDims {
+    fn of(a: &[Int], b: &[Int]) -> OpResult<ProductDims> {
         if a.is_empty() || b.is_empty() {
             return Err("an operand is a scalar".into());
         }
         let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
-        Ok(Product {
+        Ok(ProductDims {
             batch: broadcast_dims(batch_a, batch_b)?,
             rows: (a.len() > 1).then(|| a[a.len() - 2].clone()),
             columns: (b.len() > 1).then(|| b[b.len() - 1].clone()),
@@ -87,7 +87,7 @@ impl Op for MatMul {
 pub(super) fn infer_product(cx: &InferContext<'_>, a: &[Int], b: &[Int]) -> OpResult<Vec<Int>> {
     check_operand_dtypes(cx)?;
     check_number(cx.require(0)?.dtype)?;
-    Ok(Product::of(a, b)?.shape())
+    Ok(ProductDims::of(a, b)?.shape())
 }
 
 /// The product of operands 0 and 1 read in the orders `read`, written in the order `write` (permutations; empty for
@@ -96,7 +96,7 @@ pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], 
     let (a, b) = (cx.require(0)?, cx.require(1)?);
     let ordered = |s: Vec<Int>, p: &[usize]| if p.is_empty() { s } else { permute(&s, p) };
     let (sa, sb) = (ordered(cx.shape(a), read[0]), ordered(cx.shape(b), read[1]));
-    let p = Product::of(&sa, &sb)?;
+    let p = ProductDims::of(&sa, &sb)?;
     let out = cx.output_type(0).clone();
     let (acc, left, right) = (out.dtype.accumulator(), cx.dtype(a), cx.dtype(b));
     let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {

@@ -108,20 +108,20 @@ pools! {
 }
 
 /// A window over the data operand, ready to be reduced.
-struct Scan {
+struct WindowScan {
     data: BufferId,
     layout: DataLayout,
     window: Window,
     input: Vec<Int>,
     steps: Vec<Int>,
 }
-impl Scan {
+impl WindowScan {
     /// For the first operand and result of the node.
-    fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: OpResult<Window>) -> OpResult<Scan> {
+    fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: OpResult<Window>) -> OpResult<WindowScan> {
         let data = cx.require(0)?;
         let input = layout.spatial(&cx.shape(data)).to_vec();
         let steps = layout.spatial(&cx.output_type(0).shape).to_vec();
-        Ok(Scan { data, layout, window: window?, input, steps })
+        Ok(WindowScan { data, layout, window: window?, input, steps })
     }
     /// Index of tap `r` of the window of result `o`, and when it lies inside the data.
     fn tap(&self, o: &[Int], r: &[Int]) -> (Vec<Int>, Vec<Cond>) {
@@ -150,7 +150,7 @@ impl Op for MaxPool {
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let xs = cx.shape(cx.require(0)?);
-        let scan = Scan::new(cx, self.layout, self.window(&xs))?;
+        let scan = WindowScan::new(cx, self.layout, self.window(&xs))?;
         let out = cx.output_type(0).clone();
         // Where places are asked for, no padding is larger than an element: there is one in each window, which has a
         // place.
@@ -218,7 +218,7 @@ impl Op for AveragePool {
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let xs = cx.shape(cx.require(0)?);
-        let scan = Scan::new(cx, self.layout, self.window(&xs))?;
+        let scan = WindowScan::new(cx, self.layout, self.window(&xs))?;
         let out = cx.output_type(0).clone();
         let acc = out.dtype.accumulator();
         let sum = cx.reduce("sum", &out.shape, acc, &scan.window.kernel, Combiner::Sum, |o, r| {
@@ -255,7 +255,7 @@ impl Op for AveragePool {
 impl AveragePool {
     /// Number of elements that count along spatial axis `d` of window `step`: all taps if none can be outside of the
     /// data.
-    fn count(&self, scan: &Scan, d: usize, step: &Int) -> Int {
+    fn count(&self, scan: &WindowScan, d: usize, step: &Int) -> Int {
         let w = &scan.window;
         let mut conds = vec![];
         w.position(d, step, &Int::new(0), &scan.input[d], &scan.steps[d], &mut conds);
@@ -285,7 +285,7 @@ impl Op for LpPool {
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let xs = cx.shape(cx.require(0)?);
-        let scan = Scan::new(cx, self.layout, self.window(&xs))?;
+        let scan = WindowScan::new(cx, self.layout, self.window(&xs))?;
         let out = cx.output_type(0).clone();
         let acc = out.dtype.accumulator();
         let sum = cx.reduce("sum", &out.shape, acc, &scan.window.kernel, Combiner::Sum, |o, r| {

@@ -71,7 +71,7 @@ impl Split {
 }
 
 /// The stages of a softmax: rows of the data, their maxima, the exponentials and their sums.
-struct Stages {
+struct SoftmaxStages {
     split: Split,
     x: BufferId,
     from: DType,
@@ -79,8 +79,8 @@ struct Stages {
     exp: BufferId,
     sum: BufferId,
 }
-impl Stages {
-    fn new(cx: &mut ComputeContext<'_>, axes: &[usize]) -> OpResult<Stages> {
+impl SoftmaxStages {
+    fn new(cx: &mut ComputeContext<'_>, axes: &[usize]) -> OpResult<SoftmaxStages> {
         let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
         let split = Split { rank: out.rank(), axes: axes.to_vec() };
         let acc = out.dtype.accumulator();
@@ -91,7 +91,7 @@ impl Stages {
             Expr::unary(UnaryOp::Exp, load(o.to_vec()) - Expr::load(max, split.kept(o)))
         });
         let sum = cx.reduce("sum", &kept, acc, &reduced, Combiner::Sum, |k, r| Expr::load(exp, split.merge(k, r)));
-        Ok(Stages { split, x, from: out.dtype, max, exp, sum })
+        Ok(SoftmaxStages { split, x, from: out.dtype, max, exp, sum })
     }
     /// The element less the maximum of its row.
     fn shifted(&self, o: &[Int]) -> Expr {
@@ -119,7 +119,7 @@ macro_rules! softmax_ops {
                 Ok(vec![x.clone()])
             }
             fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-                let $stages = Stages::new(cx, &self.axes)?;
+                let $stages = SoftmaxStages::new(cx, &self.axes)?;
                 let (out, acc) = (cx.output_type(0).clone(), $stages.from.accumulator());
                 let result = cx.compute("", &out.shape, out.dtype, |$o| ($value).cast(acc, out.dtype));
                 cx.output(0, result);

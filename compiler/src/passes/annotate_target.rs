@@ -29,7 +29,8 @@ attr_struct! {
 }
 
 /// Options of passes that let external targets, each `NAME[:OPTION=VALUE]...`, take what they support, in this order of
-/// preference: for [`PipelineOptions::config`](super::PipelineOptions::config). With them the default pipeline runs these passes.
+/// preference: for [`PipelineOptions::config`](super::PipelineOptions::config). With them the default pipeline runs
+/// these passes.
 pub fn external_passes(targets: &[String]) -> Vec<(String, Attrs)> {
     let merge = MergeComposite { targets: targets.to_vec() };
     let annotate = AnnotateTarget { targets: targets.to_vec() };

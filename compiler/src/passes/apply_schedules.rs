@@ -44,7 +44,7 @@ impl FunctionPass for ApplySchedules {
         let f = one.change();
         let inputs = f.inputs().enumerate();
         let own: Vec<BufferId> = inputs.filter(|(i, _)| constants.get(i) == Some(&true)).map(|(_, b)| b).collect();
-        follow_choices(f, &own, &cx.profile).map_err(|e| fail(&format!("@{}: {e}", f.name)))?;
+        follow_choices(f, &own, cx.target()).map_err(|e| fail(&format!("@{}: {e}", f.name)))?;
         let count = f.pending.len();
         accept(f).map_err(|e| fail(&e.to_string()))?;
         cx.applied(self, &[], format!("applied {count} instructions to @{}", f.name));

@@ -15,7 +15,7 @@ pub fn asked_forms(
     options: &PipelineOptions,
     profile: &DeviceProfile,
 ) -> Result<Vec<NodeForm>, PassError> {
-    let record = Arc::new(RecordingCost::new(profile));
+    let record = Arc::new(RecordingCost::new(options.scheduling.on(profile)));
     let mut cx = PassContext::new(profile.clone());
     options.configure(&mut cx);
     cx.cost_model = Some(record.clone());

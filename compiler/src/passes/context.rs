@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::ops::control::Const;
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
+use crate::schedule::{ScheduleOptions, ScheduleTarget};
 use std::sync::Arc;
 
 attr_enum! {
@@ -90,6 +91,8 @@ pub struct PassContext {
     pub registry: Vec<PassDef>,
     /// The device compiled for.
     pub profile: DeviceProfile,
+    /// What the user asks of the schedule rules there.
+    pub scheduling: ScheduleOptions,
     /// The mode of fusion.
     pub fuse: FuseMode,
     /// Layout mode.
@@ -134,6 +137,7 @@ impl PassContext {
             config: vec![],
             registry: vec![],
             profile,
+            scheduling: ScheduleOptions::default(),
             fuse: FuseMode::Full,
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
@@ -189,8 +193,12 @@ impl PassContext {
     }
     /// Costs of nodes and groups: one model for all passes, which caches its answers.
     pub fn costs(&mut self) -> Arc<dyn CostModel> {
-        let profile = &self.profile;
-        self.cost_model.get_or_insert_with(|| Arc::new(EstimatedCost::new(profile))).clone()
+        let target = self.scheduling.on(&self.profile);
+        self.cost_model.get_or_insert_with(|| Arc::new(EstimatedCost::new(target))).clone()
+    }
+    /// What functions are scheduled for.
+    pub fn target(&self) -> ScheduleTarget<'_> {
+        self.scheduling.on(&self.profile)
     }
     /// A context with the same options, target and costs, for a trial: without instruments, and with remarks of its
     /// own.
@@ -201,6 +209,7 @@ impl PassContext {
             disabled: self.disabled.clone(),
             config: self.config.clone(),
             registry: self.registry.clone(),
+            scheduling: self.scheduling.clone(),
             fuse: self.fuse,
             layout: self.layout,
             amp: self.amp,

@@ -130,9 +130,9 @@ impl FuseOps {
         let costs = cx.costs();
         let mut weighed: Vec<[NodeId; 2]> = vec![];
         if mode == FuseMode::Full {
-            let (g, profile, costs) = (&graph, &cx.profile, &*costs);
+            let (g, target, costs) = (&graph, cx.target(), &*costs);
             let (made, declined) = (vec![], vec![]);
-            let mut rules = full::GroupGraph { p: &mut p, g, module, f, info, profile, costs, made, declined };
+            let mut rules = full::GroupGraph { p: &mut p, g, module, f, info, target, costs, made, declined };
             rules.run();
             let (made, declined) = (rules.made, rules.declined);
             for made in made {

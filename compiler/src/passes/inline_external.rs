@@ -4,9 +4,10 @@
 //! %0 = call_host @dnnl_0 %x {target=dnnl, reference=dnnl_0}     =>     %0 = conv %x, %w
 //! ```
 //!
-//! With the option `min_macs` of the target, a region pays from so many multiply-accumulates on. Otherwise it pays if the
-//! target's estimate and the copies of what crosses its border are below Weft's estimate of the same nodes; a target
-//! without an estimate keeps all. The remark has both numbers.
+//! With the target's option `min_macs`, a region stays external if it has at least so many multiply-accumulates.
+//! Without it, the target's estimate plus the copies of the values that cross the border are compared with Weft's
+//! estimate of the same nodes, and the region stays external if that sum is lower. If the target has no estimate, all
+//! its regions stay. The remark has both numbers.
 
 use super::scopes::dissolve;
 use super::{Pass, PassContext, PassError};

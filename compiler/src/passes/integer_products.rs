@@ -15,7 +15,7 @@
 //! `QuantizeLinear`, which a model computes in floats, are rounded once, by the scale. If a condition does not hold,
 //! the product is not changed, and a remark names the condition.
 //!
-//! The pass runs if the device multiplies words of four bytes at once (`DeviceProfile::multiplies_bytes`); otherwise
+//! The pass runs if the device multiplies words of four bytes at once (`ScheduleTarget::multiplies_bytes`); otherwise
 //! quantised models remain products of floats. The kernels use the intrinsics `dot4_i8` and `dot4_u8`
 //! ([`crate::tir::intrinsic`]).
 
@@ -55,12 +55,12 @@ impl Pass for IntegerProducts {
         2
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let slow = !self.always && !cx.profile.multiplies_bytes();
+        let slow = !self.always && !cx.target().multiplies_bytes();
         let device = cx.profile.name.clone();
         Ok(rewrite_functions(module, |r| {
             for n in r.f.walk() {
                 r.normalize(n);
-                let Some(product) = Product::of(r, n) else { continue };
+                let Some(product) = QuantisedProduct::of(r, n) else { continue };
                 let name = r.f.nodes[n].name;
                 let done = match slow {
                     true => Err(format!("{device} multiplies the bytes of a word one by one")),
@@ -137,7 +137,7 @@ fn evaluated(r: &Rewriter<'_>, v: ValueId) -> Result<Option<Tensor>, String> {
 }
 
 /// A product of two quantised operands.
-struct Product {
+struct QuantisedProduct {
     data: Quantised,
     weights: Quantised,
     conv: Option<Conv>,
@@ -150,9 +150,9 @@ struct Weights {
     sums: Option<Vec<(f64, f64)>>,
 }
 
-impl Product {
+impl QuantisedProduct {
     /// The product that `n` is; why not, where one operand is quantised and the other is not.
-    fn of(r: &Rewriter<'_>, n: NodeId) -> Option<Result<Product, String>> {
+    fn of(r: &Rewriter<'_>, n: NodeId) -> Option<Result<QuantisedProduct, String>> {
         let node = &r.f.nodes[n];
         let conv = node.op.downcast::<Conv>().cloned();
         if conv.is_none() && !node.op.is::<MatMul>() {
@@ -162,7 +162,7 @@ impl Product {
         let (data, weights) = (Quantised::of(r, x), Quantised::of(r, w));
         Some(match (data, weights) {
             (None, None) => return None,
-            (Some(data), Some(weights)) => Ok(Product { data, weights, conv }),
+            (Some(data), Some(weights)) => Ok(QuantisedProduct { data, weights, conv }),
             (None, _) => Err("its data is not quantised".into()),
             (_, None) => Err("its weights are not quantised".into()),
         })

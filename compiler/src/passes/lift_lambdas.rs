@@ -1,10 +1,10 @@
 //! lift-lambdas: closures become graph functions; captured values become their first parameters.
 //!
 //! ```text
-//! %f = lambda : function(f32[4]) -> f32[4] (%a: f32[4]) {      %f = function @main_lambda_0 %k
-//!   %0 = mul %a, %k                                      =>
-//!   yield %0                                                   graph @main_lambda_0(%k: f32[4], %a: f32[4]) -> f32[4] {
-//! }                                                              %0 = mul %k, %a; return %0 }
+//! %f = lambda : function(f32[4]) -> f32[4] (%a: f32[4]) {     %f = function @main_lambda_0 %k
+//!   %0 = mul %a, %k                                     =>
+//!   yield %0                                                  graph @main_lambda_0(%k: f32[4], %a: f32[4]) -> f32[4] {
+//! }                                                             %0 = mul %k, %a; return %0 }
 //! ```
 //!
 //! Constants are not captured: the function reads them itself.

@@ -8,9 +8,9 @@
 //!                                    }
 //! ```
 //!
-//! Patterns are tried in the order of the targets and of their tables, each over the whole function. A composite gives
-//! the results of its last node alone: a match stays if another node reads a result inside it, or if one of its operands
-//! depends on it, which would be a circle.
+//! Patterns are tried in the order of the targets and of their tables, each over the whole function. A composite has
+//! the results of its last node only. So a match is not merged if a node outside reads another result of it, or if one
+//! of its operands depends on it, which would be a cycle.
 
 use super::scopes::{blocks_of, enclose, is_plain, open_blocks, parse_targets, reads};
 use super::{Pass, PassContext, PassError};

@@ -62,7 +62,7 @@ impl Pass for MixedPrecision {
         check_patterns(module, self.keep_f32.iter()).map_err(|m| PassError::new("mixed-precision", m))?;
         let mut keep = cx.keep_f32.clone();
         keep.extend(self.keep_f32.iter().map(|p| KeepF32::listed(p)));
-        let matrices = cx.profile.may_multiply_matrices();
+        let matrices = cx.target().multiplies_matrices();
         let mut failure = None;
         let mut constants = FxHashMap::default();
         let changed = rewrite_functions(module, |r| {

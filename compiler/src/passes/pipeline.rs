@@ -2,8 +2,9 @@
 
 use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, PassDef, ReplaceWithHostCalls};
 use crate::attr::{AttrStruct, Attrs};
+use crate::schedule::ScheduleOptions;
 
-/// Options of a compilation that decide its passes.
+/// Options of a compilation that decide its passes and schedules.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PipelineOptions {
     /// Opt level, 0 to 3.
@@ -26,6 +27,8 @@ pub struct PipelineOptions {
     pub passes: Option<Vec<String>>,
     /// Passes of one's own, which pipelines find by name.
     pub registry: Vec<PassDef>,
+    /// What the user asks of the schedule rules: fusion, layouts and precision see it too.
+    pub scheduling: ScheduleOptions,
 }
 impl Default for PipelineOptions {
     /// The command's defaults: level 3, full fusion, layout by cost, f32.
@@ -41,6 +44,7 @@ impl Default for PipelineOptions {
             disabled: vec![],
             passes: None,
             registry: vec![],
+            scheduling: ScheduleOptions::default(),
         }
     }
 }
@@ -49,7 +53,7 @@ impl PipelineOptions {
     fn asks_for(&self, name: &str) -> bool {
         self.config.iter().any(|(pass, _)| pass == name)
     }
-    /// Sets level, modes and disabled passes of a context.
+    /// Sets level, modes, disabled passes and what is asked of the schedule rules.
     pub fn configure(&self, cx: &mut PassContext) {
         (cx.opt_level, cx.fuse, cx.layout, cx.amp) = (self.opt_level, self.fuse, self.layout, self.amp);
         cx.disabled.extend(self.disabled.iter().cloned());
@@ -57,6 +61,7 @@ impl PipelineOptions {
         cx.keep_f32.extend(self.keep_f32.iter().cloned());
         cx.alter_layouts.extend(self.alter_layouts.iter().cloned());
         cx.registry.extend(self.registry.iter().copied());
+        cx.scheduling.clone_from(&self.scheduling);
     }
 }
 

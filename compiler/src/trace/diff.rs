@@ -289,6 +289,9 @@ pub(super) fn facts(a: &CompileTrace, b: &CompileTrace) -> Vec<Fact> {
     if a.profile_name == b.profile_name {
         add(&mut l, "device profile", &a.profile, &b.profile);
     }
+    let asked = [o, p].map(|o| (o.scheduling.rules.join(","), o.scheduling.versions.name()));
+    add(&mut l, "--rules", &asked[0].0, &asked[1].0);
+    add(&mut l, "--versions", asked[0].1, asked[1].1);
     add(&mut l, "--amp", &o.amp, &p.amp);
     add(&mut l, "--layout", &o.layout, &p.layout);
     add(&mut l, "--fuse", &o.fuse, &p.fuse);

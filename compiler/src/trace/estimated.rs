@@ -24,7 +24,11 @@ impl CompileTrace {
         let mut out = Vec::with_capacity(self.kernels.len());
         for k in &self.kernels {
             let function = module.tensor_functions.get(&Name::new(&k.function));
-            let of = || function.and_then(|f| estimate(f, &[], &profile).ok()).map_or(vec![], |e| e.kernels);
+            let of = || {
+                function
+                    .and_then(|f| estimate(f, &[], self.options.scheduling.on(&profile)).ok())
+                    .map_or(vec![], |e| e.kernels)
+            };
             let list = known.entry(&k.function).or_insert_with(of);
             // A shader's entry point may have another name than the kernel; blocks keep theirs.
             let has =
@@ -55,10 +59,10 @@ impl CompileTrace {
         let (module, profile) = self.functions_of("lowered")?;
         let name = &self.kernels[kernel].function;
         let f = module.tensor_functions.get(&Name::new(name)).ok_or_else(|| format!("the trace has no @{name}"))?;
-        alternatives(f, &profile).map_err(|e| e.to_string())
+        alternatives(f, self.options.scheduling.on(&profile)).map_err(|e| e.to_string())
     }
-    /// The same for every tensor function that kernels came from, in the order of the kernels. A function whose schedule
-    /// does not apply is left out.
+    /// The same for every tensor function that kernels came from, in the order of the kernels. A function whose
+    /// schedule does not apply is left out.
     ///
     /// # Errors
     /// As for [`CompileTrace::estimates`].
@@ -68,7 +72,7 @@ impl CompileTrace {
         for k in &self.kernels {
             if out.iter().all(|(name, _)| *name != k.function) {
                 let f = module.tensor_functions.get(&Name::new(&k.function));
-                let list = f.and_then(|f| alternatives(f, &profile).ok());
+                let list = f.and_then(|f| alternatives(f, self.options.scheduling.on(&profile)).ok());
                 out.extend(list.map(|list| (k.function.clone(), list)));
             }
         }

@@ -51,6 +51,7 @@ pub use weights::WeightSummary;
 use crate::passes::PassStats;
 use crate::remark::Remark;
 use crate::report::{GroupKind, MemoryReport, TransposeReport};
+use crate::schedule::ScheduleOptions;
 use serde::{Deserialize, Serialize};
 
 /// The contents of a trace.
@@ -127,6 +128,8 @@ pub struct Options {
     pub disabled: Vec<String>,
     /// The pipeline.
     pub pipeline: Vec<String>,
+    /// What was asked of the schedule rules.
+    pub scheduling: ScheduleOptions,
 }
 
 /// A node of the model before any pass.

@@ -1,10 +1,10 @@
-//! What fusion left on the table: results that one kernel writes and others read again, with the reason why both are not
-//! one kernel, and the modelled gain if they were.
+//! Missed fusion: results that one kernel writes and other kernels read, with the reason why these are not one kernel,
+//! and the modelled gain if they were.
 //!
-//! The gain is the time that the estimate gives for moving these bytes, less what it costs to compute the result again
-//! where a reader reads an element several times: a 3x3 convolution with 64 channels reads each element of its operand 9
-//! x 64 times. The kernel that holds both is taken to be as fast as the two in all else, so the gain is the most that
-//! fusion could bring.
+//! The gain is the estimated time for moving the bytes of the result, less the time for computing it again if a reader
+//! reads an element several times. Example: a 3x3 convolution with 64 channels reads each element of its operand 9 x 64
+//! times. Apart from that, the fused kernel is assumed to be as fast as the two together, so the gain is an upper
+//! bound.
 
 use super::{CompileTrace, name_in_part, texts_of_parts};
 use crate::graph::{Function, Module, NodeId, TensorType, ValueId};
@@ -48,8 +48,8 @@ impl RoundTrip {
 }
 
 impl CompileTrace {
-    /// The results that go from kernel to kernel through memory, the most bytes first. Results of the model, which have to
-    /// be written, are not among them.
+    /// The results that go from kernel to kernel through memory, the most bytes first. Results of the model, which have
+    /// to be written, are not among them.
     ///
     /// # Errors
     /// A trace without stages, or of a device or text that this version does not read.
@@ -173,8 +173,8 @@ impl Search<'_> {
         self.t.kernels_of(group).into_iter().map(of).sum()
     }
 
-    /// How often the group that a node calls reads each element of its operand, if what stands between is computed where
-    /// it is read.
+    /// How often the group that a node calls reads each element of its operand, if what stands between is computed
+    /// where it is read.
     fn reads(&self, f: &Function, n: NodeId, operand: usize) -> Option<f64> {
         let callee = self.module.functions.get(&f.nodes[n].op.callee()?)?;
         let param = *callee.params().get(operand)?;

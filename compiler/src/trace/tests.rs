@@ -7,6 +7,7 @@ use crate::name::Name;
 use crate::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
 use crate::plan::StandInEmitter;
 use crate::profile::DeviceProfile;
+use crate::schedule::{ScheduleOptions, Versions};
 use crate::tensor::Tensor;
 use crate::text::{compare_modules, parse_module, print_module};
 
@@ -312,7 +313,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (11, "56fa9d6f29e92377"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (12, "a41f3236e78243cd"), "{} bytes", plain.len());
 }
 
 #[test]
@@ -354,6 +355,12 @@ fn differences_are_named() {
     assert!(!d.groups_removed.is_empty() && d.groups_added.len() > d.groups_removed.len());
     assert!(d.stages.iter().any(|s| s.label == "fuse-ops" && s.removed > 0 && s.added > 0), "{:?}", d.stages);
     assert!(!d.remarks_removed.is_empty(), "fusion remarks are gone");
+
+    let scheduling = ScheduleOptions { rules: vec!["direct".into()], versions: Versions::Off };
+    let pipeline = PipelineOptions { scheduling, ..PipelineOptions::default() };
+    let asked = trace_of(chain(8), &CompileOptions { pipeline, ..full.clone() });
+    let d = TraceDiff::between(&a, &asked).unwrap();
+    assert!(facts(&d.facts).contains(&"--rules") && facts(&d.facts).contains(&"--versions"), "{:?}", d.facts);
 
     let mut c = a.clone();
     c.kernels[0].schedule.push("unroll {loop=i}".into());

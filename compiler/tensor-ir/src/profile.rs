@@ -28,20 +28,6 @@ pub struct MatrixShape {
 }
 
 crate::attr_enum! {
-    /// Which kernels for some sizes only a function of open sizes gets.
-    #[derive(Default)]
-    pub enum Versions {
-        /// Those that pay, by the estimate.
-        #[default]
-        Auto = "auto",
-        /// All that there are.
-        All = "all",
-        /// None.
-        Off = "off",
-    }
-}
-
-crate::attr_enum! {
     /// How minimum and maximum treat NaN, and the ops that are made of them (Relu, Clip, MaxPool, ReduceMax, Sign).
     #[derive(Default)]
     pub enum Nan {
@@ -130,14 +116,7 @@ pub struct DeviceProfile {
     /// Bytes of the last-level cache, at least; 0 where that is not known.
     #[serde(default)]
     pub cache_bytes: u64,
-    /// Names of schedule rules that are tried before all others, in this order. This is a wish of the user, not a
-    /// property of the device; it is here because it decides kernels, as the limits do.
-    #[serde(default)]
-    pub asked_rules: Vec<String>,
-    /// Which kernels for some sizes only functions of open sizes get: a choice of the user's, as `asked_rules`.
-    #[serde(default)]
-    pub asked_versions: Versions,
-    /// How NaN is treated: a wish of the user, like `asked_rules`.
+    /// How NaN is treated. This is a wish of the user; it is here because code generators read it.
     #[serde(default)]
     pub nan: Nan,
     /// Version of the driver, as it calls itself; empty for a named profile.
@@ -170,8 +149,8 @@ impl DeviceProfile {
         let quirks = Quirks::of(family, &self.name);
         DeviceProfile { driver: family.into(), quirks, ..self }
     }
-    /// Short loops in which threads wait for each other, with products of `matrices` in them or without, are kept from the driver's
-    /// compiler.
+    /// The bounds of short loops with barriers are hidden from the driver's compiler, so that it cannot unroll these
+    /// loops. `matrices`: the loop has products on matrix units.
     pub fn keeps_loops(&self, matrices: bool) -> bool {
         self.quirks.has(&quirks::UNROLLS_LOOPS) || !matrices && self.quirks.has(&quirks::UNROLLS_SCALAR_LOOPS)
     }
@@ -213,18 +192,17 @@ impl DeviceProfile {
             _ => Ok(all),
         }
     }
+    /// The device has matrix units, and no quirk keeps them from being used.
+    pub fn has_matrix_units(&self) -> bool {
+        self.matrix_units().is_ok_and(|all| !all.is_empty())
+    }
     /// Products of f16 operands run on matrix units.
     pub fn multiplies_matrices(&self) -> bool {
-        !self.software && self.matrix_units().is_ok_and(|all| !all.is_empty())
+        !self.software && self.has_matrix_units()
     }
-    /// The same; or the device has matrix units, and their rule is requested by name, as software devices require.
-    pub fn may_multiply_matrices(&self) -> bool {
-        let asked = self.asks_for("matmul-matrix") && self.matrix_units().is_ok_and(|all| !all.is_empty());
-        asked || self.multiplies_matrices()
-    }
-    /// Products of four bytes and their sum are one operation; on any device if the rule for them is asked for by name.
+    /// Products of four bytes and their sum are one operation.
     pub fn multiplies_bytes(&self) -> bool {
-        self.asks_for("matmul-dot") || !self.software && self.quirks.has(&quirks::MULTIPLIES_BYTES)
+        !self.software && self.quirks.has(&quirks::MULTIPLIES_BYTES)
     }
     /// This profile with a product's figures, as far as they are known.
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
@@ -268,15 +246,13 @@ impl DeviceProfile {
             gflops: self.gflops,
             gb_s: self.gb_s,
             cache_bytes: self.cache_bytes,
-            asked_rules: self.asked_rules.clone(),
-            asked_versions: self.asked_versions,
             nan: self.nan,
             driver_version: device.driver_version.clone(),
             processor: device.processor.clone(),
         }
     }
-    /// Why kernels made for this profile do not suit `device`: it cannot run them, or is of another kind, so that kernels
-    /// of its own are better. `None` if they do. A profile without a driver family suits devices of any kind.
+    /// Why kernels made for this profile do not suit `device`: it cannot run them, or is of another kind, so that
+    /// kernels of its own are better. `None` if they do. A profile without a driver family suits devices of any kind.
     pub fn unsuited_to(&self, device: &DeviceProfile) -> Option<&'static str> {
         let family = |p: &DeviceProfile| p.driver.split('-').next().unwrap_or_default().to_string();
         let limited = self.limited_to(device);
@@ -302,10 +278,6 @@ impl DeviceProfile {
     /// tiles.
     pub fn is_processor(&self) -> bool {
         self.register_tile != [0, 0]
-    }
-    /// True when the schedule rule `name` is asked for by name.
-    pub fn asks_for(&self, name: &str) -> bool {
-        self.asked_rules.iter().any(|r| r == name)
     }
     /// True if compilers choose subgroups of `least` to `most` lanes, `most` up to 32, that share a register file of
     /// fixed size: half the lanes, twice the registers per thread. Intel's GPUs do.

@@ -7,7 +7,7 @@ use crate::rules::*;
 use compiler::compile::assign_encodings;
 use compiler::dtype::DType;
 use compiler::ops::DataLayout;
-use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
 use compiler::schedule::rules::{names, schedule};
 use compiler::tir::{BufferId, Combiner, Expr, TensorFunction, UnaryOp};
 use std::collections::BTreeMap;
@@ -84,13 +84,14 @@ fn every_choice_of_every_rule() {
             for base in [software_device(), real_device(), subgroup_device()] {
                 for rule in names().into_iter().filter(|r| !ELSEWHERE.contains(r)) {
                     let base = base.clone().limited_to(&gpu().profile);
-                    let profile = DeviceProfile { asked_rules: vec![rule.into()], ..base };
+                    let (profile, asked) = (base, ScheduleOptions::of_rules([rule]));
+                    let target = asked.on(&profile);
                     let mut encoded = f.canonical();
                     assign_encodings(&mut encoded, &profile).unwrap_or_else(|e| panic!("{what}: {e}"));
                     let inputs: Vec<BufferId> = encoded.inputs().collect();
-                    let takes = schedule(&encoded, &inputs[1..], &profile).is_ok_and(|s| s.rule == rule);
+                    let takes = schedule(&encoded, &inputs[1..], target).is_ok_and(|s| s.rule == rule);
                     if takes {
-                        *tried.entry(rule).or_default() += 1 + check_choices(what, DType::F32, &f, &profile);
+                        *tried.entry(rule).or_default() += 1 + check_choices(what, DType::F32, &f, target);
                     }
                 }
             }

@@ -10,6 +10,7 @@ use compiler::interpreter::run_tensor_function;
 use compiler::ops::DataLayout;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::{Choice, Scheduled, choices, schedule, schedule_with};
+use compiler::schedule::{ScheduleOptions, ScheduleTarget};
 use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
 use half::f16;
@@ -69,13 +70,15 @@ fn tensor(dtype: DType, f: &TensorFunction, b: BufferId, seed: u64) -> Tensor {
 }
 
 /// Schedules, emits, runs, compares.
-fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfile) {
+fn check<'a>(what: &str, t: DType, original: &TensorFunction, target: impl Into<ScheduleTarget<'a>>) {
+    let target = target.into();
+    let profile = target.profile;
     let mut f = original.clone();
     assign_encodings(&mut f, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
     let inputs: Vec<BufferId> = f.inputs().collect();
     let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| tensor(t, &f, *b, i as u64 + 1)).collect();
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
-    let s = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let s = schedule(&f, &inputs[1..], target).unwrap_or_else(|e| panic!("{what}: {e}"));
     println!("{what} {t} on {}: rule {} (declined: {:?})", profile.name, s.rule, s.declined);
     agrees(what, t, &f, (&tensors, &want), &s, profile);
 }
@@ -145,9 +148,9 @@ fn every_way_to_share_a_reduction() {
         ];
         for (what, f) in works {
             for base in [subgroup_device(), software_device()] {
-                let asked_rules = ["rows", "reduction-threads"].map(String::from).into();
+                let asked = ScheduleOptions::of_rules(["rows", "reduction-threads"]);
                 let base = base.limited_to(&gpu().profile);
-                tried += check_choices(what, DType::F32, &f, &DeviceProfile { asked_rules, ..base });
+                tried += check_choices(what, DType::F32, &f, asked.on(&base));
             }
         }
     }
@@ -185,15 +188,15 @@ fn rules_on_matrix_units() {
         eprintln!("NOT RUN: {} multiplies no matrices of f16 into f32", own.name);
         return;
     }
-    let own = DeviceProfile { asked_rules: vec!["matmul-matrix".into()], ..own.clone() };
-    for profile in std::iter::once(own.clone()).chain(with_words(&own)) {
+    let asked = ScheduleOptions::of_rules(["matmul-matrix"]);
+    for profile in std::iter::once(own.clone()).chain(with_words(own)) {
         let mut tried = 0;
         // The last one may be cut into slices.
         for (m, n, k) in [(16, 16, 16), (37, 21, 40), (70, 130, 64), (19, 36, 1024)] {
-            tried += check_choices("product", DType::F16, &matmul(DType::F16, m, n, k), &profile);
+            tried += check_choices("product", DType::F16, &matmul(DType::F16, m, n, k), asked.on(&profile));
         }
         for (what, f) in workloads(DType::F16).into_iter().filter(|w| w.0.contains("conv")) {
-            check(what, DType::F16, &f, &profile);
+            check(what, DType::F16, &f, asked.on(&profile));
         }
         assert!(tried >= 12, "{tried}");
     }
@@ -227,22 +230,23 @@ fn rules_on_packed_halves() {
     }
 }
 
-/// Every value of each choice that the rule makes which the profile asks for.
-pub fn check_choices(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfile) -> usize {
+/// Every value of each choice that the rule makes which the target asks for.
+pub fn check_choices(what: &str, t: DType, original: &TensorFunction, target: ScheduleTarget<'_>) -> usize {
+    let ScheduleTarget { profile, options } = target;
     let mut f = original.canonical();
     assign_encodings(&mut f, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
     let inputs: Vec<BufferId> = f.inputs().collect();
     let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| tensor(t, &f, *b, i as u64 + 1)).collect();
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
-    let first = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
-    assert!(profile.asks_for(first.rule), "{what} on {}: rule {}: {:?}", profile.name, first.rule, first.declined);
+    let first = schedule(&f, &inputs[1..], target).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(options.asks_for(first.rule), "{what} on {}: rule {}: {:?}", profile.name, first.rule, first.declined);
     agrees(what, t, &f, (&tensors, &want), &first, profile);
     let mut tried = 0;
     for c in choices(&first.function.trace).into_iter().filter(|c| !["rule", "function"].contains(&c.point.as_str())) {
         for value in &c.of[1..] {
             let one = Choice { unit: c.unit, point: c.point, value: value.clone() };
             println!("{what} {t} on {}: {one:?}", profile.name);
-            let s = schedule_with(&f, &inputs[1..], profile, &[one]).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let s = schedule_with(&f, &inputs[1..], target, &[one]).unwrap_or_else(|e| panic!("{what}: {e}"));
             agrees(what, t, &f, (&tensors, &want), &s, profile);
             tried += 1;
         }
@@ -268,8 +272,9 @@ fn every_tile_of_a_transpose() {
             }
             for base in [real_device(), software_device()] {
                 let f16 = f16 && gpu().profile.f16;
-                let profile = DeviceProfile { f16, asked_rules: vec!["transpose-tiled".into()], ..base };
-                tried += check_choices(&format!("transpose {shape:?}"), t, &transpose(t, shape), &profile);
+                let profile = DeviceProfile { f16, ..base };
+                let asked = ScheduleOptions::of_rules(["transpose-tiled"]);
+                tried += check_choices(&format!("transpose {shape:?}"), t, &transpose(t, shape), asked.on(&profile));
             }
         }
     }

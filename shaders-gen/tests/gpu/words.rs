@@ -7,6 +7,7 @@ use compiler::dtype::DType;
 use compiler::int::const_dims;
 use compiler::interpreter::run_tensor_function;
 use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
 use compiler::schedule::rules::{Choice, Scheduled, choices, schedule, schedule_with};
 use compiler::tensor::Tensor;
 use compiler::text::parse_tensor_function;
@@ -52,14 +53,15 @@ fn bytes(f: &TensorFunction, b: BufferId, salt: usize) -> Tensor {
 
 /// What the rule makes of it, and with `every` everything else that it may; `constant` weights are packed.
 fn check(what: &str, original: &TensorFunction, constant: bool, every: bool) -> usize {
-    let profile = DeviceProfile { asked_rules: vec!["matmul-dot".into()], ..gpu().profile.clone() };
+    let (profile, asked) = (gpu().profile.clone(), ScheduleOptions::of_rules(["matmul-dot"]));
+    let target = asked.on(&profile);
     let mut f = original.clone();
     assign_encodings(&mut f, &profile).unwrap_or_else(|e| panic!("{what}: {e}"));
     let inputs: Vec<BufferId> = f.inputs().collect();
     let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| bytes(&f, *b, i)).collect();
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0).to_i64_vec();
     let constants = if constant { &inputs[1..] } else { &[] };
-    let first = schedule(&f, constants, &profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let first = schedule(&f, constants, target).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(first.rule, "matmul-dot", "{what}: {:?}", first.declined);
     agrees(what, &first, (&inputs, &tensors), &want, &profile);
     let mut tried = 0;

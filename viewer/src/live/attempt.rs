@@ -8,6 +8,7 @@ use compiler::compile::{CompileOptions, Compiled, compile, constant_operands, fu
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
 use compiler::schedule::estimate::estimate;
 use compiler::text::{parse_instructions, print_instruction, print_module};
 use compiler::tir::TensorFunction;
@@ -98,12 +99,14 @@ impl Trier {
 struct Source {
     module: Module,
     profile: DeviceProfile,
+    scheduling: ScheduleOptions,
 }
 
 impl Source {
     fn new(document: &Document, part: usize) -> Result<Source, String> {
         let (module, profile) = document.functions("lowered", part)?;
-        Ok(Source { module, profile })
+        let scheduling = document.trace().options.scheduling.clone();
+        Ok(Source { module, profile, scheduling })
     }
 
     fn attempt(&self, a: &Attempt, host: Option<&dyn Host>) -> Result<Outcome, String> {
@@ -119,7 +122,7 @@ impl Source {
         let before = self.alone(old);
         let weigh = |c: &Compiled| {
             let f = c.module.tensor_functions.get(&name)?;
-            let kernels = estimate(f, &[], &self.profile).ok()?.kernels;
+            let kernels = estimate(f, &[], self.scheduling.on(&self.profile)).ok()?.kernels;
             Some(kernels.iter().map(|k| k.cost.total() / 1e3).sum::<f64>())
         };
         let estimated = before.as_ref().ok().and_then(|b| Some([weigh(b)?, weigh(&compiled)?]));
@@ -142,8 +145,9 @@ impl Source {
     /// constants.
     fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
         let module = function_alone(f, &constant_operands(&self.module, f.name))?;
-        compile(module, &CompileOptions::default(), &self.profile, &Emitter, &mut |_, _, _| ())
-            .map_err(|e| e.to_string())
+        let mut options = CompileOptions::default();
+        options.pipeline.scheduling.clone_from(&self.scheduling);
+        compile(module, &options, &self.profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())
     }
 }
 

@@ -47,20 +47,20 @@ impl<'p> Importer<'p> {
 
 /// Every operator of the model that nothing imports, by domain and op type, branches and functions included.
 pub(crate) fn unsupported_ops(importer: &Importer<'_>) -> Vec<UnsupportedOp> {
-    let mut scan = Scan { importer, visited: FxHashSet::default(), found: IndexMap::new() };
+    let mut scan = SupportCheck { importer, visited: FxHashSet::default(), found: IndexMap::new() };
     let env = Environment { opsets: None, prefix: String::new(), attrs: None, calls: vec![] };
     scan.nodes(&importer.graph.node, &env);
     let entry = |((domain, op), (nodes, why))| UnsupportedOp { op, domain, nodes, why };
     scan.found.into_iter().map(entry).collect()
 }
 
-struct Scan<'i, 'p> {
+struct SupportCheck<'i, 'p> {
     importer: &'i Importer<'p>,
     visited: FxHashSet<(&'p str, &'p str)>,
     found: IndexMap<(String, String), (Vec<Name>, String)>,
 }
 
-impl<'p> Scan<'_, 'p> {
+impl<'p> SupportCheck<'_, 'p> {
     fn nodes(&mut self, nodes: &'p [NodeProto], env: &Environment<'p>) {
         for (i, node) in nodes.iter().enumerate() {
             match self.importer.resolve(env, node) {

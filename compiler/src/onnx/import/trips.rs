@@ -1,7 +1,7 @@
 //! The number of iterations of a loop whose condition compares a counter with a size, as exporters write `while i < n`.
 //!
 //! ```text
-//! loop (i = a) { i' = i + c; yield i' < n, i' }   runs   max(0, ceil((n - a) / c))   times, where a < n is asked before
+//! loop (i = a) { i' = i + c; yield i' < n, i' }   runs  max(0, ceil((n - a) / c))  times, where a < n is asked before
 //! ```
 
 use crate::graph::{FunctionBuilder, ValueId};

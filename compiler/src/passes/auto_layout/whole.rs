@@ -139,8 +139,8 @@ impl Whole {
     fn estimated(&self, cx: &mut PassContext) -> f64 {
         self.times(cx).into_iter().map(|t| t.0).sum()
     }
-    /// The measured nanoseconds of all kernels. Functions with a small share of the estimate need not be measured: their
-    /// estimates are scaled.
+    /// The measured nanoseconds of all kernels. Functions with a small share of the estimate need not be measured:
+    /// their estimates are scaled.
     fn measured(&self, cx: &mut PassContext) -> Option<f64> {
         let times = self.times(cx);
         let all: f64 = times.iter().map(|t| t.0).sum();

@@ -21,8 +21,8 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::{NodeInfo, group_expression};
-use crate::profile::DeviceProfile;
 use crate::registry::Table;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Estimate, times};
 use crate::tir::BufferId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -134,8 +134,8 @@ pub struct GroupGraph<'a, 'g> {
     pub f: &'a Function,
     /// Kinds and reads of the nodes.
     pub info: &'a FxHashMap<NodeId, NodeInfo>,
-    /// The device.
-    pub profile: &'a DeviceProfile,
+    /// The device, and what the user asks of the schedule rules.
+    pub target: ScheduleTarget<'a>,
     /// The costs of groups.
     pub costs: &'a dyn CostModel,
     /// The joined groups.
@@ -209,7 +209,10 @@ impl GroupGraph<'_, '_> {
             return Err(format!("{between} would have to run in the middle of the group"));
         }
         if self.p.size(&roots) > self.p.limits().max_group || !self.p.fits(&roots) {
-            return Err(format!("the group would be too large, or have more bindings than {}", self.profile.name));
+            return Err(format!(
+                "the group would be too large, or have more bindings than {}",
+                self.target.profile.name
+            ));
         }
         let own: Vec<NodeId> = members.iter().map(|&i| self.g.nodes[i].source.node()).collect();
         group_expression(self.module, self.f, &own)?;

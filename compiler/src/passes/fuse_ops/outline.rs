@@ -104,8 +104,8 @@ pub(in crate::passes) fn order_units(
     if out.len() < units.len() { Err("fused groups depend on each other in a circle".into()) } else { Ok(out) }
 }
 
-/// For each node of a block the nodes of it that must come before it, by place: those whose results it reads, itself or in
-/// its regions, and the effect before it.
+/// For each node of a block, the positions of the nodes of this block that must come before it: those whose results it
+/// or its regions read, and the last node with an effect.
 pub(in crate::passes) fn predecessors(f: &Function, block: BlockId) -> Vec<Vec<usize>> {
     let list = &f.blocks[block].nodes;
     let places: FxHashMap<NodeId, usize> = list.iter().enumerate().map(|(place, &n)| (n, place)).collect();

@@ -262,7 +262,8 @@ fn a_sum_takes_its_epilogue() {
     assert_eq!(groups, ["reduce", "relu mul"]);
 }
 
-/// Softmax in front of a convolution would be computed again for each of its reads; the reason says so with times, and the kinds are its detail.
+/// Softmax in front of a convolution would be computed again for each of its reads; the reason says so with times, and
+/// the kinds are its detail.
 #[test]
 fn reasons_say_what_computing_again_would_take() {
     let text = "const @w : f32[64,32,3,3] = random(1)

@@ -1,5 +1,5 @@
-//! Why two nodes are in different kernels, in words for people: what would go wrong or cost, with a number and its unit. The failed condition
-//! itself, in the terms of fusion kinds, is [`Reason::condition`](super::Reason::condition).
+//! Why two nodes are in different kernels, in words for people: the obstacle or the cost, with a number and its unit.
+//! The failed condition itself, in the terms of fusion kinds, is [`Reason::condition`](super::Reason::condition).
 
 use super::full::key_of;
 use super::reason::describe;
@@ -187,7 +187,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What the kernel of `i` would take were it computed again for each read: `2304 times: ...`; none where that is not more.
+    /// The time of the kernel of `i` if it is computed again for each read (`2304 times: ...`); `None` if that is not
+    /// longer.
     fn again(&mut self, p: &mut Partition<'_>, i: usize, reads: &Reads) -> Option<String> {
         let cost = self.alone(p, i).filter(|_| reads.each >= MANY)?;
         let repeated = (cost.arithmetic + cost.issue) * reads.each;

@@ -1,8 +1,8 @@
 //! Two compilations of a model side by side, with a verdict: what differs in the options, how many dispatches and how
 //! much time each has, and the time of each layer on both sides with the reason where one is slower.
 //!
-//! Rows cover everything that runs: groups of both sides that have source nodes in common are one row, however they were
-//! fused. Groups that passes inserted (transposes, casts) belong to the row of the node that they serve.
+//! Rows cover everything that runs: groups of both sides that have source nodes in common are one row, however they
+//! were fused. Groups that passes inserted (transposes, casts) belong to the row of the node that they serve.
 //!
 //! `weft diff`, the viewer and reports show this one comparison; [`TraceDiff`](super::TraceDiff) lists everything else
 //! that differs.
@@ -128,8 +128,8 @@ impl Comparison {
         }
     }
 
-    /// The verdict in one line: `82 -> 56 dispatches, 1.4 times as fast (612 -> 437 ms, measured); slower: 4 layers by 93
-    /// ms, most layer1.0.conv2 14.2 -> 40.0 ms (...)`.
+    /// The verdict in one line: `82 -> 56 dispatches, 1.4 times as fast (612 -> 437 ms, measured); slower: 4 layers by
+    /// 93 ms, most layer1.0.conv2 14.2 -> 40.0 ms (...)`.
     pub fn headline(&self) -> String {
         let [a, b] = self.dispatches;
         let dispatches = if a == b { format!("{a} dispatches in both") } else { format!("{a} -> {b} dispatches") };

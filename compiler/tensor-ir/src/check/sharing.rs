@@ -1,5 +1,5 @@
-//! Which thread writes and reads which element: proofs that loops may run in parallel with the same results as one after
-//! another.
+//! Which thread writes and reads which element: proofs that loops may run in parallel with the same results as one
+//! after another.
 //!
 //! Each buffer is checked along each axis of its kernel.
 //!

@@ -4,7 +4,7 @@
 //! (RADV, ANV, NVK); those of `hopper` and `apple` are public data. Cores, registers and rates come from a product in
 //! the table of `devices`.
 
-use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks, Versions};
+use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
@@ -163,8 +163,6 @@ impl DeviceProfile {
             gflops: 0.0,
             gb_s: 0.0,
             cache_bytes: 0,
-            asked_rules: vec![],
-            asked_versions: Versions::Auto,
             nan: Nan::Keep,
             driver_version: String::new(),
             processor: String::new(),
@@ -205,8 +203,8 @@ impl DeviceProfile {
         }
         .with_driver("swiftshader")
     }
-    /// A processor of so many cores with this register tile: workgroups of one thread, no workgroup memory, no limits on
-    /// buffers.
+    /// A processor of so many cores with this register tile: workgroups of one thread, no workgroup memory, no limits
+    /// on buffers.
     pub fn processor(cores: u32, register_tile: [u32; 2]) -> DeviceProfile {
         DeviceProfile {
             name: "cpu".into(),

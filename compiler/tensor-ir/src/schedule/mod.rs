@@ -62,6 +62,7 @@ mod stage_in_registers;
 mod stage_in_shared;
 mod stage_in_subgroup;
 mod staging;
+mod target;
 mod tensorize;
 mod transform_layout;
 mod tuned;
@@ -76,6 +77,7 @@ pub use compute_at::LocalScope;
 pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
+pub use target::{ScheduleOptions, ScheduleTarget, Versions};
 pub use tuned::{Tuned, Workload};
 
 use crate::attr::{AttrStruct, Attrs};

@@ -1,12 +1,11 @@
 //! Schedule providers: they schedule a tensor function that has no schedule. The rules are one provider; a table of
 //! tuned choices, an expert's text or a search may be others.
 
-use super::ScheduleError;
 use super::rules::{self, FunctionVersion, Scheduled};
-use crate::profile::DeviceProfile;
+use super::{ScheduleError, ScheduleTarget};
 use crate::tir::{BufferId, TensorFunction};
 
-/// Schedules tensor functions for a device.
+/// Schedules tensor functions for a device, as the user asks.
 pub trait ScheduleProvider: Send + Sync {
     /// Schedules `function`, which has no schedule. `constants` are read parameters whose values are known when a
     /// session opens: they may be packed beforehand. Every statement of the result is in a kernel; the compiler checks
@@ -18,20 +17,20 @@ pub trait ScheduleProvider: Send + Sync {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError>;
     /// Versions of a function of open sizes: kernels for some sizes only. `all` is its schedule for every size.
     fn versions(
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
         all: &Scheduled,
     ) -> Vec<FunctionVersion> {
-        let _ = (function, constants, profile, all);
+        let _ = (function, constants, target, all);
         vec![]
     }
-    /// Everything besides function and profile that its schedules depend on, as part of the key of cached plans. With
+    /// Everything besides function and target that its schedules depend on, as part of the key of cached plans. With
     /// `None`, plans are not cached.
     fn identity(&self) -> Option<String>;
 }
@@ -45,18 +44,18 @@ impl ScheduleProvider for Rules {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
-        rules::schedule(function, constants, profile)
+        rules::schedule(function, constants, target)
     }
     fn versions(
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
         all: &Scheduled,
     ) -> Vec<FunctionVersion> {
-        rules::versions(function, constants, profile, all)
+        rules::versions(function, constants, target, all)
     }
     fn identity(&self) -> Option<String> {
         Some("rules".into())

@@ -1,7 +1,7 @@
 //! A schedule provider that applies tuned choices. Functions without tuned choices go to another provider.
 
 use super::rules::{Choice, FunctionVersion, Scheduled, schedule_with};
-use super::{ScheduleError, ScheduleProvider};
+use super::{ScheduleError, ScheduleProvider, ScheduleTarget};
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
 use crate::profile::DeviceProfile;
@@ -9,8 +9,8 @@ use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The key of tuned choices: the device ([`DeviceProfile::identity`]), the unscheduled tensor function, and which of its
-/// operands are constants.
+/// The key of tuned choices: the device ([`DeviceProfile::identity`]), the unscheduled tensor function, and which of
+/// its operands are constants.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Workload {
     /// Identity of the device.
@@ -50,21 +50,21 @@ impl ScheduleProvider for Tuned {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
-        let workload = Workload::of(function, constants, profile);
+        let workload = Workload::of(function, constants, target.profile);
         // Rules that the user asks for by name precede tuned choices.
-        let applies = function.symbols.is_empty() && profile.asked_rules.is_empty();
+        let applies = function.symbols.is_empty() && target.options.rules.is_empty();
         let Some(values) = self.choices.get(&workload).filter(|_| applies) else {
-            return self.rest.schedule(function, constants, profile);
+            return self.rest.schedule(function, constants, target);
         };
-        match schedule_with(function, constants, profile, values) {
+        match schedule_with(function, constants, target, values) {
             Ok(mut tuned) => {
                 tuned.applied.insert(0, "scheduled by tuned choices".into());
                 Ok(tuned)
             }
             Err(e) => {
-                let mut usual = self.rest.schedule(function, constants, profile)?;
+                let mut usual = self.rest.schedule(function, constants, target)?;
                 usual
                     .declined
                     .push(format!("tuned choices are ignored, since they do not apply any more: {}", e.message));
@@ -76,10 +76,10 @@ impl ScheduleProvider for Tuned {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
         all: &Scheduled,
     ) -> Vec<FunctionVersion> {
-        self.rest.versions(function, constants, profile, all)
+        self.rest.versions(function, constants, target, all)
     }
     fn identity(&self) -> Option<String> {
         let rest = self.rest.identity()?;
@@ -100,14 +100,14 @@ mod tests {
     fn tuned(f: &TensorFunction, profile: &DeviceProfile, choices: Vec<Choice>) -> Scheduled {
         let workload = Workload::of(f, &[], profile);
         let provider = Tuned::new([(workload, choices)], Arc::new(Rules));
-        provider.schedule(f, &[], profile).expect("a schedule")
+        provider.schedule(f, &[], profile.into()).expect("a schedule")
     }
 
     #[test]
     fn each_neighbour_is_made_again_from_its_values() {
         let profile = DeviceProfile::lavapipe();
         let f = matmul(64, 48, 32);
-        let own = Rules.schedule(&f, &[], &profile).expect("a schedule").function;
+        let own = Rules.schedule(&f, &[], (&profile).into()).expect("a schedule").function;
         let all = neighbours(&f, &[], &profile, &own.trace);
         assert!(all.len() > 5 && all.windows(2).all(|w| w[0].estimate.total() <= w[1].estimate.total()));
         for n in all {
@@ -121,7 +121,7 @@ mod tests {
     fn choices_that_do_not_apply_or_are_for_another_device_are_ignored() {
         let profile = DeviceProfile::lavapipe();
         let f = matmul(64, 48, 32);
-        let usual = Rules.schedule(&f, &[], &profile).expect("a schedule").function.trace;
+        let usual = Rules.schedule(&f, &[], (&profile).into()).expect("a schedule").function.trace;
         let mut stale = values(&usual);
         stale[0].value = crate::attr::Attr::Str("no such rule".into());
         let s = tuned(&f, &profile, stale);
@@ -130,6 +130,6 @@ mod tests {
 
         let ada = DeviceProfile::named("ada").expect("a profile");
         let other = Tuned::new([(Workload::of(&f, &[], &ada), vec![])], Arc::new(Rules));
-        assert_eq!(other.schedule(&f, &[], &profile).expect("a schedule").function.trace, usual);
+        assert_eq!(other.schedule(&f, &[], (&profile).into()).expect("a schedule").function.trace, usual);
     }
 }

@@ -45,8 +45,9 @@ functions! {
     }
 }
 impl UnaryOp {
-    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float to a
-    /// value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its type.
+    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float
+    /// to a value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its
+    /// type.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }

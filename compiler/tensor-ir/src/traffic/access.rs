@@ -88,7 +88,7 @@ impl Around<'_> {
 }
 
 /// How a sum's term depends on the thread.
-enum Part {
+enum Dependence {
     /// On the lanes and the unrolled iterations alone.
     Own,
     /// On other variables alone: all lanes move by it together.
@@ -279,12 +279,12 @@ impl<'f> Kernel<'f> {
         for (atom, factor) in &terms {
             let factor = *factor;
             match self.part(around, atom) {
-                Part::Own => {
+                Dependence::Own => {
                     step = gcd(step, self.moves(around, atom, factor));
                     exact &= self.same_for_all(around, atom);
                 }
-                Part::Base => step = gcd(step, int::divisor(atom).saturating_mul(factor)),
-                Part::Mixed => (step, exact) = (gcd(step, int::divisor(atom).saturating_mul(factor)), false),
+                Dependence::Base => step = gcd(step, int::divisor(atom).saturating_mul(factor)),
+                Dependence::Mixed => (step, exact) = (gcd(step, int::divisor(atom).saturating_mul(factor)), false),
             }
         }
         let middle = self.middle(around, exact);
@@ -301,7 +301,7 @@ impl<'f> Kernel<'f> {
         Some(Offsets { each, step, exact, lanes: lanes.len(), share })
     }
 
-    fn part(&self, around: &Around<'_>, atom: &Int) -> Part {
+    fn part(&self, around: &Around<'_>, atom: &Int) -> Dependence {
         let (mut own, mut base) = (false, false);
         for v in atom.vars() {
             match around.kind(v) {
@@ -312,9 +312,9 @@ impl<'f> Kernel<'f> {
         }
         atom.visit(&mut |n| base |= matches!(n.node(), IntNode::Load(..)));
         match (own, base) {
-            (true, true) => Part::Mixed,
-            (true, false) => Part::Own,
-            _ => Part::Base,
+            (true, true) => Dependence::Mixed,
+            (true, false) => Dependence::Own,
+            _ => Dependence::Base,
         }
     }
 
@@ -423,7 +423,7 @@ impl<'f> Kernel<'f> {
         };
         // Loops of one iteration are no other variables.
         let difference = |c: &Cond| int::simplify(&(c.lhs.clone() - &c.rhs), &self.bounds);
-        let own = |c: &&Cond| matches!(self.part(around, &difference(c)), Part::Own);
+        let own = |c: &&Cond| matches!(self.part(around, &difference(c)), Dependence::Own);
         let value = |v: Name| self.value(around, middle, lane, v);
         around.loops.iter().all(inside) && block.guards.iter().filter(own).all(|c| holds(c, &value))
     }

@@ -17,7 +17,8 @@ pub(super) struct Offsets {
 }
 
 impl Offsets {
-    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their number.
+    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their
+    /// number.
     pub fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
         self.each.retain(|l| !l.is_empty());
         self.each.sort_unstable();
@@ -49,8 +50,8 @@ pub(super) fn shift(step: i64, element: f64) -> i64 {
     }
 }
 
-/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
-/// elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with
+/// them. The elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
 pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
     let step = moves.iter().fold(0, |a, b| gcd(a, *b));
     let lanes = each.first().map_or(0, Vec::len);

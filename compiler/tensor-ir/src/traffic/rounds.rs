@@ -21,8 +21,8 @@ pub(super) fn iterations(block: &Block, l: &For) -> u64 {
     (0..all).filter(|n| guards.iter().all(|c| holds(c, &|_| Some(*n)))).count() as u64
 }
 
-/// The part of a loop's iterations that go on to another place, where the place has a limit: the last load of a pipelined
-/// loop is that of the iteration before.
+/// The part of a loop's iterations that go on to another place, where the place has a limit: the last load of a
+/// pipelined loop is that of the iteration before.
 pub(super) fn fresh(flat: &Int, l: &For) -> f64 {
     let mut limited = false;
     flat.visit(&mut |i| limited |= matches!(i.node(), IntNode::Min(a, b) if a.uses(l.var) || b.uses(l.var)));

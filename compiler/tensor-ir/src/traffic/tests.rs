@@ -166,7 +166,8 @@ fn an_explanation_names_kernel_and_buffer() {
     );
 }
 
-/// A matrix of 16 x 16 halves in rows of so many: RADV loads a column of 8 bytes after the other, other drivers 16 bytes of each row.
+/// A matrix of 16 x 16 halves in rows of so many: RADV loads a column of 8 bytes after the other, other drivers 16
+/// bytes of each row.
 #[test]
 fn columns_of_a_matrix_meet_in_banks() {
     let conflict = |device: &str, row: i64| {

@@ -59,7 +59,7 @@ fn settle(cx: &mut GroupGraph<'_, '_>, groups: &[Vec<usize>], verdict: Result<St
     let roots: Vec<usize> = groups.iter().map(|g| cx.p.root(g[0])).collect();
     let verdict = verdict.and_then(|costs| match cx.p.fits(&roots) {
         true => Ok(costs),
-        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
+        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.target.profile.name)),
     });
     let nodes = nodes_of(cx, &groups.concat());
     let last = groups[groups.len() - 1][0];
@@ -146,7 +146,7 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
     let (te, outside, _) = group_expression(cx.module, cx.f, &all).ok()?;
     let constant = |v: &ValueId| cx.f.def_op::<Const>(*v).is_some();
     let constants: Vec<BufferId> = outside.iter().filter(|o| constant(o.0)).map(|o| *o.1).collect();
-    let kernel = match one_kernel(&te, &constants, cx.profile)? {
+    let kernel = match one_kernel(&te, &constants, cx.target)? {
         Ok(kernel) => kernel,
         Err(why) => return Some(Err(why)),
     };
@@ -156,7 +156,7 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
     Some(costs.and_then(|apart| {
         let weighed = Weighed::of(&one, &apart);
         let words = weighed.describe();
-        let taken = weighed.one < weighed.apart || cx.profile.asks_for(RULE);
+        let taken = weighed.one < weighed.apart || cx.target.options.asks_for(RULE);
         if taken { Ok(words) } else { Err(words) }
     }))
 }

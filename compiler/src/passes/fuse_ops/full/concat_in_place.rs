@@ -196,9 +196,12 @@ fn joins(cx: &mut GroupGraph<'_, '_>, site: &Site, i: usize, v: ValueId, operand
         return Err(format!("the group of {name} has {reductions} reductions, its kernel takes whole rows"));
     }
     let reads: Vec<ValueId> = cx.p.reads(root).collect();
-    let (count, limit) = (cx.p.weigh(reads.into_iter()) + site.behind, cx.profile.max_storage_buffers);
+    let (count, limit) = (cx.p.weigh(reads.into_iter()) + site.behind, cx.target.profile.max_storage_buffers);
     if count > limit {
-        return Err(format!("the kernel of {name} would have {count} bindings, {} has {limit}", cx.profile.name));
+        return Err(format!(
+            "the kernel of {name} would have {count} bindings, {} has {limit}",
+            cx.target.profile.name
+        ));
     }
     Ok(())
 }
@@ -217,7 +220,7 @@ fn worth(cx: &mut GroupGraph<'_, '_>, site: &Site, joined: &[usize], apart: usiz
     }
     // Two f16 of a packed word must not be written by different kernels.
     let out = cx.f.nodes[site.concat].outputs[0];
-    let packed = cx.f.ty(out).dtype == DType::F16 && !cx.profile.f16;
+    let packed = cx.f.ty(out).dtype == DType::F16 && !cx.target.profile.f16;
     if packed && (site.permuted || !whole_words(cx, site.concat)) {
         return Err(format!("an operand of {name} ends inside of a packed word"));
     }

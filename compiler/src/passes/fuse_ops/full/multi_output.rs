@@ -101,7 +101,7 @@ fn check(
         return Err(Some(format!("the group of {} has {reductions} reductions, or a concat", name(value))));
     }
     if let Some(&packed) = [value, i].iter().find(|n| is_packed(cx, **n)) {
-        return Err(Some(format!("{} is stored in packed words on {}", name(packed), cx.profile.name)));
+        return Err(Some(format!("{} is stored in packed words on {}", name(packed), cx.target.profile.name)));
     }
     if let Some(between) = waits(cx, makers, &group, &work) {
         return Err(Some(format!("{} reads {}, which comes after {}", name(i), name(between), name(value))));
@@ -109,7 +109,7 @@ fn check(
     let roots = [root, cx.p.root(i)];
     match cx.p.fits(&roots) {
         true => Ok(()),
-        false => Err(Some(format!("the kernel would have more bindings than {}", cx.profile.name))),
+        false => Err(Some(format!("the kernel would have more bindings than {}", cx.target.profile.name))),
     }
 }
 
@@ -117,7 +117,7 @@ fn check(
 fn is_packed(cx: &GroupGraph<'_, '_>, i: usize) -> bool {
     let Source::Node(n) = cx.g.nodes[i].source else { return false };
     cx.f.nodes[n].outputs.iter().any(|&v| match cx.f.ty(v).dtype {
-        DType::F16 => !cx.profile.f16,
+        DType::F16 => !cx.target.profile.f16,
         DType::BF16 | DType::U8 | DType::I8 => true,
         _ => false,
     })

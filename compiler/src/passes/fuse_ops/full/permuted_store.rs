@@ -76,12 +76,12 @@ fn check(cx: &mut GroupGraph<'_, '_>, anchor: usize, t: usize) -> Result<(), Str
         }
     }
     let out = cx.f.nodes[cx.g.nodes[t].source.node()].outputs[0];
-    if cx.f.ty(out).dtype == DType::F16 && !cx.profile.f16 {
+    if cx.f.ty(out).dtype == DType::F16 && !cx.target.profile.f16 {
         return Err("its neighbours share packed words".into());
     }
     let roots = [cx.p.root(anchor), cx.p.root(t)];
     match cx.p.fits(&roots) {
         true => Ok(()),
-        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
+        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.target.profile.name)),
     }
 }

@@ -133,6 +133,6 @@ fn check(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Result<Strin
     let roots = [cx.p.root(value), cx.p.root(pool)];
     match cx.p.fits(&roots) {
         true => Ok(costs),
-        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
+        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.target.profile.name)),
     }
 }

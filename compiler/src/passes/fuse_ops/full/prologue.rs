@@ -74,7 +74,7 @@ fn visit(cx: &mut GroupGraph<'_, '_>, i: usize, anchor: usize, known: &mut Known
     let roots = [cx.p.root(i), cx.p.root(anchor)];
     let verdict = verdict.and_then(|costs| match cx.p.fits(&roots) {
         true => Ok(costs),
-        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
+        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.target.profile.name)),
     });
     let name = |n: NodeId| cx.f.nodes[n].name;
     match verdict {

@@ -61,7 +61,7 @@ impl Rows<'_> {
 pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let (g, f) = (cx.g, cx.f);
     let makers = cx.makers();
-    let cores = cx.profile.cores;
+    let cores = cx.target.profile.cores;
     let p = &mut *cx.p;
     let mut members = p.members();
     let mut done: FxHashSet<usize> = FxHashSet::default();

@@ -6,7 +6,7 @@ use crate::int::{Int, IntNode, gcd};
 use smallvec::SmallVec;
 
 /// A divisor that is one product: `coefficient * factors`.
-struct Product {
+struct Monomial {
     coefficient: i64,
     factors: SmallVec<[Int; 2]>,
 }
@@ -19,15 +19,15 @@ struct Digits {
     divisor: Linear,
 }
 
-fn as_product(l: &Linear) -> Option<Product> {
+fn as_monomial(l: &Linear) -> Option<Monomial> {
     match l.terms.as_slice() {
-        [(atom, k)] if *k > 0 && l.constant == 0 => Some(Product { coefficient: *k, factors: factors(atom) }),
+        [(atom, k)] if *k > 0 && l.constant == 0 => Some(Monomial { coefficient: *k, factors: factors(atom) }),
         _ => None,
     }
 }
 
 /// `l = by*A + R`: the terms that are multiples of the product `by`, divided, and the others.
-fn split(l: &Linear, by: &Product) -> Option<(Linear, Linear)> {
+fn split(l: &Linear, by: &Monomial) -> Option<(Linear, Linear)> {
     let (mut multiple, mut rest) = (Linear::constant(0), Linear::constant(l.constant));
     for (atom, k) in &l.terms {
         match divide_factors(atom, &by.factors) {
@@ -61,7 +61,7 @@ impl Simplifier<'_> {
         if a == b {
             return Some(Linear::constant(1));
         }
-        let Some(by) = as_product(&b) else {
+        let Some(by) = as_monomial(&b) else {
             return if self.below(&a, &b) { Some(Linear::constant(0)) } else { self.div_atom(&a, &b) };
         };
         // (b*A + R) / b = A + R/b
@@ -71,7 +71,7 @@ impl Simplifier<'_> {
         Some(out)
     }
 
-    fn div_rest_symbolic(&mut self, r: Linear, b: Linear, by: &Product) -> Option<Linear> {
+    fn div_rest_symbolic(&mut self, r: Linear, b: Linear, by: &Monomial) -> Option<Linear> {
         // 0 / b = 0, R / b = 0 for 0 <= R < b
         if r.as_const() == Some(0) || self.below(&r, &b) {
             return Some(Linear::constant(0));
@@ -95,7 +95,7 @@ impl Simplifier<'_> {
             Some(IntNode::Mod(x, m)) => {
                 let m = self.form(&m)?;
                 let (digits, left) = split(&m, by)?;
-                if left.as_const() == Some(0) && as_product(&m).is_some() {
+                if left.as_const() == Some(0) && as_monomial(&m).is_some() {
                     let x = self.form(&x)?;
                     let quotient = self.div(x, b)?;
                     return self.modulo(quotient, digits);
@@ -110,7 +110,7 @@ impl Simplifier<'_> {
         if a == b {
             return Some(Linear::constant(0));
         }
-        let Some(by) = as_product(&b) else {
+        let Some(by) = as_monomial(&b) else {
             return if self.below(&a, &b) { Some(a) } else { self.mod_atom(&a, &b) };
         };
         // (b*A + R) % b = R % b
@@ -141,7 +141,7 @@ impl Simplifier<'_> {
         if let Some(IntNode::Mod(x, m)) = r.as_atom().map(|a| a.node().clone()) {
             let m = self.form(&m)?;
             let (_, left) = split(&m, &by)?;
-            if left.as_const() == Some(0) && as_product(&m).is_some() {
+            if left.as_const() == Some(0) && as_monomial(&m).is_some() {
                 let x = self.form(&x)?;
                 return self.mod_symbolic(x, b);
             }
@@ -150,7 +150,7 @@ impl Simplifier<'_> {
     }
 
     /// `r = g*A + R` and `b = g*b'` with `0 <= R < g` proved, for a constant `g` or one symbolic factor.
-    fn low_digit(&mut self, r: &Linear, b: &Linear, by: &Product) -> Option<Option<Digits>> {
+    fn low_digit(&mut self, r: &Linear, b: &Linear, by: &Monomial) -> Option<Option<Digits>> {
         if let Some((g, split)) = self.split_by_factor(r, by.coefficient) {
             let divisor = reduce(b, g, None)?;
             let (high, low) = (split.multiple, split.rest);
@@ -158,7 +158,7 @@ impl Simplifier<'_> {
         }
         for f in &by.factors {
             let unit = Linear::atom(f.clone());
-            let factor = Product { coefficient: 1, factors: factors(f) };
+            let factor = Monomial { coefficient: 1, factors: factors(f) };
             let (high, low) = split(r, &factor)?;
             if !high.terms.is_empty() && self.below(&low, &unit) {
                 return Some(Some(Digits { unit, high, low, divisor: reduce(b, 1, Some(f))? }));
@@ -182,7 +182,7 @@ impl Simplifier<'_> {
 
 /// Cancels a common factor of dividend and divisor: a constant `g` or one symbolic factor.
 #[allow(clippy::type_complexity)]
-fn cancel(r: &Linear, b: &Linear, by: &Product) -> Option<Option<(i64, Option<Int>, Linear, Linear)>> {
+fn cancel(r: &Linear, b: &Linear, by: &Monomial) -> Option<Option<(i64, Option<Int>, Linear, Linear)>> {
     if r.terms.is_empty() {
         return Some(None);
     }

@@ -159,7 +159,7 @@ impl Contraction {
             return Err("bug: a product leaves its result".into());
         }
         let tiles = tiles(self.size, if parallel { rayon::current_num_threads() * 3 } else { 1 });
-        let run = |t: &Tile| self.multiply(&a, &b, t, at, target);
+        let run = |t: &ResultTile| self.multiply(&a, &b, t, at, target);
         if tiles.len() > 1 {
             tiles.par_iter().for_each(run)
         } else {
@@ -168,7 +168,7 @@ impl Contraction {
         Ok(())
     }
 
-    fn multiply(&self, a: &Matrix<'_>, b: &Matrix<'_>, t: &Tile, at: usize, target: &Target) {
+    fn multiply(&self, a: &Matrix<'_>, b: &Matrix<'_>, t: &ResultTile, at: usize, target: &Target) {
         let [row_step, column_step] = self.steps;
         let start = at + t.row * row_step + t.column * column_step;
         // SAFETY: `Matrix::new` checked that all elements of both operands are in their slices, `product` that the
@@ -428,7 +428,7 @@ fn group_size(e: &Expr, var: Name) -> Option<usize> {
     size.filter(|c| only && *c > 1).map(|c| c as usize)
 }
 
-struct Tile {
+struct ResultTile {
     row: usize,
     rows: usize,
     column: usize,
@@ -436,7 +436,7 @@ struct Tile {
 }
 
 /// Cuts a product into about `want` tiles, the longer side first; tiles keep at least 32 rows and columns.
-fn tiles([rows, columns, depth]: [usize; 3], want: usize) -> Vec<Tile> {
+fn tiles([rows, columns, depth]: [usize; 3], want: usize) -> Vec<ResultTile> {
     let (mut r, mut c) = (1, 1);
     while r * c < want && rows * columns * depth / (r * c) > 1 << 19 {
         if rows / r >= columns / c && rows / r >= 64 {
@@ -452,7 +452,7 @@ fn tiles([rows, columns, depth]: [usize; 3], want: usize) -> Vec<Tile> {
     let mut out = Vec::new();
     for row in (0..rows).step_by(height) {
         for column in (0..columns).step_by(width) {
-            out.push(Tile { row, rows: height.min(rows - row), column, columns: width.min(columns - column) });
+            out.push(ResultTile { row, rows: height.min(rows - row), column, columns: width.min(columns - column) });
         }
     }
     out

@@ -16,8 +16,8 @@
 //! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
 //! the parts. `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
-//! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches the
-//! estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.
+//! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches
+//! the estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.
 
 mod combination;
 mod processor;
@@ -52,6 +52,7 @@ use crate::fingerprint::Fingerprint;
 use crate::int::{DimRanges, Int, typical_size};
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::predicted;
+use crate::schedule::{ScheduleOptions, ScheduleTarget};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::fmt;
@@ -183,13 +184,18 @@ impl fmt::Display for Estimate {
 ///
 /// # Errors
 /// The device lacks something; or a part of the function is neither scheduled nor a sequence of plain stages.
-pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Estimate, String> {
+pub fn estimate<'a>(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: impl Into<ScheduleTarget<'a>>,
+) -> Result<Estimate, String> {
+    let target = target.into();
     let f = f.at_typical_sizes(&DimRanges::default());
     let kernels = match f.kernels().is_empty() {
-        true => predicted(&f, constants, profile)?,
-        false => scheduled::kernels(&f, profile)?,
+        true => predicted(&f, constants, target)?,
+        false => scheduled::kernels(&f, target.profile)?,
     };
-    match kernels.iter().find_map(|k| k.refusal(profile)) {
+    match kernels.iter().find_map(|k| k.refusal(target.profile)) {
         Some(why) => Err(why),
         None => Ok(Estimate::of(kernels)),
     }
@@ -213,6 +219,8 @@ pub(in crate::schedule) fn least_cost_of_bytes(profile: &DeviceProfile, bytes: f
 /// Estimates for one device; each different function once.
 pub struct Estimator {
     profile: DeviceProfile,
+    /// What the user asks of the rules.
+    options: ScheduleOptions,
     /// Ranges of open sizes; typical sizes count.
     dims: DimRanges,
     known: Mutex<FxHashMap<Key, Arc<Result<Estimate, String>>>>,
@@ -223,8 +231,9 @@ type Key = (Fingerprint, Vec<usize>);
 
 impl Estimator {
     /// For a device, where open sizes have these ranges.
-    pub fn within(profile: &DeviceProfile, dims: DimRanges) -> Estimator {
-        Estimator { profile: profile.clone(), dims, known: Mutex::default() }
+    pub fn within<'a>(target: impl Into<ScheduleTarget<'a>>, dims: DimRanges) -> Estimator {
+        let ScheduleTarget { profile, options } = target.into();
+        Estimator { profile: profile.clone(), options: options.clone(), dims, known: Mutex::default() }
     }
     /// The device.
     pub fn profile(&self) -> &DeviceProfile {
@@ -245,7 +254,7 @@ impl Estimator {
         {
             return found.clone();
         }
-        let made = Arc::new(estimate(f, &constants, &self.profile));
+        let made = Arc::new(estimate(f, &constants, self.options.on(&self.profile)));
         if let Ok(mut known) = self.known.lock() {
             known.insert(key, made.clone());
         }

@@ -107,7 +107,7 @@ fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
         .value
         .visit(&mut |e| computed |= matches!(e, Expr::Unary(..) | Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)));
     let bytes = plain && !computed && stages.f.buffers[block.buffer].dtype == DType::I32;
-    bytes && stages.profile.multiplies_bytes()
+    bytes && stages.target.multiplies_bytes()
 }
 
 /// An operand is read in more than 16 bits an element.

@@ -69,8 +69,8 @@ const ADDRESS: f64 = 8.0;
 /// Bytes of a GPU's last-level cache where its size is not known.
 const LEAST_CACHE: u64 = 2 << 20;
 
-/// Elements of a thread's vector where nobody chooses, for `total` results in runs of `inner`: 4, fewer where the device
-/// would have lanes without a thread.
+/// Elements of a thread's vector where nobody chooses, for `total` results in runs of `inner`: 4, fewer where the
+/// device would have lanes without a thread.
 pub(in crate::schedule) fn usual_width(p: &DeviceProfile, total: i64, inner: i64) -> i64 {
     let lanes = if p.software { 0 } else { LANES_A_CORE as i64 * i64::from(p.cores) };
     let fits = |w: &i64| total % w == 0 && total / w >= lanes;

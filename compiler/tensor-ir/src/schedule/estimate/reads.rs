@@ -7,6 +7,7 @@ use super::tally::{OPEN, Tally, operations};
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::rules::dimension_to_pack;
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors, unrolled_accesses};
@@ -24,6 +25,8 @@ pub(super) type Loop = (Name, i64);
 pub(in crate::schedule) struct Stages<'f> {
     pub(super) f: &'f TensorFunction,
     pub(super) profile: &'f DeviceProfile,
+    /// The same with what the user asks for.
+    pub(super) target: ScheduleTarget<'f>,
     pub(super) constants: &'f [BufferId],
     pub(super) rates: Rates,
     pub(super) list: Vec<Stage<'f>>,
@@ -172,15 +175,16 @@ impl<'f> Stages<'f> {
     pub(in crate::schedule) fn of(
         f: &'f TensorFunction,
         constants: &'f [BufferId],
-        profile: &'f DeviceProfile,
+        target: ScheduleTarget<'f>,
     ) -> Stages<'f> {
+        let profile = target.profile;
         let list = stages(f);
         let results: Vec<BufferId> = f.outputs().collect();
         let rates = Rates::of(profile);
         let iterations = |s: &Stage<'_>| s.loops.iter().map(|l| extent(&l.1) as f64).product::<f64>();
         let countable = list.iter().all(|s| iterations(s) <= MOST_ITERATIONS);
         let (touches, products, finishes) = Default::default();
-        Stages { f, profile, constants, rates, list, results, countable, touches, products, finishes }
+        Stages { f, profile, target, constants, rates, list, results, countable, touches, products, finishes }
     }
     /// The product that a stage sums up; `None` for another reduction.
     pub(super) fn product(&self, stage: usize) -> Option<Rc<Product<'f>>> {

@@ -6,7 +6,7 @@ use super::reads::{Lanes, Loop, Stages, Window, iterations};
 use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Tile, tile_of, widest};
+use crate::schedule::rules::{TransformTile, tile_of, widest};
 use crate::tir::Expr;
 use rustc_hash::FxHashMap;
 
@@ -69,7 +69,7 @@ pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<Kerne
 }
 
 /// Tiles along a loop, and 0 for a loop inside a tile.
-fn rows_of(tile: &Tile, (v, n): Loop) -> i64 {
+fn rows_of(tile: &TransformTile, (v, n): Loop) -> i64 {
     match tile.inside.iter().find(|l| l.0 == v) {
         Some(&(_, m)) if m == n => 0,
         Some(&(_, m)) => (n + m - 1) / m,

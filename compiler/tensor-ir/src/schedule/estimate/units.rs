@@ -12,20 +12,20 @@ use crate::tir::{BufferId, Expr};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
 #[derive(Clone, Copy)]
-struct Part {
+struct UnitStages {
     reduce: Option<usize>,
     output: usize,
 }
 
 /// The kernels of a product with this tile: one, or that of the slices and that of their sum.
-fn in_slices(stages: &Stages<'_>, p: &Part, r: usize, tile: ProductTile) -> Vec<KernelEstimate> {
+fn in_slices(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: ProductTile) -> Vec<KernelEstimate> {
     sliced(stages, p, r, &tile, product(stages, p, r, &tile, None))
 }
 
 /// The kernels of a product on matrix units with this tile.
 fn on_matrices(
     stages: &Stages<'_>,
-    p: &Part,
+    p: &UnitStages,
     (product, r): (&Product<'_>, usize),
     tile: &MatrixTile,
 ) -> Vec<KernelEstimate> {
@@ -34,7 +34,7 @@ fn on_matrices(
 }
 
 /// Exponentials or error functions are computed of the results of reduction `r`.
-fn computes_functions(stages: &Stages<'_>, p: &Part, r: usize) -> bool {
+fn computes_functions(stages: &Stages<'_>, p: &UnitStages, r: usize) -> bool {
     let mut found = false;
     if p.output != r {
         let of = |e: &Expr| matches!(e, Expr::Unary(..)) && operations(e) >= FUNCTION;
@@ -44,7 +44,13 @@ fn computes_functions(stages: &Stages<'_>, p: &Part, r: usize) -> bool {
 }
 
 /// The kernels of a product whose own is counted in `tally`; none where it is not.
-fn sliced(stages: &Stages<'_>, p: &Part, r: usize, tile: &ProductTile, tally: Option<Tally>) -> Vec<KernelEstimate> {
+fn sliced(
+    stages: &Stages<'_>,
+    p: &UnitStages,
+    r: usize,
+    tile: &ProductTile,
+    tally: Option<Tally>,
+) -> Vec<KernelEstimate> {
     match tally {
         None => vec![],
         Some(tally) if tile.slices == 1 => vec![named(stages, p.output, &tally)],
@@ -55,11 +61,11 @@ fn sliced(stages: &Stages<'_>, p: &Part, r: usize, tile: &ProductTile, tally: Op
 }
 
 /// The sum of a product's slices, and what follows it.
-fn sum_of_slices(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally {
+fn sum_of_slices(stages: &Stages<'_>, p: &UnitStages, r: usize, slices: i64) -> Tally {
     stages.finished(Finish::Sum(p.output, slices), r, || count_sum(stages, p, r, slices))
 }
 
-fn count_sum(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally {
+fn count_sum(stages: &Stages<'_>, p: &UnitStages, r: usize, slices: i64) -> Tally {
     let (order, _) = stages.loops(p.output);
     let (mut tally, width) = flat_tally(stages, &order);
     let lanes = Lanes { order: &order, width, along: None };
@@ -115,7 +121,7 @@ fn of_elements(stages: &Stages<'_>, r: usize) -> Demand {
     demand
 }
 
-fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> Tally {
+fn workgroup_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, threads: i64) -> Tally {
     let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let results = iterations(&order);
     let mut tally = Tally { workgroups: results, threads: threads as f64, ..Tally::default() };
@@ -130,7 +136,7 @@ fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> 
 }
 
 /// A thread for each vector of results, of several neighbouring windows where they share loads.
-fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&Neighbours>) -> Tally {
+fn thread_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, neighbours: Option<&Neighbours>) -> Tally {
     let ((mut order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let mut demand = of_elements(stages, r);
     stages.pack(&mut demand, &order);
@@ -163,10 +169,10 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize, neighbours: Option<&
 /// window.
 fn product(
     stages: &Stages<'_>,
-    p: &Part,
+    p: &UnitStages,
     r: usize,
     tile: &ProductTile,
-    windows: Option<(PoolingWindows, &Part)>,
+    windows: Option<(PoolingWindows, &UnitStages)>,
 ) -> Option<Tally> {
     let product = stages.product(r)?;
     let tally = product.count(stages, tile, windows.map(|w| w.0));
@@ -176,11 +182,11 @@ fn product(
 /// Counts what is made of a product's results, and their stores, beside `tally`.
 fn with_results(
     stages: &Stages<'_>,
-    p: &Part,
+    p: &UnitStages,
     (product, r): (&Product<'_>, usize),
     mut tally: Tally,
     tile: &ProductTile,
-    windows: Option<(PoolingWindows, &Part)>,
+    windows: Option<(PoolingWindows, &UnitStages)>,
 ) -> Tally {
     let width = if tile.columns % 4 == 0 { 4 } else { 1 };
     if let Some(windows) = windows {
@@ -193,7 +199,7 @@ fn with_results(
 }
 
 /// What is made of a product's results, and their stores; in slices, their stores alone.
-fn results(stages: &Stages<'_>, p: &Part, (product, r): (&Product<'_>, usize), width: i64, slices: i64) -> Tally {
+fn results(stages: &Stages<'_>, p: &UnitStages, (product, r): (&Product<'_>, usize), width: i64, slices: i64) -> Tally {
     let block = stages.list[r].block;
     let mut tally = Tally::default();
     if slices > 1 {
@@ -210,7 +216,7 @@ fn results(stages: &Stages<'_>, p: &Part, (product, r): (&Product<'_>, usize), w
 }
 
 /// Loops of the consumer that store what those of the product compute, as threads store it.
-fn stored_order(stages: &Stages<'_>, p: &Part, product: &Product<'_>, r: usize) -> Vec<Loop> {
+fn stored_order(stages: &Stages<'_>, p: &UnitStages, product: &Product<'_>, r: usize) -> Vec<Loop> {
     let block = stages.list[r].block;
     let reads = stages.demand(&stages.list[p.output].block.value).reads;
     let read = reads.into_iter().find(|x| x.buffer == block.buffer);
@@ -225,11 +231,11 @@ fn stored_order(stages: &Stages<'_>, p: &Part, product: &Product<'_>, r: usize) 
 /// Counts what windows over a product's results compute and store.
 fn of_windows(
     stages: &Stages<'_>,
-    p: &Part,
+    p: &UnitStages,
     (product, r): (&Product<'_>, usize),
     tally: &mut Tally,
     width: i64,
-    (w, outer): (PoolingWindows, &Part),
+    (w, outer): (PoolingWindows, &UnitStages),
 ) {
     if p.output != r {
         let consumer = stages.list[p.output].block;
@@ -281,7 +287,7 @@ pub(in crate::schedule) fn shared_reduction(
     blocks: [Name; 2],
     threads: i64,
 ) -> Vec<KernelEstimate> {
-    let of = |p: &Part, r: usize| vec![named(stages, p.output, &workgroup_a_result(stages, p, r, threads))];
+    let of = |p: &UnitStages, r: usize| vec![named(stages, p.output, &workgroup_a_result(stages, p, r, threads))];
     of_part(stages, blocks, of)
 }
 
@@ -292,7 +298,7 @@ pub(in crate::schedule) fn own_reduction(
     blocks: [Name; 2],
     neighbours: Option<&Neighbours>,
 ) -> Vec<KernelEstimate> {
-    let of = |p: &Part, r: usize| vec![named(stages, p.output, &thread_a_result(stages, p, r, neighbours))];
+    let of = |p: &UnitStages, r: usize| vec![named(stages, p.output, &thread_a_result(stages, p, r, neighbours))];
     of_part(stages, blocks, of)
 }
 
@@ -318,7 +324,7 @@ pub(in crate::schedule) fn matrix_kernels(
     blocks: [Name; 2],
     tile: &MatrixTile,
 ) -> Vec<KernelEstimate> {
-    let of = |p: &Part, r: usize| match stages.product(r) {
+    let of = |p: &UnitStages, r: usize| match stages.product(r) {
         Some(product) => on_matrices(stages, p, (&product, r), tile),
         None => vec![],
     };
@@ -337,13 +343,13 @@ pub(in crate::schedule) fn holdings(stages: &Stages<'_>, blocks: [Name; 2]) -> O
 fn of_part(
     stages: &Stages<'_>,
     blocks: [Name; 2],
-    kernels: impl Fn(&Part, usize) -> Vec<KernelEstimate>,
+    kernels: impl Fn(&UnitStages, usize) -> Vec<KernelEstimate>,
 ) -> Vec<KernelEstimate> {
     let found = part(stages, blocks).and_then(|p| Some((p, p.reduce?)));
     found.map_or(vec![], |(p, r)| kernels(&p, r))
 }
 
-fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {
+fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<UnitStages> {
     let (reduce, output) = (stages.position(reduce)?, stages.position(output)?);
-    stages.can_be_counted().then_some(Part { reduce: Some(reduce), output })
+    stages.can_be_counted().then_some(UnitStages { reduce: Some(reduce), output })
 }

@@ -3,9 +3,8 @@
 use super::script::Script;
 use super::{Choice, Scheduled, choices, schedule_by, script_of};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Estimate, estimate};
-use crate::schedule::{Choose, InstrRef, ScheduleError, TransformLayout};
+use crate::schedule::{Choose, InstrRef, ScheduleError, ScheduleTarget, TransformLayout};
 use crate::tir::{BufferId, TensorFunction};
 
 /// Alternatives that are made, at most.
@@ -29,20 +28,24 @@ impl Alternative {
     }
 }
 
-/// The pending schedule of `f` and its alternatives on `profile`: first the pending schedule, then the others from the
+/// The pending schedule of `f` and its alternatives on `target`: first the pending schedule, then the others from the
 /// cheapest to the dearest, then those that are impossible. Parameters that the schedule packs are constants.
 ///
 /// # Errors
 /// When the pending schedule does not apply.
-pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<Alternative>, ScheduleError> {
+pub fn alternatives<'a>(
+    f: &TensorFunction,
+    target: impl Into<ScheduleTarget<'a>>,
+) -> Result<Vec<Alternative>, ScheduleError> {
+    let target = target.into();
     let mut plain = f.canonical();
     plain.pending.clear();
     let packed: Vec<Name> =
         f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
     let constants: Vec<BufferId> = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
     let made = |script: &Script, choice: Option<Choice>| -> Result<Alternative, ScheduleError> {
-        let g = schedule_by(&plain, &constants, profile, script)?.function;
-        Ok(Alternative { choice, choices: values(&g.trace), estimate: estimate(&g, &[], profile) })
+        let g = schedule_by(&plain, &constants, target, script)?.function;
+        Ok(Alternative { choice, choices: values(&g.trace), estimate: estimate(&g, &[], target) })
     };
     let own = made(&script_of(&f.pending), None)?;
     let lines = choices(&f.pending);
@@ -80,20 +83,21 @@ pub struct Neighbour {
 
 /// All schedules of the unscheduled `f` that differ in one choice from the schedule with this trace, the cheapest
 /// first. `constants` as for [`schedule`](super::schedule).
-pub fn neighbours(
+pub fn neighbours<'a>(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: impl Into<ScheduleTarget<'a>>,
     trace: &[InstrRef],
 ) -> Vec<Neighbour> {
+    let target = target.into();
     let lines = choices(trace);
     let mut out: Vec<Neighbour> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         for value in line.of.iter().filter(|v| **v != line.value) {
             let choice = Choice { unit: line.unit, point: line.point, value: value.clone() };
-            let made = schedule_by(f, constants, profile, &Script::read(&with(&lines, at, &choice)));
+            let made = schedule_by(f, constants, target, &Script::read(&with(&lines, at, &choice)));
             let Ok(scheduled) = made else { continue };
-            let Ok(estimate) = estimate(&scheduled.function, constants, profile) else { continue };
+            let Ok(estimate) = estimate(&scheduled.function, constants, target) else { continue };
             out.push(Neighbour { choice, scheduled, estimate });
         }
     }
@@ -117,6 +121,7 @@ fn with(lines: &[&Choose], at: usize, choice: &Choice) -> Vec<InstrRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::DeviceProfile;
     use crate::schedule::rules::schedule;
     use crate::schedule::testing::matmul;
 

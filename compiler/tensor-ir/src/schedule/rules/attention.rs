@@ -10,18 +10,18 @@
 use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
 use super::candidate::{Candidate, Choices};
 use super::cooperate::{Team, reduce_over_threads};
-use super::matmul_matrix::Product;
+use super::matmul_matrix::FragmentProduct;
 use super::matmul_tiled::{TileLoops, accumulate, fuse_output, split_tile};
 use super::matrix_tile::{self, Matrix, PLAIN};
 use super::pooling::inside;
 use super::predict::with_parameters;
 use super::script;
 use super::sketch::{Decline, Sketch};
-use super::thread_tile::Tile;
+use super::thread_tile::ThreadTile;
 use super::view::View;
 use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
@@ -103,13 +103,13 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
 pub fn one_kernel(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
 ) -> Option<Result<KernelEstimate, String>> {
     let products = f.body.blocks().iter().filter(|b| product(b).is_some()).count();
     if products < 2 {
         return None;
     }
-    let mut sketch = Sketch::new(with_parameters(f), constants, profile, &script::NOTHING);
+    let mut sketch = Sketch::new(with_parameters(f), constants, target, &script::NOTHING);
     sketch.together(|s| {
         s.inline_all();
         let parts = find_parts(&s.f)?;
@@ -165,9 +165,9 @@ const ROWS: [i64; 5] = [128, 64, 32, 16, 8];
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// By threads, in a tile of registers each.
-    Vector(Tile),
+    Vector(ThreadTile),
     /// By subgroups, on matrix units.
-    Matrix(Matrix, matrix_tile::Tile),
+    Matrix(Matrix, matrix_tile::FragmentTile),
 }
 
 impl Way {
@@ -238,9 +238,10 @@ impl Plan {
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with
     /// vectors.
-    fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
+    fn ways(&self, target: ScheduleTarget<'_>) -> Vec<Way> {
+        let ScheduleTarget { profile: p, options } = target;
         // Those of a software device are slower than its vectors.
-        let wanted = !p.software || p.asks_for("matmul-matrix");
+        let wanted = !p.software || options.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
         let [scores, mut mix] = self.holdings;
         // A thread computes its weights one by one, of scores in workgroup memory.
@@ -248,9 +249,9 @@ impl Plan {
         let of = |rows: i64, matrix: Matrix| {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
-            let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
+            let tile = matrix_tile::FragmentTile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
             // Spills cost time, which who asks for the rule by name puts up with.
-            let held = p.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
+            let held = options.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
             held.then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
@@ -263,11 +264,11 @@ impl Plan {
     fn candidates(&self, sketch: &Sketch<'_>) -> Result<Vec<Candidate>, Decline> {
         let mut tried: Vec<(Way, Vec<KernelEstimate>)> = Vec::new();
         let mut refused = None;
-        for way in self.ways(sketch.profile) {
+        for way in self.ways(sketch.target) {
             let mut one = sketch.clone();
             let made = self.schedule(&mut one, way).and_then(|()| one.side_by_side(&sketch.f));
             let made = made.and_then(|()| Ok(one.finish()?));
-            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.profile));
+            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.target));
             match made {
                 Ok(e) => tried.push((way, e.kernels)),
                 Err(why) => refused = Some(format!("with {} rows {why}", way.rows())),
@@ -284,12 +285,12 @@ impl Plan {
         Ok(tried.into_iter().map(of).collect())
     }
     /// The tile of the second product on vectors: all columns.
-    fn tile(&self, rows: i64) -> Tile {
+    fn tile(&self, rows: i64) -> ThreadTile {
         let across = if self.size.1 <= 8 * PIECE { 8 } else { 16 };
         let column_pieces = over(self.size.1, across * PIECE);
         let threads = (across, (rows / PIECE).min(16));
         let row_pieces = rows / PIECE / threads.1;
-        Tile { threads, row_pieces, rows: PIECE, taps: 1, column_pieces, width: PIECE, depth: DEPTH }
+        ThreadTile { threads, row_pieces, rows: PIECE, taps: 1, column_pieces, width: PIECE, depth: DEPTH }
     }
     /// Schedules the blocks.
     fn schedule(&self, sketch: &mut Sketch<'_>, way: Way) -> Result<(), Decline> {
@@ -298,7 +299,7 @@ impl Plan {
             Way::Matrix(matrix, tile) => self.on_matrices(sketch, matrix, tile),
         }
     }
-    fn on_vectors(&self, sketch: &mut Sketch<'_>, tile: Tile) -> Result<(), Decline> {
+    fn on_vectors(&self, sketch: &mut Sketch<'_>, tile: ThreadTile) -> Result<(), Decline> {
         let parts = &self.parts;
         let [m, n] = fuse_output(sketch, self.output, &self.mix)?;
         let TileLoops { rows, columns, thread } = split_tile(sketch, [m, n], &tile)?;
@@ -306,17 +307,22 @@ impl Plan {
         sketch.bind(columns, Axis::GroupX)?;
         sketch.apply(ComputeAt { block: parts.mix, at: thread, scope: LocalScope::Register })?;
         self.place_rows(sketch, columns, tile.threads)?;
-        let of_scores = Tile { column_pieces: 1, ..tile };
+        let of_scores = ThreadTile { column_pieces: 1, ..tile };
         let scores = self.loops_of_scores(sketch, columns)?;
         let own = split_tile(sketch, scores, &of_scores)?.thread;
         sketch.apply(ComputeAt { block: parts.scores, at: own, scope: LocalScope::Register })?;
         accumulate(sketch, parts.scores, None, &self.scores, own, &of_scores)?;
         accumulate(sketch, parts.mix, None, &self.mix, thread, &tile)
     }
-    fn on_matrices(&self, sketch: &mut Sketch<'_>, matrix: Matrix, tile: matrix_tile::Tile) -> Result<(), Decline> {
+    fn on_matrices(
+        &self,
+        sketch: &mut Sketch<'_>,
+        matrix: Matrix,
+        tile: matrix_tile::FragmentTile,
+    ) -> Result<(), Decline> {
         let all = tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1);
         let threads = (ACROSS.min(all), (all / ACROSS).max(1));
-        let product = |reduce: Name, contraction| Product { reduce, contraction, matrix, tile, threads };
+        let product = |reduce: Name, contraction| FragmentProduct { reduce, contraction, matrix, tile, threads };
         let (scores, mix) = (product(self.parts.scores, &self.scores), product(self.parts.mix, &self.mix));
         mix.split_results(sketch)?;
         scores.split_results(sketch)?;

@@ -3,8 +3,8 @@
 use super::{Choice, choices, schedule};
 use crate::profile::DeviceProfile;
 use crate::schedule::testing::{
-    MATRIX_SHAPES, SUBGROUP_SIZES, assert_every_choice, assert_same_on_subgroups, chosen, matrix_device,
-    parsed as function, proposed,
+    Asking, MATRIX_SHAPES, SUBGROUP_SIZES, asking, assert_every_choice, assert_same_on_subgroups, chosen,
+    matrix_device, parsed as function, proposed,
 };
 use crate::tir::TensorFunction;
 
@@ -58,16 +58,16 @@ fn text([h, m, n, d]: Size, score: &str) -> String {
     )
 }
 
-/// A device that is asked for the rule.
-fn asked(base: DeviceProfile) -> DeviceProfile {
-    DeviceProfile { asked_rules: vec!["attention".into()], ..base }
+/// A device where the rule is asked for.
+fn asked(base: DeviceProfile) -> Asking {
+    asking(base, "attention")
 }
 
-fn ada() -> DeviceProfile {
+fn ada() -> Asking {
     asked(DeviceProfile::named("ada").expect("a profile"))
 }
 
-fn check(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
+fn check(f: &TensorFunction, p: &Asking) -> TensorFunction {
     let g = proposed(f, p, "attention");
     assert_eq!(g.kernels().len(), 1);
     g
@@ -110,7 +110,7 @@ fn of_halves([h, m, n, d]: Size, score: &str) -> TensorFunction {
 }
 
 /// The schedule on matrix units, whichever the estimate prefers.
-fn on_matrices(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
+fn on_matrices(f: &TensorFunction, p: &Asking) -> TensorFunction {
     let made = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}")).function;
     let all = choices(&made.trace);
     let units = all.iter().find(|c| c.point == "units".into()).expect("vectors and matrices are candidates");
@@ -124,7 +124,7 @@ fn matrix_units_take_part_at_any_shape_and_subgroup_size() {
     for (n, mnk) in MATRIX_SHAPES.into_iter().enumerate() {
         let f = of_halves([1, [17, 9, 20, 13][n], [20, 37, 18, 33][n], [16, 12, 9, 24][n]], SCORES[n]);
         for (least, largest) in [(8, 8), (16, 16), (32, 32), (8, 64)] {
-            let p = asked(matrix_device(mnk, (least, largest)));
+            let p = asked(matrix_device(mnk, (least, largest)).profile);
             let g = on_matrices(&f, &p);
             assert_eq!(g.kernels().len(), 1);
             let sizes = SUBGROUP_SIZES.into_iter().filter(|s| (least..=largest).contains(s));
@@ -137,7 +137,7 @@ fn matrix_units_take_part_at_any_shape_and_subgroup_size() {
 #[test]
 fn fewer_subgroups_than_tasks_are_refused() {
     let f = of_halves([1, 17, 20, 16], SCORES[0]);
-    let g = on_matrices(&f, &asked(matrix_device([16, 16, 16], (32, 32))));
+    let g = on_matrices(&f, &asked(matrix_device([16, 16, 16], (32, 32)).profile));
     let inputs = crate::schedule::testing::inputs_of(&g);
     let refusal = crate::interpreter::run_scheduled_on_subgroups(&g, &inputs, 64).expect_err("refused");
     assert!(refusal.contains("4 tasks for 2 subgroups"), "{refusal}");

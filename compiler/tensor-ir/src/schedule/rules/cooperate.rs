@@ -19,7 +19,7 @@ pub(super) const LOAD_BYTES: i64 = 16;
 
 /// The threads along x that copy a tile: so many of them, from `first` on.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct ThreadRange {
     pub first: i64,
     pub count: i64,
 }
@@ -27,7 +27,7 @@ pub(super) struct Part {
 /// Distributes the copy nest of block `copy`, whose loops are inside loop `at`, over the threads of a `part` of a
 /// one-dimensional workgroup. Each thread copies one run of 16 bytes or nothing. Returns false, without changes, if
 /// there is a shorter run.
-pub(super) fn copy_by_part(sketch: &mut Sketch<'_>, copy: Name, at: Name, part: Part) -> Result<bool, Decline> {
+pub(super) fn copy_by_part(sketch: &mut Sketch<'_>, copy: Name, at: Name, part: ThreadRange) -> Result<bool, Decline> {
     let mut tried = sketch.clone();
     let loops = inside(&tried, copy, at)?;
     let elements: i64 = loops.iter().map(|v| tried.extent_of(*v).unwrap_or(1)).product();

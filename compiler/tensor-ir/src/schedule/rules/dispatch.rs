@@ -9,7 +9,7 @@ use super::script::{NOTHING, Script};
 use super::sketch::Decline;
 use super::view::View;
 use super::{Rule, in_order};
-use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::KernelEstimate;
 use crate::schedule::rules::script::RULE;
 
@@ -31,12 +31,12 @@ pub(super) struct Asked {
 }
 
 /// The rules to ask for a unit: a requested one comes first.
-pub(super) fn rules_for(profile: &DeviceProfile, script: &Script, unit: &Unit) -> Vec<Asked> {
-    let of = |rule: &'static Rule| Asked { rule, by_name: profile.asks_for(rule.name) };
+pub(super) fn rules_for(target: ScheduleTarget<'_>, script: &Script, unit: &Unit) -> Vec<Asked> {
+    let of = |rule: &'static Rule| Asked { rule, by_name: target.options.asks_for(rule.name) };
     let takes = |r: &&Rule| r.takes.fits(unit) && script.admits(unit.name(), r.name);
-    let usual = in_order(profile).filter(takes).map(of);
+    let usual = in_order(target).filter(takes).map(of);
     let Some((name, required)) = script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished = in_order(profile).filter(|r| r.name == name && takes(r)).map(|rule| Asked { rule, by_name: true });
+    let wished = in_order(target).filter(|r| r.name == name && takes(r)).map(|rule| Asked { rule, by_name: true });
     match required {
         true => wished.collect(),
         // It took the unit before, perhaps only because it was requested.
@@ -95,7 +95,7 @@ impl Picks {
         let rules = &own[..];
         let mut picks = Picks { rest: vec![], declined: vec![], tries: vec![0; rules.len()] };
         // One view for all rules, so that the counts of the estimate are reused.
-        let asking = View::new(view.f, view.constants, view.profile, true);
+        let asking = View::new(view.f, view.constants, view.target, true);
         for (position, &Asked { rule, by_name }) in rules.iter().enumerate() {
             let view = if by_name { &asking } else { view };
             match (rule.candidates)(view, unit) {

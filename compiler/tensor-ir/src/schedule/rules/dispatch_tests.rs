@@ -7,8 +7,9 @@ use super::script::NOTHING;
 use super::sketch::Sketch;
 use super::{choices, schedule};
 use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::estimate;
-use crate::schedule::testing::{conv, elementwise_chain, matmul, row_sum, softmax};
+use crate::schedule::testing::{asking, conv, elementwise_chain, matmul, row_sum, softmax};
 
 #[test]
 fn the_candidate_that_is_priced_is_the_one_that_is_applied() {
@@ -16,10 +17,10 @@ fn the_candidate_that_is_priced_is_the_one_that_is_applied() {
         for f in
             [matmul(512, 256, 128), conv(1, 64, 28, 28, 64, 3, 1, 1), row_sum(3, 777), elementwise_chain(&[64, 30])]
         {
-            let mut sketch = Sketch::new(f, &[], &p, &NOTHING);
+            let mut sketch = Sketch::new(f, &[], (&p).into(), &NOTHING);
             prepare(&mut sketch, false);
             for unit in sketch.units().unwrap_or_else(|e| panic!("{e}")) {
-                let rules = rules_for(&p, &NOTHING, &unit);
+                let rules = rules_for((&p).into(), &NOTHING, &unit);
                 let pick = Picks::of(&sketch.view(), &unit, &rules, &NOTHING).next().expect("a rule");
                 assert!(pick.cost().is_some(), "{} has no price for {}", pick.rule.name, unit.name());
                 pick.apply(&mut sketch, &unit).unwrap_or_else(|d| panic!("{}", d.0));
@@ -36,10 +37,12 @@ fn the_candidate_that_is_priced_is_the_one_that_is_applied() {
 #[test]
 fn a_rule_that_is_asked_for_decides_the_estimate() {
     let p = DeviceProfile::named("ada").expect("a profile");
-    let asking = |rule: &str| DeviceProfile { asked_rules: vec![rule.into()], ..p.clone() };
-    let total = |p: &DeviceProfile| estimate(&matmul(1024, 512, 512), &[], p).expect("an estimate").total();
-    assert!(total(&asking("direct")) > 2.0 * total(&p), "tiles are cheaper");
-    assert_eq!(total(&asking("matmul-tiled")), total(&p));
+    let total =
+        |target: ScheduleTarget<'_>| estimate(&matmul(1024, 512, 512), &[], target).expect("an estimate").total();
+    let asked = |rule: &str| total((&asking(p.clone(), rule)).into());
+    let [own, direct, tiled] = [total((&p).into()), asked("direct"), asked("matmul-tiled")];
+    assert!(direct > 2.0 * own, "tiles are cheaper");
+    assert_eq!(tiled, own);
 }
 
 #[test]

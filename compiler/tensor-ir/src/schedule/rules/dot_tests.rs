@@ -6,6 +6,8 @@ use crate::dtype::DType;
 use crate::int::const_dims;
 use crate::interpreter::{run_scheduled, run_tensor_function};
 use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
+use crate::schedule::testing::{Asking, asking};
 use crate::tensor::Tensor;
 use crate::text::parse_tensor_function;
 use crate::tir::{BufferId, Encoding, LoopKind, Stmt, TensorFunction};
@@ -38,9 +40,8 @@ fn convolution(h: i64, c: i64, o: i64) -> TensorFunction {
 }
 
 /// A device with so many cores that tiles are small. The products are so small that the estimate prefers other rules.
-fn device() -> DeviceProfile {
-    let asked_rules = vec!["matmul-dot".into()];
-    DeviceProfile { cores: 1000, asked_rules, ..DeviceProfile::named("ada").expect("a profile") }
+fn device() -> Asking {
+    asking(DeviceProfile { cores: 1000, ..DeviceProfile::named("ada").expect("a profile") }, "matmul-dot")
 }
 
 /// Any byte, each of them where there are enough.
@@ -112,7 +113,7 @@ fn every_choice_gives_the_same_results() {
 
 #[test]
 fn what_is_no_product_of_bytes_of_one_type_is_left_to_others() {
-    let declined = |f: &TensorFunction, p: &DeviceProfile| {
+    let declined = |f: &TensorFunction, p: ScheduleTarget<'_>| {
         let s = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}"));
         assert_ne!(s.rule, "matmul-dot");
         s.declined.join("; ")
@@ -124,8 +125,8 @@ fn what_is_no_product_of_bytes_of_one_type_is_left_to_others() {
   } } }
 }",
     );
-    assert!(declined(&mixed, &device()).contains("one operand is u8, the other i8"));
+    assert!(declined(&mixed, (&device()).into()).contains("one operand is u8, the other i8"));
     let bytes = product(DType::I8, 40, 40, 40);
-    assert!(declined(&bytes, &DeviceProfile::lavapipe()).contains("one by one"));
-    assert!(declined(&product(DType::I8, 40, 40, 4), &device()).contains("too few for tiles"));
+    assert!(declined(&bytes, (&DeviceProfile::lavapipe()).into()).contains("one by one"));
+    assert!(declined(&product(DType::I8, 40, 40, 4), (&device()).into()).contains("too few for tiles"));
 }

@@ -1,9 +1,9 @@
 //! Units on a processor: the outer loops of a result are tasks; a task computes the inner loops, many elements an
 //! operation.
 //!
-//! A reduction is kept in task memory, for all lanes of the inner loops at once. Its own loops go outside of them if the
-//! lanes of an operand are adjacent in memory (depthwise convolution, pooling, reductions over outer dimensions), and
-//! inside if the elements of the reduction are (softmax, norms, means over the last dimension).
+//! A reduction is kept in task memory, for all lanes of the inner loops at once. Its own loops go outside of them if
+//! the lanes of an operand are adjacent in memory (depthwise convolution, pooling, reductions over outer dimensions),
+//! and inside if the elements of the reduction are (softmax, norms, means over the last dimension).
 
 use super::analysis::{Unit, output_variables};
 use super::candidate::{Candidate, NoChoice};

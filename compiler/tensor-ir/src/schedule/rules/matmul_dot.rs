@@ -38,14 +38,14 @@ const DEPTH: i64 = 8;
 const PAD: i64 = WORD;
 
 /// Threads along columns and rows, and rows of a thread.
-type Tile = (i64, i64, i64);
+type ByteTile = (i64, i64, i64);
 
-fn listed(t: &Tile) -> Vec<i64> {
+fn listed(t: &ByteTile) -> Vec<i64> {
     vec![t.0, t.1, t.2]
 }
 
 /// From the most to the least.
-const TILES: [Tile; 6] = [(16, 16, 8), (16, 16, 4), (16, 8, 4), (8, 8, 4), (8, 8, 2), (8, 8, 1)];
+const TILES: [ByteTile; 6] = [(16, 16, 8), (16, 16, 4), (16, 8, 4), (8, 8, 4), (8, 8, 2), (8, 8, 1)];
 
 candidate! {
     /// A tile of a product of bytes.
@@ -87,11 +87,11 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
     let (_, _, [batch, rows, columns]) = product(view, unit)?;
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let usable = usable(view.profile);
-    let groups = |t: &&Tile| batch * over(rows, t.1 * t.2) * over(columns, t.0 * COLUMNS);
+    let groups = |t: &&ByteTile| batch * over(rows, t.1 * t.2) * over(columns, t.0 * COLUMNS);
     let enough = usable.iter().find(|t| groups(t) >= i64::from(view.profile.cores)).or(usable.last());
     let first = *enough.ok_or_else(|| Decline("no tile fits the device".into()))?;
     let all = || std::iter::once(first).chain(usable.iter().copied().filter(|t| *t != first));
-    let of = |t: Tile, depth: i64| Candidate::new(ByteProduct { tile: listed(&t), depth });
+    let of = |t: ByteTile, depth: i64| Candidate::new(ByteProduct { tile: listed(&t), depth });
     let others = DEPTHS.into_iter().filter(|d| *d != DEPTH);
     let asked = others.flat_map(|d| all().map(move |t| of(t, d).on_request()));
     Ok(all().map(|t| of(t, DEPTH)).chain(asked).collect())
@@ -138,13 +138,13 @@ fn operand_type(view: &View<'_>, reduce: Name) -> Result<DType, Decline> {
 }
 
 /// Those that fit the device.
-fn usable(p: &DeviceProfile) -> Vec<Tile> {
-    let bytes = |t: &Tile| (t.1 * t.2 + t.0 * COLUMNS + 1) * 2 * DEPTH * WORD;
-    let fits = |t: &&Tile| t.0 * t.1 <= i64::from(p.max_invocations) && bytes(t) <= i64::from(p.shared_memory);
+fn usable(p: &DeviceProfile) -> Vec<ByteTile> {
+    let bytes = |t: &ByteTile| (t.1 * t.2 + t.0 * COLUMNS + 1) * 2 * DEPTH * WORD;
+    let fits = |t: &&ByteTile| t.0 * t.1 <= i64::from(p.max_invocations) && bytes(t) <= i64::from(p.shared_memory);
     TILES.iter().filter(fits).copied().collect()
 }
 
-fn in_numbers(t: &Tile) -> ProductTile {
+fn in_numbers(t: &ByteTile) -> ProductTile {
     ProductTile {
         rows: t.1 * t.2,
         columns: t.0 * COLUMNS,
@@ -190,7 +190,7 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<
 }
 
 /// Binds the output's loops; returns the innermost thread loop.
-fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: Tile) -> Result<Name, Decline> {
+fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: ByteTile) -> Result<Name, Decline> {
     let [m, n] = fuse_output(sketch, unit.output, c)?;
     let rows = sketch.split(m, &[0, tile.1, tile.2], &["o", "t", "i"])?;
     let columns = sketch.split(n, &[0, tile.0, COLUMNS], &["o", "t", "v"])?;
@@ -209,7 +209,7 @@ fn accumulate(
     reduce: Name,
     c: &Contraction,
     thread: Name,
-    (tile, depth): (Tile, i64),
+    (tile, depth): (ByteTile, i64),
     t: DType,
 ) -> Result<(), Decline> {
     sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;

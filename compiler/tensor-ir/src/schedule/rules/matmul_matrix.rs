@@ -15,10 +15,10 @@
 
 use super::analysis::{Contraction, Unit, contraction, strip_casts};
 use super::candidate::Candidate;
-use super::cooperate::{Part, copy_by_part, copy_cooperatively, loaded_bytes};
+use super::cooperate::{ThreadRange, copy_by_part, copy_cooperatively, loaded_bytes};
 use super::direct;
 use super::matmul_tiled::fuse_output;
-use super::matrix_tile::{DEPTH, DEPTHS, LEAST, Matrix, MatrixProduct, PAD, PLAIN, Tile, VECTOR};
+use super::matrix_tile::{DEPTH, DEPTHS, FragmentTile, LEAST, Matrix, MatrixProduct, PAD, PLAIN, VECTOR};
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use super::split_depth::split_depth;
@@ -126,9 +126,9 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
 }
 
 impl ProductOnMatrices {
-    fn tile_of(&self, m: Matrix) -> Option<Tile> {
-        let tile = Tile::all(m).iter().find(|t| t.listed() == self.tile)?;
-        Some(Tile { depth: self.depth, ..*tile })
+    fn tile_of(&self, m: Matrix) -> Option<FragmentTile> {
+        let tile = FragmentTile::all(m).iter().find(|t| t.listed() == self.tile)?;
+        Some(FragmentTile { depth: self.depth, ..*tile })
     }
 }
 
@@ -142,14 +142,14 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let mnk = names.iter().position(|n| *n == shape).map_or(shapes[0], |at| shapes[at]);
     let matrix = Matrix::of(mnk);
     let all = MatrixProduct::fitting(sketch.profile, matrix);
-    let mut domain: Vec<Vec<i64>> = all.iter().map(Tile::listed).collect();
+    let mut domain: Vec<Vec<i64>> = all.iter().map(FragmentTile::listed).collect();
     domain.dedup();
     let list = sketch.choose("tile", &domain, chosen.tile.clone())?;
     let with = ProductOnMatrices { tile: list, ..chosen.clone() };
     let tile = with.tile_of(matrix).ok_or_else(Decline::other_kind)?;
-    let fitting: Vec<i64> = DEPTHS.into_iter().filter(|d| all.contains(&Tile { depth: *d, ..tile })).collect();
+    let fitting: Vec<i64> = DEPTHS.into_iter().filter(|d| all.contains(&FragmentTile { depth: *d, ..tile })).collect();
     let depth = sketch.choose("depth", &fitting, tile.depth)?;
-    let tile = Tile { depth, ..tile };
+    let tile = FragmentTile { depth, ..tile };
     let numbers = size.slices(&tile);
     let usual = if numbers.contains(&chosen.slices) { chosen.slices } else { 1 };
     match if numbers.len() > 1 { sketch.choose("slices", &numbers, usual)? } else { 1 } {
@@ -163,7 +163,7 @@ fn compute_slices(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
     c: &Contraction,
-    (matrix, tile): (Matrix, Tile),
+    (matrix, tile): (Matrix, FragmentTile),
     parts: i64,
 ) -> Result<(), Decline> {
     let part = split_depth(sketch, unit, c, parts)?;
@@ -187,7 +187,7 @@ fn check_types(view: &View<'_>, reduce: Name) -> Result<(), Decline> {
 }
 
 /// A tile, and the number of slices of the reduction.
-type TileInSlices = (Tile, i64);
+type TileInSlices = (FragmentTile, i64);
 
 /// A substitute for the cost of a product of `[batch, rows, columns]` that the estimate cannot weigh: it prefers the
 /// largest tile that gives every core a workgroup, without slices, else the smallest tile.
@@ -217,12 +217,12 @@ pub(super) struct Loops {
 
 /// A product on matrix units.
 #[derive(Clone, Copy)]
-pub(super) struct Product<'c> {
+pub(super) struct FragmentProduct<'c> {
     /// The product's block.
     pub reduce: Name,
     pub contraction: &'c Contraction,
     pub matrix: Matrix,
-    pub tile: Tile,
+    pub tile: FragmentTile,
     /// Threads of the workgroup, along x and y.
     pub threads: (i64, i64),
 }
@@ -233,13 +233,13 @@ fn compute(
     reduce: Name,
     c: &Contraction,
     matrix: Matrix,
-    tile: Tile,
+    tile: FragmentTile,
 ) -> Result<(), Decline> {
     if c.right_constant {
         pack_right(sketch, c)?;
     }
     let threads = (tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1), 1);
-    let product = Product { reduce, contraction: c, matrix, tile, threads };
+    let product = FragmentProduct { reduce, contraction: c, matrix, tile, threads };
     product.split_results(sketch)?;
     let [m, n] = fuse_output(sketch, unit.output, c)?;
     let loops = product.split_tile(sketch, [m, n])?;
@@ -264,7 +264,7 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
     Ok(())
 }
 
-impl Product<'_> {
+impl FragmentProduct<'_> {
     /// The block that takes results from the fragments.
     fn result(&self) -> Name {
         Name::new(&format!("{}_tile", self.reduce))
@@ -305,8 +305,8 @@ impl Product<'_> {
     }
 }
 
-fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> Result<(), Decline> {
-    let Product { reduce, contraction: c, matrix, tile, threads } = *product;
+fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Loops) -> Result<(), Decline> {
+    let FragmentProduct { reduce, contraction: c, matrix, tile, threads } = *product;
     let Matrix { m, n, k: depth } = matrix;
     let reductions = sketch.f.reduction_loops(reduce);
     let spatial = inside(sketch, reduce, loops.subgroup)?.into_iter().filter(|v| !reductions.contains(v));
@@ -350,7 +350,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
         for into in [a, b] {
             // Fewer threads with 16 bytes each, where that costs nothing: a driver that moves loads behind arithmetic
             // unless they stand under a condition (RADV) would part those of the operands.
-            let all = Part { first: 0, count: threads.0 };
+            let all = ThreadRange { first: 0, count: threads.0 };
             if threads.1 != 1 || passing.is_none() || !copy_by_part(sketch, into, k[0], all)? {
                 copy_cooperatively(sketch, into, k[0], threads)?;
             }
@@ -383,7 +383,12 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
 
 /// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the
 /// workgroup has so many: all threads would copy less of each at a time. Whole subgroups do the one or the other.
-fn copy_apart(sketch: &mut Sketch<'_>, product: &Product<'_>, [a, b]: [Name; 2], at: Name) -> Result<bool, Decline> {
+fn copy_apart(
+    sketch: &mut Sketch<'_>,
+    product: &FragmentProduct<'_>,
+    [a, b]: [Name; 2],
+    at: Name,
+) -> Result<bool, Decline> {
     let lanes = i64::from(sketch.profile.subgroup.1.max(1));
     let Some(left) = product.tile.copied_apart(product.matrix, lanes) else { return Ok(false) };
     // The registers that both pass through are of one type.
@@ -391,8 +396,8 @@ fn copy_apart(sketch: &mut Sketch<'_>, product: &Product<'_>, [a, b]: [Name; 2],
         return Ok(false);
     }
     let mut tried = sketch.clone();
-    let done = copy_by_part(&mut tried, a, at, Part { first: 0, count: left })?
-        && copy_by_part(&mut tried, b, at, Part { first: left, count: product.threads.0 - left })?;
+    let done = copy_by_part(&mut tried, a, at, ThreadRange { first: 0, count: left })?
+        && copy_by_part(&mut tried, b, at, ThreadRange { first: left, count: product.threads.0 - left })?;
     if done {
         *sketch = tried;
     }

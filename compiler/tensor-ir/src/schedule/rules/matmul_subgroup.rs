@@ -34,7 +34,7 @@ pub(super) const LEAST_COLUMNS: i64 = 8;
 const DEPTH: i64 = 4;
 
 /// Rows and columns of the register tile; with windows behind the product, their elements are rows.
-struct Tile {
+struct SubgroupTile {
     rows: i64,
     columns: i64,
     width: i64,
@@ -223,12 +223,12 @@ fn in_numbers(lanes: i64, [rows, thread_columns, depth]: [i64; 3]) -> ProductTil
 }
 
 /// The candidate's tile, or the one that is asked for.
-fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles, chosen: &SubgroupProduct) -> Result<Tile, Decline> {
+fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles, chosen: &SubgroupProduct) -> Result<SubgroupTile, Decline> {
     let rows = sketch.choose("rows", &tiles.all_rows(), chosen.rows)?;
     let width = sketch.choose("vector", &widths(tiles.columns), chosen.vector)?;
     let columns = sketch.choose("columns", tiles.all_columns(width), chosen.columns)?;
     let depth = sketch.choose("depth", &tiles.all_depths(), chosen.depth)?;
-    Ok(Tile { rows: rows * tiles.taps, columns, width, depth, taps: tiles.taps })
+    Ok(SubgroupTile { rows: rows * tiles.taps, columns, width, depth, taps: tiles.taps })
 }
 
 /// Binds the output's loops; returns the one over the lanes.
@@ -237,7 +237,7 @@ fn bind_output(
     unit: &Unit,
     c: &Contraction,
     lanes: i64,
-    tile: &Tile,
+    tile: &SubgroupTile,
 ) -> Result<Name, Decline> {
     let out = unit.output;
     let order: Vec<Name> = c.batch.iter().chain(&c.m).chain(&c.n).copied().collect();
@@ -269,7 +269,7 @@ fn accumulate(
     c: &Contraction,
     lane: Name,
     lanes: i64,
-    tile: &Tile,
+    tile: &SubgroupTile,
 ) -> Result<(), Decline> {
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let columns = usize::from(tile.columns > 1) + usize::from(tile.width > 1);
@@ -312,7 +312,7 @@ fn stage_operands(
     at: Name,
     row_loop: Option<Name>,
     (lane, lanes): (Name, i64),
-    tile: &Tile,
+    tile: &SubgroupTile,
 ) -> Result<(), Decline> {
     let (a, w) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_w")));
     let (left, right) = (c.left.to_string(), (1 - c.left).to_string());

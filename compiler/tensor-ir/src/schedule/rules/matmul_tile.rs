@@ -38,7 +38,7 @@ candidate! {
 }
 
 /// A product that tiles can compute.
-struct Product {
+struct PanelProduct {
     c: Contraction,
     /// The rows lie at one stride over all loops of rows, so that tiles may cross these.
     together: bool,
@@ -51,7 +51,7 @@ struct Product {
 }
 
 /// The product of a unit: sums of products of plain f32.
-fn product(view: &View<'_>, unit: &Unit) -> Result<Product, Decline> {
+fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let c = contraction(view, unit)?;
     let (rows, columns, depth) = (view.product(&c.m), view.product(&c.n), view.product(&c.k));
     let small = c.n.is_empty() || c.k.is_empty() || columns < LEAST_COLUMNS || depth < LEAST_DEPTH;
@@ -78,14 +78,14 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<Product, Decline> {
         view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
     };
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
-    Ok(Product { c, together, sizes: [cut, columns, depth], times, whole_panels })
+    Ok(PanelProduct { c, together, sizes: [cut, columns, depth], times, whole_panels })
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
     view.extent_of(*v) == Some(1)
 }
 
-impl Product {
+impl PanelProduct {
     /// The possible rows of a tile, most first. A single row is no tile.
     fn rows(&self, view: &View<'_>) -> Vec<i64> {
         let all = i64::from(view.profile.register_tile[0]).min(self.sizes[0]);
@@ -199,7 +199,7 @@ struct Loops {
 }
 
 impl Loops {
-    fn make(sketch: &mut Sketch<'_>, out: Name, p: &Product, [height, width]: [i64; 2]) -> Result<Loops, Decline> {
+    fn make(sketch: &mut Sketch<'_>, out: Name, p: &PanelProduct, [height, width]: [i64; 2]) -> Result<Loops, Decline> {
         let c = &p.c;
         let mut rows: Vec<Name> = c.m.clone();
         if !p.together {

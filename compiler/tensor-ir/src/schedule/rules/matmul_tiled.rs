@@ -20,7 +20,7 @@ use super::matmul_subgroup::pack_right;
 use super::pooling::{PoolingWindow, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
 use super::split_depth::split_depth;
-use super::thread_tile::{LEAST, LEAST_DEPTH, PAD, Sizes, Tile, TiledProduct, Tiles, listed};
+use super::thread_tile::{LEAST, LEAST_DEPTH, PAD, Sizes, ThreadTile, TiledProduct, Tiles, listed};
 use super::tiles::{Depth, ProductTile};
 use super::view::View;
 use crate::name::Name;
@@ -104,7 +104,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let shape = sketch.choose("tile", &domain, chosen.tile.clone())?;
     let shape = tiles.of_list(&shape).ok_or_else(Decline::other_kind)?;
     let slices = tiles.slices(&shape);
-    let mut tile = Tile { depth: chosen.depth, ..tiles.tile(&shape) };
+    let mut tile = ThreadTile { depth: chosen.depth, ..tiles.tile(&shape) };
     tile.depth = sketch.choose("depth", &tiles.depths(&tile), chosen.depth)?;
     let parts = if slices.len() > 1 { sketch.choose("slices", &slices, chosen.slices)? } else { 1 };
     match parts {
@@ -118,7 +118,7 @@ fn compute_slices(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
     c: &Contraction,
-    tile: &Tile,
+    tile: &ThreadTile,
     parts: i64,
 ) -> Result<(), Decline> {
     let part = split_depth(sketch, unit, c, parts)?;
@@ -128,7 +128,7 @@ fn compute_slices(
 }
 
 /// Schedules the unit with this tile.
-fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -> Result<(), Decline> {
+fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &ThreadTile) -> Result<(), Decline> {
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     if c.right_constant {
         pack_right(sketch, c, tile.columns())?;
@@ -187,7 +187,7 @@ pub(super) struct TileLoops {
 }
 
 /// Splits the loops over a result's rows and columns into tiles, threads and what a thread computes.
-pub(super) fn split_tile(sketch: &mut Sketch<'_>, [m, n]: [Name; 2], tile: &Tile) -> Result<TileLoops, Decline> {
+pub(super) fn split_tile(sketch: &mut Sketch<'_>, [m, n]: [Name; 2], tile: &ThreadTile) -> Result<TileLoops, Decline> {
     let rows = sketch.split(m, &[0, tile.row_pieces, tile.threads.1, tile.rows / tile.taps], &["o", "p", "t", "i"])?;
     let columns = sketch.split(n, &[0, tile.column_pieces, tile.threads.0, tile.width], &["o", "p", "t", "v"])?;
     sketch.reorder(&[rows[0], columns[0], rows[2], columns[2], rows[1], rows[3], columns[1], columns[3]])?;
@@ -207,7 +207,7 @@ pub(super) fn accumulate(
     window: Option<&PoolingWindow>,
     c: &Contraction,
     thread: Name,
-    tile: &Tile,
+    tile: &ThreadTile,
 ) -> Result<(), Decline> {
     let columns = tile.column_loops();
     let spatial = match window {

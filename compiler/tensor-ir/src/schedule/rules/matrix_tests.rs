@@ -5,7 +5,7 @@ use crate::attr::Attr;
 use crate::profile::DeviceProfile;
 use crate::schedule::MergeBuffers;
 use crate::schedule::testing::{
-    MATRIX_SHAPES, SUBGROUP_SIZES, assert_every_choice, assert_same, assert_same_on_subgroups, chosen,
+    Asking, MATRIX_SHAPES, SUBGROUP_SIZES, asking, assert_every_choice, assert_same, assert_same_on_subgroups, chosen,
     matrix_device as device, parsed as function, proposed,
 };
 use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
@@ -54,7 +54,12 @@ fn convolution(h: i64, c: i64, o: i64) -> TensorFunction {
     ))
 }
 
-fn check(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
+fn with_cores(cores: u32) -> Asking {
+    let usual = device([16, 16, 16], (32, 32)).profile;
+    asking(DeviceProfile { cores, ..usual }, "matmul-matrix")
+}
+
+fn check(f: &TensorFunction, p: &Asking) -> TensorFunction {
     proposed(f, p, "matmul-matrix")
 }
 
@@ -140,7 +145,7 @@ fn slices_of_a_long_reduction_are_summed_up() {
     }
     // Another tile has other steps.
     let f = product(8, 8, 512);
-    let p = DeviceProfile { cores: 128, ..device([16, 16, 16], (32, 32)) };
+    let p = with_cores(128);
     let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
     let all = choices(&made.trace);
     let depths = all.iter().find(|c| c.point == "depth".into()).expect("depths are a choice");
@@ -153,8 +158,11 @@ fn slices_of_a_long_reduction_are_summed_up() {
 #[test]
 fn long_reductions_are_cut_where_cores_are_idle() {
     let kernels = |cores: u32| {
-        let p = DeviceProfile { cores, ..device([16, 16, 16], (32, 32)) };
-        schedule(&product(16, 16, 2048), &[], &p).unwrap_or_else(|e| panic!("{e}")).function.kernels().len()
+        schedule(&product(16, 16, 2048), &[], &with_cores(cores))
+            .unwrap_or_else(|e| panic!("{e}"))
+            .function
+            .kernels()
+            .len()
     };
     assert_eq!((kernels(128), kernels(1)), (2, 1));
 }

@@ -38,7 +38,7 @@ const HOISTED: i64 = 3;
 
 /// The tile of a workgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tile {
+pub(super) struct FragmentTile {
     /// Subgroups along rows and along columns.
     pub subgroups: (i64, i64),
     /// Matrices of a subgroup along rows and along columns.
@@ -51,34 +51,34 @@ pub(super) struct Tile {
 pub(super) const PLAIN: Holdings =
     Holdings { vectors: [true; 2], wide: [false; 2], computed: [None; 2], windows: None, functions: false };
 
-impl Tile {
-    pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
-        Tile { subgroups, pieces, depth }
+impl FragmentTile {
+    pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> FragmentTile {
+        FragmentTile { subgroups, pieces, depth }
     }
     /// From the most to the least, for matrices of 16 rows and columns.
-    const LARGE: [Tile; 5] = [
-        Tile::new((2, 2), (4, 4), DEPTH),
-        Tile::new((2, 2), (2, 4), DEPTH),
-        Tile::new((2, 2), (2, 2), DEPTH),
-        Tile::new((2, 2), (1, 2), DEPTH),
-        Tile::new((2, 2), (1, 1), DEPTH),
+    const LARGE: [FragmentTile; 5] = [
+        FragmentTile::new((2, 2), (4, 4), DEPTH),
+        FragmentTile::new((2, 2), (2, 4), DEPTH),
+        FragmentTile::new((2, 2), (2, 2), DEPTH),
+        FragmentTile::new((2, 2), (1, 2), DEPTH),
+        FragmentTile::new((2, 2), (1, 1), DEPTH),
     ];
     /// The same for smaller ones, which more subgroups share: each copies less of the tiles and keeps less in
     /// registers.
-    const SMALL: [Tile; 9] = [
-        Tile::new((4, 4), (4, 2), DEPTH / 2),
-        Tile::new((2, 4), (4, 2), DEPTH / 2),
-        Tile::new((4, 4), (2, 2), DEPTH / 2),
-        Tile::new((8, 2), (2, 2), DEPTH / 2),
-        Tile::new((2, 2), (4, 2), DEPTH / 2),
-        Tile::new((4, 4), (2, 1), DEPTH),
-        Tile::new((2, 2), (2, 2), DEPTH / 2),
-        Tile::new((2, 2), (4, 1), DEPTH / 2),
-        Tile::new((2, 2), (2, 1), DEPTH),
+    const SMALL: [FragmentTile; 9] = [
+        FragmentTile::new((4, 4), (4, 2), DEPTH / 2),
+        FragmentTile::new((2, 4), (4, 2), DEPTH / 2),
+        FragmentTile::new((4, 4), (2, 2), DEPTH / 2),
+        FragmentTile::new((8, 2), (2, 2), DEPTH / 2),
+        FragmentTile::new((2, 2), (4, 2), DEPTH / 2),
+        FragmentTile::new((4, 4), (2, 1), DEPTH),
+        FragmentTile::new((2, 2), (2, 2), DEPTH / 2),
+        FragmentTile::new((2, 2), (4, 1), DEPTH / 2),
+        FragmentTile::new((2, 2), (2, 1), DEPTH),
     ];
     /// Those for a matrix shape.
-    pub(super) fn all(m: Matrix) -> &'static [Tile] {
-        if m.m * m.n >= 256 { &Tile::LARGE } else { &Tile::SMALL }
+    pub(super) fn all(m: Matrix) -> &'static [FragmentTile] {
+        if m.m * m.n >= 256 { &FragmentTile::LARGE } else { &FragmentTile::SMALL }
     }
     /// Rows and columns of a subgroup.
     fn of_subgroup(&self, m: Matrix) -> (i64, i64) {
@@ -201,23 +201,29 @@ pub(super) struct MatrixProduct {
 
 impl MatrixProduct {
     /// Into how many slices of whole K steps the reduction may be cut.
-    pub(super) fn slices(&self, tile: &Tile) -> Vec<i64> {
+    pub(super) fn slices(&self, tile: &FragmentTile) -> Vec<i64> {
         let steps = if self.channels % tile.depth == 0 { self.channels / tile.depth } else { 1 };
         if self.results[0] == 1 { split_depth::slices(self.depth, steps) } else { vec![1] }
     }
     /// The tiles with their K steps whose workgroup fits the device.
-    pub(super) fn fitting(p: &DeviceProfile, m: Matrix) -> Vec<Tile> {
+    pub(super) fn fitting(p: &DeviceProfile, m: Matrix) -> Vec<FragmentTile> {
         let lanes = i64::from(p.subgroup.1.max(1));
         let (threads, shared) = (i64::from(p.max_invocations), i64::from(p.shared_memory));
         let depths: Vec<i64> = DEPTHS.into_iter().filter(|d| d % m.k == 0).collect();
-        let all = Tile::all(m).iter().flat_map(|t| depths.iter().map(|d| Tile { depth: *d, ..*t }));
+        let all = FragmentTile::all(m).iter().flat_map(|t| depths.iter().map(|d| FragmentTile { depth: *d, ..*t }));
         all.filter(|t| t.tasks() * lanes <= threads && t.shared_bytes(m) <= shared).collect()
     }
     /// Those of `fitting` whose registers a lane has, with each number of slices; the smallest tile if there is none.
-    pub(super) fn candidates(&self, p: &DeviceProfile, m: Matrix, fitting: &[Tile], h: Holdings) -> Vec<(Tile, i64)> {
-        let with_slices = |t: &Tile| self.slices(t).into_iter().map(|n| (*t, n)).collect::<Vec<_>>();
+    pub(super) fn candidates(
+        &self,
+        p: &DeviceProfile,
+        m: Matrix,
+        fitting: &[FragmentTile],
+        h: Holdings,
+    ) -> Vec<(FragmentTile, i64)> {
+        let with_slices = |t: &FragmentTile| self.slices(t).into_iter().map(|n| (*t, n)).collect::<Vec<_>>();
         let held = fitting.iter().filter(|t| t.is_held(p, m, h));
-        let candidates: Vec<(Tile, i64)> = held.flat_map(with_slices).collect();
+        let candidates: Vec<(FragmentTile, i64)> = held.flat_map(with_slices).collect();
         if !candidates.is_empty() {
             return candidates;
         }
@@ -236,7 +242,7 @@ mod tests {
     fn tiles_that_spill_are_not_held() {
         let p = DeviceProfile::named("bmg").expect("a profile");
         let m = Matrix { m: 8, n: 16, k: 16 };
-        let held = |s, pieces, depth, h: Holdings| Tile::new(s, pieces, depth).is_held(&p, m, h);
+        let held = |s, pieces, depth, h: Holdings| FragmentTile::new(s, pieces, depth).is_held(&p, m, h);
         assert!(held((4, 4), (4, 2), 16, PLAIN));
         assert!(held((2, 2), (2, 2), 16, PLAIN));
         assert!(!held((2, 2), (4, 1), 32, PLAIN), "two matrices of depth");

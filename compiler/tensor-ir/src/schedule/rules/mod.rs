@@ -1,11 +1,11 @@
 //! Schedule rules: each lists its candidates for a part of a tensor function on a device, prices them, and applies one.
 //!
-//! [`schedule`] first inlines what can be inlined, and cuts concatenations apart that are of reductions or have more
-//! operands than a kernel binds. Then it splits the function into *units*: a reduction with the block that consumes it,
-//! or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates ([`Rule::candidates`]) and
-//! price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if it declines, the next
-//! cheapest. Rules for whole functions are asked first; one of them takes the function unless its units are cheaper.
-//! `explain` shows why the rules before the one that was taken were not.
+//! [`schedule`] first inlines compute blocks. It cuts a concatenation apart if an operand is a reduction, or if there are
+//! more operands than a kernel may bind. Then it splits the function into *units*: a reduction with the block that
+//! consumes it, or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates
+//! ([`Rule::candidates`]) and price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if
+//! it declines, the next cheapest. Rules for whole functions are asked first; one of them takes the function unless its
+//! units are cheaper. `explain` shows why the rules before the one that was taken were not.
 //!
 //! The estimate of an unscheduled function (`predict`) asks the same rules for the same prices, so that fusion and
 //! layouts are decided by the kernels that are then made.
@@ -81,14 +81,14 @@ pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use thread_tile::PAD;
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
-pub(in crate::schedule) use transform::{Tile, tile_of, widest};
+pub(in crate::schedule) use transform::{TransformTile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
 pub use versions::{FunctionVersion, asked_versions, versions};
 pub use view::View;
 pub(in crate::schedule) use windows::Neighbours;
 
 use super::estimate::KernelEstimate;
-use super::{Choose, InstrRef, ScheduleError, TransformLayout, Version};
+use super::{Choose, InstrRef, ScheduleError, ScheduleTarget, TransformLayout, Version};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
@@ -230,8 +230,8 @@ impl Rule {
         sketch.asked = by_name;
         sketch.unit = unit.name();
         let (point, domain) = match self.takes {
-            Takes::Functions => (FUNCTION, units::function_domain(sketch.profile)),
-            _ => (RULE, units::rule_domain(sketch.profile, unit)),
+            Takes::Functions => (FUNCTION, units::function_domain(sketch.target)),
+            _ => (RULE, units::rule_domain(sketch.target, unit)),
         };
         sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
     }
@@ -246,28 +246,30 @@ impl Pick {
     }
 }
 
-/// The rules in the order they are asked for this profile: first those that are asked for by name.
-fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
-    let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
-    let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
+/// The rules in the order they are asked for this target: first those that are asked for by name.
+fn in_order(target: ScheduleTarget<'_>) -> impl Iterator<Item = &'static Rule> {
+    let ScheduleTarget { profile, options } = target;
+    let named: Vec<&Rule> = options.rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
+    let rest: Vec<&Rule> = all().filter(|r| !options.asks_for(r.name)).collect();
     named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
 }
 
-/// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
-/// prepacked. Rules that the profile requests by name are tried before all others. If none of them applies, the default
-/// order is used.
+/// Schedules `f` for `target`, a profile or a device with options. `constants` are read parameters whose value is known
+/// when a session opens: they may be prepacked. Rules that the options request by name are tried before all others. If
+/// none of them applies, the default order is used.
 ///
 /// # Errors
 /// When even the last rule fails: a bug.
-pub fn schedule(
+pub fn schedule<'a>(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: impl Into<ScheduleTarget<'a>>,
 ) -> Result<Scheduled, ScheduleError> {
+    let target = target.into();
     if !f.symbols.is_empty() {
-        return open::schedule(f, constants, profile);
+        return open::schedule(f, constants, target);
     }
-    units::schedule(f, constants, profile, &script::NOTHING)
+    units::schedule(f, constants, target, &script::NOTHING)
 }
 
 /// [`schedule`] with given values for some choices. [`choices`] lists the choices of a schedule; a choice may depend on
@@ -275,25 +277,25 @@ pub fn schedule(
 ///
 /// # Errors
 /// A value that is not in its domain, that its rule cannot take, or for which there is no choice.
-pub fn schedule_with(
+pub fn schedule_with<'a>(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: impl Into<ScheduleTarget<'a>>,
     values: &[Choice],
 ) -> Result<Scheduled, ScheduleError> {
-    schedule_by(f, constants, profile, &Script::of_choices(values))
+    schedule_by(f, constants, target.into(), &Script::of_choices(values))
 }
 
 /// Schedules by a script, also for open sizes.
 fn schedule_by(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     script: &Script,
 ) -> Result<Scheduled, ScheduleError> {
     match f.symbols.is_empty() {
-        true => units::schedule(f, constants, profile, script),
-        false => open::schedule_by(f, constants, profile, script),
+        true => units::schedule(f, constants, target, script),
+        false => open::schedule_by(f, constants, target, script),
     }
 }
 
@@ -314,10 +316,10 @@ pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
 ///
 /// # Errors
 /// A value that is not in its domain or that its rule cannot take, and instructions that do not apply.
-pub fn follow_choices(
+pub fn follow_choices<'a>(
     f: &mut TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: impl Into<ScheduleTarget<'a>>,
 ) -> Result<bool, ScheduleError> {
     if !has_edited_choices(f) {
         return Ok(false);
@@ -329,7 +331,7 @@ pub fn follow_choices(
         f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
     let inputs = plain.inputs().filter(|&b| constants.contains(&b) || packed.contains(&plain.buffers[b].name));
     let constants: Vec<BufferId> = inputs.collect();
-    let made = schedule_by(&plain, &constants, profile, &script)?.function;
+    let made = schedule_by(&plain, &constants, target.into(), &script)?.function;
     let done = plain.trace.len();
     *f = plain;
     f.pending = made.trace[done..].to_vec();

@@ -17,39 +17,38 @@ use crate::attr::Attr;
 use crate::check::check_proposal;
 use crate::int::{self, Int, const_dims};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
 use crate::schedule::loops::loops_around_block;
-use crate::schedule::{Axis, Choose, InstrRef, ScheduleError, Unroll, apply_pending};
+use crate::schedule::{Axis, Choose, InstrRef, ScheduleError, ScheduleOptions, ScheduleTarget, Unroll, apply_pending};
 use crate::tir::{BufferId, LoopKind, Scope, Stage, TensorFunction};
 
 /// Schedules a function that has symbols.
 pub(super) fn schedule(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
 ) -> Result<Scheduled, ScheduleError> {
-    let plain = DeviceProfile { asked_rules: vec!["elementwise".into(), "direct".into()], ..profile.clone() };
+    let plain = ScheduleOptions { rules: vec!["elementwise".into(), "direct".into()], ..target.options.clone() };
     let mut refused = Refused::default();
-    let attempts = [(profile, false, &NOTHING), (profile, true, &NOTHING), (profile, false, &WHOLE)];
-    for (profile, prime, script) in attempts {
-        if let Some(done) = attempt(f, constants, profile, prime, script, &mut refused)? {
+    let attempts = [(target, false, &NOTHING), (target, true, &NOTHING), (target, false, &WHOLE)];
+    for (target, prime, script) in attempts {
+        if let Some(done) = attempt(f, constants, target, prime, script, &mut refused)? {
             return Ok(done);
         }
     }
     let mut script = WHOLE.clone();
     while let Some((unit, rule)) = refused.by.take().filter(|(unit, rule)| script.bar(*unit, rule)) {
         refused.reasons.push(format!("without rule {rule} for {unit}"));
-        if let Some(done) = attempt(f, constants, profile, false, &script, &mut refused)? {
+        if let Some(done) = attempt(f, constants, target, false, &script, &mut refused)? {
             return Ok(done);
         }
     }
     for prime in [false, true] {
-        if let Some(done) = attempt(f, constants, &plain, prime, &WHOLE, &mut refused)? {
+        if let Some(done) = attempt(f, constants, plain.on(target.profile), prime, &WHOLE, &mut refused)? {
             return Ok(done);
         }
     }
     let mut refused = refused.reasons;
-    match loop_by_loop(f, constants, profile) {
+    match loop_by_loop(f, constants, target) {
         Ok(function) => {
             let applied = vec!["for open sizes: a workgroup for each iteration of the outer loops".to_string()];
             return Ok(Scheduled { function, rule: RULE, applied, declined: refused, compromise: true });
@@ -68,18 +67,19 @@ struct Refused {
     by: Option<(Name, String)>,
 }
 
-/// Schedules the function at typical sizes, and applies the trace to all; none, and a reason more, if it does not apply.
+/// Schedules the function at typical sizes, and applies the trace to all; none, and a reason more, if it does not
+/// apply.
 fn attempt(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     prime: bool,
     script: &Script,
     refused: &mut Refused,
 ) -> Result<Option<Scheduled>, ScheduleError> {
     let sizes = f.typical_sizes(prime);
     let (typical, shown) = (f.with_sizes(&sizes.iter().copied().collect()), list(&sizes));
-    let proposed = units::schedule(&typical, constants, profile, script)?;
+    let proposed = units::schedule(&typical, constants, target, script)?;
     let function = match applied(f, &proposed) {
         Ok(function) => function,
         Err(Misfit { why, by }) => {
@@ -91,7 +91,7 @@ fn attempt(
     let single =
         single_results(&proposed, script.whole).filter(|_| scattered(&function) > scattered(&proposed.function));
     let single = single.and_then(|script| {
-        let proposed = units::schedule(&typical, constants, profile, &script).ok()?;
+        let proposed = units::schedule(&typical, constants, target, &script).ok()?;
         let single = applied(f, &proposed).ok()?;
         (scattered(&single) < scattered(&function)).then_some((single, proposed))
     });
@@ -113,11 +113,11 @@ fn attempt(
 pub(super) fn schedule_by(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     script: &Script,
 ) -> Result<Scheduled, ScheduleError> {
     let sizes = f.typical_sizes(false);
-    let proposed = units::schedule(&f.with_sizes(&sizes.iter().copied().collect()), constants, profile, script)?;
+    let proposed = units::schedule(&f.with_sizes(&sizes.iter().copied().collect()), constants, target, script)?;
     let function = applied(f, &proposed).map_err(|Misfit { why, .. }| ScheduleError {
         instruction: format!("schedule @{}", f.name),
         message: format!("the schedule for {} does not go with all sizes: {why}", list(&sizes)),
@@ -131,8 +131,12 @@ const RULE: &str = "loop-by-loop";
 
 /// Binds the outer loops of each nest to workgroups without splitting or fusing them, so no arithmetic is needed to
 /// prove which elements each stores.
-fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<TensorFunction, String> {
-    let mut sketch = Sketch::new(f.clone(), constants, profile, &WHOLE);
+fn loop_by_loop(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: ScheduleTarget<'_>,
+) -> Result<TensorFunction, String> {
+    let mut sketch = Sketch::new(f.clone(), constants, target, &WHOLE);
     sketch.inline_all();
     let stages = sketch.f.stages().ok_or("its loops are no sequence of perfect nests")?;
     let outer = |s: &Stage<'_>| {

@@ -162,7 +162,7 @@ fn schedule_pair(
     let joined = sketch.clone();
     let target: Vec<BufferId> = block_of(&sketch.f, unit.output).map(|b| b.buffer).into_iter().collect();
     let mut why = Vec::new();
-    let rules = rules_for(sketch.profile, sketch.script, &unit);
+    let rules = rules_for(sketch.target, sketch.script, &unit);
     for (at, &asked) in rules.iter().enumerate() {
         *sketch = joined.clone();
         // Tiles are worth more than a kernel less.
@@ -233,7 +233,7 @@ pub(super) fn one_or_two(view: &View<'_>, first: &Unit, second: &Unit) -> Option
     let blocks = [first.reduce?, first.output, second.reduce?, second.output];
     let (one, tile) = window_kernel(view.stages(), blocks)?;
     let apart = |unit: &Unit| {
-        let rules = rules_for(view.profile, &NOTHING, unit);
+        let rules = rules_for(view.target, &NOTHING, unit);
         Picks::of(view, unit, &rules, &NOTHING).next().map(|p| p.kernels)
     };
     let two = [apart(first)?, apart(second)?].concat();

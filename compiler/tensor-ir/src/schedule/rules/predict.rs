@@ -12,9 +12,10 @@ use super::partition::{partition_by_bindings, partition_concats};
 use super::pooling::{feeds_windows, one_or_two};
 use super::script::NOTHING;
 use super::sketch::{Decline, Sketch};
+use super::units::asks_for_units;
 use super::view::View;
-use super::{Rule, Takes, all, in_order};
-use crate::profile::DeviceProfile;
+use super::{Rule, Takes, in_order};
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use crate::traffic::element_bytes;
@@ -38,18 +39,17 @@ pub(super) fn prepare(sketch: &mut Sketch<'_>, whole: bool) {
 pub(in crate::schedule) fn predicted(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
 ) -> Result<Vec<KernelEstimate>, String> {
     if f.stages().is_none() {
         return Err("it is scheduled in part".into());
     }
-    let mut sketch = Sketch::to_predict(with_parameters(f), constants, profile, &NOTHING);
+    let mut sketch = Sketch::to_predict(with_parameters(f), constants, target, &NOTHING);
     if !sketch.view().stages().can_be_counted() {
         return Err("it has more iterations than can be counted".into());
     }
     prepare(&mut sketch, false);
-    let asked_for_units =
-        !profile.asked_rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && profile.asks_for(r.name));
+    let asked_for_units = asks_for_units(target.options);
     let unit = whole_unit(&sketch.view());
     let one = unit.and_then(|unit| function_picks(&sketch, &unit, None).next()).filter(|one| !one.kernels.is_empty());
     let Some(one) = one else { return Ok(kernels_of(kernels_apart(&sketch, f64::INFINITY)?)) };
@@ -79,8 +79,8 @@ pub fn price_as_scheduled(
 /// The candidates of the rules for functions as a whole; of one rule where that is wished for.
 pub(super) fn function_picks(sketch: &Sketch<'_>, unit: &Unit, wish: Option<&str>) -> Picks {
     let admits = |r: &Rule| wish.is_none_or(|n| n == r.name) && sketch.script.admits(unit.name(), r.name);
-    let rules = in_order(sketch.profile).filter(|r| r.takes == Takes::Functions && admits(r));
-    let of = |rule| Asked { rule, by_name: wish.is_some() || sketch.profile.asks_for(rule.name) };
+    let rules = in_order(sketch.target).filter(|r| r.takes == Takes::Functions && admits(r));
+    let of = |rule| Asked { rule, by_name: wish.is_some() || sketch.target.options.asks_for(rule.name) };
     Picks::of(&sketch.view(), unit, &rules.map(of).collect::<Vec<_>>(), sketch.script)
 }
 
@@ -96,16 +96,16 @@ pub(super) fn cheaper_apart(sketch: &Sketch<'_>, one: &Pick) -> Option<f64> {
     (apart < limit).then_some(apart)
 }
 
-fn cost_of(parts: &[Part]) -> f64 {
+fn cost_of(parts: &[UnitPrice]) -> f64 {
     parts.iter().map(|p| total(&p.kernels)).sum()
 }
 
-fn kernels_of(parts: Vec<Part>) -> Vec<KernelEstimate> {
+fn kernels_of(parts: Vec<UnitPrice>) -> Vec<KernelEstimate> {
     parts.into_iter().flat_map(|p| p.kernels).collect()
 }
 
 /// What becomes of a unit, or of two that are one kernel.
-struct Part {
+struct UnitPrice {
     kernels: Vec<KernelEstimate>,
     by_name: bool,
 }
@@ -114,7 +114,7 @@ struct Part {
 ///
 /// # Errors
 /// What the estimate cannot weigh, and units that cost `limit` nanoseconds or more.
-fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<Part>, String> {
+fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<UnitPrice>, String> {
     let mut sketch = sketch.clone();
     sketch.script = &NOTHING;
     let units = sketch.together(|s| s.units()).map_err(|e| e.to_string())?;
@@ -135,14 +135,14 @@ fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<Part>, String> {
         let both = pairs[i].and_then(|j| Some((j, one_or_two(&view, unit, &units[j])?)));
         if let Some((j, pair)) = both.filter(|(_, pair)| pair.pays()) {
             done.push(j);
-            out.push(Part { kernels: vec![pair.one], by_name: false });
+            out.push(UnitPrice { kernels: vec![pair.one], by_name: false });
             continue;
         }
-        let rules = rules_for(sketch.profile, &NOTHING, unit);
+        let rules = rules_for(sketch.target, &NOTHING, unit);
         let pick = Picks::of(&view, unit, &rules, &NOTHING).next();
         let pick = pick.filter(|p| !p.kernels.is_empty());
         let pick = pick.ok_or_else(|| format!("no rule says what {} costs", unit.name()))?;
-        out.push(Part { kernels: pick.kernels, by_name: pick.by_name });
+        out.push(UnitPrice { kernels: pick.kernels, by_name: pick.by_name });
     }
     Ok(out)
 }

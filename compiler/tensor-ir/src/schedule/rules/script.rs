@@ -49,7 +49,7 @@ pub(super) struct Wish {
 
 /// Instructions for one unit.
 #[derive(Clone, Debug)]
-struct Part {
+struct UnitScript {
     unit: Name,
     point: Name,
     edited: bool,
@@ -62,7 +62,7 @@ pub(super) struct Script {
     wishes: Vec<Wish>,
     /// Instructions before the first part; `None` if the rules prepare the function.
     pub before: Option<Vec<InstrRef>>,
-    parts: Vec<Part>,
+    parts: Vec<UnitScript>,
     /// `cut-kernel` and what follows.
     pub end: Option<Vec<InstrRef>>,
     /// Concatenations of reductions stay in one nest, since the positions of the cuts are open sizes.
@@ -137,7 +137,7 @@ impl Script {
     fn note(&mut self, c: &Choose) {
         let choice = Choice { unit: c.unit, point: c.point, value: c.value.clone() };
         self.wishes.push(Wish { choice, required: c.is_edited() });
-        let joined = |p: &Part| p.point.as_str() == WINDOWS && p.instructions.iter().any(|i| i.rewrites());
+        let joined = |p: &UnitScript| p.point.as_str() == WINDOWS && p.instructions.iter().any(|i| i.rewrites());
         let begins = match c.point.as_str() {
             FUNCTION | WINDOWS => true,
             // The rule of two units that were made one belongs to the part that did.
@@ -145,7 +145,7 @@ impl Script {
             _ => false,
         };
         if begins {
-            self.parts.push(Part { unit: c.unit, point: c.point, edited: false, instructions: vec![] });
+            self.parts.push(UnitScript { unit: c.unit, point: c.point, edited: false, instructions: vec![] });
         }
         if let Some(part) = self.parts.last_mut() {
             part.edited |= c.is_edited();
@@ -212,7 +212,7 @@ impl Script {
     }
 }
 
-impl Part {
+impl UnitScript {
     fn count(&self, point: &str) -> usize {
         let lines = self.instructions.iter().filter_map(Choose::of_instruction);
         lines.filter(|c| c.point.as_str() == point).count()

@@ -14,6 +14,7 @@ use crate::schedule::Fuse;
 use crate::schedule::Inline;
 use crate::schedule::MergeNests;
 use crate::schedule::Reorder;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::Split;
 use crate::schedule::SplitEpilogue;
 use crate::schedule::Unroll;
@@ -53,6 +54,8 @@ pub struct Sketch<'a> {
     pub f: TensorFunction,
     /// The device.
     pub profile: &'a DeviceProfile,
+    /// The same with what the user asks for.
+    pub target: ScheduleTarget<'a>,
     /// Parameters that may be prepacked.
     pub constants: &'a [BufferId],
     /// The current rule was requested by name: it takes every unit that it can, whether or not that suits the device.
@@ -70,28 +73,28 @@ impl<'a> Sketch<'a> {
     pub(super) fn new(
         f: TensorFunction,
         constants: &'a [BufferId],
-        profile: &'a DeviceProfile,
+        target: ScheduleTarget<'a>,
         script: &'a Script,
     ) -> Self {
-        Sketch { f, profile, constants, asked: false, unit: "".into(), script, deferred: false }
+        Sketch { f, profile: target.profile, target, constants, asked: false, unit: "".into(), script, deferred: false }
     }
     /// Starts with a function of which the estimate asks what the rules would make. Nobody runs it, so that nobody asks
     /// whether its loops may run side by side.
     pub(super) fn to_predict(
         f: TensorFunction,
         constants: &'a [BufferId],
-        profile: &'a DeviceProfile,
+        target: ScheduleTarget<'a>,
         script: &'a Script,
     ) -> Self {
-        Sketch { deferred: true, ..Sketch::new(f, constants, profile, script) }
+        Sketch { deferred: true, ..Sketch::new(f, constants, target, script) }
     }
     /// Starts with the function of a view, on which a rule may try what it would do.
     pub fn of_view(view: &View<'a>) -> Sketch<'a> {
-        Sketch { asked: view.asked, ..Sketch::new(view.f.clone(), view.constants, view.profile, &NOTHING) }
+        Sketch { asked: view.asked, ..Sketch::new(view.f.clone(), view.constants, view.target, &NOTHING) }
     }
     /// The function as it is now, to look at.
     pub fn view(&self) -> View<'_> {
-        View::new(&self.f, self.constants, self.profile, self.asked)
+        View::new(&self.f, self.constants, self.target, self.asked)
     }
     /// Applies any instruction.
     ///

@@ -6,17 +6,17 @@ use crate::dtype::DType;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::Choose;
 use crate::schedule::testing::{
-    PoolingSpec, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum, softmax,
-    stage,
+    PoolingSpec, asking, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum,
+    softmax, stage,
 };
+use crate::schedule::{Choose, ScheduleTarget};
 use crate::tir::{Combiner, Expr, TensorFunction};
 use crate::traffic::{AccessTraffic, Totals, traffic};
 
-fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
+fn check<'a>(f: &TensorFunction, target: impl Into<ScheduleTarget<'a>>, rule: &str) {
     let constants: Vec<_> = f.inputs().skip(1).collect();
-    let s = schedule(f, &constants, profile).unwrap_or_else(|e| panic!("{e}"));
+    let s = schedule(f, &constants, target).unwrap_or_else(|e| panic!("{e}"));
     if std::env::var("WEFT_SHOW").is_ok() {
         eprintln!("{} {:?}\n{}", s.rule, s.declined, crate::schedule::print_loops(&s.function, &s.function.body, None));
     }
@@ -27,11 +27,6 @@ fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
         unpacked.name = f.name;
         assert_same(f, &unpacked);
     }
-}
-
-/// The same with a rule asked for by name: for functions so small that the estimate prefers others.
-fn asking(profile: DeviceProfile, rule: &str) -> DeviceProfile {
-    DeviceProfile { asked_rules: vec![rule.into()], ..profile }
 }
 
 #[test]

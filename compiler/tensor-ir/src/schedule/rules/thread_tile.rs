@@ -32,7 +32,7 @@ const THREADS_A_CORE: i64 = 256;
 /// Threads along rows and columns, and the register tile of a thread in pieces; with windows behind the product, their
 /// elements are rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tile {
+pub(super) struct ThreadTile {
     pub threads: (i64, i64),
     /// Pieces of rows of a thread.
     pub row_pieces: i64,
@@ -47,7 +47,7 @@ pub(super) struct Tile {
     pub depth: i64,
 }
 
-impl Tile {
+impl ThreadTile {
     /// Columns of a workgroup.
     pub(super) fn columns(&self) -> i64 {
         self.threads.0 * self.column_pieces * self.width
@@ -174,7 +174,7 @@ impl Tiles<'_> {
         self.profile.software || self.profile.registers == 0 || held <= i64::from(self.profile.registers)
     }
     /// The possible depths of a tile.
-    pub(super) fn depths(&self, tile: &Tile) -> Vec<i64> {
+    pub(super) fn depths(&self, tile: &ThreadTile) -> Vec<i64> {
         let n = tile.in_numbers();
         let fits = |depth: &i64| (n.rows + PAD + n.columns) * depth * 4 <= i64::from(self.profile.shared_memory);
         let odd = Some(ODD_DEPTH).filter(|_| self.goes_odd(n.rows, n.columns, n.threads));
@@ -240,8 +240,8 @@ impl Tiles<'_> {
         self.usable().into_iter().find(|t| listed(t) == list)
     }
     /// The tile of a candidate; `None` where it does not fit the device.
-    pub(super) fn of(&self, chosen: &TiledProduct) -> Option<Tile> {
-        Some(Tile { depth: chosen.depth, ..self.tile(&self.of_list(&chosen.tile)?) })
+    pub(super) fn of(&self, chosen: &TiledProduct) -> Option<ThreadTile> {
+        Some(ThreadTile { depth: chosen.depth, ..self.tile(&self.of_list(&chosen.tile)?) })
     }
     /// Tiles, each with every number of slices that the reduction may be cut into; with windows behind the product
     /// there is one.
@@ -253,13 +253,13 @@ impl Tiles<'_> {
         };
         usable.into_iter().flat_map(each).collect()
     }
-    pub(super) fn tile(&self, t: &Shape) -> Tile {
+    pub(super) fn tile(&self, t: &Shape) -> ThreadTile {
         let of_thread = self.rows(t) / t.1;
         // Pieces of whole windows, where those are vectors.
         let windows = self.taps == 1 || of_thread % PIECE == 0 && PIECE % self.taps == 0;
         let (row_pieces, rows) = if windows { (t.2, of_thread / t.2) } else { (1, of_thread) };
         let (taps, width, depth) = (self.taps, self.width, self.depth(t));
-        Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
+        ThreadTile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::tir::Block;
 const LONGEST: i64 = 8;
 
 /// The loops of a function's output, by what they do for a thread.
-pub(in crate::schedule) struct Tile {
+pub(in crate::schedule) struct TransformTile {
     /// The reduction.
     pub reduce: Name,
     /// Its loops that tell elements apart which the output reads at once, and those that choose coefficients only.
@@ -39,7 +39,7 @@ pub(in crate::schedule) struct Tile {
 
 /// The tile of a function whose output reads one short reduction at several elements and chooses coefficients by its
 /// loops, and the loops of the output.
-fn tile(view: &View<'_>, unit: &Unit) -> Result<(Tile, Vec<(Name, i64)>), Decline> {
+fn tile(view: &View<'_>, unit: &Unit) -> Result<(TransformTile, Vec<(Name, i64)>), Decline> {
     let blocks = view.f.body.blocks();
     let [reduce] = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect::<Vec<_>>()[..] else {
         return Err(Decline::other_kind());
@@ -102,7 +102,7 @@ pub(in crate::schedule) fn tile_of(
     reads: &[&[Int]],
     own: &[(Name, i64)],
     loops: &[(Name, i64)],
-) -> Option<Tile> {
+) -> Option<TransformTile> {
     let first = *reads.first()?;
     if reads.iter().all(|ix| *ix == first) {
         return None;
@@ -145,7 +145,14 @@ pub(in crate::schedule) fn tile_of(
             inside.push((v, m));
         }
     }
-    (!inside.is_empty()).then_some(Tile { reduce: r.name, varies: varying, chosen: choosing, inside, taps, kept })
+    (!inside.is_empty()).then_some(TransformTile {
+        reduce: r.name,
+        varies: varying,
+        chosen: choosing,
+        inside,
+        taps,
+        kept,
+    })
 }
 
 fn loads_use(r: &Block, v: Name) -> bool {

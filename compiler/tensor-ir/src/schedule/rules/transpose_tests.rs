@@ -3,7 +3,7 @@
 
 use super::{Choice, choices, schedule, schedule_with};
 use crate::profile::DeviceProfile;
-use crate::schedule::testing::assert_same;
+use crate::schedule::testing::{asking, assert_same};
 use crate::text::parse_tensor_function;
 use crate::tir::TensorFunction;
 use crate::traffic::{Totals, traffic};
@@ -49,10 +49,10 @@ fn large_transposes_have_no_bank_conflicts_and_use_whole_sectors() {
         let p = DeviceProfile::named(name).expect("a profile");
         let own = schedule(&plain("f32", 2048, 1024), &[], &p).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(own.rule, "transpose-tiled", "{name}: {:?}", own.declined);
-        let p = DeviceProfile { asked_rules: vec!["transpose-tiled".into()], ..p };
+        let asked = asking(p.clone(), "transpose-tiled");
         let mixed = channels_inside([4, 64, 56, 56]);
         for f in [plain("f32", 2048, 1024), plain("f16", 2048, 1024), mixed] {
-            let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
+            let s = schedule(&f, &[], &asked).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(s.rule, "transpose-tiled", "{name}: {:?}", s.declined);
             let (_, body) = s.function.kernels()[0];
             let all = traffic(&s.function, body, &p);
@@ -77,11 +77,11 @@ fn every_tile_keeps_the_results() {
         two_operands(5, 67),
     ];
     let mut tried = 0;
-    for mut p in ["lavapipe", "baseline", "navi31"].map(|n| DeviceProfile::named(n).expect("a profile")) {
-        p.asked_rules = vec!["transpose-tiled".into()];
+    for p in ["lavapipe", "baseline", "navi31"].map(|n| DeviceProfile::named(n).expect("a profile")) {
+        let p = asking(p, "transpose-tiled");
         for f in workloads.iter().map(TensorFunction::canonical) {
             let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(s.rule, "transpose-tiled", "{}: {:?}", p.name, s.declined);
+            assert_eq!(s.rule, "transpose-tiled", "{}: {:?}", p.profile.name, s.declined);
             let all = choices(&s.function.trace);
             let tile = all.iter().find(|c| c.point == "tile".into()).expect("a choice");
             for value in &tile.of {

@@ -7,11 +7,10 @@ use super::pooling::schedule_windows;
 use super::predict::{cheaper_apart, function_picks, prepare};
 use super::script::{APART, FUNCTION, RULE, Script};
 use super::sketch::{Decline, Sketch};
-use super::{Rule, Scheduled, Takes, all, in_order};
+use super::{Scheduled, Takes, all, in_order};
 use crate::check::check_proposal;
 use crate::name::Name;
-use crate::profile::DeviceProfile;
-use crate::schedule::{InstrRef, ScheduleError, SplitEpilogue};
+use crate::schedule::{InstrRef, ScheduleError, ScheduleOptions, ScheduleTarget, SplitEpilogue};
 use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
 
@@ -25,10 +24,10 @@ pub(super) const WRITTEN: &str = "written";
 pub(super) fn schedule(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     script: &Script,
 ) -> Result<Scheduled, ScheduleError> {
-    let mut sketch = Sketch::new(f.clone(), constants, profile, script);
+    let mut sketch = Sketch::new(f.clone(), constants, target, script);
     match &script.before {
         Some(list) => sketch.replay(list)?,
         None => prepare(&mut sketch, script.whole),
@@ -47,12 +46,9 @@ pub(super) fn schedule(
 fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
     let whole = whole_unit(&sketch.view());
     let wished = whole.as_ref().is_some_and(|u| sketch.script.wish(u.name(), FUNCTION).is_some());
-    let asks_for = |r: &Rule| sketch.profile.asks_for(r.name);
-    let asks_for_units =
-        !sketch.profile.asked_rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && asks_for(r));
-    if asks_for_units && !wished {
+    if asks_for_units(sketch.target.options) && !wished {
         let (scheduled, taken_by) = schedule_units(sketch.clone(), vec![])?;
-        if taken_by.iter().any(|rule| sketch.profile.asks_for(rule)) {
+        if taken_by.iter().any(|rule| sketch.target.options.asks_for(rule)) {
             return Ok(scheduled);
         }
     }
@@ -65,15 +61,20 @@ fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
     schedule_units(sketch, declined).map(|(scheduled, _)| scheduled)
 }
 
+/// Rules are asked for by name, and all of them take units rather than whole functions.
+pub(super) fn asks_for_units(options: &ScheduleOptions) -> bool {
+    !options.rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && options.asks_for(r.name))
+}
+
 /// What may become of a function that a rule takes as a whole.
-pub(super) fn function_domain(profile: &DeviceProfile) -> Vec<String> {
-    let rules = in_order(profile).filter(|r| r.takes == Takes::Functions);
+pub(super) fn function_domain(target: ScheduleTarget<'_>) -> Vec<String> {
+    let rules = in_order(target).filter(|r| r.takes == Takes::Functions);
     rules.map(|r| r.name).chain([APART]).map(String::from).collect()
 }
 
 /// The rules that may take a unit.
-pub(super) fn rule_domain(profile: &DeviceProfile, unit: &Unit) -> Vec<String> {
-    in_order(profile).filter(|r| r.takes.fits(unit)).map(|r| r.name.to_string()).collect()
+pub(super) fn rule_domain(target: ScheduleTarget<'_>, unit: &Unit) -> Vec<String> {
+    in_order(target).filter(|r| r.takes.fits(unit)).map(|r| r.name.to_string()).collect()
 }
 
 /// Schedules the function as one unit, where a rule takes it and its units are not wished apart.
@@ -91,7 +92,7 @@ fn schedule_whole(
         return finished(sketch.clone(), WRITTEN, &[(unit.output, WRITTEN)], vec![]).map(Some);
     }
     if wish == Some(APART) {
-        sketch.note_choice(unit.name(), FUNCTION, &APART.to_string(), &function_domain(sketch.profile));
+        sketch.note_choice(unit.name(), FUNCTION, &APART.to_string(), &function_domain(sketch.target));
         return Ok(None);
     }
     let mut picks = function_picks(sketch, unit, wish);
@@ -208,7 +209,7 @@ fn schedule_unit(
     later: &[Name],
     declined: &mut Vec<String>,
 ) -> Result<Taken, ScheduleError> {
-    let rules = rules_for(sketch.profile, sketch.script, unit);
+    let rules = rules_for(sketch.target, sketch.script, unit);
     schedule_by_rules(sketch, unit, later, declined, &rules)
 }
 
@@ -286,7 +287,7 @@ fn schedule_by_rules(
         }
     }
     if let Some((name, _)) = wish {
-        let domain = rule_domain(sketch.profile, unit);
+        let domain = rule_domain(sketch.target, unit);
         why = match (rules.is_empty(), why.is_empty()) {
             (true, _) => format!("`rule` is one of {}, not {name}", domain.join(", ")),
             (_, true) => format!("rule {name} takes nothing of this kind"),
@@ -303,6 +304,7 @@ fn schedule_by_rules(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::DeviceProfile;
     use crate::schedule::testing::{assert_same, matmul, softmax};
 
     #[test]
@@ -310,7 +312,7 @@ mod tests {
         for f in [matmul(5, 4, 3), softmax(4, 7)] {
             let profile = DeviceProfile::baseline();
             let script = &super::super::script::NOTHING;
-            let mut sketch = Sketch::new(f.clone(), &[], &profile, script);
+            let mut sketch = Sketch::new(f.clone(), &[], (&profile).into(), script);
             for unit in sketch.units().unwrap_or_else(|e| panic!("{e}")) {
                 let taken = schedule_by_rules(&mut sketch, &unit, &[], &mut vec![], &[]);
                 assert_eq!(taken.unwrap_or_else(|e| panic!("{e}")).rule, LOOP_BY_LOOP);

@@ -19,9 +19,8 @@
 use super::{Scheduled, open};
 use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
-use crate::profile::{DeviceProfile, Versions};
 use crate::schedule::estimate::estimate;
-use crate::schedule::{InstrRef, ScheduleError, Version};
+use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, Version, Versions};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 
@@ -79,14 +78,14 @@ struct Assumed {
 pub fn versions(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     all: &Scheduled,
 ) -> Vec<FunctionVersion> {
     let known = FxHashMap::default();
-    let mut pricing = Pricing { f, constants, profile, all: &all.function, compromise: all.compromise, known };
-    match profile.asked_versions {
+    let mut pricing = Pricing { f, constants, target, all: &all.function, compromise: all.compromise, known };
+    match target.options.versions {
         Versions::Off => return vec![],
-        Versions::All => return all_versions(f, constants, profile, all),
+        Versions::All => return all_versions(f, constants, target, all),
         Versions::Auto => {}
     }
     let mut kept: Vec<(f64, FunctionVersion)> = vec![];
@@ -98,7 +97,7 @@ pub fn versions(
                 continue;
             }
             let assumed = assume(f, &line).filter(|a| pricing.may_pay(a));
-            let Some(v) = assumed.and_then(|a| scheduled(a, constants, profile, all).ok()) else { continue };
+            let Some(v) = assumed.and_then(|a| scheduled(a, constants, target, all).ok()) else { continue };
             let Some((general, own)) = pricing.compare(&v) else { continue };
             let ratio = own / general;
             let found = (ratio, FunctionVersion { estimates: Some((general, own)), ..v });
@@ -124,13 +123,13 @@ pub fn versions(
 fn all_versions(
     f: &TensorFunction,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     all: &Scheduled,
 ) -> Vec<FunctionVersion> {
     let lines = ASSUMPTIONS.iter().flat_map(|&(below, multiple_of)| {
         f.symbols.iter().rev().map(move |s| Version { symbol: s.0, below, multiple_of })
     });
-    let one = |line: Version| scheduled(assume(f, &line)?, constants, profile, all).ok();
+    let one = |line: Version| scheduled(assume(f, &line)?, constants, target, all).ok();
     lines.filter_map(one).collect()
 }
 
@@ -143,14 +142,14 @@ pub fn asked_versions(
     f: &TensorFunction,
     lines: &[Version],
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     all: &Scheduled,
 ) -> Result<Vec<FunctionVersion>, ScheduleError> {
     let one = |line: &Version| {
         let refuse =
             |message: String| ScheduleError { instruction: InstrRef::new(line.clone()).text(), message, loops: None };
         let assumed = assume(f, line).ok_or_else(|| refuse(format!("`{}` tells no sizes apart here", line.symbol)))?;
-        scheduled(assumed, constants, profile, all).map_err(refuse)
+        scheduled(assumed, constants, target, all).map_err(refuse)
     };
     lines.iter().map(one).collect()
 }
@@ -182,11 +181,11 @@ fn assume(f: &TensorFunction, line: &Version) -> Option<Assumed> {
 fn scheduled(
     assumed: Assumed,
     constants: &[BufferId],
-    profile: &DeviceProfile,
+    target: ScheduleTarget<'_>,
     all: &Scheduled,
 ) -> Result<FunctionVersion, String> {
     let Assumed { function: before, line, symbol, suffix } = assumed;
-    let scheduled = open::schedule(&before, constants, profile).map_err(|e| e.to_string())?;
+    let scheduled = open::schedule(&before, constants, target).map_err(|e| e.to_string())?;
     let packed =
         |s: &Scheduled| -> Vec<_> { s.function.prepacks.iter().map(|p| (p.buffer, p.packer.fingerprint())).collect() };
     if packed(&scheduled) != packed(all) {
@@ -202,7 +201,7 @@ struct Pricing<'a> {
     /// Before it was scheduled.
     f: &'a TensorFunction,
     constants: &'a [BufferId],
-    profile: &'a DeviceProfile,
+    target: ScheduleTarget<'a>,
     all: &'a TensorFunction,
     compromise: bool,
     known: FxHashMap<(Name, i64), Option<f64>>,
@@ -245,7 +244,7 @@ impl Pricing<'_> {
         sizes
     }
     fn time(&self, f: &TensorFunction) -> Option<f64> {
-        estimate(f, self.constants, self.profile).ok().map(|e| e.total())
+        estimate(f, self.constants, self.target).ok().map(|e| e.total())
     }
     /// The time of the function for all sizes at size `n` of the symbol.
     fn all_at(&mut self, symbol: Name, n: i64) -> Option<f64> {

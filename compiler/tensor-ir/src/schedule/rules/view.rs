@@ -5,6 +5,7 @@ use super::sketch::{Decline, elements_per_word};
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::Stages;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::tir::{Block, BufferId, Stmt, TensorFunction};
@@ -22,6 +23,8 @@ pub struct View<'a> {
     pub constants: &'a [BufferId],
     /// The device.
     pub profile: &'a DeviceProfile,
+    /// The same with what the user asks for.
+    pub target: ScheduleTarget<'a>,
     /// The rule at work was asked for by name: it takes what it can, whether or not that suits the device.
     pub asked: bool,
     stages: OnceCell<Stages<'a>>,
@@ -31,19 +34,20 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// A view of a function.
-    pub fn new(f: &'a TensorFunction, constants: &'a [BufferId], profile: &'a DeviceProfile, asked: bool) -> View<'a> {
-        View { f, constants, profile, asked, stages: OnceCell::new(), known: RefCell::default() }
+    pub fn new(f: &'a TensorFunction, constants: &'a [BufferId], target: ScheduleTarget<'a>, asked: bool) -> View<'a> {
+        let profile = target.profile;
+        View { f, constants, profile, target, asked, stages: OnceCell::new(), known: RefCell::default() }
     }
     /// A view of another function, for the same device.
     pub fn with<'b>(&self, f: &'b TensorFunction) -> View<'b>
     where
         'a: 'b,
     {
-        View::new(f, self.constants, self.profile, self.asked)
+        View::new(f, self.constants, self.target, self.asked)
     }
     /// The stages of the function that are not scheduled, as the estimate counts them.
     pub(in crate::schedule) fn stages(&self) -> &Stages<'a> {
-        self.stages.get_or_init(|| Stages::of(self.f, self.constants, self.profile))
+        self.stages.get_or_init(|| Stages::of(self.f, self.constants, self.target))
     }
     /// What `find` says of the unit, which is asked once for each type of answer: a rule looks at a unit once for all
     /// of its candidates.

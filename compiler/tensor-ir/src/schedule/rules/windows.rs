@@ -38,7 +38,7 @@ const SOFTWARE_THREADS_A_CORE: i64 = 64;
 
 /// A tile along one loop of the output.
 #[derive(Clone)]
-struct Tile {
+struct WindowTile {
     along: Name,
     windows: i64,
     /// Loads for each result, with those of a tail that are thrown away.
@@ -61,8 +61,8 @@ candidate! {
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| tiles(view, unit));
     let tiles = known.as_ref().as_ref().map_err(Clone::clone)?;
-    let of = |t: &Tile| Candidate::new(NeighbouringWindows { along: t.along, results: t.windows });
-    let mut by_loads: Vec<&Tile> = tiles.iter().rev().collect();
+    let of = |t: &WindowTile| Candidate::new(NeighbouringWindows { along: t.along, results: t.windows });
+    let mut by_loads: Vec<&WindowTile> = tiles.iter().rev().collect();
     by_loads.sort_by(|a, b| a.loads.total_cmp(&b.loads));
     Ok(by_loads.iter().enumerate().map(|(n, t)| if n == 0 { of(t) } else { of(t).on_request() }).collect())
 }
@@ -78,7 +78,7 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
 }
 
 impl NeighbouringWindows {
-    fn tile_of<'t>(&self, tiles: &'t [Tile]) -> Option<&'t Tile> {
+    fn tile_of<'t>(&self, tiles: &'t [WindowTile]) -> Option<&'t WindowTile> {
         tiles.iter().find(|t| t.along == self.along && t.windows == self.results)
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
 }
 
 /// The candidate's tile, or the one that is asked for.
-fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, chosen: &NeighbouringWindows) -> Result<Tile, Decline> {
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, chosen: &NeighbouringWindows) -> Result<WindowTile, Decline> {
     let tiles = tiles(&sketch.view(), unit)?;
     let mut loops: Vec<Name> = tiles.iter().map(|t| t.along).collect();
     loops.dedup();
@@ -118,7 +118,7 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, chosen: &NeighbouringWindow
 }
 
 /// All tiles that leave enough threads; declines when none of them saves enough.
-fn tiles(view: &View<'_>, unit: &Unit) -> Result<Vec<Tile>, Decline> {
+fn tiles(view: &View<'_>, unit: &Unit) -> Result<Vec<WindowTile>, Decline> {
     let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
     let find = |name| view.block(name).ok_or_else(Decline::other_kind);
     let (r, c) = (find(reduce)?, find(unit.output)?);
@@ -149,7 +149,7 @@ fn tiles_of(
     r: &Block,
     window: &[(Name, i64)],
     loops: &[ResultLoop],
-) -> Result<Vec<Tile>, Decline> {
+) -> Result<Vec<WindowTile>, Decline> {
     let taps: i64 = window.iter().map(|w| w.1).product();
     if taps < 2 || taps * LARGEST_TILE > MOST_LOADS {
         return Err(Decline::other_kind());
@@ -163,7 +163,7 @@ fn tiles_of(
     let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * for_each };
     let largest = if (1..LARGE).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
     let lane = last.own.filter(|_| lanes > 1).map(|v| (v, lanes));
-    let mut tiles: Vec<Tile> = Vec::new();
+    let mut tiles: Vec<WindowTile> = Vec::new();
     for l in loops.iter().filter(|l| lanes == 1 || l.along != last.along) {
         let Some(v) = l.own else { continue };
         let moving: Vec<Name> = window.iter().map(|w| w.0).filter(|w| together(r, v, *w)).collect();
@@ -180,7 +180,7 @@ fn tiles_of(
             }
             let Some(loads) = loads_of(r, window, Some((v, windows))) else { continue };
             let loads = loads as f64 * count as f64 / l.extent as f64;
-            tiles.push(Tile { along: l.along, windows, loads, moving: moving.clone() });
+            tiles.push(WindowTile { along: l.along, windows, loads, moving: moving.clone() });
         }
     }
     let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b });

@@ -4,6 +4,7 @@
 use super::{assert_close, assert_same, evaluate, inputs_of};
 use crate::profile::{DeviceProfile, MatrixShape};
 use crate::schedule::rules::{Choice, choices, schedule, schedule_with};
+use crate::schedule::{ScheduleOptions, ScheduleTarget};
 use crate::tir::TensorFunction;
 
 /// The matrices that devices have: rows, columns, depth.
@@ -17,17 +18,33 @@ pub fn parsed(text: &str) -> TensorFunction {
     crate::text::parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}")).canonical()
 }
 
-/// A device with matrices of one shape, and so many cores that tiles are small. The rule for them is asked for by name:
-/// the products of tests are so small that the estimate prefers others.
-pub fn matrix_device(mnk: [u32; 3], subgroup: (u32, u32)) -> DeviceProfile {
+/// A device with matrices of one shape, and so many cores that tiles are small; the rule for matrices is asked for.
+pub fn matrix_device(mnk: [u32; 3], subgroup: (u32, u32)) -> Asking {
     let shape = MatrixShape { mnk, ab: "f16".into(), cr: "f32".into() };
     let base = DeviceProfile::named("ada").expect("a profile");
-    let asked_rules = vec!["matmul-matrix".into()];
-    DeviceProfile { matrix_shapes: vec![shape], subgroup, cores: 1000, asked_rules, ..base }
+    asking(DeviceProfile { matrix_shapes: vec![shape], subgroup, cores: 1000, ..base }, "matmul-matrix")
+}
+
+/// A device, and a rule that is asked for by name there: for functions so small that the estimate prefers others.
+pub struct Asking {
+    /// The device.
+    pub profile: DeviceProfile,
+    options: ScheduleOptions,
+}
+
+impl<'a> From<&'a Asking> for ScheduleTarget<'a> {
+    fn from(asking: &'a Asking) -> ScheduleTarget<'a> {
+        asking.options.on(&asking.profile)
+    }
+}
+
+/// Asks for a rule.
+pub fn asking(profile: DeviceProfile, rule: &str) -> Asking {
+    Asking { profile, options: ScheduleOptions::of_rules([rule]) }
 }
 
 /// What the rule proposes, which computes the same.
-pub fn proposed(f: &TensorFunction, p: &DeviceProfile, rule: &str) -> TensorFunction {
+pub fn proposed<'a>(f: &TensorFunction, p: impl Into<ScheduleTarget<'a>>, rule: &str) -> TensorFunction {
     let s = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(s.rule, rule, "declined: {:?}", s.declined);
     let mut g = s.function;
@@ -37,14 +54,15 @@ pub fn proposed(f: &TensorFunction, p: &DeviceProfile, rule: &str) -> TensorFunc
 }
 
 /// What is proposed with another value of one choice.
-pub fn chosen(f: &TensorFunction, p: &DeviceProfile, choice: Choice) -> TensorFunction {
+pub fn chosen<'a>(f: &TensorFunction, p: impl Into<ScheduleTarget<'a>>, choice: Choice) -> TensorFunction {
     let mut g = schedule_with(f, &[], p, &[choice]).unwrap_or_else(|e| panic!("{e}")).function;
     g.name = f.name;
     g
 }
 
 /// Each value of each choice but `of_rules`, between rules, computes the same; the number of values.
-pub fn assert_every_choice(f: &TensorFunction, p: &DeviceProfile, of_rules: &str) -> usize {
+pub fn assert_every_choice<'a>(f: &TensorFunction, p: impl Into<ScheduleTarget<'a>>, of_rules: &str) -> usize {
+    let p = p.into();
     let made = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}")).function;
     let mut tried = 0;
     for c in choices(&made.trace).into_iter().filter(|c| c.point.as_str() != of_rules) {

@@ -1,5 +1,6 @@
 //! The form of a function: what it computes, without names. Measured times are found by it, since a pass that asks
-//! about some nodes gives buffers, loops and blocks other names, in another order, than the group that is made of them. Tuned choices have another key,
+//! about some nodes gives buffers, loops and blocks other names, in another order, than the group that is made of them.
+//! Tuned choices have another key,
 //! [`Workload`](crate::schedule::Workload), in which names count, since choices name blocks.
 
 use crate::arena::{Arena, Id};

@@ -1,6 +1,6 @@
 //! Splits a network in which some sizes are known only after some of its nodes have run.
 //!
-//! [`split_stages`] cuts it at the nodes that define sizes (`Op::defined_symbols`):
+//! [`split_network`] cuts it at the nodes that define sizes (`Op::defined_symbols`):
 //! - the *head*: everything that does not depend on such a node. It is one plan, an open plan if the network has open
 //!   dimensions;
 //! - the nodes that decide sizes. If a few operands say the sizes of a node
@@ -29,7 +29,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Where an operand of a part comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StageValue {
+pub enum PartValue {
     /// The n-th input of the network.
     Input(usize),
     /// The n-th result of the head.
@@ -44,29 +44,29 @@ pub struct SizedNode {
     /// The node, of the tail's entry function.
     pub node: NodeId,
     /// Its operands that are read.
-    pub operands: Vec<(usize, StageValue)>,
+    pub operands: Vec<(usize, PartValue)>,
 }
 
 /// The parts of a network: modules whose entry functions take values of the parts before.
 #[derive(Clone, Debug)]
-pub struct Stages {
+pub struct NetworkParts {
     /// Everything that does not depend on such sizes. It takes the network's inputs.
     pub head: Module,
     /// The nodes that have to run to decide sizes, and depend on no other such node.
     pub sizing: Module,
     /// Its operands.
-    pub sizing_operands: Vec<StageValue>,
+    pub sizing_operands: Vec<PartValue>,
     /// The rest, possibly with further nodes that decide sizes. Its results are the network's.
     pub tail: Module,
     /// Its operands.
-    pub tail_operands: Vec<StageValue>,
+    pub tail_operands: Vec<PartValue>,
     /// Its nodes whose sizes are read.
     pub sized: Vec<SizedNode>,
 }
 
-impl Stages {
+impl NetworkParts {
     /// The values that determine sizes. They are read before the tail is compiled.
-    pub fn reads(&self) -> Vec<StageValue> {
+    pub fn reads(&self) -> Vec<PartValue> {
         self.sized.iter().flat_map(|s| s.operands.iter().map(|o| o.1)).collect()
     }
 
@@ -89,7 +89,7 @@ impl Stages {
     }
 
     /// The tail for these sizes of the network's open dimensions, operands of these shapes, and these values of
-    /// [`Stages::reads`].
+    /// [`NetworkParts::reads`].
     ///
     /// # Errors
     /// Sizes that there cannot be, or that a later node refuses.
@@ -160,7 +160,7 @@ fn size_node(
 ///
 /// # Errors
 /// An error of inlining.
-pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
+pub fn split_network(module: &Module) -> Result<Option<NetworkParts>, PassError> {
     let mut module = module.clone();
     let mut cx = PassContext::default();
     run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
@@ -213,7 +213,7 @@ impl Split {
         split
     }
 
-    fn stages(&self, module: &Module) -> Stages {
+    fn stages(&self, module: &Module) -> NetworkParts {
         let f = module.main();
         let outputs = |nodes: &[NodeId]| nodes.iter().flat_map(|&n| f.nodes[n].outputs.clone()).collect::<Vec<_>>();
         let (of_head, of_sizing) = (outputs(&self.head), outputs(&self.sizing));
@@ -226,15 +226,15 @@ impl Split {
         let head_results: Vec<ValueId> = of_head.iter().copied().filter(crossing).collect();
         let source = |v: &ValueId| {
             let at = |list: &[ValueId]| list.iter().position(|x| x == v);
-            let input = at(f.params()).map(StageValue::Input);
-            input.or(at(&head_results).map(StageValue::Head)).or(at(&of_sizing).map(StageValue::Sizing))
+            let input = at(f.params()).map(PartValue::Input);
+            input.or(at(&head_results).map(PartValue::Head)).or(at(&of_sizing).map(PartValue::Sizing))
         };
         let sized = sizes.iter().map(|(n, operands)| SizedNode {
             node: *n,
             operands: operands.iter().filter_map(|(i, v)| Some((*i, source(v)?))).collect(),
         });
         let names = |n: usize| FreshNames::of(module).take(n).collect::<Vec<_>>();
-        Stages {
+        NetworkParts {
             head: part(module, &self.head, f.params(), &head_results, names(head_results.len())),
             sizing: part(module, &self.sizing, &sizing_reads, &of_sizing, names(of_sizing.len())),
             sizing_operands: sizing_reads.iter().filter_map(source).collect(),
@@ -373,18 +373,18 @@ mod tests {
 
     /// Runs a module part by part.
     fn in_parts(m: &Module, x: &[Tensor]) -> Vec<Tensor> {
-        let Some(s) = split_stages(m).unwrap_or_else(|e| panic!("{e}")) else {
+        let Some(s) = split_network(m).unwrap_or_else(|e| panic!("{e}")) else {
             return run_function(m, m.entry, x).unwrap_or_else(|e| panic!("{e}"));
         };
         for part in [&s.head, &s.sizing, &s.tail] {
             crate::verify::verify_module(part).unwrap_or_else(|e| panic!("{e:?}"));
         }
         let head = run_function(&s.head, m.entry, x).expect("runs");
-        let take = |list: &[StageValue], sized: &[Tensor]| -> Vec<Tensor> {
-            let one = |v: &StageValue| match *v {
-                StageValue::Input(i) => x[i].clone(),
-                StageValue::Head(i) => head[i].clone(),
-                StageValue::Sizing(i) => sized[i].clone(),
+        let take = |list: &[PartValue], sized: &[Tensor]| -> Vec<Tensor> {
+            let one = |v: &PartValue| match *v {
+                PartValue::Input(i) => x[i].clone(),
+                PartValue::Head(i) => head[i].clone(),
+                PartValue::Sizing(i) => sized[i].clone(),
             };
             list.iter().map(one).collect()
         };
@@ -420,7 +420,7 @@ mod tests {
             let inputs = [x, Tensor::from_f64(crate::dtype::DType::Bool, vec![50], c)];
             let want = run_function(&m, m.entry, &inputs).expect("runs");
             assert_eq!(in_parts(&m, &inputs), want, "every {step}");
-            let s = split_stages(&m).expect("splits").expect("decides sizes");
+            let s = split_network(&m).expect("splits").expect("decides sizes");
             assert!(s.sizing.main().results().is_empty() && s.sized.len() == 1);
         }
     }
@@ -447,7 +447,7 @@ mod tests {
                 // A NaN is not equal to itself, so bytes are compared.
                 let bytes = |list: &[Tensor]| list.iter().map(|t| t.bytes().to_vec()).collect::<Vec<_>>();
                 assert_eq!(bytes(&got), bytes(&want), "{axis:?} {sorted} {dtype}");
-                let s = split_stages(&m).expect("splits").expect("decides a size");
+                let s = split_network(&m).expect("splits").expect("decides a size");
                 assert!(s.sizing.main().results().is_empty());
             }
         }
@@ -489,7 +489,7 @@ mod tests {
         let x = crate::text::random_tensor(crate::dtype::DType::F32, &[2, 6], 5);
         let inputs = [x, Tensor::ints(&[4]), Tensor::ints(&[-1]), Tensor::ints(&[3, -1])];
         assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
-        let s = split_stages(&m).expect("splits").expect("decides sizes");
+        let s = split_network(&m).expect("splits").expect("decides sizes");
         assert!(s.head.main().results().is_empty() && s.sizing.main().results().is_empty());
         let wrong =
             s.tail_at(&[], &[vec![2, 6], vec![1], vec![1], vec![2]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
@@ -510,7 +510,7 @@ mod tests {
             let x = Tensor::from_vec(vec![2, 3], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0]);
             let inputs = [x, crate::text::random_tensor(crate::dtype::DType::F32, &[6], 3)];
             assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
-            let s = split_stages(&m).expect("splits").expect("decides sizes");
+            let s = split_network(&m).expect("splits").expect("decides sizes");
             for part in [&s.head, &s.sizing, &s.tail] {
                 let f = part.main();
                 let mut names: Vec<Name> = f.params().iter().filter_map(|&v| f.values[v].name).collect();
@@ -525,6 +525,6 @@ mod tests {
     #[test]
     fn a_network_of_known_sizes_is_one_part() {
         let m = parse_module("graph @main(%x: f32[2]) -> (y: f32[2]) {\n  %0 = relu %x\n  return %0\n}\n");
-        assert!(split_stages(&m.expect("parses")).expect("splits").is_none());
+        assert!(split_network(&m.expect("parses")).expect("splits").is_none());
     }
 }
