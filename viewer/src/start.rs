@@ -5,6 +5,7 @@ use crate::panes::kernel::Form;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
 use compiler::trace::CompileTrace;
+use graphview::layers::path_of;
 use graphview::picture::{Category, Node};
 
 /// Why nothing is shown.
@@ -158,9 +159,10 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
 pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
     let Some(Ok(drawn)) = v.after() else { return Err(Fault::Asked("the graph of this stage cannot be drawn".into())) };
     let nodes = drawn.layered.picture.outer();
-    let is_layer = |n: &&Node| n.category == Category::Layer && n.op == name;
+    let layer = |is: &dyn Fn(&str) -> bool| nodes.iter().find(|n| n.category == Category::Layer && is(path_of(n)));
+    let inner = format!("{name}.");
     let exact = nodes.iter().find(|n| n.name == name && n.category != Category::Layer);
-    if let Some(n) = exact.or(nodes.iter().find(|n| is_layer(n))) {
+    if let Some(n) = exact.or(layer(&|path| path == name)).or(layer(&|path| path.starts_with(&inner))) {
         v.focus_key(&n.key.clone());
         return Ok(());
     }

@@ -53,10 +53,12 @@
   // `#TABLE`; or `#PASS/NODE`: a key, the name of a box, a source node, a layer, or the layer of a group.
   // A group by the layer in its label, where no group before it has the same.
   const labelled = (i) => data.groups[i].label.split("+")[0];
+  // A layer's path is its name without the number of its equal layers.
+  const layerPath = (n) => n.op.replace(/ x[0-9]+$/, "");
   const groupName = (i) => (data.groups.findIndex((_, k) => labelled(k) === labelled(i)) === i ? labelled(i) : data.groups[i].layer);
   function link() {
     const n = state.box === null ? null : data.nodes.find((x) => x.key === state.box);
-    const name = !n ? "" : n.category === "layer" ? n.op : n.category === "group" ? groupName(n.groups[0]) : n.name;
+    const name = !n ? "" : n.category === "layer" ? layerPath(n) : n.category === "group" ? groupName(n.groups[0]) : n.name;
     const hash = state.view !== "graph" && !name ? "#" + state.view : "#" + encodeURI(data.stages[state.stage].id + (name ? "/" + name : ""));
     if (location.hash !== hash) history.replaceState(null, "", hash);
   }
@@ -73,7 +75,7 @@
     if (!name) return true;
     const number_ = data.sources.findIndex((s) => s.name === name);
     const group = [(g, i) => labelled(i) === name, (g, i) => labelled(i).split(":")[0] === name, (g) => g.layer === name].map((is) => data.groups.findIndex(is)).find((i) => i >= 0);
-    const tries = [(n) => n.key === name, (n) => n.category === "layer" && n.op === name,
+    const tries = [(n) => n.key === name, (n) => n.category === "layer" && layerPath(n) === name, (n) => n.category === "layer" && layerPath(n).startsWith(name + "."),
       (n) => n.category === "group" && n.groups[0] === group, (n) => n.category !== "layer" && n.name === name,
       ...(number_ < 0 ? [] : [holds(number_)])];
     if (!tries.some(go)) at("found").textContent = `no ${name} in ${id}`;
