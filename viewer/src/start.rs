@@ -1,6 +1,7 @@
 //! The first view: a pass, a node or a view from the command line.
 
 use crate::canvas::colour::ColourBy;
+use crate::pages::Page;
 use crate::panes::kernel::Form;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
@@ -75,6 +76,8 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("timeline", "the same with the dispatches one after the other"),
     ("roofline", "the same with rates against intensity"),
     ("memory", "what buffers hold when"),
+    ("wrong", "why a result in fp16 is wrong: errors, and which nodes to keep in f32"),
+    ("slow", "why the kernel of the selected box is slow: its estimate, roofs and choices"),
     ("precision", "casts, what stays in f32, errors"),
     ("difference", "the layers of two compilations with their times"),
 ];
@@ -100,7 +103,10 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
             let all: Vec<&str> = (0..stages.len()).map(name).collect();
             Fault::Asked(format!("there is no pass `{pass}`; there are {}", all.join(", ")))
         })?;
-        v.show_stage(stage);
+        match shot.view.is_none() && shot.colour.is_none() {
+            true => v.go_to_stage(stage),
+            false => v.show_stage(stage),
+        }
     }
     shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))?;
     if let Some(text) = &shot.search {
@@ -132,6 +138,9 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
             };
         }
         "kernels" => v.kernel_pane.wide = true,
+        word if Page::ALL.iter().any(|p| p.1 == word) => {
+            v.pages.shown = Page::ALL.iter().find(|p| p.1 == word).map(|p| p.0);
+        }
         word if Form::ALL.iter().any(|f| f.1 == word) => {
             let named = Form::ALL.iter().filter(|f| f.1 == word).map(|f| f.0);
             match v.kernel_pane.wide {

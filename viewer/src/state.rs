@@ -6,6 +6,7 @@ use crate::canvas::colour::ColourBy;
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
 use crate::live::{Again, Host};
+use crate::pages::Pages;
 use crate::panes::kernel::KernelPane;
 use crate::panes::text::TextPane;
 use crate::panes::time::TimePane;
@@ -20,6 +21,9 @@ use graphview::picture::Node;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// The pass that makes groups.
+const FUSION: &str = "fuse-ops";
 
 /// A trace, and the current view and selection.
 pub struct Viewer {
@@ -44,14 +48,18 @@ pub struct Viewer {
     pub colour: ColourBy,
     /// Whether lists show only items that belong to the selection.
     pub only_selected: bool,
-    /// Whether the list of passes shows only passes that changed something.
-    pub only_changed: bool,
+    /// Whether passes that changed nothing stand in the list one by one.
+    pub all_passes: bool,
+    /// Both sides and hulls were shown for fusion, and go with it.
+    shows_fusion: bool,
     /// The text pane.
     pub text: TextPane,
     /// The kernel pane.
     pub kernel_pane: KernelPane,
     /// The time pane.
     pub time_pane: TimePane,
+    /// A page in the place of the graph.
+    pub pages: Pages,
     /// The search field.
     pub search: Search,
     /// Whether the list of keys is there.
@@ -108,10 +116,12 @@ impl Viewer {
             flat: false,
             colour: ColourBy::Work,
             only_selected: false,
-            only_changed: false,
+            all_passes: false,
+            shows_fusion: false,
             text: TextPane::default(),
             kernel_pane: KernelPane::default(),
             time_pane: TimePane::default(),
+            pages: Pages::default(),
             search: Search::default(),
             help: false,
             folder: PathBuf::new(),
@@ -158,6 +168,18 @@ impl Viewer {
     pub fn show_stage(&mut self, stage: usize) {
         self.stage = stage.min(self.document.stages().saturating_sub(1));
     }
+    /// Shows a stage that was chosen. Fusion is shown with both of its sides and the groups in colours, until another
+    /// pass is chosen or either is changed.
+    pub fn go_to_stage(&mut self, stage: usize) {
+        self.show_stage(stage);
+        let fusion = self.pass_of(self.stage).is_some_and(|p| p.name == FUSION);
+        let plain = !self.compare && self.other.is_none() && self.colour == ColourBy::Work;
+        if fusion && plain {
+            (self.compare, self.colour, self.shows_fusion) = (true, ColourBy::Group, true);
+        } else if !fusion && std::mem::take(&mut self.shows_fusion) && self.compare && self.colour == ColourBy::Group {
+            (self.compare, self.colour) = (false, ColourBy::Work);
+        }
+    }
     /// The next stage that changed the graph, or the one before.
     pub fn step(&mut self, forward: bool) {
         let changed = |s: &usize| *s == 0 || self.document.graph_of(*s) == *s;
@@ -167,7 +189,7 @@ impl Viewer {
             false => (0..self.stage.min(last + 1)).rev().find(changed),
         };
         if let Some(next) = next {
-            self.show_stage(next);
+            self.go_to_stage(next);
         }
     }
     /// The pass that made a stage.
@@ -259,6 +281,7 @@ impl Viewer {
         drawing
             || other
             || self.kernel_pane.busy()
+            || self.pages.busy()
             || self.again.progress().is_some()
             || self.canvases[0].moving()
             || self.compare && self.canvases[1].moving()
