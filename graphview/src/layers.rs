@@ -11,7 +11,7 @@ mod repeats;
 pub use modules::Modules;
 
 use crate::picture::{Category, Edge, Node, Picture};
-use modules::{Step, title};
+use modules::{Path, Step, title};
 use order::{Boxed, closable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -50,7 +50,7 @@ fn fold_within(picture: &Picture, modules: &Modules, scope: &str) -> Layered {
             out.open.extend(inner.open);
         }
     }
-    let paths: Vec<Vec<Step>> = out.picture.nodes.iter().map(|n| modules.path_of(n)).collect();
+    let paths: Vec<Path> = out.picture.nodes.iter().map(|n| modules.path_of(n)).collect();
     out.picture = Tree { scope, paths }.level(out.picture, &[]);
     open_some(&mut out);
     out
@@ -59,7 +59,7 @@ fn fold_within(picture: &Picture, modules: &Modules, scope: &str) -> Layered {
 struct Tree<'a> {
     scope: &'a str,
     /// Of each node of the whole picture.
-    paths: Vec<Vec<Step>>,
+    paths: Vec<Path>,
 }
 
 /// Nodes of a level that are one layer.
@@ -98,31 +98,33 @@ impl Tree<'_> {
     }
 
     /// Puts each family into a box.
-    fn contract(&self, picture: Picture, prefix: &[Step], families: &[Family]) -> Picture {
+    fn contract(&self, mut picture: Picture, prefix: &[Step], families: &[Family]) -> Picture {
         let mut family: Vec<Option<usize>> = vec![None; picture.nodes.len()];
         families.iter().enumerate().for_each(|(k, f)| f.members.iter().for_each(|&i| family[i] = Some(k)));
         // Of each family: the edges between its members, and those that come from outside.
-        let mut edges: Vec<[Vec<&Edge>; 2]> = vec![Default::default(); families.len()];
+        let mut edges: Vec<(Vec<Edge>, Vec<Entry>)> = vec![Default::default(); families.len()];
         for e in &picture.edges {
-            if let Some(k) = family[e.to] {
-                edges[k][usize::from(family[e.from] != Some(k))].push(e);
+            match family[e.to] {
+                Some(k) if family[e.from] == Some(k) => edges[k].0.push(e.clone()),
+                Some(k) => edges[k].1.push(Entry::new(&picture, e)),
+                None => {}
             }
         }
         let boxes: Vec<Node> = families
             .iter()
             .zip(edges)
-            .map(|(f, [inner, outer])| {
+            .map(|(f, (inner, outer))| {
                 let mut path = [prefix, std::slice::from_ref(&f.step)].concat();
                 let names: Vec<&str> = path.iter().map(|s| s.name.as_str()).collect();
                 let key = format!("{}{}", self.scope, names.join("."));
-                let paths: Vec<Vec<Step>> = f.members.iter().map(|&i| self.paths[i].clone()).collect();
+                let paths: Vec<Path> = f.members.iter().map(|&i| self.paths[i].clone()).collect();
                 // A layer of nothing but equal layers is the box of these.
                 while let Some(step) = all_in(&paths, path.len()).filter(|s| s.times > 1) {
                     path.push(step.clone());
                 }
                 let tree = Tree { scope: self.scope, paths };
-                let inside = tree.level(part(&picture, &f.members, &inner), &path);
-                let inside = with_ends(inside, &picture, &outer, &key);
+                let inside = tree.level(part(&mut picture, &f.members, inner), &path);
+                let inside = with_ends(inside, outer, &key);
                 layer(key, &path, inside)
             })
             .collect();
@@ -131,7 +133,7 @@ impl Tree<'_> {
 }
 
 /// The step at a depth that all paths share.
-fn all_in(paths: &[Vec<Step>], depth: usize) -> Option<&Step> {
+fn all_in(paths: &[Path], depth: usize) -> Option<&Step> {
     let step = paths.first()?.get(depth)?;
     paths.iter().all(|p| p.get(depth) == Some(step)).then_some(step)
 }
@@ -140,25 +142,54 @@ fn count_terminals(p: &Picture) -> usize {
     p.nodes.iter().filter(|n| n.category == Category::Terminal).count()
 }
 
-/// The nodes `members` with the edges between them.
-fn part(p: &Picture, members: &[usize], inner: &[&Edge]) -> Picture {
+/// Takes the nodes `members` out, with the edges between them. What stays in their places says nothing.
+fn part(p: &mut Picture, members: &[usize], inner: Vec<Edge>) -> Picture {
     let at: FxHashMap<usize, usize> = members.iter().enumerate().map(|(k, &i)| (i, k)).collect();
-    let edge = |e: &&Edge| Some(Edge { from: *at.get(&e.from)?, to: *at.get(&e.to)?, ..Edge::clone(e) });
-    let nodes = members.iter().map(|&i| p.nodes[i].clone()).collect();
-    Picture { title: String::new(), nodes, edges: inner.iter().filter_map(edge).collect() }
+    let edge = |e: Edge| Some(Edge { from: *at.get(&e.from)?, to: *at.get(&e.to)?, ..e });
+    let nodes = members.iter().map(|&i| std::mem::replace(&mut p.nodes[i], blank(Category::Other))).collect();
+    Picture { title: String::new(), nodes, edges: inner.into_iter().filter_map(edge).collect() }
+}
+
+/// A value that enters a layer.
+#[derive(Clone)]
+struct Entry {
+    edge: Edge,
+    /// Key and name of the box that makes it.
+    maker: [String; 2],
+    /// Key of the box that reads it.
+    reader: String,
+}
+
+impl Entry {
+    fn new(p: &Picture, e: &Edge) -> Entry {
+        let maker = &p.nodes[e.from];
+        let name = if maker.name.is_empty() { &maker.op } else { &maker.name };
+        Entry { edge: e.clone(), maker: [maker.key.clone(), name.clone()], reader: p.nodes[e.to].key.clone() }
+    }
+    /// Its box in the layer.
+    fn node(&self, layer: &str) -> Node {
+        Node {
+            key: format!("{layer}<{}:{}", self.maker[0], self.edge.result),
+            op: "input".into(),
+            name: self.maker[1].clone(),
+            outputs: vec![self.edge.ty.clone()],
+            layout: self.edge.layout,
+            ..blank(Category::Terminal)
+        }
+    }
 }
 
 /// Adds a box for each value that comes from outside, and edges to the boxes that read it.
-fn with_ends(mut inside: Picture, p: &Picture, outer: &[&Edge], key: &str) -> Picture {
+fn with_ends(mut inside: Picture, outer: Vec<Entry>, key: &str) -> Picture {
     let holders = holders(&inside);
     let mut made: FxHashMap<(usize, usize), usize> = FxHashMap::default();
     for e in outer {
-        let Some(&to) = holders.get(&p.nodes[e.to].key) else { continue };
-        let from = *made.entry((e.from, e.result)).or_insert_with(|| {
-            inside.nodes.push(entrance(&p.nodes[e.from], e, key));
+        let Some(&to) = holders.get(&e.reader) else { continue };
+        let from = *made.entry((e.edge.from, e.edge.result)).or_insert_with(|| {
+            inside.nodes.push(e.node(key));
             inside.nodes.len() - 1
         });
-        inside.edges.push(Edge { from, to, ..Edge::clone(e) });
+        inside.edges.push(Edge { from, to, ..e.edge });
     }
     inside
 }
@@ -173,18 +204,6 @@ fn holders(p: &Picture) -> FxHashMap<String, usize> {
         }
     }
     out
-}
-
-fn entrance(maker: &Node, e: &Edge, layer: &str) -> Node {
-    let name = if maker.name.is_empty() { &maker.op } else { &maker.name };
-    Node {
-        key: format!("{layer}<{}:{}", maker.key, e.result),
-        op: "input".into(),
-        name: name.clone(),
-        outputs: vec![e.ty.clone()],
-        layout: e.layout,
-        ..blank(Category::Terminal)
-    }
 }
 
 fn blank(category: Category) -> Node {

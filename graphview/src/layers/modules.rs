@@ -11,6 +11,7 @@ use crate::picture::{Category, Node, Picture};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A level with more boxes is divided.
 const MOST: usize = 25;
@@ -52,11 +53,23 @@ pub(super) fn title(path: &[Step]) -> String {
     }
 }
 
+/// The boxes around a node, outer ones first. Nodes of a module share it.
+pub(super) type Path = Arc<[Step]>;
+
+/// The beginning that two paths share.
+fn common(a: &Path, b: &Path) -> Path {
+    if Arc::ptr_eq(a, b) {
+        return a.clone();
+    }
+    let same = a.iter().zip(b.iter()).take_while(|(a, b)| a == b).count();
+    if same == a.len() { a.clone() } else { a[..same].into() }
+}
+
 /// The modules of a network.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Modules {
-    /// Of each source node: the boxes around it, outer ones first.
-    paths: FxHashMap<String, Vec<Step>>,
+    /// Of each source node.
+    paths: FxHashMap<String, Path>,
 }
 
 impl Modules {
@@ -73,24 +86,17 @@ impl Modules {
         for (n, path) in picture.nodes.iter().zip(finder.paths) {
             for o in &n.origins {
                 // What the import made of one node may be in several blocks.
-                let known = self.paths.entry(o.clone()).or_insert_with(|| path.clone());
-                let same = known.iter().zip(&path).take_while(|(a, b)| a == b).count();
-                known.truncate(same);
+                let known = self.paths.get(o).map_or_else(|| path.clone(), |k| common(k, &path));
+                self.paths.insert(o.clone(), known);
             }
         }
         let control = picture.nodes.iter().filter(|n| n.category == Category::Control);
         control.flat_map(|n| &n.inside).for_each(|p| self.find(p));
     }
     /// The modules of a node: those that all of its source nodes have in common.
-    pub(super) fn path_of(&self, n: &Node) -> Vec<Step> {
+    pub(super) fn path_of(&self, n: &Node) -> Path {
         let of = |o: &String| self.paths.get(o).cloned().unwrap_or_else(|| place(o).map(Step::named).collect());
-        let mut paths = n.origins.iter().map(of);
-        let Some(mut common) = paths.next() else { return vec![] };
-        for other in paths {
-            let same = common.iter().zip(&other).take_while(|(a, b)| a == b).count();
-            common.truncate(same);
-        }
-        common
+        n.origins.iter().map(of).reduce(|a, b| common(&a, &b)).unwrap_or_default()
     }
 }
 
@@ -145,7 +151,7 @@ struct Finder<'a> {
     looks: Vec<u64>,
     /// The results of nodes that each node reads.
     reads: Vec<Vec<(usize, usize)>>,
-    paths: Vec<Vec<Step>>,
+    paths: Vec<Path>,
     /// Place of each node in the item at work, or among the items of the level at work.
     at: Vec<usize>,
 }
@@ -172,7 +178,7 @@ impl<'a> Finder<'a> {
             names: picture.nodes.iter().map(names).collect(),
             looks: picture.nodes.iter().map(looks).collect(),
             reads,
-            paths: vec![vec![]; picture.nodes.len()],
+            paths: vec![Path::default(); picture.nodes.len()],
             at: vec![OUTSIDE; picture.nodes.len()],
         }
     }
@@ -190,9 +196,10 @@ impl<'a> Finder<'a> {
         {
             last.times = run.times;
             let blocks: Vec<Range<usize>> = run.blocks().collect();
-            return self.equal(&items, &blocks, (depth, 1), &prefix);
+            return self.equal(&items, &blocks, (depth, 1), &prefix.into());
         }
         let pieces = divided(pieces_of(&runs, items.len()), &items, &borders);
+        let prefix: Path = prefix.into();
         let mut number = 1;
         for piece in pieces {
             match piece {
@@ -200,31 +207,32 @@ impl<'a> Finder<'a> {
                 Piece::Run(run) => {
                     let blocks: Vec<Range<usize>> = run.blocks().collect();
                     let step = run_of(&items, &blocks, number);
-                    self.equal(&items, &blocks, (depth, number), &[prefix.as_slice(), &[step]].concat());
+                    let inner = [&*prefix, &[step]].concat().into();
+                    self.equal(&items, &blocks, (depth, number), &inner);
                     number += if run.period == 1 { 0 } else { run.times };
                 }
                 Piece::Block(range) => {
-                    self.level(&nodes_of(&items[range]), depth, &[prefix.as_slice(), &[Step::block(number)]].concat());
+                    self.level(&nodes_of(&items[range]), depth, &[&*prefix, &[Step::block(number)]].concat());
                     number += 1;
                 }
             }
         }
     }
 
-    fn item(&mut self, item: &Item, depth: usize, prefix: &[Step]) {
+    fn item(&mut self, item: &Item, depth: usize, prefix: &Path) {
         match &item.module {
-            Some(name) => self.level(&item.nodes, depth + 1, &[prefix, &[Step::named(name)]].concat()),
-            None => item.nodes.iter().for_each(|&i| self.paths[i] = prefix.to_vec()),
+            Some(name) => self.level(&item.nodes, depth + 1, &[&**prefix, &[Step::named(name)]].concat()),
+            None => item.nodes.iter().for_each(|&i| self.paths[i] = prefix.clone()),
         }
     }
 
     /// Equal layers, the first of them with a number; many stand in boxes of some of them.
-    fn equal(&mut self, items: &[Item], blocks: &[Range<usize>], (depth, number): (usize, usize), prefix: &[Step]) {
+    fn equal(&mut self, items: &[Item], blocks: &[Range<usize>], (depth, number): (usize, usize), prefix: &Path) {
         if blocks.len() > MOST {
             let each = blocks.len().div_ceil(MOST);
             for (k, part) in blocks.chunks(each).enumerate() {
                 let number = number + k * each;
-                let inner = [prefix, &[run_of(items, part, number)]].concat();
+                let inner = [&**prefix, &[run_of(items, part, number)]].concat().into();
                 self.equal(items, part, (depth, number), if part.len() > 1 { &inner } else { prefix });
             }
             return;
@@ -232,7 +240,7 @@ impl<'a> Finder<'a> {
         for (k, range) in blocks.iter().enumerate() {
             match &items[range.clone()] {
                 [module] => self.item(module, depth, prefix),
-                block => self.level(&nodes_of(block), depth, &[prefix, &[Step::block(number + k)]].concat()),
+                block => self.level(&nodes_of(block), depth, &[&**prefix, &[Step::block(number + k)]].concat()),
             }
         }
     }
@@ -310,7 +318,19 @@ impl<'a> Finder<'a> {
             sums = [sums[0] + s[0], sums[1] + s[1]];
             Border { values: sums[0] as usize, reads: sums[1] as usize }
         });
-        borders.collect()
+        let mut borders: Vec<Border> = borders.collect();
+        for at in 1..items.len() {
+            // A value that is soon one value again, as behind an activation of several nodes, begins no block.
+            let mut nodes = 0;
+            let near = (at + 1..items.len()).take_while(|&i| {
+                nodes += items[i - 1].nodes.len();
+                nodes < SMALLEST_BLOCK
+            });
+            if { near }.any(|i| borders[i].values <= borders[at].values) {
+                borders[at].reads = borders[at].values;
+            }
+        }
+        borders
     }
 
     /// Equal modules that follow each other, and in a large level repeated stretches of any items.
