@@ -259,7 +259,7 @@ fn about(inside: &Picture, path: &[Step]) -> String {
     let shown: Vec<&(Category, &str, usize)> =
         if heavy.clone().next().is_some() { heavy.collect() } else { ops.iter().collect() };
     let word = |(_, op, n): &&(Category, &str, usize)| if *n > 1 { format!("{n} {op}") } else { op.to_string() };
-    let words: Vec<String> = shown.iter().take(MOST_OPS).map(|o| word(&o)).collect();
+    let words: Vec<String> = shown.iter().take(MOST_OPS).map(word).collect();
     format!("{nodes}: {}", words.join(", "))
 }
 

@@ -5,8 +5,9 @@ use crate::canvas::{Action, Canvas, Shown};
 use crate::document::Document;
 use crate::drawing::{Drawing, Drawn, Widths};
 use crate::export::{self, Export};
+use crate::panes::pages;
 use crate::state::{Ends, Tab, Viewer};
-use crate::{keys, opening, pages, panes};
+use crate::{keys, opening, panes};
 use compiler::trace::CompileTrace;
 use egui::{
     CentralPanel, ComboBox, FontId, Frame, Key, LayerId, Panel, Rect, TextEdit, TextStyle, Theme, Ui, UiBuilder, vec2,

@@ -1,8 +1,8 @@
 //! The first view: a pass, a node or a view from the command line.
 
 use crate::canvas::colour::ColourBy;
-use crate::pages::Page;
 use crate::panes::kernel::Form;
+use crate::panes::pages::Page;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
 use compiler::trace::CompileTrace;

@@ -6,8 +6,8 @@ use crate::canvas::colour::ColourBy;
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
 use crate::live::{Again, Host};
-use crate::pages::Pages;
 use crate::panes::kernel::KernelPane;
+use crate::panes::pages::Pages;
 use crate::panes::text::TextPane;
 use crate::panes::time::TimePane;
 use crate::search::Search;
@@ -21,9 +21,6 @@ use graphview::picture::Node;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The pass that makes groups.
-const FUSION: &str = "fuse-ops";
 
 /// A trace, and the current view and selection.
 pub struct Viewer {
@@ -51,7 +48,7 @@ pub struct Viewer {
     /// Whether passes that changed nothing stand in the list one by one.
     pub all_passes: bool,
     /// Both sides and hulls were shown for fusion, and go with it.
-    shows_fusion: bool,
+    pub(crate) shows_fusion: bool,
     /// The text pane.
     pub text: TextPane,
     /// The kernel pane.
@@ -167,30 +164,6 @@ impl Viewer {
     /// Shows a stage.
     pub fn show_stage(&mut self, stage: usize) {
         self.stage = stage.min(self.document.stages().saturating_sub(1));
-    }
-    /// Shows a stage that was chosen. Fusion is shown with both of its sides and the groups in colours, until another
-    /// pass is chosen or either is changed.
-    pub fn go_to_stage(&mut self, stage: usize) {
-        self.show_stage(stage);
-        let fusion = self.pass_of(self.stage).is_some_and(|p| p.name == FUSION);
-        let plain = !self.compare && self.other.is_none() && self.colour == ColourBy::Work;
-        if fusion && plain {
-            (self.compare, self.colour, self.shows_fusion) = (true, ColourBy::Group, true);
-        } else if !fusion && std::mem::take(&mut self.shows_fusion) && self.compare && self.colour == ColourBy::Group {
-            (self.compare, self.colour) = (false, ColourBy::Work);
-        }
-    }
-    /// The next stage that changed the graph, or the one before.
-    pub fn step(&mut self, forward: bool) {
-        let changed = |s: &usize| *s == 0 || self.document.graph_of(*s) == *s;
-        let last = self.document.last_graph();
-        let next = match forward {
-            true => (self.stage + 1..=last).find(changed),
-            false => (0..self.stage.min(last + 1)).rev().find(changed),
-        };
-        if let Some(next) = next {
-            self.go_to_stage(next);
-        }
     }
     /// The pass that made a stage.
     pub fn pass_of(&self, stage: usize) -> Option<&PassStats> {

@@ -4,18 +4,10 @@ mod curve;
 
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;
+use crate::units::mega;
 use compiler::trace::Content;
 use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, pos2, vec2};
 use graphview::memory::{Span, UsedBuffers, spans, steps};
-
-/// Bytes in few digits.
-fn mega(bytes: u64) -> String {
-    match bytes {
-        b if b >= 10_000_000 => format!("{:.0} MB", b as f64 / 1e6),
-        b if b >= 100_000 => format!("{:.1} MB", b as f64 / 1e6),
-        b => format!("{:.1} kB", b as f64 / 1e3),
-    }
-}
 
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {

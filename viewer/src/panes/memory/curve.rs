@@ -1,9 +1,9 @@
 //! Memory over the steps of a run: the bytes of pool buffers that hold a value somebody still reads, and what holds them
 //! at the peak.
 
-use super::mega;
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;
+use crate::units::mega;
 use egui::epaint::Mesh;
 use egui::{Align2, FontId, RichText, Sense, Shape, Stroke, Ui, pos2, vec2};
 use graphview::memory::{Span, UsedBuffers, curve};

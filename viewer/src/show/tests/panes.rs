@@ -329,7 +329,7 @@ fn a_page_says_why_a_result_is_wrong_and_which_node_to_keep() {
     let first = nodes[0].name.clone();
     t.errors = Some(Errors { tolerance: 1e-2, nodes, outputs: vec![of("y", 4e-2, false)], ..Errors::default() });
     let mut h = window_of(t, [1500.0, 1000.0]);
-    h.state_mut().pages.shown = Some(crate::pages::Page::Wrong);
+    h.state_mut().pages.shown = Some(crate::panes::pages::Page::Wrong);
     settle(&mut h);
     assert!(has(&h, "Result y: relative error 4.0e-2"), "{:#?}", texts(&h));
     assert!(has(&h, &format!("the first is {first}")), "{:#?}", texts(&h));
