@@ -31,7 +31,14 @@
       class: [i === state.stage ? "on" : "", s.changed ? "" : "same"].join(" ").trim() || null, "aria-current": i === state.stage ? "step" : null, onclick: () => { view("graph"); step(i); },
     }, s.label, make("small", {}, about(s, i))));
     const choice = make("select", { "aria-label": "Pass", onchange: (e) => { view("graph"); step(+e.target.value); } }, ...data.stages.map((s, i) => make("option", { value: i, selected: i === state.stage ? "" : null }, `${s.label}: ${about(s, i)}`)));
-    at("passes").replaceChildren(make("h2", {}, "Passes"), choice, ...buttons);
+    // Passes in a row that changed nothing are one line that opens.
+    const rows = [], same = (i) => i < buttons.length && !data.stages[i].changed;
+    for (let i = 0, end; i < buttons.length; i = end) {
+      for (end = i + 1; same(i) && same(end); ) end += 1;
+      const run = buttons.slice(i, end), own = i <= state.stage && state.stage < end;
+      rows.push(run.length < 2 ? run[0] : make("details", { open: own ? "" : null }, make("summary", {}, `${run.length} without changes`), ...run));
+    }
+    at("passes").replaceChildren(make("h2", {}, "Passes"), choice, ...rows);
     const on = at("passes").querySelector("button.on");
     if (on) at("passes").scrollTop = on.offsetTop - at("passes").clientHeight / 2;
     sides();
