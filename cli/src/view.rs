@@ -74,7 +74,7 @@ fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliR
     };
     let Some(path) = &a.screenshot else {
         let given: Vec<String> = std::env::args().skip_while(|a| a != "view").skip(1).collect();
-        let machine = live::Machine::new(&given, &a.model, &trace.model, &a.common.device);
+        let machine = live::Machine::new(&given, &a.model, &trace, &a.common.device);
         return viewer::open(trace, &shot, std::sync::Arc::new(machine)).map_err(|why| match why {
             viewer::Fault::Asked(why) => CliError::usage(why),
             viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the window does not open: {why}"))

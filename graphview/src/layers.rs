@@ -1,15 +1,24 @@
-//! Layers: boxes for the modules that a network was built from, as a tree made of names.
+//! Layers: boxes for the modules that a network was built from, as a tree.
 //!
-//! Exporters name nodes by their place: `/model.2/m.0/cv1/conv/Conv`, `layer1.0.conv1`. Names are split at `/` and `.`,
-//! and nodes with a common beginning become one box with a picture inside, in several levels. A box of which paths
-//! leave and come back stays open: closed, it would stand before and behind another box. A value from outside enters
-//! the inner picture through a box with the maker's name.
+//! [`Modules`] finds the tree in the model as it came. Nodes of one module become one box with a picture inside, in
+//! several levels. A box of which paths leave and come back stays open: closed, it would stand before and behind another
+//! box. A value from outside enters the inner picture through a box with the maker's name.
+
+mod modules;
+mod order;
+mod repeats;
+
+pub use modules::Modules;
 
 use crate::picture::{Category, Edge, Node, Picture};
+use modules::{Path, Step, title};
+use order::{Boxed, closable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Fewer boxes than these say too little: the largest layers are shown open at first.
 const FEW: usize = 5;
+/// A block names so many of its ops.
+const MOST_OPS: usize = 3;
 
 /// A picture with its nodes in layers.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -20,99 +29,102 @@ pub struct Layered {
     pub open: FxHashSet<String>,
 }
 
-/// Folds a picture into layers. A picture whose names tell no layers stays as it is.
-pub fn fold(picture: &Picture) -> Layered {
-    fold_within(picture, "layer ")
+/// The path of a layer: its name without the number of its equal layers.
+pub fn path_of(layer: &Node) -> &str {
+    let times = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    layer.op.rsplit_once(" x").filter(|(_, t)| times(t)).map_or(&layer.op, |(path, _)| path)
+}
+
+/// Folds a picture into layers. A picture in which there are no modules stays as it is.
+pub fn fold(picture: &Picture, modules: &Modules) -> Layered {
+    fold_within(picture, modules, "layer ")
 }
 
 /// `scope` keeps keys of two parts apart in which layers have the same names.
-fn fold_within(picture: &Picture, scope: &str) -> Layered {
+fn fold_within(picture: &Picture, modules: &Modules, scope: &str) -> Layered {
     let mut out = Layered { picture: picture.clone(), ..Layered::default() };
     for n in out.picture.nodes.iter_mut().filter(|n| n.category == Category::Control) {
         for (i, inside) in n.inside.iter_mut().enumerate() {
-            let inner = fold_within(inside, &format!("{scope}{}/{i}:", n.key));
+            let inner = fold_within(inside, modules, &format!("{scope}{}/{i}:", n.key));
             *inside = inner.picture;
             out.open.extend(inner.open);
         }
     }
-    let paths: Vec<Vec<String>> = out.picture.nodes.iter().map(path_of).collect();
+    let paths: Vec<Path> = out.picture.nodes.iter().map(|n| modules.path_of(n)).collect();
     out.picture = Tree { scope, paths }.level(out.picture, &[]);
     open_some(&mut out);
-    out
-}
-
-/// The place of a node in the tree: what all of its source nodes have in common, but for the last part of a name.
-fn path_of(n: &Node) -> Vec<String> {
-    let mut paths = n.origins.iter().map(|o| split(o));
-    let Some(mut common) = paths.next() else { return vec![] };
-    common.pop();
-    for other in paths {
-        let same = common.iter().zip(&other).take_while(|(a, b)| a == b).count();
-        common.truncate(same);
-    }
-    common
-}
-
-/// The parts of a name: `/layer1/layer1.0/conv1/Conv` are `layer1`, `0`, `conv1`, `Conv`.
-fn split(name: &str) -> Vec<String> {
-    let (mut out, mut before) = (Vec::new(), "");
-    for part in name.split('/').filter(|p| !p.is_empty()) {
-        let own = part.strip_prefix(before).and_then(|p| p.strip_prefix('.')).filter(|_| !before.is_empty());
-        out.extend(own.unwrap_or(part).split('.').filter(|p| !p.is_empty()).map(str::to_string));
-        before = part;
-    }
     out
 }
 
 struct Tree<'a> {
     scope: &'a str,
     /// Of each node of the whole picture.
-    paths: Vec<Vec<String>>,
+    paths: Vec<Path>,
+}
+
+/// Nodes of a level that are one layer.
+struct Family {
+    step: Step,
+    members: Vec<usize>,
 }
 
 impl Tree<'_> {
     /// The boxes of a level, below `prefix`. The nodes of `picture` are those that `self.paths` describes.
-    fn level(&self, picture: Picture, prefix: &[String]) -> Picture {
-        let mut families: Vec<(String, Vec<usize>)> = Vec::new();
+    fn level(&self, picture: Picture, prefix: &[Step]) -> Picture {
+        let mut families: Vec<Family> = Vec::new();
         let mut number: FxHashMap<&str, usize> = FxHashMap::default();
         for (i, path) in self.paths.iter().enumerate() {
-            let Some(name) = path.get(prefix.len()).filter(|_| path.starts_with(prefix)) else { continue };
-            let at = *number.entry(name).or_insert_with(|| {
-                families.push((name.clone(), vec![]));
+            let Some(step) = path.get(prefix.len()).filter(|_| path.starts_with(prefix)) else { continue };
+            let at = *number.entry(&step.name).or_insert_with(|| {
+                families.push(Family { step: step.clone(), members: vec![] });
                 families.len() - 1
             });
-            families[at].1.push(i);
+            families[at].members.push(i);
         }
-        families.retain(|f| f.1.len() > 1);
-        if let [(name, members)] = families.as_slice()
-            && members.len() + count_terminals(&picture) >= picture.nodes.len()
+        families.retain(|f| f.members.len() > 1);
+        if let [only] = families.as_slice()
+            && only.step.times == 1
+            && only.members.len() + count_terminals(&picture) >= picture.nodes.len()
         {
             // The only layer of a level says nothing.
-            let prefix = [prefix, std::slice::from_ref(name)].concat();
+            let prefix = [prefix, std::slice::from_ref(&only.step)].concat();
             return self.level(picture, &prefix);
         }
-        let mut home: Vec<usize> = (0..picture.nodes.len()).collect();
-        let mut kept = vec![];
-        for (name, members) in families {
-            let before = home.clone();
-            members.iter().for_each(|&i| home[i] = members[0]);
-            if is_acyclic(&picture, &home) { kept.push((name, members)) } else { home = before }
-        }
-        self.contract(picture, prefix, kept)
+        let edges: Vec<(usize, usize)> = picture.edges.iter().map(|e| (e.from, e.to)).collect();
+        let members: Vec<Vec<usize>> = families.iter().map(|f| f.members.clone()).collect();
+        let mut keep = closable(picture.nodes.len(), &edges, &members).into_iter();
+        families.retain(|_| keep.next() == Some(true));
+        self.contract(picture, prefix, &families)
     }
 
     /// Puts each family into a box.
-    fn contract(&self, picture: Picture, prefix: &[String], families: Vec<(String, Vec<usize>)>) -> Picture {
+    fn contract(&self, mut picture: Picture, prefix: &[Step], families: &[Family]) -> Picture {
         let mut family: Vec<Option<usize>> = vec![None; picture.nodes.len()];
-        families.iter().enumerate().for_each(|(k, f)| f.1.iter().for_each(|&i| family[i] = Some(k)));
+        families.iter().enumerate().for_each(|(k, f)| f.members.iter().for_each(|&i| family[i] = Some(k)));
+        // Of each family: the edges between its members, and those that come from outside.
+        let mut edges: Vec<(Vec<Edge>, Vec<Entry>)> = vec![Default::default(); families.len()];
+        for e in &picture.edges {
+            match family[e.to] {
+                Some(k) if family[e.from] == Some(k) => edges[k].0.push(e.clone()),
+                Some(k) => edges[k].1.push(Entry::new(&picture, e)),
+                None => {}
+            }
+        }
         let boxes: Vec<Node> = families
             .iter()
-            .map(|(name, members)| {
-                let path = [prefix, std::slice::from_ref(name)].concat();
-                let tree = Tree { scope: self.scope, paths: members.iter().map(|&i| self.paths[i].clone()).collect() };
-                let inside = tree.level(part(&picture, members), &path);
-                let key = format!("{}{}", self.scope, path.join("."));
-                let inside = with_ends(inside, &picture, members, &key);
+            .zip(edges)
+            .map(|(f, (inner, outer))| {
+                let mut path = [prefix, std::slice::from_ref(&f.step)].concat();
+                let names: Vec<&str> = path.iter().map(|s| s.name.as_str()).collect();
+                let key = format!("{}{}", self.scope, names.join("."));
+                let paths: Vec<Path> = f.members.iter().map(|&i| self.paths[i].clone()).collect();
+                // A layer of nothing but equal layers is the box of these.
+                while let Some(step) = all_in(&paths, path.len()).filter(|s| s.times > 1) {
+                    path.push(step.clone());
+                }
+                let tree = Tree { scope: self.scope, paths };
+                let inside = tree.level(part(&mut picture, &f.members, inner), &path);
+                let inside = with_ends(inside, outer, &key);
                 layer(key, &path, inside)
             })
             .collect();
@@ -120,52 +132,64 @@ impl Tree<'_> {
     }
 }
 
+/// The step at a depth that all paths share.
+fn all_in(paths: &[Path], depth: usize) -> Option<&Step> {
+    let step = paths.first()?.get(depth)?;
+    paths.iter().all(|p| p.get(depth) == Some(step)).then_some(step)
+}
+
 fn count_terminals(p: &Picture) -> usize {
     p.nodes.iter().filter(|n| n.category == Category::Terminal).count()
 }
 
-/// True if the boxes at `home` can be put in an order (Kahn's algorithm).
-fn is_acyclic(p: &Picture, home: &[usize]) -> bool {
-    let edges = p.edges.iter().map(|e| (home[e.from], home[e.to])).filter(|(a, b)| a != b);
-    let (mut waits, mut next) = (vec![0usize; home.len()], vec![vec![]; home.len()]);
-    edges.for_each(|(a, b)| {
-        waits[b] += 1;
-        next[a].push(b);
-    });
-    let mut ready: Vec<usize> = (0..home.len()).filter(|&i| waits[i] == 0).collect();
-    let mut done = 0;
-    while let Some(i) = ready.pop() {
-        done += 1;
-        for &b in &next[i] {
-            waits[b] -= 1;
-            if waits[b] == 0 {
-                ready.push(b);
-            }
-        }
-    }
-    done == home.len()
+/// Takes the nodes `members` out, with the edges between them. What stays in their places says nothing.
+fn part(p: &mut Picture, members: &[usize], inner: Vec<Edge>) -> Picture {
+    let at: FxHashMap<usize, usize> = members.iter().enumerate().map(|(k, &i)| (i, k)).collect();
+    let edge = |e: Edge| Some(Edge { from: *at.get(&e.from)?, to: *at.get(&e.to)?, ..e });
+    let nodes = members.iter().map(|&i| std::mem::replace(&mut p.nodes[i], blank(Category::Other))).collect();
+    Picture { title: String::new(), nodes, edges: inner.into_iter().filter_map(edge).collect() }
 }
 
-/// The nodes `members` with the edges between them.
-fn part(p: &Picture, members: &[usize]) -> Picture {
-    let at: FxHashMap<usize, usize> = members.iter().enumerate().map(|(k, &i)| (i, k)).collect();
-    let edge = |e: &Edge| Some(Edge { from: *at.get(&e.from)?, to: *at.get(&e.to)?, ..e.clone() });
-    let nodes = members.iter().map(|&i| p.nodes[i].clone()).collect();
-    Picture { title: String::new(), nodes, edges: p.edges.iter().filter_map(edge).collect() }
+/// A value that enters a layer.
+#[derive(Clone)]
+struct Entry {
+    edge: Edge,
+    /// Key and name of the box that makes it.
+    maker: [String; 2],
+    /// Key of the box that reads it.
+    reader: String,
+}
+
+impl Entry {
+    fn new(p: &Picture, e: &Edge) -> Entry {
+        let maker = &p.nodes[e.from];
+        let name = if maker.name.is_empty() { &maker.op } else { &maker.name };
+        Entry { edge: e.clone(), maker: [maker.key.clone(), name.clone()], reader: p.nodes[e.to].key.clone() }
+    }
+    /// Its box in the layer.
+    fn node(&self, layer: &str) -> Node {
+        Node {
+            key: format!("{layer}<{}:{}", self.maker[0], self.edge.result),
+            op: "input".into(),
+            name: self.maker[1].clone(),
+            outputs: vec![self.edge.ty.clone()],
+            layout: self.edge.layout,
+            ..blank(Category::Terminal)
+        }
+    }
 }
 
 /// Adds a box for each value that comes from outside, and edges to the boxes that read it.
-fn with_ends(mut inside: Picture, p: &Picture, members: &[usize], key: &str) -> Picture {
-    let own: FxHashSet<usize> = members.iter().copied().collect();
+fn with_ends(mut inside: Picture, outer: Vec<Entry>, key: &str) -> Picture {
     let holders = holders(&inside);
     let mut made: FxHashMap<(usize, usize), usize> = FxHashMap::default();
-    for e in p.edges.iter().filter(|e| own.contains(&e.to) && !own.contains(&e.from)) {
-        let Some(&to) = holders.get(&p.nodes[e.to].key) else { continue };
-        let from = *made.entry((e.from, e.result)).or_insert_with(|| {
-            inside.nodes.push(entrance(&p.nodes[e.from], e, key));
+    for e in outer {
+        let Some(&to) = holders.get(&e.reader) else { continue };
+        let from = *made.entry((e.edge.from, e.edge.result)).or_insert_with(|| {
+            inside.nodes.push(e.node(key));
             inside.nodes.len() - 1
         });
-        inside.edges.push(Edge { from, to, ..e.clone() });
+        inside.edges.push(Edge { from, to, ..e.edge });
     }
     inside
 }
@@ -180,18 +204,6 @@ fn holders(p: &Picture) -> FxHashMap<String, usize> {
         }
     }
     out
-}
-
-fn entrance(maker: &Node, e: &Edge, layer: &str) -> Node {
-    let name = if maker.name.is_empty() { &maker.op } else { &maker.name };
-    Node {
-        key: format!("{layer}<{}:{}", maker.key, e.result),
-        op: "input".into(),
-        name: name.clone(),
-        outputs: vec![e.ty.clone()],
-        layout: e.layout,
-        ..blank(Category::Terminal)
-    }
 }
 
 fn blank(category: Category) -> Node {
@@ -213,7 +225,7 @@ fn blank(category: Category) -> Node {
 }
 
 /// The box of a layer.
-fn layer(key: String, path: &[String], inside: Picture) -> Node {
+fn layer(key: String, path: &[Step], inside: Picture) -> Node {
     let own = || inside.nodes.iter().filter(|n| n.category != Category::Terminal);
     let mut origins: Vec<String> = own().flat_map(|n| n.origins.iter().cloned()).collect();
     origins.sort();
@@ -221,8 +233,8 @@ fn layer(key: String, path: &[String], inside: Picture) -> Node {
     let last = own().next_back();
     Node {
         key,
-        op: path.join("."),
-        name: format!("{} nodes", count(&inside)),
+        op: title(path),
+        name: about(&inside, path),
         work: own().map(|n| n.work).min().unwrap_or(Category::Layer),
         origins,
         outputs: last.map_or(vec![], |n| n.outputs.clone()),
@@ -230,6 +242,38 @@ fn layer(key: String, path: &[String], inside: Picture) -> Node {
         layout: last.and_then(|n| n.layout),
         inside: vec![inside],
         ..blank(Category::Layer)
+    }
+}
+
+/// The number of nodes, and the ops that say most where the name says nothing.
+fn about(inside: &Picture, path: &[Step]) -> String {
+    let nodes = format!("{} nodes", count(inside));
+    if path.last().is_none_or(|s| !s.block) {
+        return nodes;
+    }
+    let mut ops: Vec<(Category, &str, usize)> = vec![];
+    count_ops(inside, &mut ops);
+    // The heaviest kinds of work stand first.
+    ops.sort_by_key(|o| (o.0, usize::MAX - o.2));
+    let heavy = ops.iter().filter(|o| matches!(o.0, Category::Contraction | Category::Reduction));
+    let shown: Vec<&(Category, &str, usize)> =
+        if heavy.clone().next().is_some() { heavy.collect() } else { ops.iter().collect() };
+    let word = |(_, op, n): &&(Category, &str, usize)| if *n > 1 { format!("{n} {op}") } else { op.to_string() };
+    let words: Vec<String> = shown.iter().take(MOST_OPS).map(word).collect();
+    format!("{nodes}: {}", words.join(", "))
+}
+
+/// Counts the ops of nodes in layers and groups.
+fn count_ops<'a>(p: &'a Picture, ops: &mut Vec<(Category, &'a str, usize)>) {
+    for n in p.nodes.iter().filter(|n| n.category != Category::Terminal) {
+        if matches!(n.category, Category::Layer | Category::Group) {
+            n.inside.iter().for_each(|p| count_ops(p, ops));
+            continue;
+        }
+        match ops.iter_mut().find(|o| o.1 == n.op) {
+            Some(o) => o.2 += 1,
+            None => ops.push((n.category, &n.op, 1)),
+        }
     }
 }
 
@@ -271,23 +315,9 @@ fn quotient(p: Picture, family: &[Option<usize>], boxes: Vec<Node>) -> Picture {
 
 /// Boxes that make a value before those that read it.
 fn sorted(p: Picture) -> Picture {
-    let mut waits = vec![0usize; p.nodes.len()];
-    let mut next = vec![vec![]; p.nodes.len()];
-    for e in &p.edges {
-        waits[e.to] += 1;
-        next[e.from].push(e.to);
-    }
-    let mut ready: std::collections::BTreeSet<usize> = (0..p.nodes.len()).filter(|&i| waits[i] == 0).collect();
-    let mut order = Vec::with_capacity(p.nodes.len());
-    while let Some(i) = ready.pop_first() {
-        order.push(i);
-        for &b in &next[i] {
-            waits[b] -= 1;
-            if waits[b] == 0 {
-                ready.insert(b);
-            }
-        }
-    }
+    let home: Vec<usize> = (0..p.nodes.len()).collect();
+    let edges: Vec<(usize, usize)> = p.edges.iter().map(|e| (e.from, e.to)).collect();
+    let order = Boxed { home: &home, edges: &edges }.order();
     if order.len() < p.nodes.len() {
         return p;
     }
@@ -318,13 +348,6 @@ mod tests {
     use super::*;
     use compiler::text::parse_module;
 
-    #[test]
-    fn names_are_split_at_slashes_and_dots() {
-        assert_eq!(split("/layer1/layer1.0/conv1/Conv"), ["layer1", "0", "conv1", "Conv"]);
-        assert_eq!(split("model.2.m.0.cv1"), ["model", "2", "m", "0", "cv1"]);
-        assert_eq!(split("Conv_37"), ["Conv_37"]);
-    }
-
     /// Blocks of two nodes; the block after next also reads each, so that values pass over blocks.
     fn network(blocks: usize) -> Picture {
         let mut text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n".to_string();
@@ -338,16 +361,22 @@ mod tests {
         Picture::of(&parse_module(&text).expect("parses"))
     }
 
+    fn titles(p: &Picture) -> Vec<&str> {
+        p.nodes.iter().map(|n| n.op.as_str()).collect()
+    }
+
     #[test]
     fn a_network_becomes_a_box_for_each_module() {
         let whole = network(6);
-        let folded = fold(&whole).picture;
-        let titles: Vec<&str> = folded.nodes.iter().map(|n| n.op.as_str()).collect();
+        let layered = fold(&whole, &Modules::of(&whole));
+        let folded = layered.picture;
+        assert_eq!(titles(&folded), ["input", "model x6", "output"]);
+        assert!(layered.open.contains("layer model"), "three boxes alone say too little: {:?}", layered.open);
+        let equal = &folded.nodes[1].inside[0];
         let blocks: Vec<String> = (0..6).map(|b| format!("model.{b}")).collect();
-        let expected = [vec!["input"], blocks.iter().map(String::as_str).collect(), vec!["output"]].concat();
-        assert_eq!(titles, expected);
-        assert!(folded.edges.iter().all(|e| e.from < e.to), "makers stand before readers");
-        let first = &folded.nodes[3];
+        assert_eq!(titles(equal), [blocks.iter().map(String::as_str).collect(), vec!["input"]].concat());
+        assert!(equal.edges.iter().all(|e| e.from < e.to || e.from == 6), "makers stand before readers");
+        let first = &equal.nodes[2];
         assert_eq!((first.category, first.name.as_str()), (Category::Layer, "2 nodes"));
         assert_eq!(first.origins, ["model.2.add", "model.2.exp"]);
         let inside = &first.inside[0];
@@ -372,10 +401,42 @@ mod tests {
   return %3
 }
 ";
-        let folded = fold(&Picture::of(&parse_module(text).expect("parses")));
-        let ops: Vec<&str> = folded.picture.nodes.iter().map(|n| n.op.as_str()).collect();
-        assert_eq!(ops, ["input", "exp", "b", "add", "output"]);
+        let whole = Picture::of(&parse_module(text).expect("parses"));
+        let folded = fold(&whole, &Modules::of(&whole));
+        assert_eq!(titles(&folded.picture), ["input", "exp", "b", "add", "output"]);
         assert!(folded.open.contains("layer b"), "three boxes alone say too little: {:?}", folded.open);
+    }
+
+    /// A network of which names say nothing, before and after a pass that joins nodes of two blocks.
+    #[test]
+    fn blocks_of_the_source_are_the_layers_behind_passes() {
+        let ty = ": f32[4]";
+        let (mut source, mut fused) = (String::new(), String::new());
+        for b in 0..6 {
+            let (n, last) = (3 * b, if b == 0 { "x".into() } else { (3 * b - 1).to_string() });
+            source += &format!(
+                "  %{n} = exp %{last} {ty} !from(\"N_{n}\")\n  %{} = neg %{n} {ty} !from(\"N_{}\")\n",
+                n + 1,
+                n + 1
+            );
+            source += &format!("  %{} = add %{}, %{last} {ty} !from(\"N_{}\")\n", n + 2, n + 1, n + 2);
+            let (n, last) = (2 * b, if b == 0 { "x".into() } else { (2 * b - 1).to_string() });
+            fused += &format!("  %{n} = exp %{last} {ty} !from(\"N_{}\", \"N_{}\")\n", 3 * b, 3 * b + 1);
+            fused += &format!("  %{} = add %{n}, %{last} {ty} !from(\"N_{}\")\n", n + 1, 3 * b + 2);
+        }
+        let whole = |body: &str, last: usize| {
+            let text = format!("graph @main(%x: f32[4]) -> (y: f32[4]) {{\n{body}  return %{last}\n}}\n");
+            Picture::of(&parse_module(&text).expect("parses"))
+        };
+        let (source, fused) = (whole(&source, 17), whole(&fused, 11));
+        let modules = Modules::of(&source);
+        for (picture, about) in [(&source, "18 nodes: 6 exp, 6 neg, 6 add"), (&fused, "12 nodes: 6 exp, 6 add")] {
+            let folded = fold(picture, &modules);
+            assert_eq!(titles(&folded.picture), ["input", "block 1..6 x6", "output"]);
+            assert_eq!(folded.picture.nodes[1].name, about);
+            let inside = titles(&folded.picture.nodes[1].inside[0]);
+            assert_eq!(inside[..2], ["block 1", "block 2"]);
+        }
     }
 
     #[test]
@@ -383,6 +444,6 @@ mod tests {
         let text =
             "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %0 = exp %x : f32[4] !from(\"Exp_0\")\n  return %0\n}\n";
         let p = Picture::of(&parse_module(text).expect("parses"));
-        assert_eq!(fold(&p).picture, p);
+        assert_eq!(fold(&p, &Modules::of(&p)).picture, p);
     }
 }

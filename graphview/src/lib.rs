@@ -17,6 +17,7 @@ mod meaning;
 pub mod memory;
 pub mod picture;
 pub mod query;
+pub mod reasons;
 pub mod report;
 pub mod scene;
 pub mod svg;

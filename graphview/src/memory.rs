@@ -13,6 +13,20 @@ pub struct UsedBuffers {
     pub group: Option<usize>,
 }
 
+/// Bytes held in each step.
+pub fn curve(spans: &[Span], steps: usize) -> Vec<u64> {
+    let mut change = vec![0i64; steps + 1];
+    for s in spans {
+        change[s.first] += s.bytes as i64;
+        change[s.last + 1] -= s.bytes as i64;
+    }
+    let running = change.iter().scan(0i64, |sum, c| {
+        *sum += c;
+        Some(*sum as u64)
+    });
+    running.take(steps).collect()
+}
+
 /// A buffer of the pool from a first write to the last step that uses what was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Span {
@@ -89,4 +103,15 @@ pub fn spans(t: &CompileTrace, steps: &[UsedBuffers]) -> Vec<Span> {
     }
     out.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.buffer, s.first));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_curve_is_the_sum_of_what_lives() {
+        let one = |buffer: usize, bytes: u64, first: usize, last: usize| Span { buffer, bytes, first, last };
+        assert_eq!(curve(&[one(0, 10, 0, 1), one(1, 5, 1, 2), one(0, 10, 3, 3)], 4), [10, 15, 5, 10]);
+    }
 }

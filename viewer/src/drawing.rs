@@ -2,7 +2,7 @@
 
 use crate::document::Document;
 use crate::worker::Worker;
-use graphview::layers::{Layered, fold};
+use graphview::layers::{Layered, Modules, fold};
 use graphview::layout::{Direction, Options};
 use graphview::picture::{Category, Node, Picture, Weight, with_layout};
 use graphview::scene::{Arrangement, Scene, short};
@@ -141,6 +141,7 @@ impl Drawing {
                 widths,
                 pictures: FxHashMap::default(),
                 layered: FxHashMap::default(),
+                modules: None,
                 constants: FxHashSet::default(),
                 places: None,
             };
@@ -159,18 +160,19 @@ impl Drawing {
 pub fn time_layouts(trace: &compiler::trace::CompileTrace) -> [std::time::Duration; 2] {
     let document = Document::new(trace.clone()).expect("a whole trace");
     let last = document.graph_of(document.last_graph());
-    let studio = Studio {
+    let mut studio = Studio {
         document: Arc::new(document),
         widths: Widths::new(|_| 6.0),
         pictures: FxHashMap::default(),
         layered: FxHashMap::default(),
+        modules: None,
         constants: FxHashSet::default(),
         places: None,
     };
     [0, last].map(|stage| {
-        let picture = studio.document.picture(stage).expect("it parses");
+        let layered = studio.layered(stage, false).expect("it parses");
         let start = std::time::Instant::now();
-        studio.arrange(&fold(&picture), &Want::default());
+        studio.arrange(&layered, &Want::default());
         start.elapsed()
     })
 }
@@ -182,6 +184,8 @@ struct Studio {
     pictures: FxHashMap<usize, Arc<Picture>>,
     /// In layers, and flat.
     layered: FxHashMap<(usize, bool), Arc<Layered>>,
+    /// Of the model as it came.
+    modules: Option<Arc<Modules>>,
     /// Constants of the model.
     constants: FxHashSet<String>,
     /// The positions across of nodes and source nodes in the first graph that was laid out. The others start from them,
@@ -231,11 +235,20 @@ impl Studio {
         let picture = self.picture(stage)?;
         let layered = match flat {
             true => Layered { picture: Picture::clone(&picture), ..Layered::default() },
-            false => fold(&picture),
+            false => fold(&picture, self.modules()?.as_ref()),
         };
         let layered = Arc::new(layered);
         self.layered.insert((stage, flat), layered.clone());
         Ok(layered)
+    }
+    fn modules(&mut self) -> Result<Arc<Modules>, String> {
+        if let Some(modules) = &self.modules {
+            return Ok(modules.clone());
+        }
+        let source = self.picture(0)?;
+        let modules = Arc::new(Modules::of(&source));
+        self.modules = Some(modules.clone());
+        Ok(modules)
     }
     fn arrange(&self, layered: &Layered, want: &Want) -> Scene {
         let picture = &layered.picture;

@@ -91,9 +91,11 @@ bindings! {
     CTRL [I] "Ctrl I" "constants in the boxes" true |v, _| v.detail.constants = !v.detail.constants;
     CTRL_SHIFT [E] "Ctrl Shift E" "write a picture of the window" true |v, ui| v.message = Some(export::write(v, ui.ctx(), Export::Png));
     CTRL_ALT [E] "Ctrl Alt E" "write the graph as SVG" true |v, ui| v.message = Some(export::write(v, ui.ctx(), Export::Svg));
-    NONE [Escape] "Esc" "close this; end the search; select nothing" false |v, _| {
+    NONE [Escape] "Esc" "close this; back to the graph; end the search; select nothing" false |v, _| {
         match () {
             _ if v.help => v.help = false,
+            _ if v.pages.shown.is_some() => v.pages.shown = None,
+            _ if v.kernel_pane.wide => v.kernel_pane.wide = false,
             _ if !v.search.text.is_empty() => v.search.text.clear(),
             _ => v.select([]),
         }

@@ -5,6 +5,7 @@ use crate::canvas::{Action, Canvas, Shown};
 use crate::document::Document;
 use crate::drawing::{Drawing, Drawn, Widths};
 use crate::export::{self, Export};
+use crate::panes::pages;
 use crate::state::{Ends, Tab, Viewer};
 use crate::{keys, opening, panes};
 use compiler::trace::CompileTrace;
@@ -32,8 +33,8 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         let width = if narrow { 170.0 } else { 250.0 };
         Panel::left("passes").default_size(width).show(ui, |ui| panes::passes::show(ui, v));
     }
-    if v.kernel_pane.wide {
-        kernels(ui, v);
+    if v.kernel_pane.wide || v.pages.shown.is_some() {
+        in_its_place(ui, v);
         panes::help::show(ui, v);
         panes::again::show(ui, v);
         return;
@@ -47,20 +48,23 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     panes::again::show(ui, v);
 }
 
-/// A kernel in several forms, with the graph in a corner.
-fn kernels(ui: &mut Ui, v: &mut Viewer) {
+/// A kernel in several forms or a page, with the graph in a corner.
+fn in_its_place(ui: &mut Ui, v: &mut Viewer) {
     let compare = std::mem::take(&mut v.compare);
     Panel::right("graph").default_size(250.0).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        if ui.button("Back to the graph").on_hover_text("Ctrl J").clicked() {
-            v.kernel_pane.wide = false;
+        if ui.button("Back to the graph").on_hover_text("Esc").clicked() {
+            (v.kernel_pane.wide, v.pages.shown) = (false, None);
         }
         let area = ui.available_rect_before_wrap();
         let drawn = v.after().and_then(Result::ok);
         one(ui, v, 0, area, drawn.as_ref());
     });
     v.compare = compare;
-    CentralPanel::default().show(ui, |ui| panes::kernel::columns(ui, v));
+    CentralPanel::default().show(ui, |ui| match v.pages.shown {
+        Some(page) if !v.kernel_pane.wide => pages::show(ui, v, page),
+        _ => panes::kernel::columns(ui, v),
+    });
 }
 
 /// Starts the threads that lay graphs out, at the first frame: only then there are fonts to measure with.
@@ -163,6 +167,7 @@ fn window_tools(ui: &mut Ui, v: &mut Viewer) {
     if v.host.is_some() && ui.button("Compile again").on_hover_text("With other options, and run it").clicked() {
         v.again.open = !v.again.open;
     }
+    pages::menu(ui, v);
     ui.menu_button("Export", |ui| {
         for (what, title, _) in Export::ALL {
             if ui.button(title).clicked() {

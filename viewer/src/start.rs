@@ -2,9 +2,11 @@
 
 use crate::canvas::colour::ColourBy;
 use crate::panes::kernel::Form;
+use crate::panes::pages::Page;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
 use compiler::trace::CompileTrace;
+use graphview::layers::path_of;
 use graphview::picture::{Category, Node};
 
 /// Why nothing is shown.
@@ -74,6 +76,8 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("timeline", "the same with the dispatches one after the other"),
     ("roofline", "the same with rates against intensity"),
     ("memory", "what buffers hold when"),
+    ("wrong", "why a result in fp16 is wrong: errors, and which nodes to keep in f32"),
+    ("slow", "why the kernel of the selected box is slow: its estimate, roofs and choices"),
     ("precision", "casts, what stays in f32, errors"),
     ("difference", "the layers of two compilations with their times"),
 ];
@@ -99,7 +103,10 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
             let all: Vec<&str> = (0..stages.len()).map(name).collect();
             Fault::Asked(format!("there is no pass `{pass}`; there are {}", all.join(", ")))
         })?;
-        v.show_stage(stage);
+        match shot.view.is_none() && shot.colour.is_none() {
+            true => v.go_to_stage(stage),
+            false => v.show_stage(stage),
+        }
     }
     shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))?;
     if let Some(text) = &shot.search {
@@ -131,6 +138,9 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
             };
         }
         "kernels" => v.kernel_pane.wide = true,
+        word if Page::ALL.iter().any(|p| p.1 == word) => {
+            v.pages.shown = Page::ALL.iter().find(|p| p.1 == word).map(|p| p.0);
+        }
         word if Form::ALL.iter().any(|f| f.1 == word) => {
             let named = Form::ALL.iter().filter(|f| f.1 == word).map(|f| f.0);
             match v.kernel_pane.wide {
@@ -158,9 +168,10 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
 pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
     let Some(Ok(drawn)) = v.after() else { return Err(Fault::Asked("the graph of this stage cannot be drawn".into())) };
     let nodes = drawn.layered.picture.outer();
-    let is_layer = |n: &&Node| n.category == Category::Layer && n.op == name;
+    let layer = |is: &dyn Fn(&str) -> bool| nodes.iter().find(|n| n.category == Category::Layer && is(path_of(n)));
+    let inner = format!("{name}.");
     let exact = nodes.iter().find(|n| n.name == name && n.category != Category::Layer);
-    if let Some(n) = exact.or(nodes.iter().find(|n| is_layer(n))) {
+    if let Some(n) = exact.or(layer(&|path| path == name)).or(layer(&|path| path.starts_with(&inner))) {
         v.focus_key(&n.key.clone());
         return Ok(());
     }

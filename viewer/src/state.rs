@@ -7,6 +7,7 @@ use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
 use crate::live::{Again, Host};
 use crate::panes::kernel::KernelPane;
+use crate::panes::pages::Pages;
 use crate::panes::text::TextPane;
 use crate::panes::time::TimePane;
 use crate::search::Search;
@@ -44,14 +45,18 @@ pub struct Viewer {
     pub colour: ColourBy,
     /// Whether lists show only items that belong to the selection.
     pub only_selected: bool,
-    /// Whether the list of passes shows only passes that changed something.
-    pub only_changed: bool,
+    /// Whether passes that changed nothing stand in the list one by one.
+    pub all_passes: bool,
+    /// Both sides and hulls were shown for fusion, and go with it.
+    pub(crate) shows_fusion: bool,
     /// The text pane.
     pub text: TextPane,
     /// The kernel pane.
     pub kernel_pane: KernelPane,
     /// The time pane.
     pub time_pane: TimePane,
+    /// A page in the place of the graph.
+    pub pages: Pages,
     /// The search field.
     pub search: Search,
     /// Whether the list of keys is there.
@@ -108,10 +113,12 @@ impl Viewer {
             flat: false,
             colour: ColourBy::Work,
             only_selected: false,
-            only_changed: false,
+            all_passes: false,
+            shows_fusion: false,
             text: TextPane::default(),
             kernel_pane: KernelPane::default(),
             time_pane: TimePane::default(),
+            pages: Pages::default(),
             search: Search::default(),
             help: false,
             folder: PathBuf::new(),
@@ -157,18 +164,6 @@ impl Viewer {
     /// Shows a stage.
     pub fn show_stage(&mut self, stage: usize) {
         self.stage = stage.min(self.document.stages().saturating_sub(1));
-    }
-    /// The next stage that changed the graph, or the one before.
-    pub fn step(&mut self, forward: bool) {
-        let changed = |s: &usize| *s == 0 || self.document.graph_of(*s) == *s;
-        let last = self.document.last_graph();
-        let next = match forward {
-            true => (self.stage + 1..=last).find(changed),
-            false => (0..self.stage.min(last + 1)).rev().find(changed),
-        };
-        if let Some(next) = next {
-            self.show_stage(next);
-        }
     }
     /// The pass that made a stage.
     pub fn pass_of(&self, stage: usize) -> Option<&PassStats> {
@@ -259,6 +254,7 @@ impl Viewer {
         drawing
             || other
             || self.kernel_pane.busy()
+            || self.pages.busy()
             || self.again.progress().is_some()
             || self.canvases[0].moving()
             || self.compare && self.canvases[1].moving()

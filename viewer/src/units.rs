@@ -20,3 +20,12 @@ pub fn si(x: f64) -> String {
     let x = x / scale;
     if x >= 100.0 || unit.is_empty() { format!("{x:.0}{unit}") } else { format!("{x:.1}{unit}") }
 }
+
+/// Bytes in few digits.
+pub fn mega(bytes: u64) -> String {
+    match bytes {
+        b if b >= 10_000_000 => format!("{:.0} MB", b as f64 / 1e6),
+        b if b >= 100_000 => format!("{:.1} MB", b as f64 / 1e6),
+        b => format!("{:.1} kB", b as f64 / 1e3),
+    }
+}

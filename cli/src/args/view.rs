@@ -19,8 +19,8 @@ pub struct ViewArgs {
     /// Select a node, by its name, that of the source node it came from, or a part of one
     #[arg(long, value_name = "NODE")]
     pub select: Option<String>,
-    /// What to show: graph, whole, hulls, compare, node, kernel, kernels, text, groups, time, timeline, roofline, memory,
-    /// precision, remarks, difference
+    /// What to show: graph, whole, nodes, hulls, compare, node, kernel, kernels, text, groups, time, timeline, roofline,
+    /// memory, precision, wrong, slow, remarks, difference
     #[arg(long)]
     pub view: Option<String>,
     /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`

@@ -42,26 +42,32 @@ const OWN: &[(&str, bool)] = &[
 pub struct Machine {
     /// The model with the options that are not the window's.
     arguments: Vec<String>,
-    choice: DeviceChoice,
+    /// Devices to time on: the first one that is here.
+    choices: Vec<DeviceChoice>,
     gpu: OnceLock<Result<Arc<Gpu>, String>>,
 }
 
 impl Machine {
-    /// For the model `model`; `given` are the arguments of `weft view`, in which it is called `shown`.
-    pub fn new(given: &[String], shown: &str, model: &str, device: &str) -> Machine {
+    /// For the model of a trace; `given` are the arguments of `weft view`, in which it is called `shown`. Kernels are timed
+    /// on `device`; if that is left open, on the device of the trace where it is here.
+    pub fn new(given: &[String], shown: &str, trace: &CompileTrace, device: &str) -> Machine {
         let mut arguments = without_options(given, OWN);
         if let Some(place) = arguments.iter_mut().find(|a| *a == shown) {
-            *place = model.to_string();
+            *place = trace.model.clone();
         }
-        Machine { arguments, choice: DeviceChoice::parse(device), gpu: OnceLock::new() }
+        let asked = DeviceChoice::parse(device);
+        let own = (asked == DeviceChoice::Auto).then(|| DeviceChoice::parse(&trace.profile_name));
+        Machine { arguments, choices: own.into_iter().chain([asked]).collect(), gpu: OnceLock::new() }
     }
     fn gpu(&self) -> Result<Arc<Gpu>, String> {
         let open = || {
-            let gpu = Arc::new(Gpu::open(&self.choice)?);
-            gpu.check_computes()?;
+            let (last, first) = self.choices.split_last().ok_or("no device was asked for")?;
+            let here = first.iter().find_map(|c| Gpu::open(c).ok());
+            let gpu = Arc::new(here.map_or_else(|| Gpu::open(last), Ok).map_err(|e| e.to_string())?);
+            gpu.check_computes().map_err(|e: GpuError| e.to_string())?;
             Ok(gpu)
         };
-        self.gpu.get_or_init(|| open().map_err(|e: GpuError| e.to_string())).clone()
+        self.gpu.get_or_init(open).clone()
     }
     /// Runs a verb of the command on the model, and reads the trace that it writes.
     fn trace(&self, verb: &str, wanted: &Wanted, folder: &Path, ticket: &Ticket) -> Result<CompileTrace, String> {
@@ -136,6 +142,14 @@ impl Host for Machine {
 mod tests {
     use super::*;
 
+    fn trace(model: &str) -> CompileTrace {
+        CompileTrace {
+            model: model.into(),
+            profile_name: "a device that is not here".into(),
+            ..CompileTrace::default()
+        }
+    }
+
     #[test]
     fn what_the_window_decides_is_left_out() {
         let given: Vec<String> = "resnet18 --size 900x600 --amp fp16 -O2 --fuse=off --batch 2 -q --dark --device 0"
@@ -143,13 +157,13 @@ mod tests {
             .map(str::to_string)
             .collect();
         assert_eq!(without_options(&given, OWN), ["resnet18", "--batch", "2", "--device", "0"]);
-        let m = Machine::new(&["a.trace".to_string()], "a.trace", "resnet18", "auto");
+        let m = Machine::new(&["a.trace".to_string()], "a.trace", &trace("resnet18"), "auto");
         assert_eq!(m.arguments, ["resnet18"]);
     }
 
     #[test]
     fn a_cancelled_process_ends() {
-        let m = Machine::new(&["no such model".to_string()], "", "", "auto");
+        let m = Machine::new(&["no such model".to_string()], "", &trace(""), "auto");
         let wanted = Wanted {
             amp: "off".into(),
             layout: "auto".into(),

@@ -4,7 +4,7 @@
 //! of boxes and never makes two overlap. So a level is placed once, whatever is open in it.
 
 use super::sources::{Pool, Sources};
-use crate::layers::fold;
+use crate::layers::{Modules, fold};
 use crate::layout::{Options, Route};
 use crate::picture::{Category, Node, Picture};
 use crate::scene::{Arrangement, Scene, SceneEdge, plain_lines, short};
@@ -28,6 +28,8 @@ pub(super) struct Graphs<'t> {
     groups: FxHashMap<String, Vec<usize>>,
     /// Of these boxes, the groups that they are counted for: a group counts in one layer.
     homes: FxHashMap<String, Vec<usize>>,
+    /// Of the first picture, the model as it came.
+    modules: Option<Modules>,
 }
 
 impl<'t> Graphs<'t> {
@@ -53,13 +55,15 @@ impl<'t> Graphs<'t> {
             by_layer,
             groups: FxHashMap::default(),
             homes: FxHashMap::default(),
+            modules: None,
         }
     }
 
-    /// The graph of a picture: its outermost level, and the boxes that are open at first.
+    /// The graph of a picture, of which the first is the model as it came: its outermost level, and the boxes that are open
+    /// at first.
     pub(super) fn graph(&mut self, picture: &Picture) -> Value {
         self.relate(picture);
-        let layered = fold(picture);
+        let layered = fold(picture, self.modules.get_or_insert_with(|| Modules::of(picture)));
         let level = self.level(&layered.picture, !picture.nodes.is_empty());
         let control = picture.outer().into_iter().filter(|n| n.category == Category::Control && !n.inside.is_empty());
         let mut open: Vec<&String> = layered.open.iter().chain(control.map(|n| &n.key)).collect();

@@ -3,6 +3,7 @@
 //!
 //! A trace that has no stages, or is for a device that this version does not know, has none of it.
 
+use crate::reasons::Roofs;
 use compiler::schedule::estimate::Cost;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::trace::{CompileTrace, RoundTrip};
@@ -66,10 +67,7 @@ pub(super) fn f32_ms(t: &CompileTrace) -> Vec<Option<f64>> {
 
 /// The rates that no kernel exceeds: measured ones, else those that the device is known for.
 pub(super) fn roofs(t: &CompileTrace) -> Value {
-    if let Some(c) = t.times.as_ref().and_then(|t| t.ceilings) {
-        return json!({ "from": "measured", "f32_gflops": c.fma_gflops, "matrix_gflops": c.matrix_gflops, "gb_s": c.copy_gb_s });
-    }
-    let profile: Value = serde_json::from_str(&t.profile).unwrap_or_default();
-    let rate = |name: &str| profile[name].as_f64().filter(|r| *r > 0.0);
-    json!({ "from": "profile", "f32_gflops": rate("gflops"), "matrix_gflops": null, "gb_s": rate("gb_s") })
+    let r = Roofs::of(t);
+    let from = if r.measured { "measured" } else { "profile" };
+    json!({ "from": from, "f32_gflops": r.f32_gflops, "matrix_gflops": r.matrix_gflops, "gb_s": r.gb_s })
 }

@@ -31,7 +31,14 @@
       class: [i === state.stage ? "on" : "", s.changed ? "" : "same"].join(" ").trim() || null, "aria-current": i === state.stage ? "step" : null, onclick: () => { view("graph"); step(i); },
     }, s.label, make("small", {}, about(s, i))));
     const choice = make("select", { "aria-label": "Pass", onchange: (e) => { view("graph"); step(+e.target.value); } }, ...data.stages.map((s, i) => make("option", { value: i, selected: i === state.stage ? "" : null }, `${s.label}: ${about(s, i)}`)));
-    at("passes").replaceChildren(make("h2", {}, "Passes"), choice, ...buttons);
+    // Passes in a row that changed nothing are one line that opens.
+    const rows = [], same = (i) => i < buttons.length && !data.stages[i].changed;
+    for (let i = 0, end; i < buttons.length; i = end) {
+      for (end = i + 1; same(i) && same(end); ) end += 1;
+      const run = buttons.slice(i, end), own = i <= state.stage && state.stage < end;
+      rows.push(run.length < 2 ? run[0] : make("details", { open: own ? "" : null }, make("summary", {}, `${run.length} without changes`), ...run));
+    }
+    at("passes").replaceChildren(make("h2", {}, "Passes"), choice, ...rows);
     const on = at("passes").querySelector("button.on");
     if (on) at("passes").scrollTop = on.offsetTop - at("passes").clientHeight / 2;
     sides();
@@ -53,10 +60,12 @@
   // `#TABLE`; or `#PASS/NODE`: a key, the name of a box, a source node, a layer, or the layer of a group.
   // A group by the layer in its label, where no group before it has the same.
   const labelled = (i) => data.groups[i].label.split("+")[0];
+  // A layer's path is its name without the number of its equal layers.
+  const layerPath = (n) => n.op.replace(/ x[0-9]+$/, "");
   const groupName = (i) => (data.groups.findIndex((_, k) => labelled(k) === labelled(i)) === i ? labelled(i) : data.groups[i].layer);
   function link() {
     const n = state.box === null ? null : data.nodes.find((x) => x.key === state.box);
-    const name = !n ? "" : n.category === "layer" ? n.op : n.category === "group" ? groupName(n.groups[0]) : n.name;
+    const name = !n ? "" : n.category === "layer" ? layerPath(n) : n.category === "group" ? groupName(n.groups[0]) : n.name;
     const hash = state.view !== "graph" && !name ? "#" + state.view : "#" + encodeURI(data.stages[state.stage].id + (name ? "/" + name : ""));
     if (location.hash !== hash) history.replaceState(null, "", hash);
   }
@@ -73,7 +82,7 @@
     if (!name) return true;
     const number_ = data.sources.findIndex((s) => s.name === name);
     const group = [(g, i) => labelled(i) === name, (g, i) => labelled(i).split(":")[0] === name, (g) => g.layer === name].map((is) => data.groups.findIndex(is)).find((i) => i >= 0);
-    const tries = [(n) => n.key === name, (n) => n.category === "layer" && n.op === name,
+    const tries = [(n) => n.key === name, (n) => n.category === "layer" && layerPath(n) === name, (n) => n.category === "layer" && layerPath(n).startsWith(name + "."),
       (n) => n.category === "group" && n.groups[0] === group, (n) => n.category !== "layer" && n.name === name,
       ...(number_ < 0 ? [] : [holds(number_)])];
     if (!tries.some(go)) at("found").textContent = `no ${name} in ${id}`;

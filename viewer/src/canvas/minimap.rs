@@ -9,6 +9,8 @@ use egui::{Painter, Pos2, Rect, Shape, Stroke, StrokeKind, Vec2, pos2, vec2};
 const MOST: Vec2 = vec2(190.0, 300.0);
 /// Least width and height, so that a chain of boxes is no mere line.
 const LEAST: f32 = 36.0;
+/// Larger parts of the scene than these are no help, and hide what is behind them.
+const LARGEST: f32 = 0.16;
 
 /// The position of the minimap, and of the scene in it.
 pub struct Minimap {
@@ -25,7 +27,7 @@ impl Minimap {
         if seen.contains_rect(whole) || room.min_elem() < LEAST || size[0] < 1.0 || size[1] < 1.0 {
             return None;
         }
-        let scale = (room.x / size[0]).min(room.y / size[1]);
+        let scale = (room.x / size[0]).min(room.y / size[1]).min(LARGEST);
         let used = (whole.size() * scale).max(Vec2::splat(LEAST)).min(room);
         let rect = Rect::from_min_size(screen.max - used - Vec2::splat(12.0), used);
         Some(Minimap { rect, scale: used / whole.size() })

@@ -1,51 +1,13 @@
 //! The memory of a run: a curve of what is held, and the live range of each buffer, in dispatches.
 
 mod curve;
-mod live;
 
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;
-use compiler::trace::{CompileTrace, Content};
+use crate::units::mega;
+use compiler::trace::Content;
 use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, pos2, vec2};
-use live::mega;
-
-/// A buffer and when it is used.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// Its position in the plan.
-    pub buffer: usize,
-    /// Bytes.
-    pub bytes: u64,
-    /// The first and the last step that use it, dispatches counted one by one.
-    pub from: usize,
-    /// See `from`.
-    pub to: usize,
-}
-
-/// Steps as the plan has them, dispatches one by one: the buffers of each and its group.
-fn steps(t: &CompileTrace) -> Vec<(Vec<usize>, Option<usize>)> {
-    live::accesses(t).into_iter().map(|a| ([a.reads, a.writes].concat(), a.group)).collect()
-}
-
-/// Buffers of activations with the time that they are in use, the largest first.
-pub fn spans(t: &CompileTrace) -> Vec<Span> {
-    let mut used: Vec<Option<(usize, usize)>> = vec![None; t.plan.buffers.len()];
-    for (i, (buffers, _)) in steps(t).iter().enumerate() {
-        for &b in buffers {
-            used[b] = Some(used[b].map_or((i, i), |(from, _)| (from, i)));
-        }
-    }
-    let mut out: Vec<Span> = used
-        .into_iter()
-        .enumerate()
-        .filter(|(b, _)| t.plan.buffers[*b].content == Content::Pool)
-        .filter_map(|(buffer, span)| {
-            span.map(|(from, to)| Span { buffer, bytes: t.plan.buffers[buffer].bytes, from, to })
-        })
-        .collect();
-    out.sort_by_key(|s| (std::cmp::Reverse(s.bytes), s.buffer));
-    out
-}
+use graphview::memory::{Span, UsedBuffers, spans, steps};
 
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
@@ -62,21 +24,23 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         }
     });
     ui.separator();
-    let spans = spans(t);
+    let run = steps(t);
+    let spans = spans(t, &run);
     if spans.is_empty() {
         ui.weak("This model has no intermediate results on the device.");
         return;
     }
-    curve::show(ui, v);
-    chart(ui, v, &spans);
-    ui.weak("Across: steps of a run. Down: buffers of the pool, each as high as it is large. Patches: results in it, by fused group.");
+    curve::show(ui, v, &run, &spans);
+    chart(ui, v, &run, &spans);
+    ui.weak("Across: steps of a run. Down: buffers of the pool, each as high as it is large. Grey: it holds a value that is still read. Patches: fused groups that use it.");
 }
 
-fn chart(ui: &mut Ui, v: &mut Viewer, spans: &[Span]) {
-    let steps = steps(v.trace());
+fn chart(ui: &mut Ui, v: &mut Viewer, steps: &[UsedBuffers], spans: &[Span]) {
     let size = vec2(ui.available_width() - 8.0, (ui.available_height() - 40.0).clamp(120.0, 700.0));
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
-    let total: u64 = spans.iter().map(|s| s.bytes).sum();
+    // The spans of a buffer stand together.
+    let buffers: Vec<&[Span]> = spans.chunk_by(|a, b| a.buffer == b.buffer).collect();
+    let total: u64 = buffers.iter().map(|b| b[0].bytes).sum();
     let high = |bytes: u64| bytes as f32 / total.max(1) as f32 * rect.height();
     let across = |step: usize| rect.min.x + step as f32 / steps.len().max(1) as f32 * rect.width();
     let painter = ui.painter_at(rect);
@@ -85,22 +49,24 @@ fn chart(ui: &mut Ui, v: &mut Viewer, spans: &[Span]) {
     let mut top = rect.min.y;
     let pointer = response.hover_pos();
     let (mut hovered, mut chosen) = (None, None);
-    for s in spans {
+    for own in buffers {
+        let s = &own[0];
         let row = Rect::from_min_max(pos2(rect.min.x, top), pos2(rect.max.x, top + high(s.bytes).max(1.0)));
         top = row.max.y;
-        let held = Rect::from_min_max(pos2(across(s.from), row.min.y), pos2(across(s.to + 1), row.max.y))
-            .shrink2(vec2(0.0, 0.4));
-        painter.rect_filled(held, 1.0, weak.gamma_multiply(0.18));
-        for (i, (buffers, group)) in steps.iter().enumerate().take(s.to + 1).skip(s.from) {
-            let (true, Some(g)) = (buffers.contains(&s.buffer), group) else { continue };
-            let patch = Rect::from_x_y_ranges(across(i)..=across(i + 1), held.y_range());
-            painter.rect_filled(patch.shrink2(vec2(0.4, 0.0)), 0.0, pastel(*g, ui.visuals().dark_mode));
-            if v.marks(&v.trace().groups[*g].origins) {
-                let stroke = Stroke::new(1.5, ui.visuals().selection.stroke.color);
-                painter.rect_stroke(patch, 0.0, stroke, StrokeKind::Inside);
-            }
-            if pointer.is_some_and(|p| patch.contains(p)) {
-                hovered = Some((s.buffer, s.bytes, i, *g));
+        for held in own {
+            let place = Rect::from_x_y_ranges(across(held.first)..=across(held.last + 1), row.y_range());
+            painter.rect_filled(place.shrink2(vec2(0.0, 0.4)), 1.0, weak.gamma_multiply(0.18));
+            for (i, step) in steps.iter().enumerate().take(held.last + 1).skip(held.first) {
+                let (true, Some(g)) = (step.buffers.contains(&s.buffer), step.group) else { continue };
+                let patch = Rect::from_x_y_ranges(across(i)..=across(i + 1), place.shrink2(vec2(0.0, 0.4)).y_range());
+                painter.rect_filled(patch.shrink2(vec2(0.4, 0.0)), 0.0, pastel(g, ui.visuals().dark_mode));
+                if v.marks(&v.trace().groups[g].origins) {
+                    let stroke = Stroke::new(1.5, ui.visuals().selection.stroke.color);
+                    painter.rect_stroke(patch, 0.0, stroke, StrokeKind::Inside);
+                }
+                if pointer.is_some_and(|p| patch.contains(p)) {
+                    hovered = Some((s.buffer, s.bytes, i, g));
+                }
             }
         }
         if row.height() > 13.0 {

@@ -1,4 +1,4 @@
-//! The panes beside the graph.
+//! The panes beside the graph, and the pages in its place.
 
 pub mod again;
 pub mod compare;
@@ -7,6 +7,7 @@ pub mod help;
 pub mod kernel;
 pub mod memory;
 pub mod node;
+pub mod pages;
 pub mod passes;
 pub mod precision;
 pub mod remarks;

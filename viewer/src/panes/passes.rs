@@ -2,27 +2,35 @@
 
 use crate::canvas::colour::milliseconds;
 use crate::state::Viewer;
-use egui::{Align, Button, Layout, RichText, ScrollArea, Slider, Ui, vec2};
+use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, Slider, Ui, vec2};
 
-/// Draws the list with its slider.
+/// Draws the list with its slider. Passes in a row that changed nothing are one line that opens.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     ui.horizontal(|ui| {
         ui.strong("Passes");
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            ui.checkbox(&mut v.only_changed, "changed").on_hover_text("Leave out passes that changed nothing");
+            ui.checkbox(&mut v.all_passes, "unchanged").on_hover_text("Passes that changed nothing, one by one");
         });
     });
     slider(ui, v);
     ui.separator();
     let last = v.document().last_graph();
+    let changed = |v: &Viewer, stage: usize| stage == 0 || stage > last || !v.trace().stages[stage].delta.is_empty();
     ScrollArea::vertical().id_salt("passes").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 1.0;
-        for stage in 0..v.trace().stages.len() {
-            let changed = stage == 0 || !v.trace().stages[stage].delta.is_empty();
-            if v.only_changed && !changed && stage <= last {
-                continue;
+        let (mut stage, count) = (0, v.trace().stages.len());
+        while stage < count {
+            let same = (stage..count).take_while(|&s| !changed(v, s)).count();
+            if same > 1 && !v.all_passes {
+                let text = RichText::new(format!("{same} without changes")).small().weak();
+                let own = (stage..stage + same).contains(&v.stage());
+                CollapsingHeader::new(text).id_salt(stage).default_open(own).show_unindented(ui, |ui| {
+                    (stage..stage + same).for_each(|s| row(ui, v, s, false));
+                });
+            } else {
+                (stage..stage + same.max(1)).for_each(|s| row(ui, v, s, same == 0));
             }
-            row(ui, v, stage, changed);
+            stage += same.max(1);
         }
     });
 }
@@ -38,7 +46,7 @@ fn slider(ui: &mut Ui, v: &mut Viewer) {
         let slider = ui.add(Slider::new(&mut stage, 0..=last).show_value(false));
         slider.widget_info(|| egui::WidgetInfo::slider(true, stage as f64, "Pass"));
         if slider.changed() {
-            v.show_stage(stage);
+            v.go_to_stage(stage);
         }
         if ui.small_button("›").on_hover_text("The next change (Right, or ])").clicked() {
             v.step(true);
@@ -59,7 +67,7 @@ fn row(ui: &mut Ui, v: &mut Viewer, stage: usize, changed: bool) {
             ui.allocate_ui_with_layout(size, Layout::top_down_justified(Align::LEFT), |ui| ui.add(button).clicked());
         let clicked = names.inner;
         if clicked {
-            v.show_stage(stage);
+            v.go_to_stage(stage);
         }
         let Some(p) = pass else { return };
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {

@@ -2,6 +2,8 @@
 
 mod chart;
 
+pub(crate) use chart::show as chart;
+
 use crate::canvas::scale::ErrorScale;
 use crate::state::Viewer;
 use compiler::remark::RemarkKind;
@@ -22,6 +24,14 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         casts(ui, v);
         kept(ui, v);
     });
+}
+
+/// What is stored in which type: shares, casts, and what stays in f32.
+pub(crate) fn summary(ui: &mut Ui, v: &mut Viewer) {
+    ui.separator();
+    parts(ui, v);
+    casts(ui, v);
+    kept(ui, v);
 }
 
 /// What each element type has of the run.

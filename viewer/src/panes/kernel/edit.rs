@@ -9,7 +9,7 @@ use crate::live::attempt::{Outcome, Refusal};
 use crate::state::Viewer;
 use compiler::schedule::{Choose, InstrRef};
 use compiler::text::{parse_instructions, print_instruction, print_value};
-use egui::{CollapsingHeader, Color32, ComboBox, FontId, RichText, ScrollArea, Spinner, TextEdit, Ui};
+use egui::{CollapsingHeader, Color32, ComboBox, FontId, Label, RichText, ScrollArea, Spinner, TextEdit, Ui};
 use std::sync::Arc;
 
 const GOOD: Color32 = Color32::from_rgb(40, 150, 70);
@@ -170,14 +170,12 @@ fn made(ui: &mut Ui, v: &mut Viewer, o: &Arc<Outcome>) {
         let proved = if k.bounds_proved { "bounds proved" } else { "bounds checked by the driver" };
         let facts =
             format!("workgroup {workgroup}, grid {grid}, {shared} bytes shared, {lines} lines of WGSL, {proved}");
-        CollapsingHeader::new(RichText::new(format!("{}: {facts}", k.entry)).small()).id_salt(&k.entry).show(
-            ui,
-            |ui| {
-                ScrollArea::both().id_salt("made").max_height(220.0).show(ui, |ui| {
-                    ui.label(RichText::new(&k.wgsl).monospace().size(11.0));
-                });
-            },
-        );
+        ui.add(Label::new(RichText::new(facts).small()).wrap());
+        CollapsingHeader::new(RichText::new(&k.entry).small()).id_salt(&k.entry).show(ui, |ui| {
+            ScrollArea::both().id_salt("made").max_height(220.0).show(ui, |ui| {
+                ui.label(RichText::new(&k.wgsl).monospace().size(11.0));
+            });
+        });
     }
     ui.horizontal(|ui| {
         let schedule = o.schedule.join("\n");

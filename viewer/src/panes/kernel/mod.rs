@@ -66,7 +66,8 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     point(ui, v);
 }
 
-fn choose(ui: &mut Ui, v: &mut Viewer) {
+/// A choice of the kernel that is shown.
+pub(crate) fn choose(ui: &mut Ui, v: &mut Viewer) {
     let mut chosen = v.kernel();
     let count = v.trace().kernels.len();
     ui.horizontal(|ui| {

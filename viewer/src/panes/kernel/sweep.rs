@@ -60,7 +60,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         if response.hovered() {
             ui.painter().rect_filled(rect, 2.0, ui.visuals().faint_bg_color);
         }
-        bar(ui, rect, (value, current), a.as_ref(), most);
+        // The schedule of the trace is once as slow as itself, whatever noise the clock has.
+        let ratios = if current { [Some(1.0); 2] } else { a.as_ref().map_or([None; 2], ratios) };
+        bar(ui, rect, (value, current), (a.as_ref(), ratios), most);
         response
             .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{} {value}", sweep.point)));
         if response.on_hover_text(about(a.as_ref())).clicked() {
@@ -82,7 +84,9 @@ fn bars(dark: bool) -> [Color32; 2] {
     }
 }
 
-fn bar(ui: &Ui, rect: Rect, (value, current): (&str, bool), a: Option<&Answer>, most: f64) {
+type Tried<'a> = (Option<&'a Answer>, [Option<f64>; 2]);
+
+fn bar(ui: &Ui, rect: Rect, (value, current): (&str, bool), (a, ratios): Tried<'_>, most: f64) {
     const NAME: f32 = 104.0;
     const TEXT: f32 = 110.0;
     let font = FontId::proportional(11.0);
@@ -90,7 +94,6 @@ fn bar(ui: &Ui, rect: Rect, (value, current): (&str, bool), a: Option<&Answer>, 
     let name = if current { format!("{value} (now)") } else { value.to_string() };
     ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, name, font.clone(), ink);
     let room = rect.width() - NAME - TEXT;
-    let ratios = a.map_or([None; 2], ratios);
     for (k, (ratio, colour)) in ratios.iter().zip(bars(ui.visuals().dark_mode)).enumerate() {
         let Some(r) = ratio else { continue };
         let corner = pos2(rect.min.x + NAME, rect.min.y + 2.0 + 6.5 * k as f32);

@@ -1,20 +1,21 @@
 //! Memory over the steps of a run: the bytes of pool buffers that hold a value somebody still reads, and what holds them
 //! at the peak.
 
-use super::live::{Held, curve, held, mega};
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;
+use crate::units::mega;
 use egui::epaint::Mesh;
 use egui::{Align2, FontId, RichText, Sense, Shape, Stroke, Ui, pos2, vec2};
+use graphview::memory::{Span, UsedBuffers, curve};
 
 const HEIGHT: f32 = 96.0;
 /// Inhabitants of a step that are listed.
 const LISTED: usize = 6;
 
 /// Draws the curve, and lists the inhabitants of the step under the pointer, else of the peak.
-pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
-    let (held, steps) = held(v.trace());
-    let curve = curve(&held, steps);
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer, run: &[UsedBuffers], spans: &[Span]) {
+    let steps = run.len();
+    let curve = curve(spans, steps);
     let Some(peak) = (0..curve.len()).max_by_key(|&i| (curve[i], usize::MAX - i)).filter(|&i| curve[i] > 0) else {
         return;
     };
@@ -38,19 +39,20 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let word = if step == peak { "peak" } else { "step" };
     let text = format!("{word}: {} held in step {step} of {steps}", mega(curve[step]));
     painter.text(rect.left_top() + vec2(4.0, 2.0), Align2::LEFT_TOP, text, FontId::proportional(11.0), ink);
-    inhabitants(ui, v, &held, step);
+    inhabitants(ui, v, (run, spans), step);
 }
 
 /// The values that are held in a step, the largest first.
-fn inhabitants(ui: &mut Ui, v: &mut Viewer, held: &[Held], step: usize) {
-    let mut list: Vec<&Held> = held.iter().filter(|h| (h.from..=h.to).contains(&step)).collect();
-    list.sort_by_key(|h| (std::cmp::Reverse(h.bytes), h.from));
+fn inhabitants(ui: &mut Ui, v: &mut Viewer, (run, spans): (&[UsedBuffers], &[Span]), step: usize) {
+    let mut list: Vec<&Span> = spans.iter().filter(|h| (h.first..=h.last).contains(&step)).collect();
+    list.sort_by_key(|h| (std::cmp::Reverse(h.bytes), h.first));
     let more = list.len().saturating_sub(LISTED);
     let mut chosen = None;
     for h in list.into_iter().take(LISTED) {
         ui.horizontal(|ui| {
             let (patch, _) = ui.allocate_exact_size(vec2(10.0, 10.0), Sense::hover());
-            let name = match h.writer {
+            let writer = run[h.first].group;
+            let name = match writer {
                 Some(g) => {
                     ui.painter().rect_filled(patch, 2.0, pastel(g, ui.visuals().dark_mode));
                     v.trace().groups[g].label.clone()
@@ -58,9 +60,9 @@ fn inhabitants(ui: &mut Ui, v: &mut Viewer, held: &[Held], step: usize) {
                 None => "a copy".into(),
             };
             ui.monospace(RichText::new(format!("{:>9}", mega(h.bytes))).small());
-            let text = RichText::new(format!("{name}  steps {} to {}", h.from, h.to)).small();
+            let text = RichText::new(format!("{name}  steps {} to {}", h.first, h.last)).small();
             if ui.selectable_label(false, text).clicked() {
-                chosen = h.writer;
+                chosen = writer;
             }
         });
     }

@@ -41,7 +41,7 @@ impl Axes {
 }
 
 /// Draws the picture; a click selects a node.
-pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
+pub(crate) fn show(ui: &mut Ui, v: &mut Viewer) {
     let Some(errors) = v.trace().errors.clone().filter(|e| !e.nodes.is_empty()) else { return };
     let width = (ui.clip_rect().width() - 16.0).max(200.0);
     let (whole, response) = ui.allocate_exact_size(vec2(width, HEIGHT), Sense::click());

@@ -4,13 +4,34 @@
 use super::Row;
 use crate::canvas::colour::milliseconds;
 use crate::state::Viewer;
-use egui::{Color32, Ui};
-use egui_plot::{Line, Plot, PlotPoint, PlotPoints, Points};
+use egui::{Align2, Color32, Rect, RichText, Ui, vec2};
+use egui_plot::{Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text};
+use graphview::reasons::Roofs;
+use graphview::scene::short;
 
-/// Peak rates of the device that the times are from, as they were measured: 10^9 operations and 10^9 bytes a second.
-fn ceilings(v: &Viewer) -> Option<(f64, f64)> {
-    let c = v.trace().times.as_ref()?.ceilings?;
-    (c.fma_gflops > 0.0 && c.copy_gb_s > 0.0).then_some((c.fma_gflops, c.copy_gb_s))
+/// Points of one of so many sizes, by their time.
+const SIZES: usize = 8;
+/// The slowest dispatches that bear their names.
+const NAMED: usize = 24;
+const MEMORY: Color32 = Color32::from_rgb(200, 90, 40);
+const F32: Color32 = Color32::from_rgb(40, 140, 80);
+const MATRIX: Color32 = Color32::from_rgb(130, 80, 190);
+
+/// A dispatch in the plot.
+struct Dot {
+    /// Its place among the rows.
+    row: usize,
+    /// Base-10 logarithms of operations a byte and of GFLOP/s.
+    at: [f64; 2],
+    /// Its part of the longest time, from 0 to 1.
+    share: f64,
+    marked: bool,
+}
+impl Dot {
+    /// Areas grow with times.
+    fn size(&self) -> usize {
+        ((self.share.sqrt() * SIZES as f64) as usize).min(SIZES - 1)
+    }
 }
 
 /// A power of ten as a number with its unit left to the axis.
@@ -24,53 +45,56 @@ fn power(x: f64) -> String {
     }
 }
 
-/// Says what the roof is.
-fn describe(ui: &mut Ui, roofs: Option<(f64, f64)>) {
-    match roofs {
-        None => ui.weak(
-            "No roof: the ceilings of this device were not measured; `weft bench --ceilings`, then `bench -o` again.",
-        ),
-        Some((flops, bytes)) => {
-            let text = format!(
-                "Roof, measured with all cores: {flops:.0} GFLOP/s by f32 multiply-adds in registers, {bytes:.1} GB/s \
-                 by a copy"
-            );
-            ui.weak(text).on_hover_text("`weft bench --ceilings` measures it again; the fastest of its runs counts")
+/// Says what the roofs are.
+fn describe(ui: &mut Ui, roofs: &Roofs) {
+    let parts = [
+        roofs.gb_s.map(|r| (MEMORY, format!("memory {r:.1} GB/s"))),
+        roofs.f32_gflops.map(|r| (F32, format!("f32 and f16 {r:.0} GFLOP/s"))),
+        roofs.matrix_gflops.map(|r| (MATRIX, format!("matrix units {r:.0} GFLOP/s"))),
+    ];
+    ui.horizontal_wrapped(|ui| {
+        let known: Vec<_> = parts.into_iter().flatten().collect();
+        if known.is_empty() {
+            ui.weak("No roofs: `weft bench --ceilings -o F.trace` measures them.");
+            return;
         }
-    };
+        let from = if roofs.measured { "Roofs, measured with all cores:" } else { "Roofs that the profile states:" };
+        ui.weak(from).on_hover_text(
+            "f16 is storage here, arithmetic is f32: outside of matrix units both have one roof. \
+             `weft bench --ceilings` measures roofs; the fastest of its runs counts.",
+        );
+        known.into_iter().for_each(|(colour, text)| {
+            ui.colored_label(colour, text);
+        });
+    });
 }
 
-/// Draws the scatter.
+fn dots(v: &Viewer, rows: &[Row]) -> Vec<Dot> {
+    let longest = rows.iter().filter(|r| r.at.is_some()).filter_map(|r| r.ms).fold(f64::MIN_POSITIVE, f64::max);
+    let dot = |(row, r): (usize, &Row)| {
+        let rate = r.gflops().filter(|g| *g > 0.0)?;
+        let intensity = r.flops as f64 / r.bytes.max(1) as f64;
+        let share = r.ms.unwrap_or(0.0) / longest;
+        let at = [intensity.log10(), rate.log10()];
+        (intensity > 0.0).then(|| Dot { row, at, share, marked: super::is_marked(v, r) })
+    };
+    rows.iter().enumerate().filter_map(dot).collect()
+}
+
+/// Draws the plot.
 pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
-    let points: Vec<(usize, [f64; 2])> = rows
-        .iter()
-        .enumerate()
-        .filter_map(|(i, r)| {
-            let rate = r.gflops().filter(|g| *g > 0.0)?;
-            let intensity = r.flops as f64 / r.bytes.max(1) as f64;
-            (intensity > 0.0).then(|| (i, [intensity.log10(), rate.log10()]))
-        })
-        .collect();
-    if points.is_empty() {
+    let dots = dots(v, rows);
+    if dots.is_empty() {
         ui.label("The trace has no times to draw. `weft bench MODEL -o F.trace` stores them.");
         return;
     }
-    let roofs = ceilings(v);
-    describe(ui, roofs);
-    let marked = |i: &usize| super::is_marked(v, &rows[*i]);
-    let (own, rest): (Vec<_>, Vec<_>) = points.iter().partition(|(i, _)| marked(i));
-    let series = |list: &[&(usize, [f64; 2])]| PlotPoints::from(list.iter().map(|p| p.1).collect::<Vec<_>>());
-    let (own, rest) = (series(&own), series(&rest));
-    let names: Vec<(usize, [f64; 2], String)> = points
-        .iter()
-        .map(|(i, p)| (*i, *p, format!("{}\n{}", rows[*i].layer, milliseconds(rows[*i].ms.unwrap_or(0.0)))))
-        .collect();
+    let roofs = Roofs::of(v.trace());
+    describe(ui, &roofs);
     let nearest = |p: PlotPoint, most: f64| {
-        let distance = |q: &[f64; 2]| (q[0] - p.x).hypot(q[1] - p.y);
-        let found = names.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)));
-        found.filter(|f| distance(&f.1) < most).map(|f| (f.0, f.2.clone()))
+        let distance = |d: &Dot| (d.at[0] - p.x).hypot(d.at[1] - p.y);
+        dots.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).filter(|d| distance(d) < most).map(|d| d.row)
     };
-    let accent = ui.visuals().selection.stroke.color;
+    let (accent, ink) = (ui.visuals().selection.stroke.color, ui.visuals().text_color());
     let response = Plot::new("roofline")
         .x_axis_label("operations for each byte")
         .y_axis_label("GFLOP/s")
@@ -78,22 +102,72 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         .y_axis_formatter(|mark, _| power(mark.value))
         .allow_scroll(false)
         .show(ui, |plot| {
-            if let Some((flops, bytes)) = roofs {
-                let knee = (flops / bytes).log10();
-                let left = points.iter().map(|p| p.1[0]).fold(knee - 1.0, f64::min);
-                let right = points.iter().map(|p| p.1[0]).fold(knee + 1.0, f64::max);
-                let roof = vec![[left, left + bytes.log10()], [knee, flops.log10()], [right, flops.log10()]];
-                plot.line(Line::new("roof", PlotPoints::from(roof)).color(Color32::from_rgb(200, 90, 40)).width(2.0));
+            lines(plot, &dots, &roofs);
+            for size in 0..SIZES {
+                let radius = 2.5 + 1.6 * size as f32;
+                let of = |marked: bool| {
+                    let own = dots.iter().filter(|d| d.size() == size && d.marked == marked);
+                    PlotPoints::from(own.map(|d| d.at).collect::<Vec<_>>())
+                };
+                let fill = Color32::from_rgb(70, 130, 200).gamma_multiply(0.6);
+                plot.points(Points::new("dispatches", of(false)).radius(radius).color(fill));
+                plot.points(Points::new("selected", of(true)).radius(radius + 1.0).color(accent));
             }
-            plot.points(Points::new("dispatches", rest).radius(3.5).color(Color32::from_rgb(70, 130, 200)));
-            plot.points(Points::new("selected", own).radius(5.5).color(accent));
+            names(plot, &dots, rows, ink);
             plot.pointer_coordinate().filter(|_| plot.response().hovered()).and_then(|p| nearest(p, 0.08))
         });
-    if let Some((i, text)) = response.inner {
+    if let Some(i) = response.inner {
+        let rate = rows[i].gflops().map_or(String::new(), |g| format!(", {g:.1} GFLOP/s"));
+        let text = format!("{}\n{}{rate}", rows[i].layer, milliseconds(rows[i].ms.unwrap_or(0.0)));
         response.response.clone().on_hover_text_at_pointer(text);
         if let Some((group, kernel)) = rows[i].at.filter(|_| response.response.clicked()) {
             v.select_group(group);
             v.show_kernel(kernel);
         }
+    }
+}
+
+/// The roofs: memory as a slope up to the highest roof of arithmetic, which are level.
+fn lines(plot: &mut PlotUi<'_>, dots: &[Dot], roofs: &Roofs) {
+    let Some(bytes) = roofs.gb_s.map(f64::log10) else { return };
+    let level: Vec<(&str, f64, Color32)> = [
+        roofs.f32_gflops.map(|r| ("f32 and f16", r.log10(), F32)),
+        roofs.matrix_gflops.map(|r| ("matrix units", r.log10(), MATRIX)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let style = if roofs.measured { LineStyle::Solid } else { LineStyle::dashed_loose() };
+    let knees = level.iter().map(|l| l.1 - bytes);
+    let left = dots.iter().map(|d| d.at[0]).chain(knees.clone().map(|k| k - 1.0)).fold(f64::INFINITY, f64::min);
+    let right = dots.iter().map(|d| d.at[0]).chain(knees.clone().map(|k| k + 1.0)).fold(left + 1.0, f64::max);
+    let top = knees.fold(f64::NEG_INFINITY, f64::max);
+    let top = if top.is_finite() { top } else { right };
+    let slope = vec![[left, left + bytes], [top, top + bytes]];
+    plot.line(Line::new("memory", PlotPoints::from(slope)).color(MEMORY).width(2.0).style(style));
+    for (name, rate, colour) in level {
+        let line = vec![[rate - bytes, rate], [right, rate]];
+        plot.line(Line::new(name, PlotPoints::from(line)).color(colour).width(2.0).style(style));
+        let text = Text::new(name, PlotPoint::new(right, rate), RichText::new(name).small());
+        plot.text(text.color(colour).anchor(Align2::RIGHT_BOTTOM));
+    }
+}
+
+/// Names beside the slowest dispatches, where there is room.
+fn names(plot: &mut PlotUi<'_>, dots: &[Dot], rows: &[Row], ink: Color32) {
+    let mut order: Vec<&Dot> = dots.iter().collect();
+    order.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let mut taken: Vec<Rect> = vec![];
+    for d in order.into_iter().take(NAMED) {
+        let name = short(rows[d.row].layer.split('+').next().unwrap_or_default());
+        let at = plot.screen_from_plot(PlotPoint::from(d.at));
+        let place = Rect::from_min_size(at - vec2(0.0, 7.0), vec2(14.0 + 6.0 * name.chars().count() as f32, 14.0));
+        if taken.iter().any(|t| t.intersects(place)) {
+            continue;
+        }
+        taken.push(place);
+        let gap = " ".repeat(2 + d.size());
+        let text = Text::new("names", PlotPoint::from(d.at), RichText::new(format!("{gap}{name}")).small());
+        plot.text(text.color(ink).anchor(Align2::LEFT_CENTER));
     }
 }

@@ -293,3 +293,66 @@ graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8]) {
     let names: Vec<&str> = conv.lines.iter().filter_map(|l| l.split(" f32").next()).collect();
     assert!(names.contains(&"weight") && names.contains(&"bias"), "{:?}", conv.lines);
 }
+
+#[test]
+fn a_page_says_why_a_kernel_is_slow() {
+    let mut h = window_of(timed(), [1500.0, 1000.0]);
+    let kernel = h.state().kernel();
+    h.get_by_label("Why?").click();
+    h.run_steps(3);
+    h.get_by_label("Why is this kernel slow?").click();
+    settle(&mut h);
+    assert!(has(&h, "of the time of all dispatches"), "{:#?}", texts(&h));
+    assert!(has(&h, "The estimate is"), "{:#?}", texts(&h));
+    // Each other choice of the schedule has its estimate.
+    let others = h.state().trace().alternatives(kernel).expect("the trace has its schedule");
+    let known = others.iter().find(|a| a.choice.is_some() && a.total().is_some()).expect("another choice");
+    assert!(has(&h, &known.choice.as_ref().unwrap().to_string()), "{:#?}", texts(&h));
+    h.get_by_label("Schedule").click();
+    settle(&mut h);
+    assert!(h.state().pages.shown.is_none() && h.state().kernel_pane.form == Form::Schedule);
+}
+
+#[test]
+fn a_page_says_why_a_result_is_wrong_and_which_node_to_keep() {
+    use compiler::trace::{Errors, NodeError};
+    let mut t = trace();
+    let of = |name: &str, rel_l2: f64, pass: bool| NodeError {
+        name: name.into(),
+        rel_l2,
+        max_abs: rel_l2,
+        max_magnitude: 7e4,
+        pass,
+        accumulated: Some(rel_l2),
+    };
+    let nodes: Vec<NodeError> = t.sources.iter().map(|s| of(&s.name, 3e-2, false)).collect();
+    let first = nodes[0].name.clone();
+    t.errors = Some(Errors { tolerance: 1e-2, nodes, outputs: vec![of("y", 4e-2, false)], ..Errors::default() });
+    let mut h = window_of(t, [1500.0, 1000.0]);
+    h.state_mut().pages.shown = Some(crate::panes::pages::Page::Wrong);
+    settle(&mut h);
+    assert!(has(&h, "Result y: relative error 4.0e-2"), "{:#?}", texts(&h));
+    assert!(has(&h, &format!("the first is {first}")), "{:#?}", texts(&h));
+    assert!(has(&h, "f16 ends at 65504"), "{:#?}", texts(&h));
+    h.key_press(Key::Escape);
+    settle(&mut h);
+    assert!(h.state().pages.shown.is_none(), "back to the graph");
+}
+
+#[test]
+fn fusion_is_shown_with_both_sides_until_another_pass_is_chosen() {
+    use crate::canvas::colour::ColourBy;
+    let mut h = window([1400.0, 900.0]);
+    let fused = h.state().document().last_graph();
+    h.state_mut().go_to_stage(0);
+    assert!(!h.state().compare);
+    h.state_mut().go_to_stage(fused);
+    assert!(h.state().compare && h.state().colour == ColourBy::Group);
+    h.state_mut().go_to_stage(0);
+    assert!(!h.state().compare && h.state().colour == ColourBy::Work);
+    // What was chosen by hand stays.
+    h.state_mut().go_to_stage(fused);
+    h.state_mut().colour = ColourBy::Layout;
+    h.state_mut().go_to_stage(0);
+    assert!(h.state().compare && h.state().colour == ColourBy::Layout);
+}

@@ -1,0 +1,122 @@
+//! Why a result in mixed precision is wrong: errors by node, magnitudes, and which nodes to keep in f32.
+
+use super::model::{Modeller, Question};
+use super::table::{Cell, show as table};
+use crate::canvas::colour::milliseconds;
+use crate::panes::precision;
+use crate::state::Viewer;
+use egui::{Color32, Ui};
+use graphview::reasons::{LARGEST_F16, WrongNode, findings, keep_first, wrong_nodes};
+use graphview::scene::short;
+
+/// Nodes that are proposed.
+const PROPOSED: usize = 8;
+const BAD: Color32 = Color32::from_rgb(210, 60, 60);
+
+/// Draws the page.
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
+    let Some(e) = v.trace().errors.clone() else {
+        ui.label(
+            "This trace has no errors. These commands store each node's error alone, and with the nodes before it:",
+        );
+        ui.monospace("weft compare MODEL --amp fp16 -o F.trace");
+        precision::summary(ui, v);
+        return;
+    };
+    ui.weak(format!(
+        "{} on {}, held against {}; mixed precision: {}",
+        v.trace().model,
+        e.device,
+        e.against,
+        v.trace().options.amp
+    ));
+    let (document, ctx) = (v.document().clone(), ui.ctx().clone());
+    let modeller = v.pages.modeller.get_or_insert_with(|| Modeller::start(document, move || ctx.request_repaint()));
+    let costs = modeller.get(&Question::F32);
+    let f32_ns = costs.as_ref().map_or(&[][..], |m| m.f32_ns.as_slice());
+    let nodes = wrong_nodes(v.trace(), f32_ns);
+    ui.add_space(4.0);
+    for said in findings(v.trace(), &nodes) {
+        ui.label(format!("- {said}"));
+    }
+    ui.add_space(8.0);
+    ui.strong("Errors along the run");
+    precision::chart(ui, v);
+    ui.add_space(8.0);
+    ui.strong("Nodes to keep in f32 first");
+    match costs {
+        None => {
+            ui.spinner();
+        }
+        Some(_) => keep(ui, v, &nodes),
+    }
+    ui.add_space(8.0);
+    ui.strong("Every compared node");
+    every(ui, v, &nodes);
+    precision::summary(ui, v);
+}
+
+/// The layer of a node, as boxes have it.
+fn layer(v: &Viewer, n: &WrongNode) -> String {
+    let label = n.group.map(|g| v.trace().groups[g].label.as_str());
+    short(label.and_then(|l| l.split('+').next()).unwrap_or(&n.name))
+}
+
+fn keep(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
+    let Some((first, verdict)) = keep_first(v.trace(), nodes, PROPOSED) else {
+        ui.weak("Nothing of what was compared is stored in f16, or the errors of nodes alone are not in this trace.");
+        return;
+    };
+    ui.label(verdict);
+    let row = |k: &graphview::reasons::Keep| {
+        let n = &nodes[k.at];
+        vec![
+            Cell::text(layer(v, n)),
+            Cell::number(n.alone, |x| format!("{x:.1e}")),
+            Cell::number(Some(k.left), |x| format!("{x:.1e}")),
+            Cell::number(n.f32_ms, milliseconds),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = first.iter().map(row).collect();
+    let heads = ["layer", "alone", "result without it", "f32 costs"];
+    let mut unsorted = None;
+    let marked = |i: usize| v.marks(std::slice::from_ref(&nodes[first[i].at].name));
+    let clicked = table(ui, "keep", &heads, &rows, &mut unsorted, &marked);
+    let options: Vec<String> = first.iter().map(|k| format!("--keep-f32 {}", nodes[k.at].name)).collect();
+    ui.horizontal_wrapped(|ui| {
+        if ui.button("Copy as options").clicked() {
+            ui.ctx().copy_text(options.join(" "));
+        }
+        ui.weak("`weft compare --write-keep F` finds the smallest list that passes, by measuring.");
+    });
+    if let Some(i) = clicked {
+        v.select([nodes[first[i].at].name.clone()]);
+    }
+}
+
+fn every(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
+    let red = |bad: bool| bad.then_some(BAD);
+    let row = |n: &WrongNode| {
+        let scientific = |x: f64| format!("{x:.1e}");
+        vec![
+            Cell::text(layer(v, n)).coloured(red(!n.pass)),
+            Cell::text(&n.op),
+            Cell::number(n.alone, scientific),
+            Cell::number(n.accumulated, scientific),
+            Cell::number(n.growth, |x| format!("{x:.1}")),
+            Cell::number(Some(n.magnitude), scientific).coloured(red(n.magnitude > LARGEST_F16)),
+            Cell::number(Some(100.0 * n.magnitude / LARGEST_F16), |x| format!("{x:.1} %")),
+            Cell::text(if n.f16 { "f16" } else { "f32" }),
+            Cell::number(n.f32_ms, milliseconds),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = nodes.iter().map(row).collect();
+    let heads =
+        ["layer", "op", "alone", "accumulated", "times what it reads", "largest", "of 65504", "stores", "f32 costs"];
+    let mut sort = std::mem::take(&mut v.pages.sort);
+    let clicked = table(ui, "compared", &heads, &rows, &mut sort, &|i| v.marks(std::slice::from_ref(&nodes[i].name)));
+    v.pages.sort = sort;
+    if let Some(i) = clicked {
+        v.select([nodes[i].name.clone()]);
+    }
+}
