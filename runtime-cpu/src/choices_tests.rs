@@ -14,7 +14,7 @@ use compiler::graph::Module;
 use compiler::interpreter::{HostFunctions, run_function};
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::{self, Choice, Scheduled};
-use compiler::schedule::{ScheduleError, ScheduleProvider};
+use compiler::schedule::{ScheduleError, ScheduleProvider, ScheduleTarget};
 use compiler::tensor::Tensor;
 use compiler::text::parse_module;
 use compiler::tir::{BufferId, TensorFunction};
@@ -28,13 +28,13 @@ impl ScheduleProvider for Rows {
         &self,
         function: &TensorFunction,
         constants: &[BufferId],
-        profile: &DeviceProfile,
+        target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
-        let own = rules::schedule(function, constants, profile)?;
+        let own = rules::schedule(function, constants, target)?;
         let rows = rules::choices(&own.function.trace).into_iter().filter(|c| c.point == "rows".into());
         let values: Vec<Choice> =
             rows.map(|c| Choice { unit: c.unit, point: c.point, value: Attr::Int(self.0) }).collect();
-        rules::schedule_with(function, constants, profile, &values)
+        rules::schedule_with(function, constants, target, &values)
     }
     fn identity(&self) -> Option<String> {
         None
