@@ -39,7 +39,7 @@ pub(crate) enum Step {
     /// An element for each, rows so far apart.
     AddEach(*const f32, isize),
     MulEach(*const f32, isize),
-    /// Keeps the sums.
+    /// Keeps the sums where the results go: there are registers for one of each alone.
     Keep,
     /// The sums that were kept last.
     AddKept,
@@ -172,7 +172,20 @@ macro_rules! finish {
                 }
             };
         }
-        let mut kept = $sums;
+        macro_rules! place {
+            ($i:expr, $v:expr) => {
+                $out.offset($i as isize * $t.out_stride).add($v * LANES)
+            };
+        }
+        macro_rules! put {
+            () => {
+                for i in 0..R {
+                    for v in 0..V {
+                        store($masks[v], place!(i, v), $sums[i][v]);
+                    }
+                }
+            };
+        }
         for step in $t.steps {
             let columns = |at: *const f32| {
                 let mut all = [splat(0.0); V];
@@ -199,16 +212,12 @@ macro_rules! finish {
                 }
                 Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
                 Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
-                Step::Keep => kept = $sums,
-                Step::AddKept => each!(i, v, sum => add(sum, kept[i][v])),
-                Step::MulKept => each!(i, v, sum => mul(sum, kept[i][v])),
+                Step::Keep => put!(),
+                Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
+                Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),
             }
         }
-        for i in 0..R {
-            for v in 0..V {
-                store($masks[v], $out.offset(i as isize * $t.out_stride).add(v * LANES), $sums[i][v]);
-            }
-        }
+        put!();
     };
 }
 

@@ -185,7 +185,7 @@ fn repeat(c: &Constant, times: usize) -> Result<Constant, String> {
     let t = c.load().map_err(|e| e.to_string())?;
     let values = t.to_f64_vec().repeat(times);
     let shape = vec![values.len()];
-    Ok(Constant::from_tensor(&Tensor::from_f64(t.dtype(), shape, values.into_iter())))
+    Ok(Constant::from_tensor(&Tensor::from_f64(t.dtype(), shape, values)))
 }
 
 /// The weights of all phases: `w2[(py * s + px) * out + o, c, ty, tx] = w[c, o, qy * s + py, qx * s + px]`, where the
@@ -211,7 +211,7 @@ impl DataSource for PhaseWeights {
             }
         }
         let shape = vec![s * s * out, channels, th, tw];
-        Ok(Tensor::from_f64(old.dtype(), shape, new.into_iter()).bytes().clone())
+        Ok(Tensor::from_f64(old.dtype(), shape, new).bytes().clone())
     }
 }
 
