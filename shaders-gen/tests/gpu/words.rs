@@ -71,7 +71,7 @@ fn check(what: &str, original: &TensorFunction, constant: bool, every: bool) -> 
     for c in choices(&first.function.trace).into_iter().filter(|c| !["rule", "function"].contains(&c.point.as_str())) {
         for value in &c.of {
             let one = Choice { unit: c.unit, point: c.point, value: value.clone() };
-            let s = schedule_with(&f, constants, &profile, &[one]).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let s = schedule_with(&f, constants, target, &[one]).unwrap_or_else(|e| panic!("{what}: {e}"));
             agrees(what, &s, (&inputs, &tensors), &want, &profile);
             tried += 1;
         }
