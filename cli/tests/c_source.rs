@@ -192,7 +192,7 @@ fn a_choice_changes_the_text_and_no_result() {
     let two = Folder::of(&changed, &[], &[]);
     let source = |f: &Folder| std::fs::read_to_string(f.path("c/network.c")).expect("the source");
     assert_ne!(source(&one), source(&two));
-    agree(&floats(&one.run(&[x.clone()], 1)[0]), &floats(&two.run(&[x], 1)[0]));
+    agree(&floats(&one.run(std::slice::from_ref(&x), 1)[0]), &floats(&two.run(&[x], 1)[0]));
 }
 
 #[test]

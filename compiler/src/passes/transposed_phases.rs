@@ -11,7 +11,8 @@
 //! `s * s` times as many taps, and asks of each whether it falls on an element.
 //!
 //! It takes windows of two dimensions of one group with equal strides and constant weights. `@w2` is computed when it is
-//! read; taps beyond the window are 0. (Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?")
+//! read. Where the window is no multiple of the stride, some phases have fewer taps: weights of 0 in their place would
+//! make NaN of infinities and NaN beside what the source form reads, so that such windows stay. (Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?")
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
@@ -34,7 +35,7 @@ use std::sync::Arc;
 attr_struct! {
     /// Replaces transposed convolutions by convolutions whose results are put into their places.
     pub struct TransposedPhases("transposed-phases") {
-        /// Replaces whatever it costs.
+        /// Replaces whatever it costs, and with weights of 0 too.
         pub always: bool = false,
     }
 }
@@ -60,6 +61,11 @@ impl Pass for TransposedPhases {
                         continue;
                     }
                 };
+                if phases.has_zeros && !self.always {
+                    let why = "its window is no multiple of its stride, and weights of 0 would spread NaN";
+                    cx.missed(self, &[name], format!("{name} stays a transposed convolution: {why}"));
+                    continue;
+                }
                 let [new, old] = [phases.cost(&*model), model.node(&NodeForm::of(&r.f, n))];
                 let us = |ns: u64| ns as f64 / 1e3;
                 let text = format!("as a convolution it takes {:.1} us, else {:.1} us", us(new), us(old));
@@ -85,6 +91,8 @@ struct Phases {
     weights: Constant,
     bias: Option<Constant>,
     forms: Vec<NodeForm>,
+    /// Some taps of the dense convolution are none of the source's.
+    has_zeros: bool,
 }
 
 /// What the dense convolution is of.
@@ -116,12 +124,13 @@ impl Phases {
         let stride = h.stride as usize;
         let taps = [h.taps as usize, v.taps as usize];
         let channels = stride * stride * out_channels;
+        let has_zeros = weights.shape[2..] != [taps[0] * stride, taps[1] * stride];
         let source = PhaseWeights { weights: weights.clone(), stride, taps };
         let shape = vec![channels, in_channels, taps[0], taps[1]];
         let made = Constant { dtype: weights.dtype, shape, data: ConstData::Lazy(Arc::new(source)) };
         let repeated = bias.map(|(_, b)| repeat(&b, stride * stride)).transpose()?;
         let own = Operands { x, weights: made, bias: repeated, out_channels };
-        Phases::made(op, &axes, own, result)
+        Ok(Phases { has_zeros, ..Phases::made(op, &axes, own, result)? })
     }
     /// The nodes for these axes.
     fn made(op: &ConvTranspose, axes: &[PhasedAxis], own: Operands, result: TensorType) -> Result<Phases, String> {
@@ -155,7 +164,7 @@ impl Phases {
             let op: OpRef = crop.clone().into();
             forms.push(NodeForm { op, inputs: vec![Some((placed, false))], outputs: vec![result] });
         }
-        Ok(Phases { conv, place, crop, weights: own.weights, bias: own.bias, forms })
+        Ok(Phases { conv, place, crop, weights: own.weights, bias: own.bias, forms, has_zeros: false })
     }
     /// Nanoseconds of all kernels.
     fn cost(&self, model: &dyn CostModel) -> u64 {
