@@ -162,6 +162,7 @@ const REFUSED: &[(&str, i32)] = &[
     ("panic-", 3),
     ("host", 3),
     ("noentry", 3),
+    ("conv_large_group", 3),
     ("primitive_entry", 3),
     ("long_loop", 3),
     ("missing_data", 3),
