@@ -1,42 +1,16 @@
 //! The emitter: a kernel as the parameters and the body of a C function.
 
-use crate::kernel;
+use crate::kernel::{self, Parameter};
 use std::any::Any;
 use std::sync::Arc;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{Binding, EmitFailure, EmitKernel, EmittedKernel};
 use tensor_ir::profile::DeviceProfile;
-use tensor_ir::tir::{BufferId, TensorFunction};
+use tensor_ir::tir::TensorFunction;
 
 /// Prints kernels. [`EmittedKernel::module`] holds what [`crate::program()`] reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Emitter;
-
-/// A kernel in C.
-pub(crate) struct Kernel {
-    /// Global buffers in the order of the bindings: their C types, and whether they are written.
-    pub parameters: Vec<Parameter>,
-    /// What the function does, without its braces.
-    pub body: String,
-}
-
-pub(crate) struct Parameter {
-    pub buffer: BufferId,
-    pub name: String,
-    pub ty: &'static str,
-    pub written: bool,
-}
-
-impl Kernel {
-    /// `const float *restrict p0, float *restrict out`
-    pub fn signature(&self) -> String {
-        let one = |p: &Parameter| {
-            let constant = if p.written { "" } else { "const " };
-            format!("{constant}{} *restrict {}", p.ty, p.name)
-        };
-        self.parameters.iter().map(one).collect::<Vec<_>>().join(", ")
-    }
-}
 
 impl EmitKernel for Emitter {
     fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, EmitFailure> {

@@ -1,12 +1,11 @@
 //! Index expressions, conditions and values in C.
 
-use crate::share::Shared;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Cond, CondOp, Int, IntNode, flatten_index, range, simplify};
 use tensor_ir::interpreter::scalar::{Num, identity};
 use tensor_ir::name::Name;
-use tensor_ir::tir::{BinaryOp, Buffer, BufferId, Combiner, Encoding, Expr, Scope, TensorFunction, UnaryOp};
+use tensor_ir::tir::{BinaryOp, Buffer, BufferId, Combiner, Encoding, Scope, TensorFunction, UnaryOp};
 
 /// Prints what blocks of a function compute.
 pub(crate) struct Values<'f> {
@@ -247,10 +246,6 @@ impl Values<'_> {
         };
         let all = list.iter().map(one).collect::<Result<Vec<_>, String>>()?;
         Ok(if all.is_empty() { "1".into() } else { all.join(" && ") })
-    }
-    /// A value as one expression.
-    pub fn value(&self, e: &Expr) -> Result<String, String> {
-        Shared::whole(self, e)
     }
     /// The neutral number of a combiner.
     pub fn identity(&self, c: Combiner, t: DType) -> String {

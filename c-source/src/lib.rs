@@ -3,10 +3,10 @@
 //!
 //! A third implementor of [`tensor_ir::plan::EmitKernel`], beside shaders and the CPU target's programs. It takes the
 //! schedules of the profile `cpu`: a workgroup is an iteration of a loop, there are no threads and no subgroups. A
-//! kernel becomes a function ([`kernel`]); values are `float`, `double` or `int64_t`, and mean what
-//! [`tensor_ir::interpreter::scalar`] says ([`expr`], and the functions of `weft_math.h`). A nest that `tensorize` made
+//! kernel becomes a function (`kernel`); values are `float`, `double` or `int64_t`, and mean what
+//! [`tensor_ir::interpreter::scalar`] says (`expr`, and the functions of `weft_math.h`). A nest that `tensorize` made
 //! one operation becomes sums in GNU vectors, printed from the nest itself, and plain loops for other compilers
-//! ([`tile`]). [`program()`] writes the plan around them: buffers are places in one arena, constants places in one blob.
+//! (`tile`). [`program()`] writes the plan around them: buffers are places in one arena, constants places in one blob.
 //!
 //! Deliberately absent: graphs, ops, threads, files; steps on the host, loops and calls of the plan, open sizes.
 #![warn(missing_docs)]
@@ -16,6 +16,7 @@ mod expr;
 mod kernel;
 mod program;
 mod share;
+mod statements;
 mod tile;
 
 pub use emit::Emitter;

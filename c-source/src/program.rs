@@ -1,7 +1,7 @@
 //! The plan in C: kernels as functions, buffers as places in an arena, constants as places in a blob.
 
-use crate::emit::Kernel;
 use crate::expr::{identifier, stored_type};
+use crate::kernel::{Kernel, Parameter};
 use std::fmt::Write as _;
 use tensor_ir::dtype::DType;
 use tensor_ir::plan::{BufferView, Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
@@ -248,7 +248,7 @@ fn steps(
 
 fn called(d: &Dispatch, places: &Places, names: &[(String, &Kernel)]) -> Result<String, String> {
     let (name, kernel) = &names[d.kernel];
-    let argument = |(p, (buffer, _)): (&crate::emit::Parameter, &(usize, u32))| {
+    let argument = |(p, (buffer, _)): (&Parameter, &(usize, u32))| {
         let constant = if p.written { "" } else { "const " };
         Ok(format!("({constant}{} *)({})", p.ty, places.of(*buffer, &p.name)?))
     };

@@ -4,11 +4,12 @@
 //! the nest. A compiler without vectors gets the nest as it stands, with the depth outside.
 
 use crate::expr::{buffer_name, element_type, variable};
-use crate::kernel::Statements;
+use crate::share::Shared;
+use crate::statements::Statements;
 use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 use tensor_ir::tir::intrinsic::{Nest, strides};
-use tensor_ir::tir::{BinaryOp, Block, BufferId, Combiner, Expr, For, Stmt};
+use tensor_ir::tir::{BinaryOp, Block, BufferId, Combiner, Expr, For};
 
 /// Floats of a vector, the widest first.
 const WIDTHS: [i64; 3] = [16, 8, 4];
@@ -46,7 +47,7 @@ fn plain(p: &mut Statements<'_>, nest: &Nest<'_>) -> Result<(), String> {
 
 fn around(p: &mut Statements<'_>, loops: &[(Name, i64)], b: &Block) -> Result<(), String> {
     match loops.split_first() {
-        None => p.statement(&Stmt::Block(Box::new(b.clone()))),
+        None => p.leaf(b),
         Some((&(var, count), rest)) => p.each(var, count, |p| around(p, rest, b)),
     }
 }
@@ -105,7 +106,7 @@ fn vectors(p: &mut Statements<'_>, t: &Products<'_>) -> Result<(), String> {
         }
         for r in 0..rows {
             let number = Int::new(r);
-            let left = p.values.value(&t.left.substitute(row, &number))?;
+            let left = Shared::whole(&p.values, &t.left.substitute(row, &number))?;
             let guards: Vec<_> = b.guards.iter().map(|g| g.map(&mut |i| i.substitute(row, &number))).collect();
             let head =
                 if guards.is_empty() { String::new() } else { format!("if ({})", p.values.conditions(&guards)?) };

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn weft(args: &[&str]) -> Output {
-    let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    let out = command.env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
     assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
     out
 }
