@@ -38,12 +38,14 @@ fn plant(inputs: &[Tensor], places: &[(usize, usize)]) -> Vec<Tensor> {
     inputs.iter().map(planted).collect()
 }
 
-/// True if a sum or a difference has a term with both signs, alone or in sums, differences and maxima.
+/// True if a sum or a difference has a term with both signs, alone, moved, or in sums, differences and maxima.
 fn cancels(m: &Module) -> bool {
     let f = m.main();
     let sums = |n: &&NodeId| {
-        let op = &f.nodes[**n].op;
-        op.is::<Add>() || op.is::<Sub>() || op.is::<Max>()
+        let node = &f.nodes[**n];
+        let op = &node.op;
+        // A term may be reshaped, or moved, before it is added.
+        op.is::<Add>() || op.is::<Sub>() || op.is::<Max>() || node.inputs.iter().flatten().count() == 1
     };
     let made_by = |v: ValueId| f.walk().into_iter().find(|n| f.nodes[*n].outputs.contains(&v));
     let operands = |n: NodeId, negated: bool| {
@@ -60,7 +62,7 @@ fn cancels(m: &Module) -> bool {
         }
         all
     };
-    f.walk().into_iter().filter(|n| sums(&n) && !f.nodes[*n].op.is::<Max>()).any(|n| {
+    f.walk().into_iter().filter(|n| f.nodes[*n].op.is::<Add>() || f.nodes[*n].op.is::<Sub>()).any(|n| {
         let both: Vec<(ValueId, bool)> = operands(n, false).collect();
         let [a, b] = both[..] else { return false };
         let others = terms(b);
