@@ -1,7 +1,6 @@
 //! The emitter: a kernel as the parameters and the body of a C function.
 
 use crate::kernel::{self, Parameter};
-use std::any::Any;
 use std::sync::Arc;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{Binding, EmitFailure, EmitKernel, EmittedKernel};
@@ -35,16 +34,8 @@ impl EmitKernel for Emitter {
             module: Arc::new(made),
         })
     }
+    /// None: kernels are text.
     fn spirv(&self, _: &EmittedKernel) -> Result<Vec<u32>, String> {
         Ok(vec![])
-    }
-    fn saved_form(&self) -> &'static str {
-        "none"
-    }
-    fn save(&self, _: &EmittedKernel) -> Result<Vec<u8>, String> {
-        Err("C is written, not kept".into())
-    }
-    fn restore(&self, _: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
-        Err("C is written, not kept".into())
     }
 }

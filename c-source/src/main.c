@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     const size_t input_bytes[] = NETWORK_INPUT_BYTES, output_bytes[] = NETWORK_OUTPUT_BYTES;
     void *inputs[NETWORK_INPUTS + 1] = {0};
     void *outputs[NETWORK_OUTPUTS + 1] = {0};
-    void *weights = content(argv[1], NETWORK_WEIGHT_BYTES > 1 ? NETWORK_WEIGHT_BYTES : 0);
+    void *weights = content(argv[1], NETWORK_WEIGHT_BYTES);
     void *arena = memory(NETWORK_ARENA_BYTES);
     for (int i = 0; i < NETWORK_INPUTS; ++i) inputs[i] = content(argv[2 + i], input_bytes[i]);
     for (int i = 0; i < NETWORK_OUTPUTS; ++i) outputs[i] = memory(output_bytes[i]);

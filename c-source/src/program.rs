@@ -158,7 +158,7 @@ void network_run(const void *weights, void *arena, const void *const *inputs, vo
         list(&plan.outputs),
         plan.inputs.len(),
         plan.outputs.len(),
-        places.blob.len().max(1),
+        places.blob.len(),
         places.arena.max(1),
         sizes(&plan.inputs),
         sizes(&plan.outputs),

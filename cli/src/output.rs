@@ -79,6 +79,13 @@ pub fn verify_writable(path: &Path) -> CliResult<()> {
 /// Refuses a folder that cannot be made or written to.
 pub fn verify_folder(folder: &Path) -> CliResult<()> {
     let there = folder.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
+    if !there.is_dir() {
+        return Err(CliError::usage(format!(
+            "cannot write into {}: {} is no folder",
+            folder.display(),
+            there.display()
+        )));
+    }
     verify_writable(&there.join(".weft"))
 }
 
