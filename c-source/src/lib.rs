@@ -20,4 +20,4 @@ mod statements;
 mod tile;
 
 pub use emit::Emitter;
-pub use program::{File, program};
+pub use program::{File, arena_bytes, program};

@@ -18,10 +18,15 @@ const MATH: &str = include_str!("weft_math.h");
 /// What arena and blob are aligned to, and every place in them.
 const ALIGNED: u64 = 64;
 
+/// Bytes of the memory that a run of the plan writes: inputs and intermediates.
+pub fn arena_bytes(plan: &Plan) -> u64 {
+    let own = |b: &&PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
+    plan.buffers.iter().filter(own).map(|b| b.bytes.next_multiple_of(ALIGNED)).sum()
+}
+
 /// Where the plan's buffers are: in the arena, in the blob of constants, or where the caller has an input.
 struct Places {
     all: Vec<Option<String>>,
-    arena: u64,
     blob: Vec<u8>,
 }
 
@@ -49,12 +54,13 @@ pub fn program(
 }
 
 fn places(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) -> Result<Places, String> {
-    let mut p = Places { all: vec![], arena: 0, blob: vec![] };
+    let mut p = Places { all: vec![], blob: vec![] };
+    let mut arena = 0;
     for b in &plan.buffers {
         let place = match &b.content {
             Content::Input(_) | Content::Pool => {
-                let at = p.arena;
-                p.arena += b.bytes.next_multiple_of(ALIGNED);
+                let at = arena;
+                arena += b.bytes.next_multiple_of(ALIGNED);
                 Some(format!("arena + {at}"))
             }
             Content::Constant { .. } => {
@@ -159,7 +165,7 @@ void network_run(const void *weights, void *arena, const void *const *inputs, vo
         plan.inputs.len(),
         plan.outputs.len(),
         places.blob.len(),
-        places.arena.max(1),
+        arena_bytes(plan).max(1),
         sizes(&plan.inputs),
         sizes(&plan.outputs),
     )

@@ -136,7 +136,7 @@ impl ExternalTarget for CSource {
         Ok(Box::new(Loaded {
             run,
             weights: Lines::with(weights),
-            arena_bytes: compiled.plan.buffers.iter().map(|b| b.bytes.next_multiple_of(64)).sum::<u64>() as usize,
+            arena_bytes: c_source::arena_bytes(&compiled.plan) as usize,
             _library: library,
         }))
     }
@@ -170,7 +170,6 @@ impl Lines {
 struct Loaded {
     run: Run,
     weights: Lines,
-    /// At least what the network asks for: its constants count too.
     arena_bytes: usize,
     _library: Library,
 }
