@@ -86,7 +86,7 @@ pub enum Command {
     View(ViewArgs),
     /// Show what differs between two compile traces
     Diff(DiffArgs),
-    /// Write a compile trace as one HTML page: graphs of every pass, groups, reasons, kernels
+    /// Write a compilation as one HTML page: graphs of every pass, groups, reasons, kernels
     Report(ReportArgs),
     /// List the built-in models
     Zoo(ZooArgs),
@@ -430,13 +430,18 @@ pub struct DiffArgs {
 /// `weft report`
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// The trace; further ones of the same compilation add what they measured: times (`bench -o`), errors of each node
-    /// alone (`compare -o`) and accumulated (`compare --cumulative -o`)
-    #[arg(value_name = "F.trace", required = true, num_args = 1..)]
+    /// Model: a path or a zoo name, which is compiled; or a compile trace
+    pub model: String,
+    /// Further traces of the same compilation, for what they measured: times (`bench -o`), errors of each node alone
+    /// (`compare -o`) and accumulated (`compare --cumulative -o`)
+    #[arg(value_name = "F.trace")]
     pub traces: Vec<PathBuf>,
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
     pub output: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

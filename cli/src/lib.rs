@@ -44,6 +44,7 @@ mod range_checks;
 mod report;
 mod run;
 mod said;
+mod shown;
 mod table;
 mod terminal;
 mod trace;

@@ -5,57 +5,17 @@ mod live;
 
 use crate::args::ViewArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
-use crate::models::load;
 use crate::output::log;
-use crate::parts::compile_before;
-use compiler::compile::{CompileError, CompileOptions, compile_graph};
-use compiler::name::Name;
-use compiler::remark::{Remark, RemarkKind};
-use compiler::trace::{CompileTrace, Contents};
+use compiler::trace::CompileTrace;
 
 /// Opens the viewer on a trace, or on that of a model compiled now.
 pub fn execute(a: &ViewArgs) -> CliResult<()> {
     if let Some(path) = &a.screenshot {
         crate::output::verify_writable(path)?;
     }
-    let trace = match crate::trace::given(&a.model, &a.common)? {
-        Some(trace) => trace,
-        None => compiled(a)?,
-    };
+    let trace = crate::shown::trace(&a.model, &a.input, &a.common)?;
     let beside = a.beside.as_deref().map(crate::trace::read).transpose()?;
     show(trace, beside, a)
-}
-
-fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
-    let profile = target_profile(&a.common)?;
-    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
-    let module = load(&a.model, &a.common, given.as_ref())?;
-    let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
-    let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-    let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
-    let c = match compile_with(module.clone(), &options, &a.common, &profile) {
-        Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, &a.common, &profile)? {
-            // For a network that decides sizes at run time, the graphs of all parts are shown.
-            Some(parted) => return parted.trace(&a.model, &options, Contents::Summary),
-            // The passes can still be viewed.
-            None => {
-                log(&a.common, format!("no kernels: {why}"));
-                let mut graph = compile_graph(module, &options, &profile)?;
-                graph.remarks.push(Remark {
-                    pass: Name::new("plan"),
-                    kind: RemarkKind::Missed,
-                    nodes: vec![],
-                    message: format!("no kernels: {why}"),
-                    detail: String::new(),
-                });
-                graph
-            }
-        },
-        done => done?,
-    };
-    CompileTrace::new(&a.model, &c, &options, weft::emitter(&c.profile), Contents::Summary)
-        .map_err(|e| CliError::new(Code::Bug, e))
 }
 
 #[cfg(feature = "view")]

@@ -215,11 +215,17 @@ impl Ops<'_> {
         b: Source<'_, A>,
         f: impl Fn(A, A) -> B,
     ) -> Source<'static, B> {
-        if let (Source::Splat(x), Source::Splat(y)) = (&a, &b) {
-            return Source::Splat(f(*x, *y));
+        if let (Err(x), Err(y)) = (a.lanes(), b.lanes()) {
+            return Source::Splat(f(x, y));
         }
         let mut to = self.free.take::<B>();
-        to[..self.n].iter_mut().enumerate().for_each(|(i, t)| *t = f(a.at(i), b.at(i)));
+        let lanes = to[..self.n].iter_mut();
+        match (a.lanes(), b.lanes()) {
+            (Ok(x), Ok(y)) => lanes.zip(x.iter().zip(y)).for_each(|(t, (x, y))| *t = f(*x, *y)),
+            (Ok(x), Err(y)) => lanes.zip(x).for_each(|(t, x)| *t = f(*x, y)),
+            (Err(x), Ok(y)) => lanes.zip(y).for_each(|(t, y)| *t = f(x, *y)),
+            (Err(x), Err(y)) => lanes.for_each(|t| *t = f(x, y)),
+        }
         self.free.give(a);
         self.free.give(b);
         Source::Own(to)
@@ -365,6 +371,8 @@ impl Ops<'_> {
             (Lanes::D(a), t) if t.is_float() => Lanes::F(self.each(a, |x| x as f32)),
             (Lanes::D(a), _) => Lanes::I(self.each(a, number)),
             (Lanes::I(a), DType::F64) => Lanes::D(self.each(a, |x| real(from, x))),
+            // Exact in f64, so one rounding.
+            (Lanes::I(a), DType::F32) if from.size() < 8 => Lanes::F(self.each(a, |x| x as f32)),
             (Lanes::I(a), t) if t.is_float() => Lanes::F(self.each(a, |x| scalar::round(t, real(from, x)) as f32)),
             (Lanes::I(a), t) => Lanes::I(self.each(a, |x| scalar::wrap(t, x))),
         }

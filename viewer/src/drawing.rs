@@ -318,7 +318,10 @@ pub fn lines(node: &Node, name: &str, detail: Detail, of_model: &FxHashSet<Strin
 /// The name of a constant in its box: the last part of its name in the model. A constant that passes made has the name
 /// of its role, or of the constant that it was made from.
 fn parameter<'a>(node: &'a Node, w: &'a Weight, of_model: &FxHashSet<String>) -> &'a str {
-    let last = |name: &'a str| name.rsplit(['.', '/', ':']).next().unwrap_or(name);
+    // TensorFlow's names end with the number of a result, `dense/kernel:0`.
+    let numbered = |(_, n): &(&str, &str)| n.bytes().all(|b| b.is_ascii_digit());
+    let plain = |name: &'a str| name.rsplit_once(':').filter(numbered).map_or(name, |(name, _)| name);
+    let last = |name: &'a str| plain(name).rsplit(['.', '/', ':']).next().unwrap_or(name);
     if of_model.contains(&w.name) {
         return last(&w.name);
     }

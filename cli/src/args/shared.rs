@@ -147,10 +147,10 @@ const USES: &[Use] = &[
     },
     Use {
         command: "report",
-        headings: &[OUTPUT],
+        headings: ALL,
         without: &["json"],
-        first: &[],
-        examples: ["weft compile resnet50 -o resnet50.trace", "weft report resnet50.trace -o resnet50.html"],
+        first: &["output", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
+        examples: ["weft report resnet50 -o resnet50.html", "weft report a.trace -o a.html"],
     },
     Use {
         command: "tuning",
