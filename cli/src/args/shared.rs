@@ -121,7 +121,7 @@ const USES: &[Use] = &[
         command: "tune",
         headings: ALL,
         without: &["target", "passes"],
-        first: &["budget", "kernel", "tuning", "device", "amp", "seed", "json"],
+        first: &["budget", "kernel", "template", "tuning", "device", "amp", "seed", "json"],
         examples: ["weft tune model.onnx --budget 5s", "weft tune model.onnx --tuning mine.jsonl --budget 5s"],
     },
     Use {

@@ -19,6 +19,9 @@ pub struct TuneArgs {
     /// Tune one kernel alone, by its name or that of its tensor function
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
+    /// Schedule templates, whose schedules are tried too (docs/tuning.md)
+    #[arg(long, value_name = "FILE")]
+    pub template: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
