@@ -6,12 +6,12 @@
 //! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
 //! functions decide about layouts and fusion ([`graph`]).
 
-mod candidates;
+pub mod candidates;
 mod graph;
-mod measurer;
+pub mod measurer;
 mod network;
 mod search;
-mod units;
+pub mod units;
 
 use crate::args::shared::without_options;
 use crate::args::{Common, TuneArgs};
@@ -129,13 +129,11 @@ fn tune(
     let mut units = units(&executor, &profile, common, &inputs)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
-        let kernels = executor.compilation().map_or(&[][..], |c| &c.plan.kernels);
-        let owner = kernels.iter().find(|k| k.name == *name).map(|k| k.function);
-        units.retain(|u| u.function.name.as_str() == name || owner == Some(u.function.name));
+        let compiled = executor.compilation().ok_or_else(|| candidates::bug("a session without its compilation"))?;
+        let owner = units::owner(compiled, name)?;
+        units.retain(|u| u.function.name == owner);
         if units.is_empty() {
-            return Err(
-                CliError::usage(format!("there is no kernel `{name}`")).help("`weft compile MODEL` lists the kernels")
-            );
+            return Err(CliError::usage(format!("`{name}` has sizes that only a run knows, or takes no time")));
         }
     }
     let scheduling = scheduling(common);
@@ -211,9 +209,14 @@ fn search_all(
 
 /// The options of this process that those that it starts get too.
 fn arguments(a: &TuneArgs) -> Vec<String> {
-    let given: Vec<String> = std::env::args().skip_while(|w| w != "tune").skip(1).collect();
-    let mut kept = without_options(&given, OWN);
-    kept.retain(|word| !a.models.contains(word));
+    arguments_of("tune", OWN, &a.models)
+}
+
+/// The options of this process after the `verb`, without its `own` and without the models.
+pub fn arguments_of(verb: &str, own: &[(&str, bool)], models: &[String]) -> Vec<String> {
+    let given: Vec<String> = std::env::args().skip_while(|w| w != verb).skip(1).collect();
+    let mut kept = without_options(&given, own);
+    kept.retain(|word| !models.contains(word));
     kept
 }
 

@@ -125,6 +125,16 @@ const USES: &[Use] = &[
         examples: ["weft tune model.onnx --budget 5s", "weft tune model.onnx --tuning mine.jsonl --budget 5s"],
     },
     Use {
+        command: "edit",
+        headings: ALL,
+        without: &["target", "passes"],
+        first: &["kernel", "schedule", "keep", "tuning", "device", "amp", "dim", "json"],
+        examples: [
+            "weft edit resnet50 --kernel layer2.0.conv1",
+            "weft edit model.onnx --kernel t_fused_conv_relu_2 --schedule mine.schedule --keep",
+        ],
+    },
+    Use {
         command: "bisect",
         headings: ALL,
         without: &[],
@@ -333,6 +343,7 @@ impl Command {
             Command::Bisect(a) => &a.common,
             Command::Tune(a) => &a.common,
             Command::Tuning(a) => &a.common,
+            Command::Edit(a) => &a.common,
             Command::View(a) => &a.common,
             Command::Diff(a) => &a.common,
             Command::Report(a) => &a.common,
@@ -358,6 +369,7 @@ impl Command {
             Command::Bisect(a) => &mut a.common,
             Command::Tune(a) => &mut a.common,
             Command::Tuning(a) => &mut a.common,
+            Command::Edit(a) => &mut a.common,
             Command::View(a) => &mut a.common,
             Command::Diff(a) => &mut a.common,
             Command::Report(a) => &mut a.common,

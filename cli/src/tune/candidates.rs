@@ -1,7 +1,7 @@
 //! Schedules that a search tries: those of the rules, of templates, and of lines of the database.
 
 use super::units::Unit;
-use crate::error::{CliError, CliResult};
+use crate::error::{CliError, CliResult, Code};
 use compiler::schedule::estimate::estimate;
 use compiler::schedule::rules::{Scheduled, neighbours, schedule_with, values};
 use compiler::schedule::template::{Match, Template};
@@ -98,7 +98,7 @@ impl<'a> Maker<'a> {
     /// A function that no rule takes: a bug.
     pub fn default(&self) -> CliResult<Candidate> {
         let (f, constants) = (&self.unit.function, &self.unit.constants);
-        let scheduled = Rules.schedule(f, constants, self.target).map_err(|e| super::search::bug(e.to_string()))?;
+        let scheduled = Rules.schedule(f, constants, self.target).map_err(|e| bug(e.to_string()))?;
         let trace = scheduled.function.trace.clone();
         let unknown = Candidate { trace, estimated_ns: f64::INFINITY, origin: Origin::Rules };
         Ok(self.candidate(scheduled, Origin::Rules).unwrap_or(unknown))
@@ -152,8 +152,7 @@ impl<'a> Maker<'a> {
     fn instance(&self, template: usize, found: &Match, at: &[usize]) -> Result<Candidate, String> {
         let (t, constants) = (&self.templates[template], &self.unit.constants);
         let scheduled = t.schedule(found, at, constants, self.target).map_err(|e| e.to_string())?;
-        let again = schedule_with(&self.unit.function, constants, self.target, &values(&scheduled.function.trace));
-        let written = again.map_or(true, |a| a.function.trace != scheduled.function.trace);
+        let written = !is_made_by_choices(self.unit, self.target, &scheduled.function.trace);
         let name = format!("template {} with {}", t.name, t.describe(at));
         let trace = scheduled.function.trace.clone();
         let origin = Origin::Template { template, at: at.to_vec(), name, written };
@@ -193,4 +192,24 @@ impl<'a> Maker<'a> {
             }
         }
     }
+}
+
+/// How a line of the database has a schedule: its choices if they make it again, else its instructions; the other one
+/// is empty.
+pub fn schedule_lines(unit: &Unit, target: ScheduleTarget<'_>, trace: &[InstrRef]) -> (Vec<String>, Vec<String>) {
+    match is_made_by_choices(unit, target, trace) {
+        true => (TuningLine::print_choices(&values(trace)), vec![]),
+        false => (vec![], trace.iter().map(print_instruction).collect()),
+    }
+}
+
+/// Whether the choices in a schedule make it.
+fn is_made_by_choices(unit: &Unit, target: ScheduleTarget<'_>, trace: &[InstrRef]) -> bool {
+    let again = schedule_with(&unit.function, &unit.constants, target, &values(trace));
+    again.is_ok_and(|again| again.function.trace == trace)
+}
+
+/// An error that is a bug.
+pub fn bug(message: impl Into<String>) -> CliError {
+    CliError::new(Code::Bug, message.into())
 }

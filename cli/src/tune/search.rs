@@ -1,11 +1,11 @@
 //! The search for one function: candidates drafted by the estimate, raced, and improved one choice at a time.
 
-use super::candidates::{Candidate, Maker};
+use super::candidates::{Candidate, Maker, bug};
 use super::measurer::{Measurer, Opened};
 use super::units::Unit;
-use crate::error::{CliError, CliResult, Code};
-use compiler::schedule::rules::{Choice, values};
+use crate::error::{CliError, CliResult};
 use compiler::schedule::Workload;
+use compiler::schedule::rules::{Choice, values};
 use compiler::tir::log2_distance;
 use rustc_hash::FxHashSet;
 use std::path::Path;
@@ -303,8 +303,4 @@ impl<'a> Search<'a> {
         self.seen.extend(all.iter().map(Candidate::key));
         all
     }
-}
-
-pub(super) fn bug(message: impl Into<String>) -> CliError {
-    CliError::new(Code::Bug, message.into())
 }
