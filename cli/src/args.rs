@@ -18,7 +18,7 @@ use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
-pub use tuning::{MeasureArgs, TuneArgs, TuningAction, TuningArgs};
+pub use tuning::{EditArgs, MeasureArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::ViewArgs;
 
 const INPUTS: &str = "Inputs";
@@ -82,6 +82,8 @@ pub enum Command {
     Tune(TuneArgs),
     /// Look at tuning databases, and join them
     Tuning(TuningArgs),
+    /// Change the schedule of a kernel in an editor, time it, and keep it
+    Edit(EditArgs),
     /// Look at a compilation in a window
     View(ViewArgs),
     /// Show what differs between two compile traces

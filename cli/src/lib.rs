@@ -20,6 +20,7 @@ mod devices;
 mod diff;
 mod dims;
 mod driver_stats;
+mod edit;
 pub mod error;
 mod executor;
 mod explain;
@@ -97,7 +98,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
-        let creates = matches!(cli.command, Command::Tune(_));
+        let creates = matches!(cli.command, Command::Tune(_) | Command::Edit(_));
         if !matches!(cli.command, Command::Tuning(_)) {
             tuning::provide(cli.command.common_mut(), creates)?;
         }
@@ -199,6 +200,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Bisect(a) => bisect::execute(a),
         Command::Tune(a) => tune::execute_command(a),
         Command::Tuning(a) => tuning_files::execute(a),
+        Command::Edit(a) => edit::execute(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),

@@ -1,6 +1,7 @@
-//! Colours on a terminal.
+//! Colours and questions on a terminal.
 
-use std::io::IsTerminal;
+use crate::args::Common;
+use std::io::{IsTerminal, Write};
 
 /// True if `stream` is a terminal and colours are not switched off (<https://no-color.org>).
 pub fn colours(stream: &impl IsTerminal) -> bool {
@@ -10,4 +11,25 @@ pub fn colours(stream: &impl IsTerminal) -> bool {
 /// `text` in bold red where stderr takes colours.
 pub fn alarming(text: &str) -> String {
     if colours(&std::io::stderr()) { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_string() }
+}
+
+/// Asks a question that is answered by yes or no, on a terminal; `usual` is the answer of an empty line. Without a
+/// terminal nobody is asked, and the answer is no.
+pub fn asks(common: &Common, question: &str, usual: bool) -> bool {
+    let there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !there || common.quiet || common.json.is_some() {
+        return false;
+    }
+    let mut stderr = std::io::stderr();
+    let mut line = String::new();
+    // Where the question cannot be shown or answered, nothing is done.
+    let shown = write!(stderr, "{question}").and_then(|()| stderr.flush()).is_ok();
+    if !shown || std::io::stdin().read_line(&mut line).is_err() {
+        return false;
+    }
+    match line.trim().to_lowercase().as_str() {
+        "" => usual && line.ends_with('\n'),
+        "y" | "yes" => true,
+        _ => false,
+    }
 }

@@ -6,11 +6,12 @@
 //! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
 //! functions decide about layouts and fusion ([`graph`]).
 
+pub mod candidates;
 mod graph;
-mod measurer;
+pub mod measurer;
 mod network;
 mod search;
-mod units;
+pub mod units;
 
 use crate::args::shared::without_options;
 use crate::args::{Common, TuneArgs};
@@ -19,11 +20,14 @@ use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, table, write_json};
 use crate::tuning;
-use compiler::schedule::ScheduleTarget;
+use candidates::Maker;
+use compiler::schedule::template::Template;
+use compiler::schedule::{ScheduleTarget, Workload};
+use compiler::text::parse_templates;
 use measurer::Measurer;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use units::{Unit, units};
 use weft::{TuningDatabase, TuningLine};
@@ -38,6 +42,7 @@ const LEAST_SECONDS: f64 = 2.0;
 const OWN: &[(&str, bool)] = &[
     ("--budget", true),
     ("--kernel", true),
+    ("--template", true),
     ("--tuning", true),
     ("--json", false),
     ("--quiet", false),
@@ -51,6 +56,7 @@ struct Report {
     share: f64,
     tried: usize,
     refused: Vec<String>,
+    by_templates: usize,
     outcome: Outcome,
 }
 
@@ -71,16 +77,49 @@ pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
                 .help("`--device cpu` or an adapter of `weft devices` runs some"));
         }
     }
+    let templates = templates(&a.template)?;
     let share = budget / a.models.len() as u32;
     let mut results = Vec::new();
     for model in &a.models {
-        results.push(tune(a, &device, &file, model, share)?);
+        results.push(tune((a, &templates), &device, &file, model, share)?);
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.into() };
     write_json(common, &all).map(|_| ())
 }
 
-fn tune(a: &TuneArgs, device: &Device, file: &Path, model: &str, budget: Duration) -> CliResult<Value> {
+/// The templates of the files.
+fn templates(files: &[PathBuf]) -> CliResult<Vec<Template>> {
+    let mut all: Vec<Template> = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("{}: {e}", path.display())))?;
+        let own = parse_templates(&text).map_err(|e| CliError::input(format!("{}: {e}", path.display())))?;
+        if let Some(twice) = own.iter().find(|t| all.iter().any(|o| o.name == t.name)) {
+            return Err(CliError::input(format!("{}: there is a template `{}` already", path.display(), twice.name)));
+        }
+        all.extend(own);
+    }
+    Ok(all)
+}
+
+/// Says which functions each template takes, and keeps them for the search even if they were tuned before.
+fn taken_by(common: &Common, templates: &[Template], units: &[Unit], target: ScheduleTarget<'_>) -> Vec<Workload> {
+    let mut all = Vec::new();
+    for t in templates {
+        let takes = |u: &&Unit| t.matches(&u.function, &u.constants, target).is_some();
+        let own: Vec<&Unit> = units.iter().filter(takes).collect();
+        log(common, format!("tune: template {} takes {} of {} functions", t.name, own.len(), units.len()));
+        all.extend(own.into_iter().map(|u| u.workload.clone()));
+    }
+    all
+}
+
+fn tune(
+    (a, templates): (&TuneArgs, &[Template]),
+    device: &Device,
+    file: &Path,
+    model: &str,
+    budget: Duration,
+) -> CliResult<Value> {
     let (common, start) = (&a.common, Instant::now());
     let given = crate::inputs::given(&a.input, model, common)?;
     let module = load(model, common, given.as_ref())?;
@@ -90,26 +129,25 @@ fn tune(a: &TuneArgs, device: &Device, file: &Path, model: &str, budget: Duratio
     let mut units = units(&executor, &profile, common, &inputs)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
-        let kernels = executor.compilation().map_or(&[][..], |c| &c.plan.kernels);
-        let owner = kernels.iter().find(|k| k.name == *name).map(|k| k.function);
-        units.retain(|u| u.function.name.as_str() == name || owner == Some(u.function.name));
+        let compiled = executor.compilation().ok_or_else(|| candidates::bug("a session without its compilation"))?;
+        let owner = units::owner(compiled, name)?;
+        units.retain(|u| u.function.name == owner);
         if units.is_empty() {
-            return Err(
-                CliError::usage(format!("there is no kernel `{name}`")).help("`weft compile MODEL` lists the kernels")
-            );
+            return Err(CliError::usage(format!("`{name}` has sizes that only a run knows, or takes no time")));
         }
     }
+    let scheduling = scheduling(common);
+    let target = scheduling.on(&profile);
     let known = TuningDatabase::read(file).map_err(CliError::input)?;
-    let before = units.len();
-    units.retain(|u| a.kernel.is_some() || !known.lines.iter().any(|l| l.workload() == u.workload));
+    let (before, taken) = (units.len(), taken_by(common, templates, &units, target));
+    let again = |u: &Unit| a.kernel.is_some() || taken.contains(&u.workload);
+    units.retain(|u| again(u) || !known.lines.iter().any(|l| l.workload() == u.workload));
     if units.len() < before {
         log(common, format!("tune: {} functions have been tuned on this device before", before - units.len()));
     }
     drop(executor);
     let for_units = if a.kernel.is_some() { budget } else { budget.mul_f64(SEARCH) };
-    let scheduling = scheduling(common);
-    let target = scheduling.on(&profile);
-    let (reports, lines) = search_all(a, target, (&units, total), (file, &known), (start, for_units))?;
+    let (reports, lines) = search_all((a, templates), target, (&units, total), (file, &known), (start, for_units))?;
     let options = arguments(a);
     let network = network::judge(a, (model, &options), file, &lines)?;
     let subject = graph::Subject { module: &module, inputs: &inputs, device, model: (model, &options), file, target };
@@ -126,7 +164,7 @@ fn tune(a: &TuneArgs, device: &Device, file: &Path, model: &str, budget: Duratio
 }
 
 fn search_all(
-    a: &TuneArgs,
+    (a, templates): (&TuneArgs, &[Template]),
     target: ScheduleTarget<'_>,
     (units, total): (&[Unit], f64),
     (file, known): (&Path, &TuningDatabase),
@@ -145,12 +183,14 @@ fn search_all(
         let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
-        let found = Search::new(&mut measurer, target, unit, a.common.seed, (file, known)).and_then(|mut search| {
+        let maker = Maker::new(target, unit, templates);
+        let found = Search::new(&mut measurer, maker, a.common.seed, (file, known)).and_then(|mut search| {
             let until = Instant::now() + Duration::from_secs_f64(seconds);
             let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
-            Ok((outcome, search.tried(), search.refused))
+            search.notes().iter().for_each(|note| log(&a.common, format!("tune: {note}")));
+            Ok((outcome, search.tried(), search.by_templates, search.refused))
         });
-        let (outcome, tried, refused) = match found {
+        let (outcome, tried, by_templates, refused) = match found {
             Ok(found) => found,
             Err(e) => {
                 log(&a.common, format!("tune: {} is left out: {}", unit.function.name, e.message));
@@ -159,19 +199,24 @@ fn search_all(
         };
         let line = outcome.line(unit, a.common.seed);
         TuningDatabase::append(file, &line).map_err(CliError::input)?;
-        if !line.choices.is_empty() {
+        if line.is_tuned() {
             lines.push(line);
         }
-        reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, outcome });
+        reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, by_templates, outcome });
     }
     Ok((reports, lines))
 }
 
 /// The options of this process that those that it starts get too.
 fn arguments(a: &TuneArgs) -> Vec<String> {
-    let given: Vec<String> = std::env::args().skip_while(|w| w != "tune").skip(1).collect();
-    let mut kept = without_options(&given, OWN);
-    kept.retain(|word| !a.models.contains(word));
+    arguments_of("tune", OWN, &a.models)
+}
+
+/// The options of this process after the `verb`, without its `own` and without the models.
+pub fn arguments_of(verb: &str, own: &[(&str, bool)], models: &[String]) -> Vec<String> {
+    let given: Vec<String> = std::env::args().skip_while(|w| w != verb).skip(1).collect();
+    let mut kept = without_options(&given, own);
+    kept.retain(|word| !models.contains(word));
     kept
 }
 
@@ -179,8 +224,9 @@ impl Report {
     fn to_json(&self) -> Value {
         let o = &self.outcome;
         json!({ "name": self.name, "share": self.share, "tried": self.tried, "refused": self.refused,
-            "ratio": o.ratio(), "us": o.us, "estimated_us": o.estimated_us, "rounds": o.rounds,
-            "choices": o.choices.as_ref().map(|c| TuningLine::print_choices(c)) })
+            "by_templates": self.by_templates, "ratio": o.ratio(), "us": o.us, "estimated_us": o.estimated_us,
+            "rounds": o.rounds, "choices": o.winner.as_ref().map(|_| o.schedule().0), "schedule": o.schedule().1,
+            "by": o.winner.as_ref().map(|w| &w.by) })
     }
 }
 
@@ -188,10 +234,9 @@ fn show(common: &Common, model: &str, reports: &[Report], (network, graph): (&Va
     if common.json.as_deref() == Some("-") || common.quiet {
         return Ok(());
     }
-    let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "choices"]);
+    let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "schedule"]);
     for r in reports {
         let o = &r.outcome;
-        let choices = o.choices.as_ref().map_or("the default is best".to_string(), |c| o.differing(c));
         t.add_row([
             r.name.clone(),
             format!("{:.1} %", r.share * 1e2),
@@ -199,7 +244,7 @@ fn show(common: &Common, model: &str, reports: &[Report], (network, graph): (&Va
             format!("{:.1}", o.us[0]),
             format!("{:.1}", o.us[1]),
             format!("{:.3}", o.ratio()),
-            choices,
+            o.describe(),
         ]);
     }
     print_text(&t.to_string())?;

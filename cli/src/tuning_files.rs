@@ -5,7 +5,7 @@ use crate::error::{CliError, CliResult};
 use crate::output::{print_text, table, write_file, write_json};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use weft::{TuningDatabase, TuningLine, describe_choices};
+use weft::{TuningDatabase, TuningLine};
 
 /// Runs the command.
 ///
@@ -34,7 +34,8 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
 }
 
 fn value(l: &TuningLine) -> Value {
-    json!({ "name": l.name, "device": l.device, "ratio": l.ratio, "us": l.us, "choices": l.choices, "by": l.by })
+    json!({ "name": l.name, "device": l.device, "ratio": l.ratio, "us": l.us, "choices": l.choices,
+        "schedule": l.schedule, "by": l.by })
 }
 
 /// The lines that count.
@@ -44,14 +45,15 @@ fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
     if write_json(&a.common, &json!({ "schema": 1, "lines": lines }))? {
         return Ok(());
     }
-    let mut t = table(&["function", "ratio", "default us", "tuned us", "choices", "device"]);
+    let mut t = table(&["function", "ratio", "default us", "tuned us", "schedule", "by", "device"]);
     for l in best.values() {
         t.add_row([
             l.name.clone(),
             format!("{:.3}", l.ratio),
             format!("{:.1}", l.us[0]),
             format!("{:.1}", l.us[1]),
-            describe_choices(&l.parse_choices().unwrap_or_default()),
+            l.describe(),
+            l.by.clone(),
             l.device.split(" | ").next().unwrap_or_default().to_string(),
         ]);
     }

@@ -190,5 +190,5 @@ pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput,
 pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
 pub use tuning::{
-    FunctionLine, Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices,
+    BY_HAND, FunctionLine, Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices,
 };

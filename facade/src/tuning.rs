@@ -2,13 +2,14 @@
 //! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a node's kernels ([`TimeLine`]), or that of a
 //! function in a network ([`FunctionLine`]).
 //!
-//! Each line is self-contained, so concatenating files merges them. If a workload has several lines with choices, the
-//! smallest ratio wins, and of several times the smallest, independently of their order. A line without choices records
-//! a search that found nothing. A withdrawn line cancels the lines with the same workload and choices.
+//! Each line is self-contained, so concatenating files merges them. If a workload has several lines with schedules, the
+//! one that a user kept last wins, else the smallest ratio, and of several times the smallest, independently of their
+//! order. A line without choices and schedule records a search that found nothing. A withdrawn line cancels the lines
+//! with the same workload and schedule.
 
 use compiler::cost::{Measurement, Measurements};
 use compiler::schedule::rules::Choice;
-use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, Workload};
+use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, TunedSchedule, Workload};
 use compiler::text::{parse_instructions, print_instruction};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +28,17 @@ pub struct TuningLine {
     pub constants: Vec<usize>,
     /// The function's name in the network where it was tuned, for people.
     pub name: String,
+    /// The function's [family](compiler::tir::Family): functions that differ in sizes alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub family: String,
+    /// Its sizes: the extents of its loops.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extents: Vec<i64>,
     /// `choose` instructions; empty if the search found nothing faster than the default.
     pub choices: Vec<String>,
+    /// Instructions of a schedule that no rule makes: a template's, or an edited one. Then the choices do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<String>,
     /// The choices made a network slower and must not be used.
     #[serde(default)]
     pub withdrawn: bool,
@@ -42,14 +52,53 @@ pub struct TuningLine {
     pub estimated_us: [f64; 2],
     /// Seed of the search.
     pub seed: u64,
-    /// What made the line: `tune`.
+    /// What made the line: `tune`, `template NAME`, or `hand` for a schedule that a user kept.
     pub by: String,
+    /// Seconds from 1970 to when a user kept the schedule; 0 for the result of a search.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept_at: u64,
     /// Weft's version.
     pub weft: String,
 }
 
+fn is_zero(seconds: &u64) -> bool {
+    *seconds == 0
+}
+
+/// What made a line that a user kept.
+pub const BY_HAND: &str = "hand";
+
 impl TuningLine {
-    /// The key of the line.
+    /// Whether it has a schedule.
+    pub fn is_tuned(&self) -> bool {
+        !self.choices.is_empty() || !self.schedule.is_empty()
+    }
+    /// The schedule, in words.
+    pub fn describe(&self) -> String {
+        match self.schedule.len() {
+            0 => describe_choices(&self.parse_choices().unwrap_or_default()),
+            n => format!("{n} instructions"),
+        }
+    }
+    /// The schedule, for a provider.
+    ///
+    /// # Errors
+    /// Text that does not parse.
+    pub fn tuned_schedule(&self) -> Result<TunedSchedule, String> {
+        let instructions = parse_instructions(&self.schedule.join("\n")).map_err(|e| e.to_string())?;
+        let what = if instructions.is_empty() { "choices" } else { "instructions" };
+        let by = match self.by.as_str() {
+            BY_HAND => format!("{what} that were kept by hand"),
+            by if by.starts_with("template ") => format!("{what} of {by}"),
+            _ => format!("tuned {what}"),
+        };
+        Ok(TunedSchedule { choices: self.parse_choices()?, instructions, by })
+    }
+    /// Lines with the same key have the same schedule for the same function and device.
+    pub fn key(&self) -> (Workload, Vec<String>, Vec<String>) {
+        (self.workload(), self.choices.clone(), self.schedule.clone())
+    }
+    /// The key of the line's function.
     pub fn workload(&self) -> Workload {
         Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
     }
@@ -91,6 +140,9 @@ pub struct RefusedLine {
     pub constants: Vec<usize>,
     /// `choose` instructions.
     pub choices: Vec<String>,
+    /// Instructions of a schedule that no rule makes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<String>,
     /// The reason.
     pub why: String,
     /// Weft's version.
@@ -210,7 +262,7 @@ impl TuningDatabase {
     fn push(&mut self, line: Line) -> Result<(), String> {
         match line {
             Line::Choices(line) => {
-                line.parse_choices()?;
+                line.tuned_schedule()?;
                 self.lines.push(line);
             }
             Line::Refused(line) => {
@@ -306,24 +358,23 @@ impl TuningDatabase {
         };
         write(&mut file).map_err(|e| fail(&e))
     }
-    /// The winning line of each workload that has tuned choices.
+    /// The winning line of each workload that has a tuned schedule.
     pub fn best(&self) -> BTreeMap<Workload, &TuningLine> {
-        let withdrawn: BTreeSet<(Workload, &[String])> =
-            self.lines.iter().filter(|l| l.withdrawn).map(|l| (l.workload(), &l.choices[..])).collect();
-        let counts = |l: &&TuningLine| !l.choices.is_empty() && !withdrawn.contains(&(l.workload(), &l.choices[..]));
+        let withdrawn: BTreeSet<_> = self.lines.iter().filter(|l| l.withdrawn).map(TuningLine::key).collect();
         let mut best: BTreeMap<Workload, &TuningLine> = BTreeMap::new();
-        for line in self.lines.iter().filter(counts) {
+        for line in self.lines.iter().filter(|l| l.is_tuned() && !withdrawn.contains(&l.key())) {
             let place = best.entry(line.workload()).or_insert(line);
-            if line.ratio.total_cmp(&place.ratio).then(line.choices.cmp(&place.choices)).is_lt() {
+            let order = (place.kept_at.cmp(&line.kept_at)).then(line.ratio.total_cmp(&place.ratio));
+            if order.then_with(|| line.key().cmp(&place.key())).is_lt() {
                 *place = line;
             }
         }
         best
     }
-    /// A provider of these choices; `rest` schedules all other functions.
+    /// A provider of these schedules; `rest` schedules all other functions.
     pub fn provider(&self, rest: Arc<dyn ScheduleProvider>) -> Tuned {
-        let choices = self.best().into_iter().filter_map(|(w, line)| Some((w, line.parse_choices().ok()?)));
-        Tuned::new(choices, rest)
+        let schedules = self.best().into_iter().filter_map(|(w, line)| Some((w, line.tuned_schedule().ok()?)));
+        Tuned::new(schedules, rest)
     }
 }
 
@@ -337,7 +388,10 @@ mod tests {
             function: function.into(),
             constants: vec![1],
             name: "t_conv".into(),
+            family: String::new(),
+            extents: vec![],
             choices: choices.iter().map(|c| c.to_string()).collect(),
+            schedule: vec![],
             withdrawn: false,
             ratio,
             rounds: [15, 14],
@@ -345,6 +399,7 @@ mod tests {
             estimated_us: [9.0, 9.5],
             seed: 0,
             by: "tune".into(),
+            kept_at: 0,
             weft: "0.1.0".into(),
         }
     }
@@ -409,6 +464,7 @@ mod tests {
             function: tuned.function.clone(),
             constants: vec![],
             choices: vec![ROWS.into()],
+            schedule: vec![],
             why: "wrong results".into(),
             weft: "0.1.0".into(),
         });
@@ -421,6 +477,24 @@ mod tests {
         assert_eq!(forward.measurements().devices["a device"]["a"].ns, 5.0);
         let e = TuningDatabase::parse("{\"kind\":\"other\"}\n").unwrap_err();
         assert!(e.starts_with("line 1: unknown variant `other`"), "{e}");
+    }
+
+    #[test]
+    fn what_a_user_kept_last_precedes_what_a_search_found() {
+        let [fast, slow] = [line("f", 0.5, &[ROWS]), line("f", 0.8, &[&ROWS.replace("24", "16")])];
+        let kept = |line: &TuningLine, kept_at| TuningLine { by: BY_HAND.into(), kept_at, ..line.clone() };
+        let written = TuningLine { choices: vec![], schedule: vec!["cut-kernel".into()], ..kept(&slow, 8) };
+        let mut lines = vec![fast.clone(), kept(&slow, 7), written.clone(), kept(&fast, 6)];
+        for _ in 0..4 {
+            lines.rotate_left(1);
+            let db = TuningDatabase { lines: lines.clone(), ..TuningDatabase::default() };
+            assert_eq!(db.best().into_values().collect::<Vec<_>>(), [&written]);
+        }
+        let text = serde_json::to_string(&Line::from(&written)).expect("JSON") + "\n";
+        assert_eq!(TuningDatabase::parse(&text).expect("it parses").lines, [written]);
+        assert!(!serde_json::to_string(&fast).expect("JSON").contains("kept_at"));
+        let e = TuningDatabase::parse(&text.replace("cut-kernel", "cut-kernels")).expect_err("no instruction");
+        assert!(e.starts_with("line 1: ") && e.contains("cut-kernels"), "{e}");
     }
 
     #[test]

@@ -19,6 +19,31 @@ pub struct TuneArgs {
     /// Tune one kernel alone, by its name or that of its tensor function
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
+    /// Schedule templates, whose schedules are tried too (docs/tuning.md)
+    #[arg(long, value_name = "FILE")]
+    pub template: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft edit`
+#[derive(Args, Debug, Clone)]
+pub struct EditArgs {
+    /// Model: a path or a zoo name
+    pub model: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
+    /// The kernel, by its name, its layer, or its tensor function
+    #[arg(long, value_name = "NAME")]
+    pub kernel: String,
+    /// The edited schedule; without it, VISUAL or EDITOR opens the schedule
+    #[arg(long, value_name = "FILE")]
+    pub schedule: Option<PathBuf>,
+    /// Keep the schedule without a question
+    #[arg(long)]
+    pub keep: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -29,6 +29,13 @@ pub struct Opened {
     ms: f64,
 }
 
+impl Opened {
+    /// Milliseconds of a run, with its results read back.
+    pub fn ms(&self) -> f64 {
+        self.ms
+    }
+}
+
 struct Process {
     child: Child,
     replies: mpsc::Receiver<String>,

@@ -26,8 +26,7 @@ pub fn judge(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[Tunin
         return Ok(Value::Null);
     }
     let all = TuningDatabase::read(file).map_err(CliError::input)?;
-    let key = |l: &TuningLine| (l.workload(), l.choices.clone());
-    let others = all.lines.iter().filter(|l| !lines.iter().any(|new| key(new) == key(l)));
+    let others = all.lines.iter().filter(|l| !lines.iter().any(|new| new.key() == l.key()));
     let before = TuningDatabase { lines: others.cloned().collect(), ..all.clone() };
     let found = compare(a, model, &Sides { before: &before, after: file });
     if found.as_ref().is_ok_and(|found| found["kept"] == true) {

@@ -1,12 +1,12 @@
 //! The search for one function: candidates drafted by the estimate, raced, and improved one choice at a time.
 
+use super::candidates::{Candidate, Maker, bug};
 use super::measurer::{Measurer, Opened};
 use super::units::Unit;
-use crate::error::{CliError, CliResult, Code};
-use compiler::schedule::estimate::estimate;
-use compiler::schedule::rules::{Choice, neighbours, schedule_with, values};
-use compiler::schedule::{InstrRef, Rules, ScheduleProvider, ScheduleTarget, Workload};
-use compiler::tir::TensorFunction;
+use crate::error::{CliError, CliResult};
+use compiler::schedule::Workload;
+use compiler::schedule::rules::{Choice, values};
+use compiler::tir::log2_distance;
 use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::time::Instant;
@@ -15,8 +15,10 @@ use weft::{Line, RefusedLine, TuningDatabase, TuningLine, describe_choices, pars
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Candidates of a race; one more is taken at random.
 const DRAFT: usize = 7;
-/// Candidates by the choices of other functions.
-const SEEDS: usize = 3;
+/// Candidates by the choices of other functions: those of the family whose sizes are nearest.
+const SEEDS: usize = 4;
+/// Candidates of each template; one more is taken at random.
+const OF_TEMPLATE: usize = 4;
 /// Candidates of a step that changes one choice of the best.
 const STEP: usize = 4;
 /// Cheapest candidates whose own neighbours are drafted too.
@@ -30,23 +32,10 @@ const RATIO: f64 = 0.97;
 /// A step that gains less is the last one.
 const STEP_RATIO: f64 = 0.98;
 
-/// A schedule to try.
-#[derive(Clone)]
-struct Candidate {
-    trace: Vec<InstrRef>,
-    estimated_ns: f64,
-}
-
-impl Candidate {
-    fn key(&self) -> String {
-        describe_choices(&values(&self.trace))
-    }
-}
-
 /// What a search found.
 pub struct Outcome {
-    /// The choices of the winner; none where the default is best.
-    pub choices: Option<Vec<Choice>>,
+    /// None where the default is best.
+    pub winner: Option<Winner>,
     defaults: Vec<Choice>,
     /// Microseconds of the default and of the winner.
     pub us: [f64; 2],
@@ -57,31 +46,51 @@ pub struct Outcome {
     ratio: f64,
 }
 
+/// A schedule that is faster than the default.
+pub struct Winner {
+    candidate: Candidate,
+    /// What made it: `tune`, `template NAME`.
+    pub by: String,
+}
+
 impl Outcome {
     /// Its time by that of the default.
     pub fn ratio(&self) -> f64 {
         self.ratio
     }
-    /// The choices that are not the default's, in words.
-    pub fn differing(&self, choices: &[Choice]) -> String {
-        let other: Vec<Choice> = choices.iter().filter(|c| !self.defaults.contains(c)).cloned().collect();
-        describe_choices(&other)
+    /// What is not as the default has it, in words.
+    pub fn describe(&self) -> String {
+        let Some(Winner { candidate, .. }) = &self.winner else { return "the default is best".into() };
+        if candidate.for_line().1.is_empty() {
+            let other = values(&candidate.trace).into_iter().filter(|c| !self.defaults.contains(c));
+            return describe_choices(&other.collect::<Vec<_>>());
+        }
+        candidate.name()
+    }
+    /// The choices and the instructions of the winner.
+    pub fn schedule(&self) -> (Vec<String>, Vec<String>) {
+        self.winner.as_ref().map_or((vec![], vec![]), |w| w.candidate.for_line())
     }
     /// The line of the database.
     pub fn line(&self, unit: &Unit, seed: u64) -> TuningLine {
+        let ((choices, schedule), family) = (self.schedule(), unit.function.family());
         TuningLine {
             device: unit.workload.device.clone(),
             function: unit.workload.function.clone(),
             constants: unit.workload.constants.clone(),
             name: unit.function.name.to_string(),
-            choices: self.choices.as_ref().map_or(vec![], |c| TuningLine::print_choices(c)),
+            family: family.fingerprint.to_string(),
+            extents: family.extents,
+            choices,
+            schedule,
             withdrawn: false,
             ratio: self.ratio,
             rounds: self.rounds,
             us: self.us,
             estimated_us: self.estimated_us,
             seed,
-            by: "tune".into(),
+            by: self.winner.as_ref().map_or("tune", |w| &w.by).into(),
+            kept_at: 0,
             weft: VERSION.into(),
         }
     }
@@ -90,7 +99,7 @@ impl Outcome {
 /// The search for one function.
 pub struct Search<'a> {
     measurer: &'a mut Measurer,
-    target: ScheduleTarget<'a>,
+    maker: Maker<'a>,
     unit: &'a Unit,
     seed: u64,
     seen: FxHashSet<String>,
@@ -98,6 +107,8 @@ pub struct Search<'a> {
     file: &'a Path,
     /// Candidates that gave wrong results or did not run, with why.
     pub refused: Vec<String>,
+    /// The candidates of templates that ran.
+    pub by_templates: usize,
 }
 
 impl<'a> Search<'a> {
@@ -107,17 +118,18 @@ impl<'a> Search<'a> {
     /// It does not start, or does not compute the function.
     pub fn new(
         measurer: &'a mut Measurer,
-        target: ScheduleTarget<'a>,
-        unit: &'a Unit,
+        maker: Maker<'a>,
         seed: u64,
         (file, known): (&'a Path, &TuningDatabase),
     ) -> CliResult<Search<'a>> {
+        let unit = maker.unit;
         measurer.take(&unit.function, &unit.positions)?;
         let mut seen = FxHashSet::default();
         for line in known.refused.iter().filter(|l| l.workload() == unit.workload && l.weft == VERSION) {
-            seen.insert(describe_choices(&parse_choices(&line.choices).map_err(CliError::input)?));
+            let choices = describe_choices(&parse_choices(&line.choices).map_err(CliError::input)?);
+            seen.insert(if line.schedule.is_empty() { choices } else { line.schedule.join("\n") });
         }
-        Ok(Search { measurer, target, unit, seed, seen, opened: 0, file, refused: vec![] })
+        Ok(Search { measurer, maker, unit, seed, seen, opened: 0, file, refused: vec![], by_templates: 0 })
     }
 
     /// Candidates that ran.
@@ -125,15 +137,17 @@ impl<'a> Search<'a> {
         self.opened
     }
 
+    /// Why templates that take the function gave no schedule.
+    pub fn notes(&self) -> &[String] {
+        &self.maker.notes
+    }
+
     /// Searches until then. `progress` is told of candidates that ran, and of those that are planned.
     ///
     /// # Errors
     /// The process that measures does not start again; a default schedule that does not run.
     pub fn run(&mut self, until: Instant, progress: &mut dyn FnMut(usize, usize)) -> CliResult<Outcome> {
-        let (f, constants) = (&self.unit.function, &self.unit.constants);
-        let scheduled = Rules.schedule(f, constants, self.target).map_err(|e| bug(e.to_string()))?;
-        let ns = |g: &TensorFunction| estimate(g, constants, self.target).map_or(f64::INFINITY, |e| e.total());
-        let default = Candidate { estimated_ns: ns(&scheduled.function), trace: scheduled.function.trace };
+        let default = self.maker.default()?;
         self.seen.insert(default.key());
         let incumbent = self.measurer.open_default(&default.trace)?;
         let incumbent = incumbent.map_err(|why| bug(format!("the default schedule: {why}")))?;
@@ -141,6 +155,7 @@ impl<'a> Search<'a> {
         let mut planned = 1 + DRAFT + 1;
         progress(self.opened, planned);
         let mut drafted = self.seeds()?;
+        drafted.extend(self.of_templates());
         planned += drafted.len();
         drafted.extend(self.draft(&default, DRAFT, true));
         let mut best: Option<(Candidate, Opened)> = None;
@@ -154,6 +169,7 @@ impl<'a> Search<'a> {
                 match self.measurer.open(&c.trace)? {
                     Ok(found) => {
                         self.opened += 1;
+                        self.by_templates += usize::from(c.is_of_template());
                         opened.push((c, found));
                     }
                     Err(why) => self.refuse(&c, why)?,
@@ -181,33 +197,48 @@ impl<'a> Search<'a> {
         self.confirm(&default, &incumbent, best)
     }
 
-    /// Schedules by the tuned choices of other functions on the device, where they apply: functions of one family differ
-    /// in their sizes alone.
+    /// What the database has for the function itself, then schedules by the tuned choices of other functions of its
+    /// family on the device, where they apply: those whose sizes are nearest.
     fn seeds(&mut self) -> CliResult<Vec<Candidate>> {
-        let (f, constants) = (&self.unit.function, &self.unit.constants);
-        let known = TuningDatabase::read(self.file).map_err(CliError::input)?;
-        let of_others = |l: &&TuningLine| l.device == self.unit.workload.device && l.workload() != self.unit.workload;
-        let mut all: Vec<Candidate> = Vec::new();
-        for line in known.best().into_values().filter(of_others) {
-            let choices = line.parse_choices().map_err(CliError::input)?;
-            let Ok(scheduled) = schedule_with(f, constants, self.target, &choices) else { continue };
-            let Ok(estimate) = estimate(&scheduled.function, constants, self.target) else { continue };
-            all.push(Candidate { estimated_ns: estimate.total(), trace: scheduled.function.trace });
+        let (known, family) = (TuningDatabase::read(self.file).map_err(CliError::input)?, self.unit.function.family());
+        let (device, fingerprint) = (&self.unit.workload.device, family.fingerprint.to_string());
+        let mut lines: Vec<(f64, &TuningLine)> = Vec::new();
+        for (workload, line) in known.best() {
+            if workload == self.unit.workload {
+                lines.push((-1.0, line));
+            } else if line.device == *device && line.family == fingerprint && line.schedule.is_empty() {
+                lines.extend(log2_distance(&line.extents, &family.extents).map(|d| (d, line)));
+            }
         }
-        all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
-        let mut keys = FxHashSet::default();
-        all.retain(|c| !self.seen.contains(&c.key()) && keys.insert(c.key()));
-        all.truncate(SEEDS);
-        self.seen.extend(all.iter().map(Candidate::key));
+        lines.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut all: Vec<Candidate> = Vec::new();
+        for (_, line) in lines {
+            let fresh = |c: &Candidate| !self.seen.contains(&c.key());
+            let Some(c) = self.maker.of_line(line)?.filter(fresh) else { continue };
+            self.seen.insert(c.key());
+            all.push(c);
+            if all.len() == SEEDS {
+                break;
+            }
+        }
         Ok(all)
+    }
+
+    /// The cheapest instances of each template by the estimate, and one at random.
+    fn of_templates(&mut self) -> Vec<Candidate> {
+        let mut out = Vec::new();
+        for all in self.maker.of_templates(self.seed) {
+            out.extend(self.some(all, OF_TEMPLATE));
+        }
+        out
     }
 
     /// Records a candidate that is not to be tried again.
     fn refuse(&mut self, c: &Candidate, why: String) -> CliResult<()> {
         let Workload { device, function, constants } = self.unit.workload.clone();
-        let choices = TuningLine::print_choices(&values(&c.trace));
-        self.refused.push(format!("{}: {why}", c.key()));
-        let line = RefusedLine { device, function, constants, choices, why, weft: VERSION.into() };
+        let (choices, schedule) = c.for_line();
+        self.refused.push(format!("{}: {why}", c.name()));
+        let line = RefusedLine { device, function, constants, choices, schedule, why, weft: VERSION.into() };
         TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::input)
     }
 
@@ -223,22 +254,22 @@ impl<'a> Search<'a> {
         let Some((winner, opened)) = best else {
             let own = self.measurer.race(&[incumbent], ROUNDS, self.seed)?[0].median_ns() / 1e3;
             let (us, estimated_us) = ([own; 2], [estimated; 2]);
-            return Ok(Outcome { choices: None, defaults, us, estimated_us, rounds: [0, 0], ratio: 1.0 });
+            return Ok(Outcome { winner: None, defaults, us, estimated_us, rounds: [0, 0], ratio: 1.0 });
         };
         let standings = self.measurer.race(&[incumbent, &opened], CONFIRMING, !self.seed)?;
         let (own, won) = (standings[0].median_ns() / 1e3, &standings[1]);
         let confirmed = won.wins() >= WINS && won.ratio() <= RATIO && !won.is_slower_by_the_wall();
         Ok(match confirmed {
             true => Outcome {
-                choices: Some(values(&winner.trace)),
-                defaults,
                 us: [own, won.median_ns() / 1e3],
                 estimated_us: [estimated, winner.estimated_ns / 1e3],
+                winner: Some(Winner { by: self.maker.by(&winner), candidate: winner }),
+                defaults,
                 rounds: [won.ratios.len(), won.wins()],
                 ratio: won.ratio(),
             },
             false => Outcome {
-                choices: None,
+                winner: None,
                 defaults,
                 us: [own; 2],
                 estimated_us: [estimated; 2],
@@ -251,16 +282,16 @@ impl<'a> Search<'a> {
     /// The cheapest candidates by the estimate that were not looked at, and one at random: those that differ from `from`
     /// in one choice, and with `further` those that differ from the cheapest of these in one.
     fn draft(&mut self, from: &Candidate, count: usize, further: bool) -> Vec<Candidate> {
-        let (f, constants) = (&self.unit.function, &self.unit.constants);
-        let around = |c: &Candidate| -> Vec<Candidate> {
-            let all = neighbours(f, constants, self.target, &c.trace).into_iter();
-            all.map(|n| Candidate { estimated_ns: n.estimate.total(), trace: n.scheduled.function.trace }).collect()
-        };
-        let mut all = around(from);
+        let mut all = self.maker.around(from);
         if further {
-            let second: Vec<Candidate> = all.iter().take(SECOND_RING).flat_map(around).collect();
+            let second: Vec<Candidate> = all.iter().take(SECOND_RING).flat_map(|c| self.maker.around(c)).collect();
             all.extend(second);
         }
+        self.some(all, count)
+    }
+
+    /// The cheapest of these that were not looked at, and one at random.
+    fn some(&mut self, mut all: Vec<Candidate>, count: usize) -> Vec<Candidate> {
         let mut keys = FxHashSet::default();
         all.retain(|c| !self.seen.contains(&c.key()) && keys.insert(c.key()));
         all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
@@ -272,8 +303,4 @@ impl<'a> Search<'a> {
         self.seen.extend(all.iter().map(Candidate::key));
         all
     }
-}
-
-fn bug(message: impl Into<String>) -> CliError {
-    CliError::new(Code::Bug, message.into())
 }

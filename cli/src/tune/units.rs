@@ -2,10 +2,12 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
+use crate::explain::did_you_mean;
 use compiler::compile::{Compiled, constant_operands, operand_buffers};
-use compiler::plan::Dispatch;
+use compiler::name::Name;
+use compiler::plan::{Dispatch, PlanKernel};
 use compiler::profile::DeviceProfile;
-use compiler::schedule::Workload;
+use compiler::schedule::{InstrRef, Workload};
 use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
 use runtime_cpu::DispatchTime;
@@ -28,6 +30,42 @@ pub struct Unit {
     pub us: f64,
     /// Calls in a run.
     pub calls: usize,
+}
+
+impl Unit {
+    /// A function of the network, with its schedule; `None` for one with open sizes, or that is not scheduled. Its time is
+    /// not known.
+    pub fn of(compiled: &Compiled, name: Name, profile: &DeviceProfile) -> Option<(Unit, Vec<InstrRef>)> {
+        let before = compiled.unscheduled.get(&name)?;
+        if before.pending.is_empty() || !before.symbols.is_empty() {
+            return None;
+        }
+        let function = TensorFunction { pending: vec![], ..before.clone() };
+        let positions = constant_operands(&compiled.module, name);
+        let constants = operand_buffers(&function, &positions);
+        let workload = Workload::of(&function, &constants, profile);
+        Some((Unit { function, positions, constants, workload, us: 0.0, calls: 0 }, before.pending.clone()))
+    }
+}
+
+/// The tensor function that a kernel's name means: the kernel as tables call it, its layer, or the function itself.
+///
+/// # Errors
+/// There is none.
+pub fn owner(compiled: &Compiled, name: &str) -> CliResult<Name> {
+    let kernels = &compiled.plan.kernels;
+    let layer = |k: &&PlanKernel| k.name.split_once('/').is_some_and(|(layer, _)| layer == name);
+    let found = kernels.iter().find(|k| k.name == name).or_else(|| kernels.iter().find(layer));
+    if let Some(k) = found {
+        return Ok(k.function);
+    }
+    if let Some(f) = compiled.unscheduled.keys().find(|f| f.as_str() == name) {
+        return Ok(*f);
+    }
+    let known = kernels.iter().map(|k| k.name.clone()).chain(compiled.unscheduled.keys().map(|f| f.to_string()));
+    let near = did_you_mean(name, known.collect());
+    Err(CliError::usage(format!("there is no kernel `{name}`"))
+        .help(near.unwrap_or_else(|| "`weft compile MODEL` lists the kernels".into())))
 }
 
 /// What a function takes in a run.
@@ -131,14 +169,9 @@ pub fn units(
     let mut out = Vec::new();
     for (name, before) in &compiled.unscheduled {
         let Some(&Taken { us, calls }) = times.get(name.as_str()) else { continue };
-        if before.pending.is_empty() || !before.symbols.is_empty() {
-            continue;
+        if let Some((unit, _)) = Unit::of(compiled, before.name, profile) {
+            out.push(Unit { us, calls, ..unit });
         }
-        let function = TensorFunction { pending: vec![], ..before.clone() };
-        let positions = constant_operands(&compiled.module, *name);
-        let constants = operand_buffers(&function, &positions);
-        let workload = Workload::of(&function, &constants, profile);
-        out.push(Unit { function, positions, constants, workload, us, calls });
     }
     out.sort_by(|a, b| b.us.total_cmp(&a.us));
     Ok(out)

@@ -15,7 +15,7 @@ use crate::int::{Cond, Int};
 use crate::name::Name;
 use crate::plan::{EmitFailure, EmittedKernel, PlanKernel};
 use crate::schedule::ScheduleTarget;
-use crate::schedule::{Version, accept, apply, apply_pending, has_own_schedule, rules};
+use crate::schedule::{Version, apply, has_own_schedule, rules, schedule_as_written};
 use crate::tir::{BufferId, InstrRef, TensorFunction};
 use crate::traffic;
 use indexmap::IndexMap;
@@ -24,9 +24,6 @@ use std::sync::mpsc::channel;
 
 define_id!(/// One of the different tensor functions of a module.
     FunctionId);
-
-/// The rule of tensor functions that came with their schedule.
-const WRITTEN: &str = "written";
 
 /// Bytes of a worker's stack: recursion follows the depth of expressions and loops.
 const STACK: usize = 16 << 20;
@@ -241,23 +238,11 @@ fn provided(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) ->
 
 /// A function by the schedule that it came with; choices in it that were edited are followed.
 fn as_written(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) -> Result<rules::Scheduled, String> {
-    let mut function = t.clone();
-    let mut applied = vec!["scheduled as it is written".to_string()];
-    if !has_own_schedule(t) {
-        function.pending.clear();
-        return provided(&function, constants, backend);
+    if has_own_schedule(t) {
+        return schedule_as_written(t, constants, backend.target).map_err(|e| e.to_string());
     }
-    if rules::follow_choices(&mut function, constants, backend.target).map_err(|e| e.to_string())? {
-        accept(&mut function).map_err(|e| e.message)?;
-        applied.push("rules were asked again where a choice was edited".into());
-    } else {
-        apply_pending(&mut function).map_err(|e| e.to_string())?;
-    }
-    check_kernels(&function).map_err(|e| e.text())?;
-    if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
-        return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
-    }
-    Ok(rules::Scheduled { function, rule: WRITTEN, applied, declined: vec![], compromise: false })
+    let function = TensorFunction { pending: vec![], ..t.clone() };
+    provided(&function, constants, backend)
 }
 
 /// The versions that the lines of a schedule ask for.

@@ -9,6 +9,7 @@ mod callees;
 mod check;
 mod constant_encodings;
 mod dispatches;
+mod edited;
 mod forms;
 mod groups;
 mod host;
@@ -33,6 +34,7 @@ mod work;
 
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use alone::{constant_operands, function_alone, operand_buffers};
+pub use edited::{EditRefused, Edited, compile_edited};
 pub use forms::assign_encodings;
 pub use host::{bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;

@@ -16,8 +16,9 @@ pub use fingerprint::module_fingerprint;
 pub use parse::{parse_module, parse_pipeline};
 pub use print::{PrintOptions, print_function, print_module, print_module_with};
 pub use tensor_ir::text::{
-    ParseError, edit_distance, parse_instructions, parse_tensor_function, print_attrs, print_cond, print_expr,
-    print_instruction, print_int, print_stmt, print_tensor_function, print_type, print_value, random_tensor,
+    ParseError, edit_distance, parse_instructions, parse_templates, parse_tensor_function, print_attrs, print_cond,
+    print_expr, print_instruction, print_int, print_stmt, print_tensor_function, print_type, print_value,
+    random_tensor,
 };
 
 #[cfg(test)]

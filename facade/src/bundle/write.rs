@@ -258,7 +258,10 @@ mod tests {
             function: before.fingerprint().to_string(),
             constants: vec![],
             name: name.to_string(),
+            family: String::new(),
+            extents: vec![],
             choices: TuningLine::print_choices(&values(&c.module.tensor_functions[name].trace)),
+            schedule: vec![],
             withdrawn: false,
             ratio: 0.5,
             rounds: [15, 15],
@@ -266,6 +269,7 @@ mod tests {
             estimated_us: [2.0, 1.0],
             seed: 0,
             by: "tune".into(),
+            kept_at: 0,
             weft: "0.1.0".into(),
         };
         let own = line(profile.identity());

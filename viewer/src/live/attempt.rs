@@ -3,13 +3,12 @@
 use super::Host;
 use crate::document::Document;
 use crate::worker::Worker;
-use compiler::check::check_function;
-use compiler::compile::{CompileOptions, Compiled, compile, constant_operands, function_alone};
+pub use compiler::compile::EditRefused as Refusal;
+use compiler::compile::{Edited, compile_edited, constant_operands};
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::ScheduleOptions;
-use compiler::schedule::estimate::estimate;
 use compiler::text::{parse_instructions, print_instruction, print_module};
 use compiler::tir::TensorFunction;
 use rustc_hash::FxHashMap;
@@ -61,23 +60,6 @@ pub struct Outcome {
     pub module: String,
 }
 
-/// Why a schedule is refused: the message, and the loops with the culprit's line marked by `>`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// The error.
-    pub message: String,
-    /// The loops, a line each.
-    pub loops: Vec<String>,
-}
-impl Refusal {
-    /// Errors print the loops below their message, indented.
-    fn new(text: &str) -> Refusal {
-        let is_loop = |l: &&str| l.starts_with("  ") || l.starts_with('>');
-        let (loops, message): (Vec<&str>, Vec<&str>) = text.lines().partition(is_loop);
-        Refusal { message: message.join("\n"), loops: loops.into_iter().map(str::to_string).collect() }
-    }
-}
-
 /// Tries schedules and keeps the results.
 pub type Trier = Worker<Attempt, Result<Arc<Outcome>, Refusal>>;
 
@@ -87,7 +69,7 @@ impl Trier {
         let bench = move || {
             let mut sources: FxHashMap<usize, Result<Source, String>> = FxHashMap::default();
             move |a: &Attempt| match sources.entry(a.part).or_insert_with(|| Source::new(&document, a.part)) {
-                Ok(source) => source.attempt(a, host.as_deref()).map(Arc::new).map_err(|why| Refusal::new(&why)),
+                Ok(source) => source.attempt(a, host.as_deref()).map(Arc::new),
                 Err(why) => Err(Refusal::new(why)),
             }
         };
@@ -109,45 +91,37 @@ impl Source {
         Ok(Source { module, profile, scheduling })
     }
 
-    fn attempt(&self, a: &Attempt, host: Option<&dyn Host>) -> Result<Outcome, String> {
+    fn attempt(&self, a: &Attempt, host: Option<&dyn Host>) -> Result<Outcome, Refusal> {
         let name = Name::new(&a.function);
         let old = self.module.tensor_functions.get(&name);
-        let old = old.ok_or_else(|| format!("the tensor function `{name}` is not in the trace"))?;
-        let pending = parse_instructions(&a.schedule).map_err(|e| e.to_string())?;
-        let new = TensorFunction { pending, ..old.clone() };
-        let compiled = self.alone(&new)?;
-        let scheduled = compiled.module.tensor_functions.get(&name).ok_or("the function was not lowered")?;
-        // Instructions are checked when they are applied; here the whole function is checked, as for text from a file.
-        check_function(scheduled).map_err(|e| e.to_string())?;
-        let before = self.alone(old);
-        let weigh = |c: &Compiled| {
-            let f = c.module.tensor_functions.get(&name)?;
-            let kernels = estimate(f, &[], self.scheduling.on(&self.profile)).ok()?.kernels;
-            Some(kernels.iter().map(|k| k.cost.total() / 1e3).sum::<f64>())
-        };
-        let estimated = before.as_ref().ok().and_then(|b| Some([weigh(b)?, weigh(&compiled)?]));
+        let old = old.ok_or_else(|| Refusal::new(&format!("the tensor function `{name}` is not in the trace")))?;
+        let edited = self.alone(old, &a.schedule)?;
+        let own = old.pending.iter().map(print_instruction).collect::<Vec<_>>().join("\n");
+        let before = self.alone(old, &own);
+        let old_ns = before.as_ref().ok().and_then(|b| b.estimated_ns);
+        let estimated = old_ns.zip(edited.estimated_ns).map(|(old, new)| [old / 1e3, new / 1e3]);
         let times = match host.filter(|_| a.timed) {
             None => Err("not run".to_string()),
-            Some(host) => before.and_then(|old| host.time([&old, &compiled])),
+            Some(host) => before.map_err(|e| e.to_string()).and_then(|b| host.time([&b.compiled, &edited.compiled])),
         };
+        let pending = parse_instructions(&a.schedule).map_err(|e| Refusal::new(&e.to_string()))?;
         let mut module = self.module.clone();
-        module.tensor_functions.insert(name, new);
+        module.tensor_functions.insert(name, TensorFunction { pending, ..old.clone() });
         Ok(Outcome {
-            kernels: compiled.plan.kernels.iter().map(|k| made(&k.emitted)).collect(),
-            schedule: scheduled.trace.iter().map(print_instruction).collect(),
+            kernels: edited.compiled.plan.kernels.iter().map(|k| made(&k.emitted)).collect(),
+            schedule: edited.function.trace.iter().map(print_instruction).collect(),
             estimated,
             times: times.map(|t| t.map(|ns| ns / 1e3)),
             module: print_module(&module),
         })
     }
 
-    /// Compiles a function alone, called with the operands that it has in the model: constants where they are
-    /// constants.
-    fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
-        let module = function_alone(f, &constant_operands(&self.module, f.name))?;
-        let mut options = CompileOptions::default();
-        options.pipeline.scheduling.clone_from(&self.scheduling);
-        compile(module, &options, &self.profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())
+    /// Compiles a function alone with a schedule, called with the operands that it has in the model: constants where they
+    /// are constants.
+    fn alone(&self, f: &TensorFunction, schedule: &str) -> Result<Edited, Refusal> {
+        let plain = TensorFunction { pending: vec![], ..f.clone() };
+        let constants = constant_operands(&self.module, f.name);
+        compile_edited(&plain, &constants, schedule, self.scheduling.on(&self.profile), &Emitter)
     }
 }
 
@@ -166,6 +140,7 @@ fn made(e: &compiler::plan::EmittedKernel) -> Made {
 mod tests {
     use super::*;
     use crate::show::tests::trace;
+    use compiler::compile::Compiled;
 
     struct Clock;
     impl Host for Clock {
@@ -194,7 +169,7 @@ mod tests {
         (document, at, lines)
     }
 
-    fn attempt(document: &Document, kernel: usize, lines: &[String]) -> Result<Outcome, String> {
+    fn attempt(document: &Document, kernel: usize, lines: &[String]) -> Result<Outcome, Refusal> {
         let source = Source::new(document, 0).unwrap();
         let function = document.trace().kernels[kernel].function.clone();
         source.attempt(&Attempt { function, part: 0, schedule: lines.join("\n"), timed: true }, Some(&Clock))
@@ -218,10 +193,10 @@ mod tests {
         let bind = lines.iter().position(|l| l.starts_with("bind ")).expect("a loop is bound");
         let line = lines[bind].clone();
         lines.insert(bind + 1, line);
-        let why = Refusal::new(&attempt(&document, at, &lines).unwrap_err());
+        let why = attempt(&document, at, &lines).unwrap_err();
         assert!(why.message.contains("bind"), "{why:?}");
         assert!(why.loops.iter().any(|l| l.starts_with('>')), "{why:?}");
-        let why = Refusal::new(&attempt(&document, at, &["splot {loop=i}".to_string()]).unwrap_err());
+        let why = attempt(&document, at, &["splot {loop=i}".to_string()]).unwrap_err();
         assert!(why.message.contains("splot"), "{why:?}");
     }
 }

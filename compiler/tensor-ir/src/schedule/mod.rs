@@ -63,12 +63,14 @@ mod stage_in_shared;
 mod stage_in_subgroup;
 mod staging;
 mod target;
+pub mod template;
 mod tensorize;
 mod transform_layout;
 mod tuned;
 mod unroll;
 mod vectorize;
 mod version;
+mod written;
 
 pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
 pub use accept::{accept, has_own_schedule};
@@ -78,7 +80,8 @@ pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 pub use target::{ScheduleOptions, ScheduleTarget, Versions};
-pub use tuned::{Tuned, Workload};
+pub use tuned::{Tuned, TunedSchedule, Workload};
+pub use written::schedule_as_written;
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};
@@ -89,14 +92,20 @@ use crate::verify::verify_tensor_function;
 
 /// Why an instruction does not apply.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{instruction}: {message}{}", self.loops.as_ref().map(|l| format!("\n{l}")).unwrap_or_default())]
+#[error("{}{message}{}", self.place(), self.loops.as_ref().map(|l| format!("\n{l}")).unwrap_or_default())]
 pub struct ScheduleError {
-    /// The instruction as text.
+    /// The instruction as text; empty where the schedule as a whole is refused.
     pub instruction: String,
     /// The error.
     pub message: String,
     /// The loop nest with the culprit marked.
     pub loops: Option<String>,
+}
+
+impl ScheduleError {
+    fn place(&self) -> String {
+        if self.instruction.is_empty() { String::new() } else { format!("{}: ", self.instruction) }
+    }
 }
 
 /// A row of the instruction table.

@@ -1,7 +1,8 @@
-//! A schedule provider that applies tuned choices. Functions without tuned choices go to another provider.
+//! A schedule provider that applies tuned schedules: choices of rules, or instructions of a template or of an edited
+//! schedule. Functions without one go to another provider.
 
 use super::rules::{Choice, FunctionVersion, Scheduled, schedule_with};
-use super::{ScheduleError, ScheduleProvider, ScheduleTarget};
+use super::{InstrRef, ScheduleError, ScheduleProvider, ScheduleTarget, accept, schedule_as_written};
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
 use crate::profile::DeviceProfile;
@@ -30,22 +31,66 @@ impl Workload {
     }
 }
 
-/// Tuned choices by workload, and the provider for all other functions.
+/// How a function is scheduled.
+#[derive(Clone, Debug)]
+pub struct TunedSchedule {
+    /// Values for the choices of the rules.
+    pub choices: Vec<Choice>,
+    /// Instructions that no rule makes; where there are some, the choices do not count.
+    pub instructions: Vec<InstrRef>,
+    /// Where it comes from, for people: `tuned choices`, `template NAME`.
+    pub by: String,
+}
+
+impl TunedSchedule {
+    /// Choices that a search made.
+    pub fn of_choices(choices: Vec<Choice>) -> TunedSchedule {
+        TunedSchedule { choices, instructions: vec![], by: "tuned choices".into() }
+    }
+
+    /// Schedules the function in this way.
+    fn schedule(
+        &self,
+        function: &TensorFunction,
+        constants: &[BufferId],
+        target: ScheduleTarget<'_>,
+    ) -> Result<Scheduled, ScheduleError> {
+        if self.instructions.is_empty() {
+            return schedule_with(function, constants, target, &self.choices);
+        }
+        let mut written = TensorFunction { pending: self.instructions.clone(), ..function.clone() };
+        let mut scheduled = schedule_as_written(&written, constants, target)?;
+        // A rule's proposal is right by construction; this may come from anybody's file.
+        written.pending.clone_from(&scheduled.function.trace);
+        accept(&mut written).map_err(|e| ScheduleError {
+            instruction: String::new(),
+            message: e.message,
+            loops: e.loops,
+        })?;
+        scheduled.applied.clear();
+        Ok(scheduled)
+    }
+}
+
+/// Tuned schedules by workload, and the provider for all other functions.
 pub struct Tuned {
-    choices: FxHashMap<Workload, Vec<Choice>>,
+    schedules: FxHashMap<Workload, TunedSchedule>,
     rest: Arc<dyn ScheduleProvider>,
 }
 
 impl Tuned {
-    /// `rest` schedules the functions without tuned choices.
-    pub fn new(choices: impl IntoIterator<Item = (Workload, Vec<Choice>)>, rest: Arc<dyn ScheduleProvider>) -> Tuned {
-        Tuned { choices: choices.into_iter().collect(), rest }
+    /// `rest` schedules the functions without tuned schedules.
+    pub fn new(
+        schedules: impl IntoIterator<Item = (Workload, TunedSchedule)>,
+        rest: Arc<dyn ScheduleProvider>,
+    ) -> Tuned {
+        Tuned { schedules: schedules.into_iter().collect(), rest }
     }
 }
 
 impl ScheduleProvider for Tuned {
-    /// If the tuned choices no longer apply (a rule or its domain has changed), `rest` schedules the function, and
-    /// `declined` says so.
+    /// If the tuned schedule no longer applies (a rule, its domain or an instruction has changed), `rest` schedules the
+    /// function, and `declined` says so.
     fn schedule(
         &self,
         function: &TensorFunction,
@@ -55,19 +100,18 @@ impl ScheduleProvider for Tuned {
         let workload = Workload::of(function, constants, target.profile);
         // Rules that the user asks for by name precede tuned choices.
         let applies = function.symbols.is_empty() && target.options.rules.is_empty();
-        let Some(values) = self.choices.get(&workload).filter(|_| applies) else {
+        let Some(own) = self.schedules.get(&workload).filter(|_| applies) else {
             return self.rest.schedule(function, constants, target);
         };
-        match schedule_with(function, constants, target, values) {
+        match own.schedule(function, constants, target) {
             Ok(mut tuned) => {
-                tuned.applied.insert(0, "scheduled by tuned choices".into());
+                tuned.applied.insert(0, format!("scheduled by {}", own.by));
                 Ok(tuned)
             }
             Err(e) => {
                 let mut usual = self.rest.schedule(function, constants, target)?;
-                usual
-                    .declined
-                    .push(format!("tuned choices are ignored, since they do not apply any more: {}", e.message));
+                let why = format!("{} are ignored, since they do not apply any more: {}", own.by, e.message);
+                usual.declined.push(why);
                 Ok(usual)
             }
         }
@@ -83,7 +127,7 @@ impl ScheduleProvider for Tuned {
     }
     fn identity(&self) -> Option<String> {
         let rest = self.rest.identity()?;
-        let mut all: Vec<_> = self.choices.iter().collect();
+        let mut all: Vec<_> = self.schedules.iter().collect();
         all.sort_by(|a, b| a.0.cmp(b.0));
         let digest = Fingerprint::of(|w| all.iter().for_each(|(k, v)| w.text(&format!("{k:?} {v:?}"))));
         Some(format!("{rest}, tuned {digest}"))
@@ -99,7 +143,7 @@ mod tests {
 
     fn tuned(f: &TensorFunction, profile: &DeviceProfile, choices: Vec<Choice>) -> Scheduled {
         let workload = Workload::of(f, &[], profile);
-        let provider = Tuned::new([(workload, choices)], Arc::new(Rules));
+        let provider = Tuned::new([(workload, TunedSchedule::of_choices(choices))], Arc::new(Rules));
         provider.schedule(f, &[], profile.into()).expect("a schedule")
     }
 
@@ -129,7 +173,7 @@ mod tests {
         assert!(s.declined.iter().any(|d| d.contains("tuned choices are ignored")), "{:?}", s.declined);
 
         let ada = DeviceProfile::named("ada").expect("a profile");
-        let other = Tuned::new([(Workload::of(&f, &[], &ada), vec![])], Arc::new(Rules));
+        let other = Tuned::new([(Workload::of(&f, &[], &ada), TunedSchedule::of_choices(vec![]))], Arc::new(Rules));
         assert_eq!(other.schedule(&f, &[], (&profile).into()).expect("a schedule").function.trace, usual);
     }
 }

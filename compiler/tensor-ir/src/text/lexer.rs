@@ -2,6 +2,7 @@
 
 use super::ParseError;
 use crate::bare::is_name_char;
+use crate::schedule::template::Piece;
 
 /// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,8 @@ pub enum Tok {
     Float(String),
     /// A string literal, unescaped.
     Str(String),
+    /// A word with variables of a template: `$rows`, `${conv}_m`.
+    Template(Vec<Piece>),
     /// Punctuation.
     Punct(&'static str),
     /// End of the text.
@@ -107,6 +110,30 @@ impl Lexer<'_> {
         self.at += end;
         text
     }
+    /// A word, which in a template may have variables: `$name` is as long as a name can be, `${name}` ends at its brace.
+    fn word(&mut self) -> Result<Tok, ParseError> {
+        let mut pieces = Vec::new();
+        while let Some(c) = self.peek().filter(|&c| is_name_char(c) || c == '$') {
+            if c != '$' {
+                pieces.push(Piece::Text(self.run()));
+                continue;
+            }
+            let at = self.at;
+            self.at += 1;
+            let braced = self.rest().starts_with('{');
+            self.at += usize::from(braced);
+            let name = self.run();
+            if name.is_empty() || braced && !self.rest().starts_with('}') {
+                return self.error(at, "a variable is `$name`, or `${name}` before more of a word");
+            }
+            self.at += usize::from(braced);
+            pieces.push(Piece::Variable(name));
+        }
+        Ok(match pieces.pop() {
+            Some(Piece::Text(word)) if pieces.is_empty() => Tok::Word(word),
+            last => Tok::Template(pieces.into_iter().chain(last).collect()),
+        })
+    }
     fn token(&mut self, c: char) -> Result<Tok, ParseError> {
         let next = self.rest()[c.len_utf8()..].chars().next();
         let starts_name = next.is_some_and(|n| is_name_char(n) || n == '"');
@@ -131,8 +158,8 @@ impl Lexer<'_> {
         if c.is_ascii_digit() {
             return Ok(self.number());
         }
-        if is_name_char(c) {
-            return Ok(Tok::Word(self.run()));
+        if is_name_char(c) || c == '$' {
+            return self.word();
         }
         match PUNCT.iter().find(|p| self.rest().starts_with(**p)) {
             Some(p) => {

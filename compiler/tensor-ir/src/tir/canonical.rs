@@ -1,6 +1,9 @@
 //! One numbering for equal functions, used by the text form, by equality and by lookups of functions.
 
+mod family;
 mod form;
+
+pub use family::{Family, log2_distance};
 
 use super::{Block, BufferId, Expr, For, Stmt, TensorFunction};
 use crate::int::{Int, IntNode};

@@ -22,6 +22,7 @@
 pub mod analysis;
 mod block;
 mod canonical;
+pub use canonical::{Family, log2_distance};
 mod combiner;
 mod expr;
 mod fingerprint;

@@ -83,6 +83,7 @@ pub(in crate::schedule) use thread_tile::PAD;
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
 pub(in crate::schedule) use transform::{TransformTile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
+pub(in crate::schedule) use units::WRITTEN;
 pub use versions::{FunctionVersion, asked_versions, versions};
 pub use view::View;
 pub(in crate::schedule) use windows::Neighbours;
@@ -284,6 +285,22 @@ pub fn schedule_with<'a>(
     values: &[Choice],
 ) -> Result<Scheduled, ScheduleError> {
     schedule_by(f, constants, target.into(), &Script::of_choices(values))
+}
+
+/// The unscheduled `f` as the rules begin with it: compute blocks are inlined, and a reduction that writes a result
+/// has a block behind it that does so. Its trace has the instructions.
+///
+/// # Errors
+/// A reduction that cannot be cut off from its result.
+pub fn prepared<'a>(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: impl Into<ScheduleTarget<'a>>,
+) -> Result<TensorFunction, ScheduleError> {
+    let mut sketch = Sketch::new(f.clone(), constants, target.into(), &script::NOTHING);
+    predict::prepare(&mut sketch, false);
+    sketch.together(|s| s.units().map(drop))?;
+    Ok(sketch.f)
 }
 
 /// Schedules by a script, also for open sizes.

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 pub(super) const LOOP_BY_LOOP: &str = "loop-by-loop";
 
 /// The rule of what came with its instructions.
-pub(super) const WRITTEN: &str = "written";
+pub(in crate::schedule) const WRITTEN: &str = "written";
 
 /// Schedules a function, as far as the script does not say how.
 pub(super) fn schedule(

@@ -25,7 +25,7 @@ impl Parser<'_> {
         })?;
         Ok(out)
     }
-    fn attr(&mut self) -> Result<Attr> {
+    pub(super) fn attr(&mut self) -> Result<Attr> {
         match self.peek().clone() {
             Tok::Int(_) | Tok::Float(_) | Tok::Punct("-") => self.number_attr(),
             Tok::Str(s) => {
@@ -52,6 +52,7 @@ impl Parser<'_> {
                 self.expect_punct("`")?;
                 Ok(Attr::Expr(e))
             }
+            Tok::Template(_) => self.error(format!("{} is for templates alone", describe(self.peek()))),
             _ => self.expected("an attribute's value"),
         }
     }

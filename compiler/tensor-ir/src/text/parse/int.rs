@@ -3,6 +3,7 @@
 use super::{MAX_DEPTH, Parser, Result};
 use crate::int::Int;
 use crate::name::Name;
+use crate::schedule::template::Piece;
 use crate::text::lexer::Tok;
 use crate::tir::{BufferId, Cond, CondOp};
 
@@ -76,6 +77,14 @@ impl Parser<'_> {
                 self.advance();
                 Ok((Int::var(Name::new(&w)), 1))
             }
+            Tok::Template(pieces) if self.variables => match pieces.as_slice() {
+                [Piece::Variable(v)] => {
+                    let name = Name::new(&format!("${v}"));
+                    self.advance();
+                    Ok((Int::var(name), 1))
+                }
+                _ => self.expected("an integer expression"),
+            },
             Tok::Value(_) if self.buffers.is_some() => self.nested(|p| {
                 let buffer = p.buffer()?;
                 p.expect_punct("[")?;

@@ -6,13 +6,17 @@
 mod attrs;
 mod expr;
 mod int;
+mod template;
 mod tensor;
+
+pub use template::parse_templates;
 
 use super::ParseError;
 use super::lexer::{Tok, Token, lex};
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::schedule::InstrRef;
+use crate::schedule::template::Piece;
 use crate::tensor_type::{Signature, TensorType};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
@@ -56,6 +60,8 @@ pub struct Parser<'t> {
     nesting: usize,
     /// Buffers of the tensor function being parsed.
     buffers: Option<FxHashMap<Name, BufferId>>,
+    /// Names in conditions may be variables of a template.
+    variables: bool,
 }
 
 impl<'t> Parser<'t> {
@@ -64,7 +70,7 @@ impl<'t> Parser<'t> {
     /// # Errors
     /// A character that begins no token.
     pub fn new(source: &'t str) -> Result<Self> {
-        Ok(Parser { source, tokens: lex(source)?, at: 0, nesting: 0, buffers: None })
+        Ok(Parser { source, tokens: lex(source)?, at: 0, nesting: 0, buffers: None, variables: false })
     }
     /// All tokens.
     pub fn tokens(&self) -> &[Token] {
@@ -95,6 +101,10 @@ impl<'t> Parser<'t> {
         let tok = self.tokens[self.at].tok.clone();
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         tok
+    }
+    /// The line of token `index`, from 1.
+    fn line_of(&self, index: usize) -> usize {
+        ParseError::new(self.source, self.tokens[index].start, "").line
     }
     /// An error at the next token.
     pub fn error<T>(&self, message: impl Into<String>) -> Result<T> {
@@ -290,6 +300,17 @@ pub fn describe(t: &Tok) -> String {
         Tok::Global(s) => format!("`@{s}`"),
         Tok::Str(s) => format!("the string {s:?}"),
         Tok::Punct(p) => format!("`{p}`"),
+        Tok::Template(pieces) => {
+            let text: String = pieces
+                .iter()
+                .map(|p| match p {
+                    Piece::Text(t) => t.clone(),
+                    Piece::Variable(v) if pieces.len() == 1 => format!("${v}"),
+                    Piece::Variable(v) => format!("${{{v}}}"),
+                })
+                .collect();
+            format!("`{text}`")
+        }
         Tok::End => "the end of the text".to_string(),
     }
 }

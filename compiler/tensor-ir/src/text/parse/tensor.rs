@@ -174,11 +174,7 @@ impl Parser<'_> {
         let name = self.name("the block's name")?;
         let mut reduce = None;
         if self.eat_word("reduce") {
-            let all = [Combiner::Sum, Combiner::Prod, Combiner::Max, Combiner::Min];
-            let Some(combiner) = all.into_iter().find(|c| self.is_word(combiner_word(*c))) else {
-                return self.expected("`sum`, `prod`, `max` or `min`");
-            };
-            self.advance();
+            let combiner = self.combiner()?;
             reduce = Some(Reduce { combiner, init: self.eat_word("init") });
         }
         let mut guards = Vec::new();
@@ -194,5 +190,14 @@ impl Parser<'_> {
         let value = self.expr()?;
         self.expect_punct("}")?;
         Ok(Stmt::Block(Box::new(Block { name, guards, buffer, indices, value, reduce, stages: StageSet::default() })))
+    }
+    /// `sum`, `prod`, `max` or `min`.
+    pub(super) fn combiner(&mut self) -> Result<Combiner> {
+        let all = [Combiner::Sum, Combiner::Prod, Combiner::Max, Combiner::Min];
+        let Some(combiner) = all.into_iter().find(|c| self.is_word(combiner_word(*c))) else {
+            return self.expected("`sum`, `prod`, `max` or `min`");
+        };
+        self.advance();
+        Ok(combiner)
     }
 }

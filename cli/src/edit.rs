@@ -1,0 +1,250 @@
+//! `weft edit`: a kernel's schedule in an editor. A saved schedule is checked, verified against the interpreter, and
+//! raced with the one before; a line of the tuning database keeps it.
+
+mod editor;
+
+use crate::args::EditArgs;
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{Device, compile_options, compile_with, open_device, pipeline_for, profile_on, scheduling};
+use crate::models::{inputs_for, load};
+use crate::output::{log, print_text, table, write_json};
+use crate::terminal::asks;
+use crate::tune::candidates::schedule_lines;
+use crate::tune::measurer::{Measurer, Opened};
+use crate::tune::units::{Unit, owner};
+use crate::tuning;
+use compiler::compile::{EditRefused, Edited, compile_edited};
+use compiler::schedule::{InstrRef, ScheduleTarget};
+use compiler::text::print_instruction;
+use compiler::tir::print_loops;
+use editor::Draft;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weft::{BY_HAND, TuningDatabase, TuningLine};
+
+/// Options of the command that the process that measures does not get; true for those with a value.
+const OWN: &[(&str, bool)] = &[
+    ("--kernel", true),
+    ("--schedule", true),
+    ("--keep", false),
+    ("--tuning", true),
+    ("--json", false),
+    ("--quiet", false),
+    ("-q", false),
+    ("-v", false),
+];
+/// Rounds of the race: as many as fit in a second, in this range.
+const ROUNDS: std::ops::RangeInclusive<usize> = 5..=15;
+const RACE_MS: f64 = 1000.0;
+
+/// What the schedule of a function was, and is measured with.
+struct Subject<'a> {
+    a: &'a EditArgs,
+    unit: Unit,
+    before: Vec<InstrRef>,
+    target: ScheduleTarget<'a>,
+    device: &'a Device,
+}
+
+/// A schedule beside the one before.
+struct Raced {
+    edited: Edited,
+    us: [f64; 2],
+    ratio: f64,
+    rounds: [usize; 2],
+    /// Seconds to compile and verify the edited schedule, and of the race.
+    seconds: [f64; 2],
+}
+
+/// A process that measures, and the schedule before in it.
+type Ready = CliResult<(Measurer, Opened)>;
+
+/// Runs the command.
+///
+/// # Errors
+/// No device that computes, no such kernel, a schedule that is refused or gives wrong results.
+pub fn execute(a: &EditArgs) -> CliResult<()> {
+    let common = &a.common;
+    let file = tuning::file_to_write(common)?;
+    let device = open_device(common)?;
+    if matches!(device, Device::Interpreter) {
+        return Err(CliError::new(Code::Device, "edit measures schedules of kernels; the interpreter runs none")
+            .help("`--device cpu` or an adapter of `weft devices` runs some"));
+    }
+    let given = crate::inputs::given(&a.input, &a.model, common)?;
+    let module = load(&a.model, common, given.as_ref())?;
+    let inputs = inputs_for(&module, given.as_ref(), common)?;
+    let profile = profile_on(common, &device)?;
+    let options = compile_options(pipeline_for(&module, common, &profile, &inputs)?, common)?;
+    let compiled = compile_with(module, &options, common, &profile)?;
+    let name = owner(&compiled, &a.kernel)?;
+    let (unit, before) = Unit::of(&compiled, name, &profile)
+        .ok_or_else(|| CliError::usage(format!("`{name}` has sizes that only a run knows, or no schedule")))?;
+    let scheduling = scheduling(common);
+    let subject = Subject { a, unit, before, target: scheduling.on(&profile), device: &device };
+    // The right results are computed while the user edits.
+    let mut ready = Some(subject.prepare());
+    let mut draft = Draft::new(subject.text(), a.schedule.as_deref())?;
+    loop {
+        let Some(text) = draft.edited()? else {
+            return subject.ends_unchanged("is unchanged");
+        };
+        match subject.check(&text) {
+            Ok(edited) => return subject.decide(edited, ready.take(), &file),
+            Err(why) if draft.goes_on() && asks(common, &format!("{}\nedit it again? [Y/n] ", said(&why)), true) => {}
+            Err(why) => {
+                return Err(CliError::input(said(&why)).help("docs/schedule.md lists the instructions"));
+            }
+        }
+    }
+}
+
+fn said(why: &EditRefused) -> String {
+    format!("the schedule is refused: {why}")
+}
+
+impl Subject<'_> {
+    /// Starts the process that measures, with the schedule before.
+    fn prepare(&self) -> JoinHandle<Ready> {
+        let mut measurer = Measurer::new(crate::tune::arguments_of("edit", OWN, std::slice::from_ref(&self.a.model)));
+        let (function, positions) = (self.unit.function.clone(), self.unit.positions.clone());
+        let before = self.before.clone();
+        std::thread::spawn(move || {
+            measurer.take(&function, &positions)?;
+            let opened = measurer.open_default(&before)?;
+            let bug = |why| CliError::new(Code::Bug, format!("the schedule before: {why}"));
+            Ok((measurer, opened.map_err(bug)?))
+        })
+    }
+
+    /// What the editor shows.
+    fn text(&self) -> String {
+        let f = &self.unit.function;
+        let device = crate::device::describe(self.device);
+        let device = device["name"].as_str().unwrap_or_default().to_string();
+        let mut out = format!(
+            "; The schedule of {} in {} on {device}.\n; Save it and leave the editor: it is checked, verified and timed. \
+             docs/schedule.md lists the instructions.\n; A choice with another value lets the rules write the lines \
+             behind it. Unchanged, nothing happens.\n;\n; The loops before the schedule:\n",
+            f.name, self.a.model
+        );
+        for line in print_loops(f, &f.body, None).lines() {
+            out.push_str(&format!("; {line}\n"));
+        }
+        out.push('\n');
+        self.before.iter().for_each(|i| out.push_str(&format!("{}\n", print_instruction(i))));
+        out
+    }
+
+    /// Compiles a schedule alone.
+    fn check(&self, text: &str) -> Result<Edited, EditRefused> {
+        let emitter = weft::emitter(self.target.profile);
+        compile_edited(&self.unit.function, &self.unit.positions, text, self.target, emitter)
+    }
+
+    /// Measures a schedule that applies, shows the result, and keeps the schedule if the user agrees.
+    fn decide(&self, edited: Edited, ready: Option<JoinHandle<Ready>>, file: &Path) -> CliResult<()> {
+        if edited.function.trace == self.before {
+            return self.ends_unchanged("is as before");
+        }
+        let ready = ready.and_then(|r| r.join().ok());
+        let ready = ready.unwrap_or_else(|| Err(CliError::new(Code::Bug, "the process that measures did not start")));
+        let raced = self.race(edited, ready?)?;
+        let common = &self.a.common;
+        let quiet = common.json.as_deref() == Some("-");
+        if !quiet {
+            self.show(&raced)?;
+        }
+        let keeps = self.a.keep || asks(common, "keep it? [y/N] ", false);
+        if keeps {
+            TuningDatabase::append(file, &self.line(&raced, file)?).map_err(CliError::input)?;
+            log(common, format!("edit: kept in {}; the next compilation uses it", file.display()));
+        } else if !quiet {
+            print_text("it is not kept; --keep keeps it")?;
+        }
+        let mut out = self.json("measured");
+        out["us"] = json!(raced.us);
+        out["estimated_us"] = json!([self.estimated_before(), raced.edited.estimated_ns.map(|ns| ns / 1e3)]);
+        out["ratio"] = raced.ratio.into();
+        out["rounds"] = json!(raced.rounds);
+        out["seconds"] = json!(raced.seconds);
+        out["schedule"] = raced.edited.function.trace.iter().map(print_instruction).collect();
+        out["kept"] = keeps.then(|| file.display().to_string()).into();
+        write_json(common, &out).map(drop)
+    }
+
+    fn ends_unchanged(&self, how: &str) -> CliResult<()> {
+        match write_json(&self.a.common, &self.json("unchanged"))? {
+            true => Ok(()),
+            false => print_text(&format!("the schedule of {} {how}", self.unit.function.name)),
+        }
+    }
+
+    fn race(&self, edited: Edited, (mut measurer, before): (Measurer, Opened)) -> CliResult<Raced> {
+        let start = Instant::now();
+        let opened = measurer.open(&edited.function.trace)?;
+        let opened = opened.map_err(|why| CliError::new(Code::Check, format!("the edited schedule: {why}")))?;
+        let compiled = start.elapsed().as_secs_f64();
+        let fits = RACE_MS / (before.ms() + opened.ms()).max(1.0);
+        let rounds = (fits as usize).clamp(*ROUNDS.start(), *ROUNDS.end());
+        let standings = measurer.race(&[&before, &opened], rounds, self.a.common.seed)?;
+        let [old, new] = [0, 1].map(|n| standings[n].median_ns() / 1e3);
+        let (ratio, wins) = (standings[1].ratio(), standings[1].wins());
+        let seconds = [compiled, start.elapsed().as_secs_f64() - compiled];
+        Ok(Raced { edited, us: [old, new], ratio, rounds: [standings[1].ratios.len(), wins], seconds })
+    }
+
+    fn estimated_before(&self) -> Option<f64> {
+        let text = self.before.iter().map(print_instruction).collect::<Vec<_>>().join("\n");
+        Some(self.check(&text).ok()?.estimated_ns? / 1e3)
+    }
+
+    fn show(&self, raced: &Raced) -> CliResult<()> {
+        let us = |value: Option<f64>| value.map_or("-".to_string(), |us| format!("{us:.1}"));
+        let mut t = table(&[self.unit.function.name.as_str(), "us", "estimated us", "ratio", "rounds"]);
+        t.add_row(["before", &us(Some(raced.us[0])), &us(self.estimated_before()), "", ""]);
+        let ratio = format!("{:.3}", raced.ratio);
+        let rounds = format!("faster in {} of {}", raced.rounds[1], raced.rounds[0]);
+        let estimated = raced.edited.estimated_ns.map(|ns| ns / 1e3);
+        t.add_row(["edited", &us(Some(raced.us[1])), &us(estimated), &ratio, &rounds]);
+        print_text("the edited schedule gives the right results")?;
+        print_text(&t.to_string())
+    }
+
+    /// The line that keeps the schedule. Its ratio is to the default, as all others are.
+    fn line(&self, raced: &Raced, file: &Path) -> CliResult<TuningLine> {
+        let known = TuningDatabase::read(file).map_err(CliError::input)?;
+        let so_far = known.best().get(&self.unit.workload).map_or(1.0, |l| l.ratio);
+        let (choices, schedule) = schedule_lines(&self.unit, self.target, &raced.edited.function.trace);
+        let estimated = [self.estimated_before(), raced.edited.estimated_ns.map(|ns| ns / 1e3)];
+        let family = self.unit.function.family();
+        let kept_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs());
+        Ok(TuningLine {
+            device: self.unit.workload.device.clone(),
+            function: self.unit.workload.function.clone(),
+            constants: self.unit.workload.constants.clone(),
+            name: self.unit.function.name.to_string(),
+            family: family.fingerprint.to_string(),
+            extents: family.extents,
+            choices,
+            schedule,
+            withdrawn: false,
+            ratio: raced.ratio * so_far,
+            rounds: raced.rounds,
+            us: [raced.us[0] / so_far, raced.us[1]],
+            estimated_us: estimated.map(|e| e.unwrap_or(0.0)),
+            seed: self.a.common.seed,
+            by: BY_HAND.into(),
+            kept_at,
+            weft: env!("CARGO_PKG_VERSION").into(),
+        })
+    }
+
+    fn json(&self, result: &str) -> Value {
+        json!({ "schema": 1, "model": crate::models::short_name(&self.a.model),
+            "device": crate::device::describe(self.device), "function": self.unit.function.name.as_str(),
+            "result": result })
+    }
+}
