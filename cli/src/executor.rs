@@ -114,6 +114,7 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
         registry: common.registry.clone(),
+        own: vec![],
         scheduling: scheduling(common),
     })
 }

@@ -6,6 +6,7 @@
 use crate::error::Error;
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
+use compiler::interpreter::ExecError;
 use compiler::onnx::{ImportError, UnsupportedOp};
 use compiler::passes::PassErrorKind;
 use runtime_cpu::CpuError;
@@ -109,6 +110,9 @@ impl Adviser<'_> {
             Error::Processor(CpuError::Open(_)) => Advice::new(Code::Device, e),
             Error::NoShaders { .. } => Advice::new(Code::Usage, e)
                 .help(format!("`{} 0` runs them on the first adapter of `weft devices`", self.0.option("device"))),
+            Error::Processor(CpuError::HostFunction(_)) | Error::Run(ExecError::UnknownHostFunction { .. }) => {
+                Advice::new(Code::Input, e).help(self.0.host_functions())
+            }
             Error::Run(run) if run.is_no_room() => Advice::new(Code::Device, e),
             Error::NoRoom { .. } => self.too_large(e),
             Error::Schedule(_) => {

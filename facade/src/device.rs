@@ -3,8 +3,9 @@
 use crate::error::Error;
 use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
 use runtime_cpu::Processor;
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, processor_model};
+use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError, processor_model};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -73,6 +74,19 @@ impl Device {
             Device::Gpu(gpu) => gpu.profile.clone(),
             Device::Cpu(p) => DeviceProfile { processor: processor_model(), ..p.profile() },
             Device::Interpreter => DeviceProfile::baseline(),
+        }
+    }
+    /// The elements of a tensor that is on this device, once the device is done with what was submitted before; as a
+    /// future that does not block the polling thread.
+    ///
+    /// # Errors
+    /// [`Error::Device`]: a buffer that cannot be copied from, a lost device. [`Error::Input`]: this is no GPU.
+    pub async fn read(&self, tensor: &DeviceTensor) -> Result<Tensor, Error> {
+        match self {
+            Device::Gpu(gpu) => Ok(tensor.read(gpu).await?),
+            Device::Cpu(_) | Device::Interpreter => {
+                Err(Error::Input(format!("{} has no tensors of its own", self.label())))
+            }
         }
     }
     /// The profile to compile for if the result runs here: the named one, limited to what this device can do, or the

@@ -14,17 +14,30 @@ use std::sync::Arc;
 
 /// The types that extensions are written with.
 pub mod extend {
+    pub use compiler::arena::Id;
+    pub use compiler::attr::{Attr, AttrStruct, Attrs};
     pub use compiler::cost::NodeForm;
     pub use compiler::external::{ExternalPattern, ExternalTarget, Prepared, Region, TargetOptions};
+    pub use compiler::graph::{Constant, Function, Module, Node, NodeId, Origins, ValueDef, ValueId};
+    pub use compiler::name::Name;
     pub use compiler::onnx::OnnxImport;
-    pub use compiler::ops::{Op, OpDef};
+    pub use compiler::ops::control::Const;
+    pub use compiler::ops::{Op, OpDef, OpRef, find_op};
     pub use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
-    pub use compiler::passes::{AlterLayout, FunctionPass, Pass, PassContext, PassDef, Sequential};
+    pub use compiler::passes::rewriter::Rewriter;
+    pub use compiler::passes::{
+        AlterLayout, FunctionPass, OwnPass, Pass, PassContext, PassDef, PassError, ReplaceWithHostCalls, Sequential,
+    };
+    pub use compiler::pattern::{Found, Pattern, Plain};
     pub use compiler::profile::quirks::{Quirk, Seen};
     pub use compiler::schedule::rules::Rule;
     pub use compiler::schedule::{
         Instruction, InstructionDef, Rules, ScheduleOptions, ScheduleProvider, ScheduleTarget,
     };
+    pub use compiler::text::{parse_instructions, parse_module, parse_pipeline};
+    pub use compiler::tir::TensorFunction;
+    pub use compiler::trace::Kernel as KernelTrace;
+    pub use compiler::verify::verify_module;
     pub use runtime_gpu::{DeviceCall, DeviceOperand};
 }
 

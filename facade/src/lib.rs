@@ -115,9 +115,9 @@
 //!
 //! [`Extensions`] adds ops with their ONNX importers, schedule instructions, schedule rules, fusion rules and quirks to
 //! the tables of the process, before anything is loaded. It also adds external targets, which [`Options::external`] lets
-//! take parts of a network. Your own passes run in a [`PassContext`](extend::PassContext)
-//! whose registry has them. Host functions, which a network calls by name, are given with the [`Options`]. The
-//! documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
+//! take parts of a network. Your own passes run in a [`PassContext`](extend::PassContext) whose registry has them, or
+//! are functions ([`OwnPass`](extend::OwnPass)) of [`Options::pipeline`]. Host functions, which a network calls by name,
+//! are given with the [`Options`]. The documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
 //!
 //! ```
 //! use weft::{Device, HostFunctions, Model, Options, Tensor};

@@ -115,6 +115,18 @@ impl Model {
         Ok(self)
     }
 
+    /// The model with its module changed, for passes.
+    ///
+    /// # Errors
+    /// That of the change.
+    pub fn changed<E>(mut self, change: impl FnOnce(&mut Module) -> Result<(), E>) -> Result<Model, Error>
+    where
+        Error: From<E>,
+    {
+        change(&mut self.module)?;
+        Ok(self)
+    }
+
     /// The module itself.
     pub fn module(&self) -> &Module {
         &self.module

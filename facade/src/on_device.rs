@@ -120,6 +120,33 @@ impl Session {
         Ok(DeviceOutputs { names, outputs })
     }
 
+    /// As [`Session::run_on_device`], with each result in a buffer of its own, by name and in order: the tensors belong
+    /// to the caller, and no run waits for them. Results of earlier runs can be inputs of this one.
+    ///
+    /// # Errors
+    /// As there; no memory.
+    pub fn run_to_tensors(&self, inputs: &[(&str, RunInput<'_>)]) -> Result<Vec<(String, DeviceTensor)>, Error> {
+        pollster::block_on(self.run_to_tensors_async(inputs))
+    }
+
+    /// As [`Session::run_to_tensors`], as a future that waits for its turn.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn run_to_tensors_async(
+        &self,
+        inputs: &[(&str, RunInput<'_>)],
+    ) -> Result<Vec<(String, DeviceTensor)>, Error> {
+        let inputs = self.in_order(inputs)?;
+        let session = self.sized_session(&inputs)?;
+        let names = self.output_names();
+        let made = (0..names.len()).map(|n| session.output_on_device(n)).collect::<Result<Vec<_>, _>>()?;
+        let places: Vec<Option<&DeviceTensor>> = made.iter().map(Some).collect();
+        // The results are in the given buffers, so the run's own may go to the next run.
+        drop(session.run_bound(&inputs, &places).await?);
+        Ok(names.into_iter().zip(made).collect())
+    }
+
     /// Uploads inputs and submits a run with the copies of its results, without waiting. The device executes runs in
     /// the order of these calls; each [`InFlight`] has the results of its own inputs. If the session's maximum is in
     /// flight, it blocks until one is waited for or dropped, so [`crate::Options::runs_in_flight`] should be the number
@@ -157,6 +184,11 @@ impl Session {
     /// As [`Session::input_on_device`].
     pub fn output_on_device(&self, name: &str) -> Result<DeviceTensor, Error> {
         Ok(self.closed_session()?.output_on_device(place(&self.output_names(), name, "result")?)?)
+    }
+
+    /// True if the model runs on a device as a whole, so that its tensors can stay there.
+    pub fn keeps_tensors_on_device(&self) -> bool {
+        matches!(self.execution, Execution::Gpu { .. } | Execution::Open { .. })
     }
 
     fn closed_session(&self) -> Result<&runtime_gpu::Session, Error> {

@@ -219,7 +219,8 @@ impl KeepKernels for KernelFile {
 
 /// The key of a module, a device and options; `None` if plans are not cached or depend on more than these.
 fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
-    let told = options.pipeline.alter_layouts.is_empty() && !options.compile.record;
+    let callbacks = !options.pipeline.alter_layouts.is_empty() || !options.pipeline.own.is_empty();
+    let told = !callbacks && !options.compile.record;
     if !(options.cache.plans && options.cache.folder.is_some() && told) {
         return None;
     }

@@ -1,5 +1,6 @@
 //! The record of a compilation.
 
+use crate::device::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;
@@ -18,7 +19,7 @@ impl Model {
         let recorded = CompileOptions { record: true, ..options.compile_options() };
         let profile = options.profile.clone().unwrap_or_else(DeviceProfile::baseline);
         let compiled = options.watch.compile(self.module().clone(), &recorded, &profile)?;
-        let trace = CompileTrace::new(name, &compiled, &recorded, &shaders_gen::Emitter, Contents::Full);
+        let trace = CompileTrace::new(name, &compiled, &recorded, emitter(&profile), Contents::Full);
         trace.map_err(|e| Error::Input(e.to_string()))
     }
 }

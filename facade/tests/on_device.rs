@@ -116,6 +116,32 @@ fn tensors_and_places_by_name() {
     refused(cpu.submit(&[("x", RunInput::Host(&x))]).err(), "does not run on a device as a whole");
 }
 
+/// Results in buffers of their own hold nothing of their run: more of them are there than runs may be in flight.
+#[test]
+fn results_that_belong_to_the_caller() {
+    let Some(device) = device() else { return };
+    for (text, n) in [(PLAIN, 300), (OPEN, 7)] {
+        let session = session(text, &Options::for_device(&device), &device);
+        let x = Tensor::from_vec(vec![n], vec![0f32; n]);
+        let mut all = vec![];
+        for _ in 0..4 {
+            let input = all.last().map_or(RunInput::Host(&x), RunInput::Device);
+            let mut results = session.run_to_tensors(&[("x", input)]).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(results.len(), 1);
+            let (name, y) = results.remove(0);
+            assert_eq!((name.as_str(), y.shape()), ("y", &[n][..]));
+            all.push(y);
+        }
+        let mut want = 0f32;
+        for y in &all {
+            want = want.exp();
+            let got = pollster::block_on(device.read(y)).unwrap_or_else(|e| panic!("{e}")).to_f32_vec();
+            assert!(got.len() == n && got.iter().all(|v| (v - want).abs() <= 1e-3 * want), "{got:?} {want}");
+        }
+        assert!(pollster::block_on(Device::Interpreter.read(&all[0])).is_err());
+    }
+}
+
 #[test]
 fn results_in_memory_that_is_there() {
     let x = |v: f32| Tensor::from_vec(vec![300], vec![v; 300]);

@@ -16,6 +16,9 @@ pub enum CpuError {
     /// A value beyond the 32 bits in which kernels hold integers; the interpreter has no such limit.
     #[error("{0}")]
     TooWide(String),
+    /// A host function is not registered.
+    #[error("{0}")]
+    HostFunction(String),
     /// A host step or a host function.
     #[error("{0}")]
     Host(String),

@@ -280,7 +280,14 @@ impl Run<'_> {
     fn host_step(&mut self, h: &HostStep) -> Result<(), CpuError> {
         let inputs = h.inputs.iter().map(|v| self.read(v)).collect::<Result<Vec<_>, _>>()?;
         let start = self.now();
-        let outputs = (h.run)(inputs, self.functions).map_err(|e| CpuError::Host(format!("{}: {e}", h.name)))?;
+        let outputs = (h.run)(inputs, self.functions).map_err(|e| {
+            let lacks = h.call.is_some_and(|c| !c.external && !self.functions.contains(c.function));
+            if lacks {
+                CpuError::HostFunction(format!("`{}` {e}", h.name))
+            } else {
+                CpuError::Host(format!("{}: {e}", h.name))
+            }
+        })?;
         self.note(start, || Work::Host(h.name.to_string()));
         h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))
     }

@@ -5,7 +5,7 @@
 //! buffer for a result, are bound directly: nothing is copied, and the host does not wait, since the queue keeps the
 //! order of submissions.
 
-use crate::buffers::{buffer_usage, slice_sizes};
+use crate::buffers::{buffer_usage, new_encoder, slice_sizes};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::poller::Polling;
@@ -16,6 +16,7 @@ use crate::session::Session;
 use crate::staging::write_by_queue;
 use crate::tensors::{DeviceTensor, RunInput};
 use crate::transfers::Transfers;
+use compiler::plan::storage::decode_tensor;
 use compiler::plan::{BufferView, Content};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
@@ -127,6 +128,45 @@ impl Session {
                 constant: false,
             }),
         }
+    }
+}
+
+impl DeviceTensor {
+    /// Its elements in host memory, once the device is done with what was submitted before.
+    ///
+    /// # Errors
+    /// Buffers that cannot be copied from; no memory; a lost device.
+    pub async fn read(&self, gpu: &Gpu) -> Result<Tensor, GpuError> {
+        if !self.can(wgpu::BufferUsages::COPY_SRC) {
+            return Err(GpuError::Input("a tensor cannot be read: its buffer is not made to be copied from".into()));
+        }
+        let elements = self.shape.iter().product::<usize>() as u64;
+        let total = self.encoding.storage_bytes(self.dtype, elements).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
+        let staging = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("weft: a tensor to be read"),
+            size: total,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = new_encoder(gpu);
+        let mut at = 0;
+        for slice in &self.buffers {
+            let size = slice.size().min(total - at);
+            encoder.copy_buffer_to_buffer(slice, 0, &staging, at, size);
+            at += size;
+        }
+        let index = gpu.queue.submit([encoder.finish()]);
+        let (sender, mapped) = async_channel::unbounded();
+        let failed = sender.clone();
+        staging.map_async(wgpu::MapMode::Read, .., move |r| {
+            // Nobody listens any more when the wait was given up.
+            let _ = sender.try_send(r.map_err(|e| GpuError::Lost(e.to_string())));
+        });
+        gpu.poller()?.watch(index, move |why| drop(failed.try_send(Err(GpuError::Lost(why)))));
+        mapped.recv().await.map_err(|e| GpuError::Lost(e.to_string()))??;
+        gpu.check_lost()?;
+        let bytes = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
+        decode_tensor(&bytes, self.dtype, &self.shape, self.encoding).map_err(GpuError::Host)
     }
 }
 

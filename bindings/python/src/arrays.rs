@@ -5,11 +5,11 @@
 
 use crate::errors::input;
 use bytes::Bytes;
-use numpy::ndarray::ArrayViewMut1;
+use numpy::ndarray::{ArrayView1, ArrayViewMut1};
 use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyFloat, PyInt};
 use weft::{DType, Tensor, TensorMut, TensorType};
 
 /// numpy's name of an element type.
@@ -118,6 +118,65 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
+/// An operand of a new node.
+pub enum Operand<V> {
+    Value(V),
+    Absent,
+    Tensor(Tensor),
+}
+
+/// An operand that is no value of a graph: None, an array, or a number, which has the type `number`.
+///
+/// # Errors
+/// Something else; a number without a type.
+pub fn operand_of<V>(item: &Bound<'_, PyAny>, number: Option<DType>) -> PyResult<Operand<V>> {
+    if item.is_none() {
+        return Ok(Operand::Absent);
+    }
+    let is_number = item.is_instance_of::<PyFloat>() || item.is_instance_of::<PyInt>();
+    match number.filter(|_| is_number) {
+        Some(dtype) => Ok(Operand::Tensor(Tensor::from_f64(dtype, vec![], [item.extract()?]))),
+        None => tensor_of("an operand", item).map(Operand::Tensor),
+    }
+}
+
+/// The element type that numpy makes of something.
+///
+/// # Errors
+/// A type that Weft does not have.
+pub fn numpy_dtype(given: &Bound<'_, PyAny>) -> PyResult<DType> {
+    let name: String = numpy(given.py())?.call_method1("dtype", (given,))?.getattr("name")?.extract()?;
+    DType::ALL.into_iter().find(|&t| name_of(t) == name).ok_or_else(|| {
+        input(
+            format!("{name} is no element type"),
+            "an attribute",
+            "numbers, texts, lists and numpy's types are attributes",
+        )
+    })
+}
+
+/// The tensor as an array that may not be written, in the tensor's memory.
+///
+/// # Errors
+/// An element type that no package here has for numpy.
+pub fn view_of<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let (dtype, shape, bytes) = (tensor.dtype(), tensor.shape().to_vec(), tensor.bytes());
+    // SAFETY: the bytes stay where they are while the tensor lives, which the array's base object keeps; nobody writes
+    // them.
+    let view = unsafe { ArrayView1::from_shape_ptr(bytes.len(), bytes.as_ptr()) };
+    let owner = Bound::new(py, View { _tensor: tensor.clone() })?;
+    // SAFETY: as above; it is made read-only before anybody else sees it.
+    let array = unsafe { PyArray1::<u8>::borrow_from_array(&view, owner.into_any()) };
+    array.call_method1("setflags", (false,))?;
+    array.call_method1("view", (numpy_type(py, dtype)?,))?.call_method1("reshape", (shape,))
+}
+
+/// The owner of the memory of a view.
+#[pyclass(frozen)]
+struct View {
+    _tensor: Tensor,
+}
+
 /// The owner of the memory of a result.
 #[pyclass(frozen)]
 struct Memory {
@@ -150,23 +209,23 @@ fn numpy_type(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
-/// Inputs have the types and shapes of the model's.
+/// Inputs, each with its type and shape, have the types and shapes of the model's.
 ///
 /// # Errors
 /// The first that has not, with what fits.
-pub fn check(inputs: &[(String, Tensor)], ports: &[(String, TensorType)]) -> PyResult<()> {
-    let typed = inputs.iter().filter_map(|(n, t)| Some((n, t, &ports.iter().find(|p| p.0 == *n)?.1)));
-    for (name, tensor, ty) in typed {
-        let (given, wanted) = (name_of(tensor.dtype()), name_of(ty.dtype));
+pub fn check(inputs: &[(&str, DType, &[usize])], ports: &[(String, TensorType)]) -> PyResult<()> {
+    for &(name, dtype, shape) in inputs {
+        let Some((_, ty)) = ports.iter().find(|p| p.0 == name) else { continue };
+        let (given, wanted) = (name_of(dtype), name_of(ty.dtype));
         let place = format!("input `{name}`: {ty:?}");
         if given != wanted {
             let help = format!("convert it with `.astype(\"{wanted}\")`");
             return Err(input(format!("the array has elements of type {given}, not {wanted}"), place, help));
         }
         let fits = |(d, &n): (_, &usize)| fixed(d).is_none_or(|d| d == n);
-        if tensor.shape().len() != ty.shape.len() || !ty.shape.iter().zip(tensor.shape()).all(fits) {
+        if shape.len() != ty.shape.len() || !ty.shape.iter().zip(shape).all(fits) {
             let help = "sizes that the model fixes change with `shapes=`, `dims=` or `batch=` of weft_nn.compile";
-            return Err(input(format!("the array has the shape {:?}", tensor.shape()), place, help));
+            return Err(input(format!("the array has the shape {shape:?}"), place, help));
         }
     }
     Ok(())

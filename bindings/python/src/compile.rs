@@ -1,16 +1,20 @@
 //! Compilation, and the devices that it is for.
 
 use crate::arrays::tensors_of;
-use crate::errors::usage;
+use crate::errors::{Raised, usage};
+use crate::host;
 use crate::interrupt::on_thread;
 use crate::json::loads;
 use crate::model::{GivenSizes, Model, model_of, shapes_of};
+use crate::passes::own_passes;
+use crate::schedules::tuned;
 use crate::session::Session;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use weft::extend::{AttrStruct, Attrs, Name, ReplaceWithHostCalls};
 use weft::{AmpMode, Cache, Device, FuseMode, KeepF32, LayoutMode, Options, Tensor};
 
 /// The devices that this process has opened: sessions on one share kernels, weights and its queue.
@@ -51,6 +55,8 @@ pub struct Request {
     pub options: Options,
     /// Inputs that calibrate mixed precision.
     pub inputs: Vec<(String, Tensor)>,
+    /// What functions in Python raise.
+    pub raised: Raised,
 }
 
 impl Request {
@@ -58,15 +64,29 @@ impl Request {
     fn open(self, Model { model, name }: Model) -> Result<Session, weft::Error> {
         let device = device_of(&self.device)?;
         let profile = device.profile_as(self.target.as_deref())?;
-        let profile = matches!(device, Device::Gpu(_)).then_some(profile);
+        let profile = (!matches!(device, Device::Interpreter)).then_some(profile);
         let mut options = Options { profile, ..self.options };
         if options.pipeline.amp == AmpMode::Auto {
             options = options.calibrated(&model, &in_order(&model, &self.inputs)?)?;
         }
-        let session = model.compile(&options)?.session(&device)?;
-        let last = u64::MAX.into();
-        Ok(Session { session: Arc::new(session), model, name, options, device, last })
+        opened(model, name, options, device, self.raised)
     }
+}
+
+/// A session of the model, compiled with these options for this device.
+///
+/// # Errors
+/// As compiling and opening.
+pub fn opened(
+    model: weft::Model,
+    name: String,
+    options: Options,
+    device: Device,
+    raised: Raised,
+) -> Result<Session, weft::Error> {
+    let session = model.compile(&options)?.session(&device)?;
+    let last = u64::MAX.into();
+    Ok(Session { session: Arc::new(session), model, name, options, device, last, raised })
 }
 
 /// The inputs in the model's order.
@@ -91,13 +111,20 @@ fn in_order(model: &weft::Model, inputs: &[(String, Tensor)]) -> Result<Vec<Tens
 ///     cache folder. cache_weights: weights too, in the form for the device.
 /// runs_in_flight: runs of the session that may be under way at once, each with memory of its own.
 /// inputs: arrays by name, for amp="auto".
+/// passes: functions of a `weft_nn.Module`, which look at the graph and change it. They run first, on the model as it
+///     was read; a pair `(function, "fuse-ops")` runs right before that pass (docs/passes.md has the names). With passes
+///     nothing is taken from the cache.
+/// host_functions: functions by the names with which the model calls them (`call_host`). They take the operands as
+///     arrays that may not be written, and return an array, or a list of arrays. Python's lock is taken for each call.
+/// host_calls: nodes that such functions replace: `{"NODE": "name"}`, with a node's name, a pattern (`*`) or "op:NAME".
+/// tuning: a file of `weft_nn.tune`, whose choices are used.
 ///
 /// Raises weft_nn.Error: as `load`; code 2 for options that do not fit, 5 for a device that is not there or has not
 /// enough memory. Other threads run during the compilation, and Ctrl-C ends the call.
 #[pyfunction]
 #[pyo3(signature = (model, *, device=None, target=None, amp="off", keep_f32=vec![], layout="auto", fuse="full",
     opt_level=3, cache=None, cache_weights=false, runs_in_flight=1, inputs=None, batch=None, dims=None, shapes=None,
-    keep_open=false))]
+    keep_open=false, passes=vec![], host_functions=None, host_calls=None, tuning=None))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn compile(
     py: Python<'_>,
@@ -117,7 +144,12 @@ pub fn compile(
     dims: Option<Bound<'_, PyDict>>,
     shapes: Option<Bound<'_, PyDict>>,
     keep_open: bool,
+    passes: Vec<Bound<'_, PyAny>>,
+    host_functions: Option<Bound<'_, PyDict>>,
+    host_calls: Option<BTreeMap<String, String>>,
+    tuning: Option<PathBuf>,
 ) -> PyResult<Session> {
+    let raised = Raised::default();
     let device = device.map_or(Ok("auto".into()), |d| d.str().map(|d| d.to_string()))?;
     let mut options = Options { cache: cache_of(cache, cache_weights)?, runs_in_flight, ..Options::default() };
     let pipeline = &mut options.pipeline;
@@ -129,11 +161,26 @@ pub fn compile(
         return Err(usage(format!("opt_level={opt_level}: no such level"), "it is 0, 1, 2 or 3"));
     }
     pipeline.opt_level = opt_level;
+    pipeline.own = own_passes(&passes, &raised)?;
+    pipeline.config.extend(host_calls.map(replacing));
+    if let Some(given) = &host_functions {
+        options.host_functions = host::host_functions(given, &raised)?;
+    }
+    if let Some(path) = tuning {
+        tuned(&mut options, &path)?;
+    }
     let inputs = inputs.as_ref().map(tensors_of).transpose()?.unwrap_or_default();
     let shapes = shapes.as_ref().map(shapes_of).transpose()?;
     let model = model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open })?;
-    let request = Request { device, target, options, inputs };
-    on_thread(py, move || request.open(model))
+    let request = Request { device, target, options, inputs, raised: raised.clone() };
+    raised.or(on_thread(py, move || request.open(model)))
+}
+
+/// The pass that replaces nodes by calls of host functions.
+fn replacing(calls: BTreeMap<String, String>) -> (String, Attrs) {
+    let functions = calls.values().map(|f| Name::new(f)).collect();
+    let pass = ReplaceWithHostCalls { nodes: calls.into_keys().collect(), functions, ..Default::default() };
+    (ReplaceWithHostCalls::NAME.into(), pass.to_attrs())
 }
 
 /// The cache that `cache=` names.

@@ -1,6 +1,7 @@
 //! Errors as `weft_nn.Error`, which has the code, the place and the help of the command's errors.
 
 use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
 use weft::{Advice, Code, Spelling};
 
 /// Options as Python has them.
@@ -23,13 +24,34 @@ impl Spelling for Keywords {
         ""
     }
     fn host_functions(&self) -> &'static str {
-        "the Python package registers no host functions; a program in Rust does (docs/expert-kernel.md)"
+        "give it in host_functions= of weft_nn.compile: {\"NAME\": function}"
     }
 }
 
 /// An error of the library as an exception.
 pub fn raise(e: &weft::Error) -> PyErr {
     raised(e.advice(&Keywords))
+}
+
+/// Exceptions that functions in Python have raised while Weft called them, until the call returns to Python.
+#[derive(Clone, Default)]
+pub struct Raised(Arc<Mutex<Vec<PyErr>>>);
+
+impl Raised {
+    /// Keeps an exception; returns a sentence in its place.
+    pub fn keep(&self, py: Python<'_>, e: PyErr) -> String {
+        let text = e.value(py).to_string();
+        let kind = e.get_type(py).name().map_or_else(|_| "an exception".into(), |n| n.to_string());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(e);
+        format!("{kind}: {text}")
+    }
+    /// The result; for an error, the exception that caused it, if there was one.
+    ///
+    /// # Errors
+    /// That exception, else the error.
+    pub fn or<T>(&self, done: PyResult<T>) -> PyResult<T> {
+        done.map_err(|e| self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or(e))
+    }
 }
 
 /// Wrong use of a function.

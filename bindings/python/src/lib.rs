@@ -1,15 +1,21 @@
 //! The native module of the Python package `weft_nn`: loads, compiles and runs networks by the library `weft`.
 //!
 //! Compilations and runs release Python's lock, and end on Ctrl-C (`interrupt`). Errors become `weft_nn.Error` with
-//! code, place and help (`errors`); arrays are shared with tensors where their memory allows it (`arrays`).
+//! code, place and help (`errors`); arrays are shared with tensors where their memory allows it (`arrays`). Passes and
+//! host functions in Python are called with the lock (`passes`, `host`); what they raise is raised again.
 
 mod arrays;
 mod compile;
+mod device_tensor;
 mod errors;
+mod graph;
+mod host;
 mod interrupt;
 mod json;
 mod measure;
 mod model;
+mod passes;
+mod schedules;
 mod session;
 mod trace;
 
@@ -23,6 +29,16 @@ mod _native {
     #[pymodule_export]
     use crate::compile::devices;
     #[pymodule_export]
+    use crate::device_tensor::DeviceTensor;
+    #[pymodule_export]
+    use crate::graph::Match;
+    #[pymodule_export]
+    use crate::graph::Module;
+    #[pymodule_export]
+    use crate::graph::Node;
+    #[pymodule_export]
+    use crate::graph::Value;
+    #[pymodule_export]
     use crate::model::Model;
     #[pymodule_export]
     use crate::model::Port;
@@ -30,6 +46,8 @@ mod _native {
     use crate::model::load;
     #[pymodule_export]
     use crate::model::metadata;
+    #[pymodule_export]
+    use crate::schedules::Kernel;
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]

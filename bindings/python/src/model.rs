@@ -1,8 +1,10 @@
 //! Networks before compilation.
 
 use crate::arrays::{name_of, tensors_of};
-use crate::errors::{raise, usage};
+use crate::errors::{Raised, raise, usage};
+use crate::graph::{Held, Module};
 use crate::interrupt::on_thread;
+use crate::passes::{Step, run_steps};
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -20,16 +22,22 @@ pub struct Port {
 
 /// The size of a dimension.
 #[derive(Clone, IntoPyObject, IntoPyObjectRef)]
-enum Size {
+pub enum Size {
     Fixed(i64),
     Open(String),
+}
+
+impl Size {
+    /// Of a dimension.
+    pub fn of(d: &weft::Dim) -> Size {
+        d.as_const().map_or_else(|| Size::Open(d.to_string()), Size::Fixed)
+    }
 }
 
 impl Port {
     /// Of a value of this type.
     pub fn new(name: String, ty: &TensorType) -> Port {
-        let size = |d: &weft::Dim| d.as_const().map_or_else(|| Size::Open(d.to_string()), Size::Fixed);
-        Port { name, dtype: name_of(ty.dtype), shape: ty.shape.iter().map(size).collect() }
+        Port { name, dtype: name_of(ty.dtype), shape: ty.shape.iter().map(Size::of).collect() }
     }
 }
 
@@ -65,6 +73,27 @@ impl Model {
     /// The model as text. Large constants stand there by name and shape alone.
     fn text(&self) -> String {
         self.model.text()
+    }
+    /// Its graph, to look at and to change: a copy, of which `Module.model` makes a model again.
+    fn module(&self) -> Module {
+        Module { held: Held::new(self.model.module().clone()) }
+    }
+    /// The model behind some passes, as `weft opt` makes it.
+    ///
+    /// passes: names of passes, with options if there are some, such as "fold-constants" or "fuse-ops {max_group=4}"
+    ///     (docs/passes.md); or functions of a Module, as `weft_nn.compile` takes them.
+    ///
+    /// Returns a new model.
+    ///
+    /// Raises weft_nn.Error: code 2 for a pass that there is not, 3 if a function leaves an invalid module; and what a
+    /// function raises.
+    #[pyo3(signature = (*passes))]
+    fn passed(&self, py: Python<'_>, passes: Vec<Bound<'_, PyAny>>) -> PyResult<Model> {
+        let raised = Raised::default();
+        let steps = passes.iter().map(|p| Step::of(p, &raised)).collect::<PyResult<Vec<_>>>()?;
+        let (model, name) = (self.model.clone(), self.name.clone());
+        let done = on_thread(py, move || run_steps(model, &steps));
+        Ok(Model { model: raised.or(done)?, name })
     }
     /// The inputs: a list of Port, in the model's order.
     #[getter]

@@ -1,17 +1,22 @@
 //! Networks that are ready to run.
 
-use crate::arrays::{array_of, check, tensors_of};
+use crate::arrays::{array_of, check, tensor_of};
+use crate::compile::opened;
+use crate::device_tensor::{DeviceTensor, Place};
+use crate::errors::{Raised, raise};
 use crate::interrupt::{here, on_thread, wait};
 use crate::json::loads;
 use crate::measure::{Bench, compare, reference};
 use crate::model::{Port, results};
+use crate::schedules::{Kernel, kernels, rescheduled};
 use crate::trace::Trace;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use weft::{Device, Options, Tensor};
+use weft::{Device, Options, RunInput, Tensor};
 
 /// A network that is ready to run. `weft_nn.compile` makes it; any number of threads may run it.
 #[pyclass(frozen, module = "weft_nn")]
@@ -23,14 +28,46 @@ pub struct Session {
     pub device: Device,
     /// Microseconds that the last run took; none is as long as can be.
     pub last: AtomicU64,
+    /// What functions in Python raise.
+    pub raised: Raised,
+}
+
+/// An input: in host memory, or a tensor of a session.
+enum Given {
+    Host(Tensor),
+    Device(Py<DeviceTensor>),
 }
 
 impl Session {
-    /// The tensors of arrays, which have the types and shapes of the inputs.
-    fn given(&self, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Tensor)>> {
-        let tensors = tensors_of(inputs)?;
-        check(&tensors, &self.session.inputs())?;
-        Ok(tensors)
+    /// The inputs of a dictionary, which have the types and shapes of the model's.
+    fn given(&self, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Given)>> {
+        let one = |(name, item): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            let name: String = name.extract()?;
+            let given = match item.cast::<DeviceTensor>() {
+                Ok(tensor) => Given::Device(tensor.clone().unbind()),
+                Err(_) => Given::Host(tensor_of(&name, &item)?),
+            };
+            Ok((name, given))
+        };
+        let list = inputs.iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        let form = |(name, given): &'_ (String, Given)| match given {
+            Given::Host(t) => (name.clone(), t.dtype(), t.shape().to_vec()),
+            Given::Device(t) => (name.clone(), t.get().form().0, t.get().form().1.to_vec()),
+        };
+        let forms: Vec<_> = list.iter().map(form).collect();
+        let forms: Vec<_> =
+            forms.iter().map(|(name, dtype, shape)| (name.as_str(), *dtype, shape.as_slice())).collect();
+        check(&forms, &self.session.inputs())?;
+        Ok(list)
+    }
+
+    /// The inputs of a dictionary in host memory.
+    fn in_memory(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Tensor)>> {
+        let one = |(name, given)| match given {
+            Given::Host(t) => Ok((name, t)),
+            Given::Device(t) => Ok((name, t.get().read(py)?)),
+        };
+        self.given(inputs)?.into_iter().map(one).collect()
     }
 
     /// The results of a run. If the last run was short, nobody needs to look for signals during this one, which costs
@@ -42,7 +79,37 @@ impl Session {
             false => wait(py, self.session.run_async(inputs)),
         };
         self.last.store(start.elapsed().as_micros() as u64, Ordering::Relaxed);
-        outputs
+        self.raised.or(outputs)
+    }
+
+    /// A run of a session on a device that leaves its results there, with inputs that are there where they can.
+    fn submitted<'py>(&self, py: Python<'py>, given: Vec<(String, Given)>) -> PyResult<Bound<'py, PyDict>> {
+        // What is on another device goes through host memory.
+        let mut read = vec![];
+        for (name, given) in &given {
+            read.push(match given {
+                Given::Host(t) => Some(t.clone()),
+                Given::Device(t) if t.get().on(&self.device).is_none() => Some(t.get().read(py)?),
+                Given::Device(_) => None,
+            });
+            let _ = name;
+        }
+        let mut inputs: Vec<(&str, RunInput<'_>)> = vec![];
+        for ((name, given), tensor) in given.iter().zip(&read) {
+            let input = match (given, tensor) {
+                (_, Some(tensor)) => Some(RunInput::Host(tensor)),
+                (Given::Device(t), None) => t.get().on(&self.device),
+                (Given::Host(_), None) => None,
+            };
+            inputs.extend(input.map(|input| (name.as_str(), input)));
+        }
+        let results = self.raised.or(wait(py, self.session.run_to_tensors_async(&inputs)))?;
+        let tensors = PyDict::new(py);
+        for (name, tensor) in results {
+            let place = Place::Device(tensor, self.device.clone());
+            tensors.set_item(name, Bound::new(py, DeviceTensor { place })?)?;
+        }
+        Ok(tensors)
     }
 }
 
@@ -56,23 +123,81 @@ impl Session {
     /// inputs: arrays by name, each with the element type and the shape of `Session.inputs`; also tensors in host memory
     ///     that speak DLPack. A contiguous one is read where it lies; do not write to it before the call returns.
     ///
-    /// Returns a dictionary with an array for each result, by the model's names.
+    ///     A DeviceTensor of a run on the same device is used where it is.
+    /// on_device: leave the results where they are; then the call does not wait for the device.
+    ///
+    /// Returns a dictionary with an array for each result, by the model's names; with on_device, a DeviceTensor.
     ///
     /// Raises weft_nn.Error: code 3 for an input that is missing, unknown, or of another type or shape; code 5 for a
-    /// lost device. Other threads run meanwhile, and Ctrl-C ends the call.
-    fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    /// lost device; and what a host function raises. Other threads run meanwhile, and Ctrl-C ends the call.
+    #[pyo3(signature = (inputs, *, on_device=false))]
+    fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>, on_device: bool) -> PyResult<Bound<'py, PyDict>> {
         let given = self.given(inputs)?;
-        let named: Vec<(&str, Tensor)> = given.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
+        let stays = |given: &Given| matches!(given, Given::Device(t) if matches!(t.get().place, Place::Device(..)));
+        let on_device_as_a_whole = self.session.keeps_tensors_on_device();
+        if on_device_as_a_whole && (on_device || given.iter().any(|(_, g)| stays(g))) {
+            let tensors = self.submitted(py, given)?;
+            if !on_device {
+                for (name, tensor) in tensors.iter() {
+                    tensors.set_item(name, tensor.call_method0("numpy")?)?;
+                }
+            }
+            return Ok(tensors);
+        }
+        let mut named: Vec<(String, Tensor)> = vec![];
+        for (name, given) in given {
+            named.push(match given {
+                Given::Host(t) => (name, t),
+                Given::Device(t) => (name, t.get().read(py)?),
+            });
+        }
+        let named: Vec<(&str, Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
         let outputs = self.computed(py, &named)?;
         let arrays = PyDict::new(py);
-        outputs.into_iter().try_for_each(|(name, t)| arrays.set_item(name, array_of(py, t)?))?;
+        outputs.into_iter().try_for_each(|(name, t)| match on_device {
+            true => arrays.set_item(name, Bound::new(py, DeviceTensor { place: Place::Host(t) })?),
+            false => arrays.set_item(name, array_of(py, t)?),
+        })?;
         Ok(arrays)
+    }
+
+    /// Uploads an array for an input once, for many runs.
+    ///
+    /// name: of the input. array: with the element type and the shape of the input.
+    ///
+    /// Returns a DeviceTensor. Where the session computes in host memory, or the input's sizes are open, it stays there.
+    ///
+    /// Raises weft_nn.Error: code 3 for an unknown input, or another type or shape; code 5 without enough memory.
+    fn to_device<'py>(&self, py: Python<'py>, name: &str, array: &Bound<'py, PyAny>) -> PyResult<DeviceTensor> {
+        let inputs = PyDict::new(py);
+        inputs.set_item(name, array)?;
+        if !self.session.inputs().iter().any(|i| i.0 == name) {
+            let names: Vec<String> = self.session.inputs().into_iter().map(|i| i.0).collect();
+            let why = format!("the model has no input `{name}`; there are: {}", names.join(", "));
+            return Err(raise(&weft::Error::Input(why)));
+        }
+        let (_, tensor) = self.in_memory(py, &inputs)?.remove(0);
+        let place = match self.session.on_device() {
+            None => Place::Host(tensor),
+            Some(_) => {
+                let uploaded = here(py, || self.session.input_on_device(name, &tensor))?;
+                Place::Device(uploaded, self.device.clone())
+            }
+        };
+        Ok(DeviceTensor { place })
     }
 
     /// As `run`, for `await`: it runs in a thread of asyncio's. Cancelling it gives the result up; the run itself goes
     /// on to its end. With `runs_in_flight` of `compile` above 1, the device works on several.
-    fn run_async<'py>(slf: Bound<'py, Self>, inputs: Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("asyncio")?.call_method1("to_thread", (slf.getattr("run")?, inputs))
+    #[pyo3(signature = (inputs, *, on_device=false))]
+    fn run_async<'py>(
+        slf: Bound<'py, Self>,
+        inputs: Bound<'py, PyDict>,
+        on_device: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let words = PyDict::new(slf.py());
+        words.set_item("on_device", on_device)?;
+        slf.py().import("asyncio")?.call_method("to_thread", (slf.getattr("run")?, inputs), Some(&words))
     }
 
     /// The inputs: a list of Port, in the model's order.
@@ -119,8 +244,8 @@ impl Session {
         warmup: usize,
         runs: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bench = Bench { session: self.session.clone(), inputs: self.given(inputs)?, warmup, runs };
-        loads(py, &on_thread(py, move || bench.measure())?)
+        let bench = Bench { session: self.session.clone(), inputs: self.in_memory(py, inputs)?, warmup, runs };
+        loads(py, &self.raised.or(on_thread(py, move || bench.measure()))?)
     }
 
     /// Compares the results with a reference.
@@ -144,10 +269,11 @@ impl Session {
         rtol: Option<f64>,
         atol: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given = self.given(inputs)?;
+        let given = self.in_memory(py, inputs)?;
         let reference = reference(&self.session, (&self.model, &self.options, &self.device), against.as_ref())?;
         let session = self.session.clone();
-        loads(py, &on_thread(py, move || compare(&session, &given, reference, (rtol, atol)))?)
+        let compared = on_thread(py, move || compare(&session, &given, reference, (rtol, atol)));
+        loads(py, &self.raised.or(compared)?)
     }
 
     /// The record of the compilation, which is made for this: graphs after each pass, groups with the reasons of their
@@ -156,7 +282,37 @@ impl Session {
     /// Raises weft_nn.Error as `compile`; code 5 for a model whose sizes data decide.
     fn trace(&self, py: Python<'_>) -> PyResult<Trace> {
         let (model, name, options) = (self.model.clone(), self.name.clone(), self.options.clone());
-        on_thread(py, move || Ok(Trace::new(model.trace(&name, &options)?))).and_then(|t| t)
+        let trace = on_thread(py, move || Ok(Trace::new(model.trace(&name, &options)?)));
+        self.raised.or(trace).and_then(|t| t)
+    }
+    /// The kernels, with their schedules and shaders: a list of Kernel, in the order of their first dispatch. They are
+    /// compiled again for this.
+    ///
+    /// Raises weft_nn.Error as `trace`.
+    #[getter]
+    fn kernels(&self, py: Python<'_>) -> PyResult<Vec<Kernel>> {
+        Ok(kernels(&self.trace(py)?.trace))
+    }
+    /// A session of the same network with other schedules.
+    ///
+    /// schedules: instructions (docs/schedule.md) by the names of tensor functions, as `Kernel.schedule` and
+    ///     `Kernel.function` have them. All other functions keep their schedules.
+    ///
+    /// Returns a new Session.
+    ///
+    /// Raises weft_nn.Error: code 3 for a function that there is not, or a text that is no schedule or does not apply.
+    fn with_schedules(&self, py: Python<'_>, schedules: BTreeMap<String, String>) -> PyResult<Session> {
+        let (model, name, options) = (self.model.clone(), self.name.clone(), self.options.clone());
+        let (device, raised) = (self.device.clone(), self.raised.clone());
+        let session = on_thread(py, move || {
+            let changed = rescheduled(&model, &options, &schedules)?;
+            let mut options = Options { cache: weft::Cache::default(), ..options };
+            // What was to change the graph has changed it.
+            options.pipeline.own.clear();
+            options.pipeline.config.clear();
+            opened(changed, name, options, device, raised)
+        });
+        self.raised.or(session)
     }
     /// What `weft explain` says: which kernel each node is in, and what stopped the next fusion; with `node`, of that
     /// node alone. Returns a text.

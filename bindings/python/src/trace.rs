@@ -9,7 +9,7 @@ use weft::CompileTrace;
 /// The record of a compilation. `weft explain`, `weft report`, `weft diff` and `weft view` read its file.
 #[pyclass(frozen, module = "weft_nn")]
 pub struct Trace {
-    trace: CompileTrace,
+    pub trace: CompileTrace,
     bytes: Vec<u8>,
 }
 

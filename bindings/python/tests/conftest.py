@@ -5,6 +5,9 @@ import pytest
 
 import weft_nn
 
+# A driver's device, where there is one, the processor, and the reference.
+DEVICES = [*(["0"] if weft_nn.devices() else []), "cpu", "interpreter"]
+
 SMALL = """
 graph @main(%x: f32[2,3], %w: f32[3,2]) -> (y: f32[2,2]) {
   %a = matmul %x, %w : f32[2,2]

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import unary
+from conftest import DEVICES, unary
 
 import weft_nn
 from weft_nn import _native
@@ -93,7 +93,7 @@ def test_runs_are_awaited(small):
 
 def test_bench_has_the_statistics_of_the_command(small):
     model, inputs, _ = small
-    for device in ["auto", "cpu", "interpreter"]:
+    for device in DEVICES:
         latency = weft_nn.compile(model, device=device).bench(inputs, warmup=2, runs=5)["latency_ms"]
         assert len(latency["samples"]) == 5
         assert latency["min"] <= latency["median"] <= latency["p90"] <= latency["p99"] <= max(latency["samples"])
@@ -175,7 +175,7 @@ def resident():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
-@pytest.mark.parametrize("device", ["auto", "cpu", "interpreter"])
+@pytest.mark.parametrize("device", DEVICES)
 def test_the_memory_of_runs_is_given_back(device):
     x = np.zeros((64, 256), np.float32)
     session = weft_nn.compile(unary("neg", "f32", "[64,256]"), device=device)

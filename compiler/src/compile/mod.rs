@@ -51,7 +51,7 @@ use crate::name::Name;
 use crate::passes::mixed_precision::check_listed;
 use crate::passes::{
     Clock, FuseMode, FuseOps, Pass, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential,
-    default_pipeline,
+    check_own_passes, default_pipeline,
 };
 use crate::plan::{Content, EmitKernel, Plan};
 use crate::profile::DeviceProfile;
@@ -317,6 +317,7 @@ fn run_passes(
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
     check_listed(&module, &options.pipeline.keep_f32).map_err(CompileError::Option)?;
+    check_own_passes(&options.pipeline).map_err(CompileError::Option)?;
     cx.clock = options.clock.clone();
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));

@@ -89,6 +89,8 @@ pub struct PassContext {
     pub config: Vec<(String, Attrs)>,
     /// Passes of other crates, found by name before those of the table.
     pub registry: Vec<PassDef>,
+    /// Passes that are functions, found by name before all others.
+    pub own: Vec<super::OwnPass>,
     /// The device compiled for.
     pub profile: DeviceProfile,
     /// What the user asks of the schedule rules there.
@@ -136,6 +138,7 @@ impl PassContext {
             disabled: vec![],
             config: vec![],
             registry: vec![],
+            own: vec![],
             profile,
             scheduling: ScheduleOptions::default(),
             fuse: FuseMode::Full,
@@ -175,8 +178,15 @@ impl PassContext {
     /// # Errors
     /// An unknown name (with the known ones) or a wrong option.
     pub fn build_with(&self, name: &str, options: &Attrs) -> Result<Box<dyn super::Pass>, PassError> {
+        if let Some(own) = self.own.iter().find(|p| p.name() == name) {
+            return match options.is_empty() {
+                true => Ok(Box::new(own.clone())),
+                false => Err(PassError::request(name, "it is a function, which takes no options")),
+            };
+        }
         let def = self.find(name).ok_or_else(|| {
-            let known: Vec<&str> = self.registry.iter().chain(super::PASSES).map(|d| d.name).collect();
+            let own = self.own.iter().map(|p| p.name());
+            let known: Vec<&str> = own.chain(self.registry.iter().chain(super::PASSES).map(|d| d.name)).collect();
             PassError::request(name, format!("no such pass{}", crate::attr::known(&known)))
         })?;
         (def.from_attrs)(options).map_err(|message| PassError::request(name, message))
@@ -209,6 +219,7 @@ impl PassContext {
             disabled: self.disabled.clone(),
             config: self.config.clone(),
             registry: self.registry.clone(),
+            own: self.own.clone(),
             scheduling: self.scheduling.clone(),
             fuse: self.fuse,
             layout: self.layout,

@@ -40,6 +40,7 @@ mod merge_regions;
 pub mod mixed_precision;
 #[cfg(test)]
 mod one_estimate_tests;
+mod own_pass;
 mod partition_graph;
 mod pipeline;
 mod print_ir;
@@ -65,7 +66,8 @@ pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use mixed_precision::KeepF32;
-pub use pipeline::{PipelineOptions, default_pipeline};
+pub use own_pass::OwnPass;
+pub use pipeline::{PipelineOptions, check_own_passes, default_pipeline};
 pub use sequential::{Sequential, run_pass};
 pub use to_a_normal_form::check_a_normal_form;
 pub use to_basic_block_normal_form::check_basic_block_normal_form;

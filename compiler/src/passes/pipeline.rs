@@ -1,6 +1,6 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
-use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, PassDef, ReplaceWithHostCalls};
+use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, OwnPass, PassContext, PassDef, ReplaceWithHostCalls};
 use crate::attr::{AttrStruct, Attrs};
 use crate::schedule::ScheduleOptions;
 
@@ -27,6 +27,8 @@ pub struct PipelineOptions {
     pub passes: Option<Vec<String>>,
     /// Passes of one's own, which pipelines find by name.
     pub registry: Vec<PassDef>,
+    /// Functions that run as passes, each at its place; their names differ.
+    pub own: Vec<OwnPass>,
     /// What the user asks of the schedule rules: fusion, layouts and precision see it too.
     pub scheduling: ScheduleOptions,
 }
@@ -44,6 +46,7 @@ impl Default for PipelineOptions {
             disabled: vec![],
             passes: None,
             registry: vec![],
+            own: vec![],
             scheduling: ScheduleOptions::default(),
         }
     }
@@ -61,13 +64,30 @@ impl PipelineOptions {
         cx.keep_f32.extend(self.keep_f32.iter().cloned());
         cx.alter_layouts.extend(self.alter_layouts.iter().cloned());
         cx.registry.extend(self.registry.iter().copied());
+        cx.own.extend(self.own.iter().cloned());
         cx.scheduling.clone_from(&self.scheduling);
     }
 }
 
 /// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each
-/// source node ends in exactly one group.
+/// source node ends in exactly one group. Own passes
+/// without a place are left out ([`check_own_passes`]).
 pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
+    let mut list = standard_pipeline(options);
+    // A compilation refuses what has no place.
+    let _ = OwnPass::insert_all(&options.own, &mut list);
+    list
+}
+
+/// Each own pass has a place and a name of its own.
+///
+/// # Errors
+/// The first that has not.
+pub fn check_own_passes(options: &PipelineOptions) -> Result<(), String> {
+    OwnPass::insert_all(&options.own, &mut standard_pipeline(options))
+}
+
+fn standard_pipeline(options: &PipelineOptions) -> Vec<String> {
     if let Some(own) = &options.passes {
         return own.clone();
     }

@@ -44,10 +44,13 @@
 //! assert_eq!(miss.to_string(), "no match for relu(x): `add_3` is add, not relu");
 //! ```
 //!
+//! [`Pattern::parse`] reads the printed form, but for tests that are closures.
+//!
 //! Deliberately absent: replacement templates (a rewrite is Rust, see `passes::rules`) and patterns over the order of
 //! nodes.
 
 mod matcher;
+mod parse;
 mod print;
 mod subject;
 #[cfg(test)]

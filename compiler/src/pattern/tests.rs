@@ -112,3 +112,51 @@ fn roots_are_known_for_tables_of_rules() {
     assert_eq!(either([is::<Relu>(), is::<Exp>()]).roots().map(|r| r.len()), Some(2));
     assert!(either([is::<Relu>(), any()]).roots().is_none());
 }
+
+#[test]
+fn the_printed_form_is_read() {
+    for text in [
+        "*",
+        "add(1, relu(param))",
+        "add{x, const}",
+        "w:const",
+        "conv(*, const, ..)[group=1]",
+        "relu(..)[f32][used once]",
+        "relu(*)[rank 4][shape 1x4x?x4]",
+        "(sigmoid(..) | relu(..))",
+        "relu?(add{matmul(x, w:const), bias:const})",
+        "split(..).1",
+        "f(x, ~1.4142)",
+        "conv(..) => relu(..)* => mul(*, const)",
+        "clip(x, -0.5)",
+    ] {
+        assert_eq!(Pattern::parse(text).unwrap_or_else(|e| panic!("{e}")).to_string(), text);
+    }
+    let reads = |text: &str| Pattern::parse(text).expect("a pattern");
+    ok(ADD_ONE, &reads("add(1, relu(param)[rank 4, float])"), &["add", "relu"]);
+    ok(ADD_ONE, &reads("add{relu(*), 1}"), &["add", "relu"]);
+    miss(ADD_ONE, &reads("add(1, relu(param)[rank 3])"), "`relu_3` is not [rank 3]");
+    let conv = "%0 = conv %x, %w {group=1} : f32[1,4,2,4]";
+    ok(conv, &reads("conv(*, const)[group=1]"), &["conv"]);
+    miss(conv, &reads("conv(*, const)[group=2]"), "`conv_3` is not [group=2]");
+}
+
+#[test]
+fn what_is_no_pattern_has_a_place() {
+    for (text, why) in [
+        ("mul(x, sigmod(x))", "there is no op `sigmod`"),
+        ("relu(x", "expected `)`, found the end"),
+        ("relu(x) y", "expected the end of the pattern"),
+        ("relu(x)[grup=1]", "has no attribute `grup`"),
+        ("relu(x)[positive]", "there is no test `positive` that has a text"),
+        ("x[group=1]", "an attribute belongs to an op"),
+        ("relu?(..)", "needs a first operand"),
+        ("conv(..) => relu(..) => mul(..)", "expected `*`"),
+        ("relu(x)[shape 1x]", "a shape is sizes joined by `x`"),
+    ] {
+        let error = Pattern::parse(text).expect_err(text).to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    let deep = "relu(".repeat(100_000);
+    assert!(Pattern::parse(&deep).expect_err("too deep").to_string().contains("nested deeper"));
+}

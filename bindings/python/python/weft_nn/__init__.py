@@ -17,7 +17,76 @@ array([[1., 0., 3.],
 for the package onnx. Errors are `weft_nn.Error`, with `code`, `place` and `help`.
 """
 
+from ._command import tune
 from ._errors import Error
-from ._native import Model, Port, Session, Trace, compile, devices, load, metadata
+from ._native import (
+    DeviceTensor,
+    Kernel,
+    Match,
+    Model,
+    Module,
+    Node,
+    Port,
+    Session,
+    Trace,
+    Value,
+    compile,
+    devices,
+    load,
+    metadata,
+)
+from .expressions import (
+    Op,
+    cast,
+    ceil,
+    compute,
+    cos,
+    exp,
+    floor,
+    index,
+    isnan,
+    log,
+    max,
+    maximum,
+    min,
+    minimum,
+    mish,
+    op,
+    prod,
+    relu,
+    sigmoid,
+    sign,
+    sin,
+    softplus,
+    sqrt,
+    sum,
+    tan,
+    tanh,
+    where,
+)
 
-__all__ = ["Error", "Model", "Port", "Session", "Trace", "compile", "devices", "load", "metadata"]
+# `max`, `min` and `sum` are there, and not for `import *`.
+__all__ = [
+    "DeviceTensor",
+    "Error",
+    "Kernel",
+    "Match",
+    "Model",
+    "Module",
+    "Node",
+    "Op",
+    "Port",
+    "Session",
+    "Trace",
+    "Value",
+    "cast",
+    "compile",
+    "compute",
+    "devices",
+    "index",
+    "load",
+    "metadata",
+    "op",
+    "tune",
+    "where",
+]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Mapping, Optional, Union
 
 from ._errors import DEVICE, Error
 
@@ -62,6 +63,46 @@ def explain(trace: bytes, node: Optional[str]) -> str:
 def report(trace: bytes) -> str:
     """The page of `weft report`."""
     return _on_trace(trace, "report", True, "--quiet")
+
+
+def tune(
+    model: Any,
+    tuning: Union[str, os.PathLike[str]],
+    *,
+    device: Union[None, int, str] = None,
+    seconds: float = 300,
+    batch: Optional[int] = None,
+    dims: Optional[Mapping[str, Any]] = None,
+    amp: str = "off",
+) -> str:
+    """Searches for faster schedules of a model's kernels, as `weft tune` does, and keeps what it finds in a file.
+    `weft_nn.compile(..., tuning=file)` uses it; a second call continues.
+
+    model: a path, the bytes of an ONNX model, or an `onnx.ModelProto`.
+    tuning: the file, which is made if it is not there; lines are added to it.
+    device: a number or a part of a name, as `weft_nn.compile` takes it.
+    seconds: how long to search.
+    batch, dims, amp: as `weft_nn.compile` takes them.
+
+    Returns what the command says of the search.
+
+    Raises weft_nn.Error: as `weft_nn.compile`. Ctrl-C ends the search; what was found so far is kept.
+    """
+    words = [program(), "tune", "--tuning", os.fspath(tuning), "--budget", f"{seconds}s", "--amp", amp]
+    words += [] if device is None else ["--device", str(device)]
+    words += [] if batch is None else ["--batch", str(batch)]
+    for name, size in (dims or {}).items():
+        words += ["--dim", f"{name}={size}"]
+    with tempfile.TemporaryDirectory() as folder:
+        if hasattr(model, "SerializeToString"):
+            model = model.SerializeToString()
+        if isinstance(model, bytes):
+            Path(folder, "model.onnx").write_bytes(model)
+            model = Path(folder, "model.onnx")
+        done = subprocess.run([*words, os.fspath(model)], capture_output=True, encoding="utf-8")
+    if done.returncode != 0:
+        raise _error(done)
+    return done.stdout
 
 
 def show(page: str, height: int) -> Any:

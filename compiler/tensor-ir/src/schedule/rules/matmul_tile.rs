@@ -86,9 +86,10 @@ fn is_single(view: &View<'_>, v: &Name) -> bool {
 }
 
 impl PanelProduct {
-    /// The possible rows of a tile, most first. A single row is no tile.
+    /// The possible rows of a tile, most first. A single row is no tile. For the sizes that are looked at, a product
+    /// of open sizes may have no rows.
     fn rows(&self, view: &View<'_>) -> Vec<i64> {
-        let all = i64::from(view.profile.register_tile[0]).min(self.sizes[0]);
+        let all = i64::from(view.profile.register_tile[0]).min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
     }
     /// What tiles of so many rows take: the last one is computed whole, and loads take as long as some rows.

@@ -25,7 +25,8 @@ impl Parser<'_> {
         })?;
         Ok(out)
     }
-    pub(super) fn attr(&mut self) -> Result<Attr> {
+    /// An attribute's value.
+    pub fn attr(&mut self) -> Result<Attr> {
         match self.peek().clone() {
             Tok::Int(_) | Tok::Float(_) | Tok::Punct("-") => self.number_attr(),
             Tok::Str(s) => {
