@@ -1,7 +1,7 @@
 /* Host functions for Weft: `weft run MODEL --host-functions LIBRARY`.
  *
- * A shared library exports `weft_host_functions`, which gives a table of functions by name. A graph calls one with
- * `call_host @name`, and `--host-call NODE=name` lets one take the place of a node.
+ * A shared library exports `weft_host_functions` (interface 1), `weft_prepared_functions` (interface 2) or both. Each gives a table of
+ * functions by name. A graph calls one with `call_host @name`, and `--host-call NODE=name` lets one take the place of a node.
  *
  * Tensors are dense, row-major and in host memory. Their memory, that of results included, is Weft's; it is valid until the function
  * returns. A result that is declared in place of an operand holds the operand's values when the function is called; both have the same
@@ -51,5 +51,31 @@ __declspec(dllexport)
 #endif
 /* The table, for as long as the library is loaded; NULL where `interface` is not 1. */
 const WeftHostFunction *weft_host_functions(uint32_t interface);
+
+/* Interface 2: a function that is prepared once and runs many times. */
+typedef struct {
+  const char *name; /* NULL ends the table */
+
+  /* Called before the first run of each call of the function in a network, and again for other sizes of operands (Weft keeps the states of
+   * the last 16 lists of sizes). Tensors have types and shapes; `data` is NULL but for operands that are constants, whose data stay valid
+   * until `free`. Leaves a state of the function's own at `state`. 0 where that succeeds, else a text as in interface 1, and nothing is
+   * freed. */
+  int (*prepare)(const DLTensor *inputs, size_t input_count, const DLTensor *outputs, size_t output_count, void **state, char *message, size_t room);
+
+  /* Computes `outputs` of `inputs`, as in interface 1. Constants are among the inputs. Runs of one state may overlap. */
+  int (*run)(void *state, const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count, char *message, size_t room);
+
+  /* Frees a state, when no run needs it any more; NULL: there is nothing to free. */
+  void (*free)(void *state);
+} WeftPreparedFunction;
+
+#ifdef __cplusplus
+extern "C"
+#endif
+#ifdef _WIN32
+__declspec(dllexport)
+#endif
+/* The table, for as long as the library is loaded; NULL where `interface` is not 2. */
+const WeftPreparedFunction *weft_prepared_functions(uint32_t interface);
 
 #endif

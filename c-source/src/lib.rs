@@ -8,16 +8,21 @@
 //! one operation becomes sums in GNU vectors, printed from the nest itself, and plain loops for other compilers
 //! (`tile`). [`program()`] writes the plan around them: buffers are places in one arena, constants places in one blob.
 //!
-//! Deliberately absent: graphs, ops, threads, files; steps on the host, loops and calls of the plan, open sizes.
+//! [`Build`] lets the system's compiler make a shared object of files of C and loads it: external targets that write C
+//! use it.
+//!
+//! Deliberately absent: graphs, ops, threads; steps on the host, loops and calls of the plan, open sizes.
 #![warn(missing_docs)]
 
 mod emit;
 mod expr;
 mod kernel;
+mod object;
 mod program;
 mod share;
 mod statements;
 mod tile;
 
 pub use emit::Emitter;
-pub use program::{File, arena_bytes, program};
+pub use object::{Build, Lines, check_compiler};
+pub use program::{File, MAIN, arena_bytes, program};

@@ -43,13 +43,29 @@ int main(int argc, char **argv)
     void *inputs[NETWORK_INPUTS + 1] = {0};
     void *outputs[NETWORK_OUTPUTS + 1] = {0};
     void *weights = content(argv[1], NETWORK_WEIGHT_BYTES);
+#ifdef NETWORK_PREPARED
+    char message[256] = "";
+    struct network *prepared = network_prepare(weights, message, sizeof message);
+    if (!prepared) {
+        fprintf(stderr, "%s\n", message);
+        return 1;
+    }
+#else
     void *arena = memory(NETWORK_ARENA_BYTES);
+#endif
     for (int i = 0; i < NETWORK_INPUTS; ++i) inputs[i] = content(argv[2 + i], input_bytes[i]);
     for (int i = 0; i < NETWORK_OUTPUTS; ++i) outputs[i] = memory(output_bytes[i]);
     double best = 0;
     for (int run = 0; run < runs; ++run) {
         clock_t start = clock();
+#ifdef NETWORK_PREPARED
+        if (network_run(prepared, (const void *const *)inputs, outputs, message, sizeof message)) {
+            fprintf(stderr, "%s\n", message);
+            return 1;
+        }
+#else
         network_run(weights, arena, (const void *const *)inputs, outputs);
+#endif
         double ms = (double)(clock() - start) * 1e3 / CLOCKS_PER_SEC;
         if (run == 0 || ms < best) best = ms;
     }
@@ -64,7 +80,11 @@ int main(int argc, char **argv)
         free(outputs[i]);
     }
     for (int i = 0; i < NETWORK_INPUTS; ++i) free(inputs[i]);
-    free(weights);
+#ifdef NETWORK_PREPARED
+    network_free(prepared);
+#else
     free(arena);
+#endif
+    free(weights);
     return 0;
 }

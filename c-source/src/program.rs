@@ -15,6 +15,9 @@ pub struct File {
 }
 
 const MATH: &str = include_str!("weft_math.h");
+/// `main.c`: a program that runs a network on files of raw elements. `network.h` declares what it calls: `network_run`, or
+/// with `NETWORK_PREPARED` also `network_prepare` and `network_free`.
+pub const MAIN: &str = include_str!("main.c");
 /// What arena and blob are aligned to, and every place in them.
 const ALIGNED: u64 = 64;
 
@@ -48,7 +51,7 @@ pub fn program(
         text("network.h", header(plan, &places, name)),
         text("network.c", network),
         text("weft_math.h", MATH.to_string()),
-        text("main.c", include_str!("main.c").to_string()),
+        text("main.c", MAIN.to_string()),
         File { name: "weights.bin", bytes: places.blob },
     ])
 }

@@ -1,36 +1,23 @@
 //! The external target `c`: regions become C from their own schedules, which the system's compiler builds into a shared
 //! object that the process loads. It needs a compiler when a session opens, and nothing else.
 
+use c_source::{Build, Lines, check_compiler};
 use compiler::compile::{CompileOptions, Compiled, compile};
 use compiler::cost::NodeForm;
 use compiler::external::{ExternalTarget, Prepared, Region, TargetOptions};
 use compiler::graph::{FunctionBuilder, Module, ValueId};
 use compiler::name::Name;
-use compiler::plan::{Content, PlanBuffer};
 use compiler::tensor::{Tensor, TensorMut};
 use compiler::text::{print_module, random_tensor};
 use libloading::Library;
-use runtime_cpu::{Isa, Processor, pack_constant};
+use runtime_cpu::{Isa, Processor};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
-use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// The target.
 pub static TARGET: CSource = CSource { known: LazyLock::new(Mutex::default) };
-
-/// What the compiler is given. GCC fuses multiply-adds only when told.
-const OPTIONS: [&str; 8] = [
-    "-std=c11",
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fPIC",
-    "-shared",
-];
 
 /// C of Weft's own kernels.
 pub struct CSource {
@@ -56,12 +43,7 @@ fn c_of(module: &Module) -> Result<(Compiled, Vec<c_source::File>), String> {
 /// # Errors
 /// What does not become C, and constants that cannot be read.
 pub fn files_of(compiled: &Compiled, name: &str) -> Result<Vec<c_source::File>, String> {
-    let packed = |b: &PlanBuffer| {
-        let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
-        let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
-        pack_constant(b, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), Isa::best())
-    };
-    c_source::program(&compiled.plan, &packed, name)
+    c_source::program(&compiled.plan, &|b| weft::packed_constant(compiled, b, Isa::best()), name)
 }
 
 /// A module of this node alone.
@@ -98,10 +80,7 @@ impl ExternalTarget for CSource {
         ]
     }
     fn check(&self, options: &TargetOptions) -> Result<(), String> {
-        let cc = options.get("compiler").unwrap_or("cc");
-        let found = Command::new(cc).arg("--version").output();
-        let runs = found.is_ok_and(|out| out.status.success());
-        if runs { Ok(()) } else { Err(format!("there is no C compiler `{cc}`; on Debian it is in the package gcc")) }
+        check_compiler(options.get("compiler").unwrap_or("cc"))
     }
     fn supports(&self, node: &NodeForm, _: &TargetOptions) -> Result<(), String> {
         if !node.inputs.iter().flatten().map(|i| &i.0).chain(&node.outputs).all(|t| t.const_shape().is_some()) {
@@ -114,22 +93,12 @@ impl ExternalTarget for CSource {
     }
     fn prepare(&self, region: Region, options: &TargetOptions) -> Result<Box<dyn Prepared>, String> {
         let (compiled, files) = c_of(region.module())?;
-        let kept = options.get("folder").map(|f| Path::new(f).join(region.function().name.as_str()));
-        let own = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let at = kept.as_deref().unwrap_or(own.path());
-        std::fs::create_dir_all(at).map_err(|e| format!("{}: {e}", at.display()))?;
-        for f in &files {
-            std::fs::write(at.join(f.name), &f.bytes).map_err(|e| format!("{}: {e}", at.display()))?;
-        }
-        let built = own.path().join("network.so");
-        let mut command = Command::new(options.get("compiler").unwrap_or("cc"));
-        command.current_dir(at).args(OPTIONS).args(["network.c", "-lm", "-o"]).arg(&built);
-        let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-        if !out.status.success() {
-            return Err(format!("the C compiler: {}", String::from_utf8_lossy(&out.stderr)));
-        }
-        // SAFETY: the object has no initialisers; it was built just now from what `c_source` wrote.
-        let library = unsafe { Library::new(&built) }.map_err(|e| e.to_string())?;
+        let build = Build {
+            compiler: options.get("compiler").unwrap_or("cc"),
+            folder: options.get("folder").map(|f| Path::new(f).join(region.function().name.as_str())),
+            libraries: vec![],
+        };
+        let library = build.load(&files)?;
         // SAFETY: `network.h` declares this type.
         let run = unsafe { library.get::<Run>(b"network_run") }.map(|s| *s).map_err(|e| e.to_string())?;
         let weights = files.iter().find(|f| f.name == "weights.bin").map_or(&[][..], |f| &f.bytes[..]);
@@ -144,27 +113,6 @@ impl ExternalTarget for CSource {
 
 /// `network_run`
 type Run = unsafe extern "C" fn(*const c_void, *mut c_void, *const *const c_void, *const *mut c_void);
-
-/// Memory that is aligned as `network.h` asks.
-struct Lines(Vec<Line>);
-
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code, reason = "C reads it")] [u8; 64]);
-
-impl Lines {
-    fn of(bytes: usize) -> Lines {
-        Lines(vec![Line([0; 64]); bytes.div_ceil(64).max(1)])
-    }
-    fn with(bytes: &[u8]) -> Lines {
-        let line = |part: &[u8]| {
-            let mut line = [0; 64];
-            line[..part.len()].copy_from_slice(part);
-            Line(line)
-        };
-        Lines(bytes.chunks(64).map(line).chain([Line([0; 64])]).collect())
-    }
-}
 
 /// A region that is ready to run.
 struct Loaded {
@@ -182,7 +130,7 @@ impl Prepared for Loaded {
         // SAFETY: the pointers are to as many elements as the region's types say, which the caller checks; weights and
         // arena have the sizes of the plan that the code was written from, and the arena is this run's own.
         unsafe {
-            (self.run)(self.weights.0.as_ptr().cast(), arena.0.as_mut_ptr().cast(), from.as_ptr(), to.as_ptr());
+            (self.run)(self.weights.start(), arena.start_mut(), from.as_ptr(), to.as_ptr());
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ pub fn open_to_compile(common: &Common) -> CliResult<Device> {
         "cpu" => processor(common, "as asked")?,
         _ => adapter(common)?,
     };
-    if common.threads.is_some() && !matches!(device, Device::Cpu(_)) {
+    if common.threads.is_some() && !matches!(device, Device::Cpu(_)) && !crate::external::use_threads(common) {
         let text = format!("--threads is for the CPU, and the device is {}", device.label());
         return Err(CliError::usage(text).help("add `--device cpu`"));
     }

@@ -9,7 +9,8 @@ use compiler::attr::{AttrStruct, Attrs};
 use compiler::compile::Compiled;
 use compiler::name::Name;
 use compiler::passes::ReplaceWithHostCalls;
-use runtime_gpu::{HostFunctions, Resident};
+use compiler::plan;
+use runtime_gpu::{Edge, HostCallTime, HostFunctions, Resident};
 use serde_json::{Value, json};
 
 /// The functions of a program of one's own with those of the libraries that the command line names.
@@ -43,33 +44,39 @@ pub fn replacing_pass(common: &Common) -> CliResult<Option<(String, Attrs)>> {
     Ok((!pass.nodes.is_empty()).then(|| (ReplaceWithHostCalls::NAME.to_string(), pass.to_attrs())))
 }
 
-/// Median microseconds of each call of a host function over a few rounds.
+/// Median microseconds of each call of a host function over a few rounds, and bytes and microseconds of each tensor on
+/// its way to it or from it.
 ///
 /// # Errors
 /// A failed run.
 pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliResult<Value> {
-    let mut times: Vec<(usize, Vec<f64>)> = vec![];
+    let mut times: Vec<Vec<HostCallTime>> = vec![];
     for _ in 0..rounds {
-        for (i, (group, us)) in resident.time_host_calls()?.into_iter().enumerate() {
+        for (i, call) in resident.time_host_calls()?.into_iter().enumerate() {
             match times.get_mut(i) {
-                Some(row) => row.1.push(us),
-                None => times.push((group, vec![us])),
+                Some(row) => row.push(call),
+                None => times.push(vec![call]),
             }
         }
     }
+    let steps = c.plan.all_steps();
     let on_device = |group| {
-        c.plan
-            .all_steps()
-            .iter()
-            .any(|s| matches!(s, compiler::plan::Step::Host(h) if h.group == group && h.device_function().is_some()))
+        steps.iter().any(|s| matches!(s, plan::Step::Host(h) if h.group == group && h.device_function().is_some()))
     };
-    let row = |(group, us): &(usize, Vec<f64>)| {
-        let g = &c.groups[*group];
-        let function = g.host_function.map(|f| f.to_string());
-        json!({ "function": function, "name": g.layer.to_string(), "group": group, "on_device": on_device(*group),
-            "bytes": g.bytes, "us_median": Statistics::of(us).median })
+    let median = |times: Vec<f64>| Statistics::of(&times).median;
+    let row = |calls: &Vec<HostCallTime>| {
+        let first = calls.first()?;
+        let g = &c.groups[first.group];
+        let edge = |(i, e): (usize, &Edge)| {
+            json!({ "tensor": e.tensor, "operand": e.operand, "bytes": e.bytes,
+                "us_median": median(calls.iter().filter_map(|c| Some(c.edges.get(i)?.us)).collect()) })
+        };
+        let edges: Vec<Value> = first.edges.iter().enumerate().map(edge).collect();
+        Some(json!({ "function": g.host_function.map(|f| f.to_string()), "name": g.layer.to_string(),
+            "group": first.group, "on_device": on_device(first.group), "bytes": g.bytes,
+            "us_median": median(calls.iter().map(|c| c.us).collect()), "edges": edges }))
     };
-    Ok(times.iter().map(row).collect())
+    Ok(times.iter().filter_map(row).collect())
 }
 
 /// The cost or gain of the calls: the device's time with them, divided by the time without them.
@@ -87,15 +94,20 @@ pub fn beside(with: &Value, without: &Value) -> Value {
 pub fn show(result: &Value) -> CliResult<()> {
     let calls = result["host_functions"].as_array().cloned().unwrap_or_default();
     if !calls.is_empty() {
-        let mut t = table(&["host function", "node", "works on", "bytes", "us each"]);
+        let mut t = table(&["host function", "node", "works on", "bytes", "us each", "bytes moved", "us waiting"]);
         for c in &calls {
             let place = if c["on_device"] == true { "device buffers" } else { "host tensors" };
             let text = |key: &str| c[key].as_str().unwrap_or("").to_string();
             let us = c["us_median"].as_f64().unwrap_or(0.0);
             let bytes = c["bytes"].as_u64().filter(|b| *b > 0).map_or("-".to_string(), |b| b.to_string());
-            t.add_row([text("function"), text("name"), place.into(), bytes, format!("{us:.1}")]);
+            let edges = c["edges"].as_array().cloned().unwrap_or_default();
+            let moved: u64 = edges.iter().filter_map(|e| e["bytes"].as_u64()).sum();
+            let waits: f64 = edges.iter().filter_map(|e| e["us_median"].as_f64()).sum();
+            let [us, waits] = [us, waits].map(|us| format!("{us:.1}"));
+            t.add_row([text("function"), text("name"), place.into(), bytes, us, moved.to_string(), waits]);
         }
         print_text(&t.to_string())?;
+        show_edges(&calls)?;
     }
     let plain = &result["without_host_calls"];
     let Some(before) = plain["device_ms"].as_f64() else { return Ok(()) };
@@ -105,6 +117,22 @@ pub fn show(result: &Value) -> CliResult<()> {
         "the host calls {word} {:.2} ms on the device: {now:.2} with them, {before:.2} without, a ratio of {ratio:.3}",
         (now - before).abs()
     ))
+}
+
+/// Shows the tensors on their way to calls on the host and from them.
+fn show_edges(calls: &[Value]) -> CliResult<()> {
+    let mut t = table(&["tensor", "from", "to", "bytes moved", "us waiting"]);
+    for c in calls {
+        let function = c["function"].as_str().unwrap_or("").to_string();
+        for e in c["edges"].as_array().into_iter().flatten() {
+            let bytes = e["bytes"].as_u64().unwrap_or(0);
+            let there = if bytes > 0 { "device" } else { "host" }.to_string();
+            let [from, to] = if e["operand"] == true { [there, function.clone()] } else { [function.clone(), there] };
+            let (tensor, us) = (e["tensor"].as_str().unwrap_or("").to_string(), e["us_median"].as_f64().unwrap_or(0.0));
+            t.add_row([tensor, from, to, bytes.to_string(), format!("{us:.1}")]);
+        }
+    }
+    print_text(&t.to_string())
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub fn pinned_pass(common: &Common) -> CliResult<Option<AutoLayout>> {
     Ok((pass != AutoLayout::default()).then_some(pass))
 }
 
-/// The measured times of nodes that `--layout-costs` names, and those of functions in the tuning database.
+/// The measured times of nodes that `--layout-costs` names, and those of functions and regions in the tuning database.
 ///
 /// # Errors
 /// A file that cannot be read or holds no measurements.
@@ -43,7 +43,8 @@ pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
         Some(path) => read_measurements(path)?,
         None => Measurements::default(),
     };
-    measurements.functions = crate::tuning::read_or_warn(common)?.measurements().functions;
+    let known = crate::tuning::read_or_warn(common)?.measurements();
+    (measurements.functions, measurements.regions) = (known.functions, known.regions);
     if measurements == Measurements::default() {
         return Ok(None);
     }

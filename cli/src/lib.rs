@@ -95,6 +95,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     extensions.targets.extend([&onednn::TARGET as &dyn ExternalTarget, &c_target::TARGET]);
     let registered = extensions.register().map_err(CliError::from).and(functions);
     let result = registered.and_then(|functions| {
+        // SAFETY: no thread was started yet.
+        unsafe { external::provide_threads(cli.command.common()) };
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();

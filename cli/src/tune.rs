@@ -4,12 +4,13 @@
 //! Tensor functions with the largest share of the time come first. Each is searched ([`search`]), its winner is
 //! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
 //! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
-//! functions decide about layouts and fusion ([`graph`]).
+//! functions decide about layouts and fusion ([`graph`]), and those of regions about external targets ([`regions`]).
 
 pub mod candidates;
 mod graph;
 pub mod measurer;
 mod network;
+mod regions;
 mod search;
 pub mod units;
 
@@ -126,6 +127,10 @@ fn tune(
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let executor = execute(module.clone(), common, device, &inputs)?.sized_for(&inputs)?;
     let profile = profile_on(common, device)?;
+    let timed = match a.kernel {
+        None => regions::measure(a, (&module, &inputs), device, file)?,
+        Some(_) => vec![],
+    };
     let mut units = units(&executor, &profile, common, &inputs)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
@@ -157,10 +162,10 @@ fn tune(
         graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH))?
     };
     let seconds = start.elapsed().as_secs_f64();
-    show(common, model, &reports, (&network, &graph))?;
+    show(common, model, &reports, (&network, &graph), &timed)?;
     Ok(json!({ "schema": 1, "model": crate::models::short_name(model), "device": crate::device::describe(device),
         "tuning": file.display().to_string(), "seconds": seconds,
-        "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network, "graph": graph }))
+        "functions": reports.iter().map(Report::to_json).collect::<Vec<_>>(), "network": network, "graph": graph, "regions": timed }))
 }
 
 fn search_all(
@@ -230,7 +235,13 @@ impl Report {
     }
 }
 
-fn show(common: &Common, model: &str, reports: &[Report], (network, graph): (&Value, &Value)) -> CliResult<()> {
+fn show(
+    common: &Common,
+    model: &str,
+    reports: &[Report],
+    (network, graph): (&Value, &Value),
+    timed: &[Value],
+) -> CliResult<()> {
     if common.json.as_deref() == Some("-") || common.quiet {
         return Ok(());
     }
@@ -254,5 +265,6 @@ fn show(common: &Common, model: &str, reports: &[Report], (network, graph): (&Va
     }
     let name = crate::models::short_name(model);
     print_text(&network::describe(&name, network))?;
-    graph::describe(&name, graph).iter().try_for_each(|line| print_text(line))
+    let lines = [graph::describe(&name, graph), regions::describe(timed)].concat();
+    lines.iter().try_for_each(|line| print_text(line))
 }

@@ -147,27 +147,86 @@ fn a_shared_library_has_host_functions() {
     assert_eq!(o.status.code(), Some(2), "{}", String::from_utf8_lossy(&o.stderr));
 }
 
-#[test]
-fn the_library_of_the_page_is_c() {
+/// The library that the C compiler makes of a source; `None` without a compiler.
+fn c_library(name: &str, source: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-library");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let (source, library) = (folder.join("twice.c"), folder.join(format!("twice{}", std::env::consts::DLL_SUFFIX)));
-    std::fs::write(&source, blocks(&page(), "c").swap_remove(0)).expect("writes");
+    let library = folder.join(format!("{name}{}", std::env::consts::DLL_SUFFIX));
+    let file = folder.join(format!("{name}.c"));
+    std::fs::write(&file, source).expect("writes");
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-Wall", "-Werror", "-I"])
-        .arg(root().join("docs"))
-        .arg("-o")
-        .arg(&library)
-        .arg(&source);
-    let built = cc.output();
-    let Ok(built) = built else {
+    cc.args(["-shared", "-fPIC", "-Wall", "-Werror", "-I"]).arg(root().join("docs")).arg("-o").arg(&library).arg(&file);
+    let Ok(built) = cc.output() else {
         eprintln!("left out: there is no C compiler `cc` here");
-        return;
+        return None;
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(library)
+}
+
+#[test]
+fn the_library_of_the_page_is_c() {
+    let Some(library) = c_library("twice", &blocks(&page(), "c")[0]) else { return };
     let graph = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %0 = tanh %x\n  \
                  %1 = call_host @twice %0 {dtypes=[f32], shapes=[[4]]} : f32[4]\n  %2 = sin %1\n  \
                  %3 = call_host @twice %2 {dtypes=[f32], shapes=[[4]], in_place=[0]} : f32[4]\n  return %3\n}\n";
     // What knows nothing of places works in place: operand and result are one tensor.
     holds(&library, graph, &|t| vec![2.0 * (2.0 * t).sin()]);
+}
+
+/// The prepared function of the page twice, with different constants.
+const SCALED: &str = "const @two : f32[1] = [2.0]
+const @three : f32[1] = [3.0]
+graph @main(%x: f32[4]) -> (y: f32[4]) {
+  %two = const @two
+  %three = const @three
+  %0 = tanh %x : f32[4]
+  %1 = call_host @scale %0, %two {dtypes=[f32], shapes=[[4]]} : f32[4]
+  %2 = sin %1 : f32[4]
+  %3 = call_host @scale %2, %three {dtypes=[f32], shapes=[[4]], in_place=[0]} : f32[4]
+  return %3
+}
+";
+
+/// Each call says on stderr what it does.
+fn counting(source: &str) -> String {
+    let said = |line: &str, text: &str| {
+        assert!(source.contains(line), "{line}");
+        (line.to_string(), format!("fprintf(stderr, \"scale: {text}\\n\"); {line}"))
+    };
+    let rows = [said("*state = s;", "prepared"), said("const Scale *s = state;", "ran")];
+    let counted = rows.iter().fold(source.to_string(), |s, (from, to)| s.replace(from, to));
+    let freed = "static void freed(void *s) { fprintf(stderr, \"scale: freed\\n\"); free(s); }\n\nstatic const Weft";
+    counted.replace("static const Weft", freed).replace("run, free}", "run, freed}")
+}
+
+#[test]
+fn the_prepared_function_of_the_page_is_prepared_once_for_each_call() {
+    let Some(library) = c_library("scale", &counting(&blocks(&page(), "c")[1])) else { return };
+    holds(&library, SCALED, &|t| vec![3.0 * (2.0 * t).sin()]);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-library/scale.weft");
+    let [file, library] = [&file, &library].map(|p| p.to_str().expect("UTF-8").to_string());
+    for device in ["0", "cpu"] {
+        let counts = |runs: &str| {
+            let args = ["bench", &file, "--device", device, "--host-functions", &library, "--runs", runs];
+            let o = weft(&[&args[..], &["--warmup", "1", "-q"]].concat());
+            let said = String::from_utf8_lossy(&o.stderr).into_owned();
+            assert!(o.status.success(), "{said}");
+            ["prepared", "freed", "ran"].map(|what| said.lines().filter(|l| *l == format!("scale: {what}")).count())
+        };
+        let ([once, freed, few], [again, freed_again, many]) = (counts("2"), counts("40"));
+        assert!(once > 0 && once % 2 == 0 && once == again, "{device}: prepared {once} and {again} times");
+        assert_eq!((freed, freed_again), (once, again), "{device}");
+        assert!(many >= few + 2 * 38, "{device}: {few} and {many} runs");
+    }
+    // A factor that the network computes is none.
+    let wrong = SCALED.replace("call_host @scale %2, %three", "call_host @scale %2, %one").replace(
+        "  %2 = sin %1",
+        "  %one = slice %1 {starts=[0], ends=[1], axes=[0], steps=[1]} : f32[1]\n  %2 = sin %1",
+    );
+    let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-library/no-factor.weft");
+    std::fs::write(&at, wrong).expect("writes");
+    let o = weft(&["run", at.to_str().expect("UTF-8"), "--device", "cpu", "--host-functions", &library]);
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert!(o.status.code() == Some(3) && said.contains("takes a tensor and a constant factor"), "{said}");
 }

@@ -28,7 +28,7 @@ pub mod verify;
 use tensor_ir::bare;
 pub use tensor_ir::{
     arena, attr, attr_enum, attr_struct, candidate, check, define_id, dtype, fault, fingerprint, int, name, plan,
-    profile, registry, schedule, te, tensor, tensor_type, tir, traffic,
+    profile, recent, registry, schedule, te, tensor, tensor_type, tir, traffic,
 };
 
 /// The code of docs/add-a-pass.md, as a test.

@@ -183,6 +183,7 @@ pub use device::{Device, cache_dir, emitter, processor_name};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
 pub use model::Model;
+pub use native::packed_constant;
 pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
@@ -190,5 +191,6 @@ pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput,
 pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
 pub use tuning::{
-    BY_HAND, FunctionLine, Line, RefusedLine, TimeLine, TuningDatabase, TuningLine, describe_choices, parse_choices,
+    BY_HAND, FunctionLine, Line, RefusedLine, RegionLine, TimeLine, TuningDatabase, TuningLine, describe_choices,
+    parse_choices,
 };

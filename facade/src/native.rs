@@ -6,9 +6,11 @@ use crate::program::Program;
 use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::graph::{Module, bind_dims};
 use compiler::name::Name;
+use compiler::plan::{Content, PlanBuffer};
+use compiler::recent::Recent;
 use compiler::tensor::Tensor;
-use runtime_cpu::{CpuError, Processor};
-use runtime_gpu::{HostFunctions, Recent};
+use runtime_cpu::{CpuError, Isa, Processor, pack_constant};
+use runtime_gpu::HostFunctions;
 use std::sync::Arc;
 
 /// Sizes of all open dimensions.
@@ -113,6 +115,16 @@ impl Native {
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
+}
+
+/// The bytes of a constant's buffer as kernels of the processor read them, in Rust or in C; none for other buffers.
+///
+/// # Errors
+/// A constant that cannot be read or packed.
+pub fn packed_constant(compiled: &Compiled, buffer: &PlanBuffer, isa: Isa) -> Result<Vec<u8>, String> {
+    let Content::Constant { name, packer } = &buffer.content else { return Ok(vec![]) };
+    let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
+    pack_constant(buffer, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), isa)
 }
 
 impl OpenNative {

@@ -1,13 +1,13 @@
 //! The tuning database: a file of JSON lines for everything that is measured. A line is a tuned function
-//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a node's kernels ([`TimeLine`]), or that of a
-//! function in a network ([`FunctionLine`]).
+//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a node's kernels ([`TimeLine`]), that of a function
+//! in a network ([`FunctionLine`]), or that of a region of an external target ([`RegionLine`]).
 //!
 //! Each line is self-contained, so concatenating files merges them. If a workload has several lines with schedules, the
 //! one that a user kept last wins, else the smallest ratio, and of several times the smallest, independently of their
 //! order. A line without choices and schedule records a search that found nothing. A withdrawn line cancels the lines
 //! with the same workload and schedule.
 
-use compiler::cost::{Measurement, Measurements};
+use compiler::cost::{Measurement, Measurements, RegionTimes};
 use compiler::schedule::rules::Choice;
 use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, TunedSchedule, Workload};
 use compiler::text::{parse_instructions, print_instruction};
@@ -187,6 +187,26 @@ pub struct FunctionLine {
     pub weft: String,
 }
 
+/// The times of a region in an external target and in Weft's kernels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RegionLine {
+    /// Identity of the device.
+    pub device: String,
+    /// [`TargetSpec::times_key`](compiler::external::TargetSpec::times_key): the target with its options, and what the
+    /// region computes, without names.
+    pub region: String,
+    /// The region's name in the network where it was measured, for people.
+    pub name: String,
+    /// The target, for people.
+    pub target: String,
+    /// Microseconds of a run in the target, without copies between device and host: the median over runs.
+    pub target_us: f64,
+    /// Microseconds of a run in Weft's kernels on the device: the median over runs.
+    pub weft_us: f64,
+    /// Weft's version.
+    pub weft: String,
+}
+
 /// A line of the database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -199,6 +219,14 @@ pub enum Line {
     Time(TimeLine),
     /// The time of a function in a network.
     Function(FunctionLine),
+    /// The times of a region.
+    Region(RegionLine),
+}
+
+impl From<RegionLine> for Line {
+    fn from(line: RegionLine) -> Line {
+        Line::Region(line)
+    }
 }
 
 impl From<&FunctionLine> for Line {
@@ -230,6 +258,8 @@ pub struct TuningDatabase {
     pub times: Vec<TimeLine>,
     /// Times of functions in networks.
     pub functions: Vec<FunctionLine>,
+    /// Times of regions of external targets.
+    pub regions: Vec<RegionLine>,
 }
 
 impl TuningDatabase {
@@ -271,6 +301,7 @@ impl TuningDatabase {
             }
             Line::Time(line) => self.times.push(line),
             Line::Function(line) => self.functions.push(line),
+            Line::Region(line) => self.regions.push(line),
         }
         Ok(())
     }
@@ -280,6 +311,7 @@ impl TuningDatabase {
         self.refused.extend(other.refused);
         self.times.extend(other.times);
         self.functions.extend(other.functions);
+        self.regions.extend(other.regions);
     }
     /// Drops the lines of devices for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
@@ -287,6 +319,7 @@ impl TuningDatabase {
         self.refused.retain(|l| keep(&l.device));
         self.times.retain(|l| keep(&l.device));
         self.functions.retain(|l| keep(&l.device));
+        self.regions.retain(|l| keep(&l.device));
     }
     /// The lines that count, each once: the best choices of each workload, refused schedules, the smallest time of each
     /// code. Their order depends on neither the order nor the repetition of the lines that were read.
@@ -302,7 +335,22 @@ impl TuningDatabase {
         let choices = self.best().into_values().map(Line::from);
         let refused = refused.into_iter().map(|l| Line::Refused(l.clone()));
         let functions = self.best_functions().into_values().map(|l| Line::Function(l.clone()));
-        choices.chain(refused).chain(times.into_values().map(|t| Line::Time(t.clone()))).chain(functions).collect()
+        let regions = self.best_regions().into_values().map(|l| Line::Region(l.clone()));
+        let times = times.into_values().map(|t| Line::Time(t.clone()));
+        choices.chain(refused).chain(times).chain(functions).chain(regions).collect()
+    }
+    /// For each region on each device the line with the smallest sum of both times.
+    fn best_regions(&self) -> BTreeMap<(&str, &str), &RegionLine> {
+        let mut best: BTreeMap<(&str, &str), &RegionLine> = BTreeMap::new();
+        for l in &self.regions {
+            let place = best.entry((&l.device, &l.region)).or_insert(l);
+            let sum = |l: &RegionLine| l.target_us + l.weft_us;
+            let order = sum(l).total_cmp(&sum(place)).then(l.target_us.total_cmp(&place.target_us));
+            if order.then(l.name.cmp(&place.name)).is_lt() {
+                *place = l;
+            }
+        }
+        best
     }
     /// The smallest time of each form on each device that was not withdrawn; where all were, a withdrawn one, so that
     /// merged files agree.
@@ -326,6 +374,10 @@ impl TuningDatabase {
         let mut out = Measurements::default();
         for line in self.best_functions().into_values().filter(|l| !l.withdrawn) {
             out.functions.entry(line.device.clone()).or_default().insert(line.form.clone(), line.us * 1e3);
+        }
+        for line in self.best_regions().into_values() {
+            let times = RegionTimes { target_ns: line.target_us * 1e3, weft_ns: line.weft_us * 1e3 };
+            out.regions.entry(line.device.clone()).or_default().insert(line.region.clone(), times);
         }
         for line in self.merged() {
             if let Line::Time(t) = line {

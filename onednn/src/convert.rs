@@ -1,19 +1,21 @@
 //! From a region of the graph to the JSON graph.
 
-use crate::graph::{Attributes, FORMAT, Graph, Node, PoolKind, Port, PostOp};
+use crate::elementwise::{binary, eltwise};
+use crate::graph::{Attributes, BinaryFunction, FORMAT, Graph, Node, PoolKind, Port, PostOp};
 use compiler::cost::NodeForm;
 use compiler::dtype::DType;
 use compiler::external::Region;
 use compiler::graph::{Function, NodeId, TensorType, ValueId};
-use compiler::ops::binary::Add;
-use compiler::ops::clip::Clip;
+use compiler::int::Dim;
+use compiler::ops::batch_norm::BatchNorm;
+use compiler::ops::concat::Concat;
 use compiler::ops::control::Const;
 use compiler::ops::conv::Conv;
 use compiler::ops::external_scope::Composite;
 use compiler::ops::global_pool::{GlobalAveragePool, GlobalMaxPool};
 use compiler::ops::matmul::{Gemm, MatMul};
 use compiler::ops::pool::{AveragePool, MaxPool};
-use compiler::ops::unary::Relu;
+use compiler::ops::softmax::Softmax;
 use compiler::ops::window::{DataLayout, Window};
 use compiler::tensor::Tensor;
 use std::collections::HashMap;
@@ -55,14 +57,30 @@ pub fn supports(node: &NodeForm) -> Result<(), String> {
             _ => Err("no product with factors".into()),
         };
     }
-    if node.op.is::<Relu>() || node.op.downcast::<Clip>().is_some_and(|_| inputs.len() == 1) {
+    if eltwise(&node.op).is_some() && inputs.len() == 1 && ranks[0] > 0 {
         return Ok(());
     }
-    if node.op.is::<Add>() {
-        return match inputs[0] == inputs[1] {
-            true => Ok(()),
-            false => Err(format!("no add of {:?} and {:?}, equal shapes alone", inputs[0], inputs[1])),
+    if binary(&node.op).is_some() && inputs.len() == 2 {
+        let (result, name) = (&node.outputs[0].shape, node.op.name());
+        let order = operand_order(node.op.commutes(), &inputs[0].shape, &inputs[1].shape, result);
+        return match order {
+            Some(_) if !result.is_empty() => Ok(()),
+            _ => Err(format!(
+                "no {name} of {:?} and {:?}, of which one must have the result's shape",
+                inputs[0], inputs[1]
+            )),
         };
+    }
+    if node.op.is::<Concat>() && ranks[0] > 0 {
+        return Ok(());
+    }
+    if let Some(softmax) = node.op.downcast::<Softmax>() {
+        let n = softmax.axes.len();
+        return if n == 1 { Ok(()) } else { Err(format!("no softmax over {n} axes")) };
+    }
+    if let Some(norm) = node.op.downcast::<BatchNorm>() {
+        let fits = norm.layout == DataLayout::Nchw && (2..=5).contains(&ranks[0]);
+        return if fits { Ok(()) } else { Err(format!("no batch_norm in {}, NCHW alone", norm.layout.title())) };
     }
     // Whether padding beyond the declared one counts differs.
     let pool = node.op.downcast::<MaxPool>().is_some_and(|p| !p.indices)
@@ -72,6 +90,16 @@ pub fn supports(node: &NodeForm) -> Result<(), String> {
     match node.op.images() {
         Some((DataLayout::Nchw, ..)) if pool && (3..=5).contains(&ranks[0]) => Ok(()),
         _ => Err(format!("no {}", node.op.name())),
+    }
+}
+
+/// Which operand of a function of two elements is the one of the result's shape, and which the other; `None` if there
+/// is none that may be the first.
+fn operand_order(commutes: bool, a: &[Dim], b: &[Dim], result: &[Dim]) -> Option<[usize; 2]> {
+    match (a == result, commutes && b == result) {
+        (true, _) => Some([0, 1]),
+        (false, true) => Some([1, 0]),
+        (false, false) => None,
     }
 }
 
@@ -141,22 +169,29 @@ impl Convert<'_> {
         let mut post_ops = vec![];
         for &n in rest {
             let node = &f.nodes[n];
-            post_ops.push(if node.op.is::<Relu>() {
-                PostOp::Relu
-            } else if let Some(clip) = node.op.downcast::<Clip>() {
-                let (min, max) = bounds(clip);
-                PostOp::Clip { min, max }
-            } else if node.op.is::<Add>() {
+            post_ops.push(if let Some(function) = eltwise(&node.op) {
+                PostOp::Eltwise(function)
+            } else if let Some(function) = binary(&node.op) {
                 let other = node.inputs.iter().flatten().find(|&&v| v != value);
-                let other = *other.ok_or_else(|| format!("`{}` adds a value to itself", node.name))?;
-                PostOp::Sum { input: self.name(other)? }
+                let other = *other.ok_or_else(|| format!("`{}` has one value twice", node.name))?;
+                let input = self.name(other)?;
+                match function == BinaryFunction::Add && f.ty(other) == f.ty(value) {
+                    true => PostOp::Sum { input },
+                    false => PostOp::Binary { function, input },
+                }
             } else {
                 return Err(format!("no primitive applies `{}` ({})", node.name, node.op.name()));
             });
             value = node.outputs[0];
         }
         let node = &f.nodes[anchor];
-        let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+        let mut operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+        if let (Some(_), [a, b]) = (binary(&node.op), &operands[..]) {
+            let shape = |v: ValueId| &f.ty(v).shape[..];
+            let order = operand_order(node.op.commutes(), shape(*a), shape(*b), shape(node.outputs[0]));
+            let [first, second] = order.ok_or_else(|| format!("`{}` repeats both operands", node.name))?;
+            operands = vec![operands[first], operands[second]];
+        }
         let attributes = attributes(f, anchor, &operands)?;
         let inputs = operands.iter().map(|&v| self.name(v)).collect::<Result<_, _>>()?;
         let name = node.name.to_string();
@@ -175,15 +210,22 @@ fn attributes(f: &Function, n: NodeId, operands: &[ValueId]) -> Result<Attribute
         let (strides, dilates, pads_begin, pads_end) = lists(&window)?;
         return Ok(Attributes::Convolution { strides, dilates, pads_begin, pads_end, groups: conv.group });
     }
-    if let Some(clip) = op.downcast::<Clip>() {
-        let (min, max) = bounds(clip);
-        return Ok(Attributes::Clip { min, max });
+    if let Some(function) = eltwise(op) {
+        return Ok(Attributes::Eltwise(function));
     }
-    if op.is::<Relu>() {
-        return Ok(Attributes::Relu);
+    if let Some(function) = binary(op) {
+        return Ok(Attributes::Binary { function });
     }
-    if op.is::<Add>() {
-        return Ok(Attributes::Sum);
+    if let Some(concat) = op.downcast::<Concat>() {
+        let rank = f.ty(operands[0]).rank() as i64;
+        let axis = usize::try_from(if concat.axis < 0 { concat.axis + rank } else { concat.axis });
+        return Ok(Attributes::Concat { axis: axis.map_err(|e| e.to_string())? });
+    }
+    if let Some(softmax) = op.downcast::<Softmax>() {
+        return Ok(Attributes::Softmax { axis: *softmax.axes.first().ok_or("softmax over no axis")? });
+    }
+    if let Some(norm) = op.downcast::<BatchNorm>() {
+        return Ok(Attributes::BatchNorm { epsilon: norm.epsilon as f32 });
     }
     if op.is::<MatMul>() || op.is::<Gemm>() {
         let transposed_weights = op.downcast::<Gemm>().is_some_and(|g| g.trans_b);
@@ -215,11 +257,6 @@ fn pool(f: &Function, n: NodeId, data: ValueId) -> Result<Attributes, String> {
         pads_end[d] = pads_end[d].max((to[d] - 1) * strides[d] + reach - from[d] - pads_begin[d]);
     }
     Ok(Attributes::Pool { kind, kernel, strides, dilates, pads_begin, pads_end })
-}
-
-fn bounds(clip: &Clip) -> (f32, f32) {
-    let bound = |b: Option<f64>, none: f32| b.map_or(none, |b| b as f32);
-    (bound(clip.min, f32::MIN), bound(clip.max, f32::MAX))
 }
 
 fn fixed(list: &[compiler::int::Int]) -> Result<Vec<i64>, String> {

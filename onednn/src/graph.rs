@@ -43,7 +43,7 @@ pub struct Node {
     /// What it computes.
     #[serde(flatten)]
     pub attributes: Attributes,
-    /// Data, weights, and the bias if there is one.
+    /// Data, weights, and the bias if there is one; else as the op says.
     pub inputs: Vec<String>,
     /// Name of the result.
     pub output: String,
@@ -91,17 +91,104 @@ pub enum Attributes {
         /// Padding at the ends.
         pads_end: Vec<i64>,
     },
-    /// Two tensors of one shape.
-    Sum,
-    /// The larger of each element and 0.
-    Relu,
-    /// Each element within bounds.
-    Clip {
-        /// Lower bound.
-        min: f32,
-        /// Upper bound.
-        max: f32,
+    /// A tensor of the result's shape, and another one of the same rank, whose axes have the same size or 1.
+    Binary {
+        /// What is computed of two elements.
+        function: BinaryFunction,
     },
+    /// A function of each element.
+    Eltwise(Eltwise),
+    /// The inputs one after another along an axis.
+    Concat {
+        /// The axis.
+        axis: usize,
+    },
+    /// `exp(x) / sum(exp(x))` along an axis.
+    Softmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// `(x - mean) / sqrt(variance + epsilon) * scale + shift`: inputs are data `[n, c, ...]`, scale, shift, mean and
+    /// variance `[c]`.
+    BatchNorm {
+        /// Added to the variance.
+        epsilon: f32,
+    },
+}
+
+/// A function of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Eltwise {
+    /// Which.
+    pub function: Function,
+    /// Its first parameter.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub alpha: f32,
+    /// Its second parameter.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beta: f32,
+}
+
+fn is_zero(x: &f32) -> bool {
+    x.to_bits() == 0
+}
+
+/// Functions of one element, by oneDNN's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Function {
+    /// `x` where positive, else `alpha * x`.
+    Relu,
+    /// `x` from `alpha` to `beta`.
+    Clip,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `x` where positive, else `alpha * (e^x - 1)`.
+    Elu,
+    /// `|x|`.
+    Abs,
+    /// Square root.
+    Sqrt,
+    /// `alpha * x + beta`.
+    Linear,
+    /// `log(1 + e^(alpha * x)) / alpha`.
+    SoftRelu,
+    /// `1 / (1 + e^-x)`.
+    Logistic,
+    /// `e^x`.
+    Exp,
+    /// Natural logarithm.
+    Log,
+    /// `x * Phi(x)`, approximated by a tanh.
+    GeluTanh,
+    /// `x * Phi(x)`, by the error function.
+    GeluErf,
+    /// `x * logistic(alpha * x)`.
+    Swish,
+    /// The nearest integer, halves to even.
+    Round,
+    /// `x * tanh(log(1 + e^x))`.
+    Mish,
+    /// `x * clip(alpha * x + beta, 0, 1)`, where `alpha` is 1/6 and `beta` 1/2.
+    Hardswish,
+}
+
+/// Functions of two elements, by oneDNN's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BinaryFunction {
+    /// `a + b`.
+    Add,
+    /// `a * b`.
+    Mul,
+    /// The larger.
+    Max,
+    /// The smaller.
+    Min,
+    /// `a / b`.
+    Div,
+    /// `a - b`.
+    Sub,
 }
 
 /// What a pool keeps of a window.
@@ -118,20 +205,21 @@ pub enum PoolKind {
 
 /// What is applied to a result before it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "op", rename_all = "snake_case")]
 pub enum PostOp {
     /// Adds a tensor of the result's shape.
     Sum {
         /// Its name.
         input: String,
     },
-    /// The larger of the value and 0.
-    Relu,
-    /// The value within bounds.
-    Clip {
-        /// Lower bound.
-        min: f32,
-        /// Upper bound.
-        max: f32,
+    /// A function of the value.
+    Eltwise(Eltwise),
+    /// A function of the value and of an element of another tensor: one for all, or one for each channel of a
+    /// convolution (axis 1), for each column of a product (the last axis).
+    Binary {
+        /// Which.
+        function: BinaryFunction,
+        /// Name of the other tensor.
+        input: String,
     },
 }

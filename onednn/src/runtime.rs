@@ -1,6 +1,6 @@
 //! Runs a JSON graph: primitives are made once, and weights brought into the library's own layout once.
 
-use crate::graph::{Attributes, FORMAT, Graph, Node, PoolKind, PostOp};
+use crate::graph::{Attributes, BinaryFunction, Eltwise, FORMAT, Graph, Node, PoolKind, PostOp};
 use crate::library::{Descriptor, Library, Memories, Pool, Post, Primitive, Tensors, Window, argument};
 use compiler::external::Prepared;
 use compiler::tensor::{Tensor, TensorMut};
@@ -104,8 +104,15 @@ struct Builder {
     steps: Vec<Step>,
 }
 
+/// Post-ops of a primitive, and the tensors that they read.
+#[derive(Default)]
+struct Posts {
+    list: Vec<Post>,
+    tensors: Vec<(i32, usize)>,
+}
+
 /// Strides of a dense, row-major tensor.
-fn dense(shape: &[i64]) -> Vec<i64> {
+pub(crate) fn dense(shape: &[i64]) -> Vec<i64> {
     let mut strides = vec![1; shape.len()];
     for i in (1..shape.len()).rev() {
         strides[i - 1] = strides[i] * shape[i].max(1);
@@ -171,7 +178,7 @@ impl Builder {
     /// The place of weights as a primitive wants them. `view` is how it sees the stored ones. Constants are copied now,
     /// once; others in each run.
     fn weights(&mut self, name: &str, view: &Descriptor, wanted: &Descriptor) -> Result<usize, String> {
-        let stored = self.value(name)?.place;
+        let stored = self.read_plain(name)?.place;
         let from = self.memories.view(stored, view)?;
         if view.equals(wanted)? {
             return Ok(from);
@@ -185,23 +192,38 @@ impl Builder {
         self.memories.run(&reorder, &[(argument::SOURCE, from), (argument::DESTINATION, to)])?;
         Ok(to)
     }
-    /// Post-ops as the library has them. What is added lies in the result's memory when the primitive runs.
-    fn post_ops(&mut self, node: &Node, to: Option<(usize, &Descriptor)>) -> Result<Vec<Post>, String> {
-        let mut list = vec![];
-        for op in &node.post_ops {
-            list.push(match op {
-                PostOp::Relu => Post::Relu,
-                PostOp::Clip { min, max } => Post::Clip(*min, *max),
-                PostOp::Sum { input } => {
-                    if let Some(to) = to {
-                        let value = self.value(input)?;
-                        self.copy((value.place, &value.layout), to)?;
-                    }
-                    Post::Sum
+    /// Post-ops as the library has them, and the tensors that they read beside the primitive's own. `channels` is the
+    /// axis of a result of `rank` axes along which the operand of a binary one may vary.
+    fn post_ops(&mut self, node: &Node, rank: usize, channels: usize) -> Result<Posts, String> {
+        let mut posts = Posts::default();
+        for (i, op) in node.post_ops.iter().enumerate() {
+            posts.list.push(match op {
+                PostOp::Eltwise(function) => Post::Map(*function),
+                PostOp::Sum { .. } => Post::Sum,
+                PostOp::Binary { function, input } => {
+                    let other = self.read_plain(input)?;
+                    let mut shape = vec![1; rank];
+                    shape[channels] = other.shape.iter().product();
+                    let layout = Rc::new(self.dense(&shape)?);
+                    posts.tensors.push((
+                        argument::post_op(i, self.library.version().0),
+                        self.memories.view(other.place, &layout)?,
+                    ));
+                    Post::Binary(*function, layout)
                 }
             });
         }
-        Ok(list)
+        Ok(posts)
+    }
+    /// Brings what a primitive adds into its result's memory.
+    fn copy_sums(&mut self, node: &Node, to: (usize, &Descriptor)) -> Result<(), String> {
+        for op in &node.post_ops {
+            if let PostOp::Sum { input } = op {
+                let value = self.value(input)?;
+                self.copy((value.place, &value.layout), to)?;
+            }
+        }
+        Ok(())
     }
     fn node(&mut self, node: &Node) -> Result<(), String> {
         match &node.attributes {
@@ -214,9 +236,11 @@ impl Builder {
                 let window = Window { strides, dilates, begin: pads_begin, end: pads_end };
                 self.pool(node, *kind, kernel, &window)
             }
-            Attributes::Sum => self.sum(node),
-            Attributes::Relu => self.map(node, Post::Relu),
-            Attributes::Clip { min, max } => self.map(node, Post::Clip(*min, *max)),
+            Attributes::Binary { function } => self.binary(node, *function),
+            Attributes::Eltwise(function) => self.map(node, *function),
+            Attributes::Concat { axis } => self.concat(node, *axis),
+            Attributes::Softmax { axis } => self.softmax(node, *axis),
+            Attributes::BatchNorm { epsilon } => self.batch_norm(node, *epsilon),
         }
     }
     /// A pool keeps the layout of its data.
@@ -240,15 +264,56 @@ impl Builder {
             .push(Step { primitive, tensors: vec![(argument::SOURCE, data.place), (argument::DESTINATION, place)] });
         Ok(())
     }
-    /// The second operand is brought into the layout of the first.
-    fn sum(&mut self, node: &Node) -> Result<(), String> {
+    /// A second operand of the same shape is brought into the layout of the first, one that is repeated is read as it
+    /// is at the border.
+    fn binary(&mut self, node: &Node, function: BinaryFunction) -> Result<(), String> {
         let (a, b) = (self.input(node, 0)?, self.input(node, 1)?);
-        let post = self.post_ops(node, None)?;
-        let primitive = self.library.sum(&a.layout, &post)?;
-        let second = self.read_as(&b, &a.layout)?;
-        self.alike(node, &a, primitive, vec![(argument::SOURCE, a.place), (argument::SECOND, second)])
+        let rank = a.shape.len();
+        let posts = self.post_ops(node, rank, rank - 1)?;
+        let (layout, second) = if a.shape == b.shape {
+            (a.layout.clone(), self.read_as(&b, &a.layout)?)
+        } else {
+            let place = self.read_plain(&node.inputs[1])?.place;
+            let missing = rank.checked_sub(b.shape.len()).ok_or("an operand of more axes than the result")?;
+            let shape = [vec![1; missing], b.shape].concat();
+            let layout = Rc::new(self.dense(&shape)?);
+            (layout.clone(), self.memories.view(place, &layout)?)
+        };
+        let primitive = self.library.binary(function, &a.layout, &layout, &posts.list)?;
+        let mut tensors = vec![(argument::SOURCE, a.place), (argument::SECOND, second)];
+        tensors.extend(posts.tensors);
+        self.alike(node, &a, primitive, tensors)
     }
-    fn map(&mut self, node: &Node, function: Post) -> Result<(), String> {
+    fn concat(&mut self, node: &Node, axis: usize) -> Result<(), String> {
+        let values: Vec<Value> = (0..node.inputs.len()).map(|i| self.input(node, i)).collect::<Result<_, _>>()?;
+        let layouts: Vec<&Descriptor> = values.iter().map(|v| &*v.layout).collect();
+        let any = self.chosen(&node.shape)?;
+        let primitive = Arc::new(self.library.concat(&any, axis, &layouts)?);
+        let layout = primitive.destination()?;
+        let plain = layout.equals(&self.dense(&node.shape)?)?;
+        let place = self.add(&node.output, &node.shape, layout, plain)?;
+        let sources = values.iter().enumerate().map(|(i, v)| (argument::multiple(i), v.place));
+        let tensors = sources.chain([(argument::DESTINATION, place)]).collect();
+        self.steps.push(Step { primitive, tensors });
+        Ok(())
+    }
+    fn softmax(&mut self, node: &Node, axis: usize) -> Result<(), String> {
+        let data = self.input(node, 0)?;
+        let primitive = self.library.softmax(&data.layout, axis)?;
+        self.alike(node, &data, primitive, vec![(argument::SOURCE, data.place)])
+    }
+    fn batch_norm(&mut self, node: &Node, epsilon: f32) -> Result<(), String> {
+        let data = self.input(node, 0)?;
+        let primitive = self.library.batch_norm(&data.layout, epsilon)?;
+        let [mean, variance, scale, shift] = argument::STATISTICS;
+        let mut tensors = vec![(argument::SOURCE, data.place)];
+        for (i, number) in [scale, shift, mean, variance].into_iter().enumerate() {
+            let name = node.inputs.get(i + 1).ok_or_else(|| format!("has {} inputs, not 5", node.inputs.len()))?;
+            tensors.push((number, self.read_plain(name)?.place));
+        }
+        self.alike(node, &data, primitive, tensors)
+    }
+    fn map(&mut self, node: &Node, function: Eltwise) -> Result<(), String> {
         let data = self.input(node, 0)?;
         let primitive = self.library.map(&data.layout, function)?;
         self.alike(node, &data, primitive, vec![(argument::SOURCE, data.place)])
@@ -281,17 +346,17 @@ impl Builder {
             shape.insert(0, groups);
         }
         let bias = if node.inputs.len() > 2 { Some(self.input(node, 2)?) } else { None };
-        let post = self.post_ops(node, None)?;
+        let posts = self.post_ops(node, data.shape.len(), 1)?;
         let any = [self.chosen(&data.shape)?, self.chosen(&shape)?, self.chosen(&node.shape)?];
         let [source, filter, destination] = &any;
         let tensors = Tensors { source, weights: filter, bias: bias.as_ref().map(|b| &*b.layout), destination };
-        let primitive = Arc::new(self.library.convolution(tensors, window, &post)?);
+        let primitive = Arc::new(self.library.convolution(tensors, window, &posts.list)?);
         let source = self.read_as(&data, &primitive.source()?)?;
         let filter = self.weights(&node.inputs[1], &self.dense(&shape)?, &primitive.weights()?)?;
         let layout = primitive.destination()?;
         let plain = layout.equals(&self.dense(&node.shape)?)?;
         let destination = self.add(&node.output, &node.shape, layout, plain)?;
-        self.finish(node, primitive, [source, filter, destination], bias.map(|b| b.place))
+        self.finish(node, primitive, [source, filter, destination], (bias.map(|b| b.place), posts))
     }
     fn matmul(&mut self, node: &Node, transposed: bool) -> Result<(), String> {
         let weights = self.input(node, 1)?;
@@ -324,16 +389,16 @@ impl Builder {
                 Some((self.memories.view(place, &layout)?, layout))
             }
         };
-        let post = self.post_ops(node, None)?;
+        let posts = self.post_ops(node, rank, rank - 1)?;
         let (source, destination) = (self.dense(&from)?, self.dense(&to)?);
         let tensors =
             Tensors { source: &source, weights: &filter, bias: bias.as_ref().map(|b| &b.1), destination: &destination };
-        let primitive = Arc::new(self.library.matmul(tensors, &post)?);
+        let primitive = Arc::new(self.library.matmul(tensors, &posts.list)?);
         let filter = self.weights(&node.inputs[1], &view, &primitive.weights()?)?;
         let source = self.memories.view(data.place, &source)?;
         let place = self.plain(&node.output, &node.shape)?;
         let destination = self.memories.view(place, &destination)?;
-        self.finish(node, primitive, [source, filter, destination], bias.map(|b| b.0))
+        self.finish(node, primitive, [source, filter, destination], (bias.map(|b| b.0), posts))
     }
     /// Adds the steps of a primitive: what its result starts with, and itself.
     fn finish(
@@ -341,13 +406,14 @@ impl Builder {
         node: &Node,
         primitive: Arc<Primitive>,
         [source, weights, destination]: [usize; 3],
-        bias: Option<usize>,
+        (bias, posts): (Option<usize>, Posts),
     ) -> Result<(), String> {
         let result = self.value(&node.output)?;
-        self.post_ops(node, Some((result.place, &result.layout)))?;
+        self.copy_sums(node, (result.place, &result.layout))?;
         let mut tensors =
             vec![(argument::SOURCE, source), (argument::WEIGHTS, weights), (argument::DESTINATION, destination)];
         tensors.extend(bias.map(|place| (argument::BIAS, place)));
+        tensors.extend(posts.tensors);
         self.steps.push(Step { primitive, tensors });
         Ok(())
     }

@@ -1,17 +1,20 @@
 //! The target: what it supports, its patterns, and how regions are prepared.
 
+use crate::built::{Built, Options};
+use crate::c_source::VERSION;
 use crate::convert::{convert, supports};
+use crate::elementwise::{binary, eltwise};
 use crate::library::Library;
 use crate::runtime::Runtime;
 use compiler::cost::{CostModel, EstimatedCost, NodeForm};
 use compiler::external::{ExternalPattern, ExternalTarget, Prepared, Region, TargetOptions};
-use compiler::graph::{Function, ValueId};
+use compiler::graph::{Function, NodeId, ValueId};
+use compiler::int::Dim;
+use compiler::ops::OpRef;
 use compiler::ops::binary::Add;
-use compiler::ops::clip::Clip;
 use compiler::ops::conv::Conv;
 use compiler::ops::matmul::{Gemm, MatMul};
-use compiler::ops::unary::Relu;
-use compiler::pattern::{Found, Pattern, Subject, any, commuted, is, op};
+use compiler::pattern::{Found, Pattern, Subject, any, any_op, commuted, either, is};
 use compiler::profile::DeviceProfile;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,6 +27,13 @@ const GB_S_A_CORE: f64 = 12.0;
 
 /// The target `dnnl`.
 pub static TARGET: Dnnl = Dnnl { loaded: Mutex::new(vec![]) };
+
+/// How a region becomes calls of the library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Json,
+    C,
+}
 
 /// oneDNN, loaded once for each path.
 pub struct Dnnl {
@@ -41,6 +51,13 @@ impl Dnnl {
         loaded.push((path.into(), library.clone()));
         Ok(library)
     }
+    fn style(&self, options: &TargetOptions) -> Result<Style, String> {
+        match options.get("style") {
+            None | Some("json") => Ok(Style::Json),
+            Some("c") => Ok(Style::C),
+            Some(other) => Err(format!("style={other}: json or c")),
+        }
+    }
     fn threads(&self, options: &TargetOptions) -> Result<Option<i32>, String> {
         match options.number("threads")? {
             Some(n) if n < 1.0 || n.fract() != 0.0 || n > 1024.0 => Err(format!("threads={n}: 1 to 1024")),
@@ -55,30 +72,63 @@ impl ExternalTarget for Dnnl {
     }
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[
+            ("compiler", "of the style `c`: the C compiler; `cc` by default"),
+            (
+                "folder",
+                "of the style `c`: a folder, into which the C of each region is written; none is kept by default",
+            ),
             ("graphs", "a folder, into which the JSON graph of each region is written"),
             ("library", "path of the shared library; by default libdnnl.so.2, else libdnnl.so.3"),
+            ("style", "`json` (default): primitives are made from the JSON graph; `c`: by C, which is compiled"),
             ("threads", "threads of a run; by default those of the library"),
         ]
     }
     fn check(&self, options: &TargetOptions) -> Result<(), String> {
         self.threads(options)?;
-        self.library(options).map(drop)
+        let library = self.library(options)?;
+        if self.style(options)? == Style::C {
+            if library.version().0 != VERSION {
+                let (major, minor) = library.version();
+                return Err(format!("style=c calls version {VERSION} of oneDNN, and the library is {major}.{minor}"));
+            }
+            c_source::check_compiler(options.get("compiler").unwrap_or("cc"))?;
+        }
+        Ok(())
     }
     fn supports(&self, node: &NodeForm, _options: &TargetOptions) -> Result<(), String> {
         supports(node)
     }
     fn patterns(&self) -> Vec<ExternalPattern> {
-        let relu = |p: Pattern| op::<Relu>([p]);
-        let row = |name, pattern| ExternalPattern::new(name, pattern).check(fits);
-        let behind = |names: [&'static str; 4], anchor: Pattern| {
-            let sum = commuted::<Add>(anchor.clone(), any());
-            let patterns = [relu(sum.clone()), sum, relu(anchor.clone()), op::<Clip>([anchor])];
-            names.into_iter().zip(patterns).map(|(name, pattern)| row(name, pattern)).collect::<Vec<_>>()
-        };
-        let mut table = behind(["conv_sum_relu", "conv_sum", "conv_relu", "conv_clip"], is::<Conv>());
-        table.extend(behind(["matmul_sum_relu", "matmul_sum", "matmul_relu", "matmul_clip"], is::<MatMul>()));
-        table.extend(behind(["gemm_sum_relu", "gemm_sum", "gemm_relu", "gemm_clip"], is::<Gemm>()));
-        table.push(row("add_relu", relu(op::<Add>([any(), any()]))));
+        let mut table = behind(
+            [
+                "conv_sum_eltwise",
+                "conv_binary_eltwise",
+                "conv_eltwise_binary",
+                "conv_sum",
+                "conv_binary",
+                "conv_eltwise",
+            ],
+            is::<Conv>(),
+        );
+        let names = [
+            "matmul_sum_eltwise",
+            "matmul_binary_eltwise",
+            "matmul_eltwise_binary",
+            "matmul_sum",
+            "matmul_binary",
+            "matmul_eltwise",
+        ];
+        table.extend(behind(names, is::<MatMul>()));
+        let names = [
+            "gemm_sum_eltwise",
+            "gemm_binary_eltwise",
+            "gemm_eltwise_binary",
+            "gemm_sum",
+            "gemm_binary",
+            "gemm_eltwise",
+        ];
+        table.extend(behind(names, is::<Gemm>()));
+        table.push(ExternalPattern::new("binary_eltwise", mapped(combined(any(), any()))).check(fits));
         table
     }
     /// By the estimate of Weft's own kernels for a processor with AVX2, whose time the library's are near.
@@ -98,9 +148,61 @@ impl ExternalTarget for Dnnl {
             let text = serde_json::to_string_pretty(&graph).map_err(|e| e.to_string())?;
             std::fs::write(&path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
         }
-        let runtime = Runtime::new(self.library(options)?, &graph, &constants, self.threads(options)?)?;
-        Ok(Box::new(runtime))
+        let (library, threads) = (self.library(options)?, self.threads(options)?);
+        let name = region.function().name;
+        Ok(match self.style(options)? {
+            Style::Json => Box::new(Runtime::new(library, &graph, &constants, threads)?),
+            Style::C => {
+                let options = Options {
+                    compiler: options.get("compiler").unwrap_or("cc"),
+                    folder: options.get("folder").map(|f| std::path::Path::new(f).join(name.as_str())),
+                    library: options.get("library"),
+                    threads,
+                };
+                Box::new(Built::new(library, &graph, &constants, name.as_str(), &options)?)
+            }
+        })
     }
+}
+
+/// A function of one operand behind a value.
+fn mapped(p: Pattern) -> Pattern {
+    any_op([p]).when("a function of elements", |s, v| op_of(s, v).is_some_and(|op| eltwise(op).is_some()))
+}
+
+/// A function of two operands.
+fn combined(a: Pattern, b: Pattern) -> Pattern {
+    any_op([a, b]).when("a function of two", |s, v| op_of(s, v).is_some_and(|op| binary(op).is_some()))
+}
+
+fn op_of(s: &dyn Subject, v: ValueId) -> Option<&OpRef> {
+    s.function().def_node(v).map(|n| &s.function().nodes[n].op)
+}
+
+/// Rows of what a primitive applies to the result of an anchor: a sum, a function of two elements, one of one.
+fn behind(names: [&'static str; 6], anchor: Pattern) -> Vec<ExternalPattern> {
+    let sum = || commuted::<Add>(anchor.clone(), any());
+    let two = |p: Pattern| either([combined(p.clone(), any()), combined(any(), p)]);
+    let rows: [(Pattern, fn(&dyn Subject, &Found) -> Result<(), String>); 6] = [
+        (mapped(sum()), fits_sum),
+        (mapped(two(anchor.clone())), fits),
+        (two(mapped(anchor.clone())), fits),
+        (sum(), fits_sum),
+        (two(anchor.clone()), fits),
+        (mapped(anchor.clone()), fits),
+    ];
+    names.into_iter().zip(rows).map(|(name, (p, check))| ExternalPattern::new(name, p).check(check)).collect()
+}
+
+/// As [`fits`], and tensors that are added have the result's shape.
+fn fits_sum(s: &dyn Subject, found: &Found) -> Result<(), String> {
+    let f = s.function();
+    fits(s, found)?;
+    let anchor = *found.nodes.last().ok_or("no anchor")?;
+    let result = f.nodes[anchor].outputs[0];
+    let sums = found.nodes.iter().filter(|&&n| n != anchor && f.nodes[n].op.is::<Add>());
+    let mut operands = sums.flat_map(|&n| f.nodes[n].inputs.iter().flatten());
+    operands.try_for_each(|&v| same_type(f, v, result))
 }
 
 /// Every node of a match is one that a primitive computes or applies.
@@ -110,14 +212,34 @@ fn fits(s: &dyn Subject, found: &Found) -> Result<(), String> {
     let anchor = *found.nodes.last().ok_or("no anchor")?;
     supports(&NodeForm::of(f, anchor))?;
     let result = f.nodes[anchor].outputs[0];
+    let inside = |v: &ValueId| f.def_node(*v).is_some_and(|n| found.nodes.contains(&n));
     for &n in found.nodes.iter().filter(|&&n| n != anchor) {
+        supports(&NodeForm::of(f, n))?;
+        same_type(f, f.nodes[n].outputs[0], result)?;
         let operands: Vec<ValueId> = f.nodes[n].inputs.iter().flatten().copied().collect();
-        if operands.iter().filter(|&&v| v == result).count() > 1 {
-            return Err("it adds the result to itself".into());
+        let [a, b] = operands[..] else { continue };
+        if a == b {
+            return Err("it combines a value with itself".into());
         }
-        operands.into_iter().try_for_each(|v| same_type(f, v, result))?;
+        let (value, other) = if inside(&a) { (a, b) } else { (b, a) };
+        if value != a && !f.nodes[n].op.commutes() {
+            return Err(format!("the result is the second operand of {}", f.nodes[n].op.name()));
+        }
+        let summed = f.nodes[n].op.is::<Add>() && f.ty(other) == f.ty(result);
+        if !summed && !varies_along_channels(f, anchor, other) {
+            return Err(format!("{} is {:?}, not one element for each channel", f.describe_value(other), f.ty(other)));
+        }
     }
     Ok(())
+}
+
+/// One element, or one for each channel of a convolution's result, each column of a product's.
+fn varies_along_channels(f: &Function, anchor: NodeId, v: ValueId) -> bool {
+    let result = f.ty(f.nodes[anchor].outputs[0]);
+    let channels = if f.nodes[anchor].op.is::<Conv>() { 1 } else { result.rank() - 1 };
+    let missing = result.rank() - f.ty(v).rank().min(result.rank());
+    let fits = |(i, d): (usize, &Dim)| d.is(1) || i + missing == channels && *d == result.shape[channels];
+    f.ty(v).rank() <= result.rank() && f.ty(v).shape.iter().enumerate().all(fits)
 }
 
 fn same_type(f: &Function, v: ValueId, result: ValueId) -> Result<(), String> {

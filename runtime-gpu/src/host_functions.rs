@@ -12,7 +12,7 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use compiler::interpreter;
 use compiler::name::Name;
-use compiler::plan::{BufferView, Plan, Step};
+use compiler::plan::{BufferView, HostSignature, Plan, Step};
 use compiler::tensor::{Tensor, TensorMut};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +57,17 @@ impl HostFunctions {
         f: impl Fn(&[Tensor], &mut [TensorMut]) -> Result<(), String> + Send + Sync + 'static,
     ) {
         Arc::make_mut(&mut self.on_tensors).register_into(name, f);
+    }
+    /// Registers a function on tensors in host memory that is prepared once for each call site and list of sizes, as
+    /// [`compiler::interpreter::HostFunctions::register_prepared`] says.
+    pub fn register_prepared<F>(
+        &mut self,
+        name: impl Into<Name>,
+        prepare: impl Fn(&HostSignature<'_>) -> Result<F, String> + Send + Sync + 'static,
+    ) where
+        F: Fn(&[Tensor], &mut [TensorMut]) -> Result<(), String> + Send + Sync + 'static,
+    {
+        Arc::make_mut(&mut self.on_tensors).register_prepared(name, prepare);
     }
     /// Registers a function on device buffers: `prepare` makes it when a session opens. Graphs call it with
     /// `call_host @name ... {on_device=true}`.

@@ -4,12 +4,12 @@ use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
 use crate::in_flight::InFlight;
 use crate::planned::Planned;
-use crate::recent::Recent;
 use crate::run::RunTimes;
 use crate::session::Session;
 use crate::tensors::{DeviceTensor, RunInput};
 use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::name::Name;
+use compiler::recent::Recent;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
 

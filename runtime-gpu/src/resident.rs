@@ -9,6 +9,8 @@ use crate::resources::{Bound, BoundStep, Resources, Shared};
 use crate::run::ms;
 use crate::session::Session;
 use crate::timestamps::{Timestamps, tick_us};
+use compiler::name::Name;
+use compiler::plan::HostStep;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -22,6 +24,33 @@ pub enum TimeSource {
     GpuTimestamps,
     /// The host's clock around submit and wait.
     HostClock,
+}
+
+/// The time of a call of a host function.
+pub struct HostCallTime {
+    /// The call's group.
+    pub group: usize,
+    /// Microseconds, with the tensors' way to the host and back.
+    pub us: f64,
+    /// The tensors of a call on the host; none for one on device buffers.
+    pub edges: Vec<Edge>,
+}
+
+/// A tensor on its way to a call on the host, or from it.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Its name.
+    pub tensor: Name,
+    /// It is an operand of the call, which comes from the device; else a result, which goes there.
+    pub operand: bool,
+    /// Bytes that were moved between host and device: 0 for a tensor that is, or stays, on the host.
+    pub bytes: u64,
+    /// Microseconds that the host waits for it.
+    pub us: f64,
+}
+
+fn microseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
 }
 
 /// A session with inputs on the device. Others who run on the session wait until it is dropped: a thread that holds it
@@ -89,35 +118,50 @@ impl Resident<'_> {
         Ok(ms(start))
     }
 
-    /// Microseconds of each call of a host function that no branch decides about, in plan order, by the host's clock:
-    /// `(group, us)`. Each is submitted and waited for alone; one on tensors counts with its tensors' way to the host
-    /// and back.
+    /// The times of each call of a host function that no branch decides about, in plan order, by the host's clock. Each is
+    /// submitted and waited for alone; one on tensors counts with its tensors' way to the host and back.
     ///
     /// # Errors
     /// As [`Resident::run`].
-    pub fn time_host_calls(&mut self) -> Result<Vec<(usize, f64)>, GpuError> {
+    pub fn time_host_calls(&mut self) -> Result<Vec<HostCallTime>, GpuError> {
         let (shared, gpu) = (self.shared, &self.shared.gpu);
         let steps = self.resources.steps.clone();
         let mut out = vec![];
         for step in steps.iter() {
             let start = Instant::now();
-            let group = match step {
-                BoundStep::Host(h) if h.call.is_some() => {
-                    let done = self.resources.host_step(shared, None, h, Polling::Caller);
-                    pollster::block_on(done)?;
-                    h.group
-                }
+            let (group, edges) = match step {
+                BoundStep::Host(h) if h.call.is_some() => (h.group, self.host_step_by_edges(h)?),
                 BoundStep::DeviceCall(h, _) => {
                     let mut encoder = new_encoder(gpu);
                     shared.encode(&mut encoder, &self.resources, step)?;
                     gpu.wait_for(gpu.queue.submit([encoder.finish()]))?;
-                    h.group
+                    (h.group, vec![])
                 }
                 _ => continue,
             };
-            out.push((group, start.elapsed().as_secs_f64() * 1e6));
+            out.push(HostCallTime { group, us: microseconds(start), edges });
         }
         Ok(out)
+    }
+
+    /// Runs a host step, whose tensors are moved one after another.
+    fn host_step_by_edges(&mut self, h: &HostStep) -> Result<Vec<Edge>, GpuError> {
+        let (shared, mut edges, mut inputs) = (self.shared, vec![], vec![]);
+        for view in &h.inputs {
+            let (start, before) = (Instant::now(), self.resources.moved.so_far());
+            let read = self.resources.read(shared, None, std::slice::from_ref(view), Polling::Caller);
+            inputs.extend(pollster::block_on(read)?);
+            let bytes = self.resources.moved.so_far().read_back - before.read_back;
+            edges.push(Edge { tensor: view.name, operand: true, bytes, us: microseconds(start) });
+        }
+        let outputs = self.shared.host_results(h, inputs)?;
+        for (view, t) in h.outputs.iter().zip(&outputs) {
+            let (start, before) = (Instant::now(), self.resources.moved.so_far());
+            self.resources.write(shared, view, t)?;
+            let bytes = self.resources.moved.so_far().uploaded - before.uploaded;
+            edges.push(Edge { tensor: view.name, operand: false, bytes, us: microseconds(start) });
+        }
+        Ok(edges)
     }
 
     /// How often a run executes each dispatch, in plan order: those of a loop once in each iteration. It runs once.

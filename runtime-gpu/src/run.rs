@@ -125,6 +125,17 @@ enum Owner {
     Call(Arc<Call>),
 }
 
+impl Shared {
+    /// Computes the results of a host step.
+    ///
+    /// # Errors
+    /// What the function says.
+    pub(crate) fn host_results(&self, h: &HostStep, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, GpuError> {
+        let functions = self.host_functions.on_tensors();
+        (h.run)(inputs, functions).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))
+    }
+}
+
 impl Resources {
     /// Executes all steps after the commands in `encoder`. Steps after the last host step are encoded, and the caller
     /// submits them.
@@ -212,8 +223,7 @@ impl Resources {
         polling: Polling,
     ) -> Result<(), GpuError> {
         let inputs = self.read(shared, encoder, &h.inputs, polling).await?;
-        let functions = shared.host_functions.on_tensors();
-        let outputs = (h.run)(inputs, functions).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
+        let outputs = shared.host_results(h, inputs)?;
         h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write(shared, tensor, t))
     }
 }

@@ -10,13 +10,12 @@ use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::interpreter::run_function;
 use compiler::passes::PipelineOptions;
-use compiler::plan::{Content, PlanBuffer};
 use compiler::schedule::ScheduleOptions;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use runtime_cpu::{Isa, Processor, pack_constant};
+use runtime_cpu::{Isa, Processor};
 use std::path::Path;
 use std::process::Command;
 
@@ -35,12 +34,7 @@ fn files(
     options.pipeline.scheduling = ScheduleOptions::of_rules(rule);
     let c: Compiled =
         compile(m.clone(), &options, &profile, &c_source::Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
-    let packed = |b: &PlanBuffer| {
-        let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
-        let constant = c.module.constants.get(name).ok_or("there is no such constant")?;
-        pack_constant(b, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), isa)
-    };
-    c_source::program(&c.plan, &packed, "a random network")
+    c_source::program(&c.plan, &|b| weft::packed_constant(&c, b, isa), "a random network")
 }
 
 fn ran(command: &mut Command) -> Result<(), String> {

@@ -47,7 +47,7 @@ pub struct Common {
     /// Device: auto, cpu, interpreter (slow: the reference), a number, a name, or vulkan:N
     #[arg(long, env = "WEFT_DEVICE", hide_env_values = true, default_value = "auto", help_heading = DEVICE)]
     pub device: String,
-    /// Threads of the CPU [default: one for each core]
+    /// Threads of the CPU, and of external targets that have threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = DEVICE)]
     pub threads: Option<u32>,
     /// Compile for a named profile; what runs on a device is compiled as far as that device can run it

@@ -4,9 +4,13 @@ use super::callees::join;
 use crate::arena::Id;
 use crate::external::{CallSite, Region, TargetSpec};
 use crate::graph::{Function, Module, NodeId};
-use crate::interpreter::{Interpreter, declared_results};
+use crate::int::Dim;
+use crate::interpreter::{Interpreter, declared_results, host_site};
+use crate::name::Name;
 use crate::ops::control::{Call, CallHost, CallTensor};
 use crate::plan::{HostCall, HostComputation, HostStep, Plan, Step};
+use crate::tensor::Tensor;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// The part of the module that host steps need: graph functions, constants, and the tensor functions that are called by
@@ -102,9 +106,14 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
         return external_computation(&module, call);
     }
     if let Some(call) = op.downcast::<CallHost>().cloned() {
-        let shapes: Vec<_> = node.outputs.iter().map(|&v| main.ty(v).const_shape()).collect();
+        let operands: Vec<Vec<Dim>> = node.inputs.iter().flatten().map(|&v| main.ty(v).shape.clone()).collect();
+        let results: Vec<Vec<Dim>> = node.outputs.iter().map(|&v| main.ty(v).shape.clone()).collect();
+        let site = host_site(main, n, &call);
         return Arc::new(move |inputs, functions| {
-            functions.call(call.callee, inputs, &declared_results(&call, &shapes))
+            let sizes = open_sizes(&operands, &inputs);
+            let size = |d: &Dim| usize::try_from(d.eval(&|v| sizes.get(&v).copied())?).ok();
+            let shapes: Vec<_> = results.iter().map(|s| s.iter().map(size).collect()).collect();
+            functions.call(&site, inputs, &declared_results(&call, &shapes))
         });
     }
     let present: Vec<bool> = node.inputs.iter().map(|v| v.is_some()).collect();
@@ -113,6 +122,12 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
         let operands: Vec<_> = present.iter().map(|&p| if p { given.next() } else { None }).collect();
         Ok(crate::interpreter::eval_node(&op, &operands, &module)?)
     })
+}
+
+/// The sizes of open dimensions that the shapes of operands show.
+fn open_sizes(operands: &[Vec<Dim>], given: &[Tensor]) -> FxHashMap<Name, i64> {
+    let pairs = operands.iter().zip(given).flat_map(|(shape, t)| shape.iter().zip(t.shape()));
+    pairs.filter_map(|(d, &n)| Some((d.as_var()?, n as i64))).collect()
 }
 
 /// A region that an external target runs.

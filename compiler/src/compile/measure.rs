@@ -1,7 +1,7 @@
 //! Measured costs of nodes: each node is compiled alone, a device times its kernels, and the times are looked up.
 
 use super::{CompileOptions, Compiled, compile};
-use crate::cost::{CostModel, EstimatedCost, Measurement, Measurements, NodeForm, single_node_module};
+use crate::cost::{CostModel, EstimatedCost, Measurement, Measurements, NodeForm, RegionTimes, single_node_module};
 use crate::int::DimRanges;
 use crate::passes::{LayoutMode, PipelineOptions};
 use crate::plan::EmitKernel;
@@ -126,6 +126,9 @@ impl CostModel for MeasuredCost {
             list.entry(form).or_insert_with(|| AskedFunction::new(f, constants, estimate.total()));
         }
         found
+    }
+    fn region(&self, key: &str) -> Option<RegionTimes> {
+        self.times.measurements.regions.get(&self.identity)?.get(key).copied()
     }
     fn measures_functions(&self) -> bool {
         self.times.measurements.functions.contains_key(&self.identity)

@@ -22,6 +22,18 @@ pub struct Measurements {
     /// Nanoseconds of tensor functions in a network, by [`DeviceProfile::identity`], then by
     /// [`form`](crate::tir::TensorFunction::form).
     pub functions: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Times of regions of external targets, by [`DeviceProfile::identity`], then by
+    /// [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
+    pub regions: BTreeMap<String, BTreeMap<String, RegionTimes>>,
+}
+
+/// Nanoseconds of a run of a region.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RegionTimes {
+    /// In the external target, without the copies of what crosses its border.
+    pub target_ns: f64,
+    /// In Weft's kernels on the device.
+    pub weft_ns: f64,
 }
 
 /// The time of one run of a digest's kernels.

@@ -11,7 +11,7 @@
 
 mod measured;
 
-pub use measured::{Measurement, Measurements, code_digest, single_node_module};
+pub use measured::{Measurement, Measurements, RegionTimes, code_digest, single_node_module};
 
 use crate::graph::{Function, NodeId, TensorType, ValueId};
 use crate::int::DimRanges;
@@ -60,6 +60,10 @@ pub trait CostModel: Send + Sync {
     /// True if times of functions were measured on the device.
     fn measures_functions(&self) -> bool {
         false
+    }
+    /// Measured times of a region of an external target, by [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
+    fn region(&self, _key: &str) -> Option<RegionTimes> {
+        None
     }
     /// The share of a node's cost that is noise: a choice must gain more than that to be preferred to a simpler one.
     fn uncertainty(&self) -> f64 {

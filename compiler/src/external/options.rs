@@ -41,6 +41,10 @@ impl TargetOptions {
         let parse = |v: &str| v.parse().map_err(|_| format!("the option {name}={v} is no number"));
         self.get(name).map(parse).transpose()
     }
+    /// The options that a region's time may depend on: all but `min_macs`.
+    pub(super) fn of_times(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.list.iter().filter(|o| o.0 != MIN_MACS).map(|o| (o.0.as_str(), o.1.as_str()))
+    }
     /// Multiply-accumulates from which on a region is taken whatever the estimates say.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use crate::ops::control::Const;
 use crate::ops::external_scope::Composite;
 use crate::ops::node_types;
 use crate::tensor::Tensor;
+use rustc_hash::FxHashMap;
 
 /// A graph function alone in a module, with its constants: its parameters are what the region reads, its results what
 /// it gives. Its nodes are ops, `composite` scopes and constants.
@@ -67,6 +68,36 @@ impl Region {
         let Some((_, c)) = self.function().def_op::<Const>(v) else { return Ok(None) };
         let Some(c) = self.module.constants.get(&c.name) else { return Ok(None) };
         c.load().map(Some).map_err(|e| e.to_string())
+    }
+    /// What it computes, without names and without data: equal regions of different networks have the same text.
+    pub fn form(&self) -> String {
+        let f = self.function();
+        let mut numbers: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut number = |v: ValueId| {
+            let next = numbers.len();
+            *numbers.entry(v).or_insert(next)
+        };
+        let mut text: String = f.params().iter().map(|&v| format!("{}: {:?}\n", number(v), f.ty(v))).collect();
+        for n in self.nodes() {
+            let node = &f.nodes[n];
+            let operand = |v: &Option<ValueId>| match v {
+                None => "none".to_string(),
+                Some(v) if f.def_op::<Const>(*v).is_some() => format!("constant {:?}", f.ty(*v)),
+                Some(v) => number(self.source(*v)).to_string(),
+            };
+            let operands: Vec<String> = node.inputs.iter().map(operand).collect();
+            let results: Vec<String> = node.outputs.iter().map(|&v| format!("{}: {:?}", number(v), f.ty(v))).collect();
+            text.push_str(&format!("{} = {:?} {}\n", results.join(", "), node.op, operands.join(", ")));
+        }
+        let results: Vec<String> = f.results().iter().map(|&v| number(self.source(v)).to_string()).collect();
+        text + &results.join(", ")
+    }
+    /// The value that a result of a composite is inside it.
+    fn source(&self, v: ValueId) -> ValueId {
+        let f = self.function();
+        let Some(n) = f.def_node(v).filter(|&n| f.nodes[n].op.is_scope()) else { return v };
+        let at = f.nodes[n].outputs.iter().position(|&o| o == v).unwrap_or(0);
+        f.nodes[n].regions.first().and_then(|&b| f.blocks[b].results.get(at)).map_or(v, |&inner| self.source(inner))
     }
     /// Multiply-accumulates of a run; 0 for open sizes.
     pub fn macs(&self) -> u64 {

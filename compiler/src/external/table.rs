@@ -2,7 +2,9 @@
 
 use super::interpreter::InterpreterTarget;
 use super::options::TargetOptions;
+use super::region::Region;
 use super::target::ExternalTarget;
+use crate::fingerprint::Fingerprint;
 use crate::name::Name;
 use crate::registry::Table;
 
@@ -66,6 +68,19 @@ impl TargetSpec {
             options: TargetOptions::parse(target.name(), target.options(), options)?,
             text: options.to_string(),
         })
+    }
+    /// What times of a region are found by: the target with the options that matter for times, and what the region
+    /// computes.
+    pub fn times_key(&self, region: &Region) -> String {
+        let fingerprint = Fingerprint::of(|w| {
+            w.text(self.target.name());
+            self.options.of_times().for_each(|(name, value)| {
+                w.text(name);
+                w.text(value);
+            });
+            w.text(&region.form());
+        });
+        fingerprint.to_string()
     }
     /// Name of the target.
     pub fn name(&self) -> Name {

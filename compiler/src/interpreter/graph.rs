@@ -9,7 +9,7 @@ use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Loop};
 use crate::ops::function_values::{Apply, FunctionValue, Lambda};
-use crate::plan::HostCaller;
+use crate::plan::{HostCaller, HostSite};
 use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -76,6 +76,8 @@ type Observer<'a> = Box<dyn FnMut(&Function, NodeId, &[Tensor]) + 'a>;
 pub struct Interpreter<'a> {
     module: &'a Module,
     host: Option<&'a dyn HostCaller>,
+    /// Calls of host functions, by function and node.
+    sites: FxHashMap<(Name, NodeId), HostSite>,
     observer: Option<Observer<'a>>,
     out_of_range: Option<&'a mut Vec<NodeOutOfRange>>,
     constants: FxHashMap<Name, Tensor>,
@@ -96,6 +98,7 @@ impl<'a> Interpreter<'a> {
         Interpreter {
             module,
             host: None,
+            sites: FxHashMap::default(),
             observer: None,
             out_of_range: None,
             constants: FxHashMap::default(),
@@ -381,7 +384,8 @@ impl<'a> Interpreter<'a> {
         let symbols = &self.symbols;
         let size = |d: &Dim| d.eval(&|v| symbols.get(&v).copied()).and_then(|n| usize::try_from(n).ok());
         let shapes: Vec<_> = op.shapes.iter().map(|s| s.iter().map(size).collect()).collect();
-        host.call(op.callee, inputs, &declared_results(op, &shapes)).map_err(|m| node_error(f, n, m))
+        let site = self.sites.entry((f.name, n)).or_insert_with(|| host_site(f, n, op));
+        host.call(site, inputs, &declared_results(op, &shapes)).map_err(|m| node_error(f, n, m))
     }
 
     fn constant(&mut self, name: Name) -> Result<Tensor, Fault> {
@@ -393,6 +397,12 @@ impl<'a> Interpreter<'a> {
         self.constants.insert(name, t.clone());
         Ok(t)
     }
+}
+
+/// A call of a host function.
+pub(crate) fn host_site(f: &Function, n: NodeId, op: &CallHost) -> HostSite {
+    let constant = |v: &ValueId| f.def_op::<Const>(*v).is_some();
+    HostSite::new(op.callee, f.nodes[n].inputs.iter().flatten().map(constant).collect())
 }
 
 /// The results of a block.

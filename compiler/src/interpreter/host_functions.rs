@@ -1,12 +1,14 @@
 //! Functions on host tensors that `call_host` nodes name: an expert's own code, or an external library.
 //!
 //! A function either returns its results ([`HostFunctions::register`]) or writes them into given memory
-//! ([`HostFunctions::register_into`]). Results must have the types that the call declares.
+//! ([`HostFunctions::register_into`]). One that is prepared ([`HostFunctions::register_prepared`]) writes them too, and
+//! keeps what it makes of shapes and constants between the runs of a call site. Results must have the types that the
+//! call declares.
 
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::ops::control::CallHost;
-use crate::plan::{HostCaller, HostResult};
+use crate::plan::{HostCaller, HostResult, HostSignature, HostSite, PrepareFunction, PreparedFunction};
 use crate::tensor::{Tensor, TensorMut};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ type Writing = dyn Fn(&[Tensor], &mut [TensorMut]) -> Result<(), String> + Send 
 enum HostFunction {
     Returning(Arc<Returning>),
     Writing(Arc<Writing>),
+    Prepared(Arc<PrepareFunction>),
 }
 
 /// Host functions by name.
@@ -55,6 +58,19 @@ impl HostFunctions {
     ) {
         self.map.insert(name.into(), HostFunction::Writing(Arc::new(f)));
     }
+    /// Registers a function that is prepared: `prepare` is called once for each call site and list of sizes, with the
+    /// types of operands and results and the data of operands that are constants. What it returns runs, as a function of
+    /// [`HostFunctions::register_into`] does; runs may overlap. The last 16 lists of sizes of a site are kept.
+    pub fn register_prepared<F>(
+        &mut self,
+        name: impl Into<Name>,
+        prepare: impl Fn(&HostSignature<'_>) -> Result<F, String> + Send + Sync + 'static,
+    ) where
+        F: Fn(&[Tensor], &mut [TensorMut]) -> Result<(), String> + Send + Sync + 'static,
+    {
+        let prepare = move |site: &HostSignature<'_>| prepare(site).map(|f| Box::new(f) as Box<PreparedFunction>);
+        self.map.insert(name.into(), HostFunction::Prepared(Arc::new(prepare)));
+    }
     /// True if a function of that name is registered.
     pub fn contains(&self, name: Name) -> bool {
         self.map.contains_key(&name)
@@ -79,11 +95,17 @@ impl HostCaller for HostFunctions {
         HostFunctions::contains(self, function)
     }
     /// A function that writes its results needs the shapes of all of them.
-    fn call(&self, function: Name, inputs: Vec<Tensor>, results: &[HostResult<'_>]) -> Result<Vec<Tensor>, String> {
+    fn call(&self, site: &HostSite, inputs: Vec<Tensor>, results: &[HostResult<'_>]) -> Result<Vec<Tensor>, String> {
+        let function = site.function;
         let made = match self.map.get(&function) {
             None => return Err(self.unknown(function)),
             Some(HostFunction::Returning(f)) => f(&inputs)?,
             Some(HostFunction::Writing(f)) => write_results(&**f, function, inputs, results)?,
+            Some(HostFunction::Prepared(prepare)) => {
+                check_sizes(function, results)?;
+                let f = site.prepared(prepare, &inputs, results)?;
+                write_results(&**f, function, inputs, results)?
+            }
         };
         check_results(function, &made, results)?;
         Ok(made)
@@ -101,18 +123,23 @@ pub(crate) fn declared_results<'a>(op: &CallHost, shapes: &'a [Option<Vec<usize>
     declared.map(result).collect()
 }
 
+fn check_sizes(function: Name, declared: &[HostResult<'_>]) -> Result<(), String> {
+    match declared.iter().any(|d| d.shape.is_none()) {
+        true => Err(format!(
+            "the host function `{function}` writes its results, so their sizes must be known before it runs"
+        )),
+        false => Ok(()),
+    }
+}
+
 fn write_results(
     f: &Writing,
     function: Name,
     mut inputs: Vec<Tensor>,
     declared: &[HostResult<'_>],
 ) -> Result<Vec<Tensor>, String> {
+    check_sizes(function, declared)?;
     let mut results = Vec::with_capacity(declared.len());
-    if declared.iter().any(|d| d.shape.is_none()) {
-        return Err(format!(
-            "the host function `{function}` writes its results, so their sizes must be known before it runs"
-        ));
-    }
     for d in declared {
         results.push(match d.in_place_of {
             // An empty tensor replaces it among the operands, so that its memory is not shared.

@@ -16,8 +16,8 @@ mod host_functions;
 mod node;
 mod ranges;
 
-pub(crate) use graph::collect_uses;
 pub use graph::{ExecError, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
+pub(crate) use graph::{collect_uses, host_site};
 pub use host_functions::HostFunctions;
 pub(crate) use host_functions::declared_results;
 pub use node::{eval_expression, eval_node};

@@ -5,9 +5,10 @@
 //! ```
 //!
 //! With the target's option `min_macs`, a region stays external if it has at least so many multiply-accumulates.
-//! Without it, the target's estimate plus the copies of the values that cross the border are compared with Weft's
-//! estimate of the same nodes, and the region stays external if that sum is lower. If the target has no estimate, all
-//! its regions stay. The remark has both numbers.
+//! Without it, the target's time plus the copies of the values that cross the border are compared with Weft's time for
+//! the same nodes, and the region stays external if that sum is lower. The times are those that `weft tune` measured for
+//! such a region on this device, or else both are estimated. If the target has neither, all its regions stay. The remark
+//! has both numbers, and says which are measured.
 
 use super::scopes::dissolve;
 use super::{Pass, PassContext, PassError};
@@ -101,21 +102,25 @@ fn pays(region: &Region, spec: &TargetSpec, cx: &mut PassContext) -> Result<(boo
     if let Some(least) = spec.options.min_macs()? {
         return Ok((macs as f64 >= least, format!("{macs} multiply-accumulates, min_macs={least}")));
     }
-    let Some(own) = spec.target.estimate(region, &spec.options) else {
+    let costs = cx.costs();
+    let measured = costs.region(&spec.times_key(region));
+    let own = measured.map(|t| t.target_ns).or_else(|| spec.target.estimate(region, &spec.options));
+    let Some(own) = own else {
         return Ok((true, format!("{macs} multiply-accumulates, and the target has no estimate")));
     };
     let f = region.function();
-    let costs = cx.costs();
-    let weft: u64 = region.nodes().into_iter().map(|n| costs.node(&NodeForm::of(f, n))).sum();
+    let estimated = || region.nodes().into_iter().map(|n| costs.node(&NodeForm::of(f, n)) as f64).sum();
+    let weft: f64 = measured.map_or_else(estimated, |t| t.weft_ns);
     // Each tensor is read and written once.
     let bytes = region.border_bytes();
     let copies = cost_of_bytes(&cx.profile, 2.0 * bytes as f64).total();
     let us = |ns: f64| ns / 1e3;
+    let how = if measured.is_some() { "measured" } else { "estimated" };
     let numbers = format!(
-        "{:.1} us and {:.1} us for copies of {bytes} bytes, Weft's kernels {:.1} us by the estimates",
+        "{:.1} us {how} and {:.1} us estimated for copies of {bytes} bytes, Weft's kernels {:.1} us {how}",
         us(own),
         us(copies),
-        us(weft as f64)
+        us(weft)
     );
-    Ok((own + copies < weft as f64, numbers))
+    Ok((own + copies < weft, numbers))
 }

@@ -18,6 +18,7 @@ pub mod interpreter;
 pub mod name;
 pub mod plan;
 pub mod profile;
+pub mod recent;
 pub mod registry;
 pub mod schedule;
 pub mod te;

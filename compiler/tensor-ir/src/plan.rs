@@ -1,11 +1,13 @@
 //! The plan: everything that is decided before the first run, as plain data. The runtime executes it.
 
 mod saved;
+mod site;
 mod stand_in;
 mod steps;
 pub mod storage;
 
 pub use saved::{SavedPlanError, saved_form};
+pub use site::{HostOperand, HostSignature, HostSite, PrepareFunction, PreparedFunction};
 pub use stand_in::StandInEmitter;
 pub use steps::{
     Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostResult, HostStep,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Most dimensions of a tensor.
 const MOST_DIMS: usize = 12;
 /// Bytes of version 2's `dnnl_memory_desc_t`.
-const DESC_BYTES: usize = 696;
+pub(super) const DESC_BYTES: usize = 696;
 
 const ANY_LAYOUT: c_int = 1;
 const CPU: c_int = 1;

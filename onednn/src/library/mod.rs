@@ -7,10 +7,13 @@
 mod call;
 mod loaded;
 mod memories;
+mod numbers;
+mod others;
 mod primitives;
 
 pub use loaded::{Descriptor, Library};
 pub use memories::Memories;
+pub use numbers::{binary_number, eltwise_number};
 pub use primitives::{Pool, Post, Primitive, Tensors, Window};
 
 /// Numbers of the arguments of a primitive.
@@ -23,6 +26,17 @@ pub mod argument {
     pub const WEIGHTS: i32 = 33;
     /// Bias.
     pub const BIAS: i32 = 41;
-    /// The second operand of a sum.
+    /// The second operand of a function of two.
     pub const SECOND: i32 = 2;
+    /// Mean and variance of a batch norm, its scale and its shift.
+    pub const STATISTICS: [i32; 4] = [49, 50, 51, 52];
+    /// The `i`-th operand of a concatenation.
+    pub fn multiple(i: usize) -> i32 {
+        1024 + i as i32
+    }
+    /// The operand of the `i`-th post-op in a version of the library.
+    pub fn post_op(i: usize, major: i32) -> i32 {
+        let base = if major >= 3 { 32768 } else { 16384 };
+        (base * (i as i32 + 1)) | SECOND
+    }
 }

@@ -1,29 +1,32 @@
-//! Primitives of the library.
+//! Primitives of the library: those with weights, pools and copies.
 
 use super::call::{F32, Handle, Status, call, done};
 use super::loaded::{Descriptor, Form, Library};
+use super::numbers::{binary_number, eltwise_number};
+use crate::graph::{BinaryFunction, Eltwise};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Bytes of version 2's largest descriptor of an operation, and some more.
-const OP_BYTES: usize = 8192;
+pub(super) const OP_BYTES: usize = 8192;
 
-const INFERENCE: c_int = 96;
+pub(super) const INFERENCE: c_int = 96;
 const CONVOLUTION_DIRECT: c_int = 1;
 const QUERY_SOURCE: c_int = 129;
 const QUERY_WEIGHTS: c_int = 131;
 const QUERY_DESTINATION: c_int = 133;
 
 /// What is applied to a primitive's result.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub enum Post {
     /// Adds what the destination holds.
     Sum,
-    /// The larger of the value and 0.
-    Relu,
-    /// The value within bounds.
-    Clip(f32, f32),
+    /// A function of the value.
+    Map(Eltwise),
+    /// A function of the value and of an element of another tensor, stored so.
+    Binary(BinaryFunction, Rc<Descriptor>),
 }
 
 /// A window over spatial axes, a number for each.
@@ -163,67 +166,6 @@ impl Library {
         self.primitive_of("this pool", out, &self.attributes(&[])?)
     }
 
-    /// A function of each element: `relu` or `clip`.
-    ///
-    /// # Errors
-    /// What the library does not implement; a sum.
-    pub fn map(self: &Arc<Self>, layout: &Descriptor, function: Post) -> Result<Primitive, String> {
-        let (algorithm, alpha, beta) = self.algorithm(function).ok_or("a sum is no function of one tensor")?;
-        let data = layout.pointer();
-        if self.version.0 >= 3 {
-            let (mut made, none): (Handle, Handle) = (null_mut(), null_mut());
-            let status = call!(
-                self.loaded,
-                "dnnl_eltwise_forward_primitive_desc_create",
-                (&mut made => *mut Handle, self.engine => Handle, INFERENCE => c_int, algorithm => c_int,
-                 data => *const c_void, data => *const c_void, alpha => f32, beta => f32, none => Handle) -> Status
-            );
-            done("this function", status)?;
-            return self.primitive(made);
-        }
-        let mut operation = [0u64; OP_BYTES / 8];
-        let out = operation.as_mut_ptr().cast::<c_void>();
-        let status = call!(
-            self.loaded,
-            "dnnl_eltwise_forward_desc_init",
-            (out => Handle, INFERENCE => c_int, algorithm => c_int, data => *const c_void, alpha => f32,
-             beta => f32) -> Status
-        );
-        done("this function", status)?;
-        self.primitive_of("this function", out, &self.attributes(&[])?)
-    }
-
-    /// The sum of two tensors that are stored alike, with `post` applied.
-    ///
-    /// # Errors
-    /// What the library does not implement.
-    pub fn sum(self: &Arc<Self>, layout: &Descriptor, post: &[Post]) -> Result<Primitive, String> {
-        const ADD: c_int = 0x1fff0;
-        let attributes = self.attributes(post)?;
-        let data = layout.pointer();
-        if self.version.0 >= 3 {
-            let mut made: Handle = null_mut();
-            let status = call!(
-                self.loaded,
-                "dnnl_binary_primitive_desc_create",
-                (&mut made => *mut Handle, self.engine => Handle, ADD => c_int, data => *const c_void,
-                 data => *const c_void, data => *const c_void, attributes.handle => Handle) -> Status
-            );
-            done("this sum", status)?;
-            return self.primitive(made);
-        }
-        let mut operation = [0u64; OP_BYTES / 8];
-        let out = operation.as_mut_ptr().cast::<c_void>();
-        let status = call!(
-            self.loaded,
-            "dnnl_binary_desc_init",
-            (out => Handle, ADD => c_int, data => *const c_void, data => *const c_void,
-             data => *const c_void) -> Status
-        );
-        done("this sum", status)?;
-        self.primitive_of("this sum", out, &attributes)
-    }
-
     /// A copy from one layout to another.
     ///
     /// # Errors
@@ -241,7 +183,7 @@ impl Library {
         self.primitive(made)
     }
 
-    fn attributes(&self, post: &[Post]) -> Result<AttributesHandle<'_>, String> {
+    pub(super) fn attributes(&self, post: &[Post]) -> Result<AttributesHandle<'_>, String> {
         let mut attributes = AttributesHandle { library: self, handle: null_mut(), post: null_mut() };
         let status = call!(
             self.loaded,
@@ -261,7 +203,12 @@ impl Library {
                     (list => Handle, 1.0 => f32, 0 => i32, F32 => c_int) -> Status
                 ),
                 Post::Sum => call!(self.loaded, "dnnl_post_ops_append_sum", (list => Handle, 1.0 => f32) -> Status),
-                Post::Relu | Post::Clip(..) => self.elementwise(list, p),
+                Post::Map(function) => self.append_map(list, *function),
+                Post::Binary(function, other) => call!(
+                    self.loaded,
+                    "dnnl_post_ops_append_binary",
+                    (list => Handle, binary_number(*function) => c_int, other.pointer() => *const c_void) -> Status
+                ),
             };
             done("a post-op", status)?;
         }
@@ -274,34 +221,24 @@ impl Library {
         Ok(attributes)
     }
 
-    /// Number and parameters of a function of one element.
-    fn algorithm(&self, p: Post) -> Option<(c_int, f32, f32)> {
-        let third = self.version.0 >= 3;
-        match p {
-            Post::Relu => Some((if third { 0x20 } else { 0x1f }, 0.0, 0.0)),
-            Post::Clip(low, high) => Some((if third { 0x2e } else { 0xff }, low, high)),
-            Post::Sum => None,
-        }
-    }
-
-    fn elementwise(&self, list: Handle, p: &Post) -> Result<Status, String> {
-        let (algorithm, alpha, beta) = self.algorithm(*p).ok_or("a sum is no function of one tensor")?;
+    fn append_map(&self, list: Handle, f: Eltwise) -> Result<Status, String> {
+        let algorithm = eltwise_number(f.function, self.version.0);
         match self.version.0 >= 3 {
             true => call!(
                 self.loaded,
                 "dnnl_post_ops_append_eltwise",
-                (list => Handle, algorithm => c_int, alpha => f32, beta => f32) -> Status
+                (list => Handle, algorithm => c_int, f.alpha => f32, f.beta => f32) -> Status
             ),
             false => call!(
                 self.loaded,
                 "dnnl_post_ops_append_eltwise",
-                (list => Handle, 1.0 => f32, algorithm => c_int, alpha => f32, beta => f32) -> Status
+                (list => Handle, 1.0 => f32, algorithm => c_int, f.alpha => f32, f.beta => f32) -> Status
             ),
         }
     }
 
     /// Version 2: the primitive of an operation's descriptor.
-    fn primitive_of(
+    pub(super) fn primitive_of(
         self: &Arc<Self>,
         what: &str,
         operation: Handle,
@@ -319,7 +256,7 @@ impl Library {
         self.primitive(made)
     }
 
-    fn primitive(self: &Arc<Self>, descriptor: Handle) -> Result<Primitive, String> {
+    pub(super) fn primitive(self: &Arc<Self>, descriptor: Handle) -> Result<Primitive, String> {
         let mut primitive = Primitive { library: self.clone(), descriptor, handle: null_mut() };
         let status = call!(
             self.loaded,
@@ -332,9 +269,9 @@ impl Library {
 }
 
 /// Attributes of a primitive while it is made.
-struct AttributesHandle<'l> {
+pub(super) struct AttributesHandle<'l> {
     library: &'l Library,
-    handle: Handle,
+    pub(super) handle: Handle,
     post: Handle,
 }
 

@@ -3,7 +3,8 @@
 use runtime_cpu::Emitter;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{
-    BufferView, Content, Dispatch, EmitFailure, EmitKernel, HostCaller, HostResult, Plan, PlanBuffer, PlanKernel, Step,
+    BufferView, Content, Dispatch, EmitFailure, EmitKernel, HostCaller, HostResult, HostSite, Plan, PlanBuffer,
+    PlanKernel, Step,
 };
 use tensor_ir::profile::DeviceProfile;
 use tensor_ir::tensor::Tensor;
@@ -16,8 +17,8 @@ impl HostCaller for NoFunctions {
     fn contains(&self, _: Name) -> bool {
         false
     }
-    fn call(&self, name: Name, _: Vec<Tensor>, _: &[HostResult<'_>]) -> Result<Vec<Tensor>, String> {
-        Err(format!("there is no function {name}"))
+    fn call(&self, site: &HostSite, _: Vec<Tensor>, _: &[HostResult<'_>]) -> Result<Vec<Tensor>, String> {
+        Err(format!("there is no function {}", site.function))
     }
 }
 

@@ -7,6 +7,9 @@ use crate::ops::generate::Full;
 use crate::ops::matmul::MatMul;
 use crate::ops::reshape::Reshape;
 use crate::ops::search::NonZero;
+use crate::tensor::TensorMut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn matrix(values: [f32; 4]) -> Tensor {
     Tensor::from_vec(vec![2, 2], values.to_vec())
@@ -132,6 +135,49 @@ fn host_functions_are_looked_up() {
     });
     let out = Interpreter::new(&m).with_host(&host).run(Name::new("main"), &x).unwrap();
     assert_eq!(out[0].to_f32_vec(), [2., 4., 6., 8.]);
+}
+
+/// A function is prepared once for each call and list of sizes, with the data of constants; the last 16 lists are kept.
+#[test]
+fn functions_are_prepared_once_for_each_list_of_sizes() {
+    let mut m = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut m, "main");
+    let ty = |n| TensorType::new(DType::F32, vec![n]);
+    let x = b.param("x", ty(Dim::var("n")));
+    let factor = b.constant("factor", &Tensor::from_vec(vec![1], vec![3f32]));
+    let op = CallHost {
+        callee: Name::new("scaled"),
+        dtypes: vec![DType::F32],
+        shapes: vec![vec![Dim::var("n")]],
+        ..CallHost::default()
+    };
+    let y = b.add(op.clone(), &[x, factor]).unwrap();
+    let z = b.add(op, &[y, factor]).unwrap();
+    b.finish(&[(Name::new("z"), z)]);
+    let prepared = Arc::new(AtomicUsize::new(0));
+    let count = prepared.clone();
+    let mut host = HostFunctions::new();
+    host.register_prepared("scaled", move |site| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let factor = site.operands[1].constant.ok_or("takes a constant factor")?.to_f32_vec()[0];
+        assert!(site.operands[0].constant.is_none() && site.results[0].shape == Some(site.operands[0].shape));
+        Ok(move |inputs: &[Tensor], outputs: &mut [TensorMut]| {
+            let scaled: Vec<f32> = inputs[0].to_f32_vec().iter().map(|x| factor * x).collect();
+            outputs[0].bytes_mut().copy_from_slice(bytemuck::cast_slice(&scaled));
+            Ok(())
+        })
+    });
+    let mut interpreter = Interpreter::new(&m).with_host(&host);
+    let mut run = |n: usize| {
+        let out = interpreter.run(Name::new("main"), &[Tensor::from_vec(vec![n], vec![2f32; n])]).unwrap();
+        assert_eq!(out[0].to_f32_vec(), vec![18.0; n]);
+        prepared.load(Ordering::Relaxed)
+    };
+    // Two calls, each for itself.
+    assert_eq!([run(1), run(1), run(2), run(1)], [2, 2, 4, 4]);
+    assert_eq!((3..=17).map(&mut run).last(), Some(34));
+    // 1 was used after 2, which the 17th list put out.
+    assert_eq!([run(1), run(2)], [34, 36]);
 }
 
 /// Symbols in attributes have the values of the run: those of the parameters, and those that a node defines.

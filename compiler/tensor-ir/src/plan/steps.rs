@@ -4,7 +4,7 @@
 //! steps, and one value that the host reads to choose), `Loop` (its list runs repeatedly) and `Call` (runs the steps of
 //! a function of the plan).
 
-use super::{BufferIndex, BufferView, KernelIndex, saved};
+use super::{BufferIndex, BufferView, HostSite, KernelIndex, saved};
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -44,11 +44,12 @@ pub struct HostResult<'a> {
 pub trait HostCaller {
     /// True if a function of that name is registered.
     fn contains(&self, function: Name) -> bool;
-    /// Runs a function on tensors in host memory.
+    /// Runs the function that the call site names on tensors in host memory. What the function prepares for the site is
+    /// kept in the site.
     ///
     /// # Errors
     /// An unknown name, an error of the function, or results of other types than declared.
-    fn call(&self, function: Name, inputs: Vec<Tensor>, results: &[HostResult<'_>]) -> Result<Vec<Tensor>, String>;
+    fn call(&self, site: &HostSite, inputs: Vec<Tensor>, results: &[HostResult<'_>]) -> Result<Vec<Tensor>, String>;
 }
 
 /// The computation of a host step on tensors in host memory, with the host functions of the session.

@@ -1,10 +1,10 @@
-//! A small cache by lists of sizes: the last few entries are kept.
+//! A small cache by lists of sizes: the last 16 that were used are kept.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many are kept.
-const KEPT: usize = 16;
+pub const KEPT: usize = 16;
 
 /// Keys with their values, the most recently used last.
 type List<K, V> = VecDeque<(K, Arc<V>)>;
@@ -37,21 +37,45 @@ impl<K: PartialEq, V> Recent<K, V> {
         if let Some(value) = take(&mut list, &key) {
             return Ok(value);
         }
-        list.push_back((key, made.clone()));
-        if list.len() > KEPT {
-            list.pop_front();
+        add(&mut list, key, made.clone());
+        Ok(made)
+    }
+
+    /// As [`Recent::get`], but nothing is made twice: whoever asks meanwhile waits, whatever the key.
+    ///
+    /// # Errors
+    /// An error of `make`.
+    pub fn get_once<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<Arc<V>, E> {
+        let mut list = self.list();
+        if let Some(value) = take(&mut list, &key) {
+            return Ok(value);
         }
+        let made = Arc::new(make(&key)?);
+        add(&mut list, key, made.clone());
         Ok(made)
     }
 
     /// How many are there.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.list().len()
     }
 
+    /// True if none is there.
+    pub fn is_empty(&self) -> bool {
+        self.list().is_empty()
+    }
+
     /// Whether one of them is so.
-    pub(crate) fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
+    pub fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
         self.list().iter().any(|(_, v)| is(v))
+    }
+}
+
+/// Adds the one that was used last. The one that was used longest ago makes room.
+fn add<K, V>(list: &mut List<K, V>, key: K, value: Arc<V>) {
+    list.push_back((key, value));
+    if list.len() > KEPT {
+        list.pop_front();
     }
 }
 

@@ -1,0 +1,152 @@
+//! Times of the regions that external targets could run: in the target, and in Weft's kernels. With them
+//! `inline-external` decides ([`compiler::cost::CostModel::region`]).
+
+use crate::args::{Common, TuneArgs};
+use crate::error::{CliError, CliResult};
+use crate::executor::{Device, execute, pipeline_for, profile_on};
+use crate::output::{Progress, log};
+use benches::statistics::Statistics;
+use compiler::external::{CallSite, Region, TargetSpec};
+use compiler::graph::Module;
+use compiler::ops::control::CallHost;
+use compiler::passes::{PassContext, Sequential, default_pipeline};
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use compiler::text::random_tensor;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
+use weft::{RegionLine, TuningDatabase};
+
+/// The pass that decides which regions stay.
+const DECIDES: &str = "inline-external";
+/// Runs before those that count, and those that count.
+const RUNS: (usize, usize) = (2, 9);
+
+/// Times each region that has no line in the file yet, and appends its line.
+///
+/// # Errors
+/// A network that does not compile; a file that cannot be written.
+pub fn measure(
+    a: &TuneArgs,
+    (module, inputs): (&Module, &[Tensor]),
+    device: &Device,
+    file: &Path,
+) -> CliResult<Vec<Value>> {
+    if a.common.external.is_empty() {
+        return Ok(vec![]);
+    }
+    let profile = profile_on(&a.common, device)?;
+    let known = TuningDatabase::read(file).map_err(CliError::input)?;
+    let regions = regions(&a.common, module, inputs, &profile)?;
+    let (mut progress, mut rows) = (Progress::new(&a.common, &[]), vec![]);
+    for (n, (spec, region)) in regions.iter().enumerate() {
+        let name = region.function().name.to_string();
+        progress.report(&format!("tune: the region {name}"), n, regions.len());
+        let key = spec.times_key(region);
+        if known.regions.iter().any(|l| l.device == profile.identity() && l.region == key) {
+            continue;
+        }
+        let (target_us, weft_us) = match times(&a.common, spec, region, device) {
+            Ok(times) => times,
+            Err(e) => {
+                log(&a.common, format!("tune: {name} is left out: {}", e.message));
+                continue;
+            }
+        };
+        let line = RegionLine {
+            device: profile.identity(),
+            region: key,
+            name: name.clone(),
+            target: spec.name().to_string(),
+            target_us,
+            weft_us,
+            weft: env!("CARGO_PKG_VERSION").into(),
+        };
+        TuningDatabase::append(file, line).map_err(CliError::input)?;
+        rows.push(json!({ "name": name, "target": spec.name(), "ops": region.summary(), "target_us": target_us,
+            "weft_us": weft_us }));
+    }
+    Ok(rows)
+}
+
+/// All regions that targets support, whether or not they pay.
+fn regions(
+    common: &Common,
+    module: &Module,
+    inputs: &[Tensor],
+    profile: &DeviceProfile,
+) -> CliResult<Vec<(TargetSpec, Region)>> {
+    let options = pipeline_for(module, common, profile, inputs)?;
+    let mut module = module.clone();
+    let mut cx = PassContext::new(profile.clone());
+    options.configure(&mut cx);
+    let list: Vec<String> = default_pipeline(&options).into_iter().take_while(|p| p != DECIDES).collect();
+    Sequential::new(&list).run(&mut module, &mut cx).map_err(|e| CliError::usage(e.to_string()))?;
+    let mut found = vec![];
+    for f in module.functions.values().filter(|f| !f.primitive) {
+        for n in f.walk() {
+            let Some(call) = f.nodes[n].op.downcast::<CallHost>() else { continue };
+            let Some(target) = call.external_target() else { continue };
+            let spec = TargetSpec::new(target, &call.options).map_err(CliError::usage)?;
+            found.extend(Region::of(&module, call.reference).map(|region| (spec, region)));
+        }
+    }
+    Ok(found)
+}
+
+/// Microseconds of a run in the target and in Weft's kernels: medians.
+fn times(common: &Common, spec: &TargetSpec, region: &Region, device: &Device) -> CliResult<(f64, f64)> {
+    let shape = |t: &compiler::graph::TensorType| Some((t.dtype, t.const_shape()?));
+    let types: Option<Vec<_>> = region.inputs().iter().map(shape).collect();
+    let types = types.ok_or_else(|| CliError::usage("its sizes are open"))?;
+    let inputs: Vec<Tensor> = (1u64..).zip(types).map(|(i, (t, shape))| random_tensor(t, &shape, i)).collect();
+    let site = CallSite::new(spec.clone(), region.clone());
+    let target = median(|| {
+        let start = Instant::now();
+        site.run(&inputs).map_err(CliError::input)?;
+        Ok(start.elapsed().as_secs_f64() * 1e6)
+    })?;
+    // Composites dissolve: no target takes them here.
+    let mut module = region.module().clone();
+    Sequential::new(["partition-graph"])
+        .run(&mut module, &mut PassContext::default())
+        .map_err(|e| CliError::usage(e.to_string()))?;
+    let plain = Common { external: vec![], quiet: true, ..common.clone() };
+    let executor = execute(module, &plain, device, &inputs)?.sized_for(&inputs)?;
+    if let Some(session) = executor.on_device() {
+        let mut resident = session.resident(&inputs)?;
+        return Ok((target, median(|| Ok(resident.run()? * 1e3))?));
+    }
+    let weft = median(|| {
+        let start = Instant::now();
+        executor.run_in_order(&inputs)?;
+        Ok(start.elapsed().as_secs_f64() * 1e6)
+    })?;
+    Ok((target, weft))
+}
+
+fn median(mut run: impl FnMut() -> CliResult<f64>) -> CliResult<f64> {
+    for _ in 0..RUNS.0 {
+        run()?;
+    }
+    let samples: Vec<f64> = (0..RUNS.1).map(|_| run()).collect::<CliResult<_>>()?;
+    Ok(Statistics::of(&samples).median)
+}
+
+/// What to say about the regions.
+pub fn describe(rows: &[Value]) -> Vec<String> {
+    let line = |r: &Value| {
+        let text = |key: &str| r[key].as_str().unwrap_or_default().to_string();
+        let us = |key: &str| r[key].as_f64().unwrap_or_default();
+        format!(
+            "{} ({}): {:.1} us in {}, {:.1} us in Weft's kernels",
+            text("name"),
+            text("ops"),
+            us("target_us"),
+            text("target"),
+            us("weft_us")
+        )
+    };
+    rows.iter().map(line).collect()
+}
