@@ -213,10 +213,10 @@ fn numpy_type(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyAny>> {
 ///
 /// # Errors
 /// The first that has not, with what fits.
-pub fn check(inputs: &[(&str, DType, &[usize])], ports: &[(String, TensorType)]) -> PyResult<()> {
-    for &(name, dtype, shape) in inputs {
-        let Some((_, ty)) = ports.iter().find(|p| p.0 == name) else { continue };
-        let (given, wanted) = (name_of(dtype), name_of(ty.dtype));
+pub fn check(inputs: &[(String, DType, Vec<usize>)], ports: &[(String, TensorType)]) -> PyResult<()> {
+    for (name, dtype, shape) in inputs {
+        let Some((_, ty)) = ports.iter().find(|p| p.0 == *name) else { continue };
+        let (given, wanted) = (name_of(*dtype), name_of(ty.dtype));
         let place = format!("input `{name}`: {ty:?}");
         if given != wanted {
             let help = format!("convert it with `.astype(\"{wanted}\")`");

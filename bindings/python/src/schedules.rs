@@ -77,9 +77,13 @@ pub fn rescheduled(
 /// # Errors
 /// A file that cannot be read, or is no database.
 pub fn tuned(options: &mut Options, path: &std::path::Path) -> PyResult<()> {
-    let database = TuningDatabase::read(path).map_err(|why| {
+    let refuse = |why: String| {
         usage(format!("tuning={:?}: {why}", path.display().to_string()), "weft_nn.tune makes such a file")
-    })?;
+    };
+    if !path.exists() {
+        return Err(refuse("there is no such file".into()));
+    }
+    let database = TuningDatabase::read(path).map_err(refuse)?;
     let rest: Arc<dyn ScheduleProvider> = Arc::new(Rules);
     options.compile.schedules = Some(Arc::new(database.provider(rest)));
     Ok(())

@@ -38,6 +38,15 @@ enum Given {
     Device(Py<DeviceTensor>),
 }
 
+/// Inputs in host memory.
+fn in_memory(py: Python<'_>, given: Vec<(String, Given)>) -> PyResult<Vec<(String, Tensor)>> {
+    let one = |(name, given)| match given {
+        Given::Host(t) => Ok((name, t)),
+        Given::Device(t) => Ok((name, t.get().read(py)?)),
+    };
+    given.into_iter().map(one).collect()
+}
+
 impl Session {
     /// The inputs of a dictionary, which have the types and shapes of the model's.
     fn given(&self, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Given)>> {
@@ -55,19 +64,8 @@ impl Session {
             Given::Device(t) => (name.clone(), t.get().form().0, t.get().form().1.to_vec()),
         };
         let forms: Vec<_> = list.iter().map(form).collect();
-        let forms: Vec<_> =
-            forms.iter().map(|(name, dtype, shape)| (name.as_str(), *dtype, shape.as_slice())).collect();
         check(&forms, &self.session.inputs())?;
         Ok(list)
-    }
-
-    /// The inputs of a dictionary in host memory.
-    fn in_memory(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Tensor)>> {
-        let one = |(name, given)| match given {
-            Given::Host(t) => Ok((name, t)),
-            Given::Device(t) => Ok((name, t.get().read(py)?)),
-        };
-        self.given(inputs)?.into_iter().map(one).collect()
     }
 
     /// The results of a run. If the last run was short, nobody needs to look for signals during this one, which costs
@@ -85,23 +83,17 @@ impl Session {
     /// A run of a session on a device that leaves its results there, with inputs that are there where they can.
     fn submitted<'py>(&self, py: Python<'py>, given: Vec<(String, Given)>) -> PyResult<Bound<'py, PyDict>> {
         // What is on another device goes through host memory.
-        let mut read = vec![];
-        for (name, given) in &given {
-            read.push(match given {
-                Given::Host(t) => Some(t.clone()),
-                Given::Device(t) if t.get().on(&self.device).is_none() => Some(t.get().read(py)?),
-                Given::Device(_) => None,
-            });
-            let _ = name;
-        }
+        let elsewhere = |given: Given| match given {
+            Given::Device(t) if t.get().on(&self.device).is_none() => t.get().read(py).map(Given::Host),
+            there => Ok(there),
+        };
+        let given = given.into_iter().map(|(name, g)| Ok((name, elsewhere(g)?))).collect::<PyResult<Vec<_>>>()?;
         let mut inputs: Vec<(&str, RunInput<'_>)> = vec![];
-        for ((name, given), tensor) in given.iter().zip(&read) {
-            let input = match (given, tensor) {
-                (_, Some(tensor)) => Some(RunInput::Host(tensor)),
-                (Given::Device(t), None) => t.get().on(&self.device),
-                (Given::Host(_), None) => None,
-            };
-            inputs.extend(input.map(|input| (name.as_str(), input)));
+        for (name, given) in &given {
+            match given {
+                Given::Host(t) => inputs.push((name, RunInput::Host(t))),
+                Given::Device(t) => inputs.extend(t.get().on(&self.device).map(|t| (name.as_str(), t))),
+            }
         }
         let results = self.raised.or(wait(py, self.session.run_to_tensors_async(&inputs)))?;
         let tensors = PyDict::new(py);
@@ -134,8 +126,8 @@ impl Session {
     fn run<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>, on_device: bool) -> PyResult<Bound<'py, PyDict>> {
         let given = self.given(inputs)?;
         let stays = |given: &Given| matches!(given, Given::Device(t) if matches!(t.get().place, Place::Device(..)));
-        let on_device_as_a_whole = self.session.keeps_tensors_on_device();
-        if on_device_as_a_whole && (on_device || given.iter().any(|(_, g)| stays(g))) {
+        let any_there = on_device || given.iter().any(|(_, g)| stays(g));
+        if any_there && self.session.keeps_tensors_on_device() {
             let tensors = self.submitted(py, given)?;
             if !on_device {
                 for (name, tensor) in tensors.iter() {
@@ -144,14 +136,8 @@ impl Session {
             }
             return Ok(tensors);
         }
-        let mut named: Vec<(String, Tensor)> = vec![];
-        for (name, given) in given {
-            named.push(match given {
-                Given::Host(t) => (name, t),
-                Given::Device(t) => (name, t.get().read(py)?),
-            });
-        }
-        let named: Vec<(&str, Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
+        let given = in_memory(py, given)?;
+        let named: Vec<(&str, Tensor)> = given.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
         let outputs = self.computed(py, &named)?;
         let arrays = PyDict::new(py);
         outputs.into_iter().try_for_each(|(name, t)| match on_device {
@@ -176,7 +162,7 @@ impl Session {
             let why = format!("the model has no input `{name}`; there are: {}", names.join(", "));
             return Err(raise(&weft::Error::Input(why)));
         }
-        let (_, tensor) = self.in_memory(py, &inputs)?.remove(0);
+        let (_, tensor) = in_memory(py, self.given(&inputs)?)?.remove(0);
         let place = match self.session.on_device() {
             None => Place::Host(tensor),
             Some(_) => {
@@ -244,7 +230,7 @@ impl Session {
         warmup: usize,
         runs: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bench = Bench { session: self.session.clone(), inputs: self.in_memory(py, inputs)?, warmup, runs };
+        let bench = Bench { session: self.session.clone(), inputs: in_memory(py, self.given(inputs)?)?, warmup, runs };
         loads(py, &self.raised.or(on_thread(py, move || bench.measure()))?)
     }
 
@@ -269,7 +255,7 @@ impl Session {
         rtol: Option<f64>,
         atol: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let given = self.in_memory(py, inputs)?;
+        let given = in_memory(py, self.given(inputs)?)?;
         let reference = reference(&self.session, (&self.model, &self.options, &self.device), against.as_ref())?;
         let session = self.session.clone();
         let compared = on_thread(py, move || compare(&session, &given, reference, (rtol, atol)));

@@ -62,6 +62,10 @@ def interrupted(work: str) -> float:
         text = sys.stdin.read()
         session = weft_nn.compile(weft_nn.Model.from_text(text), device="interpreter")
         x = np.zeros((768, 768), np.float32)
+        call = "call_host @sleep %x {dtypes=[f32], shapes=[[768,768]]} : f32[768,768]"
+        hosted = "graph @main(%x: f32[768,768]) -> (y: f32[768,768]) {\\n  %y = " + call + "\\n  return %y\\n}\\n"
+        sleep = lambda x: time.sleep(5) or x
+        hosted = weft_nn.compile(weft_nn.Model.from_text(hosted), host_functions={"sleep": sleep})
         print("works", flush=True)
         try:
             while True:
@@ -93,6 +97,8 @@ def interrupted(work: str) -> float:
         'session.run({"x": x})',
         'weft_nn.compile(weft_nn.Model.from_text(text), device="0")',
         'session.bench({"x": x})',
+        'weft_nn.compile(weft_nn.Model.from_text(text), passes=[lambda module: time.sleep(5)])',
+        'hosted.run({"x": x})',
     ],
 )
 def test_ctrl_c_ends_a_call_within_half_a_second(work):

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import DEVICES
+
 import weft_nn
 import weft_nn.ort as ort
 
@@ -78,8 +80,31 @@ def test_bindings(path):
     y, z = binding.copy_outputs_to_cpu()
     assert y.tolist() == [[2, 0, 4]] * 2 and z.tolist() == [[-2, 1, -4]] * 2
     assert room.numpy() is z and room.data_type() == "tensor(float)" and room.shape() == [2, 3]
-    with pytest.raises(weft_nn.Error):
-        binding.bind_output("y", "cuda")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bindings_keep_values_on_the_device(path, device):
+    session = ort.InferenceSession(path, providers=[("WeftExecutionProvider", {"device": device})])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    bias = np.array([1, -2, 3], np.float32)
+    binding = session.io_binding()
+    value = ort.OrtValue.ortvalue_from_numpy(x, "cuda", 0)
+    binding.bind_output("z")
+    binding.bind_output("y", "cuda")
+    for _ in range(3):
+        binding.bind_ortvalue_input("x", value)
+        session.run_with_iobinding(binding)
+        z, value = binding.get_outputs()
+        assert (value.device_name(), value.shape(), value.data_type()) == ("cuda", [2, 3], "tensor(float)")
+        np.testing.assert_array_equal(z.numpy(), -(x + bias))
+        x = np.maximum(x + bias, 0)
+    np.testing.assert_array_equal(value.numpy(), x)
+    room = ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32, "cuda")
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_ortvalue_output("y", room)
+    session.run_with_iobinding(binding)
+    assert room.is_tensor() and binding.get_outputs()[1] is room
+    np.testing.assert_array_equal(session.run(["y"], {"x": value})[0], room.numpy())
 
 
 def test_a_model_that_needs_sizes_is_compiled_for_those_of_each_run():

@@ -3,7 +3,7 @@
 >>> import weft_nn.ort as onnxruntime  # instead of: import onnxruntime
 
 There are `InferenceSession` with `SessionOptions`, `run`, `run_with_iobinding`, `get_inputs` and `get_outputs`, and
-`OrtValue` in host memory. Options of threads, graph optimisations and logs have no effect: Weft has its own. Sizes that
+`OrtValue` in host memory and on the device. Options of threads, graph optimisations and logs have no effect: Weft has its own. Sizes that
 a model leaves open stay open. Errors are `weft_nn.Error`.
 """
 
@@ -15,8 +15,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from ._native import Model, Port, Session, compile, devices, load, metadata
-from ._errors import INPUT, UNSUPPORTED, USAGE, Error
+from ._native import DeviceTensor, Model, Port, Session, compile, devices, load, metadata
+from ._errors import INPUT, UNSUPPORTED, Error
 
 PROVIDER = "WeftExecutionProvider"
 
@@ -84,28 +84,28 @@ class NodeArg:
 
 
 class OrtValue:
-    """A tensor in host memory."""
+    """A tensor in host memory, or on the device of a session: a result that `bind_output` left there."""
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: Union[np.ndarray, DeviceTensor], device_type: str = "cpu") -> None:
         self._array = array
+        self._device_type = device_type
 
     @staticmethod
     def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
-        """A value with a copy of the array."""
-        _host_only(device_type)
-        return OrtValue(np.array(array))
+        """A value with a copy of the array. With another device type than "cpu" the first session that it is bound to
+        uploads it, once."""
+        return OrtValue(np.array(array), device_type)
 
     @staticmethod
     def ortvalue_from_shape_and_type(
         shape: Sequence[int], element_type: Any = np.float32, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
         """A value of zeros."""
-        _host_only(device_type)
-        return OrtValue(np.zeros(shape, element_type))
+        return OrtValue(np.zeros(shape, element_type), device_type)
 
     def numpy(self) -> np.ndarray:
-        """The array."""
-        return self._array
+        """The array; of a value on a device, a copy."""
+        return self._array.numpy() if isinstance(self._array, DeviceTensor) else self._array
 
     def shape(self) -> List[int]:
         """The shape."""
@@ -113,23 +113,22 @@ class OrtValue:
 
     def data_type(self) -> str:
         """The type, such as "tensor(float)"."""
-        name = self._array.dtype.name
+        name = str(self._array.dtype)
         return _TYPES.get(name, f"tensor({name})")
 
     def device_name(self) -> str:
-        """Where it lies."""
-        return "cpu"
+        """Where it lies: "cpu", or the device type that was asked for."""
+        return self._device_type
 
     def is_tensor(self) -> bool:
         """True."""
         return True
 
-
-def _host_only(device_type: str) -> None:
-    if device_type != "cpu":
-        raise Error(
-            f"memory of the device type {device_type!r} cannot be bound", USAGE, None, "bind host memory: \"cpu\""
-        )
+    def _on(self, session: Session, name: str) -> Union[np.ndarray, DeviceTensor]:
+        """As an input of a session."""
+        if self._device_type != "cpu" and isinstance(self._array, np.ndarray):
+            self._array = session.to_device(name, self._array)
+        return self._array
 
 
 class ModelMetadata:
@@ -145,7 +144,7 @@ class IOBinding:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
         self._inputs: Dict[str, Any] = {}
-        self._outputs: Dict[str, Optional[OrtValue]] = {}
+        self._outputs: Dict[str, Union[str, OrtValue]] = {}
         self._results: List[OrtValue] = []
 
     def bind_cpu_input(self, name: str, array: Any) -> None:
@@ -153,16 +152,15 @@ class IOBinding:
         self._inputs[name] = array
 
     def bind_ortvalue_input(self, name: str, value: OrtValue) -> None:
-        """Binds a value to an input."""
-        self._inputs[name] = value.numpy()
+        """Binds a value to an input. One on the device is used where it is."""
+        self._inputs[name] = value
 
     def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0) -> None:
-        """Asks for a result."""
-        _host_only(device_type)
-        self._outputs[name] = None
+        """Asks for a result. With another device type than "cpu" it stays on the session's device."""
+        self._outputs[name] = device_type
 
     def bind_ortvalue_output(self, name: str, value: OrtValue) -> None:
-        """Asks for a result in the memory of a value."""
+        """Asks for a result in the memory of a value in host memory, or as a value on the device."""
         self._outputs[name] = value
 
     def clear_binding_inputs(self) -> None:
@@ -182,12 +180,20 @@ class IOBinding:
         return [value.numpy() for value in self._results]
 
     def _run(self) -> None:
-        arrays = self._session.run(list(self._outputs), self._inputs)
+        places = {n: o.device_name() if isinstance(o, OrtValue) else o for n, o in self._outputs.items()}
+        stays = any(place != "cpu" for place in places.values())
+        tensors = self._session._run(list(self._outputs), self._inputs, stays)
         self._results = []
-        for array, value in zip(arrays, self._outputs.values()):
-            if value is not None:
-                np.copyto(value.numpy(), array, casting="no")
-            self._results.append(value or OrtValue(array))
+        for tensor, (name, bound) in zip(tensors, self._outputs.items()):
+            if places[name] == "cpu" and isinstance(tensor, DeviceTensor):
+                tensor = tensor.numpy()
+            if not isinstance(bound, OrtValue):
+                bound = OrtValue(tensor, places[name])
+            elif isinstance(tensor, DeviceTensor):
+                bound._array = tensor
+            else:
+                np.copyto(bound.numpy(), tensor, casting="no")
+            self._results.append(bound)
 
 
 class InferenceSession:
@@ -231,8 +237,15 @@ class InferenceSession:
 
         Raises weft_nn.Error: code 3 for inputs that do not fit, or a result that is not there.
         """
-        given = {name: v.numpy() if isinstance(v, OrtValue) else v for name, v in input_feed.items()}
-        results = self._session_for(given).run(given)
+        return self._run(output_names, input_feed, False)
+
+    def _run(
+        self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any], on_device: bool
+    ) -> List[Any]:
+        """The results of these names; on_device: each as a tensor on the device."""
+        session = self._session_for({n: v._array if isinstance(v, OrtValue) else v for n, v in input_feed.items()})
+        given = {n: v._on(session, n) if isinstance(v, OrtValue) else v for n, v in input_feed.items()}
+        results = session.run(given, on_device=on_device)
         names = list(output_names or results)
         unknown = [name for name in names if name not in results]
         if unknown:
@@ -243,7 +256,9 @@ class InferenceSession:
         """The session for inputs of these sizes."""
         if self._needs_sizes is None:
             return self._session
-        shapes: Dict[str, Sequence[int]] = {name: np.shape(array) for name, array in given.items()}
+        shapes: Dict[str, Sequence[int]] = {
+            name: array.shape if isinstance(array, DeviceTensor) else np.shape(array) for name, array in given.items()
+        }
         key = tuple(sorted(shapes.items()))
         if key not in self._sized:
             self._sized[key] = compile(load(self._source, shapes=shapes), **self._settings)

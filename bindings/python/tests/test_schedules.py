@@ -1,0 +1,73 @@
+"""Kernels with their schedules, other schedules, and tuning."""
+
+import re
+
+import numpy as np
+import pytest
+from conftest import DEVICES
+
+import weft_nn
+
+PRODUCT = """
+const @w : f32[32,24] = random(1)
+graph @main(%x: f32[16,32]) -> (y: f32[16,24]) {
+  %w = const @w : f32[32,24]
+  %0 = matmul %x, %w : f32[16,24]
+  %y = relu %0 : f32[16,24]
+  return %y
+}
+"""
+X = np.random.default_rng(5).standard_normal((16, 32)).astype(np.float32)
+
+
+@pytest.mark.parametrize("device", [d for d in DEVICES if d != "interpreter"])
+def test_a_schedule_is_read_and_changed(device):
+    session = weft_nn.compile(weft_nn.Model.from_text(PRODUCT), device=device)
+    want = session.run({"x": X})["y"]
+    [kernel] = session.kernels
+    assert "cut-kernel" in kernel.schedule and "matmul" in kernel.name and len(kernel.grid) == 3
+    assert ("fn " in kernel.wgsl) == (device != "cpu")
+    same = session.with_schedules({kernel.function: kernel.schedule})
+    assert [k.schedule for k in same.kernels] == [kernel.schedule]
+    np.testing.assert_array_equal(same.run({"x": X})["y"], want)
+    # One of the choices that the rules had is changed by hand; they follow it.
+    point = re.search(r"(choose \{[^}]*point=rows, value=)(\d+)(, of=\[)([\d,]+)\]\}", kernel.schedule)
+    assert point, kernel.schedule
+    other = next(v for v in point[4].split(",") if v != point[2])
+    changed = kernel.schedule.replace(point[0], point[0].replace(f"value={point[2]}", f"value={other}"))
+    again = session.with_schedules({kernel.function: changed})
+    assert f"value={other}" in again.kernels[0].schedule and again.kernels[0].schedule != kernel.schedule
+    np.testing.assert_allclose(again.run({"x": X})["y"], want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_no_schedule_is_refused():
+    session = weft_nn.compile(weft_nn.Model.from_text(PRODUCT), device="cpu")
+    [kernel] = session.kernels
+    with pytest.raises(weft_nn.Error, match=kernel.function) as error:
+        session.with_schedules({"no_such_function": kernel.schedule})
+    assert error.value.code == 3
+    for text in ["splt {loop=i}", "split {loop=no_such_loop, factors=[0,4], into=[a,b]}"]:
+        with pytest.raises(weft_nn.Error) as error:
+            session.with_schedules({kernel.function: text})
+        assert error.value.code in (2, 3), error.value
+
+
+def test_tuning(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    import onnx.parser
+
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        main (float[16,32] x, float[32,24] w) => (float[16,24] y) { y = MatMul(x, w) }"""
+    )
+    file = tmp_path / "tuning.jsonl"
+    said = weft_nn.tune(model, file, device="cpu", seconds=1)
+    assert said and file.exists()
+    session = weft_nn.compile(model, device="cpu", tuning=file)
+    w = np.random.default_rng(6).standard_normal((32, 24)).astype(np.float32)
+    np.testing.assert_allclose(session.run({"x": X, "w": w})["y"], X @ w, rtol=1e-4, atol=1e-4)
+    with pytest.raises(weft_nn.Error) as error:
+        weft_nn.compile(model, tuning=tmp_path / "missing.jsonl")
+    assert error.value.code == 2 and "weft_nn.tune" in error.value.help
+    with pytest.raises(weft_nn.Error, match="no such device|nowhere"):
+        weft_nn.tune(model, file, device="nowhere", seconds=1)
