@@ -42,7 +42,7 @@ pub struct TuningLine {
     pub estimated_us: [f64; 2],
     /// Seed of the search.
     pub seed: u64,
-    /// What made the line: `tune`.
+    /// What made the line: `tune`, or `view` if it was kept in the viewer.
     pub by: String,
     /// Weft's version.
     pub weft: String,

@@ -1,15 +1,16 @@
 //! An edited schedule: whether it is legal, the kernels that it gives, and their time beside that of the old ones.
 
-use super::Host;
+use super::{Host, Kept};
 use crate::document::Document;
 use crate::worker::Worker;
 use compiler::check::check_function;
-use compiler::compile::{CompileOptions, Compiled, compile, constant_operands, function_alone};
+use compiler::compile::{CompileOptions, Compiled, compile, constant_operands, function_alone, operand_buffers};
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
-use compiler::schedule::ScheduleOptions;
 use compiler::schedule::estimate::estimate;
+use compiler::schedule::rules::Choice;
+use compiler::schedule::{Choose, Rules, ScheduleOptions, ScheduleProvider, Tuned, Workload};
 use compiler::text::{parse_instructions, print_instruction, print_module};
 use compiler::tir::TensorFunction;
 use rustc_hash::FxHashMap;
@@ -59,6 +60,8 @@ pub struct Outcome {
     pub estimated: Option<[f64; 2]>,
     /// The whole model with this schedule, as text that `weft run` takes.
     pub module: String,
+    /// The choices that alone make this schedule; `None` if instructions were edited besides.
+    pub kept: Option<Kept>,
 }
 
 /// Why a schedule is refused: the message, and the loops with the culprit's line marked by `>`.
@@ -115,11 +118,11 @@ impl Source {
         let old = old.ok_or_else(|| format!("the tensor function `{name}` is not in the trace"))?;
         let pending = parse_instructions(&a.schedule).map_err(|e| e.to_string())?;
         let new = TensorFunction { pending, ..old.clone() };
-        let compiled = self.alone(&new)?;
+        let compiled = self.alone(&new, host)?;
         let scheduled = compiled.module.tensor_functions.get(&name).ok_or("the function was not lowered")?;
         // Instructions are checked when they are applied; here the whole function is checked, as for text from a file.
         check_function(scheduled).map_err(|e| e.to_string())?;
-        let before = self.alone(old);
+        let before = self.alone(old, host);
         let weigh = |c: &Compiled| {
             let f = c.module.tensor_functions.get(&name)?;
             let kernels = estimate(f, &[], self.scheduling.on(&self.profile)).ok()?.kernels;
@@ -128,8 +131,9 @@ impl Source {
         let estimated = before.as_ref().ok().and_then(|b| Some([weigh(b)?, weigh(&compiled)?]));
         let times = match host.filter(|_| a.timed) {
             None => Err("not run".to_string()),
-            Some(host) => before.and_then(|old| host.time([&old, &compiled])),
+            Some(host) => before.as_ref().map_err(String::clone).and_then(|old| host.time([old, &compiled])),
         };
+        let kept = self.kept(old, before.as_ref().ok(), scheduled);
         let mut module = self.module.clone();
         module.tensor_functions.insert(name, new);
         Ok(Outcome {
@@ -137,18 +141,39 @@ impl Source {
             schedule: scheduled.trace.iter().map(print_instruction).collect(),
             estimated,
             times: times.map(|t| t.map(|ns| ns / 1e3)),
+            kept,
             module: print_module(&module),
         })
     }
 
+    /// The choices of a schedule, if a compilation that is given them makes the same one.
+    fn kept(&self, old: &TensorFunction, before: Option<&Compiled>, new: &TensorFunction) -> Option<Kept> {
+        let function = TensorFunction { pending: vec![], ..old.clone() };
+        let constants = operand_buffers(&function, &constant_operands(&self.module, function.name));
+        let workload = Workload::of(&function, &constants, &self.profile);
+        let (choices, target) = (choices_of(new), self.scheduling.on(&self.profile));
+        let again = Tuned::new([(workload.clone(), choices.clone())], Arc::new(Rules));
+        let again = again.schedule(&function, &constants, target).ok()?;
+        let lines = |f: &TensorFunction| f.trace.iter().map(print_instruction).collect::<Vec<_>>();
+        let default = before.and_then(|c| c.module.tensor_functions.get(&old.name)).map_or(vec![], choices_of);
+        let name = function.name.to_string();
+        (lines(&again.function) == lines(new)).then_some(Kept { workload, name, choices, default })
+    }
+
     /// Compiles a function alone, called with the operands that it has in the model: constants where they are
     /// constants.
-    fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
+    fn alone(&self, f: &TensorFunction, host: Option<&dyn Host>) -> Result<Compiled, String> {
         let module = function_alone(f, &constant_operands(&self.module, f.name))?;
         let mut options = CompileOptions::default();
         options.pipeline.scheduling.clone_from(&self.scheduling);
-        compile(module, &options, &self.profile, &Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())
+        let emitter = host.and_then(|h| h.emitter(&self.profile)).unwrap_or(&Emitter);
+        compile(module, &options, &self.profile, emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())
     }
+}
+
+fn choices_of(f: &TensorFunction) -> Vec<Choice> {
+    let chosen = f.trace.iter().filter_map(Choose::of_instruction);
+    chosen.map(|c| Choice { unit: c.unit, point: c.point, value: c.value.clone() }).collect()
 }
 
 fn made(e: &compiler::plan::EmittedKernel) -> Made {
@@ -176,12 +201,11 @@ mod tests {
             // A thread takes a nanosecond, so that the launch alone tells.
             Ok(modules.map(|m| m.plan.kernels.iter().map(|k| f64::from(k.emitted.grid.iter().product::<u32>())).sum()))
         }
-        fn compile(
-            &self,
-            _: &crate::live::Wanted,
-            _: &crate::live::Ticket,
-        ) -> Result<compiler::trace::CompileTrace, String> {
+        fn compile(&self, _: &crate::live::Wanted, _: &crate::live::Ticket) -> Result<crate::live::Made, String> {
             Err("there is no model".into())
+        }
+        fn keep(&self, _: &Kept, _: [f64; 2], _: Option<[f64; 2]>) -> Result<String, String> {
+            Err("there is no database".into())
         }
     }
 
@@ -209,6 +233,8 @@ mod tests {
         assert_eq!(outcome.schedule, lines);
         let [old, new] = outcome.times.unwrap();
         assert_eq!(old, new);
+        let kept = outcome.kept.expect("its choices make it");
+        assert!(!kept.choices.is_empty() && kept.choices == kept.default, "{kept:?}");
         compiler::text::parse_module(&outcome.module).expect("the module that is saved parses");
     }
 
