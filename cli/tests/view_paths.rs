@@ -2,8 +2,15 @@
 //! (`weft view --steps`). Built with the feature `view`.
 #![cfg(feature = "view")]
 
+use compiler::compile::{constant_operands, operand_buffers};
+use compiler::name::Name;
+use compiler::schedule::Workload;
+use compiler::text::parse_module;
+use compiler::tir::TensorFunction;
+use compiler::trace::CompileTrace;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use weft::{TuningDatabase, TuningLine};
 
 /// Runs the command in a folder, with a cache of its own.
 fn weft(place: &Path, line: &str) -> Output {
@@ -128,7 +135,7 @@ click Why is this kernel slow?
 click Run it now
 see of the time of all dispatches
 choose Kernel = narrow
-see rows 1 of
+see Made with
 click Schedule
 choose rows = VALUE
 see Legal
@@ -150,37 +157,61 @@ fn chosen(place: &Path, point: &str) -> String {
     lines.into_iter().find(of_point).unwrap_or_else(|| panic!("no choice of {point}: {v}")).to_string()
 }
 
-/// The database says that the slowest value was the best one, as a hasty search on another machine would: the person
-/// finds the layer, takes another value, sees that it is faster, and keeps it.
+/// The function of the kernel `narrow` and the device, as the tuning database names them, from the trace of a compilation.
+fn workload(place: &Path) -> Workload {
+    assert!(weft(place, "compile net.weft --device 0 -q -o net.trace").status.success());
+    let t = CompileTrace::from_bytes(&std::fs::read(place.join("net.trace")).expect("the trace")).expect("a trace");
+    let at = t.stages.iter().position(|s| s.label == "lowered").expect("the functions before they are scheduled");
+    let module = parse_module(&t.stage_texts().expect("texts")[at]).expect("a module");
+    let kernel = t.kernels.iter().find(|k| k.name == "narrow").expect("the kernel");
+    let function = &module.tensor_functions[&Name::new(&kernel.function)];
+    let function = TensorFunction { pending: vec![], ..function.clone() };
+    let constants = operand_buffers(&function, &constant_operands(&module, function.name));
+    Workload::of(&function, &constants, &serde_json::from_str(&t.profile).expect("a profile"))
+}
+
+/// The value of a `choose` line.
+fn value(line: &str) -> &str {
+    line.split("value=").nth(1).and_then(|v| v.split(',').next()).expect("a value")
+}
+
+/// The database says that the slowest value was the best one, as it might for another driver: the person finds the
+/// layer, takes another value, sees that it is faster (here several times), and keeps it.
 #[test]
 fn from_a_slow_layer_to_a_better_choice_that_is_kept() {
     let place = folder("path-slow", CONVOLUTIONS, "");
-    let o = weft(&place, "tune net.weft --device 0 --kernel narrow --budget 1s -q");
-    if o.status.code() == Some(5) {
+    if weft(&place, "run net.weft --device 0 -q").status.code() == Some(5) {
         eprintln!("!!! the path is not taken: there is no device");
         return;
     }
-    let database = place.join("cache/tuning.jsonl");
-    let text = std::fs::read_to_string(&database).unwrap_or_else(|e| panic!("{e}: {}", said(&o)));
-    let lines = text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).expect("a line"));
-    let mut line = lines.into_iter().find(|l| l["kind"] == "choices" && l["name"].as_str().is_some()).expect("a line");
-    std::fs::remove_file(&database).expect("removes");
+    let Workload { device, function, constants } = workload(&place);
     let usual = chosen(&place, "rows");
-    let slow =
-        usual.replace(usual.split("value=").nth(1).and_then(|v| v.split([',', '}']).next()).expect("a value"), "1");
-    assert_ne!(usual, slow, "the rules take another value");
     let unit = usual.split("unit=").nth(1).and_then(|u| u.split(',').next()).expect("a unit");
-    line["choices"] = serde_json::json!([format!("choose {{unit={unit}, point=rows, value=1}}")]);
-    (line["ratio"], line["withdrawn"]) = (0.9.into(), false.into());
-    std::fs::write(&database, format!("{line}\n")).expect("writes");
-    assert!(chosen(&place, "rows").contains("value=1,"), "{}", chosen(&place, "rows"));
-    let value = usual.split("value=").nth(1).and_then(|v| v.split(',').next()).expect("a value");
-    std::fs::write(place.join("path.steps"), SLOW.replace("VALUE", value)).expect("writes");
+    assert_ne!(value(&usual), "1", "the rules take another value");
+    let planted = TuningLine {
+        device,
+        function: function.clone(),
+        constants,
+        name: "narrow".into(),
+        choices: vec![format!("choose {{unit={unit}, point=rows, value=1}}")],
+        withdrawn: false,
+        ratio: 0.9,
+        rounds: [15, 15],
+        us: [10.0, 9.0],
+        estimated_us: [10.0, 9.0],
+        seed: 0,
+        by: "tune".into(),
+        weft: "0.1.0".into(),
+    };
+    let database = place.join("cache/tuning.jsonl");
+    TuningDatabase::append(&database, &planted).expect("writes");
+    assert_eq!(value(&chosen(&place, "rows")), "1");
+    std::fs::write(place.join("path.steps"), SLOW.replace("VALUE", value(&usual))).expect("writes");
     let Some(told) = walk(&place, "view net.weft --device 0 --steps path.steps") else { return };
     assert!(told.contains("Kept in"), "{told}");
-    let text = std::fs::read_to_string(&database).expect("the database");
-    let kept: serde_json::Value = serde_json::from_str(text.lines().last().expect("a line")).expect("a line");
-    assert_eq!((&kept["by"], &kept["function"]), (&"view".into(), &line["function"]));
-    assert!(kept["ratio"].as_f64() < Some(0.9), "it counts from what was tuned before: {kept}");
-    assert!(chosen(&place, "rows").contains(&format!("value={value},")), "the next compilation uses it");
+    let lines = TuningDatabase::read(&database).expect("the database").lines;
+    let kept = lines.last().expect("a line");
+    assert_eq!((kept.by.as_str(), &kept.function), ("view", &function));
+    assert!(kept.ratio < 0.9, "it counts from what was tuned before: {}", kept.ratio);
+    assert_eq!(value(&chosen(&place, "rows")), value(&usual), "the next compilation uses it");
 }

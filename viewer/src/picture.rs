@@ -10,11 +10,13 @@ use crate::state::Viewer;
 use crate::svg;
 use egui::{LayerId, Rect, Ui, Vec2, pos2, vec2};
 use graphview::changes::Marks;
+use graphview::layout::Direction;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Room around what is shown, in points.
+/// Room around what is shown, in points: along edges, for the types on them, and across.
 const MARGIN: f32 = 20.0;
+const SIDE: f32 = 8.0;
 /// The least width of a picture with a legend.
 const LEGEND_ROOM: f32 = 300.0;
 /// The longest side of a picture, in pixels: what every device can draw on.
@@ -58,7 +60,10 @@ impl Piece {
         Ok(Piece {
             strong_marks: v.compare && v.colour != ColourBy::Difference,
             found: v.search.find(&document, &drawn).cloned(),
-            area: Rect::from_min_size(pos2(x, y), vec2(w, h)).expand(MARGIN),
+            area: Rect::from_min_size(pos2(x, y), vec2(w, h)).expand2(match drawn.scene.direction {
+                Direction::Down => vec2(SIDE, MARGIN),
+                Direction::Right => vec2(MARGIN, SIDE),
+            }),
             dress,
             marks,
             legend,
@@ -78,7 +83,8 @@ impl Piece {
         let screen = Rect::from_min_size(pos2(0.0, 0.0), self.size(zoom));
         let painter = ui.ctx().layer_painter(LayerId::background()).with_clip_rect(screen);
         painter.rect_filled(screen, 0.0, Ink::new(self.dress.dark).ground);
-        let graph = Rect::from_min_size(screen.min, vec2(screen.width(), self.area.height() * zoom));
+        // Where the legend needs more room, nothing else is drawn beside the box.
+        let graph = Rect::from_min_size(screen.min, self.area.size() * zoom);
         let mut camera = Camera::default();
         camera.jump(View { center: self.area.center(), zoom });
         let sight = Sight {

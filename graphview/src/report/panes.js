@@ -144,7 +144,7 @@
   function kernelPart(k) {
     const e = data.kernels[k], out = [make("h2", {}, `Kernel ${e.name}`)];
     out.push(facts([["workgroup", e.workgroup.join(" x ")], ["bindings", String(e.bindings)], ["shared memory", bytes(e.shared_bytes)],
-      ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["called", `${data.calls.filter((c) => c.kernel === k).length} times`], ["only where", e.when.join(" and ")]]));
+      ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["dispatches", data.calls.filter((c) => c.kernel === k).length], ["only where", e.when.join(" and ")]]));
     out.push(...slowPart(k));
     for (const d of e.driver) {
       const figures = ["subgroup_size", "registers", "scalar_registers", "live_registers", "spills", "fills", "scratch_bytes", "occupancy", "code_bytes", "instructions", "latency_cycles"];

@@ -45,6 +45,8 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     if speed.is_none() && v.host.is_some() && v.again.progress().is_none() && ui.button("Run it now").clicked() {
         let w = &mut v.again.wanted;
         (w.times, w.errors) = (true, false);
+        // It is the same compilation, with times.
+        v.again.beside = false;
         start_again(ui.ctx(), v);
     }
     ui.add_space(6.0);
