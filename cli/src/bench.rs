@@ -6,6 +6,7 @@ mod native;
 mod places;
 mod repeated;
 mod spread;
+mod stored;
 mod sweep;
 mod tables;
 mod throughput;
@@ -16,13 +17,12 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, write_json};
-use crate::parts::recorded;
 use crate::{ceilings, driver_stats, host_calls};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, CompileTrace, DispatchTime, DriverStats, Times};
+use compiler::trace::{Ceilings, CompileTrace, DispatchTime, DriverStats, RunSpans};
 use kernels::{PartTimes, Record, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
 use repeated::{batch, repeat, with_samples};
@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use sweep::{Setting, sweep};
 use tables::{Lines, show_details, written};
 use throughput::Throughput;
+use timeline::Recorded;
 
 /// Times models, and the device itself with `--ceilings`.
 pub fn execute(a: &BenchArgs) -> CliResult<()> {
@@ -156,31 +157,11 @@ fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResul
         None => timed(a, place, common, module, &inputs)?,
         Some(why) => not_timed(a, place, common, module, &inputs, why)?,
     };
-    let mut v = measured.value;
     if let Some(path) = &a.output {
         let module = load(model, common, given.as_ref())?;
-        let mut trace = match measured.trace {
-            Some(parts) => *parts,
-            None => recorded(model, module, common, &profile_on(common, device)?, &inputs)?,
-        };
-        if let Some(dispatches) = measured.dispatches {
-            if trace.calls().count() != dispatches.len() {
-                let (timed, stored) = (dispatches.len(), trace.calls().count());
-                let why = format!("{timed} dispatches were timed, {stored} are in the trace");
-                return Err(CliError::new(Code::Check, why).help("a model with host steps alone has no times to store"));
-            }
-            trace.times = Some(Times {
-                device: device.label(),
-                source: v["time_source"].as_str().unwrap_or_default().to_string(),
-                dispatches,
-                latency_ms: number(&v, &["latency_ms", "median"]),
-                device_ms: number(&v, &["device_ms", "median"]),
-                ceilings,
-            });
-        }
-        trace.driver_stats = measured.stats;
-        crate::trace::write(path, &trace, common)?;
+        stored::write(path, place, common, (model, module), &inputs, &measured)?;
     }
+    let mut v = measured.value;
     let o = v.as_object_mut().ok_or_else(|| CliError::new(Code::Bug, "bench without a result"))?;
     o.insert("schema".into(), 1.into());
     o.insert("model".into(), crate::models::short_name(model).into());
@@ -206,6 +187,8 @@ struct Measured {
     /// Of a network in parts, where `-o` asks for it.
     trace: Option<Box<CompileTrace>>,
     stats: Option<DriverStats>,
+    /// One run, where a file of it is asked for.
+    run: Option<RunSpans>,
 }
 
 fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {
@@ -216,7 +199,9 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {
             let (mut v, times) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
-            timeline::write(a, session, compiled, inputs)?;
+            let recorded =
+                timeline::is_wanted(a).then(|| Recorded::on_device(session, compiled, inputs)).transpose()?;
+            recorded.iter().try_for_each(|r| r.write(a, "device"))?;
             if !common.host_call.is_empty() || !common.external.is_empty() {
                 let plain = Common { host_call: vec![], external: vec![], quiet: true, ..common.clone() };
                 let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
@@ -232,14 +217,13 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             }
             drop(executor);
             v["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
-            Ok(Measured { value: v, dispatches: Some(times), trace: None, stats })
+            Ok(Measured { value: v, dispatches: Some(times), trace: None, stats, run: recorded.map(|r| r.run) })
         }
         None if executor.on_processor().is_some() => {
-            let (mut value, dispatches) =
-                on_processor(a, &executor, common, (inputs, limit), place.ceilings, &mut progress)?;
+            let mut measured = on_processor(a, &executor, common, (inputs, limit), place.ceilings, &mut progress)?;
             drop(executor);
-            value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
-            Ok(Measured { value, dispatches: Some(dispatches), trace: None, stats: None })
+            measured.value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
+            Ok(measured)
         }
         None if a.driver_stats => {
             let why = format!(
@@ -306,16 +290,17 @@ fn in_parts(
             let (rows, last) = executor_times::per_node(a, module, inputs, progress)?;
             (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
             value["per_kernel"] = rows.into();
-            timeline::write_nodes(a, &last)?;
+            Recorded::of_nodes(&last).write(a, "interpreter")?;
         }
-        None => timeline::refuse(a, "the model runs in parts, each compiled as a run decides its sizes")?,
+        None => parts.recorded_run.write(a, "device")?,
     }
+    let run = std::mem::take(&mut parts.recorded_run).run;
     let mut trace = parts.trace(&a.models[0])?;
     let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
-    Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None })
+    Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None, run: Some(run) })
 }
 
-/// The result of a benchmark on the processor, and the times of its dispatches.
+/// The result of a benchmark on the processor.
 fn on_processor(
     a: &BenchArgs,
     executor: &weft::Session,
@@ -323,13 +308,14 @@ fn on_processor(
     (inputs, limit): (&[Tensor], Option<Duration>),
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
-) -> CliResult<(Value, Vec<DispatchTime>)> {
-    let (mut value, dispatches) = native::times(a, executor, common, inputs, limit, progress)?;
-    if let Some((session, c)) = executor.on_processor().zip(executor.compilation()) {
-        value["per_kernel"] = per_kernel(c, &dispatches, ceilings).into();
-        timeline::write_native(a, session, c, |s| s.timeline(inputs, common.functions.on_tensors()))?;
-    }
-    Ok((value, dispatches.times))
+) -> CliResult<Measured> {
+    let found = executor.on_processor().zip(executor.compilation());
+    let (session, c) = found.ok_or_else(|| CliError::new(Code::Bug, "a session without its compilation"))?;
+    let recorded = Recorded::on_processor(session, c, inputs, common)?;
+    let (mut value, dispatches) = native::times(a, executor, common, (inputs, limit), &recorded.run, progress)?;
+    value["per_kernel"] = per_kernel(c, &dispatches, ceilings).into();
+    recorded.write(a, "CPU")?;
+    Ok(Measured { value, dispatches: Some(dispatches.times), trace: None, stats: None, run: Some(recorded.run) })
 }
 
 /// Milliseconds of compilation, session and first run once more in this process.
@@ -375,7 +361,7 @@ fn not_timed(
     let stats = place.stats(a, &c, common)?;
     let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),
         "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
-    Ok(Measured { value, dispatches: None, trace: None, stats })
+    Ok(Measured { value, dispatches: None, trace: None, stats, run: None })
 }
 
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.

@@ -15,12 +15,13 @@ use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors};
 use crate::output::{log_once, print_text, table, verdict, write_json};
 use crate::parts::recorded;
-use crate::precision::{on_this_device, write_keep_list};
+use crate::precision::on_this_device;
 use crate::range_checks::{count_out_of_range, out_of_range_json, print_out_of_range};
 use cause::{Cause, Run, cause_of};
 use compiler::agreement::{Difference, Tolerance};
 use compiler::calibrate::{Stored, storage_of};
 use compiler::dtype::DType;
+use compiler::passes::mixed_precision::keep_list;
 use compiler::profile::Nan;
 use compiler::trace::{self, Errors};
 use keep::Found;
@@ -122,7 +123,7 @@ fn stored_text(s: &Stored) -> String {
 /// Looks for a keep list and writes it; for JSON.
 fn write_keep(a: &CompareArgs, run: &Run<'_>, want: &Named, path: &Path) -> CliResult<serde_json::Value> {
     let Found { passes, patterns, measured, about } = keep::find(a, run, want)?;
-    write_keep_list(path, &patterns, &about)?;
+    crate::output::write_file(path, keep_list(&patterns, &about).as_bytes())?;
     Ok(serde_json::json!({ "passes": passes, "patterns": patterns, "measured": measured }))
 }
 

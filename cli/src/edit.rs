@@ -9,7 +9,7 @@ use crate::executor::{Device, compile_options, compile_with, open_device, pipeli
 use crate::models::{inputs_for, load};
 use crate::output::{log, print_text, table, write_json};
 use crate::terminal::asks;
-use crate::tune::candidates::schedule_lines;
+use crate::tune::by_hand::ByHand;
 use crate::tune::measurer::{Measurer, Opened};
 use crate::tune::units::{Unit, owner};
 use crate::tuning;
@@ -21,8 +21,8 @@ use editor::Draft;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use weft::{BY_HAND, TuningDatabase, TuningLine};
+use std::time::Instant;
+use weft::{TuningDatabase, TuningLine};
 
 /// Options of the command that the process that measures does not get; true for those with a value.
 const OWN: &[(&str, bool)] = &[
@@ -213,33 +213,21 @@ impl Subject<'_> {
         print_text(&t.to_string())
     }
 
-    /// The line that keeps the schedule. Its ratio is to the default, as all others are.
+    /// The line that keeps the schedule.
     fn line(&self, raced: &Raced, file: &Path) -> CliResult<TuningLine> {
         let known = TuningDatabase::read(file).map_err(CliError::input)?;
-        let so_far = known.best().get(&self.unit.workload).map_or(1.0, |l| l.ratio);
-        let (choices, schedule) = schedule_lines(&self.unit, self.target, &raced.edited.function.trace);
-        let estimated = [self.estimated_before(), raced.edited.estimated_ns.map(|ns| ns / 1e3)];
-        let family = self.unit.function.family();
-        let kept_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs());
-        Ok(TuningLine {
-            device: self.unit.workload.device.clone(),
-            function: self.unit.workload.function.clone(),
-            constants: self.unit.workload.constants.clone(),
-            name: self.unit.function.name.to_string(),
-            family: family.fingerprint.to_string(),
-            extents: family.extents,
-            choices,
-            schedule,
-            withdrawn: false,
-            ratio: raced.ratio * so_far,
+        let by_hand = ByHand {
+            unit: &self.unit,
+            target: self.target,
+            before: &self.before,
+            after: &raced.edited.function.trace,
+            ratio: raced.ratio,
             rounds: raced.rounds,
-            us: [raced.us[0] / so_far, raced.us[1]],
-            estimated_us: estimated.map(|e| e.unwrap_or(0.0)),
+            us: raced.us,
+            estimated_us: [self.estimated_before(), raced.edited.estimated_ns.map(|ns| ns / 1e3)],
             seed: self.a.common.seed,
-            by: BY_HAND.into(),
-            kept_at,
-            weft: env!("CARGO_PKG_VERSION").into(),
-        })
+        };
+        Ok(by_hand.line(&known))
     }
 
     fn json(&self, result: &str) -> Value {

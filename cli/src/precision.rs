@@ -2,13 +2,12 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use crate::output::{Progress, log, write_file};
+use crate::output::{Progress, log};
 use compiler::calibrate::{Calibration, Limits, calibrate};
 use compiler::graph::Module;
 use compiler::passes::{FuseMode, KeepF32, PipelineOptions};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The patterns of `--keep-f32`: each a pattern, or `@FILE` with one pattern a line (`#` opens a comment line).
@@ -26,17 +25,6 @@ pub fn keep_list(common: &Common) -> CliResult<Vec<KeepF32>> {
         }
     }
     Ok(out)
-}
-
-/// Writes a list that `--keep-f32 @FILE` reads; `about` says what it does.
-pub fn write_keep_list(path: &Path, patterns: &[String], about: &str) -> CliResult<()> {
-    let mut text = format!("# nodes that stay in f32, for --keep-f32 @FILE\n# {about}\n");
-    for pattern in patterns {
-        text += if pattern.starts_with(['#', '@']) { "\\" } else { "" };
-        text += pattern;
-        text.push('\n');
-    }
-    write_file(path, text.as_bytes())
 }
 
 /// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32. Reports them, and the

@@ -6,6 +6,7 @@
 //! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
 //! functions decide about layouts and fusion ([`graph`]), and those of regions about external targets ([`regions`]).
 
+pub mod by_hand;
 pub mod candidates;
 mod graph;
 pub mod measurer;

@@ -125,6 +125,31 @@ fn every_command() {
     }
 }
 
+/// What `bench -o` stores, with one run on one axis.
+#[test]
+fn explain_by_time() {
+    let file = std::env::temp_dir().join(format!("weft-json-{}.trace", std::process::id()));
+    for device in ["cpu", "0"] {
+        if device == "0" && !adapter() {
+            continue;
+        }
+        let (_, code) = weft(&format!("bench block.weft --device {device} --runs 2 --warmup 1 -o {}", file.display()));
+        assert_eq!(code, 0);
+        let (v, code) = weft(&format!("explain {} --sort time", file.display()));
+        assert_eq!(code, 0, "{v}");
+        holds("explain --sort", &v);
+        let spans = v["times"]["run"]["spans"].as_array().expect("a run");
+        let lanes: std::collections::BTreeSet<&str> = spans.iter().filter_map(|s| s["lane"].as_str()).collect();
+        assert!(["upload", "device", "readback"].iter().all(|l| lanes.contains(l)), "{lanes:?}");
+        let kernels = spans.iter().filter(|s| s["dispatch"].is_u64()).count();
+        assert_eq!(Some(kernels), v["times"]["dispatches"].as_array().map(Vec::len));
+        let sum: f64 = v["spent"].as_array().expect("rows").iter().filter_map(|r| r["ms"].as_f64()).sum();
+        let latency = v["times"]["latency_ms"].as_f64().expect("a latency");
+        assert!((sum - latency).abs() <= 1e-6 * latency, "{sum} of {latency}");
+    }
+    std::fs::remove_file(file).expect("removes");
+}
+
 /// Numbers that depend on open sizes are for the least ones where these are declared, and else null; beside them stands
 /// what they are for any.
 #[test]

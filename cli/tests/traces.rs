@@ -340,6 +340,14 @@ fn a_trace_of_a_network_in_parts_has_all_of_them() {
     let latency = explained["times"]["latency_ms"].as_f64().expect("a latency");
     assert!((sum - latency).abs() <= 0.02 * latency, "{sum} of {latency}");
     assert!(explained["times"]["device_ms"].as_f64().is_some_and(|ms| ms != latency));
+    // The parts stand one after the other on one axis, with every dispatch.
+    let spans = explained["times"]["run"]["spans"].as_array().expect("a run");
+    let kernels: Vec<_> = spans.iter().filter_map(|s| s["dispatch"].as_u64()).collect();
+    let count = explained["times"]["dispatches"].as_array().map_or(0, Vec::len) as u64;
+    assert_eq!(kernels, (0..count).collect::<Vec<_>>());
+    for part in ["before: upload", "deciding: ", "after: readback"] {
+        assert!(spans.iter().any(|s| s["name"].as_str().is_some_and(|n| n.starts_with(part))), "{part}: {spans:#?}");
+    }
 }
 
 #[test]

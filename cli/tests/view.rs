@@ -76,6 +76,44 @@ fn pictures_are_taken_of_traces_and_models() {
     assert!(mean(&kernel) + 60 < mean(&graph), "dark is darker: {} {}", mean(&kernel), mean(&graph));
 }
 
+/// The size that an SVG says it has.
+fn svg_size(svg: &str) -> [f32; 2] {
+    let number = |name: &str| svg.split(name).nth(1).and_then(|t| t.split('"').next()?.parse().ok()).expect("a size");
+    [number(" width=\""), number(" height=\"")]
+}
+
+#[test]
+fn the_graph_and_a_box_are_pictures_of_their_own() {
+    let f = folder("view-boxes");
+    let trace = f.join("m.trace");
+    let svg = |name: &str, more: &[&str]| {
+        let out = f.join(name);
+        let o = weft(&[&["view", text(&trace), "-o", text(&out)], more].concat());
+        assert!(o.status.success(), "{}", said(&o));
+        std::fs::read_to_string(out).expect("a picture")
+    };
+    let whole = svg("whole.svg", &[]);
+    assert!(whole.contains(">conv 3x3 + relu<") && whole.contains("f32[1,4,8,8]"), "{whole}");
+    let open = svg("open.svg", &["--select", "Relu_1"]);
+    assert!(open.contains(">relu<") && !open.contains("f32[1,4,8,8]"), "{open}");
+    let closed = svg("closed.svg", &["--select", "Relu_1", "--closed"]);
+    assert!(closed.contains(">conv 3x3 + relu<") && !closed.contains(">relu<"), "{closed}");
+    let [size, small] = [svg_size(&open), svg_size(&closed)];
+    assert!(small[0] < size[0] && small[1] < size[1], "{small:?} {size:?}");
+    let dark = svg("dark.svg", &["--select", "Relu_1", "--closed", "--dark"]);
+    assert!(dark != closed && svg_size(&dark) == small);
+    let out = f.join("closed.png");
+    let o = weft(&["view", text(&trace), "-o", text(&out), "--select", "Relu_1", "--closed", "--pixels", "2"]);
+    if !cannot_draw(&o) {
+        assert!(o.status.success(), "{}", said(&o));
+        let picture = image::open(&out).expect("a picture");
+        let pixels = [picture.width(), picture.height()].map(|n| n as f32);
+        assert!((0..2).all(|i| (pixels[i] - 2.0 * small[i]).abs() <= 2.0), "{pixels:?} {small:?}");
+    }
+    let o = weft(&["view", text(&trace), "-o", text(&f.join("a.svg")), "--closed"]);
+    assert_eq!(o.status.code(), Some(2), "{}", said(&o));
+}
+
 #[test]
 fn what_is_not_there_is_refused_with_what_is() {
     let f = folder("view-refused");
@@ -119,7 +157,7 @@ fn without_a_display_the_window_says_what_needs_none() {
     // On other systems there is a display whatever the environment says.
     if cfg!(target_os = "linux") {
         assert_eq!(o.status.code(), Some(5), "{}", said(&o));
-        assert!(said(&o).contains("`--screenshot F.png` and `weft report` need none"), "{}", said(&o));
+        assert!(said(&o).contains("`--screenshot F.png`, `-o F.svg` and `weft report` need none"), "{}", said(&o));
     }
 }
 

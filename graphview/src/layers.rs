@@ -17,6 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Fewer boxes than these say too little: the largest layers are shown open at first.
 const FEW: usize = 5;
+/// A layer that holds most of a network is open, if there are no more boxes than these then.
+const MANY: usize = 25;
 /// A block names so many of its ops.
 const MOST_OPS: usize = 3;
 
@@ -329,17 +331,25 @@ fn sorted(p: Picture) -> Picture {
     Picture { title: p.title, nodes, edges }
 }
 
-/// Opens the largest layers until there are enough boxes.
+/// Opens the largest layers until there are enough boxes, and one that holds most of the network if its boxes are few.
 fn open_some(l: &mut Layered) {
     let mut shown: Vec<&Node> = l.picture.nodes.iter().filter(|n| n.category != Category::Terminal).collect();
-    while shown.len() < FEW {
+    let nodes_in = |n: &Node| n.inside.iter().map(count).sum::<usize>();
+    let total = count(&l.picture);
+    loop {
         let largest = (0..shown.len())
             .filter(|&i| shown[i].category == Category::Layer)
-            .max_by_key(|&i| (shown[i].inside.iter().map(count).sum::<usize>(), usize::MAX - i));
+            .max_by_key(|&i| (nodes_in(shown[i]), usize::MAX - i));
         let Some(i) = largest else { return };
+        let inside = || shown[i].inside.iter().flat_map(|p| &p.nodes).filter(|n| n.category != Category::Terminal);
+        let most = path_of(shown[i]) == shown[i].op && 2 * nodes_in(shown[i]) > total;
+        if shown.len() >= FEW && !(most && shown.len() + inside().count() <= MANY) {
+            return;
+        }
+        let inside: Vec<&Node> = inside().collect();
         let node = shown.swap_remove(i);
         l.open.insert(node.key.clone());
-        shown.extend(node.inside.iter().flat_map(|p| &p.nodes).filter(|n| n.category != Category::Terminal));
+        shown.extend(inside);
     }
 }
 

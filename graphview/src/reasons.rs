@@ -138,7 +138,7 @@ pub fn wrong_nodes(t: &CompileTrace, f32_ns: &[Option<f64>]) -> Vec<WrongNode> {
             group,
             alone,
             accumulated: sum,
-            growth: sum.filter(|_| before > 0.0).map(|s| s / before),
+            growth: sum.filter(|_| before > 0.0).map(|s| s / before).filter(|g| g.is_finite()),
             magnitude: n.max_magnitude,
             f16: group.is_some_and(f16),
             f32_ms: group.and_then(|g| f32_ns.get(g).copied().flatten()).map(|ns| ns / 1e6),
@@ -154,12 +154,46 @@ pub struct Keep {
     /// Its place among the compared nodes.
     pub at: usize,
     /// The result's error without that of this node: errors of nodes that do not depend on each other add as squares.
-    pub left: f64,
+    /// `None` where the result is not finite.
+    pub left: Option<f64>,
 }
 
-/// The nodes with the largest errors of their own, the largest first, and what that means in a sentence. `None` where
-/// errors of nodes alone were not compared, or nothing is stored in f16.
-pub fn keep_first(t: &CompileTrace, nodes: &[WrongNode], most: usize) -> Option<(Vec<Keep>, String)> {
+/// Nodes to keep in f32.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Proposal {
+    /// Those behind which results are not finite, then those with the largest errors of their own, the largest first.
+    pub first: Vec<Keep>,
+    /// So many are to be kept first: those behind which results are not finite, or those that have more error of their
+    /// own than two roundings of f16.
+    pub far: usize,
+    /// What that means, in a sentence.
+    pub verdict: String,
+}
+
+/// The first node of a run whose result is not finite; everything behind it is lost. A node alone does not show it where
+/// its result is stored in f32.
+pub fn lost_at(nodes: &[WrongNode]) -> Option<usize> {
+    nodes.iter().position(|n| n.accumulated.is_some_and(|e| !e.is_finite()))
+}
+
+/// The node at which a run is lost and those that read its result in f16, with what that means.
+fn lost(t: &CompileTrace, nodes: &[WrongNode]) -> Option<(Vec<usize>, String)> {
+    let at = lost_at(nodes)?;
+    let (n, home) = (&nodes[at], nodes[at].group?);
+    let reads = |r: &WrongNode| r.f16 && r.group.is_some_and(|g| t.groups[g].reads.contains(&home));
+    let readers: Vec<usize> = (0..nodes.len()).filter(|&i| i != at && reads(&nodes[i])).collect();
+    let names: Vec<&str> = readers.iter().map(|&i| nodes[i].name.as_str()).collect();
+    let and = if names.is_empty() { String::new() } else { format!(", and what reads it: {}", names.join(", ")) };
+    let said = format!(
+        "Behind {} nothing is finite: it reaches {:.1e}, and f16 ends at {LARGEST_F16}. Keep it first{and}.",
+        n.name, n.magnitude
+    );
+    Some((std::iter::once(at).chain(readers).collect(), said))
+}
+
+/// The nodes to keep first, `most` of them. `None` where errors of nodes alone were not compared, or nothing is stored
+/// in f16.
+pub fn keep_first(t: &CompileTrace, nodes: &[WrongNode], most: usize) -> Option<Proposal> {
     let mut own: Vec<(usize, f64)> =
         nodes.iter().enumerate().filter_map(|(i, n)| Some((i, n.f32_ms.and(n.alone)?))).collect();
     own.retain(|o| o.1 > 0.0);
@@ -183,9 +217,16 @@ pub fn keep_first(t: &CompileTrace, nodes: &[WrongNode], most: usize) -> Option<
             format!("{n} nodes have more error of their own than two roundings of f16 ({limit:.1e}): keep these first.")
         }
     };
-    let left = |alone: f64| (whole * whole - alone * alone).max(0.0).sqrt();
-    let first = own.into_iter().take(most).map(|(at, alone)| Keep { at, left: left(alone) });
-    Some((first.collect(), verdict))
+    let left = |alone: f64| whole.is_finite().then(|| (whole * whole - alone * alone).max(0.0).sqrt());
+    let (lost, far, verdict) = match lost(t, nodes) {
+        Some((lost, said)) => (lost.clone(), lost.len(), said),
+        None => (vec![], far, verdict),
+    };
+    own.retain(|o| !lost.contains(&o.0));
+    let lost = lost.into_iter().map(|at| Keep { at, left: None });
+    let first =
+        lost.chain(own.into_iter().map(|(at, alone)| Keep { at, left: left(alone) })).take(most.max(far)).collect();
+    Some(Proposal { first, far, verdict })
 }
 
 /// What the errors say, in sentences: results, the first node beyond the tolerance, magnitudes.
@@ -198,7 +239,10 @@ pub fn findings(t: &CompileTrace, nodes: &[WrongNode]) -> Vec<String> {
     let mut out: Vec<String> = e.outputs.iter().map(result).collect();
     let failing: Vec<&WrongNode> = nodes.iter().filter(|n| !n.pass).collect();
     out.push(match failing.first() {
-        None => format!("Each of {} compared nodes is within the tolerance of {:.0e}.", nodes.len(), e.tolerance),
+        None => {
+            let alone = if e.cumulative { "" } else { " by itself" };
+            format!("Each of {} compared nodes is within the tolerance of {:.0e}{alone}.", nodes.len(), e.tolerance)
+        }
         Some(first) => format!(
             "{} of {} compared nodes are beyond the tolerance of {:.0e}; the first is {}.",
             failing.len(),
@@ -207,6 +251,9 @@ pub fn findings(t: &CompileTrace, nodes: &[WrongNode]) -> Vec<String> {
             first.name
         ),
     });
+    if let Some(n) = lost_at(nodes).map(|i| &nodes[i]) {
+        out.push(format!("In the run, {} is the first whose result is not finite.", n.name));
+    }
     let jump =
         nodes.iter().filter(|n| n.accumulated.is_some_and(|a| a > ROUNDING)).filter_map(|n| Some((n, n.growth?)));
     if let Some((n, by)) = jump.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|j| j.1 > 2.0) {
@@ -285,14 +332,36 @@ mod tests {
         let t = trace();
         let nodes = wrong_nodes(&t, &[Some(1e3), Some(2e3), Some(3e3)]);
         assert_eq!(nodes[1].growth.map(|g| g.round()), Some(200.0));
-        let (keep, verdict) = keep_first(&t, &nodes, 2).expect("errors alone");
+        let Proposal { first: keep, far, verdict } = keep_first(&t, &nodes, 2).expect("errors alone");
+        assert_eq!(far, 1);
         assert_eq!((nodes[keep[0].at].name.as_str(), nodes[keep[0].at].f32_ms), ("b", Some(2e-3)));
-        assert!(keep[0].left < 0.5 * keep[1].left, "{keep:?}");
+        assert!(keep[0].left.zip(keep[1].left).is_some_and(|(a, b)| a < 0.5 * b), "{keep:?}");
         assert!(verdict.starts_with("One node has more error of its own"), "{verdict}");
         let said = findings(&t, &nodes).join("\n");
         assert!(said.contains("2 of 3 compared nodes are beyond the tolerance of 1e-2; the first is b."), "{said}");
         assert!(said.contains("grows most in b: 200.0 times"), "{said}");
         assert!(said.contains("The largest magnitude is 7.0e4, in b; f16 ends at 65504. 1 nodes"), "{said}");
+    }
+
+    /// Alone, a node whose result is stored in f32 does not show that f16 ends before it.
+    #[test]
+    fn where_a_run_is_lost_the_node_and_its_readers_come_first() {
+        let mut t = trace();
+        let errors = t.errors.as_mut().expect("errors");
+        errors.nodes[1] = node("b", 1e-8, f64::INFINITY, 7e6, true);
+        errors.nodes[2] = node("c", 3e-4, f64::INFINITY, 3.0, true);
+        errors.outputs[0].rel_l2 = f64::INFINITY;
+        let mut nodes = wrong_nodes(&t, &[Some(1e3); 3]);
+        nodes.iter_mut().for_each(|n| n.f16 = true);
+        assert!(nodes.iter().all(|n| n.growth.is_none_or(f64::is_finite)));
+        let Proposal { first, far, verdict } = keep_first(&t, &nodes, 2).expect("errors alone");
+        let names: Vec<&str> = first.iter().map(|k| nodes[k.at].name.as_str()).collect();
+        assert_eq!((names, far), (vec!["b", "c"], 2));
+        assert!(first.iter().all(|k| k.left.is_none()));
+        assert!(verdict.contains("Behind b nothing is finite: it reaches 7.0e6") && verdict.ends_with("reads it: c."));
+        let said = findings(&t, &nodes).join("\n");
+        assert!(said.contains("Each of 3 compared nodes is within the tolerance of 1e-2 by itself."), "{said}");
+        assert!(said.contains("In the run, b is the first whose result is not finite."), "{said}");
     }
 
     #[test]

@@ -221,30 +221,6 @@ impl Scene {
         self.captions.append(&mut part.captions);
     }
 
-    /// The part of the scene with these boxes, moved to its corner, and their places in the whole. Edges between two of
-    /// them stay.
-    pub fn part(&self, keep: &dyn Fn(&SceneBox) -> bool) -> (Scene, Vec<usize>) {
-        let kept: Vec<usize> = (0..self.boxes.len()).filter(|&i| keep(&self.boxes[i])).collect();
-        let at: rustc_hash::FxHashMap<usize, usize> = kept.iter().enumerate().map(|(k, &i)| (i, k)).collect();
-        let rects = || kept.iter().map(|&i| self.boxes[i].rect);
-        let corner = rects().fold([f32::INFINITY; 2], |[x, y], r| [x.min(r[0]), y.min(r[1])]);
-        let end = rects().fold(corner, |[x, y], r| [x.max(r[0] + r[2]), y.max(r[1] + r[3])]);
-        let edge = |e: &SceneEdge| Some(SceneEdge { from: *at.get(&e.from)?, to: *at.get(&e.to)?, ..e.clone() });
-        let inside = |c: &&Caption| (0..2).all(|k| (corner[k]..=end[k]).contains(&c.at[k]));
-        let part = Scene {
-            boxes: kept.iter().map(|&i| self.boxes[i].clone()).collect(),
-            edges: self.edges.iter().filter_map(edge).collect(),
-            captions: self.captions.iter().filter(inside).cloned().collect(),
-            size: [end[0] - corner[0], end[1] - corner[1]],
-            direction: self.direction,
-        };
-        let mut out = Scene { size: part.size, direction: part.direction, ..Scene::default() };
-        let depth = part.boxes.iter().map(|b| b.depth).min().unwrap_or(0);
-        out.take_in(part, [-corner[0], -corner[1]]);
-        out.boxes.iter_mut().for_each(|b| b.depth -= depth + 1);
-        (out, kept)
-    }
-
     /// Index of the innermost box at a point.
     pub fn at(&self, point: [f32; 2]) -> Option<usize> {
         let inside = |b: &SceneBox| {

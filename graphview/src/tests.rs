@@ -1,10 +1,8 @@
 //! Pictures, scenes and reports of small modules.
 
-use crate::layout::Route;
 use crate::picture::{Category, Node, Picture};
 use crate::report::{Measured, data, page, report};
 use crate::scene::{Arrangement, Scene};
-use crate::svg::document;
 use compiler::compile::{CompileOptions, compile};
 use compiler::passes::{FuseMode, PipelineOptions};
 use compiler::profile::DeviceProfile;
@@ -146,16 +144,6 @@ fn keys_stay_over_the_passes_and_groups_lead_back_to_their_sources() {
             assert!(p.find(&relu.key).is_some(), "the key of {} changed", relu.name);
         }
     }
-}
-
-#[test]
-fn a_scene_becomes_svg_with_every_box_and_edge() {
-    let scene = arrange(&picture(RESIDUAL), &|_| true);
-    let svg = document(&scene, &[]);
-    assert_eq!(svg.matches("<g>").count(), scene.boxes.len());
-    assert_eq!(svg.matches("<path").count(), scene.edges.len());
-    assert!(scene.edges.iter().all(|e| matches!(e.route, Route::Line(_))));
-    assert!(!svg.contains("NaN"));
 }
 
 /// A trace with all that can be measured.

@@ -1,27 +1,92 @@
-//! The dispatches of a trace as a timeline in the Trace Event format, which Perfetto and Chrome's tracing page open.
+//! The times of a trace as a timeline in the Trace Event format, which Perfetto and Chrome's tracing page open.
 
-use compiler::trace::CompileTrace;
+use compiler::trace::{CompileTrace, Lane, RunSpans, Span, Spent};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
-/// The timeline of a run; dispatches follow each other as the plan has them. `None` where the trace has no times.
-pub fn perfetto(trace: &CompileTrace) -> Option<Value> {
-    let times = trace.times.as_ref()?;
-    let named = |name: &str, args: Value| json!({ "ph": "M", "pid": 1, "tid": 1, "name": name, "args": args });
+/// The numbers of processes.
+const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+
+/// A run: host and device stand on one axis, in microseconds from its beginning. `device` names the second process, `about`
+/// says what is known of a dispatch.
+pub fn events(run: &RunSpans, device: &str, about: &dyn Fn(usize) -> Value) -> Value {
     let mut events = vec![
-        named("process_name", json!({ "name": format!("{} on {}", trace.model, times.device) })),
-        named("thread_name", json!({ "name": "dispatches" })),
+        process(HOST, "host"),
+        thread(HOST, 1, "run"),
+        process(DEVICE, device),
+        thread(DEVICE, 1, "queue"),
+        thread(DEVICE, 2, "kernels"),
     ];
-    let mut start = 0.0;
-    for (i, (call, time)) in trace.calls().zip(&times.dispatches).enumerate() {
-        let (group, kernel) = (&trace.groups[call.group], &trace.kernels[call.kernel]);
-        events.push(json!({
-            "ph": "X", "pid": 1, "tid": 1, "cat": "dispatch", "name": group.label, "ts": start, "dur": time.median_us,
-            "args": { "dispatch": i, "kernel": kernel.name, "grid": kernel.grid, "workgroup": kernel.workgroup,
-                      "flops": call.flops, "bytes": call.bytes, "min_us": time.min_us, "max_us": time.max_us,
-                      "nodes": group.origins },
-        }));
-        start += time.median_us;
+    events.extend(run.spans.iter().map(|s| match (s.dispatch, s.lane) {
+        (Some(i), _) => complete(s, "kernel", (DEVICE, 2), about(i)),
+        (None, Lane::Device) => complete(s, "queue", (DEVICE, 1), json!({})),
+        (None, lane) => complete(s, lane.name(), (HOST, 1), json!({})),
+    }));
+    json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": {
+        "kernel_times": run.kernel_times, "device_clock_uncertainty_us": run.uncertainty_us } })
+}
+
+/// A complete event.
+fn complete(s: &Span, category: &str, (process, thread): (u32, u32), about: Value) -> Value {
+    json!({ "ph": "X", "name": s.name, "cat": category, "pid": process, "tid": thread, "ts": s.start_us,
+        "dur": (s.end_us - s.start_us).max(0.0), "args": about })
+}
+
+fn process(id: u32, name: &str) -> Value {
+    json!({ "ph": "M", "name": "process_name", "pid": id, "tid": 0, "args": { "name": name } })
+}
+
+fn thread(process: u32, id: u32, name: &str) -> Value {
+    json!({ "ph": "M", "name": "thread_name", "pid": process, "tid": id, "args": { "name": name } })
+}
+
+/// The run that a trace holds, or where it holds none, its dispatches one after the other by their medians. `None`
+/// where the trace has no times.
+pub fn perfetto(trace: &CompileTrace) -> Option<Value> {
+    let calls: Vec<_> = trace.calls().collect();
+    let about = |i: usize| {
+        calls.get(i).map_or(json!({}), |call| {
+            let (group, kernel) = (&trace.groups[call.group], &trace.kernels[call.kernel]);
+            json!({ "dispatch": i, "kernel": kernel.name, "grid": kernel.grid, "workgroup": kernel.workgroup,
+                "flops": call.flops, "bytes": call.bytes, "nodes": group.origins })
+        })
+    };
+    let mut run = run_spans(trace)?.into_owned();
+    for s in &mut run.spans {
+        if let Some(call) = s.dispatch.and_then(|i| calls.get(i)) {
+            s.name.clone_from(&trace.groups[call.group].label);
+        }
     }
-    Some(json!({ "traceEvents": events, "displayTimeUnit": "ms",
-                 "otherData": { "source": times.source, "weft": trace.weft } }))
+    Some(events(&run, &trace.times.as_ref()?.device, &about))
+}
+
+/// The recorded run. Where none was recorded, what was timed by itself, one after the other; `None` where nothing
+/// was timed.
+pub fn run_spans(trace: &CompileTrace) -> Option<Cow<'_, RunSpans>> {
+    let times = trace.times.as_ref()?;
+    if let Some(run) = &times.run {
+        return Some(Cow::Borrowed(run));
+    }
+    let mut rows: Vec<(Spent, f64)> = trace.time_spent().into_iter().filter(|r| r.1 > 0.0).collect();
+    rows.sort_by_key(|r| match r.0 {
+        Spent::Upload => 0,
+        Spent::Work => 1,
+        Spent::Dispatch(_) | Spent::Host(_) => 2,
+        Spent::Rest => 3,
+        Spent::Readback => 4,
+    });
+    let mut run = RunSpans { kernel_times: times.source.clone(), ..RunSpans::default() };
+    for (what, ms) in rows {
+        let (lane, dispatch) = match what {
+            Spent::Dispatch(i) => (Lane::Device, Some(i)),
+            Spent::Upload => (Lane::Upload, None),
+            Spent::Readback => (Lane::Readback, None),
+            Spent::Work | Spent::Host(_) | Spent::Rest => (Lane::Host, None),
+        };
+        let (start_us, waits) = (run.end_us(), what == Spent::Rest);
+        let name = trace.spent_name(what, ms);
+        run.spans.push(Span { lane, name, dispatch, waits, start_us, end_us: start_us + ms * 1e3 });
+    }
+    Some(Cow::Owned(run))
 }

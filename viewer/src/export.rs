@@ -1,6 +1,6 @@
-//! Files that the viewer writes: the graph as SVG, the window as PNG, the times for Perfetto.
+//! Files that the viewer writes: pictures of the graph, of a box and of the window, the times for Perfetto.
 
-use crate::canvas::colour::Palette;
+use crate::picture::Piece;
 use crate::state::Viewer;
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,12 @@ use std::path::{Path, PathBuf};
 pub enum Export {
     /// The shown graph.
     Svg,
-    /// The inside of the chosen box: a layer, a fused group, a branch.
-    Inside,
+    /// The same in pixels.
+    GraphPng,
+    /// The chosen box as it is shown, folded or open: a layer, a fused group, a branch.
+    BoxSvg,
+    /// The same in pixels.
+    BoxPng,
     /// The content of the window.
     Png,
     /// The dispatches with their times.
@@ -20,9 +24,11 @@ pub enum Export {
 }
 impl Export {
     /// Every kind with its title and the end of its file's name.
-    pub const ALL: [(Export, &'static str, &'static str); 5] = [
+    pub const ALL: [(Export, &'static str, &'static str); 7] = [
         (Export::Svg, "Graph as SVG", "svg"),
-        (Export::Inside, "Chosen box as SVG", "svg"),
+        (Export::GraphPng, "Graph as PNG", "png"),
+        (Export::BoxSvg, "Chosen box as SVG", "svg"),
+        (Export::BoxPng, "Chosen box as PNG", "png"),
         (Export::Png, "Window as PNG", "png"),
         (Export::Perfetto, "Times for Perfetto (JSON)", "perfetto.json"),
         (Export::Html, "Report as HTML", "html"),
@@ -36,8 +42,8 @@ impl Export {
 fn fresh(v: &Viewer, what: Export) -> PathBuf {
     let stage = v.trace().stages.get(v.stage()).map_or("", |s| s.label.as_str());
     let stage = match what {
-        Export::Svg => format!("-{stage}"),
-        Export::Inside => format!("-{stage}-inside"),
+        Export::Svg | Export::GraphPng => format!("-{stage}"),
+        Export::BoxSvg | Export::BoxPng => format!("-{stage}-box"),
         _ => String::new(),
     };
     fresh_name(v, &stage, what.ending())
@@ -52,42 +58,27 @@ fn fresh_name(v: &Viewer, stage: &str, ending: &str) -> PathBuf {
     (0..).map(|n| v.folder.join(name(n))).find(|p| !p.exists()).unwrap_or_default()
 }
 
-/// The colours of boxes as the canvas has them, for a light ground.
-fn colours(v: &Viewer, drawn: &crate::drawing::Drawn) -> Vec<String> {
-    let delta = v.other.as_ref().map(|o| o.deltas[1].clone());
-    let palette = Palette::new(v.document(), drawn, v.colour, delta.as_deref(), false);
-    palette.fills.iter().map(|c| format!("#{:02x}{:02x}{:02x}", c.r(), c.g(), c.b())).collect()
+/// What a picture of the graph shows, or of the chosen box.
+fn piece(v: &mut Viewer, what: Export, dark: bool) -> Result<Piece, String> {
+    let key = match what {
+        Export::BoxSvg | Export::BoxPng => Some(v.focus_node().ok_or("no box is chosen")?.key),
+        _ => None,
+    };
+    Piece::new(v, key.as_deref(), dark)
 }
 
-/// The text of an export that needs no window.
+/// The text of an export.
 ///
 /// # Errors
-/// The trace lacks the data.
-pub fn text(v: &mut Viewer, what: Export) -> Result<String, String> {
+/// The trace lacks the data, or it is a picture of pixels.
+pub fn text(v: &mut Viewer, what: Export, dark: bool) -> Result<String, String> {
     match what {
-        Export::Svg => {
-            let drawn = v.after().ok_or("the graph is not laid out yet")??;
-            Ok(graphview::svg::document(&drawn.scene, &colours(v, &drawn)))
-        }
-        Export::Inside => {
-            let drawn = v.after().ok_or("the graph is not laid out yet")??;
-            let node = v.focus_node().ok_or("no box is chosen")?;
-            let chosen = drawn.by_key.get(&node.key).copied().ok_or("the chosen box is not in this graph")?;
-            let key = |b: &graphview::scene::SceneBox| b.node.key.clone();
-            let within: std::collections::BTreeSet<String> =
-                node.inside.iter().flat_map(graphview::picture::Picture::walk).map(|n| n.key.clone()).collect();
-            if !drawn.scene.boxes[chosen].open {
-                return Err(format!("`{}` is closed, or has nothing inside: open it first", node.op));
-            }
-            let (scene, kept) = drawn.scene.part(&|b| b.node.key == node.key || within.contains(&key(b)));
-            let fills = colours(v, &drawn);
-            Ok(graphview::svg::document(&scene, &kept.into_iter().map(|i| fills[i].clone()).collect::<Vec<_>>()))
-        }
+        Export::Svg | Export::BoxSvg => Ok(piece(v, what, dark)?.svg()),
         Export::Perfetto => graphview::timeline::perfetto(v.trace())
             .map(|json| json.to_string())
             .ok_or_else(|| "this trace has no times: `weft bench MODEL -o F.trace` stores them".to_string()),
         Export::Html => graphview::report::report(v.trace()).map_err(|e| e.to_string()),
-        Export::Png => Err("a picture needs a window".into()),
+        Export::Png | Export::GraphPng | Export::BoxPng => Err("this is a picture of pixels".into()),
     }
 }
 
@@ -116,7 +107,14 @@ pub fn write(v: &mut Viewer, ctx: &egui::Context, what: Export) -> String {
         });
         return format!("wrote {place}");
     }
-    match text(v, what).and_then(|text| std::fs::write(&path, text).map_err(|e| format!("cannot write {place}: {e}"))) {
+    let dark = ctx.global_style().visuals.dark_mode;
+    let done = match what {
+        Export::GraphPng | Export::BoxPng => piece(v, what, dark)
+            .and_then(|p| p.png(ctx.pixels_per_point())?.save(&path).map_err(|e| format!("cannot write {place}: {e}"))),
+        _ => text(v, what, dark)
+            .and_then(|text| std::fs::write(&path, text).map_err(|e| format!("cannot write {place}: {e}"))),
+    };
+    match done {
         Ok(()) => format!("wrote {place}"),
         Err(why) => why,
     }

@@ -102,6 +102,24 @@ bindings! {
     };
 }
 
+/// A key with what is held besides, as the list writes them: `B`, `Ctrl F`, `Ctrl Shift E`.
+#[cfg(feature = "screenshot")]
+pub(crate) fn parse(words: &str) -> Option<(Modifiers, Key)> {
+    let mut words: Vec<&str> = words.split([' ', '+']).filter(|w| !w.is_empty()).collect();
+    let key = Key::from_name(words.pop()?)?;
+    let mut held = Modifiers::NONE;
+    for word in words {
+        held = held
+            | match word {
+                "Ctrl" => CTRL,
+                "Shift" => SHIFT,
+                "Alt" => ALT,
+                _ => return None,
+            };
+    }
+    Some((held, key))
+}
+
 /// Does what the keys that were pressed say.
 pub fn act(ui: &Ui, v: &mut Viewer) {
     let writing = ui.ctx().text_edit_focused();

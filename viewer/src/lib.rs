@@ -25,6 +25,8 @@ mod keys;
 pub mod live;
 mod opening;
 pub mod panes;
+mod picture;
+mod remake;
 #[cfg(feature = "screenshot")]
 mod screenshot;
 pub mod search;
@@ -32,6 +34,9 @@ mod show;
 mod stages;
 pub mod start;
 mod state;
+#[cfg(feature = "screenshot")]
+pub mod steps;
+mod svg;
 mod tab;
 pub mod units;
 #[cfg(feature = "window")]
@@ -40,7 +45,7 @@ mod worker;
 
 pub use document::Document;
 #[cfg(feature = "screenshot")]
-pub use screenshot::{graph_svg, screenshot};
+pub use screenshot::{graph_png, graph_svg, screenshot};
 pub use show::show;
 pub use start::{Fault, Shot};
 pub use state::{Tab, Viewer};

@@ -1,6 +1,6 @@
 //! A picture of the viewer without a window, for documents and bug reports.
 
-use crate::export::{Export, text};
+use crate::picture::Piece;
 use crate::start::{Fault, Shot, prepare, select};
 use crate::{Viewer, show};
 use compiler::trace::CompileTrace;
@@ -10,8 +10,8 @@ use egui_wgpu::wgpu::Backends;
 use image::RgbaImage;
 use std::time::{Duration, Instant};
 
-/// How long laying out may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long laying out, compiling and measuring may take.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Draws the viewer on a trace.
 ///
@@ -21,28 +21,45 @@ pub fn screenshot(trace: CompileTrace, shot: &Shot) -> Result<RgbaImage, Fault> 
     drawn(trace, shot)?.render().map_err(Fault::Window)
 }
 
-/// The graph as SVG, as the viewer shows it; with a selected box its inside alone.
+/// The graph as SVG, as the viewer shows it; of a selected box that box alone.
 ///
 /// # Errors
-/// As for [`screenshot`], and a selected box without an inside.
+/// As for [`screenshot`].
 pub fn graph_svg(trace: CompileTrace, shot: &Shot) -> Result<String, Fault> {
-    let mut h = drawn(trace, shot)?;
-    let what = if shot.select.is_some() { Export::Inside } else { Export::Svg };
-    if let Some(node) = h.state_mut().focus_node().filter(|_| what == Export::Inside) {
-        let open = |v: &mut Viewer| match v.after() {
-            Some(Ok(d)) => d.by_key.get(&node.key).is_some_and(|&i| d.scene.boxes[i].open),
+    Ok(piece(trace, shot)?.svg())
+}
+
+/// The same in pixels.
+///
+/// # Errors
+/// As for [`screenshot`].
+pub fn graph_png(trace: CompileTrace, shot: &Shot) -> Result<RgbaImage, Fault> {
+    piece(trace, shot)?.png(shot.scale).map_err(Fault::Window)
+}
+
+/// The graph, or the selected box, open unless it was asked for as it is.
+fn piece(trace: CompileTrace, shot: &Shot) -> Result<Piece, Fault> {
+    let view = shot.view.clone().or(Some("graph".into()));
+    let mut h = drawn(trace, &Shot { view, ..shot.clone() })?;
+    let chosen = shot.select.as_ref().and_then(|_| h.state_mut().focus_node());
+    if let Some(node) = &chosen {
+        let closed = |v: &mut Viewer| match v.after() {
+            Some(Ok(d)) => d.by_key.get(&node.key).is_some_and(|&i| {
+                let b = &d.scene.boxes[i];
+                b.can_open() && !b.open
+            }),
             _ => false,
         };
-        if !open(h.state_mut()) {
+        if !shot.closed && closed(h.state_mut()) {
             h.state_mut().toggle(&node.key);
             settle(&mut h)?;
         }
     }
-    text(h.state_mut(), what).map_err(Fault::Asked)
+    Piece::new(h.state_mut(), chosen.as_ref().map(|n| n.key.as_str()), shot.dark).map_err(Fault::Asked)
 }
 
 /// The window with what is asked for, laid out.
-fn drawn(trace: CompileTrace, shot: &Shot) -> Result<Harness<'static, Viewer>, Fault> {
+pub(crate) fn drawn(trace: CompileTrace, shot: &Shot) -> Result<Harness<'static, Viewer>, Fault> {
     let mut viewer = Viewer::new(trace).map_err(|e| Fault::Asked(e.to_string()))?;
     prepare(&mut viewer, shot)?;
     let theme = if shot.dark { egui::Theme::Dark } else { egui::Theme::Light };
@@ -68,7 +85,7 @@ fn drawn(trace: CompileTrace, shot: &Shot) -> Result<Harness<'static, Viewer>, F
 }
 
 /// The devices that kernels run on, too: those of OpenGL complain on stderr where there is no display.
-fn device() -> WgpuSetup {
+pub(crate) fn device() -> WgpuSetup {
     let mut setup = egui_kittest::wgpu::default_wgpu_setup();
     if let WgpuSetup::CreateNew(new) = &mut setup {
         new.instance_descriptor.backends.remove(Backends::GL);
@@ -77,14 +94,14 @@ fn device() -> WgpuSetup {
 }
 
 /// Runs frames until nothing is being laid out and nothing moves.
-fn settle(h: &mut Harness<'_, Viewer>) -> Result<(), Fault> {
+pub(crate) fn settle(h: &mut Harness<'_, Viewer>) -> Result<(), Fault> {
     let start = Instant::now();
     let mut quiet = 0;
     while quiet < 4 {
         h.step();
         quiet = if h.state_mut().busy() { 0 } else { quiet + 1 };
         if start.elapsed() > PATIENCE {
-            return Err(Fault::Window("the graph was not laid out in two minutes".into()));
+            return Err(Fault::Window("the window was still busy after ten minutes".into()));
         }
         if quiet == 0 {
             std::thread::sleep(Duration::from_millis(5));

@@ -88,7 +88,8 @@ fn start_drawing(ui: &Ui, v: &mut Viewer) {
 fn header(ui: &mut Ui, v: &mut Viewer) {
     ui.horizontal_wrapped(|ui| {
         let t = v.trace();
-        ui.strong(&t.model);
+        let name = std::path::Path::new(&t.model).file_name().map_or(t.model.as_str().into(), |n| n.to_string_lossy());
+        ui.strong(name).on_hover_text(&t.model);
         ui.label(about_run(t));
         let o = &t.options;
         ui.weak(format!("amp {}, layout {}, fuse {}, -O{}; Weft {}", o.amp, o.layout, o.fuse, o.opt_level, t.weft));

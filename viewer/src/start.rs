@@ -2,7 +2,7 @@
 
 use crate::canvas::colour::ColourBy;
 use crate::panes::kernel::Form;
-use crate::panes::pages::Page;
+use crate::panes::pages::{Page, open};
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
 use compiler::trace::CompileTrace;
@@ -31,6 +31,8 @@ pub struct Shot {
     pub pass: Option<String>,
     /// What is selected: a box by its name or a part of it, or by that of a source node.
     pub select: Option<String>,
+    /// A picture of the graph shows the selected box as it is, and does not open it.
+    pub closed: bool,
     /// What is shown beside the graph, and how: some of [`VIEWS`], with commas between them.
     pub view: Option<String>,
     /// What colours say, by a word of [`ColourBy::ALL`]; `None` for what suits the view.
@@ -50,6 +52,7 @@ impl Default for Shot {
             dark: false,
             pass: None,
             select: None,
+            closed: false,
             view: None,
             colour: None,
             search: None,
@@ -93,20 +96,13 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
             other.titles = other.comparison.titles([&names[0], &names[1]]);
         }
     }
-    if let Some(pass) = &shot.pass {
-        let stages = &v.trace().stages;
-        let by_number = pass.parse().ok().filter(|i: &usize| *i < stages.len());
-        let name = |i: usize| v.pass_of(i).map_or(stages[i].label.as_str(), |p| p.name.as_str());
-        let by_name = (0..stages.len()).rev().find(|&i| name(i) == pass);
-        let stage = by_number.or(by_name);
-        let stage = stage.ok_or_else(|| {
-            let all: Vec<&str> = (0..stages.len()).map(name).collect();
-            Fault::Asked(format!("there is no pass `{pass}`; there are {}", all.join(", ")))
-        })?;
-        match shot.view.is_none() && shot.colour.is_none() {
-            true => v.go_to_stage(stage),
-            false => v.show_stage(stage),
-        }
+    let stage = match &shot.pass {
+        Some(pass) => stage_named(v, pass)?,
+        None => v.stage(),
+    };
+    match shot.view.is_none() && shot.colour.is_none() {
+        true => v.go_to_stage(stage),
+        false => v.show_stage(stage),
     }
     shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))?;
     if let Some(text) = &shot.search {
@@ -120,6 +116,18 @@ pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
         })?;
     }
     Ok(())
+}
+
+/// The last stage with this name, or the one with this number.
+fn stage_named(v: &Viewer, pass: &str) -> Result<usize, Fault> {
+    let stages = &v.trace().stages;
+    let by_number = pass.parse().ok().filter(|i: &usize| *i < stages.len());
+    let name = |i: usize| v.pass_of(i).map_or(stages[i].label.as_str(), |p| p.name.as_str());
+    let by_name = (0..stages.len()).rev().find(|&i| name(i) == pass);
+    by_number.or(by_name).ok_or_else(|| {
+        let all: Vec<&str> = (0..stages.len()).map(name).collect();
+        Fault::Asked(format!("there is no pass `{pass}`; there are {}", all.join(", ")))
+    })
 }
 
 fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
@@ -139,7 +147,7 @@ fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
         }
         "kernels" => v.kernel_pane.wide = true,
         word if Page::ALL.iter().any(|p| p.1 == word) => {
-            v.pages.shown = Page::ALL.iter().find(|p| p.1 == word).map(|p| p.0);
+            Page::ALL.iter().filter(|p| p.1 == word).for_each(|p| open(v, p.0));
         }
         word if Form::ALL.iter().any(|f| f.1 == word) => {
             let named = Form::ALL.iter().filter(|f| f.1 == word).map(|f| f.0);

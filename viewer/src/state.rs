@@ -147,6 +147,9 @@ impl Viewer {
         (self.tab, self.dock, self.passes, self.detail) = (old.tab, old.dock, old.passes, old.detail);
         (self.columns, self.direction, self.colour, self.flat) = (old.columns, old.direction, old.colour, old.flat);
         (self.host, self.folder) = (old.host, old.folder);
+        if old.shows_fusion {
+            self.colour = ColourBy::Work;
+        }
         Ok(())
     }
     /// The trace with its indices.
@@ -186,6 +189,7 @@ impl Viewer {
     /// When its stages cannot be restored.
     pub fn compare_with(&mut self, trace: CompileTrace) -> Result<(), TraceError> {
         let other = Other::new(trace, self.trace())?;
+        self.shows_fusion = false;
         if other.is_timed() {
             self.colour = ColourBy::Difference;
         }

@@ -29,3 +29,8 @@ pub fn mega(bytes: u64) -> String {
         b => format!("{:.1} kB", b as f64 / 1e3),
     }
 }
+
+/// How many of something, with its plural.
+pub fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

@@ -1,18 +1,28 @@
 //! Options of `weft view`.
 
-use super::paths::png_or_svg;
+use super::paths::{path_of, png_or_svg};
 use super::{Common, InputArgs};
 use clap::Args;
 use std::path::PathBuf;
 
 /// `weft view`
 #[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("picture").args(["screenshot", "output", "steps"])))]
 pub struct ViewArgs {
     /// Model: a path or a zoo name, which is compiled; or a compile trace
     pub model: String,
-    /// Open no window: write what it would show as a picture; as .svg the graph alone, of a selected box its inside
-    #[arg(long, value_name = "F.png|F.svg", value_parser = png_or_svg())]
+    /// Open no window: write what it would show as a picture
+    #[arg(long, value_name = "F.png", value_parser = path_of("png"))]
     pub screenshot: Option<PathBuf>,
+    /// Open no window: write a picture of the graph alone, or of the box of --select, opened
+    #[arg(short, long, value_name = "F.png|F.svg", value_parser = png_or_svg())]
+    pub output: Option<PathBuf>,
+    /// In the picture of -o, the box of --select is as it is, and not opened
+    #[arg(long, requires = "output", requires = "select")]
+    pub closed: bool,
+    /// Open no window: drive it with the steps of a file, one a line, as `click Why?`, and print them with seconds
+    #[arg(long, value_name = "FILE")]
+    pub steps: Option<PathBuf>,
     /// Show the graph after this pass, by its name or its number; `source` is the model as it came
     #[arg(long)]
     pub pass: Option<String>,
@@ -36,7 +46,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "WxH", default_value = "1400x900", value_parser = window_size)]
     pub size: [f32; 2],
     /// Pixels of the picture a point, from 0.5 to 4
-    #[arg(long, value_name = "N", default_value = "1", value_parser = pixel_density, requires = "screenshot")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = pixel_density, requires = "picture")]
     pub pixels: f32,
     /// Light on dark
     #[arg(long)]

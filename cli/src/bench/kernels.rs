@@ -1,6 +1,7 @@
 //! The time of each kernel.
 
 use super::repeated::Dispatches;
+use super::timeline::Recorded;
 use crate::args::BenchArgs;
 use crate::compile::dispatches;
 use crate::error::{CliError, CliResult, Code};
@@ -75,6 +76,8 @@ pub struct PartTimes {
     dispatches: Vec<DispatchTime>,
     /// The parts with their traces, if they were recorded; and milliseconds of those on the host.
     recorded: Vec<(String, CompileTrace, Option<f64>)>,
+    /// One run of each part, if a file of it is asked for.
+    pub recorded_run: Recorded,
 }
 
 /// How parts are recorded.
@@ -103,6 +106,7 @@ impl PartTimes {
             let planned = match run.ran {
                 Ran::Plan(planned) => planned,
                 Ran::Host(module) => {
+                    out.recorded_run.append_host(run.name, run.ms);
                     let trace = record.map(|_| (run.name.to_string(), CompileTrace::of_host(module), Some(run.ms)));
                     out.recorded.extend(trace);
                     return Ok(());
@@ -111,6 +115,9 @@ impl PartTimes {
             let Some(compiled) = &planned.compiled else { return Ok(()) };
             let own = dispatch_times(a, &mut planned.session.resident(run.operands)?, progress)?;
             out.take(run.name, compiled, &own, ceilings);
+            if super::timeline::is_wanted(a) {
+                out.recorded_run.append(run.name, Recorded::on_device(&planned.session, compiled, run.operands)?);
+            }
             if let Some(r) = record {
                 let emitter = weft::emitter(&compiled.profile);
                 let made = CompileTrace::new(r.model, compiled, r.options, emitter, Contents::Full);

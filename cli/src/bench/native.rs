@@ -6,11 +6,12 @@ use crate::error::{CliError, CliResult, Code};
 use crate::output::Progress;
 use benches::statistics::Statistics;
 use compiler::tensor::Tensor;
-use compiler::trace::DispatchTime;
+use compiler::trace::{DispatchTime, Lane, RunSpans};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The result of a benchmark on the processor, but for its table of kernels, and the times of its dispatches.
+/// The result of a benchmark on the processor, but for its table of kernels, and the times of its dispatches. How long
+/// inputs, results and steps on tensors take is that of one recorded run.
 ///
 /// # Errors
 /// A failed host step.
@@ -18,8 +19,8 @@ pub fn times(
     a: &BenchArgs,
     executor: &weft::Session,
     common: &Common,
-    inputs: &[Tensor],
-    limit: Option<Duration>,
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    recorded: &RunSpans,
     progress: &mut Progress,
 ) -> CliResult<(Value, Dispatches)> {
     let found = executor.on_processor().zip(executor.compilation());
@@ -30,11 +31,13 @@ pub fn times(
     let s = Statistics::of(&latency);
     let kernels: f64 = dispatches.times.iter().map(|t| t.median_us / 1e3).sum();
     let d = Statistics::of(&[kernels]);
+    let [upload, host, readback] = [Lane::Upload, Lane::Host, Lane::Readback].map(|l| recorded.busy_ms(l));
     let report = json!({
         "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": dispatches.times.len(),
         "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
         "latency_ms": with_samples(&s, &latency), "device_ms": d,
-        "split_ms": { "upload": 0, "encode": 0, "gpu": kernels, "readback": 0, "rest": s.median - kernels },
+        "split_ms": { "upload": upload, "encode": host, "gpu": kernels, "readback": readback,
+            "rest": s.median - kernels - upload - host - readback },
         "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
         "throughput_per_s": 1e3 / s.median * batch(inputs) as f64, "in_flight": 1,
     });

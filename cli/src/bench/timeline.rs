@@ -1,127 +1,144 @@
-//! `--timeline F.json`: one run as Chrome's trace format has it, for Perfetto (<https://ui.perfetto.dev>) or `chrome://tracing`.
-//!
-//! Host and device stand on one axis, in microseconds from the beginning of the run.
+//! One run on one axis: host, copies and kernels, in microseconds from the beginning of the run. `-o F.trace` stores it;
+//! `--timeline F.json` writes it as Chrome's trace format has it, for Perfetto (<https://ui.perfetto.dev>) or
+//! `chrome://tracing`.
 
 use super::executor_times::NodeTime;
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{log, write_file};
 use compiler::compile::Compiled;
 use compiler::plan::Dispatch;
 use compiler::tensor::Tensor;
+use compiler::trace::{Lane, RunSpans, Span};
 use runtime_cpu::Work;
-use runtime_gpu::{Span, Timeline};
+use runtime_gpu::TimeSource;
 use serde_json::{Value, json};
 
-const HOST: u32 = 1;
-const DEVICE: u32 = 2;
+/// One run, and what is known of its dispatches.
+#[derive(Default)]
+pub struct Recorded {
+    pub run: RunSpans,
+    /// Of each dispatch: group, kernel, layers, FLOPs, bytes.
+    dispatches: Vec<Value>,
+}
 
-/// Writes a run of a session on a device, where it is asked for.
-///
-/// # Errors
-/// What the run says; a file that cannot be written.
-pub fn write(a: &BenchArgs, session: &runtime_gpu::Session, c: &Compiled, inputs: &[Tensor]) -> CliResult<()> {
-    if a.timeline.is_none() {
-        return Ok(());
+/// Whether a run is recorded.
+pub fn is_wanted(a: &BenchArgs) -> bool {
+    a.timeline.is_some() || a.output.is_some()
+}
+
+impl Recorded {
+    /// A run of a session on a device.
+    ///
+    /// # Errors
+    /// What the run says.
+    pub fn on_device(
+        session: &runtime_gpu::Session,
+        c: &Compiled,
+        inputs: &[Tensor],
+    ) -> Result<Recorded, runtime_gpu::GpuError> {
+        let t = session.timeline(inputs)?;
+        let host = t.host.iter().map(|s| match s.name {
+            "upload" => span(Lane::Upload, s.name, s.start, s.end),
+            "readback" => span(Lane::Readback, s.name, s.start, s.end),
+            name => Span { waits: name == "wait", ..span(Lane::Host, name, s.start, s.end) },
+        });
+        let queue =
+            |s: &runtime_gpu::Span| Span { waits: s.name == "queue", ..span(Lane::Device, s.name, s.start, s.end) };
+        let kernels = c.plan.dispatches().zip(&t.kernels).enumerate();
+        let kernels = kernels.map(|(i, (d, &(_, _, start, end)))| kernel(c, i, d, start, end));
+        let run = RunSpans {
+            spans: host.chain(t.queue.iter().map(queue)).chain(kernels).collect(),
+            kernel_times: serde_json::to_value(t.source)
+                .ok()
+                .and_then(|v| Some(v.as_str()?.into()))
+                .unwrap_or_default(),
+            kernels_after: t.source == TimeSource::HostClock,
+            uncertainty_us: t.uncertainty_us,
+        };
+        Ok(Recorded { run, dispatches: about(c) })
     }
-    let t = session.timeline(inputs)?;
-    let source = serde_json::to_value(t.source).unwrap_or_default();
-    let about = json!({ "kernel_times": source, "device_clock_uncertainty_us": t.uncertainty_us });
-    store(a, of_device(&t, c), about)
-}
 
-/// Writes a run on the processor.
-///
-/// # Errors
-/// What the run says; a file that cannot be written.
-pub fn write_native(
-    a: &BenchArgs,
-    session: &runtime_cpu::Session,
-    c: &Compiled,
-    run: impl FnOnce(&runtime_cpu::Session) -> Result<Vec<runtime_cpu::Span>, runtime_cpu::CpuError>,
-) -> CliResult<()> {
-    if a.timeline.is_none() {
-        return Ok(());
+    /// A run on the processor.
+    ///
+    /// # Errors
+    /// A failed step on tensors.
+    pub fn on_processor(
+        session: &runtime_cpu::Session,
+        c: &Compiled,
+        inputs: &[Tensor],
+        common: &Common,
+    ) -> CliResult<Recorded> {
+        let dispatches: Vec<_> = session.plan().dispatches().collect();
+        let spans = session.timeline(inputs, common.functions.on_tensors())?;
+        let one = |s: &runtime_cpu::Span| match &s.work {
+            Work::Inputs => span(Lane::Upload, "upload", s.start, s.end),
+            Work::Outputs => span(Lane::Readback, "readback", s.start, s.end),
+            Work::Host(name) => span(Lane::Host, name, s.start, s.end),
+            Work::Kernel(i) => kernel(c, *i, dispatches[*i], s.start, s.end),
+        };
+        let run = RunSpans { spans: spans.iter().map(one).collect(), ..by_the_host() };
+        Ok(Recorded { run, dispatches: about(c) })
     }
-    let spans = run(session)?;
-    let dispatches: Vec<_> = session.plan().dispatches().collect();
-    let mut events =
-        vec![process(HOST, "host"), thread(HOST, 1, "run"), process(DEVICE, "CPU"), thread(DEVICE, 2, "kernels")];
-    let host = |name: &str, s: &runtime_cpu::Span| event(name, name, (HOST, 1), s.start, s.end, json!({}));
-    events.extend(spans.iter().map(|s| match &s.work {
-        Work::Inputs => host("upload", s),
-        Work::Outputs => host("readback", s),
-        Work::Host(name) => event(name, "host step", (HOST, 1), s.start, s.end, json!({})),
-        Work::Kernel(i) => kernel(c, dispatches[*i], s.start, s.end),
-    }));
-    store(a, events, json!({ "kernel_times": "host-clock", "device_clock_uncertainty_us": 0 }))
-}
 
-/// Writes a run of the interpreter.
-///
-/// # Errors
-/// A file that cannot be written.
-pub fn write_nodes(a: &BenchArgs, nodes: &[NodeTime]) -> CliResult<()> {
-    if a.timeline.is_none() {
-        return Ok(());
+    /// A run of the interpreter.
+    pub fn of_nodes(nodes: &[NodeTime]) -> Recorded {
+        let one =
+            |(i, n): (usize, &NodeTime)| Span { dispatch: Some(i), ..span(Lane::Device, &n.name, n.start, n.end) };
+        let spans = nodes.iter().enumerate().map(one).collect();
+        let dispatches = nodes.iter().map(|n| json!({ "op": n.op })).collect();
+        Recorded { run: RunSpans { spans, ..by_the_host() }, dispatches }
     }
-    let mut events = vec![process(HOST, "interpreter"), thread(HOST, 1, "nodes")];
-    events.extend(nodes.iter().map(|n| event(&n.name, "kernel", (HOST, 1), n.start, n.end, json!({ "op": n.op }))));
-    store(a, events, json!({ "kernel_times": "host-clock", "device_clock_uncertainty_us": 0 }))
-}
 
-/// A network in parts makes its plans as it runs.
-///
-/// # Errors
-/// `--timeline` was asked for.
-pub fn refuse(a: &BenchArgs, why: &str) -> CliResult<()> {
-    match a.timeline {
-        None => Ok(()),
-        Some(_) => Err(CliError::new(Code::Device, format!("--timeline: {why}"))
-            .help("`weft bench -o F.trace` and `weft explain F.trace --sort time` show times of its kernels")),
+    /// Adds the part of a network that ran next.
+    pub fn append(&mut self, part: &str, next: Recorded) {
+        self.run.append(part, next.run, self.dispatches.len());
+        self.dispatches.extend(next.dispatches);
+    }
+
+    /// Adds a part that the host computed.
+    pub fn append_host(&mut self, part: &str, ms: f64) {
+        let spans = vec![span(Lane::Host, "on the host", 0.0, ms * 1e3)];
+        self.run.append(part, RunSpans { spans, ..by_the_host() }, self.dispatches.len());
+    }
+
+    /// Writes the file of `--timeline`, where it is asked for. `device` is what the second process is called.
+    ///
+    /// # Errors
+    /// Nothing was recorded; a file that cannot be written.
+    pub fn write(&self, a: &BenchArgs, device: &str) -> CliResult<()> {
+        let Some(path) = &a.timeline else { return Ok(()) };
+        if self.run.spans.is_empty() {
+            return Err(CliError::new(
+                Code::Device,
+                "--timeline: no part of this model ran on a device or the interpreter",
+            ));
+        }
+        let about = |i: usize| self.dispatches.get(i).cloned().unwrap_or_default();
+        let events = graphview::timeline::events(&self.run, device, &about);
+        write_file(path, events.to_string().as_bytes())?;
+        log(&a.common, format!("wrote the timeline to {}: ui.perfetto.dev shows it", path.display()));
+        Ok(())
     }
 }
 
-fn of_device(t: &Timeline, c: &Compiled) -> Vec<Value> {
-    let mut events = vec![
-        process(HOST, "host"),
-        thread(HOST, 1, "run"),
-        process(DEVICE, "device"),
-        thread(DEVICE, 1, "queue"),
-        thread(DEVICE, 2, "kernels"),
-    ];
-    let span = |s: &Span, at: (u32, u32)| event(s.name, s.name, at, s.start, s.end, json!({}));
-    events.extend(t.host.iter().map(|s| span(s, (HOST, 1))));
-    events.extend(t.queue.iter().map(|s| span(s, (DEVICE, 1))));
-    events.extend(c.plan.dispatches().zip(&t.kernels).map(|(d, &(_, _, start, end))| kernel(c, d, start, end)));
-    events
+/// No spans yet, and the host's clock.
+fn by_the_host() -> RunSpans {
+    RunSpans { kernel_times: "host-clock".into(), ..RunSpans::default() }
 }
 
-/// The event of a dispatch.
-fn kernel(c: &Compiled, d: &Dispatch, start: f64, end: f64) -> Value {
-    let layers = &c.groups[d.group].origins;
-    let about = json!({ "group": d.group, "kernel": d.kernel, "layers": layers, "flops": d.flops, "bytes": d.bytes });
-    event(&c.plan.kernels[d.kernel].name, "kernel", (DEVICE, 2), start, end, about)
+fn span(lane: Lane, name: &str, start_us: f64, end_us: f64) -> Span {
+    Span { lane, name: name.into(), dispatch: None, waits: false, start_us, end_us }
 }
 
-/// A complete event.
-fn event(name: &str, category: &str, (process, thread): (u32, u32), start: f64, end: f64, about: Value) -> Value {
-    json!({ "ph": "X", "name": name, "cat": category, "pid": process, "tid": thread, "ts": start, "dur": (end - start).max(0.0),
-        "args": about })
+fn kernel(c: &Compiled, place: usize, d: &Dispatch, start: f64, end: f64) -> Span {
+    Span { dispatch: Some(place), ..span(Lane::Device, &c.plan.kernels[d.kernel].name, start, end) }
 }
 
-fn process(id: u32, name: &str) -> Value {
-    json!({ "ph": "M", "name": "process_name", "pid": id, "tid": 0, "args": { "name": name } })
-}
-
-fn thread(process: u32, id: u32, name: &str) -> Value {
-    json!({ "ph": "M", "name": "thread_name", "pid": process, "tid": id, "args": { "name": name } })
-}
-
-fn store(a: &BenchArgs, events: Vec<Value>, about: Value) -> CliResult<()> {
-    let Some(path) = &a.timeline else { return Ok(()) };
-    let trace = json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": about });
-    write_file(path, trace.to_string().as_bytes())?;
-    log(&a.common, format!("wrote the timeline to {}: ui.perfetto.dev shows it", path.display()));
-    Ok(())
+fn about(c: &Compiled) -> Vec<Value> {
+    let one = |d: &Dispatch| {
+        let layers = &c.groups[d.group].origins;
+        json!({ "group": d.group, "kernel": d.kernel, "layers": layers, "flops": d.flops, "bytes": d.bytes })
+    };
+    c.plan.dispatches().map(one).collect()
 }

@@ -42,9 +42,14 @@ impl Unit {
         }
         let function = TensorFunction { pending: vec![], ..before.clone() };
         let positions = constant_operands(&compiled.module, name);
+        Some((Unit::new(function, positions, profile), before.pending.clone()))
+    }
+
+    /// An unscheduled function of fixed sizes, whose time is not known.
+    pub fn new(function: TensorFunction, positions: Vec<usize>, profile: &DeviceProfile) -> Unit {
         let constants = operand_buffers(&function, &positions);
         let workload = Workload::of(&function, &constants, profile);
-        Some((Unit { function, positions, constants, workload, us: 0.0, calls: 0 }, before.pending.clone()))
+        Unit { function, positions, constants, workload, us: 0.0, calls: 0 }
     }
 }
 

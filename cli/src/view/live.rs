@@ -2,16 +2,27 @@
 //!
 //! This command compiles and measures the model in a separate process, which can be stopped at any time.
 
+use crate::args::Common;
 use crate::args::shared::without_options;
-use compiler::compile::Compiled;
-use compiler::compile::MeasureKernel;
+use crate::tune::by_hand::ByHand;
+use crate::tune::units::Unit;
+use compiler::compile::{Compiled, MeasureKernel};
+use compiler::interpreter::HostFunctions;
+use compiler::name::Name;
+use compiler::plan::EmitKernel;
+use compiler::profile::DeviceProfile;
+use compiler::schedule::ScheduleOptions;
+use compiler::tensor::Tensor;
+use compiler::text::random_tensor;
 use compiler::trace::CompileTrace;
+use runtime_cpu::Processor;
 use runtime_gpu::{DeviceChoice, Gpu, GpuError, KernelTimer};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use viewer::live::{Host, Ticket, Wanted};
+use viewer::live::{Host, Kept, Made, Ticket, Wanted};
+use weft::TuningDatabase;
 
 /// Runs of each kernel in a turn, and turns.
 const RUNS: usize = 5;
@@ -20,6 +31,10 @@ const TURNS: usize = 3;
 /// Options of `weft view` alone, and those that the window decides; true for those with a value.
 const OWN: &[(&str, bool)] = &[
     ("--screenshot", true),
+    ("--output", true),
+    ("-o", true),
+    ("--closed", false),
+    ("--steps", true),
     ("--pass", true),
     ("--select", true),
     ("--view", true),
@@ -44,39 +59,83 @@ pub struct Machine {
     arguments: Vec<String>,
     /// Devices to time on: the first one that is here.
     choices: Vec<DeviceChoice>,
-    gpu: OnceLock<Result<Arc<Gpu>, String>>,
+    /// The device that the trace is for, and what its rules were asked.
+    profile: Option<DeviceProfile>,
+    scheduling: ScheduleOptions,
+    /// The tuning database; why there is none.
+    tuning: Result<PathBuf, String>,
+    /// The trace is for the processor; so many threads, 0 for all.
+    threads: Option<usize>,
+    place: OnceLock<Result<Place, String>>,
+}
+
+/// What kernels are timed on.
+#[derive(Clone)]
+enum Place {
+    Gpu(Arc<Gpu>),
+    Cpu(Arc<Processor>),
 }
 
 impl Machine {
     /// For the model of a trace; `given` are the arguments of `weft view`, in which it is called `shown`. Kernels are timed
-    /// on `device`; if that is left open, on the device of the trace where it is here.
-    pub fn new(given: &[String], shown: &str, trace: &CompileTrace, device: &str) -> Machine {
+    /// on the device of `common`; if that is left open, on the device of the trace where it is here.
+    pub fn new(given: &[String], shown: &str, trace: &CompileTrace, common: &Common) -> Machine {
         let mut arguments = without_options(given, OWN);
         if let Some(place) = arguments.iter_mut().find(|a| *a == shown) {
             *place = trace.model.clone();
         }
-        let asked = DeviceChoice::parse(device);
+        let asked = DeviceChoice::parse(&common.device);
         let own = (asked == DeviceChoice::Auto).then(|| DeviceChoice::parse(&trace.profile_name));
-        Machine { arguments, choices: own.into_iter().chain([asked]).collect(), gpu: OnceLock::new() }
+        let tuning = crate::tuning::file_to_write(common).map_err(|e| e.message);
+        let profile = serde_json::from_str::<DeviceProfile>(&trace.profile).ok();
+        let native = profile.as_ref().is_some_and(DeviceProfile::is_processor);
+        let threads = native.then(|| common.threads.map_or(0, |n| n as usize));
+        let choices = own.into_iter().chain([asked]).collect();
+        let scheduling = trace.options.scheduling.clone();
+        Machine { arguments, choices, profile, scheduling, tuning, threads, place: OnceLock::new() }
     }
-    fn gpu(&self) -> Result<Arc<Gpu>, String> {
+    fn place(&self) -> Result<Place, String> {
         let open = || {
+            if let Some(threads) = self.threads {
+                return Ok(Place::Cpu(Arc::new(Processor::open(threads, None).map_err(|e| e.to_string())?)));
+            }
             let (last, first) = self.choices.split_last().ok_or("no device was asked for")?;
             let here = first.iter().find_map(|c| Gpu::open(c).ok());
             let gpu = Arc::new(here.map_or_else(|| Gpu::open(last), Ok).map_err(|e| e.to_string())?);
             gpu.check_computes().map_err(|e: GpuError| e.to_string())?;
-            Ok(gpu)
+            Ok(Place::Gpu(gpu))
         };
-        self.gpu.get_or_init(open).clone()
+        self.place.get_or_init(open).clone()
     }
     /// Runs a verb of the command on the model, and reads the trace that it writes.
     fn trace(&self, verb: &str, wanted: &Wanted, folder: &Path, ticket: &Ticket) -> Result<CompileTrace, String> {
         let path = folder.join(format!("{verb}.trace"));
+        self.run(verb, wanted, (folder, &path), ticket, |command| command.arg("--output").arg(&path))?;
+        crate::trace::read(&path).map_err(|e| e.message)
+    }
+    /// The smallest list of nodes to keep in f32 with which results agree.
+    fn keep_list(&self, wanted: &Wanted, folder: &Path, ticket: &Ticket) -> Result<Vec<String>, String> {
+        let path = folder.join("keep.txt");
+        self.run("compare", wanted, (folder, &path), ticket, |command| command.arg("--write-keep").arg(&path))?;
+        let text = weft::plain_files::read_text(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_string).collect())
+    }
+    /// Runs a verb of the command on the model until it has written `path`.
+    fn run(
+        &self,
+        verb: &str,
+        wanted: &Wanted,
+        (folder, path): (&Path, &Path),
+        ticket: &Ticket,
+        output: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<(), String> {
         let level = wanted.opt_level.to_string();
         let program = std::env::current_exe().map_err(|e| format!("the command does not find itself: {e}"))?;
         let mut command = Command::new(program);
         command.arg(verb).args(&self.arguments).args(["--amp", &wanted.amp, "--layout", &wanted.layout]);
-        command.args(["--fuse", &wanted.fuse, "--opt-level", &level, "--quiet", "--output"]).arg(&path);
+        command.args(wanted.keep_f32.iter().flat_map(|k| ["--keep-f32", k]));
+        command.args(["--fuse", &wanted.fuse, "--opt-level", &level, "--quiet"]);
+        output(&mut command);
         let errors = folder.join(format!("{verb}.txt"));
         let file = std::fs::File::create(&errors).map_err(|e| format!("{}: {e}", errors.display()))?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn();
@@ -93,7 +152,47 @@ impl Machine {
             let said = std::fs::read_to_string(&errors).unwrap_or_default();
             return Err(format!("weft {verb} ended with {done}: {}", said.trim()));
         }
-        crate::trace::read(&path).map_err(|e| e.message)
+        Ok(())
+    }
+}
+
+/// The shortest time of each of two, which are measured in turns.
+fn in_turns(measure: &mut dyn FnMut(usize) -> Result<f64, String>) -> Result<[f64; 2], String> {
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..TURNS {
+        for (which, best) in best.iter_mut().enumerate() {
+            *best = best.min(measure(which)?);
+        }
+    }
+    Ok(best)
+}
+
+/// A module on the processor, with inputs that are made up.
+struct Native {
+    session: runtime_cpu::Session,
+    inputs: Vec<Tensor>,
+}
+
+impl Native {
+    fn open(processor: &Arc<Processor>, module: &Compiled) -> Result<Native, String> {
+        let load = |name: Name| {
+            let constant = module.module.constants.get(&name).ok_or_else(|| format!("there is no constant {name}"))?;
+            constant.load().map_err(|e| e.to_string())
+        };
+        let session = runtime_cpu::Session::open(processor.clone(), &module.plan, &load).map_err(|e| e.to_string())?;
+        let main = module.module.main();
+        let types = main.params().iter().map(|&p| main.ty(p)).enumerate();
+        let inputs = types.map(|(i, t)| random_tensor(t.dtype, &t.const_shape().unwrap_or_default(), i as u64));
+        Ok(Native { session, inputs: inputs.collect() })
+    }
+    /// Nanoseconds of its kernels: the shortest of some runs.
+    fn measure(&self) -> Result<f64, String> {
+        let one = |_| {
+            let functions = HostFunctions::default();
+            let (_, times) = self.session.run_measured(&self.inputs, &functions).map_err(|e| e.to_string())?;
+            Ok(times.iter().map(|t| t.ns).sum::<f64>())
+        };
+        (0..RUNS).map(one).try_fold(f64::INFINITY, |best, ns: Result<f64, String>| Ok(best.min(ns?)))
     }
 }
 
@@ -109,32 +208,63 @@ impl Drop for Running {
 
 impl Host for Machine {
     fn device(&self) -> Result<String, String> {
-        self.gpu().map(|g| g.description.name.clone())
+        self.place().map(|p| match p {
+            Place::Gpu(gpu) => gpu.description.name.clone(),
+            Place::Cpu(processor) => processor.profile().name.to_string(),
+        })
+    }
+    fn emitter(&self, profile: &DeviceProfile) -> Option<&'static dyn EmitKernel> {
+        Some(weft::emitter(profile))
     }
     fn time(&self, modules: [&Compiled; 2]) -> Result<[f64; 2], String> {
         // One at a time: two would measure each other.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().map_err(|_| "an earlier measurement failed".to_string())?;
-        let mut timer = KernelTimer::new(self.gpu()?, RUNS);
-        let mut best = [f64::INFINITY; 2];
-        for _ in 0..TURNS {
-            for (best, module) in best.iter_mut().zip(modules) {
-                *best = best.min(timer.measure(module)?);
+        match self.place()? {
+            Place::Gpu(gpu) => {
+                let mut timer = KernelTimer::new(gpu, RUNS);
+                in_turns(&mut |which| Ok(timer.measure(modules[which])?))
+            }
+            Place::Cpu(processor) => {
+                let sides = [Native::open(&processor, modules[0])?, Native::open(&processor, modules[1])?];
+                in_turns(&mut |which| sides[which].measure())
             }
         }
-        Ok(best)
     }
-    fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<CompileTrace, String> {
+    fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<Made, String> {
         let folder = tempfile::tempdir().map_err(|e| format!("there is no folder for temporary files: {e}"))?;
-        let total = 1 + usize::from(wanted.errors);
+        let total = 1 + usize::from(wanted.errors) + usize::from(wanted.find_keep);
+        let mut wanted = wanted.clone();
+        if wanted.find_keep {
+            ticket.report("measuring lists of nodes to keep in f32", 0, total);
+            wanted.keep_f32 = self.keep_list(&wanted, folder.path(), ticket)?;
+        }
+        let (wanted, found) = (&wanted, usize::from(wanted.find_keep));
         let verb = if wanted.times { "bench" } else { "compile" };
-        ticket.report(if wanted.times { "compiling and running" } else { "compiling" }, 0, total);
+        ticket.report(if wanted.times { "compiling and running" } else { "compiling" }, found, total);
         let mut trace = self.trace(verb, wanted, folder.path(), ticket)?;
         if wanted.errors {
-            ticket.report("comparing node by node", 1, total);
+            ticket.report("comparing node by node", found + 1, total);
             trace.errors = self.trace("compare", wanted, folder.path(), ticket)?.errors;
         }
-        Ok(trace)
+        Ok(Made { trace, keep_f32: wanted.keep_f32.clone() })
+    }
+    fn keep(&self, kept: &Kept, us: [f64; 2], estimated_us: Option<[f64; 2]>) -> Result<String, String> {
+        let path = self.tuning.as_ref().map_err(String::clone)?;
+        let profile = self.profile.as_ref().ok_or("the trace does not say for which device it is")?;
+        let by_hand = ByHand {
+            unit: &Unit::new(kept.function.clone(), kept.constants.clone(), profile),
+            target: self.scheduling.on(profile),
+            before: &kept.before,
+            after: &kept.after,
+            ratio: us[1] / us[0],
+            rounds: [TURNS, TURNS],
+            us,
+            estimated_us: estimated_us.map_or([None; 2], |us| us.map(Some)),
+            seed: 0,
+        };
+        TuningDatabase::append(path, &by_hand.line(&TuningDatabase::read(path)?))?;
+        Ok(path.display().to_string())
     }
 }
 
@@ -157,18 +287,20 @@ mod tests {
             .map(str::to_string)
             .collect();
         assert_eq!(without_options(&given, OWN), ["resnet18", "--batch", "2", "--device", "0"]);
-        let m = Machine::new(&["a.trace".to_string()], "a.trace", &trace("resnet18"), "auto");
+        let m = Machine::new(&["a.trace".to_string()], "a.trace", &trace("resnet18"), &Common::default());
         assert_eq!(m.arguments, ["resnet18"]);
     }
 
     #[test]
     fn a_cancelled_process_ends() {
-        let m = Machine::new(&["no such model".to_string()], "", &trace(""), "auto");
+        let m = Machine::new(&["no such model".to_string()], "", &trace(""), &Common::default());
         let wanted = Wanted {
             amp: "off".into(),
             layout: "auto".into(),
             fuse: "full".into(),
             opt_level: 3,
+            keep_f32: vec![],
+            find_keep: false,
             times: false,
             errors: false,
         };

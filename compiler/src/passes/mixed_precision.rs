@@ -31,7 +31,7 @@ mod rewrite;
 mod tests;
 
 pub use fit::{F16_MAX, MAX_LOSS, rounding_loss};
-pub use keep::{KeepF32, check_listed, check_patterns, escape_pattern, matches_pattern};
+pub use keep::{KeepF32, check_listed, check_patterns, escape_pattern, keep_list, matches_pattern};
 
 use super::rewriter::rewrite_functions;
 use super::{Pass, PassContext, PassError};

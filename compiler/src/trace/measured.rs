@@ -1,6 +1,6 @@
 //! Measurements in a trace: times of dispatches on a device, errors of nodes against a reference.
 
-use super::CompileTrace;
+use super::{CompileTrace, RunSpans};
 use serde::{Deserialize, Serialize};
 
 /// Times of a compiled model on a device.
@@ -16,6 +16,14 @@ pub struct Times {
     pub latency_ms: f64,
     /// Milliseconds of a run with inputs and results on the device: the median.
     pub device_ms: f64,
+    /// Milliseconds of a run in which inputs go to the device.
+    pub upload_ms: f64,
+    /// Milliseconds of a run in which the host encodes and submits, or computes steps on tensors.
+    pub host_ms: f64,
+    /// Milliseconds of a run in which results come back.
+    pub readback_ms: f64,
+    /// One run on one axis, if it was recorded.
+    pub run: Option<RunSpans>,
     /// The measured peak rates of the device, if available.
     pub ceilings: Option<Ceilings>,
 }
@@ -106,8 +114,14 @@ pub enum Spent {
     Dispatch(usize),
     /// A part of the network that the host computes, by its index.
     Host(usize),
-    /// Everything else: host steps, waits, uploads and readbacks. Negative if what was timed one by one takes longer
-    /// than a run of it all.
+    /// Inputs on their way to the device.
+    Upload,
+    /// The host's work: encoding and submitting, or steps on tensors.
+    Work,
+    /// Results on their way back.
+    Readback,
+    /// Everything else: waits, and of a network in parts also uploads and readbacks. Negative if what was timed one by
+    /// one takes longer than a run of it all.
     Rest,
 }
 
@@ -117,7 +131,10 @@ impl CompileTrace {
         let Some(times) = &self.times else { return vec![] };
         let dispatches = times.dispatches.iter().enumerate().map(|(i, t)| (Spent::Dispatch(i), t.median_us / 1e3));
         let host = self.parts.iter().enumerate().filter_map(|(i, p)| Some((Spent::Host(i), p.host_ms?)));
+        let moved =
+            [(Spent::Upload, times.upload_ms), (Spent::Work, times.host_ms), (Spent::Readback, times.readback_ms)];
         let mut rows: Vec<(Spent, f64)> = dispatches.chain(host).collect();
+        rows.extend(moved.into_iter().filter(|m| m.1 > 0.0));
         let sum: f64 = rows.iter().map(|r| r.1).sum();
         rows.push((Spent::Rest, times.latency_ms - sum));
         rows
@@ -127,7 +144,11 @@ impl CompileTrace {
         match spent {
             Spent::Dispatch(i) => self.calls().nth(i).map_or(String::new(), |c| self.groups[c.group].label.clone()),
             Spent::Host(i) => format!("part {} on the host", self.parts[i].name),
+            Spent::Upload => "upload of inputs".into(),
+            Spent::Work => "host: encoding, submitting, steps on tensors".into(),
+            Spent::Readback => "readback of results".into(),
             Spent::Rest if ms < 0.0 => "less than the sum: dispatches were timed one by one, in other runs".into(),
+            Spent::Rest if self.parts.is_empty() => "waits, copies on the device".into(),
             Spent::Rest => "host steps, waits, uploads, readbacks".into(),
         }
     }

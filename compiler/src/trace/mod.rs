@@ -27,6 +27,7 @@ mod plan;
 mod provenance;
 mod record;
 mod round_trips;
+mod spans;
 pub mod weights;
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};
 pub use round_trips::RoundTrip;
+pub use spans::{Lane, RunSpans, Span};
 pub use weights::WeightSummary;
 
 use crate::passes::PassStats;

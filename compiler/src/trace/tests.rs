@@ -282,6 +282,22 @@ fn the_layout_belongs_to_the_version() {
             dispatches: vec![DispatchTime { median_us: 2.0, min_us: 1.0, max_us: 3.0 }],
             latency_ms: 4.0,
             device_ms: 5.0,
+            upload_ms: 6.0,
+            host_ms: 7.0,
+            readback_ms: 8.0,
+            run: Some(RunSpans {
+                spans: vec![Span {
+                    lane: Lane::Device,
+                    name: "k".into(),
+                    dispatch: Some(0),
+                    waits: false,
+                    start_us: 1.0,
+                    end_us: 2.0,
+                }],
+                kernel_times: "host-clock".into(),
+                kernels_after: true,
+                uncertainty_us: 0.5,
+            }),
             ceilings: Some(Ceilings { copy_gb_s: 6.0, fma_gflops: 7.0, matrix_gflops: None }),
         }),
         errors: Some(Errors {
@@ -313,7 +329,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (12, "a41f3236e78243cd"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (13, "106dc3b303f27e89"), "{} bytes", plain.len());
 }
 
 #[test]

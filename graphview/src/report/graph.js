@@ -283,7 +283,9 @@
   }
   function show(i) {
     const b = state.scene.boxes[i], r = window_(), z = Math.max(state.camera.z, 0.6);
-    state.camera = { z, x: r.width / 2 - (b.rect[0] + b.rect[2] / 2) * z, y: r.height / 2 - (b.rect[1] + Math.min(b.rect[3], r.height / z) / 2) * z };
+    // On a phone what is known of it covers the lower part.
+    const middle = innerWidth <= 720 ? r.height / 4 : r.height / 2;
+    state.camera = { z, x: r.width / 2 - (b.rect[0] + b.rect[2] / 2) * z, y: middle - (b.rect[1] + Math.min(b.rect[3], r.height / z) / 2) * z };
     look();
   }
   // Draws anew; the box `key` stays where it is on the screen.

@@ -13,6 +13,12 @@
     select(n.key, n.origins, n.groups);
   }
   function chooseEdge(i) { clear(); state.edge = i; mark(); inspect(); }
+  // Where the time goes, for a reader who has chosen nothing.
+  function longest() {
+    const list = data.groups.map((g, i) => [us(i) || 0, i]).filter(([t]) => t > 0).sort((a, b) => b[0] - a[0]), all = sum(list.map(([t]) => t));
+    if (!list.length) return [];
+    return [make("h2", {}, "What takes longest"), ...list.slice(0, 8).map(([t, i]) => make("p", { class: "remark" }, chip(data.groups[i].label, () => chooseGroup(i)), ` ${(t / 1e3).toFixed(2)} ms, ${((100 * t) / all).toFixed(1)} %`))];
+  }
   function clear() { state.box = null; state.edge = null; state.kernel = null; state.chosen = new Set(); mark(); inspect(); link(); }
   // Chooses the box that `is` holds for, opens what it is in, and moves the picture there.
   function go(is) {
@@ -138,7 +144,7 @@
   function kernelPart(k) {
     const e = data.kernels[k], out = [make("h2", {}, `Kernel ${e.name}`)];
     out.push(facts([["workgroup", e.workgroup.join(" x ")], ["bindings", String(e.bindings)], ["shared memory", bytes(e.shared_bytes)],
-      ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["called", `${data.calls.filter((c) => c.kernel === k).length} times`], ["only where", e.when.join(" and ")]]));
+      ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["dispatches", data.calls.filter((c) => c.kernel === k).length], ["only where", e.when.join(" and ")]]));
     out.push(...slowPart(k));
     for (const d of e.driver) {
       const figures = ["subgroup_size", "registers", "scalar_registers", "live_registers", "spills", "fills", "scratch_bytes", "occupancy", "code_bytes", "instructions", "latency_cycles"];
@@ -174,7 +180,7 @@
       out.push(more(remarks, 12, (r) => make("p", { class: "remark " + r.kind }, make("b", {}, `${r.pass} ${r.kind}: `), r.message)));
     }
     document.body.toggleAttribute("data-chosen", out.length > 0);
-    if (!out.length) out.push(make("p", { class: "weak" }, "Choose a box: its source nodes, its group, the reasons and the kernel are shown here. + opens a layer, a line says why two kernels are not one. Arrows left and right step through the passes; / searches."));
+    if (!out.length) out.push(make("p", { class: "weak" }, "Choose a box: its source nodes, its group, the reasons and the kernel are shown here. + opens a layer, a line says why two kernels are not one. Arrows left and right step through the passes; / searches."), ...longest());
     at("inspector").replaceChildren(...out);
   }
 
@@ -265,7 +271,7 @@
     return base.nodes.map((n) => {
       const g = group(n.node), a = alone.get(n.node), s = total.get(n.node);
       const before = g === null ? [] : data.groups[g].reads.map((r) => of.get(r)).filter(Boolean).map((m) => total.get(m.node)).filter(Boolean).map((m) => m.rel_l2 || 0);
-      return { node: n.node, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, growth: s && Math.max(0, ...before) > 0 ? s.rel_l2 / Math.max(...before) : null,
+      return { node: n.node, group: g, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, growth: s && s.rel_l2 !== null && Math.max(0, ...before) > 0 ? s.rel_l2 / Math.max(...before) : null,
         magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, keep: g === null ? n.name : data.groups[g].layer, pass: (!a || a.pass) && (!s || s.pass) };
     });
   }
@@ -286,7 +292,8 @@
     out.push(make("h2", {}, `Errors on ${e.device} against ${e.against}`));
     out.push(list([
       ...results.map((r) => `result ${r.name}: ${errorText(r)}`),
-      failing.length ? `${failing.length} nodes are beyond the tolerance, the first is ${failing[0].name}` : "every node is within the tolerance",
+      failing.length ? `${failing.length} nodes are beyond the tolerance, the first is ${failing[0].name}` : `every node is within the tolerance${data.errors.alone ? " by itself" : ""}`,
+      ...lostRows(rows).slice(0, 1).map((r) => `in the run, ${r.name} is the first whose result is not finite`),
       large.length ? `${large.length} nodes have magnitudes beyond a quarter of 65504, where f16 ends; the largest is ${scientific(Math.max(...large.map((r) => r.magnitude)))} in ${large.reduce((a, b) => (b.magnitude > a.magnitude ? b : a)).name}` : `magnitudes end at ${scientific(Math.max(0, ...rows.map((r) => r.magnitude || 0)))}; f16 ends at 65504`,
     ]));
     out.push(errorChart(rows));
@@ -294,20 +301,28 @@
     out.push(make("h2", {}, "Every compared node"));
     return make("div", {}, ...out);
   }
+  // The first node of the run whose result is not finite, and those that read it in f16: everything behind it is lost.
+  // Alone it does not show where its result is stored in f32.
+  function lostRows(rows) {
+    const first = rows.find((r) => r.sum === null);
+    if (!first) return [];
+    return [first, ...rows.filter((r) => r !== first && r.dtype === "f16" && r.group !== null && data.groups[r.group].reads.includes(first.group))];
+  }
   // The nodes whose own error is largest, with what the result's error would be without it: errors of nodes that do not
   // depend on each other add as squares.
   const ROUNDING = 2 ** -11;
   function keepPart(rows, results) {
-    const own = rows.filter((r) => r.alone > 0 && r.f32_ms !== null).sort((a, b) => b.alone - a.alone), first = own.slice(0, 8);
+    const lost = lostRows(rows), own = rows.filter((r) => r.alone > 0 && r.f32_ms !== null && !lost.includes(r)).sort((a, b) => b.alone - a.alone), first = [...lost, ...own].slice(0, Math.max(8, lost.length));
     if (!first.length) return data.errors.alone ? [] : [make("p", { class: "weak" }, "Which nodes to keep in f32 is told from the errors of nodes alone: weft compare MODEL -o F.trace stores them.")];
     const whole = Math.max(0, ...results.map((r) => r.rel_l2 || 0)), out = first.filter((r) => r.alone > 2 * ROUNDING);
     const t = make("table", { id: "keep" }, make("tr", {}, ...["node", "alone", "result without it", "f32 costs"].map((h) => make("th", {}, h))));
     for (const r of first) {
-      const left = Math.sqrt(Math.max(0, whole ** 2 - r.alone ** 2));
-      t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.keep), make("td", { class: "n" }, scientific(r.alone)), make("td", { class: "n" }, scientific(left)), make("td", { class: "n" }, `${r.f32_ms.toFixed(4)} ms`)));
+      const left = results.some((x) => x.rel_l2 === null) ? null : Math.sqrt(Math.max(0, whole ** 2 - r.alone ** 2));
+      t.append(make("tr", { onclick: () => r.node !== null && chooseSource(r.node) }, make("td", {}, r.keep), make("td", { class: "n" }, scientific(r.alone)), make("td", { class: "n" }, left === null ? "" : scientific(left)), make("td", { class: "n" }, r.f32_ms === null ? "" : `${r.f32_ms.toFixed(4)} ms`)));
     }
     const many = own.filter((r) => r.alone > ROUNDING / 4).length;
-    const verdict = out.length ? `${out.length} nodes have more error of their own than two roundings of f16 (${scientific(2 * ROUNDING)}): keep these first.`
+    const verdict = lost.length ? `Behind ${lost[0].name} nothing is finite: it reaches ${scientific(lost[0].magnitude)}, and f16 ends at 65504. Keep it first${lost.length > 1 ? `, and what reads it: ${lost.slice(1).map((r) => r.name).join(", ")}` : ""}.`
+      : out.length ? `${out.length} nodes have more error of their own than two roundings of f16 (${scientific(2 * ROUNDING)}): keep these first.`
       : `No node has more error of its own than two roundings of f16 (${scientific(2 * ROUNDING)}): that of the result comes from ${many} nodes together.`;
     return [make("h2", {}, "Nodes to keep in f32 first"), make("p", {}, verdict), make("div", { class: "wide" }, t),
       make("p", { class: "weak" }, "The time is the estimate for results and constants in f32. weft compare --write-keep F finds the smallest list that passes, by measuring; --amp auto calibrates one."),

@@ -135,9 +135,14 @@
     const choice = make("select", { id: "colour", "aria-label": "Colours", onchange: (e) => colour(e.target.value) }, ...Object.keys(COLOURS).map((c) => make("option", { value: c }, `colour: ${c}`)));
     at("tools").append(choice, ...["before", "after"].map((s) => make("button", { "data-side": s, onclick: () => side(s === "before") }, s)), ...buttons.map(([title, act, say]) => make("button", { onclick: act, title: say }, title)));
   }
-  function start() {
-    at("model").textContent = data.model;
+  // The file's name; its folder stands in the title.
+  function heading() {
+    at("model").textContent = data.model.split(/[/\\]/).pop() || data.model;
+    at("model").title = data.model;
     at("about").textContent = data.about;
+  }
+  function start() {
+    heading();
     for (const name of ["graph", ...Object.keys(TABLES)]) at("views").append(make("button", { role: "tab", "data-view": name, onclick: () => { view(name); link(); } }, (TABLES[name] && TABLES[name].title) || name[0].toUpperCase() + name.slice(1)));
     tools();
     at("search").addEventListener("input", search);
@@ -161,8 +166,7 @@
   }
   if (data.stages.length) start();
   else {
-    at("model").textContent = data.model;
-    at("about").textContent = data.about;
+    heading();
     at("inspector").textContent = "This trace holds no stages: write one with `weft compile MODEL -o F.trace`.";
   }
 })();

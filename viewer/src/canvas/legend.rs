@@ -20,10 +20,13 @@ fn counted(mark: Mark, here: Option<&Marks>, right: Option<&Marks>) -> Option<St
     }
 }
 
-/// Paints the legend into the lower left corner. `marks` are those of this graph and of the graph at its right.
-pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Marks>; 2]) {
-    let ink = Ink::new(dress.dark);
-    let font = FontId::proportional(11.0);
+/// Height of an entry.
+const ROW: f32 = 16.0;
+/// Entries of colours that are shown.
+const MOST: usize = 15;
+
+/// The entries, with what the colours say first where that is to be said.
+fn entries(dress: &Dress, marks: [Option<&Marks>; 2]) -> Vec<(Color32, String)> {
     let mut entries: Vec<(Color32, String)> = match &dress.palette.missing {
         Some(why) => vec![(Color32::TRANSPARENT, (*why).to_string())],
         None => dress.palette.legend.clone(),
@@ -31,10 +34,7 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Mar
     if dress.palette.scale {
         entries.reverse();
     }
-    let heading = Some(&dress.palette.heading).filter(|h| !h.is_empty() && dress.palette.missing.is_none());
-    let first = usize::from(heading.is_some());
-    entries.splice(0..0, heading.map(|h| (Color32::TRANSPARENT, h.clone())));
-    const MOST: usize = 15;
+    entries.splice(0..0, heading(dress).map(|h| (Color32::TRANSPARENT, h.clone())));
     if entries.len() > MOST {
         let more = entries.len() - MOST;
         entries.truncate(MOST);
@@ -46,13 +46,32 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Mar
     if dress.borders.contains(&true) {
         entries.push((border_colour(), "not fused: why is at the edge".to_string()));
     }
+    entries
+}
+
+fn heading(dress: &Dress) -> Option<&String> {
+    Some(&dress.palette.heading).filter(|h| !h.is_empty() && dress.palette.missing.is_none())
+}
+
+/// Height of the legend in points; 0 if there is nothing to say.
+pub fn height(dress: &Dress, marks: [Option<&Marks>; 2]) -> f32 {
+    match entries(dress, marks).len() {
+        0 => 0.0,
+        n => ROW * n as f32 + 8.0,
+    }
+}
+
+/// Paints the legend into the lower left corner. `marks` are those of this graph and of the graph at its right.
+pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Marks>; 2]) {
+    let ink = Ink::new(dress.dark);
+    let font = FontId::proportional(11.0);
+    let (entries, first) = (entries(dress, marks), usize::from(heading(dress).is_some()));
     if entries.is_empty() {
         return;
     }
     let galleys: Vec<_> =
         entries.iter().map(|(_, t)| painter.layout_no_wrap(t.clone(), font.clone(), ink.weak)).collect();
     let width = galleys.iter().map(|g| g.size().x).fold(0.0, f32::max) + 34.0;
-    const ROW: f32 = 16.0;
     let height = ROW * entries.len() as f32 + 8.0;
     let corner = pos2(screen.min.x + 10.0, screen.max.y - 10.0 - height);
     let rect = Rect::from_min_size(corner, vec2(width, height));

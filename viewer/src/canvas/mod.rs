@@ -5,7 +5,7 @@ pub mod change;
 pub mod colour;
 pub mod dress;
 mod edges;
-mod legend;
+pub(crate) mod legend;
 mod minimap;
 pub mod paint;
 pub mod scale;

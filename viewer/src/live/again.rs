@@ -1,12 +1,12 @@
 //! Compiles the model again on a separate thread.
 
-use super::{Host, Ticket, Wanted};
-use compiler::trace::{CompileTrace, Options};
+use super::{Host, Made, Ticket, Wanted};
+use compiler::trace::Options;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 
 /// The result of a compilation.
-pub type Done = Result<CompileTrace, String>;
+pub type Done = Result<Made, String>;
 
 /// A compilation that is wanted, and the one that goes on.
 pub struct Again {
@@ -29,6 +29,8 @@ impl Again {
             layout: o.layout.clone(),
             fuse: o.fuse.clone(),
             opt_level: o.opt_level,
+            keep_f32: vec![],
+            find_keep: false,
             times: true,
             errors: false,
         };
@@ -57,8 +59,8 @@ impl Again {
     pub fn progress(&self) -> Option<(String, f32)> {
         self.running.as_ref().map(|(ticket, _)| ticket.progress())
     }
-    /// The new trace, once it is there.
-    pub fn take(&mut self) -> Option<CompileTrace> {
+    /// The new compilation, once it is there.
+    pub fn take(&mut self) -> Option<Made> {
         let (_, answer) = self.running.as_mut()?;
         let done = match answer.get_mut().map(|a| a.try_recv()) {
             Ok(Ok(done)) => done,

@@ -1,12 +1,13 @@
 //! An edited schedule: whether it is legal, the kernels that it gives, and their time beside that of the old ones.
 
-use super::Host;
+use super::{Host, Kept};
 use crate::document::Document;
 use crate::worker::Worker;
 pub use compiler::compile::EditRefused as Refusal;
 use compiler::compile::{Edited, compile_edited, constant_operands};
 use compiler::graph::Module;
 use compiler::name::Name;
+use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::ScheduleOptions;
 use compiler::text::{parse_instructions, print_instruction, print_module};
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub estimated: Option<[f64; 2]>,
     /// The whole model with this schedule, as text that `weft run` takes.
     pub module: String,
+    /// What keeps this schedule; `None` for a function with open sizes.
+    pub kept: Option<Kept>,
 }
 
 /// Tries schedules and keeps the results.
@@ -95,9 +98,11 @@ impl Source {
         let name = Name::new(&a.function);
         let old = self.module.tensor_functions.get(&name);
         let old = old.ok_or_else(|| Refusal::new(&format!("the tensor function `{name}` is not in the trace")))?;
-        let edited = self.alone(old, &a.schedule)?;
+        let emitter = host.and_then(|h| h.emitter(&self.profile)).unwrap_or(&Emitter);
+        let edited = self.alone(old, &a.schedule, emitter)?;
         let own = old.pending.iter().map(print_instruction).collect::<Vec<_>>().join("\n");
-        let before = self.alone(old, &own);
+        let before = self.alone(old, &own, emitter);
+        let kept = before.as_ref().ok().and_then(|before| self.kept(old, [before, &edited]));
         let old_ns = before.as_ref().ok().and_then(|b| b.estimated_ns);
         let estimated = old_ns.zip(edited.estimated_ns).map(|(old, new)| [old / 1e3, new / 1e3]);
         let times = match host.filter(|_| a.timed) {
@@ -112,16 +117,24 @@ impl Source {
             schedule: edited.function.trace.iter().map(print_instruction).collect(),
             estimated,
             times: times.map(|t| t.map(|ns| ns / 1e3)),
+            kept,
             module: print_module(&module),
         })
     }
 
     /// Compiles a function alone with a schedule, called with the operands that it has in the model: constants where they
     /// are constants.
-    fn alone(&self, f: &TensorFunction, schedule: &str) -> Result<Edited, Refusal> {
+    fn alone(&self, f: &TensorFunction, schedule: &str, emitter: &dyn EmitKernel) -> Result<Edited, Refusal> {
         let plain = TensorFunction { pending: vec![], ..f.clone() };
         let constants = constant_operands(&self.module, f.name);
-        compile_edited(&plain, &constants, schedule, self.scheduling.on(&self.profile), &Emitter)
+        compile_edited(&plain, &constants, schedule, self.scheduling.on(&self.profile), emitter)
+    }
+
+    fn kept(&self, f: &TensorFunction, [before, after]: [&Edited; 2]) -> Option<Kept> {
+        let function = TensorFunction { pending: vec![], ..f.clone() };
+        let constants = constant_operands(&self.module, f.name);
+        let [before, after] = [before, after].map(|e| e.function.trace.clone());
+        f.symbols.is_empty().then_some(Kept { function, constants, before, after })
     }
 }
 
@@ -151,12 +164,11 @@ mod tests {
             // A thread takes a nanosecond, so that the launch alone tells.
             Ok(modules.map(|m| m.plan.kernels.iter().map(|k| f64::from(k.emitted.grid.iter().product::<u32>())).sum()))
         }
-        fn compile(
-            &self,
-            _: &crate::live::Wanted,
-            _: &crate::live::Ticket,
-        ) -> Result<compiler::trace::CompileTrace, String> {
+        fn compile(&self, _: &crate::live::Wanted, _: &crate::live::Ticket) -> Result<crate::live::Made, String> {
             Err("there is no model".into())
+        }
+        fn keep(&self, _: &Kept, _: [f64; 2], _: Option<[f64; 2]>) -> Result<String, String> {
+            Err("there is no database".into())
         }
     }
 
@@ -184,6 +196,8 @@ mod tests {
         assert_eq!(outcome.schedule, lines);
         let [old, new] = outcome.times.unwrap();
         assert_eq!(old, new);
+        let kept = outcome.kept.expect("its sizes are fixed");
+        assert!(!kept.after.is_empty() && kept.after == kept.before, "{kept:?}");
         compiler::text::parse_module(&outcome.module).expect("the module that is saved parses");
     }
 

@@ -9,6 +9,10 @@ pub mod attempt;
 pub use again::{Again, Done};
 
 use compiler::compile::Compiled;
+use compiler::plan::EmitKernel;
+use compiler::profile::DeviceProfile;
+use compiler::schedule::InstrRef;
+use compiler::tir::TensorFunction;
 use compiler::trace::CompileTrace;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +28,36 @@ pub struct Wanted {
     pub fuse: String,
     /// Opt level, 0 to 3.
     pub opt_level: u8,
+    /// Patterns of nodes that stay in f32, besides those of the command line.
+    pub keep_f32: Vec<String>,
+    /// Find the smallest list of nodes to keep in f32 with which results agree, by measuring, and compile with it.
+    pub find_keep: bool,
     /// Run the result, and put its times into the trace.
     pub times: bool,
     /// Hold each node against the reference, and put the errors into the trace.
     pub errors: bool,
+}
+
+/// A compilation that was asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Made {
+    /// Its trace, with what was measured.
+    pub trace: CompileTrace,
+    /// Patterns of nodes that it keeps in f32: those that were asked for, or those that were found.
+    pub keep_f32: Vec<String>,
+}
+
+/// A schedule of a tensor function that may be kept.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    /// The function without a schedule.
+    pub function: TensorFunction,
+    /// Positions of operands that are constants.
+    pub constants: Vec<usize>,
+    /// The schedule that it was held against.
+    pub before: Vec<InstrRef>,
+    /// The schedule.
+    pub after: Vec<InstrRef>,
 }
 
 /// The model and a device.
@@ -37,6 +67,10 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Why there is none.
     fn device(&self) -> Result<String, String>;
+    /// What makes kernels for a device; `None` for shaders.
+    fn emitter(&self, _: &DeviceProfile) -> Option<&'static dyn EmitKernel> {
+        None
+    }
     /// Nanoseconds of a run of each of two modules, in turns, on inputs that are made up.
     ///
     /// # Errors
@@ -46,7 +80,13 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// The model is missing, the compilation fails, or it was cancelled.
-    fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<CompileTrace, String>;
+    fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<Made, String>;
+    /// Stores a schedule, so that later compilations for the device use them, and says where. `us` are microseconds of the
+    /// schedule that there was and of this one, measured; `estimated_us` the same by the cost model.
+    ///
+    /// # Errors
+    /// There is no place to store them.
+    fn keep(&self, kept: &Kept, us: [f64; 2], estimated_us: Option<[f64; 2]>) -> Result<String, String>;
 }
 
 /// The progress of a piece of work, and whether it was cancelled.

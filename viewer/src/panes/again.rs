@@ -1,6 +1,7 @@
 //! Compiles and runs the model with other options, off the window's thread.
 
-use crate::live::Wanted;
+use crate::live::{Made, Wanted};
+use crate::remake::start_again;
 use crate::state::Viewer;
 use egui::{ComboBox, Grid, ProgressBar, Ui, Window};
 
@@ -10,13 +11,21 @@ const FUSE: &[&str] = &["full", "classic", "off"];
 
 /// Draws the window while it is wanted, and takes a compilation in that is done.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
-    if let Some(trace) = v.again.take() {
+    if let Some(Made { trace, keep_f32 }) = v.again.take() {
+        // A page of the old compilation is one of the new one, too.
+        let (page, wanted) = (v.pages.shown, Wanted { keep_f32, find_keep: false, ..v.again.wanted.clone() });
         let taken = if v.again.beside { v.put_beside(trace) } else { v.replace(trace) };
-        if let Err(why) = taken {
-            v.message = Some(why.to_string());
+        match taken {
+            Ok(()) => {
+                v.again.wanted = wanted;
+                page.into_iter().for_each(|p| super::pages::open(v, p));
+            }
+            Err(why) => v.message = Some(why.to_string()),
         }
     }
-    let Some(host) = v.host.clone() else { return };
+    if v.host.is_none() {
+        return;
+    }
     let mut open = v.again.open;
     let (mut start, mut cancel) = (false, false);
     Window::new("Compile again").open(&mut open).resizable(false).collapsible(false).show(ui.ctx(), |ui| {
@@ -37,8 +46,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     });
     v.again.open = open;
     if start {
-        let ctx = ui.ctx().clone();
-        v.again.start(host, move || ctx.request_repaint());
+        start_again(ui.ctx(), v);
     }
     if cancel {
         v.again.cancel();
@@ -68,6 +76,14 @@ fn options(ui: &mut Ui, w: &mut Wanted) {
         row("opt level", &mut level, &["0", "1", "2", "3"]);
         w.opt_level = level.parse().unwrap_or(3);
     });
+    if !w.keep_f32.is_empty() {
+        ui.horizontal(|ui| {
+            ui.label(format!("{} stay in f32", crate::units::counted(w.keep_f32.len(), "node")));
+            if ui.small_button("Forget them").clicked() {
+                w.keep_f32.clear();
+            }
+        });
+    }
     ui.checkbox(&mut w.times, "Run it, and show its times");
     ui.checkbox(&mut w.errors, "Hold each node against the interpreter, and show errors");
 }

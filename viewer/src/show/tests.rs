@@ -46,7 +46,7 @@ fn timed() -> CompileTrace {
     let dispatches: Vec<DispatchTime> = (0..t.calls().count()).map(one).collect();
     let device_ms = dispatches.iter().map(|d| d.median_us / 1000.0).sum();
     let (device, source) = ("a device".to_string(), "timestamps".to_string());
-    t.times = Some(Times { device, source, dispatches, latency_ms: 2.0 * device_ms, device_ms, ceilings: None });
+    t.times = Some(Times { device, source, dispatches, latency_ms: 2.0 * device_ms, device_ms, ..Times::default() });
     t
 }
 

@@ -104,6 +104,17 @@ pub fn check_patterns<'a>(module: &Module, patterns: impl Iterator<Item = &'a St
     Ok(())
 }
 
+/// The text of a file that `--keep-f32 @FILE` reads; `about` says what the list does.
+pub fn keep_list(patterns: &[String], about: &str) -> String {
+    let mut text = format!("# nodes that stay in f32, for --keep-f32 @FILE\n# {about}\n");
+    for pattern in patterns {
+        text += if pattern.starts_with(['#', '@']) { "\\" } else { "" };
+        text += pattern;
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

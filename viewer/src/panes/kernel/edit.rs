@@ -186,4 +186,25 @@ fn made(ui: &mut Ui, v: &mut Viewer, o: &Arc<Outcome>) {
             v.message = Some(crate::export::save(v, "edited.weft", &o.module));
         }
     });
+    keep(ui, v, o);
+}
+
+/// Stores a schedule that was measured as faster, for later compilations.
+fn keep(ui: &mut Ui, v: &mut Viewer, o: &Outcome) {
+    let (Some(host), Ok([before, after])) = (v.host.clone(), &o.times) else { return };
+    let Some(kept) = o.kept.as_ref().filter(|k| k.after != k.before) else { return };
+    if after >= before {
+        ui.weak("It is no faster, so it is not kept.");
+        return;
+    }
+    let about = "Writes it into the tuning database: later compilations for this device use them";
+    if ui.button("Keep").on_hover_text(about).clicked() {
+        v.kernel_pane.edit.said = Some(match host.keep(kept, [*before, *after], o.estimated) {
+            Ok(place) => format!("Kept in {place}: the next compilation for this device uses it."),
+            Err(why) => format!("Not kept: {why}"),
+        });
+    }
+    if let Some(said) = &v.kernel_pane.edit.said {
+        ui.label(said);
+    }
 }

@@ -14,6 +14,8 @@ pub struct Edit {
     /// The text can be written in.
     pub writing: bool,
     pub(super) asked: Option<Attempt>,
+    /// What came of keeping it.
+    pub(super) said: Option<String>,
     pub(super) trier: Option<Trier>,
     /// All values of a choice.
     pub(super) sweep: Option<Sweep>,
@@ -45,7 +47,7 @@ impl Edit {
         if self.kernel != Some(kernel) {
             let text = schedule.join("\n");
             (self.kernel, self.original, self.asked, self.writing) = (Some(kernel), text.clone(), None, false);
-            (self.text, self.sweep) = (text, None);
+            (self.text, self.sweep, self.said) = (text, None, None);
         }
     }
     /// The result of the last attempt on a kernel, if it was legal and is there.

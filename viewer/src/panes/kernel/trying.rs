@@ -15,7 +15,7 @@ pub(super) fn attempt_of(v: &Viewer, schedule: String) -> Attempt {
 
 /// Tries a schedule; what comes of it stands beside what there is.
 pub(super) fn ask(v: &mut Viewer, attempt: Attempt) {
-    v.kernel_pane.edit.asked = Some(attempt);
+    (v.kernel_pane.edit.asked, v.kernel_pane.edit.said) = (Some(attempt), None);
     if !v.kernel_pane.columns.contains(&Form::Edited) {
         v.kernel_pane.turn_column(Form::Edited);
     }

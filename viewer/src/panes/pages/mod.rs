@@ -25,10 +25,18 @@ pub(crate) fn menu(ui: &mut Ui, v: &mut Viewer) {
     ui.menu_button("Why?", |ui| {
         for (page, _, title) in Page::ALL {
             if ui.button(title).clicked() {
-                v.pages.shown = Some(page);
-                v.kernel_pane.wide = false;
+                open(v, page);
                 ui.close();
             }
         }
     });
+}
+
+/// Shows a page. Where nothing is selected, the slow kernel is the one that takes longest.
+pub(crate) fn open(v: &mut Viewer, page: Page) {
+    v.pages.shown = Some(page);
+    v.kernel_pane.wide = false;
+    if page == Page::Slow && v.selected().is_empty() {
+        slow::take_longest(v);
+    }
 }

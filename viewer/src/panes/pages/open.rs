@@ -24,6 +24,8 @@ pub struct Pages {
     pub shown: Option<Page>,
     pub(super) modeller: Option<Modeller>,
     pub(super) sort: Sort,
+    /// How many of the proposed nodes are to stay in f32; `None` for as many as the page proposes.
+    pub(super) keep: Option<usize>,
 }
 impl Pages {
     /// Whether the cost model is at work.

@@ -3,6 +3,7 @@
 use super::model::{Modelled, Modeller, Question};
 use crate::canvas::colour::milliseconds;
 use crate::panes::kernel;
+use crate::remake::start_again;
 use crate::state::{Tab, Viewer};
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Alternative, Choice};
@@ -41,6 +42,13 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     let model = modeller.get(&Question::Kernel(at));
     let (speed, roofs) = (Speed::of(v.trace(), at), Roofs::of(v.trace()));
     verdict(ui, v, speed.as_ref(), &roofs, model.as_deref());
+    if speed.is_none() && v.host.is_some() && v.again.progress().is_none() && ui.button("Run it now").clicked() {
+        let w = &mut v.again.wanted;
+        (w.times, w.errors) = (true, false);
+        // It is the same compilation, with times.
+        v.again.beside = false;
+        start_again(ui.ctx(), v);
+    }
     ui.add_space(6.0);
     match &model {
         None => {
@@ -53,6 +61,15 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
             ui.strong("Its choices, and what others would cost");
             choices(ui, v, m);
         }
+    }
+}
+
+/// Shows the kernel that takes longest over all its dispatches, where they were timed.
+pub(super) fn take_longest(v: &mut Viewer) {
+    let time = |k: usize| v.trace().time_of_kernel(k).map(|t| (k, t.median_us));
+    let all = (0..v.trace().kernels.len()).filter_map(time);
+    if let Some((kernel, _)) = all.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        v.show_kernel(kernel);
     }
 }
 

@@ -4,9 +4,11 @@ use super::model::{Modeller, Question};
 use super::table::{Cell, show as table};
 use crate::canvas::colour::milliseconds;
 use crate::panes::precision;
+use crate::remake::start_again;
 use crate::state::Viewer;
+use compiler::passes::mixed_precision::{escape_pattern, keep_list};
 use egui::{Color32, Ui};
-use graphview::reasons::{LARGEST_F16, WrongNode, findings, keep_first, wrong_nodes};
+use graphview::reasons::{LARGEST_F16, Proposal, WrongNode, findings, keep_first, wrong_nodes};
 use graphview::scene::short;
 
 /// Nodes that are proposed.
@@ -20,6 +22,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
             "This trace has no errors. These commands store each node's error alone, and with the nodes before it:",
         );
         ui.monospace("weft compare MODEL --amp fp16 -o F.trace");
+        if v.host.is_some() && v.again.progress().is_none() && ui.button("Compile in fp16 and compare now").clicked() {
+            compare(ui, v, vec![]);
+        }
         precision::summary(ui, v);
         return;
     };
@@ -39,6 +44,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     for said in findings(v.trace(), &nodes) {
         ui.label(format!("- {said}"));
     }
+    kept_now(ui, v);
     ui.add_space(8.0);
     ui.strong("Errors along the run");
     precision::chart(ui, v);
@@ -63,17 +69,20 @@ fn layer(v: &Viewer, n: &WrongNode) -> String {
 }
 
 fn keep(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
-    let Some((first, verdict)) = keep_first(v.trace(), nodes, PROPOSED) else {
+    let Some(Proposal { first, far, verdict }) = keep_first(v.trace(), nodes, PROPOSED) else {
         ui.weak("Nothing of what was compared is stored in f16, or the errors of nodes alone are not in this trace.");
         return;
     };
+    if v.trace().errors.as_ref().is_some_and(|e| e.outputs.iter().all(|o| o.pass)) {
+        ui.label("Every result is within the tolerance: nothing more has to be kept. To come nearer still:");
+    }
     ui.label(verdict);
     let row = |k: &graphview::reasons::Keep| {
         let n = &nodes[k.at];
         vec![
             Cell::text(layer(v, n)),
             Cell::number(n.alone, |x| format!("{x:.1e}")),
-            Cell::number(Some(k.left), |x| format!("{x:.1e}")),
+            Cell::number(k.left, |x| format!("{x:.1e}")),
             Cell::number(n.f32_ms, milliseconds),
         ]
     };
@@ -82,16 +91,75 @@ fn keep(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
     let mut unsorted = None;
     let marked = |i: usize| v.marks(std::slice::from_ref(&nodes[first[i].at].name));
     let clicked = table(ui, "keep", &heads, &rows, &mut unsorted, &marked);
-    let options: Vec<String> = first.iter().map(|k| format!("--keep-f32 {}", nodes[k.at].name)).collect();
-    ui.horizontal_wrapped(|ui| {
-        if ui.button("Copy as options").clicked() {
-            ui.ctx().copy_text(options.join(" "));
-        }
-        ui.weak("`weft compare --write-keep F` finds the smallest list that passes, by measuring.");
-    });
+    let names: Vec<&str> = first.iter().map(|k| nodes[k.at].name.as_str()).collect();
+    kept(ui, v, &names, far.clamp(1, names.len()));
     if let Some(i) = clicked {
         v.select([nodes[first[i].at].name.clone()]);
     }
+}
+
+/// What can be done with the first of the nodes.
+fn kept(ui: &mut Ui, v: &mut Viewer, names: &[&str], proposed: usize) {
+    let mut count = v.pages.keep.unwrap_or(proposed).min(names.len());
+    ui.horizontal_wrapped(|ui| {
+        let label = ui.label("The first");
+        let number = ui.add(egui::DragValue::new(&mut count).range(1..=names.len())).labelled_by(label.id);
+        if number.changed() {
+            v.pages.keep = Some(count);
+        }
+        let patterns: Vec<String> = names[..count].iter().map(|n| escape_pattern(n)).collect();
+        if v.host.is_some() && v.again.progress().is_none() {
+            let about = "Compiles the model with these in f32, and compares it once more";
+            if ui.button("Compile with these in f32").on_hover_text(about).clicked() {
+                compare(ui, v, patterns.clone());
+            }
+            let about = "Measures which nodes have to stay in f32, as `weft compare --write-keep`; compiles with these";
+            if ui.button("Find the smallest list").on_hover_text(about).clicked() {
+                v.again.wanted.find_keep = true;
+                compare(ui, v, vec![]);
+            }
+        }
+        write_list(ui, v, "Write this list", &patterns, "proposed by the viewer");
+        if ui.button("Copy as options").clicked() {
+            ui.ctx().copy_text(patterns.iter().map(|p| format!("--keep-f32 '{p}'")).collect::<Vec<_>>().join(" "));
+        }
+    });
+    if v.host.is_none() {
+        ui.weak("`weft compare --write-keep F` finds the smallest list that passes, by measuring.");
+    }
+}
+
+/// A button that writes a list for `--keep-f32 @FILE`; the window says where it is.
+fn write_list(ui: &mut Ui, v: &mut Viewer, title: &str, patterns: &[String], about: &str) {
+    if ui.button(title).on_hover_text("A file for --keep-f32 @FILE").clicked() {
+        v.message = Some(crate::export::save(v, "keep.txt", &keep_list(patterns, about)));
+    }
+}
+
+/// What this compilation keeps in f32 since the window asked for it.
+fn kept_now(ui: &mut Ui, v: &mut Viewer) {
+    let patterns = v.again.wanted.keep_f32.clone();
+    if patterns.is_empty() || v.again.progress().is_some() {
+        return;
+    }
+    ui.horizontal_wrapped(|ui| {
+        ui.strong(format!("Kept in f32: {}", patterns.join(", ")));
+        write_list(ui, v, "Write the keep list", &patterns, "from the viewer");
+    });
+}
+
+/// Compiles the model in fp16, with more nodes in f32, and compares it node by node.
+fn compare(ui: &Ui, v: &mut Viewer, keep_f32: Vec<String>) {
+    let w = &mut v.again.wanted;
+    if w.amp == "off" {
+        w.amp = "fp16".into();
+    }
+    let more: Vec<String> = keep_f32.into_iter().filter(|k| !w.keep_f32.contains(k)).collect();
+    w.keep_f32.extend(more);
+    (w.times, w.errors) = (false, true);
+    // The page goes on with the new compilation alone.
+    v.again.beside = false;
+    start_again(ui.ctx(), v);
 }
 
 fn every(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {

@@ -23,7 +23,8 @@ impl Axes {
         let known = errors.nodes.iter().flat_map(|n| [false, true].map(|a| error(errors, n, a))).flatten();
         let shown = known.chain([errors.tolerance]).filter(|e| *e > 0.0 && e.is_finite()).map(f64::log10);
         let [low, high] = shown.fold([f64::INFINITY, f64::NEG_INFINITY], |[l, h], e| [l.min(e), h.max(e)]);
-        let range = if low > high { [-8.0, 0.0] } else { [low.floor(), high.ceil().max(low.floor() + 1.0)] };
+        // The tolerance has its name above its line.
+        let range = if low > high { [-8.0, 0.0] } else { [low.floor(), (high + 0.3).ceil().max(low.floor() + 1.0)] };
         Axes { rect, count: errors.nodes.len(), range }
     }
     fn x(&self, node: usize) -> f32 {

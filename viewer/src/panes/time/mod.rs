@@ -28,6 +28,13 @@ pub struct TimePane {
     zoom: timeline::Zoom,
 }
 
+impl TimePane {
+    /// How much wider than the pane the timeline is.
+    pub fn zoomed(&self) -> f32 {
+        self.zoom.times
+    }
+}
+
 /// A share of the time of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -110,7 +117,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     }
     match v.time_pane.part {
         Part::Table => table::show(ui, v, rows),
-        Part::Timeline => timeline::show(ui, v, &rows),
+        Part::Timeline => timeline::show(ui, v),
         Part::Roofline => roofline::show(ui, v, &rows),
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of actions: opening, expanding, turning, editing decisions, compiling again, exporting.
 
 use super::*;
-use crate::live::{Host, Ticket, Wanted};
+use crate::live::{Host, Kept, Made, Ticket, Wanted};
 use crate::panes::kernel::Form;
 use compiler::compile::Compiled;
 use graphview::layout::Direction;
@@ -97,11 +97,15 @@ impl Host for Counter {
         Ok(modules
             .map(|m| m.plan.kernels.iter().map(|k| 1e3 * f64::from(k.emitted.grid.iter().product::<u32>())).sum()))
     }
-    fn compile(&self, wanted: &Wanted, _: &Ticket) -> Result<CompileTrace, String> {
+    fn compile(&self, wanted: &Wanted, _: &Ticket) -> Result<Made, String> {
         match wanted.fuse.as_str() {
-            "off" => Ok(compiled("small", FuseMode::Off)),
+            "off" => Ok(Made { trace: compiled("small", FuseMode::Off), keep_f32: vec![] }),
             _ => Err("the model is gone".into()),
         }
+    }
+    fn keep(&self, kept: &Kept, [before, after]: [f64; 2], _: Option<[f64; 2]>) -> Result<String, String> {
+        assert!(after < before && kept.after != kept.before);
+        Ok("a drawer".into())
     }
 }
 
@@ -163,6 +167,8 @@ fn all_values_of_a_choice_are_tried_and_one_is_taken() {
     assert!(has(&h, "Legal") || has(&h, "Refused"), "{:#?}", texts(&h));
     // A legal one gives old and new WGSL side by side.
     if has(&h, "Legal") {
+        // One that was measured as faster can be kept, and no other one.
+        assert_eq!(has(&h, "Keep"), !has(&h, "It is no faster"), "{:#?}", texts(&h));
         h.state_mut().kernel_pane.wide = true;
         settle(&mut h);
         assert!(h.state().kernel_pane.columns.contains(&Form::Edited));
@@ -261,4 +267,24 @@ fn a_dropped_trace_is_opened_and_anything_else_refused() {
     settle(&mut h);
     assert_eq!(h.state().trace().model, "other");
     std::fs::remove_dir_all(place).expect("the folder was there");
+}
+
+#[test]
+fn a_window_opens_at_fusion_with_both_sides_and_hulls() {
+    use crate::start::{Shot, prepare};
+    let opened = |shot: &Shot| {
+        let mut v = Viewer::new(timed()).unwrap();
+        prepare(&mut v, shot).unwrap();
+        (v.compare, v.colour)
+    };
+    assert_eq!(opened(&Shot::default()), (true, ColourBy::Group));
+    let asked = |view: Option<&str>, colour: Option<&str>, pass: Option<&str>| {
+        let text = |t: Option<&str>| t.map(str::to_string);
+        opened(&Shot { view: text(view), colour: text(colour), pass: text(pass), ..Shot::default() })
+    };
+    // What is asked for is what is shown.
+    assert_eq!(asked(Some("graph"), None, None), (false, ColourBy::Work));
+    assert_eq!(asked(None, Some("time"), None), (false, ColourBy::Time));
+    assert_eq!(asked(None, None, Some("source")), (false, ColourBy::Work));
+    assert_eq!(asked(None, None, Some("fuse-ops")), (true, ColourBy::Group));
 }

@@ -171,10 +171,10 @@ fn times_are_sorted_and_drawn() {
         h.state_mut().time_pane.part = part;
         settle(&mut h);
     }
-    let json = text(h.state_mut(), Export::Perfetto).unwrap();
+    let json = text(h.state_mut(), Export::Perfetto, false).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let events = json["traceEvents"].as_array().unwrap();
-    assert_eq!(events.iter().filter(|e| e["ph"] == "X").count(), h.state().trace().calls().count());
+    assert_eq!(events.iter().filter(|e| e["cat"] == "kernel").count(), h.state().trace().calls().count());
 }
 
 #[test]
@@ -186,32 +186,99 @@ fn what_a_trace_lacks_is_said_with_what_to_do() {
     h.get_by_label("Precision").click();
     settle(&mut h);
     assert!(has(&h, "`weft compare MODEL -o F.trace`"), "{:#?}", texts(&h));
-    let why = text(h.state_mut(), Export::Perfetto).unwrap_err();
+    let why = text(h.state_mut(), Export::Perfetto, false).unwrap_err();
     assert!(why.contains("no times"), "{why}");
-    let svg = text(h.state_mut(), Export::Svg).unwrap();
+    let svg = text(h.state_mut(), Export::Svg, false).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("conv 3x3 + relu"), "{svg}");
 }
 
 #[test]
-fn the_inside_of_an_open_box_is_exported_as_it_is_seen() {
+fn a_box_is_exported_as_it_is_seen_folded_and_open() {
     let mut h = window([1200.0, 800.0]);
     let drawn = h.state_mut().after().unwrap().unwrap();
     let group = drawn.scene.boxes.iter().find(|b| b.node.op == "conv 3x3 + relu").unwrap().node.key.clone();
-    assert_eq!(text(h.state_mut(), Export::Inside).unwrap_err(), "no box is chosen");
+    let svg = |h: &mut TestWindow, what| text(h.state_mut(), what, false);
+    assert_eq!(svg(&mut h, Export::BoxSvg).unwrap_err(), "no box is chosen");
     h.state_mut().focus_key(&group);
-    settle(&mut h);
-    assert!(text(h.state_mut(), Export::Inside).unwrap_err().contains("open it first"));
-    h.state_mut().toggle(&group);
     h.state_mut().colour = ColourBy::Group;
     settle(&mut h);
-    let [inside, whole] = [Export::Inside, Export::Svg].map(|what| text(h.state_mut(), what).unwrap());
-    assert!(inside.contains(">relu<") && !inside.contains("softmax") && whole.contains("softmax"), "{inside}");
-    // The colours are those of the canvas, and boxes lie within the picture.
+    let folded = svg(&mut h, Export::BoxSvg).unwrap();
+    assert!(folded.contains(">conv 3x3 + relu<") && !folded.contains(">relu<"), "{folded}");
+    h.state_mut().toggle(&group);
+    settle(&mut h);
+    let [open, whole] = [Export::BoxSvg, Export::Svg].map(|what| svg(&mut h, what).unwrap());
+    assert!(open.contains(">relu<") && !open.contains("softmax") && whole.contains("softmax"), "{open}");
+    // The colours are those of the canvas, the legend stands below, and boxes lie within the picture.
     let colour = crate::canvas::colour::pastel(h.state().document().groups_of_source("relu_1")[0], false);
     let colour = format!("#{:02x}{:02x}{:02x}", colour.r(), colour.g(), colour.b());
-    assert!(inside.contains(&colour), "{colour}: {inside}");
-    let x = |l: &str| l.split("x=\"").nth(1)?.split('"').next()?.parse::<f32>().ok();
-    assert!(inside.lines().filter_map(x).all(|x| x >= -12.0), "{inside}");
+    assert!(open.contains(&colour) && folded.contains(&colour), "{colour}: {open}");
+    let number = |l: &str, name: &str| l.split(name).nth(1)?.split('"').next()?.parse::<f32>().ok();
+    let size = |svg: &str| [" width=\"", " height=\""].map(|n| number(svg, n).expect("a size"));
+    let [w, height] = size(&open);
+    for text in open.lines().filter(|l| l.contains("<text")) {
+        let [x, y] = [" x=\"", " y=\""].map(|n| number(text, n).expect("a place"));
+        assert!((0.0..w).contains(&x) && (0.0..height).contains(&y), "{text} in {w} by {height}");
+    }
+    let [w, height] = size(&folded);
+    assert!(w < 300.0 && height < 120.0, "{w} by {height}");
+    // On a dark ground it is dark.
+    let dark = text(h.state_mut(), Export::Svg, true).unwrap();
+    assert!(dark.contains("fill=\"#161616\"") && !whole.contains("fill=\"#161616\""));
+}
+
+#[test]
+fn a_run_is_drawn_in_lanes_and_a_range_of_it_is_summed_up() {
+    use compiler::trace::{Lane, RunSpans, Span};
+    let mut t = timed();
+    let span = |lane, name: &str, dispatch, start_us, end_us| Span {
+        lane,
+        name: name.into(),
+        dispatch,
+        waits: name == "wait",
+        start_us,
+        end_us,
+    };
+    let spans = vec![
+        span(Lane::Upload, "upload", None, 0.0, 20.0),
+        span(Lane::Host, "encode", None, 20.0, 30.0),
+        span(Lane::Host, "wait", None, 30.0, 180.0),
+        span(Lane::Device, "first", Some(0), 40.0, 80.0),
+        span(Lane::Device, "second", Some(1), 90.0, 170.0),
+        span(Lane::Readback, "readback", None, 180.0, 200.0),
+    ];
+    let run = RunSpans { spans, kernel_times: "gpu-timestamps".into(), uncertainty_us: 2.0, ..RunSpans::default() };
+    t.times.as_mut().expect("times").run = Some(run);
+    let mut h = window_of(t, [1600.0, 900.0]);
+    (h.state_mut().tab, h.state_mut().time_pane.part) = (Tab::Time, Part::Timeline);
+    settle(&mut h);
+    assert!(has(&h, "One run; the device's clock fits the host's within 2.0 µs."), "{:#?}", texts(&h));
+    let all = "all: 2 dispatches; host 10.0 µs, upload 20.0 µs, device 120.0 µs, readback 20.0 µs; no kernel runs for 80.0 µs";
+    assert!(has(&h, all), "{:#?}", texts(&h));
+    // Perfetto gets the same run.
+    let json = text(h.state_mut(), Export::Perfetto, false).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|e| e["ph"] == "X").count(), 6);
+    assert_eq!(json["otherData"]["device_clock_uncertainty_us"], 2.0);
+    // A drag over the right half of the lanes; with Shift it is zoomed to.
+    let dock = h.get_by_label("Roofline").rect();
+    let [from, to] = [1300.0, 1590.0].map(|x| egui::pos2(x, dock.max.y + 120.0));
+    h.hover_at(from);
+    h.drag_at(from);
+    h.run_steps(2);
+    h.hover_at(to);
+    h.run_steps(2);
+    h.drop_at(to);
+    settle(&mut h);
+    let summed = texts(&h).into_iter().find(|t| t.contains(" to ") && t.contains("no kernel runs for"));
+    let summed = summed.unwrap_or_else(|| panic!("{:#?}", texts(&h)));
+    assert!(summed.contains("readback 20.0 µs") && !summed.contains("upload"), "{summed}");
+    h.get_by_label("Zoom in").click();
+    settle(&mut h);
+    assert!(h.state().time_pane.zoomed() > 1.5);
+    h.get_by_label("Clear").click();
+    settle(&mut h);
+    assert!(has(&h, all) && h.state().time_pane.zoomed() == 1.0);
 }
 
 #[test]
@@ -297,11 +364,13 @@ graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8]) {
 #[test]
 fn a_page_says_why_a_kernel_is_slow() {
     let mut h = window_of(timed(), [1500.0, 1000.0]);
-    let kernel = h.state().kernel();
     h.get_by_label("Why?").click();
     h.run_steps(3);
     h.get_by_label("Why is this kernel slow?").click();
     settle(&mut h);
+    // Nothing was selected, so it is the one that takes longest.
+    let kernel = h.state().kernel();
+    assert_eq!(kernel, h.state().trace().calls().last().expect("a dispatch").kernel);
     assert!(has(&h, "of the time of all dispatches"), "{:#?}", texts(&h));
     assert!(has(&h, "The estimate is"), "{:#?}", texts(&h));
     // Each other choice of the schedule has its estimate.
