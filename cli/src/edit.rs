@@ -35,9 +35,9 @@ const OWN: &[(&str, bool)] = &[
     ("-q", false),
     ("-v", false),
 ];
-/// Rounds of the race: as many as fit in a second, in this range.
-const ROUNDS: std::ops::RangeInclusive<usize> = 5..=15;
-const RACE_MS: f64 = 1000.0;
+/// Rounds of the race: as many as fit in this time, within this range.
+const ROUNDS: std::ops::RangeInclusive<usize> = 7..=15;
+const RACE_MS: f64 = 1500.0;
 
 /// What the schedule of a function was, and is measured with.
 struct Subject<'a> {

@@ -31,13 +31,17 @@ const MOST: f64 = 3.0;
 /// Largest sum that f32 has exactly.
 const EXACT: f64 = 16_777_216.0;
 
+/// Why a schedule is refused that is right: it adds in another order than the first one.
+pub const OTHER_SUMS: &str = "it sums in another order than the default";
+
 /// What the process is asked for.
 #[derive(Serialize, Deserialize)]
 pub enum Request {
     /// Take this unscheduled function, whose operands at `constants` are constants, and drop all candidates.
     Function { function: Box<TensorFunction>, constants: Vec<usize> },
-    /// Compile and verify the schedule with these instructions.
-    Open { id: usize, trace: String },
+    /// Compile and verify the schedule with these instructions; with `same` its results must also have the bits of the
+    /// first schedule's that was opened, for operands of any value.
+    Open { id: usize, trace: String, same: bool },
     /// Drop all candidates but these.
     Keep { ids: Vec<usize> },
     /// Race candidates; the first is the incumbent.
@@ -67,6 +71,8 @@ struct Unit {
     whole: Vec<Tensor>,
     want: Vec<Tensor>,
     inputs: Vec<Tensor>,
+    /// The results of the first schedule for `inputs`.
+    first: Option<Vec<Tensor>>,
     runners: BTreeMap<usize, Open>,
 }
 
@@ -80,6 +86,16 @@ enum Machine {
 enum Open {
     Gpu(Runner),
     Cpu(Box<runtime_cpu::Session>),
+}
+
+impl Open {
+    /// Its results for these operands.
+    fn results(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
+        match self {
+            Open::Gpu(runner) => Ok(runner.results(inputs)?.0),
+            Open::Cpu(session) => Ok(session.run(inputs, &HostFunctions::default())?),
+        }
+    }
 }
 
 /// Why a request was not met.
@@ -166,8 +182,14 @@ fn answer(
     let unit = unit.as_mut().ok_or_else(|| "there is no function yet".to_string())?;
     match request {
         Request::Function { .. } => Ok(Reply::Done),
-        Request::Open { id, trace } => {
+        Request::Open { id, trace, same } => {
             let (runner, ms) = unit.open(&trace, machine, target)?;
+            if same {
+                let got = runner.results(&unit.inputs)?;
+                if *unit.first.get_or_insert_with(|| got.clone()) != got {
+                    return Err(Failure::Refused(OTHER_SUMS.into()));
+                }
+            }
             unit.runners.insert(id, runner);
             Ok(Reply::Opened { ms })
         }
@@ -194,7 +216,7 @@ impl Unit {
             types.iter().enumerate().map(|(i, (t, shape))| random_tensor(*t, shape, 100 + i as u64)).collect();
         let whole: Vec<Tensor> = inputs.iter().map(whole_numbers).collect();
         let want = run_function(&whole_constants(&plain), main.name, &whole).map_err(|e| e.to_string())?;
-        Ok(Unit { function, positions, whole, want, inputs, runners: BTreeMap::new() })
+        Ok(Unit { function, positions, whole, want, inputs, first: None, runners: BTreeMap::new() })
     }
 
     /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.

@@ -45,6 +45,7 @@ const OWN: &[(&str, bool)] = &[
     ("--budget", true),
     ("--kernel", true),
     ("--template", true),
+    ("--same-sums", false),
     ("--tuning", true),
     ("--json", false),
     ("--quiet", false),
@@ -69,7 +70,7 @@ struct Report {
 pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
     let common = &a.common;
     let budget = crate::bench::duration("--budget", &a.budget)?;
-    let file = tuning::file_to_write(common)?;
+    let (file, templates) = (tuning::file_to_write(common)?, templates(&a.template)?);
     let device = open_device(common)?;
     match &device {
         Device::Gpu(gpu) => gpu.check_computes()?,
@@ -79,14 +80,35 @@ pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
                 .help("`--device cpu` or an adapter of `weft devices` runs some"));
         }
     }
-    let templates = templates(&a.template)?;
-    let share = budget / a.models.len() as u32;
+    let models = models(&a.models)?;
+    let share = budget / models.len() as u32;
     let mut results = Vec::new();
-    for model in &a.models {
+    for model in &models {
         results.push(tune((a, &templates), &device, &file, model, share)?);
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.into() };
     write_json(common, &all).map(|_| ())
+}
+
+/// The models; of a folder, those in it, in the order of their names.
+fn models(given: &[String]) -> CliResult<Vec<String>> {
+    let mut all = Vec::new();
+    for word in given {
+        if !Path::new(word).is_dir() {
+            all.push(word.clone());
+            continue;
+        }
+        let fail = |e: std::io::Error| CliError::input(format!("{word}: {e}"));
+        let entries = std::fs::read_dir(word).map_err(fail)?.collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        let is_model = |p: &PathBuf| p.extension().is_some_and(|e| e == "onnx" || e == "weft");
+        let mut own: Vec<PathBuf> = entries.into_iter().map(|e| e.path()).filter(is_model).collect();
+        if own.is_empty() {
+            return Err(CliError::input(format!("{word}: the folder has no .onnx and no .weft file")));
+        }
+        own.sort();
+        all.extend(own.into_iter().map(|p| p.display().to_string()));
+    }
+    Ok(all)
 }
 
 /// The templates of the files.
@@ -157,7 +179,7 @@ fn tune(
     let options = arguments(a);
     let network = network::judge(a, (model, &options), file, &lines)?;
     let subject = graph::Subject { module: &module, inputs: &inputs, device, model: (model, &options), file, target };
-    let graph = if a.kernel.is_some() {
+    let graph = if a.kernel.is_some() || a.same_sums {
         Value::Null
     } else {
         graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH))?
@@ -178,7 +200,7 @@ fn search_all(
 ) -> CliResult<(Vec<Report>, Vec<TuningLine>)> {
     let mut progress = Progress::new(&a.common, &[]);
     let (mut reports, mut lines) = (Vec::new(), Vec::new());
-    let mut measurer = Measurer::new(arguments(a));
+    let mut measurer = Measurer::new(arguments(a)).with_same_sums(a.same_sums);
     for (n, unit) in units.iter().enumerate() {
         let (share, rest) = (unit.us / total, units[n..].iter().map(|u| u.us).sum::<f64>());
         let left = budget.saturating_sub(start.elapsed()).as_secs_f64();

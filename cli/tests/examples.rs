@@ -57,7 +57,8 @@ fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Output {
     let mut c = Command::new("sh");
     c.args(["-c", line, "sh"]).args(arguments).current_dir(folder);
     c.env("PATH", path).env("WEFT", binary).env("HOME", folder).env("WEFT_CACHE", folder.join("cache"));
-    c.env("WEFT_DEVICE", "0");
+    // An editor that changes nothing.
+    c.env("WEFT_DEVICE", "0").env("EDITOR", "true").env_remove("VISUAL");
     c.env("NO_COLOR", "1").output().expect("a shell")
 }
 

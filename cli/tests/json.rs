@@ -308,6 +308,16 @@ fn tune() {
     holds("tune", &v);
     let (v, code) = weft(&format!("tuning check {}", file.display()));
     assert!(code == 0 && v["lines"].as_u64().is_some_and(|n| n > 0), "{v}");
+    let (compiled, _) = weft("compile block.weft --device 0");
+    let kernel = compiled["kernels"][0]["name"].as_str().expect("a kernel").to_string();
+    // A schedule of choices alone: another rule than the default's.
+    let schedule = folder().join("direct.schedule");
+    let line = format!("edit block.weft --device 0 --kernel {kernel} --schedule {} --keep", schedule.display());
+    let (v, code) = weft(&format!("{line} --tuning {}", file.display()));
+    assert_eq!(code, 0, "{v}");
+    assert_eq!(v["result"], "measured", "{v}");
+    holds("edit", &v);
+    holds("tuning", &weft(&format!("tuning show {}", file.display())).0);
     std::fs::remove_file(file).expect("the database was written");
 }
 

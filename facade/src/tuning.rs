@@ -9,7 +9,7 @@
 
 use compiler::cost::{Measurement, Measurements, RegionTimes};
 use compiler::schedule::rules::Choice;
-use compiler::schedule::{Choose, InstrRef, ScheduleProvider, Tuned, TunedSchedule, Workload};
+use compiler::schedule::{Choose, FamilyMember, InstrRef, ScheduleProvider, Tuned, TunedSchedule, Workload};
 use compiler::text::{parse_instructions, print_instruction};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -426,7 +426,13 @@ impl TuningDatabase {
     /// A provider of these schedules; `rest` schedules all other functions.
     pub fn provider(&self, rest: Arc<dyn ScheduleProvider>) -> Tuned {
         let schedules = self.best().into_iter().filter_map(|(w, line)| Some((w, line.tuned_schedule().ok()?)));
-        Tuned::new(schedules, rest)
+        let members = self.best().into_values().filter(|l| l.schedule.is_empty() && !l.family.is_empty());
+        let member = |l: &TuningLine| {
+            let (device, family) = (l.device.clone(), l.family.clone());
+            let (constants, extents) = (l.constants.clone(), l.extents.clone());
+            Some(FamilyMember { device, constants, family, extents, choices: l.parse_choices().ok()? })
+        };
+        Tuned::new(schedules, rest).with_families(members.filter_map(member))
     }
 }
 
@@ -558,5 +564,51 @@ mod tests {
         let other = serde_json::to_string(&Line::from(&line("f", 0.8, &["unroll {loop=i}"]))).expect("JSON");
         let e = TuningDatabase::parse(&format!("{good}\n\n{other}\n")).unwrap_err();
         assert!(e.starts_with("line 3: ") && e.contains("chooses nothing"), "{e}");
+    }
+
+    /// The plan of a small network with the choices of a database, byte for byte.
+    fn plan_with(db: &TuningDatabase, module: &compiler::graph::Module) -> Vec<u8> {
+        let profile = compiler::profile::DeviceProfile::lavapipe();
+        let mut options = compiler::compile::CompileOptions::default();
+        options.schedules = Some(Arc::new(db.provider(Arc::new(compiler::schedule::Rules))));
+        let emitter = crate::emitter(&profile);
+        let compiled = compiler::compile::compile(module.clone(), &options, &profile, emitter, &mut |_, _, _| ());
+        serde_json::to_vec(&compiled.expect("compiles").plan).expect("JSON")
+    }
+
+    #[test]
+    fn files_merged_in_any_order_give_the_same_plan() {
+        let text = "graph @main(%x: f32[64,32], %w: f32[32,48]) -> (y: f32[64,48]) {
+  %0 = matmul %x, %w : f32[64,48]
+  %y = relu %0 : f32[64,48]
+  return %y
+}
+";
+        let module = compiler::text::parse_module(text).expect("it parses");
+        let profile = compiler::profile::DeviceProfile::lavapipe();
+        let options = compiler::compile::CompileOptions::default();
+        let emitter = crate::emitter(&profile);
+        let c = compiler::compile::compile(module.clone(), &options, &profile, emitter, &mut |_, _, _| ());
+        let c = c.expect("compiles");
+        let before = c.unscheduled.values().next().expect("a function").clone();
+        let plain = compiler::tir::TensorFunction { pending: vec![], ..before.clone() };
+        let near = compiler::schedule::rules::neighbours(&plain, &[], &profile, &before.pending);
+        let of = |n: usize, ratio: f64| TuningLine {
+            device: profile.identity(),
+            function: plain.fingerprint().to_string(),
+            constants: vec![],
+            choices: TuningLine::print_choices(&compiler::schedule::rules::values(&near[n].scheduled.function.trace)),
+            ..line("", ratio, &[])
+        };
+        let [a, b, c] = [of(0, 0.8), of(1, 0.7), TuningLine { withdrawn: true, ..of(2, 0.5) }];
+        let mut lines = vec![a, b, c.clone(), TuningLine { withdrawn: false, ..c }];
+        let plans: BTreeSet<Vec<u8>> = (0..4)
+            .map(|_| {
+                lines.rotate_left(1);
+                plan_with(&TuningDatabase { lines: lines.clone(), ..TuningDatabase::default() }, &module)
+            })
+            .collect();
+        assert_eq!(plans.len(), 1);
+        assert!(!plans.contains(&plan_with(&TuningDatabase::default(), &module)), "the lines count");
     }
 }

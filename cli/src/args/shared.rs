@@ -130,8 +130,8 @@ const USES: &[Use] = &[
         without: &["target", "passes"],
         first: &["kernel", "schedule", "keep", "tuning", "device", "amp", "dim", "json"],
         examples: [
-            "weft edit resnet50 --kernel layer2.0.conv1",
-            "weft edit model.onnx --kernel t_fused_conv_relu_2 --schedule mine.schedule --keep",
+            "weft edit model.onnx --kernel layer1        in the editor that VISUAL or EDITOR names",
+            "weft edit model.onnx --kernel layer1 --schedule mine.schedule --keep",
         ],
     },
     Use {

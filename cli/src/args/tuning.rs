@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `weft tune`
 #[derive(Args, Debug, Clone)]
 pub struct TuneArgs {
-    /// Models: paths or zoo names
+    /// Models: paths or zoo names; or folders of models
     #[arg(required = true)]
     pub models: Vec<String>,
     #[command(flatten)]
@@ -19,6 +19,9 @@ pub struct TuneArgs {
     /// Tune one kernel alone, by its name or that of its tensor function
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
+    /// Only schedules that sum in the default's order, so that results have the same bits; layouts and fusion stay
+    #[arg(long)]
+    pub same_sums: bool,
     /// Schedule templates, whose schedules are tried too (docs/tuning.md)
     #[arg(long, value_name = "FILE")]
     pub template: Vec<PathBuf>,

@@ -185,6 +185,9 @@ fn measure(
 
 /// In words.
 pub fn describe(model: &str, found: &Value) -> Vec<String> {
+    if found.is_null() {
+        return vec![];
+    }
     let us = |v: &Value| v["us"].as_f64().unwrap_or(0.0) / 1e3;
     let rows = found["plans"].as_array().map_or(&[][..], Vec::as_slice);
     let list: Vec<String> =

@@ -57,12 +57,19 @@ pub struct Measurer {
     open: Vec<Opened>,
     next: usize,
     limit: Duration,
+    /// Schedules must sum in the order of the first one of a function.
+    same_sums: bool,
 }
 
 impl Measurer {
     /// `words` are the options of the command.
     pub fn new(words: Vec<String>) -> Measurer {
-        Measurer { words, process: None, function: None, open: vec![], next: 0, limit: PREPARING }
+        Measurer { words, process: None, function: None, open: vec![], next: 0, limit: PREPARING, same_sums: false }
+    }
+
+    /// With `same_sums`, a schedule must sum in the order of the first one of its function.
+    pub fn with_same_sums(self, same_sums: bool) -> Measurer {
+        Measurer { same_sums, ..self }
     }
 
     /// Takes a function, and drops all candidates.
@@ -107,7 +114,7 @@ impl Measurer {
     }
 
     fn request_open(&mut self, id: usize, trace: String) -> Result<Opened, String> {
-        match self.ask(&Request::Open { id, trace: trace.clone() }, self.limit)? {
+        match self.ask(&Request::Open { id, trace: trace.clone(), same: self.same_sums }, self.limit)? {
             Reply::Opened { ms } => Ok(Opened { id, trace, ms }),
             Reply::Refused { why } => Err(why),
             _ => Err("it was not answered".into()),

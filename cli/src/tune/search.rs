@@ -4,6 +4,7 @@ use super::candidates::{Candidate, Maker, bug};
 use super::measurer::{Measurer, Opened};
 use super::units::Unit;
 use crate::error::{CliError, CliResult};
+use crate::measuring::OTHER_SUMS;
 use compiler::schedule::Workload;
 use compiler::schedule::rules::{Choice, values};
 use compiler::tir::log2_distance;
@@ -238,6 +239,10 @@ impl<'a> Search<'a> {
         let Workload { device, function, constants } = self.unit.workload.clone();
         let (choices, schedule) = c.for_line();
         self.refused.push(format!("{}: {why}", c.name()));
+        if why == OTHER_SUMS {
+            // Without the option it may be tried.
+            return Ok(());
+        }
         let line = RefusedLine { device, function, constants, choices, schedule, why, weft: VERSION.into() };
         TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::input)
     }

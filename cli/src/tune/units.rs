@@ -59,7 +59,11 @@ impl Unit {
 /// There is none.
 pub fn owner(compiled: &Compiled, name: &str) -> CliResult<Name> {
     let kernels = &compiled.plan.kernels;
-    let layer = |k: &&PlanKernel| k.name.split_once('/').is_some_and(|(layer, _)| layer == name);
+    // `layer1` of `layer1+relu/relu_0`.
+    let layer = |k: &&PlanKernel| {
+        let group = k.name.split('/').next().unwrap_or(&k.name);
+        group == name || k.name.strip_prefix(name).is_some_and(|rest| rest.starts_with(['+', '/', ':']))
+    };
     let found = kernels.iter().find(|k| k.name == name).or_else(|| kernels.iter().find(layer));
     if let Some(k) = found {
         return Ok(k.function);

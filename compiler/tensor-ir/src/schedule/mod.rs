@@ -80,7 +80,7 @@ pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 pub use target::{ScheduleOptions, ScheduleTarget, Versions};
-pub use tuned::{Tuned, TunedSchedule, Workload};
+pub use tuned::{FamilyMember, Tuned, TunedSchedule, Workload};
 pub use written::schedule_as_written;
 
 use crate::attr::{AttrStruct, Attrs};

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! The nests are the pattern: they are compared with the function as [`rules::prepared`] gives it, one nest for each
-//! block. Variables of loops and blocks stand for names, in `where` a loop's variable is its extent. The other
-//! variables have a domain; a list of values, one for each, makes a schedule ([`Template::schedule`]). A template does
+//! block. Variables of loops and blocks stand for names, `$i.extent` for the extent of a loop; in `where` a loop's
+//! variable is its extent. The other variables have a domain; a list of values, one for each, makes a schedule ([`Template::schedule`]). A template does
 //! not know what a function computes: instructions keep results, and a schedule that does not apply is refused.
 
 use super::rules::{self, Scheduled, choices, prepared, schedule_with};
@@ -30,6 +30,9 @@ use crate::int::Cond;
 use crate::name::Name;
 use crate::tir::{BufferId, Combiner, TensorFunction};
 use rustc_hash::FxHashMap;
+
+/// What a loop's variable ends with where its extent is meant.
+pub const EXTENT: &str = ".extent";
 
 /// Lists of values that the domains of a template may have.
 pub const MOST_INSTANCES: usize = 4096;
@@ -213,8 +216,11 @@ impl Template {
         target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, TemplateError> {
         let value = |variable: &str| -> Option<Attr> {
-            let name = || found.names.get(&Name::new(variable)).map(|n| Attr::Str(n.0.to_string()));
-            self.chosen(at, variable).cloned().or_else(name)
+            let of = |v: &str| found.names.get(&Name::new(v));
+            match variable.strip_suffix(EXTENT) {
+                Some(of_loop) => of(of_loop)?.1.map(Attr::Int),
+                None => self.chosen(at, variable).cloned().or_else(|| Some(Attr::Str(of(variable)?.0.to_string()))),
+            }
         };
         let mut list = Vec::new();
         for line in &self.lines {

@@ -1,8 +1,8 @@
 //! A schedule provider that applies tuned schedules: choices of rules, or instructions of a template or of an edited
 //! schedule. Functions without one go to another provider.
 
-use super::rules::{Choice, FunctionVersion, Scheduled, schedule_with};
-use super::{InstrRef, ScheduleError, ScheduleProvider, ScheduleTarget, accept, schedule_as_written};
+use super::rules::{Choice, FunctionVersion, Scheduled, schedule_with, version_by};
+use super::{InstrRef, ScheduleError, ScheduleProvider, ScheduleTarget, Version, accept, schedule_as_written};
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
 use crate::profile::DeviceProfile;
@@ -72,9 +72,28 @@ impl TunedSchedule {
     }
 }
 
+/// Functions of open sizes have tuned choices for so many sizes, at most.
+const BUCKETS: usize = 4;
+
+/// Tuned choices for one size of a family ([`Family`](crate::tir::Family)).
+#[derive(Clone, Debug)]
+pub struct FamilyMember {
+    /// Identity of the device.
+    pub device: String,
+    /// Positions of constant operands.
+    pub constants: Vec<usize>,
+    /// Fingerprint of the family.
+    pub family: String,
+    /// The extents of the loops.
+    pub extents: Vec<i64>,
+    /// The choices.
+    pub choices: Vec<Choice>,
+}
+
 /// Tuned schedules by workload, and the provider for all other functions.
 pub struct Tuned {
     schedules: FxHashMap<Workload, TunedSchedule>,
+    members: Vec<FamilyMember>,
     rest: Arc<dyn ScheduleProvider>,
 }
 
@@ -84,8 +103,36 @@ impl Tuned {
         schedules: impl IntoIterator<Item = (Workload, TunedSchedule)>,
         rest: Arc<dyn ScheduleProvider>,
     ) -> Tuned {
-        Tuned { schedules: schedules.into_iter().collect(), rest }
+        Tuned { schedules: schedules.into_iter().collect(), members: vec![], rest }
     }
+    /// With choices for functions of open sizes of these families.
+    pub fn with_families(self, members: impl IntoIterator<Item = FamilyMember>) -> Tuned {
+        Tuned { members: members.into_iter().collect(), ..self }
+    }
+
+    /// The sizes of a function with one open size for which choices were tuned, in ascending order.
+    fn buckets(&self, f: &TensorFunction, constants: &[BufferId], target: ScheduleTarget<'_>) -> Vec<(i64, &[Choice])> {
+        if f.symbols.len() != 1 || self.members.is_empty() || !target.options.rules.is_empty() {
+            return vec![];
+        }
+        let (own, family) = (Workload::of(f, constants, target.profile), f.family().fingerprint.to_string());
+        let mine = |m: &&FamilyMember| (&m.device, &m.constants, &m.family) == (&own.device, &own.constants, &family);
+        let sized = |m: &FamilyMember| f.size_of(&m.extents);
+        let mut all: Vec<(i64, &[Choice])> =
+            self.members.iter().filter(mine).filter_map(|m| Some((sized(m)?, &m.choices[..]))).collect();
+        all.sort_by_key(|b| b.0);
+        all.dedup_by_key(|b| b.0);
+        // Of many, some that are spread over all.
+        let last = all.len().saturating_sub(1);
+        let kept: Vec<usize> = (0..BUCKETS).map(|n| n * last / (BUCKETS - 1)).collect();
+        let few = all.len() <= BUCKETS;
+        all.into_iter().enumerate().filter(|(n, _)| few || kept.contains(n)).map(|b| b.1).collect()
+    }
+}
+
+/// A size between two others: the root of their product.
+fn between(low: i64, high: i64) -> i64 {
+    ((low as f64 * high as f64).sqrt().ceil() as i64).clamp(low + 1, high)
 }
 
 impl ScheduleProvider for Tuned {
@@ -100,6 +147,13 @@ impl ScheduleProvider for Tuned {
         let workload = Workload::of(function, constants, target.profile);
         // Rules that the user asks for by name precede tuned choices.
         let applies = function.symbols.is_empty() && target.options.rules.is_empty();
+        if let Some((size, choices)) = self.buckets(function, constants, target).last()
+            && let Ok(mut tuned) = schedule_with(function, constants, target, choices)
+        {
+            let (symbol, _, _) = function.symbols[0];
+            tuned.applied.insert(0, format!("scheduled by choices that were tuned for {symbol} = {size}"));
+            return Ok(tuned);
+        }
         let Some(own) = self.schedules.get(&workload).filter(|_| applies) else {
             return self.rest.schedule(function, constants, target);
         };
@@ -123,13 +177,28 @@ impl ScheduleProvider for Tuned {
         target: ScheduleTarget<'_>,
         all: &Scheduled,
     ) -> Vec<FunctionVersion> {
-        self.rest.versions(function, constants, target, all)
+        let buckets = self.buckets(function, constants, target);
+        let below = buckets.windows(2).filter_map(|pair| {
+            let line = Version { symbol: function.symbols[0].0, below: between(pair[0].0, pair[1].0), multiple_of: 0 };
+            let mut v = version_by(function, &line, constants, target, (all, pair[0].1))?;
+            let how = format!("scheduled by choices that were tuned for {} = {}", line.symbol, pair[0].0);
+            v.scheduled.applied.insert(0, how);
+            Some(v)
+        });
+        let mut out: Vec<FunctionVersion> = below.collect();
+        out.extend(self.rest.versions(function, constants, target, all));
+        out
     }
     fn identity(&self) -> Option<String> {
         let rest = self.rest.identity()?;
         let mut all: Vec<_> = self.schedules.iter().collect();
         all.sort_by(|a, b| a.0.cmp(b.0));
-        let digest = Fingerprint::of(|w| all.iter().for_each(|(k, v)| w.text(&format!("{k:?} {v:?}"))));
+        let mut members: Vec<String> = self.members.iter().map(|m| format!("{m:?}")).collect();
+        members.sort_unstable();
+        let digest = Fingerprint::of(|w| {
+            all.iter().for_each(|(k, v)| w.text(&format!("{k:?} {v:?}")));
+            members.iter().for_each(|m| w.text(m));
+        });
         Some(format!("{rest}, tuned {digest}"))
     }
 }
@@ -175,5 +244,50 @@ mod tests {
         let ada = DeviceProfile::named("ada").expect("a profile");
         let other = Tuned::new([(Workload::of(&f, &[], &ada), TunedSchedule::of_choices(vec![]))], Arc::new(Rules));
         assert_eq!(other.schedule(&f, &[], (&profile).into()).expect("a schedule").function.trace, usual);
+    }
+
+    #[test]
+    fn an_open_size_gets_the_choices_of_the_nearest_tuned_ones() {
+        let profile = DeviceProfile::lavapipe();
+        let product = |rows: &str, range: &str| {
+            let text = format!(
+                "tensor @f(%a: f32[{rows},48], %w: f32[48,32], out %y: f32[{rows},32]) {{
+  {range}
+  for i in 0..{rows} {{ for j in 0..32 {{ for k in 0..48 {{
+    block y reduce sum init {{ %y[i, j] <- %a[i, k] * %w[k, j] }}
+  }} }} }}
+}}"
+            );
+            crate::text::parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let member = |rows: i64| {
+            let f = product(&rows.to_string(), "");
+            let own = Rules.schedule(&f, &[], (&profile).into()).expect("a schedule").function;
+            // The neighbour of the rule's own, so that it differs from what the rule would do.
+            let near = neighbours(&f, &[], &profile, &own.trace).remove(0);
+            let family = f.family();
+            FamilyMember {
+                device: profile.identity(),
+                constants: vec![],
+                family: family.fingerprint.to_string(),
+                extents: family.extents,
+                choices: values(&near.scheduled.function.trace),
+            }
+        };
+        let f = product("n", "symbol n in 1..=4096");
+        let members: Vec<FamilyMember> = [8, 64, 1024, 16, 256, 512].map(member).into();
+        let provider = |members: Vec<FamilyMember>| Tuned::new([], Arc::new(Rules)).with_families(members);
+        let tuned = provider(members.clone());
+        let sizes: Vec<i64> = tuned.buckets(&f, &[], (&profile).into()).iter().map(|b| b.0).collect();
+        assert_eq!(sizes, [8, 16, 256, 1024]);
+        let all = tuned.schedule(&f, &[], (&profile).into()).expect("a schedule");
+        assert_eq!(all.applied[0], "scheduled by choices that were tuned for n = 1024");
+        let versions = tuned.versions(&f, &[], (&profile).into(), &all);
+        let below: Vec<i64> = versions.iter().map(|v| v.line.below).filter(|b| *b > 0).collect();
+        assert!(below.starts_with(&[12, 64, 512]), "{below:?}");
+        // The order of the lines does not matter, and those of other functions are left alone.
+        assert_eq!(tuned.identity(), provider(members.into_iter().rev().collect()).identity());
+        let other = FamilyMember { extents: vec![8, 32, 50], ..member(8) };
+        assert!(provider(vec![other]).buckets(&f, &[], (&profile).into()).is_empty());
     }
 }

@@ -84,6 +84,7 @@ pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, p
 pub(in crate::schedule) use transform::{TransformTile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
 pub(in crate::schedule) use units::WRITTEN;
+pub(in crate::schedule) use versions::version_by;
 pub use versions::{FunctionVersion, asked_versions, versions};
 pub use view::View;
 pub(in crate::schedule) use windows::Neighbours;

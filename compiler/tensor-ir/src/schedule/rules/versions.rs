@@ -16,7 +16,7 @@
 //!   the same cache keys, and all lists of sizes share them. In text a version is one line in the schedule of the
 //!   function for all sizes (instruction `version`).
 
-use super::{Scheduled, open};
+use super::{Choice, Scheduled, open, schedule_with};
 use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
 use crate::schedule::estimate::estimate;
@@ -133,6 +133,20 @@ fn all_versions(
     lines.filter_map(one).collect()
 }
 
+/// The version for the sizes below `below`, scheduled by values for choices; `None` if they do not apply, or if it would
+/// read a constant in another packing than `all`.
+pub(in crate::schedule) fn version_by(
+    f: &TensorFunction,
+    line: &Version,
+    constants: &[BufferId],
+    target: ScheduleTarget<'_>,
+    (all, values): (&Scheduled, &[Choice]),
+) -> Option<FunctionVersion> {
+    let assumed = assume(f, line)?;
+    let own = schedule_with(&assumed.function, constants, target, values).ok()?;
+    finished(assumed, own, all).ok()
+}
+
 /// The versions that the lines request, in their order. `f` is the function before its schedule `all`.
 ///
 /// # Errors
@@ -184,8 +198,13 @@ fn scheduled(
     target: ScheduleTarget<'_>,
     all: &Scheduled,
 ) -> Result<FunctionVersion, String> {
+    let own = open::schedule(&assumed.function, constants, target).map_err(|e| e.to_string())?;
+    finished(assumed, own, all)
+}
+
+/// The version with its schedule, if it reads constants as `all` does.
+fn finished(assumed: Assumed, scheduled: Scheduled, all: &Scheduled) -> Result<FunctionVersion, String> {
     let Assumed { function: before, line, symbol, suffix } = assumed;
-    let scheduled = open::schedule(&before, constants, target).map_err(|e| e.to_string())?;
     let packed =
         |s: &Scheduled| -> Vec<_> { s.function.prepacks.iter().map(|p| (p.buffer, p.packer.fingerprint())).collect() };
     if packed(&scheduled) != packed(all) {

@@ -3,7 +3,7 @@
 use super::{Parser, Result, describe, suggest};
 use crate::attr::Attr;
 use crate::name::Name;
-use crate::schedule::template::{MOST_INSTANCES, NestPattern, Piece, Template, TemplateLine, TemplateValue};
+use crate::schedule::template::{EXTENT, MOST_INSTANCES, NestPattern, Piece, Template, TemplateLine, TemplateValue};
 use crate::schedule::{INSTRUCTIONS, find_instruction};
 use crate::text::ParseError;
 use crate::text::lexer::Tok;
@@ -44,6 +44,9 @@ impl Variables {
     }
     /// A value of the right kind; of the `n`th domain, counted through all of them, another one.
     fn sample(&self, name: &str, pick: (usize, usize)) -> Option<Attr> {
+        if let Some(of) = name.strip_suffix(EXTENT) {
+            return self.loops.iter().any(|l| l.as_str() == of).then_some(Attr::Int(1));
+        }
         match self.domains.iter().position(|d| d.0.as_str() == name) {
             Some(n) => self.domains[n].1.get(if n == pick.0 { pick.1 } else { 0 }).cloned(),
             None => self.has(name).then(|| Attr::Str(name.to_string())),
@@ -220,7 +223,8 @@ impl Parser<'_> {
             Tok::Template(pieces) => {
                 for piece in &pieces {
                     let Piece::Variable(v) = piece else { continue };
-                    if !known.has(v) {
+                    let extent = v.strip_suffix(EXTENT).is_some_and(|of| known.loops.iter().any(|l| l.as_str() == of));
+                    if !extent && !known.has(v) {
                         let all: Vec<String> = known.names().map(|n| format!("${n}")).collect();
                         let found = describe(self.peek());
                         return self
@@ -293,6 +297,17 @@ template tile {
     }
 
     #[test]
+    fn an_extent_may_be_a_part_of_a_name() {
+        let (f, profile) = (matmul(8, 12, 6), DeviceProfile::lavapipe());
+        let template =
+            one(&TILE.replace("into=[p_o,p_i]", "into=[p_o,tile_${k.extent}]").replace("q_o,p_i,", "q_o,tile_6,"));
+        let template = Template { lines: template.lines.into_iter().take(3).collect(), ..template };
+        let found = template.matches(&f, &[], (&profile).into()).expect("it takes a product");
+        let e = template.schedule(&found, &[0, 0], &[], (&profile).into()).expect_err("there are no kernels");
+        assert!(e.to_string().contains("for tile_6 in 2") && e.to_string().contains("no kernels"), "{e}");
+    }
+
+    #[test]
     fn choices_alone_are_for_the_rules() {
         let (f, profile) = (matmul(8, 12, 6), DeviceProfile::lavapipe());
         let template = one("template by-rule {
@@ -330,13 +345,14 @@ template tile {
             format!("{}:{}: {}", e.line, e.column, e.message)
         };
         for (from, to, want) in [
-            ("factors=[0,$rows]", "factors=[0,$rose]", "9:34: `$rose`: there is no variable `$rose`; there are $i"),
+            ("factors=[0,$rows]", "factors=[0,$rose]", "9:32: `$rose`: there is no variable `$rose`; there are $i"),
             (
                 "bind {loop=q_o}",
                 "bond {loop=q_o}",
                 "13:5: there is no schedule instruction `bond` (did you mean `bind`",
             ),
             ("$rows in [2, 4]", "$rows in [2, wide]", "9:5: "),
+            ("factors=[0,$rows]", "factors=[0,$rows,$y.extent]", "9:38: `$y.extent`: there is no variable `$y.extent`"),
             ("$rows in [2, 4]", "$rows in 2", "6:12: a domain is a list of values"),
             ("$rows in", "$k in", "6:3: `$k` stands for something else already"),
             ("$k >= 4", "$kk >= 4", "5:31: `$kk` is neither a loop nor a variable with whole numbers"),

@@ -36,6 +36,24 @@ impl TensorFunction {
     }
 }
 
+impl TensorFunction {
+    /// The size of the one symbol at which the function has loops of these extents; `None` if there is none, or if more
+    /// than one symbol is open.
+    pub fn size_of(&self, extents: &[i64]) -> Option<i64> {
+        let [(symbol, low, high)] = self.symbols[..] else { return None };
+        let mut own = Vec::new();
+        self.body.visit(&mut |s| {
+            if let Stmt::For(l) = s {
+                own.push(l.extent.clone());
+            }
+        });
+        let at = own.iter().position(|e| e.as_var() == Some(symbol))?;
+        let size = *extents.get(at)?;
+        let sized = own.iter().map(|e| e.eval(&|v| (v == symbol).then_some(size)));
+        ((low..=high).contains(&size) && sized.eq(extents.iter().map(|e| Some(*e)))).then_some(size)
+    }
+}
+
 /// How far sizes are apart: the root of the summed squares of the logarithms of their ratios, base 2. `None` for
 /// lists that cannot be compared.
 pub fn log2_distance(a: &[i64], b: &[i64]) -> Option<f64> {
