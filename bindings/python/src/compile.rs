@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use weft::extend::{AttrStruct, Attrs, Name, ReplaceWithHostCalls};
 use weft::{AmpMode, Cache, Device, FuseMode, KeepF32, LayoutMode, Options, Tensor};
 
@@ -69,24 +69,8 @@ impl Request {
         if options.pipeline.amp == AmpMode::Auto {
             options = options.calibrated(&model, &in_order(&model, &self.inputs)?)?;
         }
-        opened(model, name, options, device, self.raised)
+        Session::open(model, name, options, device, self.raised)
     }
-}
-
-/// A session of the model, compiled with these options for this device.
-///
-/// # Errors
-/// As compiling and opening.
-pub fn opened(
-    model: weft::Model,
-    name: String,
-    options: Options,
-    device: Device,
-    raised: Raised,
-) -> Result<Session, weft::Error> {
-    let session = model.compile(&options)?.session(&device)?;
-    let last = u64::MAX.into();
-    Ok(Session { session: Arc::new(session), model, name, options, device, last, raised })
 }
 
 /// The inputs in the model's order.

@@ -1,7 +1,7 @@
 //! Errors as `weft_nn.Error`, which has the code, the place and the help of the command's errors.
 
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft::{Advice, Code, Spelling};
 
 /// Options as Python has them.
@@ -33,24 +33,40 @@ pub fn raise(e: &weft::Error) -> PyErr {
     raised(e.advice(&Keywords))
 }
 
-/// Exceptions that functions in Python have raised while Weft called them, until the call returns to Python.
+/// Exceptions that functions in Python have raised while Weft called them, until the call returns to Python; each with
+/// the sentence that stands for it in an error.
 #[derive(Clone, Default)]
-pub struct Raised(Arc<Mutex<Vec<PyErr>>>);
+pub struct Raised(Arc<Mutex<Vec<(String, PyErr)>>>);
+
+/// So many exceptions are kept that no error has brought up yet.
+const MOST_RAISED: usize = 16;
 
 impl Raised {
+    fn list(&self) -> MutexGuard<'_, Vec<(String, PyErr)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
     /// Keeps an exception; returns a sentence in its place.
     pub fn keep(&self, py: Python<'_>, e: PyErr) -> String {
-        let text = e.value(py).to_string();
         let kind = e.get_type(py).name().map_or_else(|_| "an exception".into(), |n| n.to_string());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(e);
-        format!("{kind}: {text}")
+        let sentence = format!("{kind}: {}", e.value(py));
+        let mut list = self.list();
+        if list.len() >= MOST_RAISED {
+            list.remove(0);
+        }
+        list.push((sentence.clone(), e));
+        sentence
     }
-    /// The result; for an error, the exception that caused it, if there was one.
+    /// The result; for an error, the exception that it speaks of, if it does.
     ///
     /// # Errors
     /// That exception, else the error.
     pub fn or<T>(&self, done: PyResult<T>) -> PyResult<T> {
-        done.map_err(|e| self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or(e))
+        done.map_err(|e| {
+            let said = Python::attach(|py| e.value(py).to_string());
+            let mut list = self.list();
+            let cause = list.iter().rposition(|(sentence, _)| said.contains(sentence.as_str()));
+            cause.map_or(e, |i| list.remove(i).1)
+        })
     }
 }
 

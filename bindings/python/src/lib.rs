@@ -5,16 +5,21 @@
 //! host functions in Python are called with the lock (`passes`, `host`); what they raise is raised again.
 
 mod arrays;
+mod attributes;
 mod compile;
 mod device_tensor;
+mod edit;
 mod errors;
 mod graph;
 mod host;
 mod interrupt;
 mod json;
+mod matches;
 mod measure;
 mod model;
+mod nodes;
 mod passes;
+mod ports;
 mod schedules;
 mod session;
 mod trace;
@@ -31,21 +36,21 @@ mod _native {
     #[pymodule_export]
     use crate::device_tensor::DeviceTensor;
     #[pymodule_export]
-    use crate::graph::Match;
-    #[pymodule_export]
     use crate::graph::Module;
     #[pymodule_export]
-    use crate::graph::Node;
-    #[pymodule_export]
-    use crate::graph::Value;
+    use crate::matches::Match;
     #[pymodule_export]
     use crate::model::Model;
-    #[pymodule_export]
-    use crate::model::Port;
     #[pymodule_export]
     use crate::model::load;
     #[pymodule_export]
     use crate::model::metadata;
+    #[pymodule_export]
+    use crate::nodes::Node;
+    #[pymodule_export]
+    use crate::nodes::Value;
+    #[pymodule_export]
+    use crate::ports::Port;
     #[pymodule_export]
     use crate::schedules::Kernel;
     #[pymodule_export]

@@ -1,57 +1,17 @@
 //! Networks before compilation.
 
-use crate::arrays::{name_of, tensors_of};
+use crate::arrays::tensors_of;
 use crate::errors::{Raised, raise, usage};
-use crate::graph::{Held, Module};
+use crate::graph::{Module, verified};
 use crate::interrupt::on_thread;
+use crate::nodes::Held;
 use crate::passes::{Step, run_steps};
+use crate::ports::Port;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
-use weft::{Sizes, TensorType};
-
-/// An input or a result of a model: `name`, `dtype` (numpy's name of the element type) and `shape`, a list with a
-/// number for each dimension that is fixed, and a text for one that stays open.
-#[pyclass(frozen, get_all, module = "weft_nn")]
-pub struct Port {
-    name: String,
-    dtype: &'static str,
-    shape: Vec<Size>,
-}
-
-/// The size of a dimension.
-#[derive(Clone, IntoPyObject, IntoPyObjectRef)]
-pub enum Size {
-    Fixed(i64),
-    Open(String),
-}
-
-impl Size {
-    /// Of a dimension.
-    pub fn of(d: &weft::Dim) -> Size {
-        d.as_const().map_or_else(|| Size::Open(d.to_string()), Size::Fixed)
-    }
-}
-
-impl Port {
-    /// Of a value of this type.
-    pub fn new(name: String, ty: &TensorType) -> Port {
-        Port { name, dtype: name_of(ty.dtype), shape: ty.shape.iter().map(Size::of).collect() }
-    }
-}
-
-#[pymethods]
-impl Port {
-    fn __repr__(&self) -> String {
-        let size = |s: &Size| match s {
-            Size::Fixed(n) => n.to_string(),
-            Size::Open(text) => format!("'{text}'"),
-        };
-        let shape: Vec<String> = self.shape.iter().map(size).collect();
-        format!("Port(name={:?}, dtype={:?}, shape=[{}])", self.name, self.dtype, shape.join(", "))
-    }
-}
+use weft::Sizes;
 
 /// A network, not yet compiled. `weft_nn.load` makes it from ONNX, `Model.from_text` from text.
 #[pyclass(frozen, module = "weft_nn")]
@@ -74,7 +34,7 @@ impl Model {
     fn text(&self) -> String {
         self.model.text()
     }
-    /// Its graph, to look at and to change: a copy, of which `Module.model` makes a model again.
+    /// Its graph, to look at and to change: a copy, which `weft_nn.load` and `weft_nn.compile` take as a model.
     fn module(&self) -> Module {
         Module { held: Held::new(self.model.module().clone()) }
     }
@@ -107,6 +67,24 @@ impl Model {
     }
     fn __repr__(&self) -> String {
         format!("<weft_nn.Model {:?}>", self.name)
+    }
+}
+
+impl Model {
+    /// The model that an object is: one already, or a graph.
+    ///
+    /// # Errors
+    /// A graph that is not valid.
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Model>> {
+        if let Ok(model) = object.cast::<Model>() {
+            let Model { model, name } = model.get();
+            return Ok(Some(Model { model: model.clone(), name: name.clone() }));
+        }
+        let Ok(module) = object.cast::<Module>() else { return Ok(None) };
+        module.get().held.change(|m| {
+            verified(m).map_err(|why| raise(&weft::Error::Text(why)))?;
+            Ok(Some(Model { model: weft::Model::from_module(m.clone()), name: "model".into() }))
+        })
     }
 }
 
@@ -225,9 +203,8 @@ impl Source {
 /// As [`load`].
 pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>) -> PyResult<Model> {
     let (py, sizes) = (source.py(), given.decided()?);
-    if let Ok(model) = source.cast::<Model>() {
-        let Model { model, name } = model.get();
-        let (model, name, unchanged) = (model.clone(), name.clone(), given.is_empty());
+    if let Some(Model { model, name }) = Model::of(source)? {
+        let unchanged = given.is_empty();
         let sized = on_thread(py, move || if unchanged { Ok(model) } else { model.with_sizes(&sizes) })?;
         return Ok(Model { model: sized, name });
     }
@@ -238,7 +215,7 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>) -> PyResult<M
 
 /// Loads a network.
 ///
-/// source: a path of an `.onnx` or `.weft` file, the bytes of an ONNX model, or an `onnx.ModelProto`.
+/// source: a path of an `.onnx` or `.weft` file, the bytes of an ONNX model, an `onnx.ModelProto`, or a `Module`.
 /// batch: the first dimension of every input that has dimensions.
 /// dims: sizes of dimensions that the model leaves open, by name: a number; `(low, high)` or `(low, high, step)`, or
 ///     the text "low..high:step", for one that stays open in a range; "open" for one that stays open without a range.

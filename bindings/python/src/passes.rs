@@ -1,7 +1,8 @@
 //! Passes in Python: functions of a `Module`.
 
 use crate::errors::{Raised, usage};
-use crate::graph::{Held, Module, verified};
+use crate::graph::{Module, verified};
+use crate::nodes::Held;
 use pyo3::prelude::*;
 use weft::extend::{self, Attrs, OwnPass, PassContext, PassError, Sequential};
 

@@ -1,13 +1,13 @@
 //! Networks that are ready to run.
 
 use crate::arrays::{array_of, check, tensor_of};
-use crate::compile::opened;
 use crate::device_tensor::{DeviceTensor, Place};
 use crate::errors::{Raised, raise};
 use crate::interrupt::{here, on_thread, wait};
 use crate::json::loads;
 use crate::measure::{Bench, compare, reference};
-use crate::model::{Port, results};
+use crate::model::results;
+use crate::ports::Port;
 use crate::schedules::{Kernel, kernels, rescheduled};
 use crate::trace::Trace;
 use pyo3::prelude::*;
@@ -48,6 +48,22 @@ fn in_memory(py: Python<'_>, given: Vec<(String, Given)>) -> PyResult<Vec<(Strin
 }
 
 impl Session {
+    /// A session of the model, compiled with these options for this device.
+    ///
+    /// # Errors
+    /// As compiling and opening.
+    pub fn open(
+        model: weft::Model,
+        name: String,
+        options: Options,
+        device: Device,
+        raised: Raised,
+    ) -> Result<Session, weft::Error> {
+        let session = model.compile(&options)?.session(&device)?;
+        let last = u64::MAX.into();
+        Ok(Session { session: Arc::new(session), model, name, options, device, last, raised })
+    }
+
     /// The inputs of a dictionary, which have the types and shapes of the model's.
     fn given(&self, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Given)>> {
         let one = |(name, item): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
@@ -296,7 +312,7 @@ impl Session {
             // What was to change the graph has changed it.
             options.pipeline.own.clear();
             options.pipeline.config.clear();
-            opened(changed, name, options, device, raised)
+            Session::open(changed, name, options, device, raised)
         });
         self.raised.or(session)
     }

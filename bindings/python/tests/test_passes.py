@@ -114,7 +114,7 @@ def test_nodes_are_added_and_values_replaced():
     clipped = module.add("clip", scaled, None, np.float32(0.5), before=last)
     module.replace(last, clipped)
     assert [n.op for n in module.nodes] == ["conv", "sigmoid", "mul", "mul", "clip"]
-    session = weft_nn.compile(module.model())
+    session = weft_nn.compile(module)
     swish = weft_nn.compile(weft_nn.Model.from_text(SWISH.replace("return %y", "return %2"))).run({"x": X})["y"]
     np.testing.assert_allclose(session.run({"x": X})["y"], np.minimum(swish * 2.5, 0.5), rtol=1e-5, atol=1e-6)
     half = module.add("cast", scaled, before=clipped.node, to=np.float16)
@@ -140,7 +140,7 @@ def test_text_goes_both_ways():
     module.text = module.text.replace("sigmoid", "tanh")
     assert [n.op for n in module.nodes] == ["conv", "tanh", "mul", "tanh", "mul"]
     # The constant's data came along: the text names it alone.
-    weft_nn.compile(module.model()).run({"x": X})
+    weft_nn.compile(module).run({"x": X})
     with pytest.raises(weft_nn.Error) as error:
         module.text = "graph @main"
     assert error.value.code == 3
@@ -160,7 +160,7 @@ def test_an_invalid_module_is_refused():
     module = weft_nn.Model.from_text(SWISH).module()
     early(module)
     with pytest.raises(weft_nn.Error):
-        module.model()
+        weft_nn.load(module)
 
 
 def test_a_module_ends_with_its_pass():

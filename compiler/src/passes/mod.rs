@@ -40,7 +40,6 @@ mod merge_regions;
 pub mod mixed_precision;
 #[cfg(test)]
 mod one_estimate_tests;
-mod own_pass;
 mod partition_graph;
 mod pipeline;
 mod print_ir;
@@ -66,7 +65,6 @@ pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use mixed_precision::KeepF32;
-pub use own_pass::OwnPass;
 pub use pipeline::{PipelineOptions, check_own_passes, default_pipeline};
 pub use sequential::{Sequential, run_pass};
 pub use to_a_normal_form::check_a_normal_form;
@@ -74,6 +72,8 @@ pub use to_basic_block_normal_form::check_basic_block_normal_form;
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::graph::Module;
+use crate::name::Name;
+use std::sync::Arc;
 
 /// Whose fault it is that a pass failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +164,72 @@ impl PartialEq for PassDef {
 impl std::fmt::Debug for PassDef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
+    }
+}
+
+type Run = dyn Fn(&mut Module, &mut PassContext) -> Result<bool, PassError> + Send + Sync;
+
+/// A function as a pass, for [`PipelineOptions::own`](super::PipelineOptions::own). It runs at any opt level. It may run
+/// several times in a compilation (calibration, a second try for a driver), so it must do the same each time.
+///
+/// ```
+/// use compiler::passes::{OwnPass, PipelineOptions, default_pipeline};
+///
+/// let count = OwnPass::new("count-nodes", |module, _| {
+///     println!("{}", module.main().walk().len());
+///     Ok(false)
+/// });
+/// let options = PipelineOptions { own: vec![count.before("fuse-ops")], ..PipelineOptions::default() };
+/// assert_eq!(default_pipeline(&options).iter().rev().nth(1).unwrap(), "count-nodes");
+/// ```
+#[derive(Clone)]
+pub struct OwnPass {
+    name: &'static str,
+    before: Option<String>,
+    run: Arc<Run>,
+}
+
+impl OwnPass {
+    /// A pass that runs on the model as it was read: right behind `infer-types`, after those given before it.
+    pub fn new(
+        name: impl Into<Name>,
+        run: impl Fn(&mut Module, &mut PassContext) -> Result<bool, PassError> + Send + Sync + 'static,
+    ) -> OwnPass {
+        OwnPass { name: name.into().as_str(), before: None, run: Arc::new(run) }
+    }
+    /// The same, right before the first pass of this name.
+    pub fn before(self, pass: impl Into<String>) -> OwnPass {
+        OwnPass { before: Some(pass.into()), ..self }
+    }
+}
+
+impl PassBase for OwnPass {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn options(&self) -> Attrs {
+        Attrs::new()
+    }
+}
+
+impl Pass for OwnPass {
+    fn opt_level(&self) -> u8 {
+        0
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        (self.run)(module, cx)
+    }
+}
+
+impl std::fmt::Debug for OwnPass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} before {:?}", self.name, self.before)
+    }
+}
+/// The same function at the same place, not merely one of the same name.
+impl PartialEq for OwnPass {
+    fn eq(&self, other: &OwnPass) -> bool {
+        Arc::ptr_eq(&self.run, &other.run) && self.before == other.before
     }
 }
 

@@ -70,12 +70,11 @@ impl PipelineOptions {
 }
 
 /// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each
-/// source node ends in exactly one group. Own passes
-/// without a place are left out ([`check_own_passes`]).
+/// source node ends in exactly one group. Own passes without a place are left out ([`check_own_passes`]).
 pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     let mut list = standard_pipeline(options);
     // A compilation refuses what has no place.
-    let _ = OwnPass::insert_all(&options.own, &mut list);
+    let _ = insert_all(&options.own, &mut list);
     list
 }
 
@@ -84,7 +83,37 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
 /// # Errors
 /// The first that has not.
 pub fn check_own_passes(options: &PipelineOptions) -> Result<(), String> {
-    OwnPass::insert_all(&options.own, &mut standard_pipeline(options))
+    insert_all(&options.own, &mut standard_pipeline(options))
+}
+
+/// Puts passes into a pipeline, in the order given at each place; those without a place are left out.
+///
+/// # Errors
+/// The first place that the pipeline does not have, or name that two of them share.
+fn insert_all(own: &[OwnPass], pipeline: &mut Vec<String>) -> Result<(), String> {
+    let standard = pipeline.clone();
+    let mut behind_first = usize::from(!standard.is_empty());
+    let mut done = Ok(());
+    for (i, pass) in own.iter().enumerate() {
+        if own[..i].iter().any(|other| other.name == pass.name) {
+            done = done.and_then(|()| Err(format!("two own passes have the name `{}`", pass.name)));
+        }
+        let place = match &pass.before {
+            None => behind_first,
+            Some(before) if standard.contains(before) => {
+                pipeline.iter().position(|p| p == before).unwrap_or(behind_first)
+            }
+            Some(before) => {
+                let (name, there) = (pass.name, standard.join(", "));
+                let why = format!("the pipeline has no pass `{before}` for `{name}` to run before; it has: {there}");
+                done = done.and(Err(why));
+                continue;
+            }
+        };
+        pipeline.insert(place, pass.name.into());
+        behind_first += usize::from(pass.before.is_none() || place < behind_first);
+    }
+    done
 }
 
 fn standard_pipeline(options: &PipelineOptions) -> Vec<String> {
@@ -188,5 +217,25 @@ mod tests {
                 assert_eq!(list.iter().any(|p| p == "mixed-precision"), *amp != AmpMode::Off);
             }
         }
+    }
+
+    #[test]
+    fn passes_stand_where_they_ask_to() {
+        let own = |name: &str, before: Option<&str>| {
+            let pass = OwnPass::new(name, |_, _| Ok(false));
+            before.map_or(pass.clone(), |before| pass.before(before))
+        };
+        let mut list: Vec<String> = ["infer-types", "simplify", "fuse-ops", "simplify"].map(String::from).to_vec();
+        let passes = [own("a", None), own("b", Some("simplify")), own("c", Some("infer-types")), own("d", None)];
+        insert_all(&passes, &mut list).expect("places");
+        assert_eq!(list, ["c", "infer-types", "a", "d", "b", "simplify", "fuse-ops", "simplify"]);
+        let why = insert_all(&[own("e", Some("simplfy"))], &mut list).expect_err("no such place");
+        assert_eq!(list.len(), 8);
+        let twice = [own("f", None), own("f", None)];
+        assert_eq!(insert_all(&twice, &mut list).expect_err("twice"), "two own passes have the name `f`");
+        assert!(
+            why.starts_with("the pipeline has no pass `simplfy` for `e` to run before; it has: c, infer-types"),
+            "{why}"
+        );
     }
 }
