@@ -398,7 +398,7 @@ pub struct ExportArgs {
     /// Model: a path or a zoo name
     pub model: String,
     /// Where to write
-    #[arg(short, long, value_name = "M.onnx", required_unless_present = "c", value_parser = path_of("onnx"))]
+    #[arg(short, long, value_name = "M.onnx", required_unless_present_any = ["c", "rust"], value_parser = path_of("onnx"))]
     pub output: Option<PathBuf>,
     /// Write the compiled network as C into this folder, which a C compiler builds with nothing else: kernels of this
     /// machine's CPU, weights beside them
@@ -418,6 +418,10 @@ pub struct ExportArgs {
 pub struct DiffArgs {
     /// The first trace
     #[arg(value_name = "A.trace")]
+    /// Write the compiled network as a crate into this folder, which depends on wgpu alone: kernels of the device or of
+    /// --target as WGSL, weights beside them
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized", "c"])]
+    pub rust: Option<PathBuf>,
     pub a: PathBuf,
     /// The second trace
     #[arg(value_name = "B.trace")]

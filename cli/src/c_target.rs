@@ -56,12 +56,17 @@ fn c_of(module: &Module) -> Result<(Compiled, Vec<c_source::File>), String> {
 /// # Errors
 /// What does not become C, and constants that cannot be read.
 pub fn files_of(compiled: &Compiled, name: &str) -> Result<Vec<c_source::File>, String> {
-    let packed = |b: &PlanBuffer| {
-        let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
-        let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
-        pack_constant(b, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), Isa::best())
-    };
-    c_source::program(&compiled.plan, &packed, name)
+    c_source::program(&compiled.plan, &|b| packed(compiled, b), name)
+}
+
+/// The bytes of a constant's buffer as kernels read them.
+///
+/// # Errors
+/// A constant that cannot be read or packed.
+pub fn packed(compiled: &Compiled, b: &PlanBuffer) -> Result<Vec<u8>, String> {
+    let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
+    let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
+    pack_constant(b, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), Isa::best())
 }
 
 /// A module of this node alone.
