@@ -173,6 +173,9 @@ pub struct CompileArgs {
     /// Profiles that a bundle is made for, as `weft devices --profiles` lists them, and `cpu` [default: the device]
     #[arg(long = "for", value_name = "PROFILE,...", value_delimiter = ',')]
     pub profiles: Vec<String>,
+    /// Text of the licence, which a bundle keeps [default: what the ONNX file says of it]
+    #[arg(long, value_name = "FILE")]
+    pub licence: Option<PathBuf>,
     /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
     /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
@@ -214,6 +217,17 @@ pub struct OptArgs {
     pub common: Common,
 }
 
+/// What is asked of a bundle.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub struct BundleArgs {
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
+    /// Let a bundle run code of this machine, if external targets are in it (dnnl, c)
+    #[arg(long)]
+    pub allow_native: bool,
+}
+
 /// `weft run`
 #[derive(Args, Debug, Default)]
 pub struct RunArgs {
@@ -250,9 +264,9 @@ pub struct RunArgs {
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
-    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
-    #[arg(long)]
-    pub require_compiled: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub bundle: BundleArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -302,9 +316,9 @@ pub struct BenchArgs {
     /// How much slower than the baseline may be
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
-    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
-    #[arg(long)]
-    pub require_compiled: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub bundle: BundleArgs,
     /// Write the compile trace with the time of each dispatch
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
@@ -404,6 +418,10 @@ pub struct ExportArgs {
     /// machine's CPU, weights beside them
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized"])]
     pub c: Option<PathBuf>,
+    /// Write the compiled network as a crate into this folder, which depends on wgpu alone: kernels of the device or of
+    /// --target as WGSL, weights beside them
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized", "c"])]
+    pub rust: Option<PathBuf>,
     /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no
     /// operators for
     #[arg(long)]
@@ -418,10 +436,6 @@ pub struct ExportArgs {
 pub struct DiffArgs {
     /// The first trace
     #[arg(value_name = "A.trace")]
-    /// Write the compiled network as a crate into this folder, which depends on wgpu alone: kernels of the device or of
-    /// --target as WGSL, weights beside them
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized", "c"])]
-    pub rust: Option<PathBuf>,
     pub a: PathBuf,
     /// The second trace
     #[arg(value_name = "B.trace")]
