@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 /* The part of DLPack's dlpack.h that is used; include that first where you have it. */
-#ifndef DLPACK_DLPACK_H_
+#if !defined(DLPACK_DLPACK_H_) && !defined(WEFT_DLPACK)
+#define WEFT_DLPACK
 typedef struct {
   int32_t device_type; /* 1: host memory */
   int32_t device_id;

@@ -7,6 +7,8 @@
  * it. Runs on a GPU take turns unless `runs_in_flight` says otherwise; runs on the CPU share its threads. A call blocks
  * its thread until it is done.
  *
+ * Functions of the program are called on the thread that runs the network, several at once if several threads run it.
+ *
  * Memory. Inputs are read during the call alone. Texts, ports and tensors that Weft returns are Weft's: they live as
  * long as the object that they were asked of, and are not written to.
  */
@@ -50,10 +52,39 @@ enum {
 };
 typedef int32_t weft_type;
 
-typedef struct weft_error weft_error;     /* why a call failed */
-typedef struct weft_model weft_model;     /* a network, or a bundle */
-typedef struct weft_session weft_session; /* a compiled network on a device */
-typedef struct weft_outputs weft_outputs; /* the results of a run */
+typedef struct weft_error weft_error;         /* why a call failed */
+typedef struct weft_model weft_model;         /* a network, or a bundle */
+typedef struct weft_session weft_session;     /* a compiled network on a device */
+typedef struct weft_outputs weft_outputs;     /* the results of a run */
+typedef struct weft_functions weft_functions; /* functions by name */
+
+/* The part of DLPack's dlpack.h that is used; include that first where you have it. */
+#if !defined(DLPACK_DLPACK_H_) && !defined(WEFT_DLPACK)
+#define WEFT_DLPACK
+typedef struct {
+  int32_t device_type; /* 1: host memory */
+  int32_t device_id;
+} DLDevice;
+typedef struct {
+  uint8_t code; /* 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool */
+  uint8_t bits;
+  uint16_t lanes; /* 1 */
+} DLDataType;
+typedef struct {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;       /* `ndim` sizes in elements, outermost first */
+  int64_t *strides;     /* elements from one to the next; NULL: dense, row-major */
+  uint64_t byte_offset; /* from `data` to the first element */
+} DLTensor;
+typedef struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void *manager_ctx;
+  void (*deleter)(struct DLManagedTensor *self);
+} DLManagedTensor;
+#endif
 
 /* An input or a result of a network. */
 typedef struct {
@@ -110,7 +141,7 @@ const weft_port *weft_model_outputs(const weft_model *model, size_t *count);
 void weft_model_free(weft_model *model);
 
 /* Compiles a model and opens a session. `options` is NULL or lines of `key=value`; for a bundle the first five and the
- * last one:
+ * last two:
  *   device=auto             a number or a name of `weft devices`, cpu, interpreter
  *   threads=N               of the CPU; 0: one for each core
  *   cache=DIR               folder for plans and drivers' pipelines; `user` is the user's cache folder; default: off
@@ -122,9 +153,15 @@ void weft_model_free(weft_model *model);
  *   layout=auto|nchw|...    data layout
  *   fuse=full|classic|off   fusion
  *   opt_level=0..3
+ *   host_call.NODE=NAME     a function of weft_compile_with in the place of a node, or of all of an operator: op:Relu
  *   require_compiled=true   a bundle without a plan for the device fails with WEFT_DEVICE instead of being compiled
+ *   allow_native=true       a bundle may run code of the machine, if external targets are in it; else WEFT_USAGE
  */
 weft_session *weft_compile(const weft_model *model, const char *options, weft_error **error);
+/* As weft_compile, for a network that calls functions (`call_host @name`, or the option host_call.): those that are
+ * registered now. NULL with WEFT_USAGE if one is missing. The session does not keep `functions`: free them after it. */
+weft_session *weft_compile_with(const weft_model *model, const char *options, const weft_functions *functions,
+                                weft_error **error);
 /* The inputs, in order. */
 const weft_port *weft_session_inputs(const weft_session *session, size_t *count);
 /* The results, in order. */
@@ -139,14 +176,45 @@ void weft_session_free(weft_session *session);
 /* Runs once. `inputs` are all inputs, by name or by place, with the types and shapes that weft_session_inputs says.
  * NULL with WEFT_INPUT for an input that is missing, unknown, or of another type or shape. */
 weft_outputs *weft_run(const weft_session *session, const weft_tensor *inputs, size_t count, weft_error **error);
+/* As weft_run, on DLPack tensors in host memory, in the network's order; they may have strides. */
+weft_outputs *weft_run_dlpack(const weft_session *session, const DLTensor *inputs, size_t count, weft_error **error);
 /* As weft_run; results are written to `outputs`, each as many bytes as the result has. Results that are not named are
  * dropped. WEFT_OK, or the code of the error; then nothing was written. */
 weft_code weft_run_into(const weft_session *session, const weft_tensor *inputs, size_t count,
                         const weft_buffer *outputs, size_t output_count, weft_error **error);
 /* The results, in the model's order. */
 const weft_tensor *weft_outputs_tensors(const weft_outputs *outputs, size_t *count);
+/* Result `n` as a DLPack tensor without a copy, to be read only. Its user calls its deleter, once; it outlives the
+ * outputs. NULL with WEFT_USAGE if there is no such result. */
+DLManagedTensor *weft_outputs_dlpack(const weft_outputs *outputs, size_t n, weft_error **error);
 /* Frees the results of a run; NULL is ignored. */
 void weft_outputs_free(weft_outputs *outputs);
+
+/* A function of the program. `data` is what it was registered with. Tensors are in host memory; a network hands them
+ * over dense and row-major, with memory for the results, valid until the function returns. A result in place of an
+ * operand has the operand's `data`. 0 for success, else a text of at most `room` bytes at `message`, which ends in 0. */
+typedef int32_t (*weft_call)(void *data, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
+                             size_t output_count, char *message, size_t room);
+/* Frees the data of a function. */
+typedef void (*weft_release)(void *data);
+
+/* A registry of functions, which has none. */
+weft_functions *weft_functions_new(void);
+/* Registers a function. `release`, if it is not NULL, is called with `data` when the functions are freed. WEFT_USAGE if
+ * the name is taken. */
+weft_code weft_functions_add(weft_functions *functions, const char *name, weft_call call, void *data,
+                             weft_release release, weft_error **error);
+/* Registers a compiled network, which other networks and functions of the program may call by this name. The registry
+ * keeps it: the session may be freed. */
+weft_code weft_functions_add_session(weft_functions *functions, const char *name, const weft_session *session,
+                                     weft_error **error);
+/* Calls a function by its name, of the program or a network, with results in memory of the caller's. A function may
+ * call others; a network that is under way on the thread is refused, since it would wait for itself. WEFT_INPUT with
+ * what the function says of its failure. */
+weft_code weft_functions_call(const weft_functions *functions, const char *name, const DLTensor *inputs, size_t count,
+                              DLTensor *outputs, size_t output_count, weft_error **error);
+/* Frees functions; NULL is ignored. Networks that were compiled with them fail from then on where they call one. */
+void weft_functions_free(weft_functions *functions);
 
 #ifdef __cplusplus
 }

@@ -36,7 +36,7 @@ impl Spelling for KeyValues {
         ""
     }
     fn host_functions(&self) -> &'static str {
-        "the C interface registers no host functions; a program in Rust does (docs/expert-kernel.md)"
+        "weft_functions_add registers a function, and weft_compile_with takes the functions (docs/c.md)"
     }
 }
 
@@ -52,6 +52,9 @@ impl Failure {
     }
     pub(crate) fn input(message: impl Into<String>) -> Failure {
         Failure::new(Code::Input, message)
+    }
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
     }
     pub(crate) fn at(mut self, place: impl Into<String>) -> Failure {
         self.0.place = Some(place.into());

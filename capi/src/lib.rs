@@ -3,14 +3,18 @@
 //! Objects are boxes that C holds as opaque pointers. Every function catches panics, since none may unwind into C, and
 //! returns errors with the code, place and help that the command shows.
 
+mod dlpack;
 mod error;
+mod functions;
 mod model;
 mod options;
 mod run;
 mod session;
 mod tensor;
 
+pub use dlpack::*;
 pub use error::*;
+pub use functions::*;
 pub use model::*;
 pub use run::*;
 pub use session::*;

@@ -7,7 +7,7 @@ use weft::{AmpMode, Cache, FuseMode, KeepF32, LayoutMode, Options, Sizes};
 const OF_SIZES: &str = "batch, dim.NAME, shape.NAME, keep_open";
 /// Keys of [`Request::parse`].
 const OF_REQUESTS: &str = "device, threads, cache, cache_weights, runs_in_flight, target, amp, keep_f32, layout, fuse, \
-                           opt_level, require_compiled";
+                           opt_level, host_call.NODE, require_compiled, allow_native";
 
 /// The pairs of a text, in order.
 fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Failure> {
@@ -66,7 +66,10 @@ pub(crate) struct Request {
     pub threads: usize,
     pub target: Option<String>,
     pub require_compiled: bool,
+    pub allow_native: bool,
     pub options: Options,
+    /// Nodes, and the functions that take their places.
+    pub host_calls: Vec<(String, String)>,
     /// The keys that ask for another compilation, which a bundle has behind it.
     pub of_compilation: Vec<String>,
 }
@@ -78,7 +81,9 @@ impl Request {
             threads: 0,
             target: None,
             require_compiled: false,
+            allow_native: false,
             options: Options::default(),
+            host_calls: vec![],
             of_compilation: vec![],
         };
         let mut cache_weights = false;
@@ -88,6 +93,7 @@ impl Request {
                 "device" => request.device = value.into(),
                 "threads" => request.threads = number(key, value)?,
                 "require_compiled" => request.require_compiled = truth(key, value)?,
+                "allow_native" => request.allow_native = truth(key, value)?,
                 "runs_in_flight" => request.options.runs_in_flight = number(key, value)?,
                 "cache_weights" => cache_weights = truth(key, value)?,
                 "cache" => {
@@ -106,9 +112,16 @@ impl Request {
                     let level = value.parse().ok().filter(|n| *n <= 3);
                     pipeline.opt_level = level.ok_or_else(|| wrong(key, value, "0, 1, 2 or 3"))?;
                 }
-                _ => return Err(unknown(key, OF_REQUESTS)),
+                _ => match key.strip_prefix("host_call.") {
+                    Some(node) if !node.is_empty() && !value.is_empty() => {
+                        request.host_calls.push((node.into(), value.into()));
+                    }
+                    _ => return Err(unknown(key, OF_REQUESTS)),
+                },
             }
-            if matches!(key, "target" | "amp" | "keep_f32" | "layout" | "fuse" | "opt_level") {
+            if key.starts_with("host_call.")
+                || matches!(key, "target" | "amp" | "keep_f32" | "layout" | "fuse" | "opt_level")
+            {
                 request.of_compilation.push(key.into());
             }
         }
@@ -134,7 +147,18 @@ mod tests {
         for bad in ["x", "batch=x", "dim.h=5..3", "shape.x=3,4", "batches=1", "keep_open=1"] {
             assert!(sizes(bad).is_err(), "{bad}");
         }
-        for bad in ["amp=auto", "opt_level=4", "threads=-1", "layout=x", "batch=1"] {
+        let r = Request::parse("host_call.op:relu=f\nhost_call./a.b=g").map_err(drop).expect("parses");
+        assert_eq!(r.host_calls, [("op:relu".into(), "f".into()), ("/a.b".into(), "g".into())]);
+        for bad in [
+            "host_call.=f",
+            "host_call.a=",
+            "host_call=f",
+            "amp=auto",
+            "opt_level=4",
+            "threads=-1",
+            "layout=x",
+            "batch=1",
+        ] {
             assert!(Request::parse(bad).is_err(), "{bad}");
         }
     }

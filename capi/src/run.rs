@@ -1,16 +1,18 @@
 //! Runs and their results.
 
 use crate::error::{Failure, WEFT_OK, WeftCode, WeftError, c_text, free, guarded, object};
+use crate::functions::Running;
 use crate::session::WeftSession;
 use crate::tensor::{WeftBuffer, WeftTensor, listed, name_of, number, place, slice, tensor};
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
+use weft::dlpack::DLTensor;
 use weft::{Outputs, Tensor, TensorType};
 
 /// The results of a run.
 pub struct WeftOutputs {
     list: Vec<WeftTensor>,
-    _owned: Vec<(CString, Vec<i64>, Tensor)>,
+    owned: Vec<(CString, Vec<i64>, Tensor)>,
 }
 
 // SAFETY: the pointers are to names, shapes and data that the value owns and never changes.
@@ -32,7 +34,12 @@ impl WeftOutputs {
             });
             owned.push((name, shape, t));
         }
-        WeftOutputs { list, _owned: owned }
+        WeftOutputs { list, owned }
+    }
+    /// A result, by its place.
+    pub(crate) fn tensor(&self, n: usize) -> Result<&Tensor, Failure> {
+        let there = || Failure::usage(format!("there are {} results, and none at place {n}", self.owned.len()));
+        self.owned.get(n).map(|o| &o.2).ok_or_else(there)
     }
 }
 
@@ -65,13 +72,39 @@ unsafe fn run(session: &WeftSession, inputs: *const WeftTensor, count: usize) ->
             return Err(Failure::input("the input is given twice").at(place(name)));
         }
         // SAFETY: as the function's own contract says.
-        let tensor = unsafe { tensor(t, name) }?;
-        if let Some((_, ty)) = session.input_types.iter().find(|i| i.0 == name) {
-            check(&tensor, ty).map_err(|e| e.at(format!("input `{name}`: {ty:?}")))?;
-        }
-        given.push((name, tensor));
+        given.push((name, unsafe { tensor(t, name) }?));
     }
-    Ok(session.session.run(&given)?)
+    run_tensors(session, &given)
+}
+
+/// Runs once on tensors by name.
+fn run_tensors(session: &WeftSession, given: &[(&str, Tensor)]) -> Result<Outputs, Failure> {
+    for (name, tensor) in given {
+        if let Some((_, ty)) = session.input_types.iter().find(|i| i.0 == *name) {
+            check(tensor, ty).map_err(|e| e.at(format!("input `{name}`: {ty:?}")))?;
+        }
+    }
+    let _running = Running::enter(&session.session).map_err(Failure::usage)?;
+    Ok(session.session.run(given)?)
+}
+
+/// Runs once on copies of DLPack tensors in the network's order.
+///
+/// # Safety
+/// `inputs` points to `count` tensors as [`DLTensor::to_tensor`] takes them.
+unsafe fn run_dlpack(session: &WeftSession, inputs: *const DLTensor, count: usize) -> Result<Outputs, Failure> {
+    // SAFETY: as the function's own contract says.
+    let inputs = unsafe { slice(inputs, count, "the inputs") }?;
+    let names = &session.input_types;
+    if inputs.len() != names.len() {
+        return Err(Failure::input(format!("the network has {} inputs, not {count}", names.len())));
+    }
+    let mut given = vec![];
+    for ((name, _), t) in names.iter().zip(inputs) {
+        // SAFETY: as the function's own contract says.
+        given.push((name.as_str(), unsafe { t.to_tensor() }.map_err(|why| Failure::input(why).at(place(name)))?));
+    }
+    run_tensors(session, &given)
 }
 
 /// Copies results into memory of the caller's; nothing is written unless all fit.
@@ -121,6 +154,23 @@ pub unsafe extern "C" fn weft_run(
 ) -> *mut WeftOutputs {
     // SAFETY: as the contract says.
     let run = || unsafe { run(object(session, "session")?, inputs, count) };
+    // SAFETY: as the contract says.
+    unsafe { guarded(error, run) }.map_or(null_mut(), |o| Box::into_raw(Box::new(WeftOutputs::of(o))))
+}
+
+/// Runs once on DLPack tensors in host memory, in the network's order.
+///
+/// # Safety
+/// As [`weft_run`]; `inputs` points to `count` tensors with their shapes, strides and data.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_run_dlpack(
+    session: *const WeftSession,
+    inputs: *const DLTensor,
+    count: usize,
+    error: *mut *mut WeftError,
+) -> *mut WeftOutputs {
+    // SAFETY: as the contract says.
+    let run = || unsafe { run_dlpack(object(session, "session")?, inputs, count) };
     // SAFETY: as the contract says.
     unsafe { guarded(error, run) }.map_or(null_mut(), |o| Box::into_raw(Box::new(WeftOutputs::of(o))))
 }

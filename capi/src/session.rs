@@ -1,6 +1,7 @@
 //! Compiled networks on a device.
 
 use crate::error::{Failure, WeftError, c_text, free, guarded, object};
+use crate::functions::WeftFunctions;
 use crate::model::{Source, WeftModel, options};
 use crate::options::Request;
 use crate::tensor::{Ports, WeftPort, listed};
@@ -12,7 +13,7 @@ use weft::{Device, Session, TensorType};
 
 /// A network that is ready to run.
 pub struct WeftSession {
-    pub(crate) session: Session,
+    pub(crate) session: Arc<Session>,
     inputs: Ports,
     outputs: Arc<Ports>,
     pub(crate) input_types: Vec<(String, TensorType)>,
@@ -37,26 +38,37 @@ fn device_of(name: &str, threads: usize) -> Result<Device, weft::Error> {
 }
 
 impl WeftSession {
-    fn open(model: &WeftModel, text: &str) -> Result<WeftSession, Failure> {
-        let Request { device, threads, target, require_compiled, mut options, of_compilation } = Request::parse(text)?;
+    fn open(model: &WeftModel, request: Request, functions: Option<&WeftFunctions>) -> Result<WeftSession, Failure> {
+        let (device, threads, options) = (request.device, request.threads, request.options);
+        let host_calls: Vec<(&str, &str)> = request.host_calls.iter().map(|c| (c.0.as_str(), c.1.as_str())).collect();
+        let mut options = if host_calls.is_empty() { options } else { options.host_calls(&host_calls) };
+        if let Some(functions) = functions {
+            options.host_functions = functions.host_functions();
+        }
         let device = device_of(&device, threads)?;
         if !matches!(device, Device::Interpreter) {
-            options.profile = Some(device.profile_as(target.as_deref())?);
+            options.profile = Some(device.profile_as(request.target.as_deref())?);
         } else {
             options.profile = None;
         }
         let compiled = match &model.source {
-            Source::Model(_) if require_compiled => {
-                return Err(Failure::usage("require_compiled is for bundles, and this is a model"));
+            Source::Model(m) => {
+                match [("require_compiled", request.require_compiled), ("allow_native", request.allow_native)]
+                    .iter()
+                    .find(|asked| asked.1)
+                {
+                    Some((key, _)) => return Err(Failure::usage(format!("{key} is for bundles, and this is a model"))),
+                    None => m.compile(&options)?,
+                }
             }
-            Source::Model(m) => m.compile(&options)?,
-            Source::Bundle(b) => match of_compilation.first() {
-                None => b.compile(&options, require_compiled)?,
-                Some(key) => {
+            Source::Bundle(b) => {
+                if let Some(key) = request.of_compilation.first() {
                     let text = format!("{key} does not apply to a bundle, which is compiled already");
                     return Err(Failure::usage(text).help("compile the model itself with it"));
                 }
-            },
+                let bundle = if request.allow_native { b.clone().allow_native() } else { b.clone() };
+                bundle.compile(&options, request.require_compiled)?
+            }
         };
         let session = compiled.session(&device)?;
         Ok(WeftSession {
@@ -65,7 +77,7 @@ impl WeftSession {
             input_types: session.inputs(),
             device: c_text(&device.label()),
             place: c_text(session.place()),
-            session,
+            session: Arc::new(session),
         })
     }
 }
@@ -81,8 +93,26 @@ pub unsafe extern "C" fn weft_compile(
     options: *const c_char,
     error: *mut *mut WeftError,
 ) -> *mut WeftSession {
+    // SAFETY: as the contract says; no functions are none.
+    unsafe { weft_compile_with(model, options, null(), error) }
+}
+
+/// Compiles a model that may call functions, and opens a session.
+///
+/// # Safety
+/// As [`weft_compile`]; `functions` is null, or functions of this library that are not freed during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_compile_with(
+    model: *const WeftModel,
+    options: *const c_char,
+    functions: *const WeftFunctions,
+    error: *mut *mut WeftError,
+) -> *mut WeftSession {
     // SAFETY: as the contract says.
-    let open = || unsafe { WeftSession::open(object(model, "model")?, self::options(options)?.unwrap_or_default()) };
+    let open = || unsafe {
+        let (model, text) = (object(model, "model")?, self::options(options)?.unwrap_or_default());
+        WeftSession::open(model, Request::parse(text)?, functions.as_ref())
+    };
     // SAFETY: as the contract says.
     unsafe { guarded(error, open) }.map_or(null_mut(), |s| Box::into_raw(Box::new(s)))
 }

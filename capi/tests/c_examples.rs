@@ -107,6 +107,14 @@ fn the_cpp_example_runs_one_session_on_threads() {
 }
 
 #[test]
+fn networks_and_functions_call_each_other() {
+    let at = folder("functions");
+    let Some(program) = build(&at, "functions.c", &[], false) else { return };
+    let out = run(&program, &["3"], &[]);
+    assert!(out.status.success() && said(&out).contains("y [2,3]: 3 -2 9 -4 15 -6"), "{}", said(&out));
+}
+
+#[test]
 fn the_program_of_the_page_runs() {
     let at = folder("page");
     let text = "graph @main(%image: f32[1,3,16,16]) -> (y: f32[1,3,16,16]) {
@@ -171,6 +179,9 @@ fn a_thousand_runs_leak_nothing() {
             assert!(out.status.success() && !said(&out).contains("Sanitizer"), "{source}, {model}: {}", said(&out));
         }
     }
+    let Some(program) = build(&at, "functions.c", &["-fsanitize=address"], false) else { return };
+    let out = run(&program, &[RUNS], &[("ASAN_OPTIONS", options)]);
+    assert!(out.status.success() && !said(&out).contains("Sanitizer"), "{}", said(&out));
     // Errors are freed too.
     let Some(program) = build(&at, "run.c", &["-fsanitize=address"], false) else { return };
     let out = run(&program, &["missing.weft", "device=cpu", "1"], &[("ASAN_OPTIONS", options)]);

@@ -4,8 +4,9 @@ use quote::ToTokens;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
+use weft::dlpack::{DLDataType, DLDevice, DLTensor};
 use weft::{Code, DType};
-use weft_c::{WeftBuffer, WeftPort, WeftTensor};
+use weft_c::{DLManagedTensor, WeftBuffer, WeftPort, WeftTensor};
 
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -33,6 +34,7 @@ fn c_type(ty: &str) -> String {
         "c_char" => "char".into(),
         "c_void" => "void".into(),
         "usize" => "size_t".into(),
+        name if name.starts_with("DL") => name.into(),
         name => {
             let name = name.strip_prefix("Weft").unwrap_or_else(|| panic!("no C type for {ty}"));
             format!("weft_{}", name.to_lowercase())
@@ -47,7 +49,7 @@ fn declarations() -> Vec<String> {
         let text = std::fs::read_to_string(file.path()).expect("a source");
         for item in syn::parse_file(&text).expect("Rust").items {
             let syn::Item::Fn(f) = item else { continue };
-            if f.sig.abi.is_none() {
+            if f.sig.abi.is_none() || !matches!(f.vis, syn::Visibility::Public(_)) {
                 continue;
             }
             let parameter = |p: &syn::FnArg| {
@@ -77,7 +79,8 @@ fn functions_are_those_of_the_code() {
     let missing: Vec<&String> = declared.iter().filter(|d| !header.contains(d.as_str())).collect();
     assert!(missing.is_empty(), "weft.h does not have {missing:#?}");
     let there = header.matches("weft_").count();
-    let functions = header.split(';').filter(|d| d.contains('(') && d.contains("weft_")).count();
+    let functions = header.split(';').filter(|d| d.contains('(') && d.contains("weft_") && !d.contains("typedef"));
+    let functions = functions.count();
     assert_eq!(functions, declared.len(), "{there} names: weft.h declares a function that the code does not have");
 }
 
@@ -116,6 +119,26 @@ fn structures_have_the_layout_of_the_code() {
             [name / "name", r#type / "type", rank / "rank", shape / "shape", data / "data"]
         ),
         layout!(WeftBuffer, "weft_buffer", [name / "name", data / "data", bytes / "bytes"]),
+        layout!(DLDevice, "DLDevice", [device_type / "device_type", device_id / "device_id"]),
+        layout!(DLDataType, "DLDataType", [code / "code", bits / "bits", lanes / "lanes"]),
+        layout!(
+            DLTensor,
+            "DLTensor",
+            [
+                data / "data",
+                device / "device",
+                ndim / "ndim",
+                dtype / "dtype",
+                shape / "shape",
+                strides / "strides",
+                byte_offset / "byte_offset"
+            ]
+        ),
+        layout!(
+            DLManagedTensor,
+            "DLManagedTensor",
+            [dl_tensor / "dl_tensor", manager_ctx / "manager_ctx", deleter / "deleter"]
+        ),
     ];
     let lines: Vec<String> = all.concat().iter().map(|c| format!("_Static_assert({c}, \"{c}\");\n")).collect();
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("layout.c");

@@ -175,6 +175,9 @@ pub struct CompileArgs {
     /// Profiles that a bundle is made for, as `weft devices --profiles` lists them, and `cpu` [default: the device]
     #[arg(long = "for", value_name = "PROFILE,...", value_delimiter = ',')]
     pub profiles: Vec<String>,
+    /// Text of the licence, which a bundle keeps [default: what the ONNX file says of it]
+    #[arg(long, value_name = "FILE")]
+    pub licence: Option<PathBuf>,
     /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
     /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
@@ -216,6 +219,17 @@ pub struct OptArgs {
     pub common: Common,
 }
 
+/// What is asked of a bundle.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub struct BundleArgs {
+    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
+    #[arg(long)]
+    pub require_compiled: bool,
+    /// Let a bundle run code of this machine, if external targets are in it (dnnl, c)
+    #[arg(long)]
+    pub allow_native: bool,
+}
+
 /// `weft run`
 #[derive(Args, Debug, Default)]
 pub struct RunArgs {
@@ -252,9 +266,9 @@ pub struct RunArgs {
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
     #[arg(long)]
     pub check_indices: bool,
-    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
-    #[arg(long)]
-    pub require_compiled: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub bundle: BundleArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -304,9 +318,9 @@ pub struct BenchArgs {
     /// How much slower than the baseline may be
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
-    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
-    #[arg(long)]
-    pub require_compiled: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub bundle: BundleArgs,
     /// Write the compile trace with the time of each dispatch
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
@@ -400,12 +414,16 @@ pub struct ExportArgs {
     /// Model: a path or a zoo name
     pub model: String,
     /// Where to write
-    #[arg(short, long, value_name = "M.onnx", required_unless_present = "c", value_parser = path_of("onnx"))]
+    #[arg(short, long, value_name = "M.onnx", required_unless_present_any = ["c", "rust"], value_parser = path_of("onnx"))]
     pub output: Option<PathBuf>,
     /// Write the compiled network as C into this folder, which a C compiler builds with nothing else: kernels of this
     /// machine's CPU, weights beside them
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized"])]
     pub c: Option<PathBuf>,
+    /// Write the compiled network as a crate into this folder, which depends on wgpu alone: kernels of the device or of
+    /// --target as WGSL, weights beside them
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized", "c"])]
+    pub rust: Option<PathBuf>,
     /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no
     /// operators for
     #[arg(long)]

@@ -144,7 +144,7 @@ fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResul
         );
     }
     let given = crate::inputs::given(&a.input, model, common)?;
-    let bundle = crate::bundle::opened(model, common, a.require_compiled)?;
+    let bundle = crate::bundle::opened(model, common, a.bundle)?;
     let module = common.state.time("import", || match &bundle {
         Some(bundle) => Ok(bundle.model()?.into_module()),
         None => load(model, common, given.as_ref()),
@@ -250,7 +250,8 @@ fn of_bundle(
     }
     let bundle = bundle.ok_or_else(|| CliError::new(Code::Bug, "no bundle"))?;
     let start = Instant::now();
-    let executor = crate::bundle::session(&bundle, common, &place.device, a.require_compiled)?.sized_for(inputs)?;
+    let executor =
+        crate::bundle::session(&bundle, common, &place.device, a.bundle.require_compiled)?.sized_for(inputs)?;
     common.state.time("first run", || executor.run_in_order(inputs))?;
     let cold = start.elapsed().as_secs_f64() * 1e3;
     let mut progress = Progress::new(common, &[]);

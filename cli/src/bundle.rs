@@ -1,7 +1,7 @@
 //! Bundles as `run`, `bench`, `inspect`, `explain` and `view` take them; `compile -o F.bundle` writes them (`bundling`).
 
-use crate::args::Common;
 use crate::args::shared::refuse_but;
+use crate::args::{BundleArgs, Common};
 use crate::error::{CliError, CliResult};
 use crate::executor::{Device, cache, compile_options, pipeline_options, profile_on, watching};
 use crate::output::{print_text, si, table, write_json};
@@ -21,18 +21,20 @@ pub fn find(model: &str) -> CliResult<Option<Bundle>> {
     })
 }
 
-/// As [`find`], to run it: options that ask for another compilation are refused. `require`: nothing may be compiled.
-pub fn opened(model: &str, common: &Common, require: bool) -> CliResult<Option<Bundle>> {
-    let bundle = find(model)?;
-    match bundle {
-        Some(_) => refuse_but(common, model, TAKEN)?,
-        None if require => {
-            let text = format!("--require-compiled is for bundles, and {model} is a model");
-            return Err(CliError::usage(text).help("`weft compile MODEL -o F.bundle` makes a bundle"));
+/// As [`find`], to run it: options that ask for another compilation are refused.
+pub fn opened(model: &str, common: &Common, asked: BundleArgs) -> CliResult<Option<Bundle>> {
+    let given = [("--require-compiled", asked.require_compiled), ("--allow-native", asked.allow_native)];
+    match (find(model)?, given.iter().find(|g| g.1)) {
+        (Some(bundle), _) => {
+            refuse_but(common, model, TAKEN)?;
+            Ok(Some(if asked.allow_native { bundle.allow_native() } else { bundle }))
         }
-        None => {}
+        (None, Some((option, _))) => {
+            let text = format!("{option} is for bundles, and {model} is a model");
+            Err(CliError::usage(text).help("`weft compile MODEL -o F.bundle` makes a bundle"))
+        }
+        (None, None) => Ok(None),
     }
-    Ok(bundle)
 }
 
 /// A session of the bundle on a device; `require`: nothing may be compiled.
@@ -75,6 +77,12 @@ pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
         }
     }
     print_text(&ports.to_string())?;
+    for name in list("native") {
+        print_text(&format!("runs code of the machine through {}: --allow-native", text(&name)))?;
+    }
+    if let Some(first) = json["licence"].as_str().and_then(|l| l.lines().find(|l| !l.trim().is_empty())) {
+        print_text(&format!("licence: {} (--json has the text)", first.trim()))?;
+    }
     for d in list("dims") {
         print_text(&format!("open: {} {}..{} in steps of {}", text(&d["name"]), d["low"], d["high"], d["step"]))?;
     }

@@ -8,7 +8,8 @@ use crate::models::{load, short_name};
 use crate::output::{log, write_file_with};
 use compiler::profile::DeviceProfile;
 use std::path::Path;
-use weft::{Bundle, Model, Options};
+use weft::plain_files::read_text;
+use weft::{Bundle, Model, Options, files};
 
 /// Writes the bundle of a model.
 pub fn write(a: &CompileArgs, path: &Path) -> CliResult<()> {
@@ -37,17 +38,31 @@ pub fn write(a: &CompileArgs, path: &Path) -> CliResult<()> {
     };
     let targets = profiles.into_iter().map(target).collect::<CliResult<Vec<_>>>()?;
     let tuning = crate::tuning::read(common).map_err(CliError::input)?;
-    let model_of = Model::from_module(module.clone());
+    let model_of = Model::from_module(module.clone()).with_licence(licence(a, model)?);
     write_file_with(path, |to| Ok(Bundle::write(&model_of, &short_name(model), &targets, &tuning, to)?))?;
     let bundle = Bundle::open(path)?;
     log(common, format!("wrote the bundle {} for {}", path.display(), bundle.profiles().join(", ")));
     inspect(&bundle, &path.display().to_string(), common)
 }
 
+/// The text of `--licence`, or what the ONNX file says.
+fn licence(a: &CompileArgs, model: &str) -> CliResult<Option<String>> {
+    if let Some(path) = &a.licence {
+        let text = read_text(path);
+        return text.map(Some).map_err(|e| CliError::input(format!("--licence {}: {e}", path.display())));
+    }
+    let is_onnx = Path::new(model).extension().is_some_and(|e| e.eq_ignore_ascii_case("onnx"));
+    Ok(if is_onnx { files::licence(&files::metadata(files::read_onnx(Path::new(model))?.0)?) } else { None })
+}
+
 /// A profile of `--for`: a named one, or that of this machine's processor.
 fn profile_named(name: &str, common: &Common) -> CliResult<DeviceProfile> {
     match name {
         "cpu" => profile_on(&Common { target: None, ..common.clone() }, &Device::cpu(0)?),
+        _ if DeviceProfile::named(name).is_none() => {
+            let there = DeviceProfile::all().into_iter().map(|p| p.name).chain(["cpu".into()]).collect();
+            Err(weft::Error::NoProfile { name: name.into(), there }.into())
+        }
         _ => profile_on(&Common { target: Some(name.into()), ..common.clone() }, &Device::Interpreter),
     }
 }

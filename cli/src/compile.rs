@@ -81,6 +81,9 @@ fn refuse(a: &CompileArgs) -> CliResult<()> {
             CliError::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
         );
     }
+    if a.licence.is_some() && bundle_of(a).is_none() {
+        return Err(CliError::usage("--licence is for a bundle").help("add -o F.bundle"));
+    }
     if !a.profiles.is_empty() && bundle_of(a).is_none() {
         return Err(CliError::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target"));
     }

@@ -7,19 +7,23 @@ use crate::executor::{Device, compile_options, pipeline_for, pipeline_options, p
 use crate::models::{inputs_for, load, load_open, short_name};
 use crate::output::{Progress, log, write_file};
 use compiler::attr::AttrStruct;
-use compiler::compile::{CompileError, compile};
-use compiler::graph::open_dims;
+use compiler::compile::{CompileError, Compiled, compile};
+use compiler::graph::{Module, open_dims};
 use compiler::passes::{PassContext, Sequential, Winograd, default_pipeline};
-use runtime_cpu::Processor;
+use compiler::plan::EmitKernel;
+use compiler::profile::DeviceProfile;
+use runtime_cpu::{Isa, Processor};
 use std::path::Path;
 use std::sync::Arc;
+use weft::packed_constant;
 
-/// Writes a model as ONNX, or as C.
+/// Writes a model as ONNX, as C, or as a crate.
 pub fn execute(a: &ExportArgs) -> CliResult<()> {
-    match (&a.c, &a.output) {
-        (Some(folder), _) => write_c(&a.model, &a.common, folder),
-        (None, Some(output)) => write_onnx(a, output),
-        (None, None) => Err(CliError::usage("-o FILE.onnx or --c DIR says what to write")),
+    match (&a.c, &a.rust, &a.output) {
+        (Some(folder), ..) => write_c(&a.model, &a.common, folder),
+        (None, Some(folder), _) => write_rust(&a.model, &a.common, folder),
+        (None, None, Some(output)) => write_onnx(a, output),
+        (None, None, None) => Err(CliError::usage("-o FILE.onnx, --c DIR or --rust DIR says what to write")),
     }
 }
 
@@ -41,34 +45,79 @@ fn write_onnx(a: &ExportArgs, output: &Path) -> CliResult<()> {
     Ok(())
 }
 
-/// Compiles the model for one thread of this machine's CPU, and writes the plan as C.
-fn write_c(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
+/// A model whose sizes are all known, as `what` has them.
+fn fixed(model: &str, common: &Common, what: &str) -> CliResult<Module> {
     let module = load(model, common, None)?;
-    if let Some(dim) = open_dims(&module).first() {
-        return Err(CliError::usage(format!("`{dim}` is open, and C has fixed sizes"))
-            .help(format!("give it a size with `--dim {dim}=N`")));
+    match open_dims(&module).first() {
+        None => Ok(module),
+        Some(dim) => Err(CliError::usage(format!("`{dim}` is open, and {what} has fixed sizes"))
+            .help(format!("give it a size with `--dim {dim}=N`"))),
     }
+}
+
+/// Compiles for a profile. `refused` says why something does not go there.
+fn compiled(
+    module: Module,
+    common: &Common,
+    profile: &DeviceProfile,
+    emitter: &dyn EmitKernel,
+    refused: &dyn Fn(String) -> CliError,
+) -> CliResult<Compiled> {
     let inputs = inputs_for(&module, None, common)?;
-    let processor = Processor::open(1, None).map_err(|e| CliError::new(Code::Device, e.to_string()))?;
-    let profile = profile_on(common, &Device::Cpu(Arc::new(processor)))?;
-    let options = compile_options(pipeline_for(&module, common, &profile, &inputs)?, common)?;
+    let options = compile_options(pipeline_for(&module, common, profile, &inputs)?, common)?;
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
-    let refused = |why: String| CliError::new(Code::Unsupported, format!("{model} does not become C: {why}"));
-    let compiled = compile(module, &options, &profile, &c_source::Emitter, &mut |s, d, t| progress.report(s, d, t));
-    drop(progress);
-    let compiled = compiled.map_err(|e| match e {
+    compile(module, &options, profile, emitter, &mut |s, d, t| progress.report(s, d, t)).map_err(|e| match e {
         CompileError::NeedsCpu(why) => refused(why),
         e => e.into(),
-    })?;
-    let files = files_of(&compiled, &short_name(model)).map_err(refused)?;
-    std::fs::create_dir_all(folder).map_err(|e| CliError::input(format!("{}: {e}", folder.display())))?;
-    for file in &files {
-        write_file(&folder.join(file.name), &file.bytes)?;
+    })
+}
+
+/// Writes files of these names and contents, and says so.
+fn write_files<'a>(
+    folder: &Path,
+    files: impl Iterator<Item = (&'a str, &'a [u8])>,
+    note: &str,
+    common: &Common,
+) -> CliResult<()> {
+    let (mut count, mut bytes) = (0, 0);
+    for (name, content) in files {
+        let path = folder.join(name);
+        let parent = path.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).map_err(|e| CliError::input(format!("{}: {e}", parent.display())))?;
+        write_file(&path, content)?;
+        (count, bytes) = (count + 1, bytes + content.len());
     }
-    let bytes: usize = files.iter().map(|f| f.bytes.len()).sum();
-    log(
-        common,
-        format!("wrote {} ({} files, {bytes} bytes); network.h says how to build it", folder.display(), files.len()),
-    );
+    log(common, format!("wrote {} ({count} files, {bytes} bytes); {note}", folder.display()));
     Ok(())
+}
+
+/// Compiles the model for one thread of this machine's CPU, and writes the plan as C.
+fn write_c(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
+    let module = fixed(model, common, "C")?;
+    let processor = Processor::open(1, None).map_err(|e| CliError::new(Code::Device, e.to_string()))?;
+    let profile = profile_on(common, &Device::Cpu(Arc::new(processor)))?;
+    let refused = |why: String| CliError::new(Code::Unsupported, format!("{model} does not become C: {why}"));
+    let compiled = compiled(module, common, &profile, &c_source::Emitter, &refused)?;
+    let files = files_of(&compiled, &short_name(model)).map_err(refused)?;
+    let list = files.iter().map(|f| (f.name, &f.bytes[..]));
+    write_files(folder, list, "network.h says how to build it", common)
+}
+
+/// Compiles the model for shaders, and writes the plan as a crate.
+fn write_rust(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
+    let module = fixed(model, common, "the crate")?;
+    let profile = target_profile(common)?;
+    if profile.is_processor() {
+        return Err(CliError::usage("the crate has shaders, and the device is the CPU")
+            .help("--target NAME compiles for a GPU; --c DIR writes C for the CPU"));
+    }
+    // Which matrices a driver has, and the size of their subgroups, can only be asked for when a session opens.
+    let profile = DeviceProfile { matrix_shapes: vec![], ..profile };
+    let refused = |why: String| CliError::new(Code::Unsupported, format!("{model} does not become a crate: {why}"));
+    let compiled = compiled(module, common, &profile, &shaders_gen::Emitter, &refused)?;
+    let name = short_name(model);
+    let files = rust_source::program(&compiled.plan, &profile, &|b| packed_constant(&compiled, b, Isa::best()), &name)
+        .map_err(refused)?;
+    let note = format!("its package is {}, for {}", rust_source::package(&name), profile.name);
+    write_files(folder, files.iter().map(|f| (f.path.as_str(), &f.bytes[..])), &note, common)
 }

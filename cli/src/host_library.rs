@@ -3,23 +3,21 @@
 //! Tensors are DLPack tensors in host memory, dense and row-major. The caller allocates the memory of results. A
 //! function must not keep pointers to its arguments, but for constants that it was prepared with.
 
-mod dlpack;
 mod prepared;
 
 use crate::error::{CliError, CliResult};
-use compiler::tensor::{Tensor, TensorMut};
-use dlpack::{DlTensor, DlTensors, said};
 use libloading::{Library, Symbol};
 use runtime_gpu::HostFunctions;
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
+use weft::dlpack::{self, DLTensor};
 
 /// A function of interface 1: 0 where it succeeds, else a message of at most `room` bytes is at `message`.
 type Call = unsafe extern "C" fn(
-    inputs: *const DlTensor,
+    inputs: *const DLTensor,
     input_count: usize,
-    outputs: *mut DlTensor,
+    outputs: *mut DLTensor,
     output_count: usize,
     message: *mut c_char,
     room: usize,
@@ -57,11 +55,12 @@ impl Row for Entry {
         let (call, library) = (self.call.ok_or("has no function")?, library.clone());
         functions.register_into(name, move |inputs, outputs| {
             let _loaded = &library;
-            run_on(inputs, outputs, |x, y, message, room| {
+            let call = |x: &[DLTensor], y: &mut [DLTensor], message, room| {
                 // SAFETY: pointers and counts are those of tensors that live until the call returns; the header says
                 // what a function may do.
                 unsafe { call(x.as_ptr(), x.len(), y.as_mut_ptr(), y.len(), message, room) }
-            })
+            };
+            dlpack::call(call, inputs, outputs)
         });
         Ok(())
     }
@@ -107,27 +106,4 @@ fn register_table<R: Row>(library: &Arc<Library>, functions: &mut HostFunctions)
         row.register(name, library, functions).map_err(|why| format!("`{name}` {why}"))?;
     }
     Ok(true)
-}
-
-/// Calls a function of the library with operands, results and room for a message.
-///
-/// # Errors
-/// What the function says.
-fn run_on(
-    inputs: &[Tensor],
-    outputs: &mut [TensorMut],
-    call: impl FnOnce(&[DlTensor], &mut [DlTensor], *mut c_char, usize) -> c_int,
-) -> Result<(), String> {
-    let mut given = DlTensors::of(inputs.iter().map(|t| (t.bytes().as_ptr(), t.dtype(), t.shape())))?;
-    let mut written = DlTensors::of(outputs.iter_mut().map(|t| {
-        let (data, dtype) = (t.bytes_mut().as_mut_ptr().cast_const(), t.dtype());
-        (data, dtype, t.shape())
-    }))?;
-    // An operand and the result in its place are one tensor.
-    for (result, &tensor) in outputs.iter().zip(&written.list) {
-        if let Some(operand) = result.in_place_of().and_then(|i| given.list.get_mut(i)) {
-            *operand = tensor;
-        }
-    }
-    said(|message, room| call(&given.list, &mut written.list, message, room))
 }

@@ -30,7 +30,7 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
         };
         return print_text(&format!("pass: {} results agree ({}{constants})", agreed.results, agreed.place));
     }
-    let bundle = crate::bundle::opened(&a.model, &a.common, a.require_compiled)?;
+    let bundle = crate::bundle::opened(&a.model, &a.common, a.bundle)?;
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let state = &a.common.state;
     let module = state.time("import", || match &bundle {
@@ -43,7 +43,7 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
         Some(_) if !a.dump.is_empty() => {
             return Err(CliError::usage("--dump compiles the model, and a bundle is compiled"));
         }
-        Some(bundle) => crate::bundle::session(bundle, &a.common, &device, a.require_compiled)?,
+        Some(bundle) => crate::bundle::session(bundle, &a.common, &device, a.bundle.require_compiled)?,
         None => execute_cached(with_dumped(a, module)?, &a.common, &device, &inputs)?,
     };
     let results = state.time("run", || executor.run_in_order(&inputs))?;

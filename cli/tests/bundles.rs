@@ -167,9 +167,51 @@ fn options_of_a_compilation_are_refused() {
     assert!(fails(&at, "run net.bundle --device cpu --dump x", 2).contains("--dump"));
     assert!(fails(&at, "compile net.bundle --device cpu", 3).contains("net.bundle is a bundle"));
     assert!(fails(&at, "compile squeezenet1_1:smallest --for cpu --device cpu", 2).contains("-o F.bundle"));
-    fails(&at, "compile squeezenet1_1:smallest -o x.bundle --for nothing", 5);
+    let text = fails(&at, "compile squeezenet1_1:smallest -o x.bundle --for nothing", 5);
+    assert!(text.contains("no profile `nothing`") && text.contains("apple, cpu"), "{text}");
+    let text = fails(&at, "compile squeezenet1_1:smallest --licence x --device cpu", 2);
+    assert!(text.contains("--licence is for a bundle"), "{text}");
+    fails(&at, "run squeezenet1_1:smallest --allow-native --device cpu", 2);
     fails(&at, "compile squeezenet1_1:smallest -o x.bundle --for cpu --emit wgsl", 2);
     assert!(!at.join("x.bundle").exists());
+}
+
+#[test]
+fn the_licence_is_kept() {
+    let at = folder("licence");
+    succeeds(&at, "compile squeezenet1_1:smallest -o none.bundle --for cpu");
+    assert!(json(&at, "inspect none.bundle --json")["licence"].is_null());
+    std::fs::write(at.join("LICENCE"), "\nYou may.\nIn full.\n").expect("writes");
+    succeeds(&at, "compile squeezenet1_1:smallest -o net.bundle --for cpu --licence LICENCE");
+    assert_eq!(json(&at, "inspect net.bundle --json")["licence"], "\nYou may.\nIn full.\n");
+    assert!(results(&at, "inspect net.bundle").0.contains("licence: You may. (--json has the text)"));
+    let text = fails(&at, "compile squeezenet1_1:smallest -o x.bundle --for cpu --licence none", 3);
+    assert!(text.contains("--licence none: "), "{text}");
+    // What an ONNX file says of it: field 14 holds pairs of a key and a value.
+    succeeds(&at, "export squeezenet1_1:smallest -o net.onnx");
+    let mut bytes = std::fs::read(at.join("net.onnx")).expect("reads");
+    bytes.extend(b"\x72\x0e\x0a\x07License\x12\x03MIT");
+    std::fs::write(at.join("net.onnx"), bytes).expect("writes");
+    succeeds(&at, "compile net.onnx -o onnx.bundle --for cpu");
+    assert_eq!(json(&at, "inspect onnx.bundle --json")["licence"], "MIT");
+}
+
+/// The target `c` has a compiler build what it runs, and the bundle says which compiler.
+#[cfg(target_os = "linux")]
+#[test]
+fn code_of_the_machine_is_run_where_it_is_allowed() {
+    let at = folder("native");
+    succeeds(&at, "compile squeezenet1_1:smallest -o c.bundle --for cpu --external c");
+    assert_eq!(json(&at, "inspect c.bundle --json")["native"], serde_json::json!(["c"]));
+    let text = fails(&at, "run c.bundle --device cpu", 2);
+    assert!(text.contains("runs code of this machine through c") && text.contains("--allow-native"), "{text}");
+    let allowed = results(&at, "run c.bundle --device cpu --allow-native").0;
+    assert_eq!(results(&at, "run squeezenet1_1:smallest --device cpu --external c").0, allowed);
+    // The interpreter runs the regions' references, and the target `interpreter` is no code of the machine.
+    succeeds(&at, "run c.bundle --device interpreter");
+    succeeds(&at, "compile squeezenet1_1:smallest -o i.bundle --for cpu --external interpreter:ops=relu");
+    assert_eq!(json(&at, "inspect i.bundle --json")["native"], serde_json::json!([]));
+    succeeds(&at, "run i.bundle --device cpu");
 }
 
 /// The bundle with another index, whose checksum is right.

@@ -129,6 +129,10 @@ impl Adviser<'_> {
                 "`weft devices --profiles` shows what each one is; `{}` chooses among the devices that are here",
                 self.0.option("device")
             )),
+            Error::Native { place, .. } => Advice::new(Code::Usage, e).at(place.clone()).help(format!(
+                "{} allows it; run bundles of people that you would run a program of",
+                self.0.option("allow-native")
+            )),
             Error::Extension(_) => Advice::new(Code::Usage, e),
             _ => Advice::new(Code::Input, e),
         }

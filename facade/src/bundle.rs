@@ -14,6 +14,7 @@ use crate::tuning::TuningDatabase;
 use bytes::Bytes;
 use compiler::compile::KeepKernels;
 use compiler::cost::code_digest;
+use compiler::external::native_targets;
 use compiler::graph::Module;
 use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
@@ -51,6 +52,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Debug)]
 pub struct Bundle {
     file: Arc<BundleFile>,
+    /// External targets may run code of the machine.
+    allows_native: bool,
 }
 
 impl Bundle {
@@ -59,14 +62,14 @@ impl Bundle {
     /// # Errors
     /// [`Error::File`], [`Error::Bundle`]: another file, another version, a file that is cut off or damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Bundle, Error> {
-        Ok(Bundle { file: Arc::new(BundleFile::open(path.as_ref())?) })
+        Ok(Bundle { file: Arc::new(BundleFile::open(path.as_ref())?), allows_native: false })
     }
     /// As [`Bundle::open`], from the bytes of a file.
     ///
     /// # Errors
     /// [`Error::Bundle`].
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Bundle, Error> {
-        Ok(Bundle { file: Arc::new(BundleFile::of_bytes("the bundle".into(), bytes.into())?) })
+        Ok(Bundle { file: Arc::new(BundleFile::of_bytes("the bundle".into(), bytes.into())?), allows_native: false })
     }
     /// Writes a bundle of `model`, called `name`, for the profile of each of `targets`. `tuning`: the choices that
     /// their schedule providers have; the lines that decided a schedule are named in the bundle.
@@ -83,13 +86,25 @@ impl Bundle {
         write::write(model, name, targets, tuning, to)
     }
 
+    /// With external targets that run code of the machine, such as a library or what a C compiler makes: the bundle says
+    /// which, and with what options. Without, [`Bundle::compile`] refuses a bundle that has them.
+    pub fn allow_native(self) -> Bundle {
+        Bundle { allows_native: true, ..self }
+    }
+
+    /// The text of the network's licence.
+    pub fn licence(&self) -> Option<&str> {
+        self.file.index.licence.as_deref()
+    }
+
     /// The network behind its passes, as it was made for the first profile.
     ///
     /// # Errors
     /// [`Error::Bundle`]: a part that is damaged.
     pub fn model(&self) -> Result<Model, Error> {
         let first = self.file.index.entries.first().ok_or_else(|| self.file.error("the bundle is empty"))?;
-        Ok(Model::of_module(self.module(first)?, self.ranges()))
+        let model = Model::of_module(self.module(first)?, self.ranges());
+        Ok(model.with_licence(self.licence().map(String::from)))
     }
 
     /// The names of the profiles that it was made for, in order.
@@ -103,8 +118,8 @@ impl Bundle {
     /// in flight, the profile and the watch count.
     ///
     /// # Errors
-    /// [`Error::NotCompiled`]: with `require`, if anything has to be compiled. [`Error::Bundle`]: a part that is damaged.
-    /// Those of [`Model::compile`].
+    /// [`Error::NotCompiled`]: with `require`, if anything has to be compiled. [`Error::Native`]: code of the machine that
+    /// is not allowed. [`Error::Bundle`]: a part that is damaged. Those of [`Model::compile`].
     pub fn compile(&self, options: &Options, require: bool) -> Result<CompiledModel, Error> {
         let mut options = options.clone();
         options.pipeline.passes = Some(vec![]);
@@ -137,14 +152,23 @@ impl Bundle {
         }
         options.watch.makes_anew(&why);
         match entry {
-            Some(entry) => Model::of_module(self.module(entry)?, self.ranges()).compile(&options),
-            None => self.model()?.compile(&options),
+            Some(entry) => Model::of_module(self.allowed(self.module(entry)?)?, self.ranges()).compile(&options),
+            None => Model::of_module(self.allowed(self.model()?.into_module())?, self.ranges()).compile(&options),
+        }
+    }
+
+    /// The module, if none of its external targets runs code of the machine that is not allowed.
+    fn allowed(&self, module: Module) -> Result<Module, Error> {
+        let targets = if self.allows_native { vec![] } else { native_targets(&module) };
+        match targets.is_empty() {
+            true => Ok(module),
+            false => Err(Error::Native { place: self.file.place.clone(), targets }),
         }
     }
 
     /// The network by the plan of an entry.
     fn planned(&self, entry: &Entry, options: &Options, require: bool) -> Result<CompiledModel, Error> {
-        let module = self.module(entry)?;
+        let module = self.allowed(self.module(entry)?)?;
         let mut options = Options { profile: Some(entry.profile.clone()), ..options.clone() };
         if let Some(plan) = entry.plan {
             let name = &entry.profile.name;
@@ -201,7 +225,7 @@ impl Bundle {
                 "network": own(Some(e.network)), "trace": own(Some(e.trace)), "constants": e.constants.len(),
                 "weights": weights, "own_weights": new, "tuning": e.tuning })
         };
-        json!({ "schema": 1, "bundle": file::VERSION, "weft": index.weft, "network": index.network,
+        json!({ "schema": 1, "bundle": file::VERSION, "weft": index.weft, "network": index.network, "licence": index.licence, "native": index.native,
             "bytes": self.file.size(), "inputs": index.inputs, "outputs": index.outputs, "dims": index.dims,
             "entries": index.entries.iter().map(&mut entry).collect::<Vec<_>>(), "parts": index.parts })
     }

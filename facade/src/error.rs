@@ -46,6 +46,14 @@ pub enum Error {
         /// Why there is no plan.
         why: String,
     },
+    /// A bundle whose external targets run code of the machine, where that is not allowed.
+    #[error("the bundle runs code of this machine through {}, which has to be allowed", targets.join(", "))]
+    Native {
+        /// The file.
+        place: String,
+        /// The targets.
+        targets: Vec<String>,
+    },
     /// A model that has no plan before a run, for a bundle.
     #[error("a bundle holds plans, and the model has none before a run: {0}")]
     NotPlanned(String),

@@ -22,6 +22,12 @@ pub fn metadata(bytes: Bytes) -> Result<Vec<(String, String)>, Error> {
     Ok(onnx_metadata(bytes)?)
 }
 
+/// The licence among the notes of an ONNX model: the one called `license` or `licence`.
+pub fn licence(notes: &[(String, String)]) -> Option<String> {
+    let is_it = |name: &str| ["license", "licence"].iter().any(|l| name.eq_ignore_ascii_case(l));
+    notes.iter().find(|n| is_it(&n.0)).map(|n| n.1.clone())
+}
+
 /// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no
 /// longer there are an error.
 struct DataFile {

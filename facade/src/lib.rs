@@ -151,6 +151,7 @@ mod calibrated;
 mod compiled;
 mod cpu_form;
 mod device;
+pub mod dlpack;
 mod error;
 mod extensions;
 pub mod files;

@@ -2,7 +2,7 @@
 
 use crate::compiled::CompiledModel;
 use crate::error::Error;
-use crate::files::read_onnx;
+use crate::files::{licence, read_onnx};
 use crate::options::Options;
 use crate::plain_files::read_text;
 use crate::sizes::Sizes;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use compiler::graph::{Module, TensorType, bind_dims, input_ports, open_dims, set_input_shapes};
 use compiler::int::DimRanges;
 use compiler::name::Name;
-use compiler::onnx::{ExternalData, ImportOptions, NoExternalData, import_onnx_with, onnx_inputs};
+use compiler::onnx::{ExternalData, ImportOptions, NoExternalData, import_onnx_with, onnx_inputs, onnx_metadata};
 use std::path::Path;
 
 /// A network, not yet compiled.
@@ -19,6 +19,7 @@ pub struct Model {
     module: Module,
     /// The ranges of open sizes.
     ranges: DimRanges,
+    licence: Option<String>,
 }
 
 impl Model {
@@ -54,10 +55,11 @@ impl Model {
         let shapes = decided.closed();
         let values = sizes.values.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
         let ranges = decided.ranges.clone();
+        let licence = licence(&onnx_metadata(bytes.clone())?);
         let options = ImportOptions { batch: None, dims: decided.dims.clone(), shapes, values, ranges };
         let mut module = import_onnx_with(bytes, external, &options)?;
         bind_open(&mut module, &decided.dims)?;
-        Ok(Model { module, ranges: decided.ranges })
+        Ok(Model { module, ranges: decided.ranges, licence })
     }
 
     /// An ONNX model in memory, without external data.
@@ -95,12 +97,12 @@ impl Model {
 
     /// A module built in Rust.
     pub fn from_module(module: Module) -> Model {
-        Model { module, ranges: DimRanges::default() }
+        Model::of_module(module, DimRanges::default())
     }
 
     /// A module with ranges of its open sizes.
     pub(crate) fn of_module(module: Module, ranges: DimRanges) -> Model {
-        Model { module, ranges }
+        Model { module, ranges, licence: None }
     }
 
     /// The model with sizes for the open dimensions of its inputs.
@@ -125,6 +127,14 @@ impl Model {
     {
         change(&mut self.module)?;
         Ok(self)
+    }
+    /// The model with this licence, which a bundle of it keeps as text.
+    pub fn with_licence(self, licence: Option<String>) -> Model {
+        Model { licence, ..self }
+    }
+    /// The text of its licence: that of [`Model::with_licence`], or what an ONNX file says of it.
+    pub fn licence(&self) -> Option<&str> {
+        self.licence.as_deref()
     }
 
     /// The module itself.

@@ -1,9 +1,10 @@
 //! How a model is compiled and run.
 
 use crate::device::{Device, cache_dir, emitter};
+use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::Module;
-use compiler::passes::PipelineOptions;
+use compiler::passes::{PipelineOptions, ReplaceWithHostCalls};
 use compiler::profile::DeviceProfile;
 use runtime_gpu::HostFunctions;
 use runtime_gpu::cache::CacheFolder;
@@ -125,6 +126,15 @@ impl Options {
     pub fn external(mut self, targets: &[&str]) -> Options {
         let targets: Vec<String> = targets.iter().map(|t| t.to_string()).collect();
         self.pipeline.config.extend(compiler::passes::external_passes(&targets));
+        self
+    }
+    /// With host functions in the place of nodes: `(node, function)`. A node is named as in the model, or is `op:NAME` for
+    /// all of an operator; `*` stands for any text.
+    pub fn host_calls(mut self, calls: &[(&str, &str)]) -> Options {
+        let nodes = calls.iter().map(|c| c.0.to_string()).collect();
+        let functions = calls.iter().map(|c| c.1.into()).collect();
+        let pass = ReplaceWithHostCalls { nodes, functions, ..ReplaceWithHostCalls::default() };
+        self.pipeline.config.push((ReplaceWithHostCalls::NAME.to_string(), pass.to_attrs()));
         self
     }
     /// With so many runs in flight.

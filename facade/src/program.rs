@@ -142,7 +142,7 @@ impl Program {
             let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
             constant.load().map_err(|e| e.to_string())
         };
-        let ready = |buffer: usize| self.ready.iter().find(|b| b.0 == buffer).map(|b| &b.1[..]);
+        let ready = |buffer: usize| self.ready.iter().find(|b| b.0 == buffer).map(|b| b.1.clone());
         Ok(runtime_cpu::Session::open_packed(processor.clone(), &self.plan, &load, &ready)?)
     }
 

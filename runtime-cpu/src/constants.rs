@@ -3,8 +3,8 @@
 use crate::emit::Kernel;
 use crate::execute::Line;
 use crate::{CpuError, Isa};
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tensor_ir::name::Name;
@@ -35,7 +35,7 @@ pub(crate) struct Place {
     pub at: *mut u8,
     pub bytes: usize,
 }
-// SAFETY: places point into blocks that the run or the session owns; the session never writes to constants after it has
+// SAFETY: places point into memory that the run or the session holds; nobody writes to constants after the session has
 // opened.
 unsafe impl Send for Place {}
 // SAFETY: as above.
@@ -64,15 +64,37 @@ pub(crate) struct Constants {
     pub places: Vec<Place>,
     pub host: FxHashMap<usize, Tensor>,
     /// Where they are, for all sessions that share them.
-    memory: Arc<Vec<Block>>,
+    memory: Arc<Vec<Held>>,
+}
+
+/// Memory of a constant.
+#[allow(dead_code, reason = "places point there")]
+enum Held {
+    Own(Block),
+    /// Data that are packed and aligned already, such as a part of a file that is mapped.
+    Given(Bytes),
+}
+
+impl Held {
+    /// The memory of a buffer with these data, and its place: the data themselves if they are aligned and whole.
+    fn of(b: &PlanBuffer, data: Bytes) -> (Held, Place) {
+        if data.as_ptr().cast::<Line>().is_aligned() && data.len() as u64 >= b.bytes {
+            let place = Place { at: data.as_ptr().cast_mut(), bytes: data.len() };
+            return (Held::Given(data), place);
+        }
+        let mut block = Block::of(b.bytes.max(data.len() as u64));
+        block.bytes_mut()[..data.len()].copy_from_slice(&data);
+        let place = block.place();
+        (Held::Own(block), place)
+    }
 }
 
 impl Constants {
     /// `ready`: bytes of buffers that were packed before.
-    pub(crate) fn load<'r>(
+    pub(crate) fn load(
         plan: &Plan,
         load: &dyn Fn(Name) -> Result<Tensor, String>,
-        ready: &dyn Fn(usize) -> Option<&'r [u8]>,
+        ready: &dyn Fn(usize) -> Option<Bytes>,
         isa: Isa,
     ) -> Result<Constants, CpuError> {
         let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
@@ -84,13 +106,12 @@ impl Constants {
                 Content::Constant { name, packer } => {
                     let pack = |t| pack_constant(b, t, packer.as_deref(), isa).map_err(|e| failed(*name, e));
                     let bytes = match ready(i) {
-                        Some(bytes) => Cow::Borrowed(bytes),
-                        None => Cow::Owned(pack(read(*name)?)?),
+                        Some(bytes) => bytes,
+                        None => pack(read(*name)?)?.into(),
                     };
-                    let mut block = Block::of(b.bytes.max(bytes.len() as u64));
-                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-                    places[i] = block.place();
-                    memory.push(block);
+                    let (held, place) = Held::of(b, bytes);
+                    places[i] = place;
+                    memory.push(held);
                 }
                 Content::Host(HostContent::Constant(name)) => {
                     host.insert(i, read(*name)?);

@@ -6,6 +6,7 @@ use crate::memory::View;
 use crate::program::Program;
 use crate::times::{DispatchTime, Log, Span, Work};
 use crate::{CpuError, Processor};
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,15 +65,15 @@ impl Session {
     }
 
     /// As [`Session::open`]; `ready` has the bytes of buffers whose constants [`pack_constant`](crate::pack_constant)
-    /// has packed before. These are not read.
+    /// has packed before. These are not read, and not copied if they begin at a multiple of 64 bytes.
     ///
     /// # Errors
     /// As there.
-    pub fn open_packed<'r>(
+    pub fn open_packed(
         processor: Arc<Processor>,
         plan: &Plan,
         load: &dyn Fn(Name) -> Result<Tensor, String>,
-        ready: &dyn Fn(usize) -> Option<&'r [u8]>,
+        ready: &dyn Fn(usize) -> Option<Bytes>,
     ) -> Result<Session, CpuError> {
         for k in &plan.kernels {
             kernel_of(k.emitted.module.as_ref(), &k.name)?;

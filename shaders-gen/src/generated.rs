@@ -26,6 +26,16 @@ const NOT_STANDARD: &[(Capabilities, &str)] = &[
     (Capabilities::SHADER_INT16, "16-bit integers"),
 ];
 
+/// The features of wgpu that capabilities need, by wgpu's names.
+const FEATURES: &[(Capabilities, &str)] = &[
+    (Capabilities::IMMEDIATES, "IMMEDIATES"),
+    (Capabilities::COOPERATIVE_MATRIX, "EXPERIMENTAL_COOPERATIVE_MATRIX"),
+    (Capabilities::SUBGROUP, "SUBGROUP"),
+    (Capabilities::SUBGROUP_BARRIER, "SUBGROUP_BARRIER"),
+    (Capabilities::SHADER_FLOAT16, "SHADER_F16"),
+    (Capabilities::SHADER_INT16, "SHADER_I16"),
+];
+
 /// The largest f32 in a form that the standard accepts. naga writes the fewest digits that read back; for this number
 /// they are rounded up, out of the range.
 const LARGEST: [&str; 2] = ["340282350000000000000000000000000000000f", "340282346638528859811704183484516925440f"];
@@ -176,6 +186,11 @@ impl GeneratedModule {
     /// True if it has subgroup matrices. HLSL has none, and MSL only matrices of eight rows and columns.
     pub fn uses_matrices(&self) -> bool {
         self.capabilities.contains(Capabilities::COOPERATIVE_MATRIX)
+    }
+    /// The features of wgpu that it needs, by wgpu's names.
+    pub fn features(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let capabilities = self.capabilities;
+        FEATURES.iter().filter(move |(c, _)| capabilities.contains(*c)).map(|(_, name)| *name)
     }
     /// True when it takes f16 from the bits of 16-bit integers, as kernels for Vulkan alone do.
     pub fn takes_halves_from_integers(&self) -> bool {

@@ -104,8 +104,11 @@ const USES: &[Use] = &[
         command: "export",
         headings: ALL,
         without: &["json"],
-        first: &["output", "c", "optimized", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
-        examples: ["weft export model.onnx --optimized -o small.onnx", "weft export squeezenet1_1 --c squeezenet"],
+        first: &["output", "c", "rust", "optimized", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
+        examples: [
+            "weft export squeezenet1_1 --c squeezenet",
+            "weft export squeezenet1_1 --rust squeezenet --target baseline",
+        ],
     },
     Use {
         command: "extract",

@@ -1,7 +1,6 @@
 //! Interface 2: functions that are prepared once for each call site and list of sizes.
 
-use super::dlpack::{DlTensor, DlTensors, said};
-use super::{Row, run_on};
+use super::Row;
 use compiler::plan::HostSignature;
 use compiler::tensor::{Tensor, TensorMut};
 use libloading::Library;
@@ -9,12 +8,13 @@ use runtime_gpu::HostFunctions;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use weft::dlpack::{self, DLTensor, DLTensors, said};
 
 /// Makes a state from the types of operands and results, and from the data of constants.
 type Prepare = unsafe extern "C" fn(
-    inputs: *const DlTensor,
+    inputs: *const DLTensor,
     input_count: usize,
-    outputs: *const DlTensor,
+    outputs: *const DLTensor,
     output_count: usize,
     state: *mut *mut c_void,
     message: *mut c_char,
@@ -24,9 +24,9 @@ type Prepare = unsafe extern "C" fn(
 /// Runs a state.
 type Run = unsafe extern "C" fn(
     state: *mut c_void,
-    inputs: *const DlTensor,
+    inputs: *const DLTensor,
     input_count: usize,
-    outputs: *mut DlTensor,
+    outputs: *mut DLTensor,
     output_count: usize,
     message: *mut c_char,
     room: usize,
@@ -81,11 +81,11 @@ impl State {
         site: &HostSignature<'_>,
         library: Arc<Library>,
     ) -> Result<State, String> {
-        let operands = DlTensors::of(site.operands.iter().map(|o| {
+        let operands = DLTensors::of(site.operands.iter().map(|o| {
             let data = o.constant.map_or(null(), |t| t.bytes().as_ptr());
             (data, o.dtype, o.shape)
-        }))?;
-        let results = DlTensors::of(site.results.iter().map(|r| (null(), r.dtype, r.shape.unwrap_or_default())))?;
+        }));
+        let results = DLTensors::of(site.results.iter().map(|r| (null(), r.dtype, r.shape.unwrap_or_default())));
         let constants = site.operands.iter().filter_map(|o| o.constant.cloned()).collect();
         let mut made = State { state: null_mut(), free: None, _constants: constants, _loaded: library };
         let (x, y) = (&operands.list, &results.list);
@@ -99,10 +99,11 @@ impl State {
         Ok(made)
     }
     fn run(&self, run: Run, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), String> {
-        run_on(inputs, outputs, |x, y, message, room| {
+        let run = |x: &[DLTensor], y: &mut [DLTensor], message, room| {
             // SAFETY: as for `prepare`; the state is what it made.
             unsafe { run(self.state, x.as_ptr(), x.len(), y.as_mut_ptr(), y.len(), message, room) }
-        })
+        };
+        dlpack::call(run, inputs, outputs)
     }
 }
 

@@ -15,6 +15,9 @@ impl ExternalTarget for InterpreterTarget {
     fn name(&self) -> &'static str {
         "interpreter"
     }
+    fn is_native(&self) -> bool {
+        false
+    }
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[("ops", "names of the ops that it takes, joined by `+`; all by default")]
     }

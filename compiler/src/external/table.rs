@@ -5,8 +5,11 @@ use super::options::TargetOptions;
 use super::region::Region;
 use super::target::ExternalTarget;
 use crate::fingerprint::Fingerprint;
+use crate::graph::Module;
 use crate::name::Name;
+use crate::ops::control::CallHost;
 use crate::registry::Table;
+use std::collections::BTreeSet;
 
 /// The targets of this crate.
 const OWN: &[&dyn ExternalTarget] = &[
@@ -35,6 +38,16 @@ pub fn find_target(name: Name) -> Result<&'static dyn ExternalTarget, String> {
         let known: Vec<&str> = TARGETS.iter().map(|t| t.name()).collect();
         format!("there is no external target `{name}`{}", crate::attr::known(&known))
     })
+}
+
+/// The targets that a partitioned module calls and that run code of the machine, by name, each once. One that is not
+/// registered counts.
+pub fn native_targets(module: &Module) -> Vec<String> {
+    let nodes = module.functions.values().flat_map(|f| f.nodes.iter().map(|n| n.1));
+    let called = nodes.filter_map(|n| n.op.downcast::<CallHost>()?.external_target());
+    let native: BTreeSet<String> =
+        called.filter(|&t| find_target(t).map_or(true, |t| t.is_native())).map(|t| t.to_string()).collect();
+    native.into_iter().collect()
 }
 
 /// A target with options.

@@ -14,6 +14,11 @@ pub trait ExternalTarget: Send + Sync {
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// Whether it runs code of the machine: a library, or code that it has a compiler build. A network from elsewhere may
+    /// ask for that only if the user allows it.
+    fn is_native(&self) -> bool {
+        true
+    }
     /// Checks that the target can run here with these options, before anything is compiled for it.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ pub use steps::{
 use crate::dtype::DType;
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::tir::{Access, BufferId, Encoding, TensorFunction};
 use std::any::Any;
 use std::sync::Arc;
@@ -144,12 +145,7 @@ pub trait EmitKernel: Send + Sync {
     ///
     /// # Errors
     /// When the kernel is beyond the profile's limits or the lowering has a bug.
-    fn emit(
-        &self,
-        f: &TensorFunction,
-        kernel: Name,
-        profile: &crate::profile::DeviceProfile,
-    ) -> Result<EmittedKernel, EmitFailure>;
+    fn emit(&self, f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, EmitFailure>;
 
     /// SPIR-V words of a kernel that this generator made; none if its kernels are no shaders.
     ///
@@ -293,6 +289,24 @@ impl Plan {
     /// All dispatches, in the order of the steps.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.all_steps().into_iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
+    }
+    /// `profile` with the limits that the plan needs.
+    pub fn needs(&self, profile: &DeviceProfile) -> DeviceProfile {
+        let most = |of: &dyn Fn(&EmittedKernel) -> u32| self.kernels.iter().map(|k| of(&k.emitted)).max().unwrap_or(0);
+        let axis = |a: usize| most(&|k| k.workgroup[a]);
+        let on_device = self.buffers.iter().filter(|b| !matches!(b.content, Content::Host(_)));
+        let bytes = on_device.map(|b| (b.slice_bytes, b.bytes)).fold((0, 0), |m, b| (m.0.max(b.0), m.1.max(b.1)));
+        DeviceProfile {
+            shared_memory: most(&|k| k.shared_bytes),
+            max_invocations: most(&|k| k.workgroup.iter().product()),
+            max_workgroup_size: [axis(0), axis(1), axis(2)],
+            max_workgroups: self.dispatches().flat_map(|d| d.grid).max().unwrap_or(0),
+            max_storage_buffers: most(&|k| k.bindings.len() as u32),
+            max_binding: bytes.0,
+            max_buffer: bytes.0.min(bytes.1),
+            immediates: most(&|k| k.immediate_bytes),
+            ..profile.clone()
+        }
     }
     /// For each buffer, the buffer of the plan `before` that holds the same constant.
     pub fn same_constants(&self, before: &Plan) -> Vec<Option<usize>> {

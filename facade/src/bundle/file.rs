@@ -110,6 +110,12 @@ pub(super) struct Index {
     /// Weft's version.
     pub weft: String,
     pub network: String,
+    /// The text of its licence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licence: Option<String>,
+    /// The external targets that run parts of it with code of the machine.
+    #[serde(default)]
+    pub native: Vec<String>,
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
     pub dims: Vec<OpenDim>,

@@ -8,9 +8,10 @@ use crate::model::Model;
 use crate::options::Options;
 use crate::tuning::TuningDatabase;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, compile_graph, renumber_host_steps};
+use compiler::external::native_targets;
 use compiler::graph::{Constant, Module, open_dims};
 use compiler::name::Name;
-use compiler::plan::{Content, Plan, PlanBuffer, saved_form};
+use compiler::plan::{Content, PlanBuffer, saved_form};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module};
@@ -34,12 +35,14 @@ pub(super) fn write(
 ) -> Result<(), Error> {
     let mut writer = Writer::new(to).map_err(fail)?;
     let mut index = Index { weft: env!("CARGO_PKG_VERSION").into(), network: name.into(), ..Index::default() };
+    index.licence = model.licence().map(String::from);
     let port = |(name, ty): (String, _)| Port { name, r#type: format!("{ty:?}") };
     index.inputs = model.inputs().into_iter().map(port).collect();
     index.outputs = model.outputs().into_iter().zip(model.output_types()).map(port).collect();
     for options in targets {
         let options = model.ranged(options);
         let made = Made::new(model.module(), name, &options, tuning)?;
+        index.native.extend(made.native.iter().filter(|n| !index.native.contains(n)).cloned().collect::<Vec<_>>());
         if index.dims.is_empty() {
             let open = open_dims(model.module()).into_iter().map(|d| (d, options.compile.dims.sizes(d)));
             let dim = |(d, r): (Name, compiler::int::DimRange)| OpenDim {
@@ -73,6 +76,7 @@ struct Made {
     kernels: Option<Vec<u8>>,
     trace: Vec<u8>,
     tuning: TuningDatabase,
+    native: Vec<String>,
 }
 
 impl Made {
@@ -110,7 +114,8 @@ impl Made {
         };
         let buffers = compiled.plan.buffers.iter().enumerate().filter_map(goes).collect();
         Ok(Made {
-            needs: needs(&compiled.plan, &profile),
+            native: native_targets(&graph),
+            needs: compiled.plan.needs(&profile),
             text,
             constants,
             buffers,
@@ -191,27 +196,6 @@ fn as_text(module: &Module) -> Result<(String, Module), Error> {
     let read = parse_module(&text).map_err(|e| bug(e.to_string()))?;
     compare_modules(module, &read).map_err(bug)?;
     Ok((text, read))
-}
-
-/// `profile` with the limits that the plan needs.
-fn needs(plan: &Plan, profile: &DeviceProfile) -> DeviceProfile {
-    let most = |of: &dyn Fn(&compiler::plan::EmittedKernel) -> u32| {
-        plan.kernels.iter().map(|k| of(&k.emitted)).max().unwrap_or(0)
-    };
-    let axis = |a: usize| most(&|k| k.workgroup[a]);
-    let on_device = plan.buffers.iter().filter(|b| !matches!(b.content, Content::Host(_)));
-    let bytes = on_device.map(|b| (b.slice_bytes, b.bytes)).fold((0, 0), |m, b| (m.0.max(b.0), m.1.max(b.1)));
-    DeviceProfile {
-        shared_memory: most(&|k| k.shared_bytes),
-        max_invocations: most(&|k| k.workgroup.iter().product()),
-        max_workgroup_size: [axis(0), axis(1), axis(2)],
-        max_workgroups: plan.dispatches().flat_map(|d| d.grid).max().unwrap_or(0),
-        max_storage_buffers: most(&|k| k.bindings.len() as u32),
-        max_binding: bytes.0,
-        max_buffer: bytes.0.min(bytes.1),
-        immediates: most(&|k| k.immediate_bytes),
-        ..profile.clone()
-    }
 }
 
 /// The lines of `tuning` that decided schedules.

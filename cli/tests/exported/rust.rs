@@ -1,0 +1,176 @@
+//! `weft export --rust`: the crate builds with every warning as an error, with `wgpu` and nothing of Weft's, and computes
+//! bit for bit what `weft run` does on the device. The tests run on whatever driver there is (`scripts/with-driver.sh`).
+//!
+//! The crate is built by a call of rustc with the libraries that cargo has built for this test: that takes seconds, and
+//! building `wgpu` again minutes. That it needs no others is what its manifest says, which `cargo tree` reads.
+
+use crate::{Given, RESULTS, elements, refused, weft};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn said(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+/// True if there is an adapter; what needs one is left out loudly otherwise.
+fn has_adapter() -> bool {
+    let list: serde_json::Value = serde_json::from_slice(&weft(&["devices", "--json"]).stdout).expect("JSON");
+    let there = list["devices"].as_array().is_some_and(|d| !d.is_empty());
+    if !there {
+        eprintln!("LEFT OUT: no adapter, so no exported crate runs");
+    }
+    there
+}
+
+/// The libraries of that name which cargo built beside this test, the newest first.
+fn libraries(name: &str) -> Vec<PathBuf> {
+    let test = std::env::current_exe().expect("the test's own path");
+    let folder = test.parent().expect("target/<profile>/deps").read_dir().expect("a folder");
+    let is_it = |path: &PathBuf| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        file.starts_with(&format!("lib{name}-")) && file.ends_with(".rlib")
+    };
+    let mut found: Vec<PathBuf> = folder.flatten().map(|e| e.path()).filter(is_it).collect();
+    found.sort_by_key(|path| std::cmp::Reverse(path.metadata().and_then(|m| m.modified()).ok()));
+    found
+}
+
+/// The crate in a folder, built.
+struct Exported {
+    at: tempfile::TempDir,
+}
+
+impl Exported {
+    fn of(model: &str, options: &[&str]) -> Exported {
+        let at = tempfile::tempdir().expect("a folder");
+        weft(&[&["export", model, "--quiet", "--rust", &at.path().display().to_string()], options].concat());
+        let made = Exported { at };
+        made.build();
+        made
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.at.path().join(name)
+    }
+    fn name(&self) -> String {
+        let manifest = std::fs::read_to_string(self.path("Cargo.toml")).expect("the manifest");
+        manifest.split('"').nth(1).expect("a name").to_string()
+    }
+    /// Builds the library, then the program. Builds of the workspace with other features leave other libraries: the first
+    /// pair that fits is taken.
+    fn build(&self) {
+        let name = self.name().replace('-', "_");
+        let mut why = "there is no library of wgpu".to_string();
+        for (wgpu, pollster) in libraries("wgpu").iter().zip(libraries("pollster").iter().cycle()) {
+            let externs = [("wgpu", wgpu.as_path()), ("pollster", pollster)];
+            let library = self.rustc(&name, &externs, "src/lib.rs", wgpu);
+            if library.status.success() {
+                let own = self.path(&format!("lib{name}.rlib"));
+                let program = self.rustc("program", &[(&name, &own)], "src/main.rs", wgpu);
+                assert!(program.status.success(), "{}", said(&program));
+                return;
+            }
+            why = said(&library);
+        }
+        panic!("{why}");
+    }
+    fn rustc(&self, name: &str, externs: &[(&str, &Path)], source: &str, beside: &Path) -> Output {
+        let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+        let kind = if source.ends_with("lib.rs") { "rlib" } else { "bin" };
+        command.args(["--edition", "2024", "-D", "warnings", "--crate-type", kind, "--crate-name", name]);
+        command.arg("-L").arg(format!("dependency={}", beside.parent().expect("a folder").display()));
+        for (name, path) in externs {
+            command.arg("--extern").arg(format!("{name}={}", path.display()));
+        }
+        let place = self.at.path();
+        command.arg("--out-dir").arg(place).arg(place.join(source)).output().expect("rustc runs")
+    }
+    fn start(&self, inputs: &[Vec<u8>], outputs: usize) -> Output {
+        let mut command = Command::new(self.path("program"));
+        command.current_dir(self.at.path()).args(["-n", "3"]);
+        for (i, bytes) in inputs.iter().enumerate() {
+            std::fs::write(self.path(&format!("in{i}")), bytes).expect("writes");
+            command.arg(format!("in{i}"));
+        }
+        command.args((0..outputs).map(|i| format!("out{i}")));
+        command.output().expect("the program runs")
+    }
+    /// The results as raw elements, of the third run.
+    fn run(&self, inputs: &[Vec<u8>], outputs: usize) -> Vec<Vec<u8>> {
+        let out = self.start(inputs, outputs);
+        assert!(out.status.success(), "{}", said(&out));
+        (0..outputs).map(|i| std::fs::read(self.path(&format!("out{i}"))).expect("a result")).collect()
+    }
+}
+
+#[test]
+fn the_crate_computes_what_weft_does() {
+    if !has_adapter() {
+        return;
+    }
+    for truth in [0u8, 1] {
+        let given = Given::of(truth);
+        let exported = Exported::of(&given.model(), &[]);
+        let made = given.run("0");
+        let got = exported.run(&given.bytes, RESULTS.len());
+        for ((name, _), got) in RESULTS.iter().zip(&got) {
+            assert_eq!(&elements(&made.join(format!("{name}.npy"))), got, "{name} with {truth}");
+        }
+        if truth == 1 {
+            let mut short = given.bytes.clone();
+            short[0].pop();
+            let out = exported.start(&short, RESULTS.len());
+            assert!(!out.status.success() && said(&out).contains("input `x` of the shape"), "{}", said(&out));
+            let mut far = given.bytes.clone();
+            far[1][4] = 1;
+            let out = exported.start(&far, RESULTS.len());
+            assert!(!out.status.success() && said(&out).contains("does not fit 32 bits"), "{}", said(&out));
+        }
+    }
+}
+
+/// Kernels for subgroups that no software driver has.
+#[test]
+fn a_device_that_lacks_something_is_named() {
+    if !has_adapter() {
+        return;
+    }
+    let given = Given::of(0);
+    let exported = Exported::of(&given.model(), &["--target", "ada"]);
+    let out = exported.start(&given.bytes, RESULTS.len());
+    let text = said(&out);
+    assert!(!out.status.success() && text.contains("no device can run the network"), "{text}");
+    assert!(text.contains("the kernels are for [32, 32]"), "{text}");
+}
+
+#[test]
+fn it_depends_on_nothing_of_wefts() {
+    let at = tempfile::tempdir().expect("a folder");
+    let to = at.path().display().to_string();
+    weft(&["export", "squeezenet1_1:smallest", "--rust", &to, "--target", "baseline", "-q"]);
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
+    std::fs::copy(lock, at.path().join("Cargo.lock")).expect("the workspace's lock file");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    let out =
+        cargo.current_dir(at.path()).args(["tree", "--offline", "--prefix", "none", "--edges", "normal"]).output();
+    let out = out.expect("cargo runs");
+    assert!(out.status.success(), "{}", said(&out));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let mut lines = text.lines();
+    assert!(lines.next().is_some_and(|l| l.starts_with("squeezenet1-1-smallest-network ")), "{text}");
+    let all: Vec<&str> = lines.filter_map(|l| l.split(' ').next()).collect();
+    assert!(all.contains(&"wgpu") && all.contains(&"pollster"), "{text}");
+    assert!(!all.iter().any(|name| name.contains("weft")), "{text}");
+    // All of it comes from the registry but the crate itself.
+    assert_eq!(text.matches(" (/").count(), 1, "{text}");
+}
+
+#[test]
+fn what_does_not_become_a_crate_is_named() {
+    let at = tempfile::tempdir().expect("a folder");
+    let to = at.path().join("crate").display().to_string();
+    refused(&["export", "ssdlite", "--rust", &to, "--target", "ada"], 4, "does not become a crate: ");
+    refused(&["export", "encoder:smallest", "--dim", "sequence=open", "--rust", &to, "--target", "ada"], 2, "--dim");
+    refused(&["export", "squeezenet1_1", "--device", "cpu", "--rust", &to], 2, "the crate has shaders");
+    refused(&["export", "squeezenet1_1", "--c", &to, "--rust", &to], 2, "cannot be used with");
+    assert!(!Path::new(&to).exists());
+}

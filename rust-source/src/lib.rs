@@ -1,0 +1,113 @@
+//! A crate on `wgpu` alone from a plan: an application ships a network without Weft.
+//!
+//! Kernels are the WGSL of the shader generator, a file each. [`program()`] writes the plan around them as tables
+//! (`network`): buffers, kernels and a row for each dispatch; inputs and outputs become structures with a field each
+//! (`names`). What all networks share is the text of `template/`.
+//!
+//! Deliberately absent: graphs, ops, files; steps on the host, loops and calls of the plan, open sizes; kernels on matrix
+//! units, whose shapes and subgroup sizes only a session can check.
+#![warn(missing_docs)]
+
+mod names;
+mod network;
+
+use crate::network::Places;
+use std::fmt::Write as _;
+use tensor_ir::plan::{Plan, PlanBuffer, kernel_file};
+use tensor_ir::profile::DeviceProfile;
+
+/// A file of the crate.
+pub struct File {
+    /// Its path in the folder.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+/// The crates that it needs, for `Cargo.toml`.
+const DEPENDENCIES: &str = "\
+wgpu = { version = \"30.0.1\", default-features = false, features = [\"std\", \"wgsl\", \"vulkan\", \"metal\", \"dx12\"] }
+pollster = \"1.0.1\"
+";
+
+/// The name of the package for a model.
+pub fn package(model: &str) -> String {
+    format!("{}-network", names::identifier(model, "a").trim_end_matches('_').replace('_', "-"))
+}
+
+/// The files of a crate for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`. `packed` has the bytes of a
+/// constant's buffer as kernels read them; `model` is the model's name.
+///
+/// # Errors
+/// Steps that run on the host, loops and calls, kernels that take sizes or use matrix units, by name; what `packed` says.
+pub fn program(
+    plan: &Plan,
+    profile: &DeviceProfile,
+    packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
+    model: &str,
+) -> Result<Vec<File>, String> {
+    let places = Places::of(plan, packed)?;
+    let network = network::source(plan, profile, &places, model)?;
+    let package = package(model);
+    let mut manifest = String::new();
+    let _ = write!(
+        manifest,
+        "[package]
+name = \"{package}\"
+version = \"0.1.0\"
+edition = \"2024\"
+description = \"A network for wgpu, written by Weft\"
+publish = false
+
+[dependencies]
+{DEPENDENCIES}
+# Shaders are parsed when the network opens, which takes long without optimisation.
+[profile.dev.package.\"*\"]
+opt-level = 2
+"
+    );
+    let main = format!(
+        "//! Runs the network on files of raw elements.\n\nuse {} as network;{}",
+        package.replace('-', "_"),
+        include_str!("../template/main.rs")
+    );
+    let text = |path: &str, text: String| File { path: path.into(), bytes: text.into_bytes() };
+    let mut files = vec![
+        text("Cargo.toml", manifest),
+        text("src/lib.rs", include_str!("../template/lib.rs").into()),
+        text("src/main.rs", main),
+        text("src/network.rs", network),
+        File { path: "weights.bin".into(), bytes: places.blob },
+    ];
+    let kernel = |(i, k): (usize, &tensor_ir::plan::PlanKernel)| {
+        text(&format!("kernels/{}.wgsl", kernel_file(i, &k.name)), k.emitted.wgsl.clone())
+    };
+    files.extend(plan.kernels.iter().enumerate().map(kernel));
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_asks_for_the_versions_of_the_workspace() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+        let workspace = std::fs::read_to_string(path).expect("the workspace's manifest");
+        let version = |name: &str, text: &str| {
+            let line = text.lines().find(|l| l.starts_with(&format!("{name} = "))).expect(name);
+            line.split('"').nth(1).expect("a version").to_string()
+        };
+        for name in ["wgpu", "pollster"] {
+            assert_eq!(version(name, DEPENDENCIES), version(name, &workspace));
+        }
+    }
+
+    #[test]
+    fn names_of_packages() {
+        let all = ["squeezenet1_1", "my model (2)", "2d", "type", "ünet", ""].map(package);
+        let want =
+            ["squeezenet1-1-network", "my-model-2-network", "a2d-network", "type-network", "net-network", "a-network"];
+        assert_eq!(all, want);
+    }
+}
