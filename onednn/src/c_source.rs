@@ -4,16 +4,16 @@
 //! calls, and keeps tensors and steps. Layouts are the library's choice, so copies between them are decided when the
 //! network is prepared.
 
+mod names;
 mod nodes;
 
 use crate::graph::{Graph, Node};
 use c_source::File;
 use compiler::tensor::Tensor;
+pub use names::VERSION;
+use names::{Names, comment, elements, identifier, ports, sized};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-
-/// The version whose interface the C calls.
-pub const VERSION: i32 = 2;
 
 /// The files of a graph: `network.c`, `network.h`, `weft_dnnl.h`, `main.c` and `weights.bin`.
 ///
@@ -29,35 +29,6 @@ pub fn files(graph: &Graph, constants: &[Tensor], name: &str) -> Result<Vec<File
         text("main.c", c_source::MAIN.to_string()),
         File { name: "weights.bin", bytes: blob },
     ])
-}
-
-/// A name of the model in a comment, which it must not end.
-fn comment(name: &str) -> String {
-    name.chars().filter(|c| *c != '*' && *c != '\\' && !c.is_control()).collect()
-}
-
-/// A name as part of an identifier.
-fn identifier(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(40).collect()
-}
-
-fn elements(shape: &[i64]) -> i64 {
-    shape.iter().product()
-}
-
-fn list(values: &[i64]) -> String {
-    values.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Dimensions as the library takes them: a scalar is a tensor of one element.
-fn dims(shape: &[i64]) -> &[i64] {
-    if shape.is_empty() { &[1] } else { shape }
-}
-
-/// `RANK, (const int64_t[]){...}`
-fn sized(shape: &[i64]) -> String {
-    let shape = dims(shape);
-    format!("{}, (const int64_t[]){{{}}}", shape.len(), list(shape))
 }
 
 fn header(graph: &Graph, blob: usize, name: &str) -> Result<String, String> {
@@ -118,34 +89,6 @@ void network_free(struct network *network);
         bytes(&results),
         name = comment(name),
     ))
-}
-
-/// Every tensor with its shape, in the order in which they are made.
-fn ports(graph: &Graph) -> impl Iterator<Item = (&str, &[i64])> {
-    let given = graph.inputs.iter().chain(&graph.constants).map(|p| (p.name.as_str(), p.shape.as_slice()));
-    given.chain(graph.nodes.iter().map(|n| (n.output.as_str(), n.shape.as_slice())))
-}
-
-/// What the functions of nodes refer to.
-struct Names<'g> {
-    /// The constant of the enumeration and the shape of each tensor.
-    tensors: HashMap<&'g str, (String, &'g [i64])>,
-    constants: Vec<&'g str>,
-}
-
-impl Names<'_> {
-    fn of(&self, name: &str) -> Result<String, String> {
-        Ok(format!("t[{}]", self.find(name)?.0))
-    }
-    fn shape(&self, name: &str) -> Result<&[i64], String> {
-        Ok(self.find(name)?.1)
-    }
-    fn find(&self, name: &str) -> Result<&(String, &[i64]), String> {
-        self.tensors.get(name).ok_or_else(|| format!("no tensor is called `{name}` before it is read"))
-    }
-    fn is_constant(&self, name: &str) -> u8 {
-        u8::from(self.constants.contains(&name))
-    }
 }
 
 fn network(graph: &Graph, name: &str) -> Result<String, String> {

@@ -2,16 +2,40 @@
 //! the same tensor takes it from here, so a tensor goes from the device to the host once, and between two host steps not
 //! at all.
 //!
-//! What a step on the device writes is forgotten. Plans with loops or calls keep nothing, since these exchange buffers.
+//! Who runs the steps forgets what a step on the device writes. Plans with loops or calls keep nothing, since these
+//! exchange buffers.
 
-use crate::resources::{BoundStep, Resources, Shared};
 use compiler::plan::{BufferIndex, BufferView, Content, Dispatch, Plan, Step};
 use compiler::tensor::Tensor;
 use compiler::tir::Access;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tensors by the plan's buffer that holds the same.
-pub(crate) type HostCopies = BTreeMap<BufferIndex, (BufferView, Tensor)>;
+#[derive(Default)]
+pub(crate) struct HostCopies(BTreeMap<BufferIndex, (BufferView, Tensor)>);
+
+impl HostCopies {
+    /// The tensor that a buffer of the device holds, if the host has it.
+    pub(crate) fn get(&self, view: &BufferView) -> Option<Tensor> {
+        let (held, t) = self.0.get(&view.buffer)?;
+        let same = held.dtype == view.dtype && held.shape == view.shape && held.encoding == view.encoding;
+        same.then(|| t.clone())
+    }
+    /// Keeps what a host step read or gave, if its buffer is one of `kept`.
+    pub(crate) fn keep(&mut self, kept: &BTreeSet<BufferIndex>, view: &BufferView, t: &Tensor) {
+        if kept.contains(&view.buffer) {
+            self.0.insert(view.buffer, (view.clone(), t.clone()));
+        }
+    }
+    /// The device writes the buffer.
+    pub(crate) fn forget(&mut self, buffer: BufferIndex) {
+        self.0.remove(&buffer);
+    }
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
 
 /// The device buffers of which the host keeps tensors: those that a host step reads and another one reads or gives.
 pub(crate) fn kept_on_host(plan: &Plan) -> BTreeSet<BufferIndex> {
@@ -33,37 +57,9 @@ pub(crate) fn kept_on_host(plan: &Plan) -> BTreeSet<BufferIndex> {
     again.filter(on_device).collect()
 }
 
-/// Which of the kept buffers a dispatch writes.
-pub(crate) fn written(shared: &Shared, d: &Dispatch) -> Vec<BufferIndex> {
-    let bindings = &shared.plan.kernels[d.kernel].emitted.bindings;
+/// Which of the `kept` buffers a dispatch writes.
+pub(crate) fn written(plan: &Plan, kept: &BTreeSet<BufferIndex>, d: &Dispatch) -> Vec<BufferIndex> {
+    let bindings = &plan.kernels[d.kernel].emitted.bindings;
     let writes = bindings.iter().zip(&d.buffers).filter(|(b, _)| b.access != Access::Read).map(|(_, &(at, _))| at);
-    writes.filter(|at| shared.kept_on_host.contains(at)).collect()
-}
-
-impl Resources {
-    /// The tensor that a buffer of the device holds, if the host has it.
-    pub(crate) fn host_copy(&self, view: &BufferView) -> Option<Tensor> {
-        let (held, t) = self.copies.get(&view.buffer)?;
-        let same = held.dtype == view.dtype && held.shape == view.shape && held.encoding == view.encoding;
-        same.then(|| t.clone())
-    }
-    /// Keeps what a host step read or gave.
-    pub(crate) fn keep_copy(&mut self, shared: &Shared, view: &BufferView, t: &Tensor) {
-        if shared.kept_on_host.contains(&view.buffer) {
-            self.copies.insert(view.buffer, (view.clone(), t.clone()));
-        }
-    }
-    /// Forgets what a step on the device writes.
-    pub(crate) fn forget_copies(&mut self, step: &BoundStep) {
-        if self.copies.is_empty() {
-            return;
-        }
-        match step {
-            BoundStep::Gpu(list) => list.iter().flat_map(|d| &d.written).for_each(|b| drop(self.copies.remove(b))),
-            BoundStep::Copy(_, to) => drop(self.copies.remove(to)),
-            BoundStep::DeviceCall(h, _) => h.outputs.iter().for_each(|v| drop(self.copies.remove(&v.buffer))),
-            BoundStep::Host(_) | BoundStep::Branch(..) => {}
-            BoundStep::Loop(_) | BoundStep::Call(_) => self.copies.clear(),
-        }
-    }
+    writes.filter(|at| kept.contains(at)).collect()
 }

@@ -397,6 +397,6 @@ fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
         entries: &entries,
     });
     let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
-    let written = written(shared, d);
+    let written = written(&shared.plan, &shared.kept_on_host, d);
     Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group, written }
 }

@@ -239,17 +239,28 @@ impl Resources {
         views: &[BufferView],
         polling: Polling,
     ) -> Result<Vec<Tensor>, GpuError> {
-        let held: Vec<Option<Tensor>> = views.iter().map(|v| self.host_copy(v)).collect();
+        let held: Vec<Option<Tensor>> = views.iter().map(|v| self.copies.get(v)).collect();
         let missing: Vec<BufferView> =
             views.iter().zip(&held).filter(|(_, held)| held.is_none()).map(|(v, _)| v.clone()).collect();
         let mut read = self.read(shared, encoder, &missing, polling).await?.into_iter();
-        missing.iter().zip(read.as_slice()).for_each(|(view, t)| self.keep_copy(shared, view, t));
+        missing.iter().zip(read.as_slice()).for_each(|(view, t)| self.copies.keep(&shared.kept_on_host, view, t));
         Ok(held.into_iter().filter_map(|held| held.or_else(|| read.next())).collect())
     }
 
     /// Writes a result of a host step.
     pub(crate) fn write_result(&mut self, shared: &Shared, view: &BufferView, t: &Tensor) -> Result<(), GpuError> {
-        self.keep_copy(shared, view, t);
+        self.copies.keep(&shared.kept_on_host, view, t);
         self.write(shared, view, t)
+    }
+
+    /// Forgets the host's copies of what a step on the device writes.
+    pub(crate) fn forget_copies(&mut self, step: &BoundStep) {
+        match step {
+            BoundStep::Gpu(list) => list.iter().flat_map(|d| &d.written).for_each(|&b| self.copies.forget(b)),
+            BoundStep::Copy(_, to) => self.copies.forget(*to),
+            BoundStep::DeviceCall(h, _) => h.outputs.iter().for_each(|v| self.copies.forget(v.buffer)),
+            BoundStep::Host(_) | BoundStep::Branch(..) => {}
+            BoundStep::Loop(_) | BoundStep::Call(_) => self.copies.clear(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Interface 2: functions that are prepared once for each call site and list of sizes.
 
 use super::dlpack::{DlTensor, DlTensors, said};
-use super::{Row, run_on};
+use super::rows::{Row, run_on};
 use compiler::plan::HostSignature;
 use compiler::tensor::{Tensor, TensorMut};
 use libloading::Library;

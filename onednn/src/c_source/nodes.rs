@@ -1,6 +1,6 @@
 //! The statements of a node: they make its primitive, the copies that it needs, and its result.
 
-use super::{Names, VERSION, dims, elements, list, sized};
+use super::names::{Names, VERSION, dims, elements, list, sized};
 use crate::graph::{Attributes, Eltwise, Node, PoolKind, PostOp};
 use crate::library::{binary_number, eltwise_number};
 use std::fmt::Write as _;
