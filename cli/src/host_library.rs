@@ -4,11 +4,13 @@
 //! function must not keep pointers to its arguments, but for constants that it was prepared with.
 
 mod prepared;
+mod rows;
 
 use crate::error::{CliError, CliResult};
-use libloading::{Library, Symbol};
+use libloading::Library;
+use rows::{Row, register_table};
 use runtime_gpu::HostFunctions;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
 use weft::dlpack::{self, DLTensor};
@@ -28,21 +30,6 @@ type Call = unsafe extern "C" fn(
 struct Entry {
     name: *const c_char,
     call: Option<Call>,
-}
-
-/// A row of a library's table of functions.
-trait Row {
-    /// The function that gives the table.
-    const SYMBOL: &'static [u8];
-    /// The version of the interface, which the library is asked for.
-    const INTERFACE: u32;
-    /// Null ends the table.
-    fn name(&self) -> *const c_char;
-    /// Registers the function, which keeps the library loaded.
-    ///
-    /// # Errors
-    /// What the row lacks.
-    fn register(&self, name: &str, library: &Arc<Library>, functions: &mut HostFunctions) -> Result<(), String>;
 }
 
 impl Row for Entry {
@@ -83,27 +70,4 @@ pub fn load_library(path: &Path, functions: &mut HostFunctions) -> CliResult<()>
     let plain = register_table::<Entry>(&library, functions).map_err(fail)?;
     let prepared = register_table::<prepared::Entry>(&library, functions).map_err(fail)?;
     if plain || prepared { Ok(()) } else { Err(fail("has no table of functions".into())) }
-}
-
-/// Registers the rows of a table; false if the library has none.
-fn register_table<R: Row>(library: &Arc<Library>, functions: &mut HostFunctions) -> Result<bool, String> {
-    // SAFETY: the header declares this type for the symbol.
-    let table = unsafe { library.get::<unsafe extern "C" fn(u32) -> *const R>(R::SYMBOL) };
-    let Ok(table): Result<Symbol<'_, _>, _> = table else { return Ok(false) };
-    // SAFETY: it takes a number and gives a table, as declared.
-    let rows = unsafe { table(R::INTERFACE) };
-    if rows.is_null() {
-        return Err(format!("does not have version {} of the interface", R::INTERFACE));
-    }
-    for i in 0.. {
-        // SAFETY: the table has rows up to the one without a name, which is not passed.
-        let row = unsafe { &*rows.add(i) };
-        if row.name().is_null() {
-            break;
-        }
-        // SAFETY: a name is a text that ends in 0.
-        let name = unsafe { CStr::from_ptr(row.name()) }.to_str().map_err(|e| format!("name {i}: {e}"))?;
-        row.register(name, library, functions).map_err(|why| format!("`{name}` {why}"))?;
-    }
-    Ok(true)
 }

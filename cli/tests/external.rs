@@ -250,3 +250,68 @@ fn primitives_and_weights_are_made_once_for_many_runs() {
     assert!(weights(&few) > 0, "{few:#?}");
     assert_eq!(weights(&few), weights(&many));
 }
+
+/// `weft tune` times the regions in the target and in Weft's kernels, and the times decide.
+#[test]
+fn measured_times_of_a_region_decide() {
+    let file = model("measured.weft", CHAIN);
+    let database = Path::new(env!("CARGO_TARGET_TMPDIR")).join("external/measured.jsonl");
+    let _ = std::fs::remove_file(&database);
+    let tuning = database.to_str().expect("UTF-8");
+    let common = ["--dim", "n=5", "--external", "interpreter:ops=exp+add", "--device", "0", "--tuning", tuning];
+    let tuned = json(&run(&weft(), &[&["tune", &file, "--budget", "2s", "--json", "-q"], &common[..]].concat()));
+    let regions = tuned["regions"].as_array().expect("regions");
+    assert_eq!((regions.len(), &regions[0]["name"]), (1, &"interpreter_0".into()), "{tuned}");
+    let text = std::fs::read_to_string(&database).expect("the database");
+    let decided = |target_us: f64, weft_us: f64| {
+        let line = |l: &str| {
+            let mut line: Value = serde_json::from_str(l).expect("JSON");
+            if line["kind"] == "region" {
+                (line["target_us"], line["weft_us"]) = (target_us.into(), weft_us.into());
+            }
+            format!("{line}\n")
+        };
+        std::fs::write(&database, text.lines().map(line).collect::<String>()).expect("writes");
+        let compiled = json(&run(&weft(), &[&["compile", &file, "--json", "-q"], &common[..]].concat()));
+        let remarks: Vec<&str> =
+            compiled["remarks"].as_array().expect("remarks").iter().filter_map(|r| r["message"].as_str()).collect();
+        remarks.iter().find(|m| m.contains("measured")).map(|m| m.to_string()).unwrap_or_else(|| panic!("{remarks:#?}"))
+    };
+    let runs = decided(10.0, 90000.0);
+    assert!(runs.starts_with("interpreter_0 runs on interpreter: 10.0 us measured and "), "{runs}");
+    assert!(runs.ends_with("for copies of 120 bytes, Weft's kernels 90000.0 us measured"), "{runs}");
+    let stays = decided(90.0, 10.0);
+    assert!(stays.starts_with("interpreter_0 stays with Weft, not interpreter: 90.0 us measured and "), "{stays}");
+}
+
+/// `--threads` is what the library runs on, as its log says: OpenMP's variable is set before it is loaded.
+#[test]
+fn the_library_runs_on_as_many_threads_as_asked() {
+    if !has_onednn("the_library_runs_on_as_many_threads_as_asked") {
+        return;
+    }
+    let file = model("threads.weft", NETWORK);
+    for n in ["1", "3"] {
+        let args = ["run", &file, "--external", "dnnl:min_macs=0", "--device", "0", "--threads", n, "-q"];
+        let out = run(&weft(), &args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        assert!(text(&out.stdout).contains(&format!("nthr:{n}\n")), "{n}: {}", text(&out.stdout));
+    }
+}
+
+/// The C of a region is the same network, and is kept where it is asked for.
+#[test]
+fn onednn_runs_regions_as_c() {
+    if !has_onednn("onednn_runs_regions_as_c") {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("external/c");
+    let file = model("as-c.weft", NETWORK);
+    let external = format!("dnnl:min_macs=0:style=c:folder={}", folder.display());
+    let out = run(&weft(), &["compare", &file, "--external", &external, "--device", "0", "--json", "-q"]);
+    assert_eq!(json(&out)["pass"], true, "{}", text(&out.stderr));
+    let source = std::fs::read_to_string(folder.join("dnnl_0/network.c")).expect("the C of the first region");
+    assert!(source.contains("dnnl_dilated_convolution_forward_desc_init("), "{source}");
+    let wrong = run(&weft(), &["compile", &file, "--external", "dnnl:style=fortran", "--device", "0"]);
+    assert!(wrong.status.code() == Some(5) && text(&wrong.stderr).contains("json or c"), "{}", text(&wrong.stderr));
+}

@@ -25,6 +25,7 @@ mod driver_stats;
 mod error;
 mod figures;
 mod first_dispatch;
+mod host_copies;
 mod host_functions;
 mod in_flight;
 mod loops;

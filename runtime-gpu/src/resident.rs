@@ -127,8 +127,10 @@ impl Resident<'_> {
         let (shared, gpu) = (self.shared, &self.shared.gpu);
         let steps = self.resources.steps.clone();
         let mut out = vec![];
+        self.resources.copies.clear();
         for step in steps.iter() {
             let start = Instant::now();
+            self.resources.forget_copies(step);
             let (group, edges) = match step {
                 BoundStep::Host(h) if h.call.is_some() => (h.group, self.host_step_by_edges(h)?),
                 BoundStep::DeviceCall(h, _) => {
@@ -149,7 +151,7 @@ impl Resident<'_> {
         let (shared, mut edges, mut inputs) = (self.shared, vec![], vec![]);
         for view in &h.inputs {
             let (start, before) = (Instant::now(), self.resources.moved.so_far());
-            let read = self.resources.read(shared, None, std::slice::from_ref(view), Polling::Caller);
+            let read = self.resources.read_operands(shared, None, std::slice::from_ref(view), Polling::Caller);
             inputs.extend(pollster::block_on(read)?);
             let bytes = self.resources.moved.so_far().read_back - before.read_back;
             edges.push(Edge { tensor: view.name, operand: true, bytes, us: microseconds(start) });
@@ -157,7 +159,7 @@ impl Resident<'_> {
         let outputs = self.shared.host_results(h, inputs)?;
         for (view, t) in h.outputs.iter().zip(&outputs) {
             let (start, before) = (Instant::now(), self.resources.moved.so_far());
-            self.resources.write(shared, view, t)?;
+            self.resources.write_result(shared, view, t)?;
             let bytes = self.resources.moved.so_far().uploaded - before.uploaded;
             edges.push(Edge { tensor: view.name, operand: false, bytes, us: microseconds(start) });
         }

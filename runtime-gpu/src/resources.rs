@@ -9,6 +9,7 @@
 use crate::buffers::{allocate, new_encoder, slice_sizes};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::host_copies::{HostCopies, written};
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::shared_parts::{DeviceConstant, Pipeline};
 use crate::staging::{Staging, write_by_queue};
@@ -18,7 +19,7 @@ use compiler::name::Name;
 use compiler::plan::storage::stored_bytes;
 use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Loop, Plan, PlanBuffer, PlanFunction, Step};
 use compiler::tensor::Tensor;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) host_functions: HostFunctions,
     /// Those on device buffers, ready to run.
     pub(crate) device_functions: BTreeMap<Name, DeviceFunction>,
+    /// Device buffers of which the host keeps tensors that it read or gave.
+    pub(crate) kept_on_host: BTreeSet<usize>,
 }
 
 /// A dispatch with everything bound.
@@ -43,6 +46,8 @@ pub(crate) struct Bound {
     pub(crate) grid: [u32; 3],
     pub(crate) immediates: Vec<u8>,
     pub(crate) group: usize,
+    /// The buffers of [`Shared::kept_on_host`] that it writes.
+    pub(crate) written: Vec<usize>,
 }
 
 /// A step with everything bound.
@@ -142,6 +147,8 @@ pub(crate) struct Resources {
     pub(crate) staging: Staging,
     /// Bytes that the run has moved so far.
     pub(crate) moved: Counters,
+    /// Tensors of device buffers that the host has too.
+    pub(crate) copies: HostCopies,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
     /// Buffers that are in each other's places, for the time of a loop.
@@ -279,6 +286,7 @@ impl Resources {
             bindings: Bindings::default(),
             staging: Staging::default(),
             moved: Counters::default(),
+            copies: HostCopies::default(),
             host,
             swapped: vec![],
             rows: BTreeMap::new(),
@@ -389,5 +397,6 @@ fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
         entries: &entries,
     });
     let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
-    Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group }
+    let written = written(&shared.plan, &shared.kept_on_host, d);
+    Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group, written }
 }

@@ -146,12 +146,16 @@ impl Resources {
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
         self.restore_buffers(shared);
+        self.copies.clear();
         // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside
         // another.
         let mut open = vec![Open { steps: self.steps.clone(), at: 0, owner: Owner::Once }];
         while let Some(inner) = open.last_mut() {
             let (steps, at) = (inner.steps.clone(), inner.at);
             inner.at += 1;
+            if let Some(step) = steps.get(at) {
+                self.forget_copies(step);
+            }
             match steps.get(at) {
                 None => {
                     let next = match &mut inner.owner {
@@ -222,8 +226,41 @@ impl Resources {
         h: &HostStep,
         polling: Polling,
     ) -> Result<(), GpuError> {
-        let inputs = self.read(shared, encoder, &h.inputs, polling).await?;
+        let inputs = self.read_operands(shared, encoder, &h.inputs, polling).await?;
         let outputs = shared.host_results(h, inputs)?;
-        h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write(shared, tensor, t))
+        h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write_result(shared, tensor, t))
+    }
+
+    /// As [`Resources::read`], but for tensors that the host has already.
+    pub(crate) async fn read_operands(
+        &mut self,
+        shared: &Shared,
+        encoder: Option<wgpu::CommandEncoder>,
+        views: &[BufferView],
+        polling: Polling,
+    ) -> Result<Vec<Tensor>, GpuError> {
+        let held: Vec<Option<Tensor>> = views.iter().map(|v| self.copies.get(v)).collect();
+        let missing: Vec<BufferView> =
+            views.iter().zip(&held).filter(|(_, held)| held.is_none()).map(|(v, _)| v.clone()).collect();
+        let mut read = self.read(shared, encoder, &missing, polling).await?.into_iter();
+        missing.iter().zip(read.as_slice()).for_each(|(view, t)| self.copies.keep(&shared.kept_on_host, view, t));
+        Ok(held.into_iter().filter_map(|held| held.or_else(|| read.next())).collect())
+    }
+
+    /// Writes a result of a host step.
+    pub(crate) fn write_result(&mut self, shared: &Shared, view: &BufferView, t: &Tensor) -> Result<(), GpuError> {
+        self.copies.keep(&shared.kept_on_host, view, t);
+        self.write(shared, view, t)
+    }
+
+    /// Forgets the host's copies of what a step on the device writes.
+    pub(crate) fn forget_copies(&mut self, step: &BoundStep) {
+        match step {
+            BoundStep::Gpu(list) => list.iter().flat_map(|d| &d.written).for_each(|&b| self.copies.forget(b)),
+            BoundStep::Copy(_, to) => self.copies.forget(*to),
+            BoundStep::DeviceCall(h, _) => h.outputs.iter().for_each(|v| self.copies.forget(v.buffer)),
+            BoundStep::Host(_) | BoundStep::Branch(..) => {}
+            BoundStep::Loop(_) | BoundStep::Call(_) => self.copies.clear(),
+        }
     }
 }

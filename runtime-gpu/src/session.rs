@@ -5,6 +5,7 @@ use crate::constants::{Upload, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::first_dispatch::compile_in_driver;
+use crate::host_copies::kept_on_host;
 use crate::host_functions::HostFunctions;
 use crate::pipelines::{Built, PipelineCache, build_all};
 use crate::pool::Pool;
@@ -136,8 +137,16 @@ impl Session {
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
         let pipelines = Arc::new(built.list.clone());
-        let shared =
-            Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
+        let shared = Shared {
+            gpu,
+            kept_on_host: kept_on_host(plan),
+            plan: plan.clone(),
+            pipelines,
+            constants,
+            host_constants,
+            host_functions,
+            device_functions,
+        };
         let runs: Vec<Resources> = (0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect();
         let mark = Instant::now();
         compile_in_driver(&shared, &runs[0], &built.new, progress)?;
@@ -173,6 +182,7 @@ impl Session {
         let need = plan.buffers.iter().map(|b| b.bytes).sum();
         let shared = Shared {
             gpu: s.gpu.clone(),
+            kept_on_host: kept_on_host(&plan),
             plan,
             pipelines: s.pipelines.clone(),
             constants,

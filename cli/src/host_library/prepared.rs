@@ -1,6 +1,6 @@
 //! Interface 2: functions that are prepared once for each call site and list of sizes.
 
-use super::Row;
+use super::rows::Row;
 use compiler::plan::HostSignature;
 use compiler::tensor::{Tensor, TensorMut};
 use libloading::Library;

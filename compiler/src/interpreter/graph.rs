@@ -2,14 +2,14 @@
 
 use super::closures::{Closure, Closures};
 use super::ranges::{NodeOutOfRange, note_out_of_range};
-use super::{declared_results, eval_node};
+use super::{HostCalls, eval_node};
 use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Loop};
 use crate::ops::function_values::{Apply, FunctionValue, Lambda};
-use crate::plan::{HostCaller, HostSite};
+use crate::plan::HostCaller;
 use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -75,9 +75,7 @@ type Observer<'a> = Box<dyn FnMut(&Function, NodeId, &[Tensor]) + 'a>;
 /// Runs graph functions; constants are read once for all runs.
 pub struct Interpreter<'a> {
     module: &'a Module,
-    host: Option<&'a dyn HostCaller>,
-    /// Calls of host functions, by function and node.
-    sites: FxHashMap<(Name, NodeId), HostSite>,
+    host: HostCalls<'a>,
     observer: Option<Observer<'a>>,
     out_of_range: Option<&'a mut Vec<NodeOutOfRange>>,
     constants: FxHashMap<Name, Tensor>,
@@ -97,8 +95,7 @@ impl<'a> Interpreter<'a> {
     pub fn new(module: &'a Module) -> Self {
         Interpreter {
             module,
-            host: None,
-            sites: FxHashMap::default(),
+            host: HostCalls::default(),
             observer: None,
             out_of_range: None,
             constants: FxHashMap::default(),
@@ -110,7 +107,7 @@ impl<'a> Interpreter<'a> {
     }
     /// With host functions for `call_host` nodes.
     pub fn with_host(mut self, host: &'a dyn HostCaller) -> Self {
-        self.host = Some(host);
+        self.host = HostCalls::of(host);
         self
     }
     /// Calls `observer` with the results of every node that is not a constant, in execution order; nodes of regions
@@ -375,17 +372,16 @@ impl<'a> Interpreter<'a> {
         op: &CallHost,
         inputs: Vec<Tensor>,
     ) -> Result<Vec<Tensor>, ExecError> {
-        let Some(host) = self.host.filter(|h| h.contains(op.callee)) else {
+        if !self.host.contains(op.callee) {
             return match op.reference_function() {
                 Some(reference) => self.call(reference, inputs),
                 None => Err(ExecError::UnknownHostFunction { node: f.nodes[n].name, callee: op.callee }),
             };
-        };
+        }
         let symbols = &self.symbols;
         let size = |d: &Dim| d.eval(&|v| symbols.get(&v).copied()).and_then(|n| usize::try_from(n).ok());
         let shapes: Vec<_> = op.shapes.iter().map(|s| s.iter().map(size).collect()).collect();
-        let site = self.sites.entry((f.name, n)).or_insert_with(|| host_site(f, n, op));
-        host.call(site, inputs, &declared_results(op, &shapes)).map_err(|m| node_error(f, n, m))
+        self.host.call((f, n), op, inputs, &shapes).map_err(|m| node_error(f, n, m))
     }
 
     fn constant(&mut self, name: Name) -> Result<Tensor, Fault> {
@@ -397,12 +393,6 @@ impl<'a> Interpreter<'a> {
         self.constants.insert(name, t.clone());
         Ok(t)
     }
-}
-
-/// A call of a host function.
-pub(crate) fn host_site(f: &Function, n: NodeId, op: &CallHost) -> HostSite {
-    let constant = |v: &ValueId| f.def_op::<Const>(*v).is_some();
-    HostSite::new(op.callee, f.nodes[n].inputs.iter().flatten().map(constant).collect())
 }
 
 /// The results of a block.

@@ -6,8 +6,9 @@
 //! call declares.
 
 use crate::dtype::DType;
+use crate::graph::{Function, NodeId, ValueId};
 use crate::name::Name;
-use crate::ops::control::CallHost;
+use crate::ops::control::{CallHost, Const};
 use crate::plan::{HostCaller, HostResult, HostSignature, HostSite, PrepareFunction, PreparedFunction};
 use crate::tensor::{Tensor, TensorMut};
 use rustc_hash::FxHashMap;
@@ -110,6 +111,42 @@ impl HostCaller for HostFunctions {
         check_results(function, &made, results)?;
         Ok(made)
     }
+}
+
+/// The host functions of an interpreter, with what they prepared.
+#[derive(Default)]
+pub(super) struct HostCalls<'a> {
+    caller: Option<&'a dyn HostCaller>,
+    /// By graph function and node.
+    sites: FxHashMap<(Name, NodeId), HostSite>,
+}
+
+impl<'a> HostCalls<'a> {
+    pub(super) fn of(caller: &'a dyn HostCaller) -> HostCalls<'a> {
+        HostCalls { caller: Some(caller), ..HostCalls::default() }
+    }
+    pub(super) fn contains(&self, function: Name) -> bool {
+        self.caller.is_some_and(|c| c.contains(function))
+    }
+    /// Runs the call that a node is.
+    pub(super) fn call(
+        &mut self,
+        (f, n): (&Function, NodeId),
+        op: &CallHost,
+        inputs: Vec<Tensor>,
+        shapes: &[Option<Vec<usize>>],
+    ) -> Result<Vec<Tensor>, String> {
+        let site = self.sites.entry((f.name, n)).or_insert_with(|| host_site(f, n, op));
+        let caller =
+            self.caller.ok_or_else(|| format!("calls the host function `{}`, and there are none", op.callee))?;
+        caller.call(site, inputs, &declared_results(op, shapes))
+    }
+}
+
+/// The call of a host function that a node is.
+pub(crate) fn host_site(f: &Function, n: NodeId, op: &CallHost) -> HostSite {
+    let constant = |v: &ValueId| f.def_op::<Const>(*v).is_some();
+    HostSite::new(op.callee, f.nodes[n].inputs.iter().flatten().map(constant).collect())
 }
 
 /// The results that `op` declares. `shapes` has one entry for each result; none if only the run decides the shape.

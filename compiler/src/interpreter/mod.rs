@@ -16,10 +16,11 @@ mod host_functions;
 mod node;
 mod ranges;
 
+pub(crate) use graph::collect_uses;
 pub use graph::{ExecError, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
-pub(crate) use graph::{collect_uses, host_site};
+use host_functions::HostCalls;
 pub use host_functions::HostFunctions;
-pub(crate) use host_functions::declared_results;
+pub(crate) use host_functions::{declared_results, host_site};
 pub use node::{eval_expression, eval_node};
 pub use ranges::NodeOutOfRange;
 pub use tensor_ir::interpreter::{

@@ -7,11 +7,11 @@ mod steps;
 pub mod storage;
 
 pub use saved::{SavedPlanError, saved_form};
-pub use site::{HostOperand, HostSignature, HostSite, PrepareFunction, PreparedFunction};
+pub use site::{HostOperand, HostResult, HostSignature, HostSite, PrepareFunction, PreparedFunction};
 pub use stand_in::StandInEmitter;
 pub use steps::{
-    Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostResult, HostStep,
-    Loop, PlanFunction, Step, Trips, nested,
+    Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostStep, Loop,
+    PlanFunction, Step, Trips, nested,
 };
 
 use crate::dtype::DType;

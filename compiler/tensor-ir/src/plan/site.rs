@@ -1,11 +1,21 @@
 //! Places that call host functions, with what the functions prepared for them.
 
-use super::HostResult;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::recent::Recent;
 use crate::tensor::{Tensor, TensorMut};
 use std::sync::Arc;
+
+/// A result that a call of a host function declares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostResult<'a> {
+    /// Its element type.
+    pub dtype: DType,
+    /// Its shape; none if only the run decides it.
+    pub shape: Option<&'a [usize]>,
+    /// The operand whose memory it takes.
+    pub in_place_of: Option<usize>,
+}
 
 /// An operand of a call site.
 pub struct HostOperand<'a> {

@@ -4,8 +4,7 @@
 //! steps, and one value that the host reads to choose), `Loop` (its list runs repeatedly) and `Call` (runs the steps of
 //! a function of the plan).
 
-use super::{BufferIndex, BufferView, HostSite, KernelIndex, saved};
-use crate::dtype::DType;
+use super::{BufferIndex, BufferView, HostResult, HostSite, KernelIndex, saved};
 use crate::name::Name;
 use crate::tensor::Tensor;
 use std::sync::Arc;
@@ -27,17 +26,6 @@ pub struct Dispatch {
     pub flops: u64,
     /// Bytes of the buffers that it binds; over a group they sum to the group's.
     pub bytes: u64,
-}
-
-/// A result that a call of a host function declares.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HostResult<'a> {
-    /// Its element type.
-    pub dtype: DType,
-    /// Its shape; none if only the run decides it.
-    pub shape: Option<&'a [usize]>,
-    /// The operand whose memory it takes.
-    pub in_place_of: Option<usize>,
 }
 
 /// Calls the host functions of a session by name.
