@@ -23,7 +23,7 @@ use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, table, write_json};
 use crate::tuning;
 use candidates::Maker;
-use compiler::schedule::template::Template;
+use compiler::schedule::template::{Match, Template};
 use compiler::schedule::{ScheduleTarget, Workload};
 use compiler::text::parse_templates;
 use measurer::Measurer;
@@ -125,14 +125,22 @@ fn templates(files: &[PathBuf]) -> CliResult<Vec<Template>> {
     Ok(all)
 }
 
-/// Says which functions each template takes, and keeps them for the search even if they were tuned before.
+/// Says which functions each template takes, and the functions for which one has a schedule: these are searched even if
+/// they were tuned before.
 fn taken_by(common: &Common, templates: &[Template], units: &[Unit], target: ScheduleTarget<'_>) -> Vec<Workload> {
     let mut all = Vec::new();
     for t in templates {
-        let takes = |u: &&Unit| t.matches(&u.function, &u.constants, target).is_some();
-        let own: Vec<&Unit> = units.iter().filter(takes).collect();
+        let takes = |u: &Unit| t.matches(&u.function, &u.constants, target);
+        let own: Vec<(&Unit, Match)> = units.iter().filter_map(|u| Some((u, takes(u)?))).collect();
         log(common, format!("tune: template {} takes {} of {} functions", t.name, own.len(), units.len()));
-        all.extend(own.into_iter().map(|u| u.workload.clone()));
+        for (unit, found) in own {
+            match candidates::refusal(t, &found, unit, target) {
+                None => all.push(unit.workload.clone()),
+                Some(why) => {
+                    log(common, format!("tune: none of its schedules applies to {}: {why}", unit.function.name))
+                }
+            }
+        }
     }
     all
 }
@@ -215,7 +223,6 @@ fn search_all(
         let found = Search::new(&mut measurer, maker, a.common.seed, (file, known)).and_then(|mut search| {
             let until = Instant::now() + Duration::from_secs_f64(seconds);
             let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
-            search.notes().iter().for_each(|note| log(&a.common, format!("tune: {note}")));
             Ok((outcome, search.tried(), search.by_templates, search.refused))
         });
         let (outcome, tried, by_templates, refused) = match found {

@@ -158,6 +158,11 @@ fn folder() -> PathBuf {
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
     cli::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
     std::fs::write(folder.join("yours.jsonl"), "").expect("an empty database is written");
+    let page = std::fs::read_to_string(root().join("docs/tuning.md")).expect("the page");
+    let template = page.split("```weft\n").nth(1).and_then(|t| t.split("```").next()).expect("its template");
+    std::fs::write(folder.join("pool.schedule"), template).expect("the template is written");
+    let schedule = "choose {unit=conv_0, point=rule, value=direct}\n";
+    std::fs::write(folder.join("mine.schedule"), schedule).expect("the schedule is written");
     folder
 }
 
