@@ -159,7 +159,8 @@ void weft_model_free(weft_model *model);
  */
 weft_session *weft_compile(const weft_model *model, const char *options, weft_error **error);
 /* As weft_compile, for a network that calls functions (`call_host @name`, or the option host_call.): those that are
- * registered now. NULL with WEFT_USAGE if one is missing. The session does not keep `functions`: free them after it. */
+ * registered now. If one is missing, this fails with WEFT_INPUT on a GPU, and a run does on the CPU. The session does
+ * not keep `functions`: free them after it. */
 weft_session *weft_compile_with(const weft_model *model, const char *options, const weft_functions *functions,
                                 weft_error **error);
 /* The inputs, in order. */
@@ -192,7 +193,7 @@ void weft_outputs_free(weft_outputs *outputs);
 
 /* A function of the program. `data` is what it was registered with. Tensors are in host memory; a network hands them
  * over dense and row-major, with memory for the results, valid until the function returns. A result in place of an
- * operand has the operand's `data`. 0 for success, else a text of at most `room` bytes at `message`, which ends in 0. */
+ * operand has the operand's `data`. 0 for success, else a text of at most `room` bytes at `message` that ends in 0. */
 typedef int32_t (*weft_call)(void *data, const DLTensor *inputs, size_t input_count, DLTensor *outputs,
                              size_t output_count, char *message, size_t room);
 /* Frees the data of a function. */

@@ -1,7 +1,7 @@
 //! Runs and their results.
 
 use crate::error::{Failure, WEFT_OK, WeftCode, WeftError, c_text, free, guarded, object};
-use crate::functions::Running;
+use crate::registry::Running;
 use crate::session::WeftSession;
 use crate::tensor::{WeftBuffer, WeftTensor, listed, name_of, number, place, slice, tensor};
 use std::ffi::CString;

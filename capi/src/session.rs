@@ -1,9 +1,9 @@
 //! Compiled networks on a device.
 
 use crate::error::{Failure, WeftError, c_text, free, guarded, object};
-use crate::functions::WeftFunctions;
 use crate::model::{Source, WeftModel, options};
 use crate::options::Request;
+use crate::registry::WeftFunctions;
 use crate::tensor::{Ports, WeftPort, listed};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};

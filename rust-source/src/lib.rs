@@ -4,8 +4,8 @@
 //! (`network`): buffers, kernels and a row for each dispatch; inputs and outputs become structures with a field each
 //! (`names`). What all networks share is the text of `template/`.
 //!
-//! Deliberately absent: graphs, ops, files; steps on the host, loops and calls of the plan, open sizes; kernels on matrix
-//! units, whose shapes and subgroup sizes only a session can check.
+//! Deliberately absent: graphs, ops, files; steps on the host, loops and calls of the plan, open sizes; kernels on
+//! matrix units, whose shapes and subgroup sizes only a session can check.
 #![warn(missing_docs)]
 
 mod names;
@@ -35,11 +35,12 @@ pub fn package(model: &str) -> String {
     format!("{}-network", names::identifier(model, "a").trim_end_matches('_').replace('_', "-"))
 }
 
-/// The files of a crate for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`. `packed` has the bytes of a
-/// constant's buffer as kernels read them; `model` is the model's name.
+/// The files of a crate for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`. `packed` has the bytes of
+/// a constant's buffer as kernels read them; `model` is the model's name.
 ///
 /// # Errors
-/// Steps that run on the host, loops and calls, kernels that take sizes or use matrix units, by name; what `packed` says.
+/// Steps that run on the host, loops and calls, kernels that take sizes or use matrix units, by name; what `packed`
+/// says.
 pub fn program(
     plan: &Plan,
     profile: &DeviceProfile,

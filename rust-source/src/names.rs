@@ -8,8 +8,8 @@ const KEYWORDS: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// `name` in lower case with `_` for all that is neither letter nor digit; `letter` stands before a digit, and alone for
-/// a name without either.
+/// `name` in lower case with `_` for all that is neither letter nor digit; `letter` stands before a digit, and alone
+/// for a name without either.
 pub(crate) fn identifier(name: &str, letter: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {

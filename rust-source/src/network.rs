@@ -279,7 +279,8 @@ fn kernels(out: &mut String, plan: &Plan, generated: &[&GeneratedModule]) {
         let file = kernel_file(i, &k.name);
         let _ = writeln!(
             out,
-            "    /* {i} */ Kernel {{ name: {:?}, wgsl: include_str!(\"../kernels/{file}.wgsl\"), entry: {:?}, writes: &{writes:?}, proved: {} }},",
+            "    /* {i} */ Kernel {{ name: {:?}, wgsl: include_str!(\"../kernels/{file}.wgsl\"), entry: {:?}, \
+             writes: &{writes:?}, proved: {} }},",
             k.name, k.emitted.name, g.bounds_proved
         );
     }

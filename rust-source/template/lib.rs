@@ -1,10 +1,11 @@
 //! A network as compute shaders on `wgpu`, written by Weft, which the crate does not need.
 //!
-//! [`Network::open`] opens it on a device of the machine, [`Network::new`] on a device of the application's own, and
-//! [`Network::run`] runs it. The module `network` has what the network alone has: inputs and outputs, tables of buffers,
-//! kernels and steps, and the weights.
+//! [`Network::open`] opens it on a device of the machine, [`Network::new`] on one of the
+//! application's own, and [`Network::run`] runs it. The module `network` has what the network alone
+//! has: inputs and outputs, tables of buffers, kernels and steps, and the weights.
 //!
-//! Tensors are dense and row-major. `u16` holds the bits of 16-bit floats, `u8` holds truth values (0 is false).
+//! Tensors are dense and row-major. `u16` holds the bits of 16-bit floats, `u8` holds truth values:
+//! 0 is false.
 
 mod network;
 
@@ -48,7 +49,8 @@ struct Kernel {
     entry: &'static str,
     /// For each of its bindings: whether it writes there.
     writes: &'static [bool],
-    /// Weft proved that each access is in bounds and that each loop ends, so that `wgpu` adds no checks.
+    /// Weft proved that each access is in bounds and that each loop ends, so that `wgpu` adds no
+    /// checks.
     proved: bool,
 }
 
@@ -86,17 +88,38 @@ enum Place {
 #[allow(dead_code, reason = "few networks have all kinds")]
 enum Step {
     /// Runs a kernel with these buffers at its bindings.
-    Run { kernel: usize, buffers: &'static [usize], grid: [u32; 3] },
-    Copy { from: usize, to: usize },
+    Run {
+        kernel: usize,
+        buffers: &'static [usize],
+        grid: [u32; 3],
+    },
+    Copy {
+        from: usize,
+        to: usize,
+    },
     /// Reads the condition back, and takes one of two lists of steps.
-    Branch { condition: &'static Tensor, then: &'static [Step], otherwise: &'static [Step] },
+    Branch {
+        condition: &'static Tensor,
+        then: &'static [Step],
+        otherwise: &'static [Step],
+    },
 }
 
 /// A step with its buffers bound.
 enum Bound {
-    Run { kernel: usize, group: wgpu::BindGroup, grid: [u32; 3] },
-    Copy { from: usize, to: usize },
-    Branch { condition: &'static Tensor, sides: [Vec<Bound>; 2] },
+    Run {
+        kernel: usize,
+        group: wgpu::BindGroup,
+        grid: [u32; 3],
+    },
+    Copy {
+        from: usize,
+        to: usize,
+    },
+    Branch {
+        condition: &'static Tensor,
+        sides: [Vec<Bound>; 2],
+    },
 }
 
 /// The network on a device. A run uses its buffers, so there is one at a time.
@@ -117,8 +140,8 @@ impl Network {
         (FEATURES, network::limits())
     }
 
-    /// Opens the network on a device of this machine: the first that has what the kernels need, GPUs before software
-    /// drivers. `weights`: [`WEIGHTS`], or the content of `weights.bin`.
+    /// Opens the network on a device of this machine: the first that has what the kernels need,
+    /// GPUs before software drivers. `weights`: [`WEIGHTS`], or the content of `weights.bin`.
     ///
     /// # Errors
     /// No such device, with what each lacks; those of [`Network::new`].
@@ -147,26 +170,47 @@ impl Network {
                 .map_err(|e| Error::Device(format!("{}: {e}", info.name)))?;
             return Network::new(device, queue, weights);
         }
-        let list = if said.is_empty() { "there is none".into() } else { said.join("; ") };
-        Err(Error::Device(format!("no device can run the network: {list}")))
+        let list = if said.is_empty() {
+            "there is none".into()
+        } else {
+            said.join("; ")
+        };
+        Err(Error::Device(format!(
+            "no device can run the network: {list}"
+        )))
     }
 
-    /// Opens the network on a device, which has what [`Network::needs`] says. `weights`: [`WEIGHTS`], or the content of
-    /// `weights.bin`.
+    /// Opens the network on a device, which has what [`Network::needs`] says. `weights`:
+    /// [`WEIGHTS`], or the content of `weights.bin`.
     ///
     /// # Errors
     /// A device that lacks something or has not enough memory; other weights.
     pub fn new(device: wgpu::Device, queue: wgpu::Queue, weights: &[u8]) -> Result<Network, Error> {
         fits(device.features(), &device.limits(), &device.adapter_info()).map_err(Error::Device)?;
         if weights.len() != WEIGHT_BYTES {
-            let text = format!("the weights have {} bytes, those of this network {WEIGHT_BYTES}", weights.len());
+            let text = format!(
+                "the weights have {} bytes, those of this network {WEIGHT_BYTES}",
+                weights.len()
+            );
             return Err(Error::Input(text));
         }
-        let scopes = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory]
-            .map(|filter| device.push_error_scope(filter));
-        let buffers: Vec<wgpu::Buffer> = BUFFERS.iter().map(|b| allocate(&device, b, weights)).collect();
-        let layouts: Vec<wgpu::BindGroupLayout> = KERNELS.iter().map(|k| layout(&device, k)).collect();
-        let pipelines = KERNELS.iter().zip(&layouts).map(|(k, layout)| pipeline(&device, k, layout)).collect();
+        let scopes = [
+            wgpu::ErrorFilter::Internal,
+            wgpu::ErrorFilter::Validation,
+            wgpu::ErrorFilter::OutOfMemory,
+        ]
+        .map(|filter| device.push_error_scope(filter));
+        let buffers: Vec<wgpu::Buffer> = BUFFERS
+            .iter()
+            .map(|b| allocate(&device, b, weights))
+            .collect();
+        let layouts: Vec<wgpu::BindGroupLayout> =
+            KERNELS.iter().map(|k| layout(&device, k)).collect();
+        let pipelines = KERNELS
+            .iter()
+            .zip(&layouts)
+            .map(|(k, layout)| pipeline(&device, k, layout))
+            .collect();
         let steps = bind(&device, &layouts, &buffers, STEPS);
         let bytes: u64 = OUTPUTS.iter().map(Tensor::stored_bytes).sum();
         let staging = device.create_buffer(&wgpu::BufferDescriptor {
@@ -181,7 +225,14 @@ impl Network {
                 return Err(Error::Device(e.to_string()));
             }
         }
-        Ok(Network { device, queue, pipelines, buffers, steps, staging })
+        Ok(Network {
+            device,
+            queue,
+            pipelines,
+            buffers,
+            steps,
+            staging,
+        })
     }
 
     /// The name of the device.
@@ -199,18 +250,24 @@ impl Network {
         Ok(Outputs::of(self.run_bytes(&bytes)?))
     }
 
-    /// As [`Network::run`], with the bytes of each input in the order of [`Inputs`] and of each output in the order of
-    /// [`Outputs`], little-endian.
+    /// As [`Network::run`], with the bytes of each input in the order of [`Inputs`] and of each
+    /// output in the order of [`Outputs`], little-endian.
     ///
     /// # Errors
     /// As [`Network::run`].
     pub fn run_bytes(&mut self, inputs: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {
         if inputs.len() != INPUTS.len() {
-            return Err(Error::Input(format!("the network takes {} inputs, got {}", INPUTS.len(), inputs.len())));
+            return Err(Error::Input(format!(
+                "the network takes {} inputs, got {}",
+                INPUTS.len(),
+                inputs.len()
+            )));
         }
         for (t, bytes) in INPUTS.iter().zip(inputs) {
             let stored = t.stored(bytes)?;
-            let Place::Buffers(list) = t.place else { continue };
+            let Place::Buffers(list) = t.place else {
+                continue;
+            };
             let mut rest = &stored[..];
             for &b in list {
                 let (now, later) = rest.split_at(rest.len().min(BUFFERS[b].bytes as usize));
@@ -220,7 +277,10 @@ impl Network {
         }
         let encoder = self.device.create_command_encoder(&Default::default());
         let encoder = self.execute(&self.steps, inputs, encoder)?;
-        let on_device: Vec<&Tensor> = OUTPUTS.iter().filter(|t| matches!(t.place, Place::Buffers(_))).collect();
+        let on_device: Vec<&Tensor> = OUTPUTS
+            .iter()
+            .filter(|t| matches!(t.place, Place::Buffers(_)))
+            .collect();
         let mut read = self.read(encoder, &on_device)?.into_iter();
         let result = |t: &Tensor| match t.place {
             Place::Input(n) => inputs[n].to_vec(),
@@ -241,7 +301,12 @@ impl Network {
             match step {
                 Bound::Run { .. } => {
                     let mut pass = encoder.begin_compute_pass(&Default::default());
-                    while let Some(Bound::Run { kernel, group, grid: [x, y, z] }) = steps.peek() {
+                    while let Some(Bound::Run {
+                        kernel,
+                        group,
+                        grid: [x, y, z],
+                    }) = steps.peek()
+                    {
                         pass.set_pipeline(&self.pipelines[*kernel]);
                         pass.set_bind_group(0, group, &[]);
                         pass.dispatch_workgroups(*x, *y, *z);
@@ -251,7 +316,13 @@ impl Network {
                 }
                 Bound::Copy { from, to } => {
                     let bytes = BUFFERS[*from].bytes.min(BUFFERS[*to].bytes);
-                    encoder.copy_buffer_to_buffer(&self.buffers[*from], 0, &self.buffers[*to], 0, bytes);
+                    encoder.copy_buffer_to_buffer(
+                        &self.buffers[*from],
+                        0,
+                        &self.buffers[*to],
+                        0,
+                        bytes,
+                    );
                 }
                 Bound::Branch { condition, sides } => {
                     let truth = match condition.place {
@@ -272,11 +343,17 @@ impl Network {
     }
 
     /// Submits the commands, waits, and reads tensors back.
-    fn read(&self, mut encoder: wgpu::CommandEncoder, tensors: &[&Tensor]) -> Result<Vec<Vec<u8>>, Error> {
+    fn read(
+        &self,
+        mut encoder: wgpu::CommandEncoder,
+        tensors: &[&Tensor],
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let mut at = 0;
         for t in tensors {
             let mut left = t.stored_bytes();
-            let Place::Buffers(list) = t.place else { continue };
+            let Place::Buffers(list) = t.place else {
+                continue;
+            };
             for &b in list {
                 let bytes = left.min(BUFFERS[b].bytes);
                 encoder.copy_buffer_to_buffer(&self.buffers[b], 0, &self.staging, at, bytes);
@@ -286,9 +363,15 @@ impl Network {
         self.queue.submit([encoder.finish()]);
         let failed = |e: &dyn fmt::Display| Error::Device(format!("{}: {e}", self.device_name()));
         let (sender, mapped) = mpsc::channel();
-        self.staging.map_async(wgpu::MapMode::Read, .., move |r| drop(sender.send(r)));
-        self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|e| failed(&e))?;
-        mapped.recv().map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
+        self.staging
+            .map_async(wgpu::MapMode::Read, .., move |r| drop(sender.send(r)));
+        self.device
+            .poll(wgpu::PollType::wait_indefinitely())
+            .map_err(|e| failed(&e))?;
+        mapped
+            .recv()
+            .map_err(|e| failed(&e))?
+            .map_err(|e| failed(&e))?;
         let mut results = vec![];
         {
             let view = self.staging.get_mapped_range(..).map_err(|e| failed(&e))?;
@@ -305,7 +388,11 @@ impl Network {
 }
 
 /// Whether a device has what the kernels need; else what it lacks.
-fn fits(features: wgpu::Features, limits: &wgpu::Limits, info: &wgpu::AdapterInfo) -> Result<(), String> {
+fn fits(
+    features: wgpu::Features,
+    limits: &wgpu::Limits,
+    info: &wgpu::AdapterInfo,
+) -> Result<(), String> {
     let mut lacks = vec![];
     if !features.contains(FEATURES) {
         lacks.push(format!("it lacks {:?}", FEATURES - features));
@@ -314,19 +401,35 @@ fn fits(features: wgpu::Features, limits: &wgpu::Limits, info: &wgpu::AdapterInf
         lacks.push(format!("{name} is {has}, the kernels need {need}"));
     });
     let [least, most] = SUBGROUPS;
-    if FEATURES.contains(wgpu::Features::SUBGROUP) && (info.subgroup_min_size < least || info.subgroup_max_size > most)
+    if FEATURES.contains(wgpu::Features::SUBGROUP)
+        && (info.subgroup_min_size < least || info.subgroup_max_size > most)
     {
         let sizes = [info.subgroup_min_size, info.subgroup_max_size];
-        lacks.push(format!("it has subgroups of {sizes:?} threads, the kernels are for {SUBGROUPS:?}"));
+        lacks.push(format!(
+            "it has subgroups of {sizes:?} threads, the kernels are for {SUBGROUPS:?}"
+        ));
     }
-    if lacks.is_empty() { Ok(()) } else { Err(lacks.join(", ")) }
+    if lacks.is_empty() {
+        Ok(())
+    } else {
+        Err(lacks.join(", "))
+    }
 }
 
 fn allocate(device: &wgpu::Device, b: &Buffer, weights: &[u8]) -> wgpu::Buffer {
     use wgpu::BufferUsages as U;
-    let usage = if b.weights.is_some() { U::STORAGE } else { U::STORAGE | U::COPY_SRC | U::COPY_DST };
+    let usage = if b.weights.is_some() {
+        U::STORAGE
+    } else {
+        U::STORAGE | U::COPY_SRC | U::COPY_DST
+    };
     let mapped_at_creation = b.weights.is_some();
-    let buffer = device.create_buffer(&wgpu::BufferDescriptor { label: None, size: b.bytes, usage, mapped_at_creation });
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: b.bytes,
+        usage,
+        mapped_at_creation,
+    });
     if let Some(at) = b.weights {
         // Without memory the buffer is not mapped; the error scope around says so.
         if let Ok(mut to) = buffer.get_mapped_range_mut(..) {
@@ -349,15 +452,27 @@ fn layout(device: &wgpu::Device, k: &Kernel) -> wgpu::BindGroupLayout {
         count: None,
     };
     let entries: Vec<_> = k.writes.iter().enumerate().map(entry).collect();
-    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(k.name), entries: &entries })
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: Some(k.name),
+        entries: &entries,
+    })
 }
 
-fn pipeline(device: &wgpu::Device, k: &Kernel, layout: &wgpu::BindGroupLayout) -> wgpu::ComputePipeline {
-    let descriptor =
-        wgpu::ShaderModuleDescriptor { label: Some(k.name), source: wgpu::ShaderSource::Wgsl(k.wgsl.into()) };
+fn pipeline(
+    device: &wgpu::Device,
+    k: &Kernel,
+    layout: &wgpu::BindGroupLayout,
+) -> wgpu::ComputePipeline {
+    let descriptor = wgpu::ShaderModuleDescriptor {
+        label: Some(k.name),
+        source: wgpu::ShaderSource::Wgsl(k.wgsl.into()),
+    };
     let module = match k.proved {
-        // SAFETY: every access of the kernel is in bounds of the buffers in the tables, and its loops are counted.
-        true => unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) },
+        // SAFETY: every access of the kernel is in bounds of the buffers in the tables, and its
+        // loops are counted.
+        true => unsafe {
+            device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+        },
         false => device.create_shader_module(descriptor),
     };
     let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -385,11 +500,23 @@ fn bind(
     steps: &'static [Step],
 ) -> Vec<Bound> {
     let one = |step: &'static Step| match step {
-        Step::Copy { from, to } => Bound::Copy { from: *from, to: *to },
-        Step::Branch { condition, then, otherwise } => {
-            Bound::Branch { condition, sides: [then, otherwise].map(|list| bind(device, layouts, buffers, list)) }
-        }
-        Step::Run { kernel, buffers: list, grid } => {
+        Step::Copy { from, to } => Bound::Copy {
+            from: *from,
+            to: *to,
+        },
+        Step::Branch {
+            condition,
+            then,
+            otherwise,
+        } => Bound::Branch {
+            condition,
+            sides: [then, otherwise].map(|list| bind(device, layouts, buffers, list)),
+        },
+        Step::Run {
+            kernel,
+            buffers: list,
+            grid,
+        } => {
             let entry = |(i, &b): (usize, &usize)| wgpu::BindGroupEntry {
                 binding: i as u32,
                 resource: buffers[b].as_entire_binding(),
@@ -400,7 +527,11 @@ fn bind(
                 layout: &layouts[*kernel],
                 entries: &entries,
             });
-            Bound::Run { kernel: *kernel, group, grid: *grid }
+            Bound::Run {
+                kernel: *kernel,
+                group,
+                grid: *grid,
+            }
         }
     };
     steps.iter().map(one).collect()
@@ -425,21 +556,34 @@ impl Tensor {
     fn stored(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         let (name, need) = (self.name, self.elements() * self.size);
         if bytes.len() != need {
-            let text = format!("input `{name}` of the shape {:?} has {need} bytes, got {}", self.shape, bytes.len());
+            let text = format!(
+                "input `{name}` of the shape {:?} has {need} bytes, got {}",
+                self.shape,
+                bytes.len()
+            );
             return Err(Error::Input(text));
         }
         let mut out = match self.form {
             Form::Plain => bytes.to_vec(),
-            Form::Truth { bytes: n } => bytes.iter().flat_map(|&b| [u8::from(b != 0), 0, 0, 0].into_iter().take(n)).collect(),
+            Form::Truth { bytes: n } => bytes
+                .iter()
+                .flat_map(|&b| [u8::from(b != 0), 0, 0, 0].into_iter().take(n))
+                .collect(),
             Form::Words { signed } => {
                 let mut out = Vec::with_capacity(self.elements() * 4);
                 for element in bytes.chunks_exact(self.size) {
-                    let fill = if signed && element[self.size - 1] & 0x80 != 0 { 0xff } else { 0 };
+                    let fill = if signed && element[self.size - 1] & 0x80 != 0 {
+                        0xff
+                    } else {
+                        0
+                    };
                     let mut all = [fill; 8];
                     all[..self.size].copy_from_slice(element);
                     let v = i64::from_le_bytes(all);
                     let word = i32::try_from(v);
-                    let word = word.map_err(|_| Error::Input(format!("input `{name}`: {v} does not fit 32 bits")))?;
+                    let word = word.map_err(|_| {
+                        Error::Input(format!("input `{name}`: {v} does not fit 32 bits"))
+                    })?;
                     out.extend(word.to_le_bytes());
                 }
                 out
@@ -455,11 +599,17 @@ impl Tensor {
             Form::Plain => stored[..self.elements() * self.size].to_vec(),
             Form::Truth { bytes } => {
                 let words = stored.chunks_exact(bytes).take(self.elements());
-                words.map(|word| u8::from(word.iter().any(|&b| b != 0))).collect()
+                words
+                    .map(|word| u8::from(word.iter().any(|&b| b != 0)))
+                    .collect()
             }
             Form::Words { signed } => {
                 let element = |word: &[u8]| {
-                    let fill = if signed && word[3] & 0x80 != 0 { 0xff } else { 0 };
+                    let fill = if signed && word[3] & 0x80 != 0 {
+                        0xff
+                    } else {
+                        0
+                    };
                     let mut all = [fill; 8];
                     all[..4].copy_from_slice(word);
                     all.into_iter().take(self.size)

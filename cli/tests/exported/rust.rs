@@ -1,5 +1,6 @@
-//! `weft export --rust`: the crate builds with every warning as an error, with `wgpu` and nothing of Weft's, and computes
-//! bit for bit what `weft run` does on the device. The tests run on whatever driver there is (`scripts/with-driver.sh`).
+//! `weft export --rust`: the crate builds with every warning as an error, with `wgpu` and nothing of Weft's, and
+//! computes bit for bit what `weft run` does on the device. The tests run on whatever driver there is
+//! (`scripts/with-driver.sh`).
 //!
 //! The crate is built by a call of rustc with the libraries that cargo has built for this test: that takes seconds, and
 //! building `wgpu` again minutes. That it needs no others is what its manifest says, which `cargo tree` reads.
@@ -55,8 +56,8 @@ impl Exported {
         let manifest = std::fs::read_to_string(self.path("Cargo.toml")).expect("the manifest");
         manifest.split('"').nth(1).expect("a name").to_string()
     }
-    /// Builds the library, then the program. Builds of the workspace with other features leave other libraries: the first
-    /// pair that fits is taken.
+    /// Builds the library, then the program. Builds of the workspace with other features leave other libraries: the
+    /// first pair that fits is taken.
     fn build(&self) {
         let name = self.name().replace('-', "_");
         let mut why = "there is no library of wgpu".to_string();
