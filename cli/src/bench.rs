@@ -22,13 +22,14 @@ use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, CompileTrace, DispatchTime, DriverStats, RunSpans};
+use compiler::trace::{Ceilings, DispatchTime};
 use kernels::{PartTimes, Record, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
 use repeated::{batch, repeat, with_samples};
 use runtime_gpu::{Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use stored::Measured;
 use sweep::{Setting, sweep};
 use tables::{Lines, show_details, written};
 use throughput::Throughput;
@@ -177,18 +178,6 @@ fn one(a: &BenchArgs, place: &Place, setting: &Setting, model: &str) -> CliResul
         "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()), "weft": env!("CARGO_PKG_VERSION") }),
     );
     Ok(v)
-}
-
-/// What was measured of a model, or is known of it without.
-struct Measured {
-    value: Value,
-    /// None where nothing was timed.
-    dispatches: Option<Vec<DispatchTime>>,
-    /// Of a network in parts, where `-o` asks for it.
-    trace: Option<Box<CompileTrace>>,
-    stats: Option<DriverStats>,
-    /// One run, where a file of it is asked for.
-    run: Option<RunSpans>,
 }
 
 fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {

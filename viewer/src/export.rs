@@ -1,6 +1,7 @@
 //! Files that the viewer writes: pictures of the graph, of a box and of the window, the times for Perfetto.
 
-use crate::picture::Piece;
+use crate::canvas::colour::ColourBy;
+use crate::picture::{Look, Piece};
 use crate::state::Viewer;
 use std::path::{Path, PathBuf};
 
@@ -58,13 +59,31 @@ fn fresh_name(v: &Viewer, stage: &str, ending: &str) -> PathBuf {
     (0..).map(|n| v.folder.join(name(n))).find(|p| !p.exists()).unwrap_or_default()
 }
 
+/// The shown graph with its colours, or the box with this key alone.
+///
+/// # Errors
+/// The graph is not laid out, or has no such box in sight.
+pub(crate) fn piece(v: &mut Viewer, key: Option<&str>, dark: bool) -> Result<Piece, String> {
+    let drawn = v.after().ok_or("the graph is not laid out yet")??;
+    let document = v.document().clone();
+    let look = Look {
+        by: v.colour,
+        delta: v.other.as_ref().map(|o| o.deltas[1].clone()),
+        marks: v.compared().map(|c| c.after.clone()),
+        strong_marks: v.compare && v.colour != ColourBy::Difference,
+        found: v.search.find(&document, &drawn).cloned(),
+        dark,
+    };
+    Piece::new(&document, &drawn, key, look)
+}
+
 /// What a picture of the graph shows, or of the chosen box.
-fn piece(v: &mut Viewer, what: Export, dark: bool) -> Result<Piece, String> {
+fn asked(v: &mut Viewer, what: Export, dark: bool) -> Result<Piece, String> {
     let key = match what {
         Export::BoxSvg | Export::BoxPng => Some(v.focus_node().ok_or("no box is chosen")?.key),
         _ => None,
     };
-    Piece::new(v, key.as_deref(), dark)
+    piece(v, key.as_deref(), dark)
 }
 
 /// The text of an export.
@@ -73,7 +92,7 @@ fn piece(v: &mut Viewer, what: Export, dark: bool) -> Result<Piece, String> {
 /// The trace lacks the data, or it is a picture of pixels.
 pub fn text(v: &mut Viewer, what: Export, dark: bool) -> Result<String, String> {
     match what {
-        Export::Svg | Export::BoxSvg => Ok(piece(v, what, dark)?.svg()),
+        Export::Svg | Export::BoxSvg => Ok(asked(v, what, dark)?.svg()),
         Export::Perfetto => graphview::timeline::perfetto(v.trace())
             .map(|json| json.to_string())
             .ok_or_else(|| "this trace has no times: `weft bench MODEL -o F.trace` stores them".to_string()),
@@ -109,7 +128,7 @@ pub fn write(v: &mut Viewer, ctx: &egui::Context, what: Export) -> String {
     }
     let dark = ctx.global_style().visuals.dark_mode;
     let done = match what {
-        Export::GraphPng | Export::BoxPng => piece(v, what, dark)
+        Export::GraphPng | Export::BoxPng => asked(v, what, dark)
             .and_then(|p| p.png(ctx.pixels_per_point())?.save(&path).map_err(|e| format!("cannot write {place}: {e}"))),
         _ => text(v, what, dark)
             .and_then(|text| std::fs::write(&path, text).map_err(|e| format!("cannot write {place}: {e}"))),

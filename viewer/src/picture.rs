@@ -5,8 +5,9 @@ use crate::canvas::colour::ColourBy;
 use crate::canvas::dress::Dress;
 use crate::canvas::legend;
 use crate::canvas::paint::{Ink, Sight, paint};
+use crate::delta::Delta;
+use crate::document::Document;
 use crate::drawing::Drawn;
-use crate::state::Viewer;
 use crate::svg;
 use egui::{LayerId, Rect, Ui, Vec2, pos2, vec2};
 use graphview::changes::Marks;
@@ -35,17 +36,30 @@ pub(crate) struct Piece {
     legend: f32,
 }
 
+/// How a picture is dressed: as the canvas is.
+pub(crate) struct Look {
+    /// The meaning of colours.
+    pub(crate) by: ColourBy,
+    /// The difference of times from another compilation.
+    pub(crate) delta: Option<Arc<Delta>>,
+    /// The changes of a pass.
+    pub(crate) marks: Option<Arc<Marks>>,
+    /// Marks are drawn around boxes.
+    pub(crate) strong_marks: bool,
+    /// Boxes that a query finds.
+    pub(crate) found: Option<BTreeSet<usize>>,
+    /// Light on dark.
+    pub(crate) dark: bool,
+}
+
 impl Piece {
-    /// The shown graph with its colours, or the box with this key alone.
+    /// The graph, or the box with this key alone.
     ///
     /// # Errors
-    /// The graph is not laid out, or has no such box in sight.
-    pub(crate) fn new(v: &mut Viewer, key: Option<&str>, dark: bool) -> Result<Piece, String> {
-        let drawn: Arc<Drawn> = v.after().ok_or("the graph is not laid out yet")??;
-        let document = v.document().clone();
-        let delta = v.other.as_ref().map(|o| o.deltas[1].clone());
-        let dress = Dress::new(&document, &drawn, v.colour, delta.as_ref(), dark);
-        let marks = v.compared().map(|c| c.after.clone());
+    /// The graph has no such box in sight.
+    pub(crate) fn new(document: &Document, drawn: &Arc<Drawn>, key: Option<&str>, look: Look) -> Result<Piece, String> {
+        let Look { by, delta, marks, strong_marks, found, dark } = look;
+        let dress = Dress::new(document, drawn, by, delta.as_ref(), dark);
         let chosen = match key {
             None => None,
             Some(key) => Some(*drawn.by_key.get(key).ok_or("the chosen box is not in sight in this graph")?),
@@ -57,17 +71,12 @@ impl Piece {
         // A single box says what it is.
         let alone = chosen.is_some_and(|i| !drawn.scene.boxes[i].open);
         let legend = if alone { 0.0 } else { legend::height(&dress, [marks.as_deref(), None]) };
-        Ok(Piece {
-            strong_marks: v.compare && v.colour != ColourBy::Difference,
-            found: v.search.find(&document, &drawn).cloned(),
-            area: Rect::from_min_size(pos2(x, y), vec2(w, h)).expand2(match drawn.scene.direction {
-                Direction::Down => vec2(SIDE, MARGIN),
-                Direction::Right => vec2(MARGIN, SIDE),
-            }),
-            dress,
-            marks,
-            legend,
-        })
+        let room = match drawn.scene.direction {
+            Direction::Down => vec2(SIDE, MARGIN),
+            Direction::Right => vec2(MARGIN, SIDE),
+        };
+        let area = Rect::from_min_size(pos2(x, y), vec2(w, h)).expand2(room);
+        Ok(Piece { dress, marks, strong_marks, found, area, legend })
     }
 
     /// Points of the picture, where a unit of the scene is `zoom` points.
@@ -129,7 +138,7 @@ impl Piece {
             .with_pixels_per_point(scale)
             .allow_missing_glyphs()
             .with_accessibility_check(false)
-            .wgpu_setup(crate::screenshot::device())
+            .wgpu_setup(device())
             .build_ui(move |ui| self.paint(ui, zoom));
         h.run_steps(2);
         h.render()
@@ -138,4 +147,14 @@ impl Piece {
     pub(crate) fn png(self, _: f32) -> Result<image::RgbaImage, String> {
         Err("this build draws no pictures of pixels".into())
     }
+}
+
+/// The devices that kernels run on, too: those of OpenGL complain on stderr where there is no display.
+#[cfg(feature = "screenshot")]
+pub(crate) fn device() -> egui_wgpu::WgpuSetup {
+    let mut setup = egui_kittest::wgpu::default_wgpu_setup();
+    if let egui_wgpu::WgpuSetup::CreateNew(new) = &mut setup {
+        new.instance_descriptor.backends.remove(egui_wgpu::wgpu::Backends::GL);
+    }
+    setup
 }

@@ -1,12 +1,11 @@
 //! A picture of the viewer without a window, for documents and bug reports.
 
-use crate::picture::Piece;
+use crate::export;
+use crate::picture::{Piece, device};
 use crate::start::{Fault, Shot, prepare, select};
 use crate::{Viewer, show};
 use compiler::trace::CompileTrace;
 use egui_kittest::Harness;
-use egui_wgpu::WgpuSetup;
-use egui_wgpu::wgpu::Backends;
 use image::RgbaImage;
 use std::time::{Duration, Instant};
 
@@ -55,7 +54,7 @@ fn piece(trace: CompileTrace, shot: &Shot) -> Result<Piece, Fault> {
             settle(&mut h)?;
         }
     }
-    Piece::new(h.state_mut(), chosen.as_ref().map(|n| n.key.as_str()), shot.dark).map_err(Fault::Asked)
+    export::piece(h.state_mut(), chosen.as_ref().map(|n| n.key.as_str()), shot.dark).map_err(Fault::Asked)
 }
 
 /// The window with what is asked for, laid out.
@@ -82,15 +81,6 @@ pub(crate) fn drawn(trace: CompileTrace, shot: &Shot) -> Result<Harness<'static,
         settle(&mut h)?;
     }
     Ok(h)
-}
-
-/// The devices that kernels run on, too: those of OpenGL complain on stderr where there is no display.
-pub(crate) fn device() -> WgpuSetup {
-    let mut setup = egui_kittest::wgpu::default_wgpu_setup();
-    if let WgpuSetup::CreateNew(new) = &mut setup {
-        new.instance_descriptor.backends.remove(Backends::GL);
-    }
-    setup
 }
 
 /// Runs frames until nothing is being laid out and nothing moves.

@@ -6,7 +6,7 @@ use crate::screenshot::{drawn, settle};
 use crate::start::{Fault, Shot, select};
 use crate::{Viewer, keys};
 use compiler::trace::CompileTrace;
-use egui::{Rect, Role, pos2};
+use egui::Role;
 use egui_kittest::kittest::{NodeT, Queryable};
 use egui_kittest::{Harness, Node};
 use std::sync::Arc;
@@ -100,20 +100,17 @@ fn step(h: &mut Window, line: &str) -> Result<Vec<String>, Fault> {
 /// Clicks the last widget with a label, since menus and windows lie above the rest; without one, the first whose label
 /// has it as a part. What is scrolled out of sight is brought into it.
 fn click(h: &mut Window, label: &str, role: Option<Role>) -> Result<(), Fault> {
-    let size = h.ctx.content_rect().size();
-    let screen = Rect::from_min_size(pos2(0.0, 0.0), size);
-    for attempt in 0..2 {
-        let node = find(h, label, role).ok_or_else(|| Fault::Asked("nothing in the window has this label".into()))?;
-        if screen.contains(node.rect().center()) {
-            node.click();
-            return Ok(());
-        }
-        if attempt == 0 {
-            node.scroll_to_me();
-            h.run_steps(20);
-        }
+    let screen = h.ctx.content_rect();
+    let gone = || Fault::Asked("nothing in the window has this label".into());
+    // A list may be scrolled so that it is out of sight, though within the window.
+    find(h, label, role).ok_or_else(gone)?.scroll_to_me();
+    h.run_steps(20);
+    let node = find(h, label, role).ok_or_else(gone)?;
+    if !screen.contains(node.rect().center()) {
+        return Err(Fault::Asked("it is out of sight".into()));
     }
-    Err(Fault::Asked("it is out of sight".into()))
+    node.click();
+    Ok(())
 }
 
 fn find<'h>(h: &'h Window, label: &'h str, role: Option<Role>) -> Option<Node<'h>> {

@@ -62,7 +62,7 @@ fn points(list: &[Pos2]) -> String {
 impl Out {
     fn clipped(&mut self, s: &ClippedShape) {
         let clip = s.clip_rect.intersect(self.whole);
-        if !clip.is_positive() {
+        if !clip.is_positive() || !clip.intersects(s.shape.visual_bounding_rect()) {
             return;
         }
         if clip == self.whole {

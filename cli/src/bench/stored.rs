@@ -1,15 +1,34 @@
 //! `-o F.trace`: the compilation with what was measured of it.
 
 use super::places::Place;
-use super::{Measured, number};
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::profile_on;
 use crate::parts::recorded;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{DispatchTime, Times};
+use compiler::trace::{CompileTrace, DispatchTime, DriverStats, RunSpans, Times};
+use serde_json::Value;
 use std::path::Path;
+
+/// What was measured of a model, or is known of it without.
+pub struct Measured {
+    pub value: Value,
+    /// None where nothing was timed.
+    pub dispatches: Option<Vec<DispatchTime>>,
+    /// Of a network in parts, where `-o` asks for it.
+    pub trace: Option<Box<CompileTrace>>,
+    pub stats: Option<DriverStats>,
+    /// One run, where a file of it is asked for.
+    pub run: Option<RunSpans>,
+}
+
+impl Measured {
+    /// The milliseconds at this path of its JSON.
+    fn ms(&self, path: [&str; 2]) -> f64 {
+        self.value[path[0]][path[1]].as_f64().unwrap_or(0.0)
+    }
+}
 
 /// Writes the trace of a model with its times. A model in parts brings its trace; of others it is taken now.
 ///
@@ -40,16 +59,15 @@ pub fn write(
 }
 
 fn times(place: &Place, dispatches: &[DispatchTime], measured: &Measured) -> Times {
-    let v = &measured.value;
     Times {
         device: place.device.label(),
-        source: v["time_source"].as_str().unwrap_or_default().to_string(),
+        source: measured.value["time_source"].as_str().unwrap_or_default().to_string(),
         dispatches: dispatches.to_vec(),
-        latency_ms: number(v, &["latency_ms", "median"]),
-        device_ms: number(v, &["device_ms", "median"]),
-        upload_ms: number(v, &["split_ms", "upload"]),
-        host_ms: number(v, &["split_ms", "encode"]),
-        readback_ms: number(v, &["split_ms", "readback"]),
+        latency_ms: measured.ms(["latency_ms", "median"]),
+        device_ms: measured.ms(["device_ms", "median"]),
+        upload_ms: measured.ms(["split_ms", "upload"]),
+        host_ms: measured.ms(["split_ms", "encode"]),
+        readback_ms: measured.ms(["split_ms", "readback"]),
         run: measured.run.clone().filter(|r| !r.spans.is_empty()),
         ceilings: place.ceilings,
     }

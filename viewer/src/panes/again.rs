@@ -1,7 +1,6 @@
 //! Compiles and runs the model with other options, off the window's thread.
 
 use crate::live::{Made, Wanted};
-use crate::remake::start_again;
 use crate::state::Viewer;
 use egui::{ComboBox, Grid, ProgressBar, Ui, Window};
 
@@ -46,7 +45,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     });
     v.again.open = open;
     if start {
-        start_again(ui.ctx(), v);
+        v.start_again(ui.ctx());
     }
     if cancel {
         v.again.cancel();

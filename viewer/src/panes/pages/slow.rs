@@ -3,7 +3,6 @@
 use super::model::{Modelled, Modeller, Question};
 use crate::canvas::colour::milliseconds;
 use crate::panes::kernel;
-use crate::remake::start_again;
 use crate::state::{Tab, Viewer};
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Alternative, Choice};
@@ -47,7 +46,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         (w.times, w.errors) = (true, false);
         // It is the same compilation, with times.
         v.again.beside = false;
-        start_again(ui.ctx(), v);
+        v.start_again(ui.ctx());
     }
     ui.add_space(6.0);
     match &model {

@@ -4,7 +4,6 @@ use super::model::{Modeller, Question};
 use super::table::{Cell, show as table};
 use crate::canvas::colour::milliseconds;
 use crate::panes::precision;
-use crate::remake::start_again;
 use crate::state::Viewer;
 use compiler::passes::mixed_precision::{escape_pattern, keep_list};
 use egui::{Color32, Ui};
@@ -159,7 +158,7 @@ fn compare(ui: &Ui, v: &mut Viewer, keep_f32: Vec<String>) {
     (w.times, w.errors) = (false, true);
     // The page goes on with the new compilation alone.
     v.again.beside = false;
-    start_again(ui.ctx(), v);
+    v.start_again(ui.ctx());
 }
 
 fn every(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {

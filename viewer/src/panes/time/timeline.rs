@@ -141,9 +141,11 @@ fn about(t: &CompileTrace, run: &RunSpans) -> String {
     let recorded = t.times.as_ref().is_some_and(|t| t.run.is_some());
     match (recorded, run.kernels_after) {
         (false, _) => "What was timed by itself, one after the other: this trace has no recorded run.".into(),
-        (true, true) => "One run. Its kernels were run again one by one behind it: in a run with steps on the host, \
-                         branches or loops they are not told apart."
-            .into(),
+        (true, true) => {
+            "One run. Where the host takes part, in steps, branches or loops, kernels are not told apart: those \
+                         were run again one by one behind it."
+                .into()
+        }
         (true, false) if run.uncertainty_us > 0.0 => {
             format!("One run; the device's clock fits the host's within {}.", milliseconds(run.uncertainty_us / 1e3))
         }
