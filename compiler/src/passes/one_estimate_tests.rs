@@ -148,6 +148,9 @@ impl CostModel for Asked {
         }
         found
     }
+    fn measures_functions(&self) -> bool {
+        true
+    }
 }
 
 /// A context whose measured times are what `time` makes of the number of stages and the estimate of each function that

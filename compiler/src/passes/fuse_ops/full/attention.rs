@@ -150,7 +150,8 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
         Ok(kernel) => kernel,
         Err(why) => return Some(Err(why)),
     };
-    let measured = cx.costs.function(&te, &constants).as_ref().as_ref().ok().and_then(|e| e.measured);
+    let asks = cx.costs.measures_functions();
+    let measured = asks.then(|| cx.costs.function(&te, &constants).as_ref().as_ref().ok()?.measured).flatten();
     let one = Estimate { cost: kernel.cost, kernels: vec![kernel], measured };
     let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g))).collect::<Result<Vec<_>, String>>();
     Some(costs.and_then(|apart| {
