@@ -13,7 +13,7 @@ use std::process::Command;
 /// The result of `weft bench` on device 0.
 fn bench(program: &Path, model: &str, external: &str) -> Value {
     let mut command = Command::new(program);
-    command.args(["bench", model, "--external", external, "--device", "0", "--runs", "1", "--warmup", "0"]);
+    command.args(["bench", model, "--external", external, "--runs", "1", "--warmup", "0"]).env("WEFT_DEVICE", "0");
     let out = command.args(["--json", "-q"]).output().expect("the command runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let all = String::from_utf8_lossy(&out.stdout).into_owned();
