@@ -57,30 +57,8 @@ pub fn supports(node: &NodeForm) -> Result<(), String> {
             _ => Err("no product with factors".into()),
         };
     }
-    if eltwise(&node.op).is_some() && inputs.len() == 1 && ranks[0] > 0 {
-        return Ok(());
-    }
-    if binary(&node.op).is_some() && inputs.len() == 2 {
-        let (result, name) = (&node.outputs[0].shape, node.op.name());
-        let order = operand_order(node.op.commutes(), &inputs[0].shape, &inputs[1].shape, result);
-        return match order {
-            Some(_) if !result.is_empty() => Ok(()),
-            _ => Err(format!(
-                "no {name} of {:?} and {:?}, of which one must have the result's shape",
-                inputs[0], inputs[1]
-            )),
-        };
-    }
-    if node.op.is::<Concat>() && ranks[0] > 0 {
-        return Ok(());
-    }
-    if let Some(softmax) = node.op.downcast::<Softmax>() {
-        let n = softmax.axes.len();
-        return if n == 1 { Ok(()) } else { Err(format!("no softmax over {n} axes")) };
-    }
-    if let Some(norm) = node.op.downcast::<BatchNorm>() {
-        let fits = norm.layout == DataLayout::Nchw && (2..=5).contains(&ranks[0]);
-        return if fits { Ok(()) } else { Err(format!("no batch_norm in {}, NCHW alone", norm.layout.title())) };
+    if let Some(found) = without_weights(node, &inputs, &ranks) {
+        return found;
     }
     // Whether padding beyond the declared one counts differs.
     let pool = node.op.downcast::<MaxPool>().is_some_and(|p| !p.indices)
@@ -91,6 +69,32 @@ pub fn supports(node: &NodeForm) -> Result<(), String> {
         Some((DataLayout::Nchw, ..)) if pool && (3..=5).contains(&ranks[0]) => Ok(()),
         _ => Err(format!("no {}", node.op.name())),
     }
+}
+
+/// Whether a primitive without weights computes this node; `None` for ops that are none of these.
+fn without_weights(node: &NodeForm, inputs: &[&TensorType], ranks: &[usize]) -> Option<Result<(), String>> {
+    if eltwise(&node.op).is_some() && inputs.len() == 1 && ranks[0] > 0 {
+        return Some(Ok(()));
+    }
+    if binary(&node.op).is_some() && inputs.len() == 2 {
+        let (result, name) = (&node.outputs[0].shape, node.op.name());
+        let order = operand_order(node.op.commutes(), &inputs[0].shape, &inputs[1].shape, result);
+        let (a, b) = (inputs[0], inputs[1]);
+        return Some(match order {
+            Some(_) if !result.is_empty() => Ok(()),
+            _ => Err(format!("no {name} of {a:?} and {b:?}, of which one must have the result's shape")),
+        });
+    }
+    if node.op.is::<Concat>() && ranks[0] > 0 {
+        return Some(Ok(()));
+    }
+    if let Some(softmax) = node.op.downcast::<Softmax>() {
+        let n = softmax.axes.len();
+        return Some(if n == 1 { Ok(()) } else { Err(format!("no softmax over {n} axes")) });
+    }
+    let norm = node.op.downcast::<BatchNorm>()?;
+    let fits = norm.layout == DataLayout::Nchw && (2..=5).contains(&ranks[0]);
+    Some(if fits { Ok(()) } else { Err(format!("no batch_norm in {}, NCHW alone", norm.layout.title())) })
 }
 
 /// Which operand of a function of two elements is the one of the result's shape, and which the other; `None` if there

@@ -4,6 +4,7 @@
 //! the processor. A changed rule or lowering emits other code, so its kernels never get the old times.
 
 use super::NodeForm;
+use super::regions::RegionTimes;
 use crate::fault::Fault;
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Constant, FunctionBuilder, Module, TensorType, ValueId};
@@ -25,15 +26,6 @@ pub struct Measurements {
     /// Times of regions of external targets, by [`DeviceProfile::identity`], then by
     /// [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
     pub regions: BTreeMap<String, BTreeMap<String, RegionTimes>>,
-}
-
-/// Nanoseconds of a run of a region.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RegionTimes {
-    /// In the external target, without the copies of what crosses its border.
-    pub target_ns: f64,
-    /// In Weft's kernels on the device.
-    pub weft_ns: f64,
 }
 
 /// The time of one run of a digest's kernels.

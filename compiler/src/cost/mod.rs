@@ -10,8 +10,10 @@
 //! Deliberately absent: the clock. A caller with a device measures (`compile::MeasureKernel`).
 
 mod measured;
+mod regions;
 
-pub use measured::{Measurement, Measurements, RegionTimes, code_digest, single_node_module};
+pub use measured::{Measurement, Measurements, code_digest, single_node_module};
+pub use regions::RegionTimes;
 
 use crate::graph::{Function, NodeId, TensorType, ValueId};
 use crate::int::DimRanges;
