@@ -138,11 +138,6 @@ impl<'a> Search<'a> {
         self.opened
     }
 
-    /// Why templates that take the function gave no schedule.
-    pub fn notes(&self) -> &[String] {
-        &self.maker.notes
-    }
-
     /// Searches until then. `progress` is told of candidates that ran, and of those that are planned.
     ///
     /// # Errors
