@@ -32,7 +32,13 @@ fn template() -> Template {
 
 fn weft(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.current_dir(folder).env("WEFT_CACHE", folder.join("cache")).args(args).output().expect("the command runs")
+    command
+        .current_dir(folder)
+        .env("WEFT_DEVICE", "0")
+        .env("WEFT_CACHE", folder.join("cache"))
+        .args(args)
+        .output()
+        .expect("the command runs")
 }
 
 fn json(out: &Output) -> Value {

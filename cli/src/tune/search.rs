@@ -7,7 +7,7 @@ use crate::error::{CliError, CliResult};
 use crate::measuring::OTHER_SUMS;
 use compiler::schedule::Workload;
 use compiler::schedule::rules::{Choice, values};
-use compiler::tir::log2_distance;
+use compiler::tir::canonical::log2_distance;
 use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::time::Instant;
