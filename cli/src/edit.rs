@@ -93,7 +93,10 @@ pub fn execute(a: &EditArgs) -> CliResult<()> {
         };
         match subject.check(&text) {
             Ok(edited) => return subject.decide(edited, ready.take(), &file),
-            Err(why) if draft.goes_on() && asks(common, &format!("{}\nedit it again? [Y/n] ", said(&why)), true) => {}
+            Err(why)
+                if draft.goes_on()
+                    && subject.talks()
+                    && asks(&format!("{}\nedit it again? [Y/n] ", said(&why)), true) => {}
             Err(why) => {
                 return Err(CliError::input(said(&why)).help("docs/schedule.md lists the instructions"));
             }
@@ -157,7 +160,7 @@ impl Subject<'_> {
         if !quiet {
             self.show(&raced)?;
         }
-        let keeps = self.a.keep || asks(common, "keep it? [y/N] ", false);
+        let keeps = self.a.keep || self.talks() && asks("keep it? [y/N] ", false);
         if keeps {
             TuningDatabase::append(file, &self.line(&raced, file)?).map_err(CliError::input)?;
             log(common, format!("edit: kept in {}; the next compilation uses it", file.display()));
@@ -173,6 +176,11 @@ impl Subject<'_> {
         out["schedule"] = raced.edited.function.trace.iter().map(print_instruction).collect();
         out["kept"] = keeps.then(|| file.display().to_string()).into();
         write_json(common, &out).map(drop)
+    }
+
+    /// Whether questions are welcome.
+    fn talks(&self) -> bool {
+        !self.a.common.quiet && self.a.common.json.is_none()
     }
 
     fn ends_unchanged(&self, how: &str) -> CliResult<()> {

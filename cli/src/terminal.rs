@@ -1,6 +1,5 @@
 //! Colours and questions on a terminal.
 
-use crate::args::Common;
 use std::io::{IsTerminal, Write};
 
 /// True if `stream` is a terminal and colours are not switched off (<https://no-color.org>).
@@ -15,9 +14,9 @@ pub fn alarming(text: &str) -> String {
 
 /// Asks a question that is answered by yes or no, on a terminal; `usual` is the answer of an empty line. Without a
 /// terminal nobody is asked, and the answer is no.
-pub fn asks(common: &Common, question: &str, usual: bool) -> bool {
+pub fn asks(question: &str, usual: bool) -> bool {
     let there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !there || common.quiet || common.json.is_some() {
+    if !there {
         return false;
     }
     let mut stderr = std::io::stderr();

@@ -96,7 +96,7 @@ fn what_an_editor_saves_is_measured_and_kept() {
     assert_eq!((&line["schedule"], &line["choices"]), (&kept["schedule"], &serde_json::json!([])), "{line}");
     let made = p.schedules();
     assert!(made.contains("point=threads, value=16,") && !made.contains("vectorize"), "{made}");
-    let said = p.plain(&["explain", "net.weft", "--node", &p.kernel(), "--tuning", "tuning.jsonl", "-q"]);
+    let said = p.plain(&["explain", "net.weft", "-v", "--tuning", "tuning.jsonl", "-q"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.contains("scheduled by instructions that were kept by hand"), "{said}");
     let compared = p.plain(&["compare", "net.weft", "--tuning", "tuning.jsonl", "--json", "-q"]);

@@ -28,7 +28,7 @@ pub struct TuningLine {
     pub constants: Vec<usize>,
     /// The function's name in the network where it was tuned, for people.
     pub name: String,
-    /// The function's [family](compiler::tir::Family): functions that differ in sizes alone.
+    /// The function's [family](compiler::tir::canonical::Family): functions that differ in sizes alone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub family: String,
     /// Its sizes: the extents of its loops.

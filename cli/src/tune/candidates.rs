@@ -76,15 +76,13 @@ pub struct Maker<'a> {
     templates: &'a [Template],
     /// The templates that take the function.
     taken: Vec<(usize, Match)>,
-    /// Why templates that take the function gave no schedule.
-    pub notes: Vec<String>,
 }
 
 impl<'a> Maker<'a> {
     pub fn new(target: ScheduleTarget<'a>, unit: &'a Unit, templates: &'a [Template]) -> Maker<'a> {
         let matches = |(n, t): (usize, &Template)| Some((n, t.matches(&unit.function, &unit.constants, target)?));
         let taken = templates.iter().enumerate().filter_map(matches).collect();
-        Maker { target, unit, templates, taken, notes: vec![] }
+        Maker { target, unit, templates, taken }
     }
 
     fn candidate(&self, scheduled: Scheduled, origin: Origin) -> Option<Candidate> {
@@ -125,24 +123,13 @@ impl<'a> Maker<'a> {
 
     /// All instances of the templates that take the function, or some of them, drawn with a seed; for each template the
     /// cheapest by the estimate first.
-    pub fn of_templates(&mut self, seed: u64) -> Vec<Vec<Candidate>> {
+    pub fn of_templates(&self, seed: u64) -> Vec<Vec<Candidate>> {
         let mut out = Vec::new();
         for (n, found) in &self.taken {
-            let (template, all) = (&self.templates[*n], self.templates[*n].instances(found).collect::<Vec<_>>());
+            let all: Vec<Vec<usize>> = self.templates[*n].instances(found).collect();
             let step = all.len().div_ceil(MOST_INSTANCES).max(1);
-            let drawn: Vec<&Vec<usize>> = all.iter().skip(seed as usize % step).step_by(step).collect();
-            let mut made = Vec::new();
-            let mut refused = None;
-            for at in &drawn {
-                match self.instance(*n, found, at) {
-                    Ok(c) => made.push(c),
-                    Err(why) => refused = refused.or(Some(format!("{}\n{why}", template.describe(at)))),
-                }
-            }
-            if let Some(why) = refused.filter(|_| made.is_empty()) {
-                let name = self.unit.function.name;
-                self.notes.push(format!("template {} takes {name}, and no schedule applies: {why}", template.name));
-            }
+            let drawn = all.iter().skip(seed as usize % step).step_by(step);
+            let mut made: Vec<Candidate> = drawn.filter_map(|at| self.instance(*n, found, at).ok()).collect();
             made.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
             out.push(made);
         }
@@ -192,6 +179,18 @@ impl<'a> Maker<'a> {
             }
         }
     }
+}
+
+/// Why none of the template's schedules applies to the function; `None` if one does.
+pub fn refusal(t: &Template, found: &Match, unit: &Unit, target: ScheduleTarget<'_>) -> Option<String> {
+    let mut first = None;
+    for at in t.instances(found).take(MOST_INSTANCES) {
+        match t.schedule(found, &at, &unit.constants, target) {
+            Ok(_) => return None,
+            Err(e) => first = first.or(Some(format!("{e}\n(with {})", t.describe(&at)))),
+        }
+    }
+    first
 }
 
 /// How a line of the database has a schedule: its choices if they make it again, else its instructions; the other one

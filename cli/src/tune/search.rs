@@ -7,7 +7,7 @@ use crate::error::{CliError, CliResult};
 use crate::measuring::OTHER_SUMS;
 use compiler::schedule::Workload;
 use compiler::schedule::rules::{Choice, values};
-use compiler::tir::log2_distance;
+use compiler::tir::canonical::log2_distance;
 use rustc_hash::FxHashSet;
 use std::path::Path;
 use std::time::Instant;
@@ -136,11 +136,6 @@ impl<'a> Search<'a> {
     /// Candidates that ran.
     pub fn tried(&self) -> usize {
         self.opened
-    }
-
-    /// Why templates that take the function gave no schedule.
-    pub fn notes(&self) -> &[String] {
-        &self.maker.notes
     }
 
     /// Searches until then. `progress` is told of candidates that ran, and of those that are planned.

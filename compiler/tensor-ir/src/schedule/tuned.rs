@@ -75,7 +75,7 @@ impl TunedSchedule {
 /// Functions of open sizes have tuned choices for so many sizes, at most.
 const BUCKETS: usize = 4;
 
-/// Tuned choices for one size of a family ([`Family`](crate::tir::Family)).
+/// Tuned choices for one size of a family ([`Family`](crate::tir::canonical::Family)).
 #[derive(Clone, Debug)]
 pub struct FamilyMember {
     /// Identity of the device.

@@ -21,8 +21,7 @@
 
 pub mod analysis;
 mod block;
-mod canonical;
-pub use canonical::{Family, log2_distance};
+pub mod canonical;
 mod combiner;
 mod expr;
 mod fingerprint;
