@@ -109,13 +109,12 @@ pub(crate) fn parse(words: &str) -> Option<(Modifiers, Key)> {
     let key = Key::from_name(words.pop()?)?;
     let mut held = Modifiers::NONE;
     for word in words {
-        held = held
-            | match word {
-                "Ctrl" => CTRL,
-                "Shift" => SHIFT,
-                "Alt" => ALT,
-                _ => return None,
-            };
+        held |= match word {
+            "Ctrl" => CTRL,
+            "Shift" => SHIFT,
+            "Alt" => ALT,
+            _ => return None,
+        };
     }
     Some((held, key))
 }

@@ -2,8 +2,9 @@
 //!
 //! A [`Document`] is a trace with indices. A [`Viewer`] is the state of the view (what is shown and selected), without
 //! graphics. [`show()`] draws it with egui; `open` (feature `window`) opens a window, `screenshot` (feature of the same
-//! name) makes a picture. The graph is a [`graphview::scene::Scene`], laid out on a separate thread ([`drawing`]) and
-//! painted by [`canvas`]; [`panes`] are beside it, or pages in its place.
+//! name) makes a picture, and `steps` (the same feature) drives the window without a display. The graph is a
+//! [`graphview::scene::Scene`], laid out on a separate thread ([`drawing`]) and painted by [`canvas`]; [`panes`] are
+//! beside it, or pages in its place.
 //!
 //! Always holds: the selection is a set of source nodes. Choosing a box, a line, a group, a kernel or a remark selects
 //! its source nodes, and everything else with these source nodes is marked. Nothing here parses shaders: shaders that a

@@ -89,8 +89,8 @@ fn step(h: &mut Window, line: &str) -> Result<Vec<String>, Fault> {
             picture.save(rest).map_err(|e| Fault::Asked(e.to_string()))?;
         }
         _ => {
-            let all: Vec<&str> = STEPS.iter().map(|s| s.0).collect();
-            return Err(Fault::Asked(format!("there is no such step; there are {}", all.join(", "))));
+            let all: Vec<String> = STEPS.iter().map(|(step, about)| format!("\n  {step}: {about}")).collect();
+            return Err(Fault::Asked(format!("there is no such step; there are{}", all.concat())));
         }
     }
     settle(h)?;
@@ -115,7 +115,7 @@ fn click(h: &mut Window, label: &str, role: Option<Role>) -> Result<(), Fault> {
 
 fn find<'h>(h: &'h Window, label: &'h str, role: Option<Role>) -> Option<Node<'h>> {
     let fits = move |n: &Node<'_>| role.is_none_or(|r| n.accesskit_node().role() == r);
-    let exact = h.query_all_by_label(label).filter(fits).last();
+    let exact = h.query_all_by_label(label).rfind(fits);
     exact.or_else(|| h.query_all_by_label_contains(label).find(fits))
 }
 

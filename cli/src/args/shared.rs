@@ -148,7 +148,7 @@ const USES: &[Use] = &[
         command: "view",
         headings: ALL,
         without: &["json"],
-        first: &["pass", "select", "view", "screenshot", "beside", "device", "target", "amp", "dim", "dark"],
+        first: &["pass", "select", "view", "screenshot", "output", "beside", "device", "target", "amp", "dim", "dark"],
         examples: ["weft view resnet50", "weft view a.trace --screenshot fused.png --pass fuse-ops --view compare"],
     },
     Use {

@@ -1,6 +1,6 @@
 //! A compilation with what several runs measured of it.
 
-use compiler::trace::{CompileTrace, Errors};
+use compiler::trace::{CompileTrace, Errors, NodeError};
 
 /// A trace, with the times and the errors of its nodes alone from whichever trace has them, and the accumulated errors
 /// beside them.
@@ -16,10 +16,20 @@ pub struct Measured {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotTheSame(pub String);
 
+/// The accumulated errors that stand beside those of nodes alone. Their largest differences are not known.
+fn accumulated(alone: &Errors) -> Option<Errors> {
+    let one = |n: &NodeError| {
+        let rel_l2 = n.accumulated?;
+        Some(NodeError { rel_l2, max_abs: f64::NAN, pass: rel_l2 <= alone.tolerance, ..n.clone() })
+    };
+    let nodes: Vec<NodeError> = alone.nodes.iter().filter_map(one).collect();
+    (!nodes.is_empty()).then(|| Errors { nodes, cumulative: true, ..alone.clone() })
+}
+
 impl Measured {
-    /// A trace alone.
+    /// A trace alone. It may have both kinds of errors.
     pub fn new(mut trace: CompileTrace) -> Measured {
-        let accumulated = trace.errors.take_if(|e| e.cumulative);
+        let accumulated = trace.errors.take_if(|e| e.cumulative).or(trace.errors.as_ref().and_then(accumulated));
         Measured { trace, accumulated }
     }
     /// Takes what is not there yet from another trace of the same compilation.
@@ -28,11 +38,16 @@ impl Measured {
     /// The other trace is of another compilation: its groups or kernels are others.
     pub fn take(&mut self, other: CompileTrace) -> Result<(), NotTheSame> {
         self.compare(&other)?;
+        // Such a trace says more of them than one that has both kinds.
+        let whole = other.errors.as_ref().is_some_and(|e| e.cumulative);
         let other = Measured::new(other);
         self.trace.times = self.trace.times.take().or(other.trace.times);
         self.trace.errors = self.trace.errors.take().or(other.trace.errors);
         self.trace.driver_stats = self.trace.driver_stats.take().or(other.trace.driver_stats);
-        self.accumulated = self.accumulated.take().or(other.accumulated);
+        self.accumulated = match whole {
+            true => other.accumulated,
+            false => self.accumulated.take().or(other.accumulated),
+        };
         Ok(())
     }
     fn compare(&self, other: &CompileTrace) -> Result<(), NotTheSame> {
