@@ -67,8 +67,10 @@ pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliRes
     let row = |calls: &Vec<HostCallTime>| {
         let first = calls.first()?;
         let g = &c.groups[first.group];
+        let operands = first.edges.iter().filter(|e| e.operand).count();
         let edge = |(i, e): (usize, &Edge)| {
-            json!({ "tensor": e.tensor, "operand": e.operand, "bytes": e.bytes,
+            let tensor = if e.operand { format!("operand {i}") } else { format!("result {}", i - operands) };
+            json!({ "tensor": tensor, "operand": e.operand, "bytes": e.bytes,
                 "us_median": median(calls.iter().filter_map(|c| Some(c.edges.get(i)?.us)).collect()) })
         };
         let edges: Vec<Value> = first.edges.iter().enumerate().map(edge).collect();

@@ -9,7 +9,6 @@ use crate::resources::{Bound, BoundStep, Resources, Shared};
 use crate::run::ms;
 use crate::session::Session;
 use crate::timestamps::{Timestamps, tick_us};
-use compiler::name::Name;
 use compiler::plan::HostStep;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
@@ -36,11 +35,9 @@ pub struct HostCallTime {
     pub edges: Vec<Edge>,
 }
 
-/// A tensor on its way to a call on the host, or from it.
+/// A tensor on its way to a call on the host, or from it: operands in order, then results.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// Its name.
-    pub tensor: Name,
     /// It is an operand of the call, which comes from the device; else a result, which goes there.
     pub operand: bool,
     /// Bytes that were moved between host and device: 0 for a tensor that is, or stays, on the host.
@@ -154,14 +151,14 @@ impl Resident<'_> {
             let read = self.resources.read_operands(shared, None, std::slice::from_ref(view), Polling::Caller);
             inputs.extend(pollster::block_on(read)?);
             let bytes = self.resources.moved.so_far().read_back - before.read_back;
-            edges.push(Edge { tensor: view.name, operand: true, bytes, us: microseconds(start) });
+            edges.push(Edge { operand: true, bytes, us: microseconds(start) });
         }
         let outputs = self.shared.host_results(h, inputs)?;
         for (view, t) in h.outputs.iter().zip(&outputs) {
             let (start, before) = (Instant::now(), self.resources.moved.so_far());
             self.resources.write_result(shared, view, t)?;
             let bytes = self.resources.moved.so_far().uploaded - before.uploaded;
-            edges.push(Edge { tensor: view.name, operand: false, bytes, us: microseconds(start) });
+            edges.push(Edge { operand: false, bytes, us: microseconds(start) });
         }
         Ok(edges)
     }

@@ -76,7 +76,7 @@ fn module(build: impl FnOnce(&mut FunctionBuilder<'_>) -> Vec<ValueId>) -> Modul
 fn function(d: &mut Draw) -> OpRef {
     match d.of(0, 13) {
         0 => Relu {}.into(),
-        1 => Clip { min: Some(-0.4), max: Some(0.6), ..Clip::default() }.into(),
+        1 => Clip { min: Some(-0.4), max: Some(0.6) }.into(),
         2 => Tanh {}.into(),
         3 => Elu { alpha: 1.3 }.into(),
         4 => LeakyRelu { alpha: 0.1 }.into(),
