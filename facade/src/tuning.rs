@@ -569,8 +569,8 @@ mod tests {
     /// The plan of a small network with the choices of a database, byte for byte.
     fn plan_with(db: &TuningDatabase, module: &compiler::graph::Module) -> Vec<u8> {
         let profile = compiler::profile::DeviceProfile::lavapipe();
-        let mut options = compiler::compile::CompileOptions::default();
-        options.schedules = Some(Arc::new(db.provider(Arc::new(compiler::schedule::Rules))));
+        let schedules: Arc<dyn ScheduleProvider> = Arc::new(db.provider(Arc::new(compiler::schedule::Rules)));
+        let options = compiler::compile::CompileOptions { schedules: Some(schedules), ..Default::default() };
         let emitter = crate::emitter(&profile);
         let compiled = compiler::compile::compile(module.clone(), &options, &profile, emitter, &mut |_, _, _| ());
         serde_json::to_vec(&compiled.expect("compiles").plan).expect("JSON")
