@@ -4,7 +4,7 @@ use crate::args::CompletionsArgs;
 use crate::args::shared::command;
 use crate::error::{CliError, CliResult};
 use crate::output::print_text;
-use clap::Command;
+use clap::{Arg, ArgGroup, Command, Id};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Shells};
 use compiler::passes::PASSES;
@@ -38,13 +38,15 @@ pub fn answer(args: &[OsString]) -> Result<bool, clap::Error> {
 /// A command with what its help shows alone, and what its arguments may be.
 fn shown(c: &Command) -> Command {
     let about = c.get_about().cloned().unwrap_or_default();
-    let args = c.get_arguments().filter(|a| !a.is_hide_set() && !a.is_global_set()).cloned();
-    let args = args.map(|a| match completer(a.get_id().as_str()) {
+    let args: Vec<Arg> = c.get_arguments().filter(|a| !a.is_hide_set() && !a.is_global_set()).cloned().collect();
+    let has = |id: &Id| args.iter().any(|a| a.get_id() == id);
+    let groups: Vec<ArgGroup> = c.get_groups().filter(|g| g.get_args().all(has)).cloned().collect();
+    let args = args.into_iter().map(|a| match completer(a.get_id().as_str()) {
         Some(completer) => a.add(completer),
         None => a,
     });
     let subcommands = c.get_subcommands().filter(|s| !s.is_hide_set()).map(shown);
-    Command::new(c.get_name().to_string()).about(about).args(args).subcommands(subcommands)
+    Command::new(c.get_name().to_string()).about(about).args(args).groups(groups).subcommands(subcommands)
 }
 
 /// Names in the place of an argument, where they are known.

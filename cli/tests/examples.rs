@@ -137,7 +137,9 @@ fn folder() -> PathBuf {
     }
     let classes: Vec<String> = (0..1000).map(|i| format!("class {i}")).collect();
     std::fs::write(folder.join("classes.txt"), classes.join("\n")).expect("the classes are written");
-    std::fs::write(folder.join("keep.txt"), "").expect("the list is written");
+    for name in ["keep.txt", "model.keep.txt"] {
+        std::fs::write(folder.join(name), "").expect("the list is written");
+    }
     std::fs::write(folder.join("classifier.weft"), CLASSIFIER).expect("the classifier is written");
     for name in ["model.onnx", "a.onnx", "b.onnx"] {
         weft(&folder, &["export", "classifier.weft", "-o", name, "-q"]);

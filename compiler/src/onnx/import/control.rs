@@ -15,6 +15,7 @@ use crate::graph::{BlockId, Constant, FunctionBuilder, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::control::If;
 use crate::ops::narrow::Narrow;
+use crate::ops::reshape::Reshape;
 use crate::ops::trap::Trap;
 use crate::ops::{OpRef, int_value};
 use crate::tensor::Tensor;
@@ -242,6 +243,7 @@ impl<'p> Importer<'p> {
                                different types, and the condition is not known at compile time";
                     return Err(node.unsupported(why));
                 }
+                self.equal_ranks(b, node, [then, other])?;
                 ([then, other], results)
             }
             [Ok((then, results)), Err(e)] => ([then, trap(b, then, e)?], results),
@@ -256,5 +258,31 @@ impl<'p> Importer<'p> {
         let mut made = made.into_iter();
         let rebuilt = results.iter().map(|r| r.with_values(&mut made)).collect::<Option<Vec<_>>>();
         rebuilt.ok_or_else(|| node.invalid("its branches give fewer values than they say"))
+    }
+
+    /// Where the branches give one element each, in different ranks, the lesser one gets the shape of the other. Paddle's
+    /// exporter declares a scalar, and one branch gives `[1]`.
+    fn equal_ranks(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        branches: [BlockId; 2],
+    ) -> Result<(), ImportError> {
+        for i in 0..b.function.blocks[branches[0]].results.len() {
+            let values = branches.map(|block| b.function.blocks[block].results[i]);
+            let [a, c] = values.map(|v| b.ty(v).clone());
+            let single = |t: &TensorType| t.shape.iter().all(|d| d.is(1));
+            if a.rank() == c.rank() || a.dtype != c.dtype || !single(&a) || !single(&c) {
+                continue;
+            }
+            let (lesser, shape) = if a.rank() < c.rank() { (0, c.shape) } else { (1, a.shape) };
+            b.set_source(Some(node.name));
+            let reshape = Reshape::to(shape.to_vec());
+            let made = b.in_block(branches[lesser], |b| b.add(reshape, &[values[lesser]]));
+            let mut results = b.function.blocks[branches[lesser]].results.clone();
+            results[i] = made.map_err(|e| node.refused(e.why))?;
+            b.set_block_results(branches[lesser], results);
+        }
+        Ok(())
     }
 }

@@ -388,6 +388,25 @@ fn a_branch_that_the_shapes_forbid_may_stand_but_not_run() {
 }
 
 #[test]
+fn branches_with_one_element_may_differ_in_rank() {
+    let scalar = branch(vec![node("ReduceMax", &["x"], &["m"], vec![int_attr("keepdims", 0)])], "m");
+    let list = branch(vec![node("Identity", &["x"], &["s"], vec![])], "s");
+    let attrs = vec![graph_attr("then_branch", scalar), graph_attr("else_branch", list)];
+    let m = import(&model(GraphProto {
+        node: vec![node("If", &["c"], &["r"], attrs)],
+        input: vec![input("c", vec![], 9), input("x", vec![Some(DimensionValue::Value(1))], 1)],
+        output: vec![input("r", vec![], 1)],
+        ..GraphProto::default()
+    }))
+    .unwrap();
+    let x = Tensor::from_vec(vec![1], vec![3f32]);
+    for c in [0.0, 1.0] {
+        let inputs = [Tensor::from_f64(DType::Bool, vec![], [c]), x.clone()];
+        assert_eq!(crate::interpreter::run_function(&m, m.entry, &inputs).unwrap(), std::slice::from_ref(&x));
+    }
+}
+
+#[test]
 fn sizes_are_bounded_before_anything_is_made() {
     let shape = write_tensor("s", &Tensor::ints(&[1 << 30, 1 << 30]));
     let zeros = GraphProto {
