@@ -19,7 +19,7 @@ use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
 pub use tuning::{EditArgs, MeasureArgs, TuneArgs, TuningAction, TuningArgs};
-pub use view::ViewArgs;
+pub use view::{ReportArgs, ViewArgs};
 
 const INPUTS: &str = "Inputs";
 
@@ -442,26 +442,6 @@ pub struct DiffArgs {
     /// The second trace
     #[arg(value_name = "B.trace")]
     pub b: PathBuf,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
-/// `weft report`
-#[derive(Args, Debug)]
-pub struct ReportArgs {
-    /// Model: a path or a zoo name, which is compiled; or a compile trace
-    pub model: String,
-    /// Further traces of the same compilation, for what they measured: times (`bench -o`), errors of each node alone
-    /// (`compare -o`) and accumulated (`compare --cumulative -o`)
-    #[arg(value_name = "F.trace")]
-    pub traces: Vec<PathBuf>,
-    /// The page to write
-    #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
-    pub output: PathBuf,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -1,4 +1,4 @@
-//! Options of `weft view`.
+//! Options of `weft view` and `weft report`.
 
 use super::paths::{path_of, png_or_svg};
 use super::{Common, InputArgs};
@@ -51,6 +51,26 @@ pub struct ViewArgs {
     /// Light on dark
     #[arg(long)]
     pub dark: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft report`
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Model: a path or a zoo name, which is compiled; or a compile trace
+    pub model: String,
+    /// Further traces of the same compilation, for what they measured: times (`bench -o`), errors of each node alone
+    /// (`compare -o`) and accumulated (`compare --cumulative -o`)
+    #[arg(value_name = "F.trace")]
+    pub traces: Vec<PathBuf>,
+    /// The page to write
+    #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
+    pub output: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,
