@@ -169,7 +169,7 @@ impl std::fmt::Debug for PassDef {
 
 type Run = dyn Fn(&mut Module, &mut PassContext) -> Result<bool, PassError> + Send + Sync;
 
-/// A function as a pass, for [`PipelineOptions::own`](super::PipelineOptions::own). It runs at any opt level. It may run
+/// A function as a pass, for [`PipelineOptions::own`]. It runs at any opt level. It may run
 /// several times in a compilation (calibration, a second try for a driver), so it must do the same each time.
 ///
 /// ```
