@@ -212,7 +212,15 @@ fn search_all(
     for (n, unit) in units.iter().enumerate() {
         let (share, rest) = (unit.us / total, units[n..].iter().map(|u| u.us).sum::<f64>());
         let left = budget.saturating_sub(start.elapsed()).as_secs_f64();
-        if left < LEAST_SECONDS || share < LEAST_SHARE && a.kernel.is_none() {
+        if share < LEAST_SHARE && a.kernel.is_none() {
+            break;
+        }
+        if left < LEAST_SECONDS {
+            let percent = rest / total * 1e2;
+            log(
+                &a.common,
+                format!("tune: the budget ends before the functions with the last {percent:.0} % of the time"),
+            );
             break;
         }
         let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);

@@ -60,7 +60,7 @@ fn machine(trace: &CompileTrace, a: &ViewArgs) -> std::sync::Arc<live::Machine> 
 #[cfg(feature = "view")]
 fn walk(path: &std::path::Path, trace: CompileTrace, shot: &viewer::Shot, a: &ViewArgs) -> CliResult<()> {
     let steps =
-        weft::plain_files::read_text(path).map_err(|e| CliError::usage(format!("--steps {}: {e}", path.display())))?;
+        weft::plain_files::read_text(path).map_err(|e| CliError::input(format!("--steps {}: {e}", path.display())))?;
     let machine = machine(&trace, a);
     let mut told = Ok(());
     let mut tell = |line: &str| {
