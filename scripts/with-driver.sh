@@ -77,7 +77,8 @@ CONF
 
 run_on_lavapipe() {
   lock
-  if ! ldconfig -p | grep -q libvulkan.so.1 || [ ! -e "/usr/lib/$multiarch/libvulkan_lvp.so" ]; then
+  # Not `grep -q`: its early end would be a failure of ldconfig, under pipefail.
+  if ! ldconfig -p | grep libvulkan.so.1 > /dev/null || [ ! -e "/usr/lib/$multiarch/libvulkan_lvp.so" ]; then
     { apt-get -qq update && apt-get -qq install -y --no-install-recommends mesa-vulkan-drivers libvulkan1; } >&2 ||
       fail "Mesa's software driver is not installed"
   fi

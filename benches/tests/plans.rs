@@ -12,7 +12,7 @@ use compiler::tensor::Tensor;
 use compiler::text::{parse_module, random_tensor};
 use runtime_gpu::wgpu::{BufferUsages, ComputePipelineDescriptor, ShaderModuleDescriptor, ShaderSource};
 use runtime_gpu::{
-    DeviceCall, DeviceTensor, Gpu, GpuError, HostFunctions, Part, RunInput, Session, SessionOptions, Staged,
+    DeviceCall, DeviceTensor, Gpu, GpuError, HostFunctions, Part, Ran, RunInput, Session, SessionOptions, Staged,
 };
 use shaders_gen::Emitter;
 use std::sync::Arc;
@@ -445,4 +445,57 @@ fn chained_sessions_leave_tensors_on_the_device() {
 fn wgpu_buffer(size: u64, usage: BufferUsages) -> runtime_gpu::wgpu::Buffer {
     let descriptor = runtime_gpu::wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
     gpu().device().create_buffer(&descriptor)
+}
+
+/// A loop whose body decides sizes runs by plans of its body, on the device and on the processor.
+#[test]
+fn a_loop_whose_body_decides_sizes_runs_by_its_body() {
+    let text = "const @w : f32[8,8] = random(4)
+const @scale : f32[] = [0.001]
+graph @main(%x: f32[4,8], %n: i64[]) -> (h: f32[4,8], rows: f32[trips,8]) {
+  %w = const @w
+  %scale = const @scale
+  %0 = tanh %x
+  %1, %2 = loop %n, _, %0 {count=trips} : f32[4,8], f32[trips,8] (%i: i64[], %h: f32[4,8]) {
+    %3 = matmul %h, %w
+    %4 = relu %3
+    %5 = non_zero %4 {count=found} : i64[2,found]
+    %6 = cast %5 {to=f32} : f32[2,found]
+    %7 = reduce %6 {kind=sum, axes=[0,1]} : f32[]
+    %8 = mul %7, %scale
+    %9 = add %4, %8
+    %10 = tanh %9
+    %11 = reduce %10 {kind=max, axes=[0]} : f32[8]
+    yield %10, %11
+  }
+  %12 = add %1, %0
+  return %12, %2
+}
+";
+    let m = module(text);
+    let processor = weft::Device::cpu(2).unwrap_or_else(|e| panic!("{e}"));
+    for device in [weft::Device::Gpu(gpu()), processor] {
+        let model = weft::Model::from_text(text).unwrap_or_else(|e| panic!("{e}"));
+        let compiled = model.compile(&weft::Options::for_device(&device)).unwrap_or_else(|e| panic!("{e}"));
+        let session = compiled.session(&device).unwrap_or_else(|e| panic!("{e}"));
+        for (seed, trips) in [(1, 5_i64), (2, 1), (3, 0), (4, 9)] {
+            let inputs = [random_tensor(DType::F32, &[4, 8], seed), Tensor::scalar(trips)];
+            let want = run_function(&m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+            let got = session.run_in_order(&inputs).unwrap_or_else(|e| panic!("{e}"));
+            for (g, w) in got.iter().zip(&want) {
+                assert_eq!(g.shape(), w.shape());
+                close(&g.to_f32_vec(), &w.to_f32_vec());
+            }
+        }
+        let mut names: Vec<(String, u64)> = vec![];
+        let inputs = [random_tensor(DType::F32, &[4, 8], 1), Tensor::scalar(5_i64)];
+        let visited = session.visit_parts(&inputs, &mut |run| {
+            assert!(!matches!(run.ran, Ran::Host(_)), "{} runs on the host", run.name);
+            names.push((run.name.to_string(), run.times));
+            Ok(())
+        });
+        visited.unwrap_or_else(|e| panic!("{e}"));
+        let of_body = |n: &(String, u64)| n.0.contains("body") && n.1 == 5;
+        assert!(names.iter().any(of_body), "{names:?}");
+    }
 }

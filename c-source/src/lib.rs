@@ -11,18 +11,23 @@
 //! [`Build`] lets the system's compiler make a shared object of files of C and loads it: external targets that write C
 //! use it.
 //!
-//! Deliberately absent: graphs, ops, threads; steps on the host, loops and calls of the plan, open sizes.
+//! Deliberately absent: graphs, ops, threads; steps on the host, calls, loops with as many rows as data decide, open sizes.
 #![warn(missing_docs)]
 
 mod emit;
 mod expr;
 mod kernel;
+mod left;
 mod object;
+mod places;
+mod products;
 mod program;
 mod share;
 mod statements;
+mod steps;
 mod tile;
 
 pub use emit::Emitter;
 pub use object::{Build, Lines, check_compiler};
-pub use program::{File, MAIN, arena_bytes, program};
+pub use places::arena_bytes;
+pub use program::{File, MAIN, program};

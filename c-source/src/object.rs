@@ -7,16 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What every file is compiled with. GCC fuses multiply-adds only when told.
-const OPTIONS: [&str; 8] = [
-    "-std=c11",
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fPIC",
-    "-shared",
-];
+const OPTIONS: [&str; 7] =
+    ["-std=c11", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared"];
 
 /// Checks that there is a C compiler of this name.
 ///
@@ -32,6 +24,8 @@ pub fn check_compiler(compiler: &str) -> Result<(), String> {
 pub struct Build<'a> {
     /// The C compiler.
     pub compiler: &'a str,
+    /// How much it optimises: `-O3` for kernels, `-O1` for C that calls a library.
+    pub level: &'a str,
     /// Keeps the files; none: they are deleted when the object is loaded.
     pub folder: Option<PathBuf>,
     /// Further arguments, behind the file: libraries.
@@ -56,7 +50,13 @@ impl Build<'_> {
     }
     fn compile(&self, at: &Path, object: &Path) -> Result<(), String> {
         let mut command = Command::new(self.compiler);
-        command.current_dir(at).args(OPTIONS).args(["network.c", "-lm"]).args(&self.libraries).arg("-o").arg(object);
+        command
+            .current_dir(at)
+            .args(OPTIONS)
+            .args([self.level, "network.c", "-lm"])
+            .args(&self.libraries)
+            .arg("-o")
+            .arg(object);
         let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
         match out.status.success() {
             true => Ok(()),

@@ -1,10 +1,12 @@
 //! The plan in C: kernels as functions, buffers as places in an arena, constants as places in a blob.
 
-use crate::expr::{identifier, stored_type};
-use crate::kernel::{Kernel, Parameter};
+use crate::expr::identifier;
+use crate::kernel::Kernel;
+use crate::places::{Places, arena_bytes, host_type, places, view_type};
+use crate::steps::Steps;
 use std::fmt::Write as _;
 use tensor_ir::dtype::DType;
-use tensor_ir::plan::{BufferView, Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
+use tensor_ir::plan::{BufferView, Plan, PlanBuffer};
 
 /// A file of the folder.
 pub struct File {
@@ -18,27 +20,14 @@ const MATH: &str = include_str!("weft_math.h");
 /// `main.c`: a program that runs a network on files of raw elements. `network.h` declares what it calls: `network_run`, or
 /// with `NETWORK_PREPARED` also `network_prepare` and `network_free`.
 pub const MAIN: &str = include_str!("main.c");
-/// What arena and blob are aligned to, and every place in them.
-const ALIGNED: u64 = 64;
-
-/// Bytes of the memory that a run of the plan writes: inputs and intermediates.
-pub fn arena_bytes(plan: &Plan) -> u64 {
-    let own = |b: &&PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
-    plan.buffers.iter().filter(own).map(|b| b.bytes.next_multiple_of(ALIGNED)).sum()
-}
-
-/// Where the plan's buffers are: in the arena, in the blob of constants, or where the caller has an input.
-struct Places {
-    all: Vec<Option<String>>,
-    blob: Vec<u8>,
-}
 
 /// The files for a plan whose kernels [`Emitter`](crate::Emitter) made: `network.c` and `network.h`, `weft_math.h`,
 /// `main.c` and `weights.bin`. `packed` has the bytes of a constant's buffer as kernels read them; `name` is that of the
 /// model, for a comment.
 ///
 /// # Errors
-/// Steps that run on the host, loops and calls, by name; what `packed` says.
+/// Steps that run on the host, loops whose results have as many rows as data decide, and calls, by name; what `packed`
+/// says.
 pub fn program(
     plan: &Plan,
     packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
@@ -54,62 +43,6 @@ pub fn program(
         text("main.c", MAIN.to_string()),
         File { name: "weights.bin", bytes: places.blob },
     ])
-}
-
-fn places(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) -> Result<Places, String> {
-    let mut p = Places { all: vec![], blob: vec![] };
-    let mut arena = 0;
-    for b in &plan.buffers {
-        let place = match &b.content {
-            Content::Input(_) | Content::Pool => {
-                let at = arena;
-                arena += b.bytes.next_multiple_of(ALIGNED);
-                Some(format!("arena + {at}"))
-            }
-            Content::Constant { .. } => {
-                let at = p.blob.len() as u64;
-                let mut bytes = packed(b)?;
-                let length = (bytes.len() as u64).max(b.bytes).next_multiple_of(ALIGNED);
-                bytes.resize(usize::try_from(length).map_err(|e| e.to_string())?, 0);
-                p.blob.extend(bytes);
-                Some(format!("weights + {at}"))
-            }
-            Content::Host(HostContent::Input(n)) => Some(format!("inputs[{n}]")),
-            Content::Host(_) => None,
-        };
-        p.all.push(place);
-    }
-    Ok(p)
-}
-
-impl Places {
-    fn of(&self, buffer: usize, name: &str) -> Result<String, String> {
-        self.all[buffer].clone().ok_or_else(|| format!("`{name}` is made on the host, step by step"))
-    }
-}
-
-/// The C type of an element outside.
-fn host_type(t: DType) -> &'static str {
-    match t {
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::F16 | DType::BF16 | DType::U16 => "uint16_t",
-        DType::Bool | DType::U8 => "uint8_t",
-        DType::I8 => "int8_t",
-        DType::I16 => "int16_t",
-        DType::I32 => "int32_t",
-        DType::U32 => "uint32_t",
-        DType::U64 => "uint64_t",
-        _ => "int64_t",
-    }
-}
-
-/// The C type of an element of a view where it is.
-fn view_type(plan: &Plan, v: &BufferView) -> &'static str {
-    match plan.buffers[v.buffer].content {
-        Content::Host(_) => host_type(v.dtype),
-        _ => stored_type(v.dtype, v.encoding, true),
-    }
 }
 
 fn elements(v: &BufferView) -> usize {
@@ -192,7 +125,7 @@ fn network(plan: &Plan, places: &Places) -> Result<String, String> {
             copied(&mut out, v, [view_type(plan, v), &place], &given, true);
         }
     }
-    steps(&mut out, plan, places, &names, &plan.steps, 1)?;
+    out.push_str(&Steps::print(plan, places, &names)?);
     for (i, v) in plan.outputs.iter().enumerate() {
         let place = places.of(v.buffer, v.name.as_str())?;
         copied(&mut out, v, [view_type(plan, v), &place], &format!("outputs[{i}]"), false);
@@ -215,52 +148,4 @@ fn copied(out: &mut String, v: &BufferView, [stored, place]: [&str; 2], outside:
         out,
         "    for (size_t i = 0; i < {n}; ++i) (({to_type} *)({to}))[i] = ({to_type})(((const {from_type} *)({from}))[i]{truth});"
     );
-}
-
-fn steps(
-    out: &mut String,
-    plan: &Plan,
-    places: &Places,
-    names: &[(String, &Kernel)],
-    list: &[Step],
-    depth: usize,
-) -> Result<(), String> {
-    let indent = "    ".repeat(depth);
-    for s in list {
-        match s {
-            Step::Gpu(dispatches) => {
-                for d in dispatches {
-                    let _ = writeln!(out, "{indent}{};", called(d, places, names)?);
-                }
-            }
-            Step::Copy { from, to } => {
-                let bytes = plan.buffers[*from].bytes.min(plan.buffers[*to].bytes);
-                let (to, from) = (places.of(*to, "a copy")?, places.of(*from, "a copy")?);
-                let _ = writeln!(out, "{indent}memmove({to}, {from}, {bytes});");
-            }
-            Step::Branch(b) => {
-                let c = &b.condition;
-                let (ty, at) = (view_type(plan, c), places.of(c.buffer, c.name.as_str())?);
-                let _ = writeln!(out, "{indent}if (*(const {ty} *)({at})) {{");
-                steps(out, plan, places, names, &b.then, depth + 1)?;
-                let _ = writeln!(out, "{indent}}} else {{");
-                steps(out, plan, places, names, &b.otherwise, depth + 1)?;
-                let _ = writeln!(out, "{indent}}}");
-            }
-            Step::Host(h) => return Err(format!("`{}` runs on the host, step by step", h.name)),
-            Step::Loop(_) => return Err("a loop of the network decides its trips in a run".into()),
-            Step::Call(_) => return Err("a function of the network is called in a run".into()),
-        }
-    }
-    Ok(())
-}
-
-fn called(d: &Dispatch, places: &Places, names: &[(String, &Kernel)]) -> Result<String, String> {
-    let (name, kernel) = &names[d.kernel];
-    let argument = |(p, (buffer, _)): (&Parameter, &(usize, u32))| {
-        let constant = if p.written { "" } else { "const " };
-        Ok(format!("({constant}{} *)({})", p.ty, places.of(*buffer, &p.name)?))
-    };
-    let list = kernel.parameters.iter().zip(&d.buffers).map(argument).collect::<Result<Vec<_>, String>>()?;
-    Ok(format!("{name}({})", list.join(", ")))
 }

@@ -3,29 +3,18 @@
 //! The sums of a row are GNU vectors that stay in registers while the depth runs; each element is summed in the order of
 //! the nest. A compiler without vectors gets the nest as it stands, with the depth outside.
 
-use crate::expr::{buffer_name, element_type, variable};
-use crate::share::Shared;
+use crate::expr::{buffer_name, variable};
+use crate::left::factors;
+use crate::products::Products;
 use crate::statements::Statements;
 use tensor_ir::int::Int;
 use tensor_ir::name::Name;
-use tensor_ir::tir::intrinsic::{Nest, strides};
-use tensor_ir::tir::{BinaryOp, Block, BufferId, Combiner, Expr, For};
-
-/// Floats of a vector, the widest first.
-const WIDTHS: [i64; 3] = [16, 8, 4];
-
-/// The operands of a nest of products.
-struct Products<'b> {
-    loops: [(Name, i64); 3],
-    block: &'b Block,
-    left: &'b Expr,
-    right: (BufferId, &'b [Int]),
-    width: i64,
-}
+use tensor_ir::tir::intrinsic::Nest;
+use tensor_ir::tir::{Block, BufferId, For};
 
 pub(crate) fn print(p: &mut Statements<'_>, l: &For) -> Result<(), String> {
     let nest = Nest::under(l).map_err(|m| m.message)?;
-    match products(p, &nest) {
+    match Products::of(p, &nest) {
         None => plain(p, &nest),
         Some(found) => {
             p.directive("#ifdef WEFT_VECTORS");
@@ -52,34 +41,6 @@ fn around(p: &mut Statements<'_>, loops: &[(Name, i64)], b: &Block) -> Result<()
     }
 }
 
-fn products<'b>(p: &Statements<'_>, nest: &Nest<'b>) -> Option<Products<'b>> {
-    let (f, bounds, b) = (p.values.f, &p.values.bounds, nest.block);
-    let loops @ [(row, _), (column, columns), (depth, _)] = <[(Name, i64); 3]>::try_from(nest.loops.clone()).ok()?;
-    let Expr::Binary(BinaryOp::Mul, x, y) = &b.value else { return None };
-    let uses = |e: &Expr, v: Name| {
-        let mut found = false;
-        e.visit_ints(&mut |i| found |= i.uses(v));
-        found
-    };
-    let (left, right) = if uses(x, column) { (&**y, &**x) } else { (&**x, &**y) };
-    let Expr::Load(right, at) = right else { return None };
-    let next_to_each_other = |b: BufferId, ix: &[Int]| {
-        element_type(&f.buffers[b]) == "float" && strides(&f.buffers[b], ix, &[column], bounds) == Some(vec![1])
-    };
-    let sums = b.reduce.is_some_and(|r| r.combiner == Combiner::Sum && !r.init);
-    let guarded = |v: Name| b.guards.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
-    let width = WIDTHS.into_iter().find(|w| columns % w == 0)?;
-    let fits = sums
-        && !uses(left, column)
-        && !at.iter().any(|i| i.uses(row))
-        && next_to_each_other(*right, at)
-        && next_to_each_other(b.buffer, &b.indices)
-        && !b.indices.iter().any(|i| i.uses(depth))
-        && !guarded(column)
-        && !guarded(depth);
-    fits.then_some(Products { loops, block: b, left, right: (*right, at), width })
-}
-
 fn vectors(p: &mut Statements<'_>, t: &Products<'_>) -> Result<(), String> {
     let [(row, rows), (column, columns), (depth, count)] = t.loops;
     let (b, w) = (t.block, t.width);
@@ -99,19 +60,20 @@ fn vectors(p: &mut Statements<'_>, t: &Products<'_>) -> Result<(), String> {
             p.line(&format!("weft_v{w} s{r}_{c} = {from};"));
         }
     }
+    let (shared, lefts) = factors(p, t)?;
+    shared.iter().chain(lefts.iter().flat_map(|l| &l.before)).for_each(|line| p.line(line));
     let inside = |p: &mut Statements<'_>| {
         for c in 0..parts {
             let from = vector(p, "const ", t.right.0, &at(t.right.1, 0, c))?;
             p.line(&format!("const weft_v{w} r{c} = {from};"));
         }
-        for r in 0..rows {
+        for (r, left) in (0..rows).zip(&lefts) {
             let number = Int::new(r);
-            let left = Shared::whole(&p.values, &t.left.substitute(row, &number))?;
             let guards: Vec<_> = b.guards.iter().map(|g| g.map(&mut |i| i.substitute(row, &number))).collect();
             let head =
                 if guards.is_empty() { String::new() } else { format!("if ({})", p.values.conditions(&guards)?) };
             p.block(&head, |p| {
-                p.line(&format!("const float l = {left};"));
+                p.line(&format!("const float l = {};", left.value));
                 (0..parts).for_each(|c| p.line(&format!("s{r}_{c} += l * r{c};")));
                 Ok(())
             })?;

@@ -3,8 +3,8 @@
  * Errors. A function that fails returns NULL or a code other than WEFT_OK. If `error` is not NULL, `*error` is then an
  * error that the caller frees; it is left alone otherwise. Arguments are never changed by a call that fails.
  *
- * Threads. Any number of threads may use a model, a session or outputs at once; who frees one must be the last to use
- * it. Runs on a GPU take turns unless `runs_in_flight` says otherwise; runs on the CPU share its threads. A call blocks
+ * Threads. Any number of threads may use a model, a session, outputs or a device tensor at once; who frees one must be
+ * the last to use it. Runs on a GPU take turns unless `runs_in_flight` says otherwise; runs on the CPU share its threads. A call blocks
  * its thread until it is done.
  *
  * Functions of the program are called on the thread that runs the network, several at once if several threads run it.
@@ -52,11 +52,12 @@ enum {
 };
 typedef int32_t weft_type;
 
-typedef struct weft_error weft_error;         /* why a call failed */
-typedef struct weft_model weft_model;         /* a network, or a bundle */
-typedef struct weft_session weft_session;     /* a compiled network on a device */
-typedef struct weft_outputs weft_outputs;     /* the results of a run */
-typedef struct weft_functions weft_functions; /* functions by name */
+typedef struct weft_error weft_error;                 /* why a call failed */
+typedef struct weft_model weft_model;                 /* a network, or a bundle */
+typedef struct weft_session weft_session;             /* a compiled network on a device */
+typedef struct weft_outputs weft_outputs;             /* the results of a run */
+typedef struct weft_device_tensor weft_device_tensor; /* a tensor that stays on the device */
+typedef struct weft_functions weft_functions;         /* functions by name */
 
 /* The part of DLPack's dlpack.h that is used; include that first where you have it. */
 #if !defined(DLPACK_DLPACK_H_) && !defined(WEFT_DLPACK)
@@ -190,6 +191,27 @@ const weft_tensor *weft_outputs_tensors(const weft_outputs *outputs, size_t *cou
 DLManagedTensor *weft_outputs_dlpack(const weft_outputs *outputs, size_t n, weft_error **error);
 /* Frees the results of a run; NULL is ignored. */
 void weft_outputs_free(weft_outputs *outputs);
+
+/* Uploads a tensor for an input once, for many runs; without a name it is for the first input. It can be an input of
+ * each session: sessions on the same device use it where it is, for others it goes through host memory. If the session
+ * computes in host memory, or the model leaves sizes open, the tensor stays in host memory. NULL with WEFT_INPUT for an
+ * unknown input, or another type or shape; with WEFT_DEVICE without enough memory. */
+weft_device_tensor *weft_to_device(const weft_session *session, const weft_tensor *tensor, weft_error **error);
+/* Runs once without waiting for the device, and leaves the results there. `inputs` are all inputs in the network's
+ * order, which stay the caller's and may be freed behind the call; `outputs` gets a new tensor for each result, in the
+ * network's order. A session that computes in host memory waits. WEFT_OK, or the code of the error; then `outputs` is
+ * left alone. */
+weft_code weft_run_on_device(const weft_session *session, weft_device_tensor *const *inputs, size_t count,
+                             weft_device_tensor **outputs, size_t output_count, weft_error **error);
+/* Waits for the device and copies the elements, dense and row-major, to `data`, which has as many bytes as they take.
+ * WEFT_INPUT for another size, WEFT_DEVICE for a lost device. */
+weft_code weft_device_tensor_read(const weft_device_tensor *tensor, void *data, size_t bytes, weft_error **error);
+/* The input or result that the tensor was made for: its name, and the type and shape of the tensor. */
+const weft_port *weft_device_tensor_port(const weft_device_tensor *tensor);
+/* The device as weft_session_device has it, or `host memory`. */
+const char *weft_device_tensor_device(const weft_device_tensor *tensor);
+/* Frees a device tensor; NULL is ignored. */
+void weft_device_tensor_free(weft_device_tensor *tensor);
 
 /* A function of the program. `data` is what it was registered with. Tensors are in host memory; a network hands them
  * over dense and row-major, with memory for the results, valid until the function returns. A result in place of an

@@ -3,6 +3,7 @@
 //! Objects are boxes that C holds as opaque pointers. Every function catches panics, since none may unwind into C, and
 //! returns errors with the code, place and help that the command shows.
 
+mod device_tensor;
 mod dlpack;
 mod error;
 mod functions;
@@ -13,6 +14,7 @@ mod run;
 mod session;
 mod tensor;
 
+pub use device_tensor::*;
 pub use dlpack::*;
 pub use error::*;
 pub use functions::*;

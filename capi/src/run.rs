@@ -7,7 +7,7 @@ use crate::tensor::{WeftBuffer, WeftTensor, listed, name_of, number, place, slic
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use weft::dlpack::DLTensor;
-use weft::{Outputs, Tensor, TensorType};
+use weft::{DType, Outputs, Tensor, TensorType};
 
 /// The results of a run.
 pub struct WeftOutputs {
@@ -44,15 +44,25 @@ impl WeftOutputs {
 }
 
 /// An input has the type and shape of the network's.
-fn check(t: &Tensor, ty: &TensorType) -> Result<(), Failure> {
-    if t.dtype() != ty.dtype {
-        return Err(Failure::input(format!("the tensor has elements of type {}, not {}", t.dtype(), ty.dtype)));
+fn check((dtype, shape): (DType, &[usize]), ty: &TensorType) -> Result<(), Failure> {
+    if dtype != ty.dtype {
+        return Err(Failure::input(format!("the tensor has elements of type {dtype}, not {}", ty.dtype)));
     }
     let fits = |(d, &n): (&weft::Dim, &usize)| d.as_const().is_none_or(|d| usize::try_from(d) == Ok(n));
-    match t.shape().len() == ty.shape.len() && ty.shape.iter().zip(t.shape()).all(fits) {
+    match shape.len() == ty.shape.len() && ty.shape.iter().zip(shape).all(fits) {
         true => Ok(()),
-        false => Err(Failure::input(format!("the tensor has the shape {:?}", t.shape()))
+        false => Err(Failure::input(format!("the tensor has the shape {shape:?}"))
             .help("sizes that the model fixes change with the options shape., dim. or batch of weft_model_load")),
+    }
+}
+
+impl WeftSession {
+    /// A tensor of this type and shape can be the input of that name. An unknown name is left to the run.
+    pub(crate) fn check(&self, name: &str, dtype: DType, shape: &[usize]) -> Result<(), Failure> {
+        match self.input_types.iter().find(|i| i.0 == name) {
+            Some((_, ty)) => check((dtype, shape), ty).map_err(|e| e.at(format!("input `{name}`: {ty:?}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -80,9 +90,7 @@ unsafe fn run(session: &WeftSession, inputs: *const WeftTensor, count: usize) ->
 /// Runs once on tensors by name.
 fn run_tensors(session: &WeftSession, given: &[(&str, Tensor)]) -> Result<Outputs, Failure> {
     for (name, tensor) in given {
-        if let Some((_, ty)) = session.input_types.iter().find(|i| i.0 == *name) {
-            check(tensor, ty).map_err(|e| e.at(format!("input `{name}`: {ty:?}")))?;
-        }
+        session.check(name, tensor.dtype(), tensor.shape())?;
     }
     let _running = Running::enter(&session.session).map_err(Failure::usage)?;
     Ok(session.session.run(given)?)

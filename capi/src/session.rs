@@ -15,9 +15,10 @@ use weft::{Device, Session, TensorType};
 pub struct WeftSession {
     pub(crate) session: Arc<Session>,
     inputs: Ports,
-    outputs: Arc<Ports>,
+    pub(crate) outputs: Arc<Ports>,
     pub(crate) input_types: Vec<(String, TensorType)>,
-    device: CString,
+    pub(crate) device: Device,
+    label: CString,
     place: CString,
 }
 
@@ -75,7 +76,8 @@ impl WeftSession {
             inputs: Ports::of(session.inputs()),
             outputs: model.outputs.clone(),
             input_types: session.inputs(),
-            device: c_text(&device.label()),
+            label: c_text(&device.label()),
+            device,
             place: c_text(session.place()),
             session: Arc::new(session),
         })
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn weft_session_outputs(session: *const WeftSession, count
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_session_device(session: *const WeftSession) -> *const c_char {
     // SAFETY: as the contract says.
-    unsafe { object(session, "session") }.map_or(null(), |s| s.device.as_ptr())
+    unsafe { object(session, "session") }.map_or(null(), |s| s.label.as_ptr())
 }
 
 /// Where a run takes place; null of none.

@@ -115,6 +115,23 @@ fn networks_and_functions_call_each_other() {
 }
 
 #[test]
+fn the_state_of_a_network_stays_on_the_device() {
+    let at = folder("on-device");
+    let Some(program) = build(&at, "on_device.c", &[], false) else { return };
+    let mut devices = vec!["cpu", "interpreter"];
+    match weft::list_adapters().is_empty() {
+        true => eprintln!("LEFT OUT: no adapter, so no tensor stays on one"),
+        false => devices.push("0"),
+    }
+    for device in devices {
+        let out = run(&program, &[&format!("device={device}"), "3"], &[]);
+        assert!(out.status.success(), "{device}: {}", said(&out));
+        assert!(said(&out).contains("next [2,3]: 1.75 3.5 5.25 7 8.75 10.5"), "{device}: {}", said(&out));
+        assert_eq!(said(&out).contains("host memory"), device != "0", "{device}: {}", said(&out));
+    }
+}
+
+#[test]
 fn the_program_of_the_page_runs() {
     let at = folder("page");
     let text = "graph @main(%image: f32[1,3,16,16]) -> (y: f32[1,3,16,16]) {
@@ -179,9 +196,11 @@ fn a_thousand_runs_leak_nothing() {
             assert!(out.status.success() && !said(&out).contains("Sanitizer"), "{source}, {model}: {}", said(&out));
         }
     }
-    let Some(program) = build(&at, "functions.c", &["-fsanitize=address"], false) else { return };
-    let out = run(&program, &[RUNS], &[("ASAN_OPTIONS", options)]);
-    assert!(out.status.success() && !said(&out).contains("Sanitizer"), "{}", said(&out));
+    for (source, arguments) in [("functions.c", &[RUNS][..]), ("on_device.c", &["device=cpu", RUNS])] {
+        let Some(program) = build(&at, source, &["-fsanitize=address"], false) else { return };
+        let out = run(&program, arguments, &[("ASAN_OPTIONS", options)]);
+        assert!(out.status.success() && !said(&out).contains("Sanitizer"), "{source}: {}", said(&out));
+    }
     // Errors are freed too.
     let Some(program) = build(&at, "run.c", &["-fsanitize=address"], false) else { return };
     let out = run(&program, &["missing.weft", "device=cpu", "1"], &[("ASAN_OPTIONS", options)]);

@@ -23,6 +23,9 @@ fn header() -> String {
 
 /// The C type of a Rust type.
 fn c_type(ty: &str) -> String {
+    if let Some(inner) = ty.strip_prefix("* const ").filter(|inner| inner.starts_with("* mut ")) {
+        return format!("{}const *", c_type(inner));
+    }
     if let Some(inner) = ty.strip_prefix("* const ") {
         return format!("const {} *", c_type(inner)).replace("* *", "**").replace("const const ", "const ");
     }
@@ -37,7 +40,8 @@ fn c_type(ty: &str) -> String {
         name if name.starts_with("DL") => name.into(),
         name => {
             let name = name.strip_prefix("Weft").unwrap_or_else(|| panic!("no C type for {ty}"));
-            format!("weft_{}", name.to_lowercase())
+            let word = |c: char| if c.is_uppercase() { format!("_{}", c.to_lowercase()) } else { c.to_string() };
+            format!("weft{}", name.chars().map(word).collect::<String>())
         }
     }
 }

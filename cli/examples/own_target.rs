@@ -51,6 +51,9 @@ impl ExternalTarget for Acme {
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[("scale", "a factor of every result, to see that comparisons notice it")]
     }
+    fn check_options(&self, options: &TargetOptions) -> Result<(), String> {
+        options.number("scale").map(|_| ())
+    }
     fn supports(&self, node: &NodeForm, _options: &TargetOptions) -> Result<(), String> {
         if node.op.is::<AcmeOp>() || node.op.is::<Relu>() { Ok(()) } else { Err(format!("no {}", node.op.name())) }
     }

@@ -18,7 +18,7 @@ use paths::{npz_or_folder, path_of, trace_or_bundle};
 use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
-pub use tuning::{EditArgs, MeasureArgs, TuneArgs, TuningAction, TuningArgs};
+pub use tuning::{EditArgs, MeasureArgs, OracleArgs, OracleShapes, TuneArgs, TuningAction, TuningArgs};
 pub use view::{ReportArgs, ViewArgs};
 
 const INPUTS: &str = "Inputs";
@@ -100,6 +100,9 @@ pub enum Command {
     /// Verify and time the candidates of `weft tune`
     #[command(hide = true)]
     Measure(MeasureArgs),
+    /// Measure tables of schedules, and run searches on them
+    #[command(hide = true)]
+    Oracle(OracleArgs),
 }
 
 /// Inputs of a model.

@@ -22,10 +22,10 @@ use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, DispatchTime};
+use compiler::trace::Ceilings;
 use kernels::{PartTimes, Record, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
-use repeated::{batch, repeat, with_samples};
+use repeated::{Dispatches, batch, repeat, with_samples};
 use runtime_gpu::{Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -187,7 +187,7 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
     let mut progress = Progress::new(common, &[]);
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {
-            let (mut v, times) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
+            let (mut v, own) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
             let recorded =
                 timeline::is_wanted(a).then(|| Recorded::on_device(session, compiled, inputs)).transpose()?;
             recorded.iter().try_for_each(|r| r.write(a, "device"))?;
@@ -206,7 +206,8 @@ fn timed(a: &BenchArgs, place: &Place, common: &Common, module: Module, inputs: 
             }
             drop(executor);
             v["compile_ms"] = json!({ "cold": cold, "warm": warm(module, common, device, inputs)? });
-            Ok(Measured { value: v, dispatches: Some(times), trace: None, stats, run: recorded.map(|r| r.run) })
+            let run = recorded.map(|r| r.run);
+            Ok(Measured { value: v, dispatches: Some(own.times), counts: own.counts, trace: None, stats, run })
         }
         None if executor.on_processor().is_some() => {
             let mut measured = on_processor(a, &executor, common, (inputs, limit), place.ceilings, &mut progress)?;
@@ -287,7 +288,7 @@ fn in_parts(
     let run = std::mem::take(&mut parts.recorded_run).run;
     let mut trace = parts.trace(&a.models[0])?;
     let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
-    Ok(Measured { value, dispatches, trace: trace.map(Box::new), stats: None, run: Some(run) })
+    Ok(Measured { value, dispatches, counts: vec![], trace: trace.map(Box::new), stats: None, run: Some(run) })
 }
 
 /// The result of a benchmark on the processor.
@@ -305,7 +306,9 @@ fn on_processor(
     let (mut value, dispatches) = native::times(a, executor, common, (inputs, limit), &recorded.run, progress)?;
     value["per_kernel"] = per_kernel(c, &dispatches, ceilings).into();
     recorded.write(a, "CPU")?;
-    Ok(Measured { value, dispatches: Some(dispatches.times), trace: None, stats: None, run: Some(recorded.run) })
+    let Dispatches { times, counts, .. } = dispatches;
+    let run = Some(recorded.run);
+    Ok(Measured { value, dispatches: Some(times), counts, trace: None, stats: None, run })
 }
 
 /// Milliseconds of compilation, session and first run once more in this process.
@@ -351,7 +354,7 @@ fn not_timed(
     let stats = place.stats(a, &c, common)?;
     let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),
         "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
-    Ok(Measured { value, dispatches: None, trace: None, stats, run: None })
+    Ok(Measured { value, dispatches: None, counts: vec![], trace: None, stats, run: None })
 }
 
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
@@ -370,7 +373,7 @@ fn on_device(
     limit: Option<Duration>,
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
-) -> CliResult<(Value, Vec<DispatchTime>)> {
+) -> CliResult<(Value, Dispatches)> {
     let mut split: Vec<[f64; 4]> = Vec::new();
     let mut moved = Transfers::default();
     let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
@@ -399,7 +402,7 @@ fn on_device(
         "throughput_per_s": throughput.runs_per_s * batch as f64, "in_flight": throughput.in_flight,
         "per_kernel": per_kernel, "host_functions": host_functions,
     });
-    Ok((report, dispatches.times))
+    Ok((report, dispatches))
 }
 
 fn number(v: &Value, path: &[&str]) -> f64 {

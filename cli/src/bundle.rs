@@ -51,6 +51,19 @@ pub fn session(bundle: &Bundle, common: &Common, device: &Device, require: bool)
     Ok(bundle.compile(&options, require)?.session(device)?)
 }
 
+/// Names the profiles whose kernels another build made in another form.
+fn print_unread(entries: &[Value]) -> CliResult<()> {
+    for e in entries.iter().filter(|e| e["is_read"] == false) {
+        let text = |key: &str| e[key].as_str().unwrap_or_default();
+        print_text(&format!(
+            "{}: this build does not read its kernels ({}), and compiles the network anew",
+            text("profile"),
+            text("form")
+        ))?;
+    }
+    Ok(())
+}
+
 /// Shows what is in a bundle.
 pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
     bundle.check()?;
@@ -102,6 +115,7 @@ pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
         ]);
     }
     print_text(&entries.to_string())?;
+    print_unread(&list("entries"))?;
     if common.verbose > 0 {
         let mut parts = table(&["part", "of", "offset", "bytes", "crc32"]);
         for p in list("parts") {

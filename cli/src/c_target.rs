@@ -95,6 +95,7 @@ impl ExternalTarget for CSource {
         let (compiled, files) = c_of(region.module())?;
         let build = Build {
             compiler: options.get("compiler").unwrap_or("cc"),
+            level: "-O3",
             folder: options.get("folder").map(|f| Path::new(f).join(region.function().name.as_str())),
             libraries: vec![],
         };

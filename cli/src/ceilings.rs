@@ -1,30 +1,32 @@
-//! `weft bench --ceilings`: the peak rates of a device, measured by kernels of Weft and kept in the user's cache
-//! folder.
+//! `weft bench --ceilings`: the peak rates of a device, measured by kernels of Weft and kept in the tuning database
+//! of the cache folder.
 //!
-//! Two scheduled tensor functions are compiled like all others: one copies more than any cache holds, one multiplies
-//! and adds in registers only. On the processor these are an elementwise function and a product, scheduled by its rules. The efficiency of a kernel is that of the roofline model (Williams, Waterman, Patterson,
-//! 2009): the larger of its fractions of both peaks.
+//! Scheduled tensor functions are compiled like all others: one copies more than any cache holds, one multiplies and
+//! adds in registers only, others read from caches or from workgroup memory, or do next to nothing. On the processor the
+//! first two are an elementwise function and a product, scheduled by its rules. They are timed by races with themselves. The efficiency of a kernel is that of the roofline model (Williams,
+//! Waterman, Patterson, 2009): the larger of its fractions of both peaks.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
-use crate::output::{Progress, log_once, print_text, table, write_file, write_json};
-use compiler::compile::MeasureKernel;
+use crate::machine::Machine;
+use crate::output::{Progress, log_once, print_text, table, write_json};
+use crate::tuning;
 use compiler::compile::{CompileOptions, compile};
-use compiler::interpreter::HostFunctions;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::trace::Ceilings;
-use runtime_cpu::Processor;
-use runtime_gpu::{AdapterDescription, Gpu, KernelTimer};
+use runtime_gpu::{AdapterDescription, Gpu};
 use serde_json::json;
-use shaders_gen::Emitter;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use weft::{Device, cache_dir};
+use weft::{CeilingsLine, Device, TuningDatabase};
 
 /// Timed runs of each kernel; the fastest counts.
 const RUNS: usize = 10;
+/// Dispatches of a chain whose time is divided by their number.
+const CHAIN: usize = 64;
+
+/// Measurements of a GPU, at most.
+const STAGES: usize = 8;
 
 /// Prints them alone.
 pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
@@ -34,59 +36,80 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
     let mut t = table(&["ceiling", ""]);
     t.add_row(["copy".to_string(), format!("{:.1} GB/s", c.copy_gb_s)]);
     t.add_row(["multiply-add in f32".to_string(), format!("{:.1} GFLOP/s", c.fma_gflops)]);
+    for (name, value, unit) in [
+        ("product by matrix units", c.matrix_gflops, "GFLOP/s"),
+        ("read from caches", c.cache_gb_s, "GB/s"),
+        ("read from workgroup memory", c.workgroup_gb_s, "GB/s"),
+        ("the same from one bank", c.conflicting_gb_s, "GB/s"),
+        ("a dispatch", c.launch_us, "us"),
+    ] {
+        value.map(|v| t.add_row([name.to_string(), format!("{v:.1} {unit}")]));
+    }
     print_text(&t.to_string())
 }
 
-/// Measures a device and keeps the result in the user's cache folder.
+/// Measures a device and keeps the result in the tuning database of the cache folder.
 ///
 /// # Errors
 /// No device, or one that cannot run the kernels.
 pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
-    match device {
-        Device::Gpu(gpu) => measure_gpu(gpu, common),
-        Device::Cpu(processor) => measure_processor(processor, device, common),
-        Device::Interpreter => Err(CliError::new(
-            Code::Device,
-            format!("--ceilings measures a device by its kernels; {} runs none", device.label()),
-        )
-        .help("`weft devices` lists what is there")),
-    }
+    let machine = Machine::of(device).ok_or_else(|| {
+        let why = format!("--ceilings measures a device by its kernels; {} runs none", device.label());
+        CliError::new(Code::Device, why).help("`weft devices` lists what is there")
+    })?;
+    measure_machine(&machine, common)
 }
 
-fn measure_processor(processor: &Arc<Processor>, device: &Device, common: &Common) -> CliResult<Ceilings> {
-    let mut progress = Progress::new(common, &[]);
-    let profile = processor.profile();
-    let mut rate = |stage: usize, name: &str, kernel: Kernel| {
-        progress.report(name, stage, 2);
-        let ns = fastest(processor, &profile, &kernel)
-            .map_err(|e| CliError::new(e.code, format!("{name}: {}", e.message)))?;
-        Ok::<f64, CliError>(kernel.work / ns.max(1.0))
+fn measure_machine(machine: &Machine, common: &Common) -> CliResult<Ceilings> {
+    let profile = machine.profile();
+    let kernels = match machine {
+        Machine::Gpu(gpu) => {
+            gpu.check_computes()?;
+            [multiply_add(&profile), copy(&profile)]
+        }
+        Machine::Cpu(_) => [tiles(&profile), plain_copy()],
     };
-    let fma_gflops = possible(rate(0, "multiply-add", tiles(&profile))?, 1e6, "GFLOP/s")?;
-    let copy_gb_s = possible(rate(1, "copy", plain_copy())?, 1e5, "GB/s")?;
-    let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
+    let mut progress = Progress::new(common, &[]);
+    let mut ns = |stage: usize, name: &str, kernel: &Kernel| {
+        progress.report(name, stage, STAGES);
+        let ns = fastest(machine, kernel).map_err(|e| CliError::new(e.code, format!("{name}: {}", e.message)))?;
+        Ok::<f64, CliError>(ns.max(1.0))
+    };
+    // First the measurement that needs little memory: if times are wrong, the other one is not started. Operations in a
+    // nanosecond are 10^9 in a second.
+    let fma_gflops = possible(kernels[0].work / ns(0, "multiply-add", &kernels[0])?, 1e6, "GFLOP/s")?;
+    let copy_gb_s = possible(kernels[1].work / ns(1, "copy", &kernels[1])?, 1e5, "GB/s")?;
+    let mut found = Ceilings { copy_gb_s, fma_gflops, ..Ceilings::default() };
+    if let Machine::Gpu(_) = machine {
+        let [one, all] = [ns(2, "a dispatch", &dispatches(1))?, ns(3, "dispatches", &dispatches(1 + CHAIN))?];
+        let own = (all - one).max(100.0) / CHAIN as f64;
+        let cached = cached(&profile);
+        let rate = cached.work / (ns(4, "caches", &cached)? - own).max(1.0);
+        found = Ceilings { launch_us: Some(own / 1e3), cache_gb_s: Some(rate.max(copy_gb_s)), ..found };
+        let mut rate = |stage: usize, name: &str, kernel: &Kernel, unit: &str| {
+            possible(kernel.work / (ns(stage, name, kernel)? - own).max(1.0), 1e7, unit).map(Some)
+        };
+        found.workgroup_gb_s = rate(5, "workgroup memory", &workgroup_memory(&profile, true), "GB/s")?;
+        found.conflicting_gb_s = rate(6, "one bank", &workgroup_memory(&profile, false), "GB/s")?;
+        if let Some(kernel) = product(&profile) {
+            found.matrix_gflops = rate(7, "matrix units", &kernel, "GFLOP/s")?;
+        }
+    }
     drop(progress);
-    store(&key_of(device), found)?;
+    store(profile.identity(), found)?;
     Ok(found)
 }
 
-/// Nanoseconds of the kernels of a module on the processor, the fastest of several runs.
-fn fastest(processor: &Arc<Processor>, profile: &DeviceProfile, kernel: &Kernel) -> CliResult<f64> {
+/// Nanoseconds of the kernels of a module, the fastest of several rounds of a race.
+fn fastest(machine: &Machine, kernel: &Kernel) -> CliResult<f64> {
     let bug = |e: String| CliError::new(Code::Bug, e);
     let module = compiler::text::parse_module(&kernel.text).map_err(|e| bug(e.to_string()))?;
-    let options = CompileOptions::default();
-    let compiled = compile(module, &options, profile, &runtime_cpu::Emitter, &mut |_, _, _| ());
+    let (options, profile) = (CompileOptions::default(), machine.profile());
+    let compiled = compile(module, &options, &profile, machine.emitter(), &mut |_, _, _| ());
     let compiled = compiled.map_err(|e| bug(e.to_string()))?;
-    let none = |name| Err(format!("the kernel has a constant {name}"));
-    let session = runtime_cpu::Session::open(processor.clone(), &compiled.plan, &none)?;
-    let inputs = &session.plan().inputs;
-    let inputs: Vec<Tensor> = inputs.iter().map(|v| Tensor::zeros(v.dtype, v.shape.clone())).collect();
-    let mut best = f64::INFINITY;
-    for _ in 0..RUNS {
-        let (_, times) = session.run_measured(&inputs, &HostFunctions::default())?;
-        best = best.min(times.iter().map(|t| t.ns).sum());
-    }
-    Ok(best)
+    let inputs: Vec<Tensor> = compiled.plan.inputs.iter().map(|v| Tensor::zeros(v.dtype, v.shape.clone())).collect();
+    let times = machine.time(&compiled, &inputs, RUNS).map_err(|e| CliError::new(Code::Device, e.why()))?;
+    Ok(times.into_iter().fold(f64::INFINITY, f64::min))
 }
 
 /// A product whose tiles find their operands in the first cache. An odd number of tiles of columns: rows a power of two
@@ -117,23 +140,24 @@ fn plain_copy() -> Kernel {
     Kernel { text, work: 8.0 * f64::from(n) }
 }
 
-/// Fills in figures of a device that neither the driver nor the table of products has: from an earlier measurement, or
-/// by one measurement now. If that fails, the guesses stay, and the reason is reported.
+/// Fills in figures of a device that neither the driver nor the table of products has: from an earlier measurement, or,
+/// where cores or rates are missing, by one measurement now. If that fails, the guesses stay, and the reason is reported.
 pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
     let mut gpu = Arc::new(gpu);
-    if !gpu.description.figures.lacking() {
+    let stored = stored_of(&gpu.description);
+    if stored.is_none() && !gpu.description.figures.lacking() {
         return gpu;
     }
-    let found = stored_of(&gpu.description).map_or_else(
+    let found = stored.map_or_else(
         || {
             let name = &gpu.description.name;
             log_once(common, format!("device: measuring {name} once, as its cores or rates are not known"));
-            measure_gpu(&gpu, common)
+            measure_machine(&Machine::Gpu(gpu.clone()), common)
         },
         Ok,
     );
     match (found, Arc::get_mut(&mut gpu)) {
-        (Ok(c), Some(gpu)) => gpu.set_measured(c.fma_gflops, c.copy_gb_s),
+        (Ok(c), Some(gpu)) => gpu.set_measured(&c),
         (Err(e), _) => log_once(common, format!("device: guessed, since it cannot be measured: {}", e.message)),
         (Ok(_), None) => {}
     }
@@ -144,29 +168,6 @@ pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
 fn possible(rate: f64, most: f64, unit: &str) -> CliResult<f64> {
     let why = || format!("its driver's times would mean {rate:.1e} {unit}, which no device has");
     if (0.1..most).contains(&rate) { Ok(rate) } else { Err(CliError::new(Code::Device, why())) }
-}
-
-fn measure_gpu(gpu: &Arc<Gpu>, common: &Common) -> CliResult<Ceilings> {
-    gpu.check_computes()?;
-    let mut progress = Progress::new(common, &[]);
-    let mut timer = KernelTimer::new(gpu.clone(), RUNS);
-    let mut rate = |stage: usize, name: &str, kernel: Kernel| {
-        progress.report(name, stage, 2);
-        let module = compiler::text::parse_module(&kernel.text)
-            .map_err(|e| CliError::new(Code::Bug, format!("the kernel of {name}: {e}")))?;
-        let compiled = compile(module, &CompileOptions::default(), &gpu.profile, &Emitter, &mut |_, _, _| ())
-            .map_err(|e| CliError::new(Code::Bug, format!("the kernel of {name}: {e}")))?;
-        let ns = timer.measure(&compiled).map_err(|e| CliError::new(Code::Device, format!("{name}: {e}")))?;
-        // Operations in a nanosecond are 10^9 in a second.
-        Ok::<f64, CliError>(kernel.work / ns.max(1.0))
-    };
-    // First the measurement that needs little memory: if times are wrong, the other one is not started.
-    let fma_gflops = possible(rate(0, "multiply-add", multiply_add(&gpu.profile))?, 1e6, "GFLOP/s")?;
-    let copy_gb_s = possible(rate(1, "copy", copy(&gpu.profile))?, 1e5, "GB/s")?;
-    let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
-    drop(progress);
-    store(&key(&gpu.description), found)?;
-    Ok(found)
 }
 
 /// A module of one kernel, and its bytes or operations.
@@ -251,53 +252,138 @@ tensor @multiply_add(%x: f32[{n}], %w: f32[8], out %y: f32[{n},8]) {{
     Kernel { text, work: 2.0 * 8.0 * f64::from(n) * f64::from(depth) }
 }
 
-/// The file of all devices' ceilings.
-fn file() -> Option<PathBuf> {
-    Some(cache_dir()?.join("ceilings.json"))
+/// Threads that read words of workgroup memory again and again: neighbours read neighbouring words, or words a power of
+/// two apart, which the same bank has. All workgroups fill their memory from the same few KiB, which caches hold, so that
+/// filling it takes next to no time.
+fn workgroup_memory(p: &DeviceProfile, neighbours: bool) -> Kernel {
+    let t = p.subgroup.1.clamp(32, 64) as usize;
+    let words = 64;
+    let (groups, turns) = if p.software { (64, 16) } else { (4096, 256) };
+    let order = if neighbours { "[step,word]" } else { "[]" };
+    let text = format!(
+        "graph @main(%x: f32[{t},{words}]) -> (y: f32[{groups},{t}]) {{
+  %y = call_tensor @read %x : f32[{groups},{t}]
+  return %y
+}}
+tensor @read(%x: f32[{t},{words}], out %y: f32[{groups},{t}]) {{
+  buffer %sum: f32[{groups},{t}] global
+  for g in 0..{groups} {{ for p in 0..{t} {{ for turn in 0..{turns} {{ for k in 0..{words} {{
+    block sum reduce sum init {{ %sum[g, p] <- %x[p, k] }}
+  }} }} }} }}
+  for group in 0..{groups} {{ for thread in 0..{t} {{ block y {{ %y[group, thread] <- %sum[group, thread] }} }} }}
+  schedule {{
+    bind {{loop=group, axis=group_x}}
+    bind {{loop=thread, axis=local_x}}
+    compute-at {{block=sum, at=thread}}
+    split {{loop=k, factors=[0,8], into=[step,word]}}
+    decompose-reduction {{block=sum, at=turn}}
+    stage-in-shared {{block=sum, operand=\"\", at=group, into=tile, order={order}}}
+    bind {{loop=tile_thread, axis=local_x}}
+    unroll {{loop=word}}
+    cut-kernel
+  }}
+}}
+"
+    );
+    Kernel { text, work: 4.0 * (groups * t * words * turns) as f64 }
 }
 
-/// A device with its driver: another driver has other ceilings.
-fn key(d: &AdapterDescription) -> String {
-    format!("{} ({}, {})", d.name, d.backend, d.driver)
+/// A large product of f16, if the device has matrix units: scheduled by its rules.
+fn product(p: &DeviceProfile) -> Option<Kernel> {
+    let n: usize = if p.software { 256 } else { 4096 };
+    let text = format!(
+        "graph @main(%a: f16[{n},{n}], %b: f16[{n},{n}]) -> (y: f16[{n},{n}]) {{
+  %y = matmul %a, %b : f16[{n},{n}]
+  return %y
+}}
+"
+    );
+    (!p.matrix_shapes.is_empty()).then(|| Kernel { text, work: 2.0 * (n as f64).powi(3) })
 }
 
-fn all() -> BTreeMap<String, Ceilings> {
-    let text = file().and_then(|f| std::fs::read_to_string(f).ok());
-    text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
+/// So many dispatches of a subgroup or two, each of which reads what the one before wrote.
+fn dispatches(count: usize) -> Kernel {
+    let steps: Vec<String> =
+        (0..count).map(|i| format!("  %{} = call_tensor @step {} : f32[64]", i + 1, before(i))).collect();
+    let text = format!(
+        "graph @main(%x: f32[64]) -> (y: f32[64]) {{
+{}
+  return %{count}
+}}
+tensor @step(%x: f32[64], out %y: f32[64]) {{
+  for i in 0..64 {{ block y {{ %y[i] <- %x[i] }} }}
+  schedule {{
+    split {{loop=i, factors=[0,64], into=[group,thread]}}
+    bind {{loop=group, axis=group_x}}
+    bind {{loop=thread, axis=local_x}}
+    cut-kernel
+  }}
+}}
+",
+        steps.join("\n")
+    );
+    Kernel { text, work: 0.0 }
 }
 
-/// The same of an opened device.
-fn key_of(device: &Device) -> String {
-    match device {
-        Device::Gpu(gpu) => key(&gpu.description),
-        _ => {
-            let about = crate::device::describe(device);
-            let text = |field: &str| about[field].as_str().unwrap_or_default().to_string();
-            format!("{} ({}, {})", text("name"), text("backend"), text("driver"))
-        }
-    }
+/// The value before step `i`.
+fn before(i: usize) -> String {
+    if i == 0 { "%x".into() } else { format!("%{i}") }
+}
+
+/// Threads that read a MiB again and again, each from another place on: more than the caches of a core hold, and less
+/// than the last-level cache.
+fn cached(p: &DeviceProfile) -> Kernel {
+    let (n, t, turns) = (1 << 18, threads(p), 64);
+    let text = format!(
+        "graph @main(%x: f32[{n}]) -> (y: f32[{n}]) {{
+  %y = call_tensor @read %x : f32[{n}]
+  return %y
+}}
+tensor @read(%x: f32[{n}], out %y: f32[{n}]) {{
+  buffer %sum: f32[{n}] global
+  for p in 0..{n} {{ for k in 0..{turns} {{
+    block sum reduce sum init {{ %sum[p] <- %x[(p + k * 16448) % {n}] }}
+  }} }}
+  for i in 0..{n} {{ block y {{ %y[i] <- %sum[i] }} }}
+  schedule {{
+    split {{loop=i, factors=[0,{t},4], into=[group,thread,lane]}}
+    bind {{loop=group, axis=group_x}}
+    bind {{loop=thread, axis=local_x}}
+    vectorize {{loop=lane}}
+    compute-at {{block=sum, at=thread}}
+    split {{loop=k, factors=[0,8], into=[turn,step]}}
+    decompose-reduction {{block=sum, at=turn}}
+    unroll {{loop=step}}
+    cut-kernel
+  }}
+}}
+"
+    );
+    Kernel { text, work: 4.0 * f64::from(n) * f64::from(turns) }
 }
 
 /// Earlier measurements on this device.
 pub fn stored_of(device: &AdapterDescription) -> Option<Ceilings> {
-    all().get(&key(device)).copied()
+    tuning::in_cache().ceilings_of(&device.profile.identity())
 }
 
 /// Earlier measurements on an opened device.
 pub fn stored(device: &Device) -> Option<Ceilings> {
-    all().get(&key_of(device)).copied()
+    tuning::in_cache().ceilings_of(&device.profile().identity())
 }
 
-fn store(key: &str, found: Ceilings) -> CliResult<()> {
-    let Some(path) = file() else { return Ok(()) };
-    let mut list = all();
-    list.insert(key.to_string(), found);
-    let text = serde_json::to_string_pretty(&list).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(|e| CliError::usage(format!("cannot make {}: {e}", folder.display())))?;
-    }
-    write_file(&path, text.as_bytes())
+/// The line of the database for an opened device.
+pub fn line(device: &Device, ceilings: Ceilings) -> CeilingsLine {
+    line_of(device.profile().identity(), ceilings)
+}
+
+fn line_of(device: String, ceilings: Ceilings) -> CeilingsLine {
+    CeilingsLine { device, ceilings, weft: env!("CARGO_PKG_VERSION").into() }
+}
+
+fn store(device: String, found: Ceilings) -> CliResult<()> {
+    let Some(path) = tuning::file_in_cache() else { return Ok(()) };
+    TuningDatabase::append(&path, line_of(device, found)).map_err(CliError::usage)
 }
 
 #[cfg(test)]
@@ -307,7 +393,13 @@ mod tests {
     #[test]
     fn the_kernels_are_for_every_profile() {
         for p in DeviceProfile::all() {
-            for kernel in [copy(&p), multiply_add(&p)] {
+            for (kernel, vectors) in [
+                (copy(&p), true),
+                (multiply_add(&p), true),
+                (cached(&p), true),
+                (workgroup_memory(&p, true), false),
+                (workgroup_memory(&p, false), false),
+            ] {
                 let module = compiler::text::parse_module(&kernel.text).expect("the text parses");
                 let options = compiler::compile::CompileOptions::default();
                 let c = compiler::compile::compile(
@@ -320,7 +412,7 @@ mod tests {
                 let c = c.unwrap_or_else(|e| panic!("{}: {e}", p.name));
                 let [k] = c.plan.kernels.as_slice() else { panic!("{}: {} kernels", p.name, c.plan.kernels.len()) };
                 assert!(k.emitted.bounds_proved, "{}", p.name);
-                assert!(k.emitted.wgsl.contains("vec4"), "{}", k.emitted.wgsl);
+                assert_eq!(k.emitted.wgsl.contains("vec4"), vectors, "{}", k.emitted.wgsl);
             }
         }
     }
@@ -334,7 +426,7 @@ mod tests {
 
     #[test]
     fn the_ceiling_that_binds() {
-        let c = Ceilings { copy_gb_s: 100.0, fma_gflops: 1000.0, matrix_gflops: None };
+        let c = Ceilings { copy_gb_s: 100.0, fma_gflops: 1000.0, ..Ceilings::default() };
         assert_eq!((c.fraction(500.0, 10.0), c.fraction(10.0, 90.0)), (0.5, 0.9));
     }
 }

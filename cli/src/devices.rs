@@ -19,7 +19,7 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
     let mut list = runtime_gpu::list_adapters();
     for d in &mut list {
         if let Some(c) = crate::ceilings::stored_of(d) {
-            d.set_measured(c.fma_gflops, c.copy_gb_s);
+            d.set_measured(&c);
         }
     }
     let processor = Processor::open(0, None)?;
@@ -78,7 +78,14 @@ fn speed(f: &DeviceFigures) -> String {
     let product = f.product.map(|p| format!("{p} ({})", f.architecture.unwrap_or("-")));
     let cores = said(format!("{} cores", f.cores.value), f.cores.from);
     let rates = [rate(&f.gflops, "GFLOP/s"), rate(&f.f16_gflops, "GFLOP/s in f16"), rate(&f.gb_s, "GB/s")];
-    product.into_iter().chain([cores]).chain(rates).collect::<Vec<_>>().join(", ")
+    let measured = [
+        (&f.cache_gb_s, "GB/s from caches"),
+        (&f.workgroup_gb_s, "GB/s from workgroup memory"),
+        (&f.matrix_gflops, "GFLOP/s by matrix units"),
+    ];
+    let measured = measured.into_iter().filter(|(r, _)| r.is_some()).map(|(r, unit)| rate(r, unit));
+    let launch = f.launch_us.map(|r| said(format!("{:.1} us a dispatch", r.value), r.from));
+    product.into_iter().chain([cores]).chain(rates).chain(measured).chain(launch).collect::<Vec<_>>().join(", ")
 }
 
 /// Every quirk, and the devices and profiles that have it.

@@ -10,7 +10,8 @@ use crate::models::{inputs_for, load};
 use crate::output::{log, print_text, table, write_json};
 use crate::terminal::asks;
 use crate::tune::by_hand::ByHand;
-use crate::tune::measurer::{Measurer, Opened};
+use crate::tune::measurer::Measurer;
+use crate::tune::space::{Opened, Racing};
 use crate::tune::units::{Unit, owner};
 use crate::tuning;
 use compiler::compile::{EditRefused, Edited, compile_edited};
@@ -116,7 +117,7 @@ impl Subject<'_> {
         let before = self.before.clone();
         std::thread::spawn(move || {
             measurer.take(&function, &positions)?;
-            let opened = measurer.open_default(&before)?;
+            let opened = measurer.open_first(&before)?;
             let bug = |why| CliError::new(Code::Bug, format!("the schedule before: {why}"));
             Ok((measurer, opened.map_err(bug)?))
         })
@@ -192,10 +193,10 @@ impl Subject<'_> {
 
     fn race(&self, edited: Edited, (mut measurer, before): (Measurer, Opened)) -> CliResult<Raced> {
         let start = Instant::now();
-        let opened = measurer.open(&edited.function.trace)?;
+        let opened = measurer.open_trace(&edited.function.trace)?;
         let opened = opened.map_err(|why| CliError::new(Code::Check, format!("the edited schedule: {why}")))?;
         let compiled = start.elapsed().as_secs_f64();
-        let fits = RACE_MS / (before.ms() + opened.ms()).max(1.0);
+        let fits = RACE_MS / (before.ms + opened.ms).max(1.0);
         let rounds = (fits as usize).clamp(*ROUNDS.start(), *ROUNDS.end());
         let standings = measurer.race(&[&before, &opened], rounds, self.a.common.seed)?;
         let [old, new] = [0, 1].map(|n| standings[n].median_ns() / 1e3);

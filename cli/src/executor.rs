@@ -157,7 +157,7 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
     let nan = Nan::parse(&common.nan).unwrap_or_default();
     let mut quirks = profile.quirks.clone();
     common.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
-    let profile = DeviceProfile { nan, quirks, ..profile };
+    let profile = crate::tuning::calibrated(common, DeviceProfile { nan, quirks, ..profile })?;
     crate::tuning::check_required(common, &profile)?;
     Ok(profile)
 }

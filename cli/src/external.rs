@@ -9,7 +9,7 @@ use compiler::passes::external_passes;
 /// The passes that `--external` asks for, with their options; none without.
 ///
 /// # Errors
-/// An unknown target or option; a target that cannot run here.
+/// An unknown target, option or value of an option; a target that cannot run here.
 pub fn passes(common: &Common) -> CliResult<Vec<(String, Attrs)>> {
     let targets = targets(common);
     for text in &targets {

@@ -3,7 +3,8 @@
 use crate::args::ReportArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{log, si, write_file};
-use graphview::report::{Measured, page};
+use graphview::report::{Beside, Measured, page};
+use std::path::PathBuf;
 
 /// Writes the report of a trace, or of a model compiled now, with what further traces of the same compilation measured.
 pub fn execute(a: &ReportArgs) -> CliResult<()> {
@@ -14,6 +15,10 @@ pub fn execute(a: &ReportArgs) -> CliResult<()> {
                 .at(path.display().to_string())
                 .help("traces of one report need the same model, device and options")
         })?;
+    }
+    if let Some(path) = &a.beside {
+        let names = [PathBuf::from(&a.model), path.clone()].map(|p| p.display().to_string());
+        measured.beside = Some(Beside { trace: crate::trace::read(path)?, names });
     }
     let html = page(&measured).map_err(|e| CliError::input(e.to_string()).at(&a.model))?;
     write_file(&a.output, html.as_bytes())?;

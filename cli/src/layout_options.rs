@@ -7,9 +7,7 @@ use compiler::compile::KernelTimes;
 use compiler::cost::Measurements;
 use compiler::name::Name;
 use compiler::passes::AutoLayout;
-use std::path::Path;
 use std::sync::Arc;
-use weft::TuningDatabase;
 
 /// The layout pass with the pins of the command line; `None` without any.
 ///
@@ -31,34 +29,16 @@ pub fn pinned_pass(common: &Common) -> CliResult<Option<AutoLayout>> {
     Ok((pass != AutoLayout::default()).then_some(pass))
 }
 
-/// The measured times of nodes that `--layout-costs` names, and those of functions and regions in the tuning database.
+/// The measured times of functions and regions in the tuning database.
 ///
 /// # Errors
-/// A file that cannot be read or holds no measurements.
+/// A file that cannot be read.
 pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
     if common.times.0.is_some() {
         return Ok(common.times.0.clone());
     }
-    let mut measurements = match &common.layout_costs {
-        Some(path) => read_measurements(path)?,
-        None => Measurements::default(),
-    };
     let known = crate::tuning::read_or_warn(common)?.measurements();
-    (measurements.functions, measurements.regions) = (known.functions, known.regions);
-    if measurements == Measurements::default() {
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(KernelTimes::new(measurements, Arc::new(shaders_gen::Emitter)))))
-}
-
-fn read_measurements(path: &Path) -> CliResult<Measurements> {
-    let fail = |e: String| CliError::input(format!("cannot read measurements: {e}")).at(path.display().to_string());
-    let text = weft::plain_files::read_text(path).map_err(|e| fail(e.to_string()))?;
-    let database = TuningDatabase::parse(&text).map_err(fail)?;
-    if database.times.is_empty() {
-        return Err(fail("the file has no times of nodes".into()));
-    }
-    Ok(database.measurements())
+    Ok((known != Measurements::default()).then(|| Arc::new(KernelTimes::new(known))))
 }
 
 /// Refuses wrong options before any work is done.

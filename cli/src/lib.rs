@@ -34,11 +34,14 @@ mod images;
 mod inputs;
 mod inspect;
 mod layout_options;
+mod machine;
 mod measuring;
 mod models;
 mod node_errors;
 mod opt;
+mod oracle;
 mod output;
+pub mod own_process;
 mod parts;
 mod precision;
 mod range_checks;
@@ -74,19 +77,24 @@ fn quiet_loader() {
 
 /// The command with the arguments `args` (the program's name first). To be called first in `main`: it may set a
 /// variable of the environment.
-pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions) -> ExitCode {
+pub fn run(args: impl IntoIterator<Item = OsString>, extensions: Extensions) -> ExitCode {
+    ExitCode::from(exit_code(args, extensions))
+}
+
+/// As [`run`], with the exit code as a number.
+pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions) -> u8 {
     quiet_loader();
     let args: Vec<OsString> = args.into_iter().collect();
     match completions::answer(&args) {
         Ok(false) => {}
-        Ok(true) => return ExitCode::SUCCESS,
+        Ok(true) => return 0,
         Err(e) => return usage(&e, &args),
     }
     let mut cli = match args::shared::parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             let _ = e.print();
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Err(e) => return usage(&e, &args),
     };
@@ -109,20 +117,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     let common = cli.command.common();
     output::log_stages(common);
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(e) => {
             output::print_error(&e.render().to_string());
             if !common.state.json_is_written() {
                 // Where even this cannot be written, the exit code says it.
                 let _ = output::write_json(common, &e.to_json());
             }
-            ExitCode::from(e.code as u8)
+            e.code as u8
         }
     }
 }
 
 /// Shows what is wrong with the command line. It could not be read, so `--json` is looked for in its words.
-fn usage(e: &clap::Error, args: &[OsString]) -> ExitCode {
+fn usage(e: &clap::Error, args: &[OsString]) -> u8 {
     let code = Code::Usage as u8;
     let label = format!("error[{code}]:");
     let no_text =
@@ -143,7 +151,7 @@ fn usage(e: &clap::Error, args: &[OsString]) -> ExitCode {
         let common = args::Common { json: Some(target), ..Default::default() };
         let _ = output::write_json(&common, &error.to_json());
     }
-    ExitCode::from(code)
+    code
 }
 
 /// Options that no pass of this build honours are refused rather than ignored.
@@ -210,5 +218,6 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Completions(a) => completions::execute(a),
         Command::Cases(a) => cases::execute(a),
         Command::Measure(a) => measuring::execute(a),
+        Command::Oracle(a) => oracle::execute(a),
     }
 }

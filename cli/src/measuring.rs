@@ -5,25 +5,23 @@
 
 use crate::args::MeasureArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, open_device, profile_on, scheduling};
+use crate::executor::{open_device, profile_on, scheduling};
+use crate::machine::{Failure, Loaded, Machine};
 use crate::output::print_text;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
 use compiler::dtype::DType;
 use compiler::graph::{Constant, Module};
-use compiler::interpreter::{HostFunctions, run_function};
-use compiler::name::Name;
-use compiler::plan::EmitKernel;
+use compiler::interpreter::run_function;
 use compiler::schedule::ScheduleTarget;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_instructions, random_tensor};
 use compiler::tir::TensorFunction;
-use runtime_cpu::{CpuError, Processor};
-use runtime_gpu::{Gpu, GpuError, Racer, Runner, Sample, Standing, race, race_of};
+use runtime_gpu::Standing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::BufRead;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Instant;
 
 /// Largest magnitude of operands that are whole numbers: sums of their products are exact in any order.
@@ -73,56 +71,7 @@ struct Unit {
     inputs: Vec<Tensor>,
     /// The results of the first schedule for `inputs`.
     first: Option<Vec<Tensor>>,
-    runners: BTreeMap<usize, Open>,
-}
-
-/// What candidates run on.
-enum Machine {
-    Gpu(Arc<Gpu>),
-    Cpu(Arc<Processor>),
-}
-
-/// A candidate that gave the right results.
-enum Open {
-    Gpu(Runner),
-    Cpu(Box<runtime_cpu::Session>),
-}
-
-impl Open {
-    /// Its results for these operands.
-    fn results(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
-        match self {
-            Open::Gpu(runner) => Ok(runner.results(inputs)?.0),
-            Open::Cpu(session) => Ok(session.run(inputs, &HostFunctions::default())?),
-        }
-    }
-}
-
-/// Why a request was not met.
-enum Failure {
-    /// The device was lost.
-    Lost(String),
-    Refused(String),
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Failure {
-        Failure::Refused(why)
-    }
-}
-impl From<GpuError> for Failure {
-    fn from(e: GpuError) -> Failure {
-        match e {
-            GpuError::Lost(_) => Failure::Lost(e.to_string()),
-            e => Failure::Refused(e.to_string()),
-        }
-    }
-}
-
-impl From<CpuError> for Failure {
-    fn from(e: CpuError) -> Failure {
-        Failure::Refused(e.to_string())
-    }
+    runners: BTreeMap<usize, Loaded>,
 }
 
 /// Answers requests.
@@ -133,11 +82,7 @@ pub fn execute(a: &MeasureArgs) -> CliResult<()> {
     let device = open_device(&a.common)?;
     let profile = profile_on(&a.common, &device)?;
     let scheduling = scheduling(&a.common);
-    let machine = match device {
-        Device::Gpu(gpu) => Machine::Gpu(gpu),
-        Device::Cpu(processor) => Machine::Cpu(processor),
-        Device::Interpreter => return Err(CliError::new(Code::Device, "only kernels are measured")),
-    };
+    let machine = Machine::of(&device).ok_or_else(|| CliError::new(Code::Device, "only kernels are measured"))?;
     let mut unit = None;
     for line in lines() {
         let request = serde_json::from_str(&line).map_err(|e| CliError::usage(format!("no request: {e}")))?;
@@ -198,9 +143,9 @@ fn answer(
             Ok(Reply::Done)
         }
         Request::Race { ids, rounds, seed } => {
-            let open: Option<Vec<&Open>> = ids.iter().map(|id| unit.runners.get(id)).collect();
+            let open: Option<Vec<&Loaded>> = ids.iter().map(|id| unit.runners.get(id)).collect();
             let open = open.ok_or_else(|| "a candidate of the race is not open".to_string())?;
-            Ok(Reply::Raced { standings: unit.race(&open, machine, rounds, seed)? })
+            Ok(Reply::Raced { standings: machine.race(&open, rounds, seed)? })
         }
     }
 }
@@ -220,68 +165,19 @@ impl Unit {
     }
 
     /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.
-    fn open(&self, trace: &str, machine: &Machine, target: ScheduleTarget<'_>) -> Result<(Open, f64), Failure> {
+    fn open(&self, trace: &str, machine: &Machine, target: ScheduleTarget<'_>) -> Result<(Loaded, f64), Failure> {
         let pending = parse_instructions(trace).map_err(|e| e.to_string())?;
         let f = TensorFunction { pending, ..self.function.clone() };
         let module = whole_constants(&function_alone(&f, &self.positions)?);
         let mut options = CompileOptions::default();
         options.pipeline.scheduling.clone_from(target.options);
-        let emitter: &dyn EmitKernel = match machine {
-            Machine::Gpu(_) => &shaders_gen::Emitter,
-            Machine::Cpu(_) => &runtime_cpu::Emitter,
-        };
-        let compiled =
-            compile(module, &options, target.profile, emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())?;
-        let (open, got, ms) = match machine {
-            Machine::Gpu(gpu) => {
-                let runner = Runner::open(gpu, &compiled, &self.inputs)?;
-                let start = Instant::now();
-                let (got, inside) = runner.results(&self.whole)?;
-                if !inside {
-                    return Err(Failure::Refused("it writes beyond its results".into()));
-                }
-                (Open::Gpu(runner), got, start.elapsed())
-            }
-            // The executor checks the bounds of what it writes.
-            Machine::Cpu(processor) => {
-                let constants = &compiled.module.constants;
-                let load = |name: Name| {
-                    let constant = constants.get(&name).ok_or_else(|| format!("there is no constant {name}"))?;
-                    constant.load().map_err(|e| e.to_string())
-                };
-                let session = runtime_cpu::Session::open(processor.clone(), &compiled.plan, &load)?;
-                if session.has_host_steps() {
-                    return Err(Failure::Refused("a part of it runs on the host".into()));
-                }
-                let start = Instant::now();
-                let got = session.run(&self.whole, &HostFunctions::default())?;
-                (Open::Cpu(Box::new(session)), got, start.elapsed())
-            }
-        };
+        let compiled = compile(module, &options, target.profile, machine.emitter(), &mut |_, _, _| ());
+        let loaded = machine.load(&compiled.map_err(|e| e.to_string())?, &self.inputs)?;
+        let start = Instant::now();
+        let got = loaded.results(&self.whole)?;
+        let ms = start.elapsed();
         got.iter().zip(&self.want).try_for_each(|(got, want)| verify(got, want))?;
-        Ok((open, ms.as_secs_f64() * 1e3))
-    }
-
-    /// Races candidates, the first of which is the incumbent.
-    fn race(&self, open: &[&Open], machine: &Machine, rounds: usize, seed: u64) -> Result<Vec<Standing>, Failure> {
-        match machine {
-            Machine::Gpu(gpu) => {
-                let runners = open.iter().filter_map(|o| if let Open::Gpu(r) = o { Some(r) } else { None });
-                Ok(race(gpu, &runners.collect::<Vec<_>>(), rounds, seed)?)
-            }
-            Machine::Cpu(processor) => {
-                let functions = HostFunctions::default();
-                // Threads that look out for work take CPU time, too.
-                let of_process = processor.threads() == 1;
-                let run = |session: &runtime_cpu::Session, runs: usize| {
-                    (0..runs).try_for_each(|_| session.run(&self.inputs, &functions).map(drop))
-                };
-                let sessions = open.iter().filter_map(|o| if let Open::Cpu(s) = o { Some(s) } else { None });
-                let racer =
-                    |s| -> Racer<'_, CpuError> { Box::new(move |runs| Sample::of(of_process, || run(s, runs))) };
-                Ok(race_of(sessions.map(|s| racer(s.as_ref())).collect(), rounds, seed)?)
-            }
-        }
+        Ok((loaded, ms.as_secs_f64() * 1e3))
     }
 }
 

@@ -4,15 +4,20 @@
 //! Tensor functions with the largest share of the time come first. Each is searched ([`search`]), its winner is
 //! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
 //! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
-//! functions decide about layouts and fusion ([`graph`]), and those of regions about external targets ([`regions`]).
+//! functions decide about layouts, fusion and algorithms ([`graph`]), and those of regions about external targets ([`regions`]).
 
 pub mod by_hand;
+pub mod candidate;
 pub mod candidates;
 mod graph;
+mod known;
+mod learned;
 pub mod measurer;
 mod network;
 mod regions;
-mod search;
+pub mod search;
+pub mod space;
+mod submit;
 pub mod units;
 
 use crate::args::shared::without_options;
@@ -21,11 +26,13 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, print_text, table, write_json};
-use crate::tuning;
+use crate::{ceilings, tuning};
 use candidates::Maker;
 use compiler::schedule::template::{Match, Template};
 use compiler::schedule::{ScheduleTarget, Workload};
 use compiler::text::parse_templates;
+use compiler::trace::Ceilings;
+use known::Recorder;
 use measurer::Measurer;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
@@ -38,6 +45,8 @@ use weft::{TuningDatabase, TuningLine};
 const LEAST_SHARE: f64 = 0.01;
 /// Share of the budget for the search of functions; the rest is for layouts and fusion.
 const SEARCH: f64 = 0.7;
+/// Share of the device's peak rates from which on a function is fast enough.
+const ROOF: f64 = 0.85;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
 /// Options of the command that the processes that it starts do not get; true for those with a value.
@@ -45,6 +54,7 @@ const OWN: &[(&str, bool)] = &[
     ("--budget", true),
     ("--kernel", true),
     ("--template", true),
+    ("--submit", true),
     ("--same-sums", false),
     ("--tuning", true),
     ("--json", false),
@@ -82,9 +92,15 @@ pub fn execute_command(a: &TuneArgs) -> CliResult<()> {
     }
     let models = models(&a.models)?;
     let share = budget / models.len() as u32;
+    if let Some(path) = &a.submit {
+        submit::check(path)?;
+    }
     let mut results = Vec::new();
     for model in &models {
         results.push(tune((a, &templates), &device, &file, model, share)?);
+    }
+    if let Some(path) = &a.submit {
+        submit::write(a, &device, &file, path)?;
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.into() };
     write_json(common, &all).map(|_| ())
@@ -165,7 +181,7 @@ fn tune(
     let mut units = units(&executor, &profile, common, &inputs)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
-        let compiled = executor.compilation().ok_or_else(|| candidates::bug("a session without its compilation"))?;
+        let compiled = executor.compilation().ok_or_else(|| candidate::bug("a session without its compilation"))?;
         let owner = units::owner(compiled, name)?;
         units.retain(|u| u.function.name == owner);
         if units.is_empty() {
@@ -183,7 +199,10 @@ fn tune(
     }
     drop(executor);
     let for_units = if a.kernel.is_some() { budget } else { budget.mul_f64(SEARCH) };
-    let (reports, lines) = search_all((a, templates), target, (&units, total), (file, &known), (start, for_units))?;
+    let ceilings = ceilings::stored(device).map_or_else(|| ceilings::measure(device, common), Ok);
+    let ceilings = ceilings.map_err(|e| log(common, format!("tune: no peak rates: {}", e.message))).ok();
+    let (reports, lines) =
+        search_all((a, templates), (target, ceilings), (&units, total), (file, &known), (start, for_units))?;
     let options = arguments(a);
     let network = network::judge(a, (model, &options), file, &lines)?;
     let subject = graph::Subject { module: &module, inputs: &inputs, device, model: (model, &options), file, target };
@@ -201,7 +220,7 @@ fn tune(
 
 fn search_all(
     (a, templates): (&TuneArgs, &[Template]),
-    target: ScheduleTarget<'_>,
+    (target, ceilings): (ScheduleTarget<'_>, Option<Ceilings>),
     (units, total): (&[Unit], f64),
     (file, known): (&Path, &TuningDatabase),
     (start, budget): (Instant, Duration),
@@ -223,17 +242,27 @@ fn search_all(
             );
             break;
         }
+        let part = ceilings.map_or(0.0, |c| unit.part_of_roof(&c, target.profile));
+        if part >= ROOF && a.kernel.is_none() {
+            let percent = part * 1e2;
+            log(
+                &a.common,
+                format!("tune: {} stays: it reaches {percent:.0} % of the device's peak", unit.function.name),
+            );
+            continue;
+        }
         let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);
         let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
         let maker = Maker::new(target, unit, templates);
-        let found = Search::new(&mut measurer, maker, a.common.seed, (file, known)).and_then(|mut search| {
-            let until = Instant::now() + Duration::from_secs_f64(seconds);
-            let outcome = search.run(until, &mut |done, all| progress.report(&format!("tune: {words}"), done, all))?;
-            Ok((outcome, search.tried(), search.by_templates, search.refused))
-        });
-        let (outcome, tried, by_templates, refused) = match found {
+        let words = format!("tune: {words}");
+        let mut recorder = Recorder { progress: &mut progress, words, unit, file, refused: vec![] };
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        let enough_ns = unit.us * 1e3 / unit.calls.max(1) as f64 * part / ROOF;
+        let found = search_one((a, known), (&mut measurer, &maker), &mut recorder, (until, enough_ns));
+        let refused = recorder.refused;
+        let (outcome, tried, by_templates) = match found {
             Ok(found) => found,
             Err(e) => {
                 log(&a.common, format!("tune: {} is left out: {}", unit.function.name, e.message));
@@ -248,6 +277,25 @@ fn search_all(
         reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, by_templates, outcome });
     }
     Ok((reports, lines))
+}
+
+/// Searches for one function; returns what was found, the candidates that ran, and those of templates among them.
+fn search_one(
+    (a, known): (&TuneArgs, &TuningDatabase),
+    (measurer, maker): (&mut Measurer, &Maker<'_>),
+    recorder: &mut Recorder<'_>,
+    (until, enough_ns): (Instant, f64),
+) -> CliResult<(Outcome, usize, usize)> {
+    let (unit, seed) = (maker.unit, a.common.seed);
+    measurer.take(&unit.function, &unit.positions)?;
+    let now = TuningDatabase::read(recorder.file).map_err(CliError::input)?;
+    let mut lists = vec![(known::seeds(&now, maker)?, usize::MAX)];
+    lists.extend(maker.of_templates(seed));
+    let mut search = Search::new(measurer, maker, recorder, seed);
+    search.seen = known::refused(known, unit)?;
+    search.enough_ns = enough_ns;
+    let outcome = search.run(lists, until)?;
+    Ok((outcome, search.opened, search.by_templates))
 }
 
 /// The options of this process that those that it starts get too.

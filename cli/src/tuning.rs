@@ -6,8 +6,9 @@ use crate::error::{CliError, CliResult, Code};
 use crate::output::log_once;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::{Rules, ScheduleProvider};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 use weft::{TuningDatabase, cache_dir};
 
 /// The name of the database in the cache folder.
@@ -20,6 +21,16 @@ fn usual(common: &Common) -> Option<PathBuf> {
         Some(folder) => Some(PathBuf::from(folder).join(FILE)),
         None => Some(cache_dir()?.join(FILE)),
     }
+}
+
+/// The database of the cache folder, which has what is measured of devices as a whole whatever `--tuning` names.
+pub fn file_in_cache() -> Option<PathBuf> {
+    Some(cache_dir()?.join(FILE))
+}
+
+/// Its lines; none of a file that cannot be read, which commands that use it report.
+pub fn in_cache() -> TuningDatabase {
+    file_in_cache().and_then(|f| remembered(&f).ok()).unwrap_or_default()
 }
 
 /// The file that `weft tune` writes.
@@ -81,7 +92,37 @@ pub fn read(common: &Common) -> Result<TuningDatabase, String> {
         Some("require") | None => usual(common),
         Some(file) => Some(PathBuf::from(file)),
     };
-    file.map_or_else(|| Ok(TuningDatabase::default()), |f| TuningDatabase::read(&f))
+    file.map_or_else(|| Ok(TuningDatabase::default()), |f| remembered(&f))
+}
+
+/// A file as it was when this process last read it, by its size and the time of its last change.
+type Remembered = (PathBuf, u64, SystemTime, TuningDatabase);
+
+/// The file is read once a process unless it changes: several steps of a command need it, and it may have thousands of
+/// lines.
+fn remembered(path: &Path) -> Result<TuningDatabase, String> {
+    static LAST: Mutex<Option<Remembered>> = Mutex::new(None);
+    let state = std::fs::metadata(path).and_then(|m| Ok((m.len(), m.modified()?))).ok();
+    let Some((len, changed)) = state else { return TuningDatabase::read(path) };
+    let mut last = LAST.lock().map_err(|e| e.to_string())?;
+    if let Some((file, l, c, database)) = &*last
+        && (file.as_path(), *l, *c) == (path, len, changed)
+    {
+        return Ok(database.clone());
+    }
+    let database = TuningDatabase::read(path)?;
+    *last = Some((path.into(), len, changed, database.clone()));
+    Ok(database)
+}
+
+/// The profile with the factors on its estimate that the database has.
+///
+/// # Errors
+/// A file named by `--tuning` that cannot be read.
+pub fn calibrated(common: &Common, profile: DeviceProfile) -> CliResult<DeviceProfile> {
+    let database = read_or_warn(common)?;
+    let found = database.calibration(&profile.identity()).map(|l| l.factors);
+    Ok(DeviceProfile { factors: found.unwrap_or(profile.factors), ..profile })
 }
 
 /// Checks `--tuning require` for the device of `profile`.

@@ -3,6 +3,7 @@
 use crate::args::{TuningAction, TuningArgs};
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, table, write_file, write_json};
+use compiler::schedule::estimate::Cost;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weft::{TuningDatabase, TuningLine};
@@ -30,7 +31,55 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
         TuningAction::Show => show(a, &all),
         TuningAction::Check => check(a, &all),
         TuningAction::Merge | TuningAction::Export => write(a, &all),
+        TuningAction::Calibrate => calibrate(a, &all),
     }
+}
+
+/// Fits the estimate to the measured schedules of one device, and appends the factors to the file if they rank functions
+/// that they have not seen better than no factors do.
+fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+    let devices: BTreeSet<&str> = all.samples.iter().map(|l| l.device.as_str()).collect();
+    let device = match devices.iter().collect::<Vec<_>>()[..] {
+        [device] => *device,
+        [] => {
+            return Err(CliError::input("the files have no measured schedules").help("`weft tune MODEL` measures some"));
+        }
+        _ => {
+            return Err(CliError::usage("the files have measured schedules of several devices: --of names one")
+                .help(devices.iter().copied().collect::<Vec<_>>().join("\n")));
+        }
+    };
+    let output = match (&a.output, &a.files[..]) {
+        (Some(path), _) => path,
+        (None, [one]) => one,
+        _ => return Err(CliError::usage("there are several files: -o names the one that takes the factors")),
+    };
+    let samples = weft::calibration::samples(all, device);
+    let found = weft::calibration::calibrate(&samples).map_err(CliError::input)?;
+    let line = found.line(device, &samples);
+    if found.is_better() {
+        TuningDatabase::append(output, &line).map_err(CliError::input)?;
+    }
+    let value = json!({ "schema": 1, "device": device, "factors": line.factors, "functions": line.functions,
+        "schedules": line.schedules, "rank_correlation": line.ranks, "kept": found.is_better() });
+    if write_json(&a.common, &value)? {
+        return Ok(());
+    }
+    let mut t = table(&["part of the estimate", "factor"]);
+    let names = Cost::default().parts().map(|p| p.0);
+    names.iter().zip(line.factors.to_array()).for_each(|(name, f)| {
+        t.add_row([(*name).to_string(), format!("{f:.3}")]);
+    });
+    let [before, after] = line.ranks;
+    let verdict = match found.is_better() {
+        true => format!("they are kept in {}", output.display()),
+        false => "they are not kept: the estimate ranks better without them".into(),
+    };
+    print_text(&format!(
+        "{t}\n{} schedules of {} functions; mean rank correlation of estimates with times {before:.3}, with factors by the \
+         other functions {after:.3}; {verdict}",
+        line.schedules, line.functions
+    ))
 }
 
 fn value(l: &TuningLine) -> Value {
@@ -62,24 +111,28 @@ fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
 
 /// How many lines there are, and how many count.
 fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
-    let of_times = all.times.iter().map(|l| l.device.as_str());
     let of_functions = all.functions.iter().map(|l| l.device.as_str());
+    let of_samples = all.samples.iter().map(|l| l.device.as_str());
     let devices: BTreeSet<&str> =
-        all.lines.iter().map(|l| l.device.as_str()).chain(of_times).chain(of_functions).collect();
+        all.lines.iter().map(|l| l.device.as_str()).chain(of_functions).chain(of_samples).collect();
     let searched: BTreeSet<_> = all.lines.iter().map(TuningLine::workload).collect();
     let tuned = all.best().len();
     let found = json!({ "schema": 1, "lines": all.lines.len(), "functions": searched.len(), "tuned": tuned,
-        "refused": all.refused.len(), "times": all.times.len(), "function_times": all.functions.len(), "devices": devices });
+        "refused": all.refused.len(), "function_times": all.functions.len(),
+        "schedule_times": all.samples.len(), "calibrations": all.calibrations.len(), "devices": devices });
     if write_json(&a.common, &found)? {
         return Ok(());
     }
     let mut text = format!("{} lines of {} functions; {tuned} have tuned choices", all.lines.len(), searched.len());
     text.push_str(&format!(
-        "\n{} refused schedules, {} times of nodes, {} of functions",
+        "\n{} refused schedules, {} times of functions, {} of schedules",
         all.refused.len(),
-        all.times.len(),
-        all.functions.len()
+        all.functions.len(),
+        all.samples.len()
     ));
+    if !all.others.is_empty() {
+        text.push_str(&format!("\n{} lines of a later version of Weft, which are not read", all.others.len()));
+    }
     devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
     print_text(&text)
 }
@@ -95,6 +148,8 @@ fn write(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
         text.push_str(&serde_json::to_string(&line).map_err(|e| CliError::input(e.to_string()))?);
         text.push('\n');
     }
+    let others: BTreeSet<&String> = all.others.iter().collect();
+    others.into_iter().for_each(|line| text.push_str(&format!("{line}\n")));
     match &a.output {
         Some(path) => write_file(path, text.as_bytes()),
         None => print_text(text.trim_end()),

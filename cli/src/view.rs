@@ -5,6 +5,7 @@ mod live;
 
 use crate::args::ViewArgs;
 use crate::error::{CliError, CliResult, Code};
+#[cfg(feature = "view")]
 use crate::output::log;
 use compiler::trace::CompileTrace;
 

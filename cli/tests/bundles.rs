@@ -90,17 +90,21 @@ fn a_bundle_runs_elsewhere_without_the_model() {
 #[test]
 fn plans_are_those_of_a_compilation_and_weights_stand_once() {
     let at = folder("digests");
-    let profiles = ["ada", "navi31", "lavapipe"];
+    let profiles = ["ada", "navi31", "lavapipe", "cpu"];
     succeeds(&at, &format!("compile squeezenet1_1:smallest -o all.bundle --for {}", profiles.join(",")));
     let all = json(&at, "inspect all.bundle --json");
     for (i, name) in profiles.iter().enumerate() {
         let module = benches::zoo::build("squeezenet1_1:smallest", 1, 0).expect("a network");
-        let profile = DeviceProfile::named(name).expect("a profile");
+        let profile = match *name {
+            "cpu" => weft::Device::cpu(0).expect("the processor").profile(),
+            name => DeviceProfile::named(name).expect("a profile"),
+        };
         let emitter = weft::emitter(&profile);
         let c = compile(module, &CompileOptions::default(), &profile, emitter, &mut |_, _, _| ()).expect("compiles");
         let entry = &all["entries"][i];
         assert_eq!((&entry["profile"], &entry["digest"]), (&(*name).into(), &code_digest(&c.plan).to_string().into()));
         let [weights, own] = ["weights", "own_weights"].map(|key| entry[key].as_u64().expect("bytes"));
+        assert_eq!(entry["is_read"], true);
         assert!(if i == 0 { own == weights } else { own < weights }, "{name}: {entry:#}");
     }
     let sum = |list: &Value, key: &str, of: &dyn Fn(&Value) -> bool| -> u64 {
@@ -156,7 +160,39 @@ fn a_device_without_a_plan_compiles_or_is_refused() {
     let anew = results(&at, "run old.bundle --device cpu");
     assert_eq!(model, anew.0);
     assert!(anew.1.contains("the kernels for cpu were made by another build (plan 0"), "{}", anew.1);
+    let inspected = results(&at, "inspect old.bundle").0;
+    assert!(inspected.contains("cpu: this build does not read its kernels (plan 0"), "{inspected}");
+    assert!(!results(&at, "inspect cpu.bundle").0.contains("does not read"));
     fails(&at, "run old.bundle --device cpu --require-compiled", 5);
+}
+
+/// `tests/bundles` says how the bundle was made.
+#[test]
+fn a_bundle_of_an_earlier_build_is_read() {
+    let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles");
+    let listed = json(&there, "inspect earlier.bundle --json");
+    for (device, profile) in devices().into_iter().zip(["cpu", "lavapipe"]) {
+        let entry = listed["entries"].as_array().expect("entries").iter().find(|e| e["profile"] == profile);
+        let is_read = entry.expect("the profile")["is_read"] == true;
+        let model = numbers(&results(&there, &format!("run net.weft --device {device}")).0);
+        let (text, said) = results(&there, &format!("run earlier.bundle --device {device} -v"));
+        // A machine without these registers or this driver has no plan in it.
+        let suits = !said.contains("no plan suits");
+        assert_eq!(said.contains("bundle: compiling"), !suits || !is_read, "{said}");
+        assert_eq!(said.contains("scheduling"), !suits || !is_read, "{said}");
+        // The kernels of then need not add up in the order of today's.
+        let bundle = numbers(&text);
+        assert_eq!(model.len(), bundle.len());
+        assert!(model.iter().zip(&bundle).all(|(a, b)| (a - b).abs() <= 2e-3), "{model:?} {bundle:?}");
+        assert!(model.len() >= 3 && model.iter().any(|v| *v > 0.1), "{text}");
+    }
+    let explained = results(&there, "explain earlier.bundle --target lavapipe -q").0;
+    assert!(explained.contains("for lavapipe"), "{explained}");
+}
+
+/// The numbers with a point in the table of results that a run prints.
+fn numbers(text: &str) -> Vec<f64> {
+    text.split_whitespace().filter(|w| w.contains('.')).filter_map(|w| w.parse().ok()).collect()
 }
 
 #[test]

@@ -20,7 +20,7 @@ use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
 use compiler::plan::{Plan, saved_form};
 use compiler::tensor::ConstData;
-use compiler::trace::CompileTrace;
+use compiler::trace::{CompileTrace, TraceError};
 use file::{BundleFile, ConstantPart, Entry};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
@@ -194,22 +194,32 @@ impl Bundle {
         Ok(compiled)
     }
 
-    /// The compile trace for a profile, by its name; for the first one without a name.
+    /// The compile trace for a profile, by its name; for the first one without a name. Where another version of Weft wrote
+    /// it, it is made anew: of the network behind its passes, so without the passes.
     ///
     /// # Errors
-    /// [`Error::NoProfile`]: it was not made for that profile. [`Error::Bundle`]: the part is damaged, or a trace of
-    /// another version.
+    /// [`Error::NoProfile`]: it was not made for that profile. [`Error::Bundle`]: the part is damaged. Those of
+    /// [`Model::trace`].
     pub fn trace(&self, profile: Option<&str>) -> Result<CompileTrace, Error> {
         let named = |e: &&Entry| profile.is_none_or(|p| p == e.profile.name);
         let entry = self.file.index.entries.iter().find(named).ok_or_else(|| Error::NoProfile {
             name: profile.unwrap_or_default().into(),
             there: self.profiles().into_iter().map(String::from).collect(),
         })?;
-        CompileTrace::from_bytes(&self.file.part(entry.trace)?).map_err(|e| self.file.error(e.to_string()))
+        match CompileTrace::from_bytes(&self.file.part(entry.trace)?) {
+            Err(TraceError::Version { .. }) => {
+                let mut options = Options { profile: Some(entry.profile.clone()), ..Options::default() };
+                options.pipeline.passes = Some(vec![]);
+                let model = Model::of_module(self.module(entry)?, self.ranges());
+                model.trace(&self.file.index.network, &options)
+            }
+            trace => trace.map_err(|e| self.file.error(e.to_string())),
+        }
     }
 
     /// What is in the file, as `weft inspect --json` has it. `digest` of an entry is that of its kernels and dispatches;
-    /// null for open sizes and for plans of another form.
+    /// null for open sizes and for plans of another form. `is_read` of an entry: this build reads its plan; otherwise a run
+    /// compiles the network anew.
     pub fn to_json(&self) -> Value {
         let index = &self.file.index;
         let mut seen = FxHashSet::default();
@@ -218,10 +228,11 @@ impl Bundle {
             let weights: u64 = e.weights().into_iter().map(|n| own(Some(n))).sum();
             // Those that no entry before has.
             let new: u64 = e.weights().into_iter().filter(|&n| seen.insert(n)).map(|n| own(Some(n))).sum();
-            let plan = e.plan.filter(|_| e.form == saved_form(emitter(&e.profile)));
+            let is_read = e.form == saved_form(emitter(&e.profile));
+            let plan = e.plan.filter(|_| is_read);
             let plan = plan.and_then(|n| Plan::from_bytes(&self.file.part(n).ok()?, emitter(&e.profile)).ok());
             let digest = plan.map(|p| code_digest(&p).to_string());
-            json!({ "profile": e.profile.name, "form": e.form, "digest": digest, "plan": own(e.plan), "kernels": own(e.kernels),
+            json!({ "profile": e.profile.name, "form": e.form, "is_read": is_read, "digest": digest, "plan": own(e.plan), "kernels": own(e.kernels),
                 "network": own(Some(e.network)), "trace": own(Some(e.trace)), "constants": e.constants.len(),
                 "weights": weights, "own_weights": new, "tuning": e.tuning })
         };

@@ -122,11 +122,14 @@ pub fn emitter(profile: &DeviceProfile) -> &'static dyn EmitKernel {
     }
 }
 
-/// The user's cache folder: `WEFT_CACHE`, else by the platform's custom.
+/// The user's cache folder: `WEFT_CACHE`, which may be `off`, else by the platform's custom.
 pub fn cache_dir() -> Option<PathBuf> {
     let var = |n: &str| std::env::var_os(n).filter(|v| !v.is_empty()).map(PathBuf::from);
-    var("WEFT_CACHE")
-        .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
+    let own = var("WEFT_CACHE");
+    if own.as_ref().is_some_and(|o| o.as_os_str() == "off") {
+        return None;
+    }
+    own.or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
         .or_else(|| var("LOCALAPPDATA").map(|p| p.join("weft")))
         .or_else(|| {
             var("HOME")

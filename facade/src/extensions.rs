@@ -3,7 +3,7 @@
 use crate::error::Error;
 use compiler::external::{ExternalTarget, register_target};
 use compiler::onnx::OnnxImport;
-use compiler::ops::{OpDef, register_op};
+use compiler::ops::{OpDef, register_importers, register_op};
 use compiler::passes::fuse_ops::{FusionRule, register_fusion_rule};
 use compiler::passes::{AlterLayout, PassDef};
 use compiler::profile::quirks::{self, Quirk};
@@ -17,18 +17,21 @@ pub mod extend {
     pub use compiler::arena::Id;
     pub use compiler::attr::{Attr, AttrStruct, Attrs};
     pub use compiler::cost::NodeForm;
-    pub use compiler::external::{ExternalPattern, ExternalTarget, Prepared, Region, TargetOptions};
-    pub use compiler::graph::{Constant, Function, Module, Node, NodeId, Origins, ValueDef, ValueId};
+    pub use compiler::external::find_target;
+    pub use compiler::external::{ExternalPattern, ExternalTarget, Prepared, Region, TargetOptions, TargetSpec};
+    pub use compiler::fault::Fault;
+    pub use compiler::graph::{BlockId, Constant, Function, Module, Node, NodeId, Origins, ValueDef, ValueId};
     pub use compiler::name::Name;
-    pub use compiler::onnx::OnnxImport;
+    pub use compiler::onnx::{ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
     pub use compiler::ops::control::Const;
-    pub use compiler::ops::{Op, OpDef, OpRef, find_op};
+    pub use compiler::ops::{Op, OpDef, OpRef, find_onnx, find_op};
     pub use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
     pub use compiler::passes::rewriter::Rewriter;
     pub use compiler::passes::{
-        AlterLayout, FunctionPass, OwnPass, Pass, PassContext, PassDef, PassError, ReplaceWithHostCalls, Sequential,
+        AlterLayout, FunctionPass, OwnPass, Pass, PassContext, PassDef, PassError, PipelineOptions,
+        ReplaceWithHostCalls, Sequential,
     };
-    pub use compiler::pattern::{Found, Pattern, Plain};
+    pub use compiler::pattern::{Found, Pattern, Plain, Subject};
     pub use compiler::profile::quirks::{Quirk, Seen};
     pub use compiler::schedule::rules::Rule;
     pub use compiler::schedule::{
@@ -50,6 +53,8 @@ pub struct Extensions {
     pub alter_layouts: Vec<AlterLayout>,
     /// Ops that models and text may name, each with its ONNX importers.
     pub ops: Vec<(OpDef, &'static [OnnxImport])>,
+    /// ONNX importers that make nodes of ops that are there.
+    pub importers: Vec<&'static [OnnxImport]>,
     /// Schedule instructions that text and rules may use.
     pub instructions: Vec<InstructionDef>,
     /// Schedule rules, which are tried before those of the table.
@@ -68,19 +73,21 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Adds ops, instructions, rules, quirks and targets to the tables of this process. Call it before anything is loaded.
+    /// Adds ops, importers, instructions, rules, quirks and targets to the tables of this process. Call it before anything is loaded.
     /// Passes, callbacks and host functions stay in this struct; pass them where they are needed.
     ///
     /// # Errors
     /// [`Error::Extension`]: a row of that name is there.
     pub fn register(&mut self) -> Result<(), Error> {
         let ops = self.ops.drain(..).map(|(op, onnx)| register_op(op, onnx));
+        let importers = self.importers.drain(..).map(register_importers);
         let instructions = self.instructions.drain(..).map(register_instruction);
         let rules = self.rules.drain(..).map(rules::register);
         let fusion_rules = self.fusion_rules.drain(..).map(register_fusion_rule);
         let quirks = self.quirks.drain(..).map(quirks::register);
         let targets = self.targets.drain(..).map(register_target);
-        ops.chain(instructions)
+        ops.chain(importers)
+            .chain(instructions)
             .chain(rules)
             .chain(fusion_rules)
             .chain(quirks)

@@ -148,6 +148,7 @@ mod alone;
 mod build;
 mod bundle;
 mod calibrated;
+pub mod calibration;
 mod compiled;
 mod cpu_form;
 mod device;
@@ -191,7 +192,8 @@ pub use outputs::Outputs;
 pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
 pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
+pub use staged::PartOnProcessor;
 pub use tuning::{
-    BY_HAND, FunctionLine, Line, RefusedLine, RegionLine, TimeLine, TuningDatabase, TuningLine, describe_choices,
-    parse_choices,
+    BY_HAND, CalibrationLine, CeilingsLine, DeviceLine, FunctionLine, Line, RefusedLine, RegionLine, SampleLine,
+    TuningDatabase, TuningLine, describe_choices, parse_choices,
 };

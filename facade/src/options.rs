@@ -60,7 +60,8 @@ impl Cache {
     pub fn at(folder: impl Into<PathBuf>) -> Cache {
         Cache { folder: Some(CacheFolder::new(folder)), plans: true, weights: false }
     }
-    /// Plans and pipelines in the user's cache folder, or in `WEFT_CACHE`; no cache if the system has no such folder.
+    /// Plans and pipelines in the user's cache folder, or in `WEFT_CACHE`; no cache if that is `off`, or if the
+    /// system has no such folder.
     pub fn of_user() -> Cache {
         cache_dir().map_or_else(Cache::default, Cache::at)
     }

@@ -7,11 +7,12 @@ use crate::error::Error;
 use crate::native::Native;
 use crate::options::Options;
 use crate::program::Program;
-use compiler::compile::{CompileError, split_network};
+use compiler::compile::{CompileError, Compiled, split_loop, split_network};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use runtime_gpu::{Open, OpenPlanned, OpenSession, Part, Planned, RunPart, Staged};
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -68,12 +69,8 @@ impl Opener {
                 let gpu = match &self.device {
                     Device::Gpu(gpu) => gpu,
                     Device::Cpu(processor) => {
-                        return Ok(Part::Other(Box::new(Native::open(
-                            &mut program,
-                            &module,
-                            processor,
-                            &self.options,
-                        )?)));
+                        let native = Native::open(&mut program, &module, processor, &self.options)?;
+                        return Ok(Part::Other(Box::new(NativePart { native, compiled: program.compiled })));
                     }
                     Device::Interpreter => return host_part(module),
                 };
@@ -88,7 +85,7 @@ impl Opener {
                     None => Ok(Part::Session(Box::new(Planned { session, compiled }))),
                 }
             }
-            Err(CompileError::NeedsCpu(_)) => match split_network(&module)? {
+            Err(CompileError::NeedsCpu(why)) => match split_network(&module)? {
                 Some(stages) => {
                     let functions = self.options.host_functions.clone();
                     Ok(Part::Staged(Box::new(Staged::open(
@@ -98,10 +95,25 @@ impl Opener {
                         self.clone().open(),
                     )?)))
                 }
-                None => host_part(module),
+                None => self.loop_part(module, &why),
             },
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+impl Opener {
+    /// A part without a plan. If it is a loop, its body may have one, or parts.
+    fn loop_part(&self, module: Module, why: &str) -> Result<Part<Error>, Error> {
+        if let Some(parts) = split_loop(&module)? {
+            let body = self.part(parts.body.clone())?;
+            if !matches!(body, Part::Host(_)) {
+                return Ok(Part::Loop(Box::new((parts, body))));
+            }
+        }
+        let nodes = module.main().walk().len();
+        self.options.watch.moves_to_interpreter(&format!("a part of {nodes} nodes cannot run in kernels: {why}"));
+        host_part(module)
     }
 }
 
@@ -111,14 +123,50 @@ fn host_part(module: Module) -> Result<Part<Error>, Error> {
     Ok(Part::Host(Box::new(module)))
 }
 
-impl RunPart<Error> for Native {
+/// A part on the processor.
+struct NativePart {
+    native: Native,
+    /// Its compilation, if it was compiled here.
+    compiled: Option<Box<Compiled>>,
+}
+
+impl RunPart<Error> for NativePart {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        Native::run(self, inputs)
+        self.native.run(inputs)
     }
     fn has_kernels(&self) -> bool {
-        self.session().has_kernels()
+        self.native.session().has_kernels()
     }
     fn has_host_steps(&self) -> bool {
-        self.session().has_host_steps()
+        self.native.session().has_host_steps()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A part that ran on the processor, as it runs for inputs of these sizes.
+pub struct PartOnProcessor {
+    native: Native,
+    compiled: Box<Compiled>,
+}
+
+impl PartOnProcessor {
+    /// What [`Ran::Other`](runtime_gpu::Ran::Other) is of a session here; `None` for a plan from a file.
+    ///
+    /// # Errors
+    /// Sizes that the part does not take.
+    pub fn of(part: &dyn Any, inputs: &[Tensor]) -> Result<Option<PartOnProcessor>, Error> {
+        let Some(part) = part.downcast_ref::<NativePart>() else { return Ok(None) };
+        let (native, compiled) = part.native.sized_for(inputs, part.compiled.clone())?;
+        Ok(compiled.map(|compiled| PartOnProcessor { native, compiled }))
+    }
+    /// Its session.
+    pub fn session(&self) -> &runtime_cpu::Session {
+        self.native.session()
+    }
+    /// Its compilation.
+    pub fn compiled(&self) -> &Compiled {
+        &self.compiled
     }
 }

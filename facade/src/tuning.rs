@@ -1,250 +1,37 @@
 //! The tuning database: a file of JSON lines for everything that is measured. A line is a tuned function
-//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a node's kernels ([`TimeLine`]), that of a function
-//! in a network ([`FunctionLine`]), or that of a region of an external target ([`RegionLine`]).
+//! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a function
+//! in a network ([`FunctionLine`]), that of a region of an external target ([`RegionLine`]), that of a schedule beside its
+//! estimate ([`SampleLine`]), or factors on the estimate ([`CalibrationLine`]).
 //!
 //! Each line is self-contained, so concatenating files merges them. If a workload has several lines with schedules, the
 //! one that a user kept last wins, else the smallest ratio, and of several times the smallest, independently of their
 //! order. A line without choices and schedule records a search that found nothing. A withdrawn line cancels the lines
 //! with the same workload and schedule.
 
-use compiler::cost::{Measurement, Measurements, RegionTimes};
-use compiler::schedule::rules::Choice;
-use compiler::schedule::{Choose, FamilyMember, InstrRef, ScheduleProvider, Tuned, TunedSchedule, Workload};
-use compiler::text::{parse_instructions, print_instruction};
-use serde::{Deserialize, Serialize};
+mod lines;
+
+pub use lines::{
+    BY_HAND, CalibrationLine, CeilingsLine, DeviceLine, FunctionLine, Line, RefusedLine, RegionLine, SampleLine,
+    TuningLine, describe_choices, parse_choices,
+};
+
+use compiler::cost::{Measurements, RegionTimes};
+use compiler::schedule::estimate;
+use compiler::schedule::{FamilyMember, ScheduleProvider, Tuned, Workload};
+use compiler::trace::Ceilings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The tuned choices of one function on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TuningLine {
-    /// Identity of the device: its name, driver, the driver's version, and the processor of a software device.
-    pub device: String,
-    /// Fingerprint of the tensor function.
-    pub function: String,
-    /// Positions of its constant operands.
-    pub constants: Vec<usize>,
-    /// The function's name in the network where it was tuned, for people.
-    pub name: String,
-    /// The function's [family](compiler::tir::canonical::Family): functions that differ in sizes alone.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub family: String,
-    /// Its sizes: the extents of its loops.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub extents: Vec<i64>,
-    /// `choose` instructions; empty if the search found nothing faster than the default.
-    pub choices: Vec<String>,
-    /// Instructions of a schedule that no rule makes: a template's, or an edited one. Then the choices do not count.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub schedule: Vec<String>,
-    /// The choices made a network slower and must not be used.
-    #[serde(default)]
-    pub withdrawn: bool,
-    /// Time of the tuned schedule divided by that of the default: the median over the confirming rounds.
-    pub ratio: f64,
-    /// Number of confirming rounds, and of those in which the tuned schedule was faster.
-    pub rounds: [usize; 2],
-    /// Microseconds of the default schedule and of the tuned one.
-    pub us: [f64; 2],
-    /// Estimated microseconds of both.
-    pub estimated_us: [f64; 2],
-    /// Seed of the search.
-    pub seed: u64,
-    /// What made the line: `tune`, `template NAME`, or `hand` for a schedule that a user kept.
-    pub by: String,
-    /// Seconds from 1970 to when a user kept the schedule; 0 for the result of a search.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub kept_at: u64,
-    /// Weft's version.
-    pub weft: String,
-}
+/// The kinds of lines that this version knows.
+const KINDS: [&str; 8] = ["choices", "refused", "function", "region", "sample", "calibration", "ceilings", "device"];
 
-fn is_zero(seconds: &u64) -> bool {
-    *seconds == 0
-}
-
-/// What made a line that a user kept.
-pub const BY_HAND: &str = "hand";
-
-impl TuningLine {
-    /// Whether it has a schedule.
-    pub fn is_tuned(&self) -> bool {
-        !self.choices.is_empty() || !self.schedule.is_empty()
-    }
-    /// The schedule, in words.
-    pub fn describe(&self) -> String {
-        match self.schedule.len() {
-            0 => describe_choices(&self.parse_choices().unwrap_or_default()),
-            n => format!("{n} instructions"),
-        }
-    }
-    /// The schedule, for a provider.
-    ///
-    /// # Errors
-    /// Text that does not parse.
-    pub fn tuned_schedule(&self) -> Result<TunedSchedule, String> {
-        let instructions = parse_instructions(&self.schedule.join("\n")).map_err(|e| e.to_string())?;
-        let what = if instructions.is_empty() { "choices" } else { "instructions" };
-        let by = match self.by.as_str() {
-            BY_HAND => format!("{what} that were kept by hand"),
-            by if by.starts_with("template ") => format!("{what} of {by}"),
-            _ => format!("tuned {what}"),
-        };
-        Ok(TunedSchedule { choices: self.parse_choices()?, instructions, by })
-    }
-    /// Lines with the same key have the same schedule for the same function and device.
-    pub fn key(&self) -> (Workload, Vec<String>, Vec<String>) {
-        (self.workload(), self.choices.clone(), self.schedule.clone())
-    }
-    /// The key of the line's function.
-    pub fn workload(&self) -> Workload {
-        Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
-    }
-    /// Prints choices as `choose` instructions.
-    pub fn print_choices(values: &[Choice]) -> Vec<String> {
-        let line = |c: &Choice| Choose { unit: c.unit, point: c.point, value: c.value.clone(), of: vec![] };
-        values.iter().map(|c| print_instruction(&InstrRef::new(line(c)))).collect()
-    }
-    /// Parses `choices`.
-    ///
-    /// # Errors
-    /// As [`parse_choices`].
-    pub fn parse_choices(&self) -> Result<Vec<Choice>, String> {
-        parse_choices(&self.choices)
-    }
-}
-
-/// Parses `choose` instructions.
-///
-/// # Errors
-/// An instruction that does not parse, or is not `choose`.
-pub fn parse_choices(lines: &[String]) -> Result<Vec<Choice>, String> {
-    let list = parse_instructions(&lines.join("\n")).map_err(|e| e.to_string())?;
-    let one = |i: &InstrRef| {
-        let c = Choose::of_instruction(i).ok_or_else(|| format!("`{}` chooses nothing", print_instruction(i)))?;
-        Ok(Choice { unit: c.unit, point: c.point, value: c.value.clone() })
-    };
-    list.iter().map(one).collect()
-}
-
-/// A schedule that gave wrong results, or ended or stopped the process that measured it. It is not tried again.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RefusedLine {
-    /// Identity of the device.
-    pub device: String,
-    /// Fingerprint of the tensor function.
-    pub function: String,
-    /// Positions of its constant operands.
-    pub constants: Vec<usize>,
-    /// `choose` instructions.
-    pub choices: Vec<String>,
-    /// Instructions of a schedule that no rule makes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub schedule: Vec<String>,
-    /// The reason.
-    pub why: String,
-    /// Weft's version.
-    pub weft: String,
-}
-
-impl RefusedLine {
-    /// The function and the device.
-    pub fn workload(&self) -> Workload {
-        Workload { device: self.device.clone(), function: self.function.clone(), constants: self.constants.clone() }
-    }
-}
-
-/// The time of the kernels of one node that runs alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TimeLine {
-    /// Identity of the device.
-    pub device: String,
-    /// Digest of the code that ran.
-    pub code: String,
-    /// Nanoseconds of a run.
-    pub ns: f64,
-    /// The estimate in nanoseconds; 0 if it was not estimated.
-    pub estimated_ns: u64,
-}
-
-/// The time of a tensor function in a network, with the schedule that it has there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FunctionLine {
-    /// Identity of the device.
-    pub device: String,
-    /// [`TensorFunction::form`](compiler::tir::TensorFunction::form): what the function computes, without names.
-    pub form: String,
-    /// The function's name in the network where it was measured, for people.
-    pub name: String,
-    /// Microseconds of its dispatches in one call: the median over runs of the network.
-    pub us: f64,
-    /// The network was slower with decisions by this time, so it must not be used.
-    #[serde(default)]
-    pub withdrawn: bool,
-    /// Weft's version.
-    pub weft: String,
-}
-
-/// The times of a region in an external target and in Weft's kernels.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RegionLine {
-    /// Identity of the device.
-    pub device: String,
-    /// [`TargetSpec::times_key`](compiler::external::TargetSpec::times_key): the target with its options, and what the
-    /// region computes, without names.
-    pub region: String,
-    /// The region's name in the network where it was measured, for people.
-    pub name: String,
-    /// The target, for people.
-    pub target: String,
-    /// Microseconds of a run in the target, without copies between device and host: the median over runs.
-    pub target_us: f64,
-    /// Microseconds of a run in Weft's kernels on the device: the median over runs.
-    pub weft_us: f64,
-    /// Weft's version.
-    pub weft: String,
-}
-
-/// A line of the database.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Line {
-    /// A tuned function.
-    Choices(TuningLine),
-    /// A refused schedule.
-    Refused(RefusedLine),
-    /// The time of a node.
-    Time(TimeLine),
-    /// The time of a function in a network.
-    Function(FunctionLine),
-    /// The times of a region.
-    Region(RegionLine),
-}
-
-impl From<RegionLine> for Line {
-    fn from(line: RegionLine) -> Line {
-        Line::Region(line)
-    }
-}
-
-impl From<&FunctionLine> for Line {
-    fn from(line: &FunctionLine) -> Line {
-        Line::Function(line.clone())
-    }
-}
-
-impl From<&TuningLine> for Line {
-    fn from(line: &TuningLine) -> Line {
-        Line::Choices(line.clone())
-    }
-}
-
-/// `rule "matmul-tiled" of conv_0, tile [8,16,1,1,2] of conv_0`.
-pub fn describe_choices(values: &[Choice]) -> String {
-    let words: Vec<String> = values.iter().map(Choice::to_string).collect();
-    words.join(", ")
+/// True for a line of a kind that a later version of Weft writes.
+fn is_of_later_kind(line: &str) -> bool {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    let kind = parsed.as_ref().and_then(|v| v["kind"].as_str());
+    kind.is_some_and(|kind| !KINDS.contains(&kind))
 }
 
 /// Lines of a tuning database.
@@ -254,12 +41,20 @@ pub struct TuningDatabase {
     pub lines: Vec<TuningLine>,
     /// Refused schedules.
     pub refused: Vec<RefusedLine>,
-    /// Times of nodes.
-    pub times: Vec<TimeLine>,
     /// Times of functions in networks.
     pub functions: Vec<FunctionLine>,
     /// Times of regions of external targets.
     pub regions: Vec<RegionLine>,
+    /// Times of schedules.
+    pub samples: Vec<SampleLine>,
+    /// Factors on the estimate.
+    pub calibrations: Vec<CalibrationLine>,
+    /// Peak rates of devices, the last ones last.
+    pub ceilings: Vec<CeilingsLine>,
+    /// Devices.
+    pub devices: Vec<DeviceLine>,
+    /// Lines of kinds that later versions of Weft write.
+    pub others: Vec<String>,
 }
 
 impl TuningDatabase {
@@ -284,8 +79,11 @@ impl TuningDatabase {
         // A last line without a newline is incomplete: the process that wrote it was stopped.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         for (n, line) in whole.lines().enumerate().filter(|l| !l.1.trim().is_empty()) {
-            let parsed: Line = serde_json::from_str(line).map_err(|e| format!("line {}: {e}", n + 1))?;
-            out.push(parsed).map_err(|e| format!("line {}: {e}", n + 1))?;
+            match serde_json::from_str(line) {
+                Ok(parsed) => out.push(parsed).map_err(|e| format!("line {}: {e}", n + 1))?,
+                Err(_) if is_of_later_kind(line) => out.others.push(line.into()),
+                Err(e) => return Err(format!("line {}: {e}", n + 1)),
+            }
         }
         Ok(out)
     }
@@ -299,9 +97,12 @@ impl TuningDatabase {
                 parse_choices(&line.choices)?;
                 self.refused.push(line);
             }
-            Line::Time(line) => self.times.push(line),
             Line::Function(line) => self.functions.push(line),
             Line::Region(line) => self.regions.push(line),
+            Line::Sample(line) => self.samples.push(line),
+            Line::Calibration(line) => self.calibrations.push(line),
+            Line::Ceilings(line) => self.ceilings.push(line),
+            Line::Device(line) => self.devices.push(*line),
         }
         Ok(())
     }
@@ -309,35 +110,73 @@ impl TuningDatabase {
     pub fn extend(&mut self, other: TuningDatabase) {
         self.lines.extend(other.lines);
         self.refused.extend(other.refused);
-        self.times.extend(other.times);
         self.functions.extend(other.functions);
         self.regions.extend(other.regions);
+        self.samples.extend(other.samples);
+        self.calibrations.extend(other.calibrations);
+        self.ceilings.extend(other.ceilings);
+        self.devices.extend(other.devices);
+        self.others.extend(other.others);
     }
     /// Drops the lines of devices for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.lines.retain(|l| keep(&l.device));
         self.refused.retain(|l| keep(&l.device));
-        self.times.retain(|l| keep(&l.device));
         self.functions.retain(|l| keep(&l.device));
         self.regions.retain(|l| keep(&l.device));
+        self.samples.retain(|l| keep(&l.device));
+        self.calibrations.retain(|l| keep(&l.device));
+        self.ceilings.retain(|l| keep(&l.device));
+        self.devices.retain(|l| keep(&l.device));
+        self.others.clear();
     }
     /// The lines that count, each once: the best choices of each workload, refused schedules, the smallest time of each
-    /// code. Their order depends on neither the order nor the repetition of the lines that were read.
+    /// function. Their order depends on neither the order nor the repetition of the lines that were read.
     pub fn merged(&self) -> Vec<Line> {
         let refused: BTreeSet<&RefusedLine> = self.refused.iter().collect();
-        let mut times: BTreeMap<(&str, &str), &TimeLine> = BTreeMap::new();
-        for t in &self.times {
-            let place = times.entry((&t.device, &t.code)).or_insert(t);
-            if t.ns.total_cmp(&place.ns).then(t.estimated_ns.cmp(&place.estimated_ns)).is_lt() {
-                *place = t;
-            }
-        }
         let choices = self.best().into_values().map(Line::from);
         let refused = refused.into_iter().map(|l| Line::Refused(l.clone()));
         let functions = self.best_functions().into_values().map(|l| Line::Function(l.clone()));
         let regions = self.best_regions().into_values().map(|l| Line::Region(l.clone()));
-        let times = times.into_values().map(|t| Line::Time(t.clone()));
-        choices.chain(refused).chain(times).chain(functions).chain(regions).collect()
+        let samples = self.best_samples().into_values().map(|l| Line::Sample(l.clone()));
+        let devices: BTreeSet<&str> = self.calibrations.iter().map(|l| l.device.as_str()).collect();
+        let calibrations = devices.into_iter().filter_map(|d| self.calibration(d).map(Line::from));
+        let devices: BTreeSet<&str> = self.ceilings.iter().map(|l| l.device.as_str()).collect();
+        let ceilings = devices.into_iter().filter_map(|d| Some(Line::Ceilings(self.best_ceilings(d)?.clone())));
+        let times = choices.chain(refused).chain(functions).chain(regions).chain(samples);
+        let devices: BTreeMap<(&str, &str), &DeviceLine> =
+            self.devices.iter().map(|l| ((l.device.as_str(), l.weft.as_str()), l)).collect();
+        let devices = devices.into_values().map(|l| Line::Device(Box::new(l.clone())));
+        times.chain(calibrations).chain(ceilings).chain(devices).collect()
+    }
+    /// The peak rates of a device, as [`CeilingsLine::device`] names it.
+    pub fn ceilings_of(&self, device: &str) -> Option<Ceilings> {
+        self.best_ceilings(device).map(|l| l.ceilings)
+    }
+    /// The line with the highest rates: other work on the machine makes rates lower, and nothing makes them higher.
+    fn best_ceilings(&self, device: &str) -> Option<&CeilingsLine> {
+        let own = self.ceilings.iter().filter(|l| l.device == device);
+        let rates = |l: &CeilingsLine| (l.ceilings.fma_gflops, l.ceilings.copy_gb_s);
+        own.max_by(|a, b| {
+            let ((a, b), (c, d)) = (rates(a), rates(b));
+            a.total_cmp(&c).then(b.total_cmp(&d))
+        })
+    }
+    /// The calibration of a device by the most schedules.
+    pub fn calibration(&self, device: &str) -> Option<&CalibrationLine> {
+        let own = self.calibrations.iter().filter(|l| l.device == device && l.estimator == estimate::digest());
+        own.max_by_key(|l| (l.schedules, l.functions, l.factors.to_array().map(f64::to_bits)))
+    }
+    /// The smallest time of each schedule beside each estimate.
+    pub(crate) fn best_samples(&self) -> BTreeMap<[&str; 4], &SampleLine> {
+        let mut best: BTreeMap<[&str; 4], &SampleLine> = BTreeMap::new();
+        for l in &self.samples {
+            let place = best.entry([&l.device, &l.function, &l.schedule, &l.estimator]).or_insert(l);
+            if l.us.total_cmp(&place.us).then(l.name.cmp(&place.name)).is_lt() {
+                *place = l;
+            }
+        }
+        best
     }
     /// For each region on each device the line with the smallest sum of both times.
     fn best_regions(&self) -> BTreeMap<(&str, &str), &RegionLine> {
@@ -369,7 +208,7 @@ impl TuningDatabase {
         }
         best
     }
-    /// Times of nodes and functions, for the cost model.
+    /// Times of functions and regions, for the cost model.
     pub fn measurements(&self) -> Measurements {
         let mut out = Measurements::default();
         for line in self.best_functions().into_values().filter(|l| !l.withdrawn) {
@@ -378,12 +217,6 @@ impl TuningDatabase {
         for line in self.best_regions().into_values() {
             let times = RegionTimes { target_ns: line.target_us * 1e3, weft_ns: line.weft_us * 1e3 };
             out.regions.entry(line.device.clone()).or_default().insert(line.region.clone(), times);
-        }
-        for line in self.merged() {
-            if let Line::Time(t) = line {
-                let time = Measurement { ns: t.ns, estimated_ns: t.estimated_ns };
-                out.devices.entry(t.device).or_default().insert(t.code, time);
-            }
         }
         out
     }
@@ -513,8 +346,9 @@ mod tests {
 
     #[test]
     fn merged_times_and_refused_schedules_do_not_depend_on_the_order_of_lines() {
-        let time = |code: &str, ns: f64| {
-            Line::Time(TimeLine { device: "a device".into(), code: code.into(), ns, estimated_ns: 100 })
+        let time = |form: &str, us: f64| {
+            let (device, name, weft) = ("a device".into(), "conv".into(), "0.1.0".into());
+            Line::Function(FunctionLine { device, form: form.into(), name, us, withdrawn: false, weft })
         };
         let tuned = line("f", 0.9, &[ROWS]);
         let refused = Line::Refused(RefusedLine {
@@ -532,9 +366,24 @@ mod tests {
         let backward = TuningDatabase::parse(&text.iter().rev().cloned().collect::<String>()).expect("it parses");
         assert_eq!(forward.merged(), backward.merged());
         assert_eq!(forward.merged().len(), 4);
-        assert_eq!(forward.measurements().devices["a device"]["a"].ns, 5.0);
-        let e = TuningDatabase::parse("{\"kind\":\"other\"}\n").unwrap_err();
-        assert!(e.starts_with("line 1: unknown variant `other`"), "{e}");
+        assert_eq!(forward.measurements().functions["a device"]["a"], 5e3);
+    }
+
+    #[test]
+    fn lines_of_later_versions_are_kept_and_not_read() {
+        let later = "{\"kind\":\"other\",\"us\":1}";
+        let text = format!(
+            "{later}\n{}\n{later}\n",
+            serde_json::to_string(&Line::from(&line("f", 0.9, &[ROWS]))).expect("JSON")
+        );
+        let db = TuningDatabase::parse(&text).expect("it parses");
+        assert_eq!((db.lines.len(), db.others.as_slice()), (1, &[later.to_string(), later.to_string()][..]));
+        for kind in KINDS {
+            let e = TuningDatabase::parse(&format!("{{\"kind\":\"{kind}\"}}\n")).unwrap_err();
+            assert!(e.starts_with("line 1: missing field"), "{kind}: {e}");
+        }
+        let e = TuningDatabase::parse("{\"us\":1}\n").unwrap_err();
+        assert!(e.starts_with("line 1: "), "{e}");
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Marks {
     /// Marks the layers of a picture.
     pub fn cover(&mut self, picture: &Picture) {
         for n in picture.walk().into_iter().filter(|n| n.category == Category::Layer) {
-            let inside = n.inside.iter().flat_map(Picture::walk);
+            let inside = n.inside.iter().flat_map(|p| p.walk());
             let mut marks = inside.filter_map(|m| self.by_key.get(&m.key)).copied();
             let Some(first) = marks.next() else { continue };
             let mark = if marks.all(|m| m == first) { first } else { Mark::Changed };
@@ -51,6 +51,12 @@ impl Marks {
     /// How many boxes have a mark.
     pub fn count(&self, mark: Mark) -> usize {
         self.by_key.values().filter(|m| **m == mark).count()
+    }
+    /// True where the pass made every box of a picture anew, as fusion does: then marks tell nothing apart.
+    pub fn replace_all(&self, picture: &Picture) -> bool {
+        let own = |n: &&Node| !matches!(n.category, Category::Terminal | Category::Layer | Category::Control);
+        let mut boxes = picture.outer().into_iter().filter(own).peekable();
+        boxes.peek().is_some() && boxes.all(|n| self.by_key.get(&n.key) == Some(&Mark::Replaced))
     }
     fn put(&mut self, key: &str, mark: Mark) {
         self.by_key.insert(key.to_string(), mark);

@@ -10,7 +10,7 @@ use compiler::ops::layout_transform::LayoutTransform;
 use compiler::ops::transpose::Transpose;
 use compiler::ops::{DataLayout, InferContext};
 use compiler::passes::auto_layout::{TO_NCHW, TO_NHWC};
-use compiler::passes::fusion_kind::{NodeInfo, describe_block};
+use compiler::passes::fusion_kind::NodeInfo;
 use rustc_hash::FxHashMap;
 
 /// A value of a function of the module.
@@ -18,16 +18,6 @@ type Place = (Name, ValueId);
 
 /// What fusion knows of the nodes of each function.
 pub(crate) type Infos = FxHashMap<Name, FxHashMap<NodeId, NodeInfo>>;
-
-/// Describes every node of a module.
-pub(crate) fn describe(module: &Module) -> Infos {
-    let of = |f: &Function| {
-        let regions = f.walk().into_iter().flat_map(|n| f.nodes[n].regions.clone());
-        let blocks = std::iter::once(f.body).chain(regions);
-        blocks.flat_map(|b| describe_block(module, f, b)).collect()
-    };
-    module.functions.values().map(|f| (f.name, of(f))).collect()
-}
 
 /// How the layouts of two values agree: they are the same, or the first is the one when the second is the other.
 #[derive(Clone, Copy)]

@@ -8,12 +8,13 @@ mod modules;
 mod order;
 mod repeats;
 
-pub use modules::Modules;
+pub use modules::{Modules, relative};
 
 use crate::picture::{Category, Edge, Node, Picture};
 use modules::{Path, Step, title};
 use order::{Boxed, closable};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Fewer boxes than these say too little: the largest layers are shown open at first.
 const FEW: usize = 5;
@@ -48,12 +49,12 @@ fn fold_within(picture: &Picture, modules: &Modules, scope: &str) -> Layered {
     for n in out.picture.nodes.iter_mut().filter(|n| n.category == Category::Control) {
         for (i, inside) in n.inside.iter_mut().enumerate() {
             let inner = fold_within(inside, modules, &format!("{scope}{}/{i}:", n.key));
-            *inside = inner.picture;
+            *inside = Arc::new(inner.picture);
             out.open.extend(inner.open);
         }
     }
     let paths: Vec<Path> = out.picture.nodes.iter().map(|n| modules.path_of(n)).collect();
-    out.picture = Tree { scope, paths }.level(out.picture, &[]);
+    out.picture = Tree { scope, paths: paths.iter().collect() }.level(out.picture, &[]);
     open_some(&mut out);
     out
 }
@@ -61,7 +62,7 @@ fn fold_within(picture: &Picture, modules: &Modules, scope: &str) -> Layered {
 struct Tree<'a> {
     scope: &'a str,
     /// Of each node of the whole picture.
-    paths: Vec<Path>,
+    paths: Vec<&'a Path>,
 }
 
 /// Nodes of a level that are one layer.
@@ -119,7 +120,7 @@ impl Tree<'_> {
                 let mut path = [prefix, std::slice::from_ref(&f.step)].concat();
                 let names: Vec<&str> = path.iter().map(|s| s.name.as_str()).collect();
                 let key = format!("{}{}", self.scope, names.join("."));
-                let paths: Vec<Path> = f.members.iter().map(|&i| self.paths[i].clone()).collect();
+                let paths: Vec<&Path> = f.members.iter().map(|&i| self.paths[i]).collect();
                 // A layer of nothing but equal layers is the box of these.
                 while let Some(step) = all_in(&paths, path.len()).filter(|s| s.times > 1) {
                     path.push(step.clone());
@@ -135,7 +136,7 @@ impl Tree<'_> {
 }
 
 /// The step at a depth that all paths share.
-fn all_in(paths: &[Path], depth: usize) -> Option<&Step> {
+fn all_in<'a>(paths: &[&'a Path], depth: usize) -> Option<&'a Step> {
     let step = paths.first()?.get(depth)?;
     paths.iter().all(|p| p.get(depth) == Some(step)).then_some(step)
 }
@@ -183,10 +184,14 @@ impl Entry {
 
 /// Adds a box for each value that comes from outside, and edges to the boxes that read it.
 fn with_ends(mut inside: Picture, outer: Vec<Entry>, key: &str) -> Picture {
-    let holders = holders(&inside);
+    let readers: Vec<Option<usize>> = {
+        let mut holders = FxHashMap::default();
+        hold(&inside, None, &mut holders);
+        outer.iter().map(|e| holders.get(e.reader.as_str()).copied()).collect()
+    };
     let mut made: FxHashMap<(usize, usize), usize> = FxHashMap::default();
-    for e in outer {
-        let Some(&to) = holders.get(&e.reader) else { continue };
+    for (e, to) in outer.into_iter().zip(readers) {
+        let Some(to) = to else { continue };
         let from = *made.entry((e.edge.from, e.edge.result)).or_insert_with(|| {
             inside.nodes.push(e.node(key));
             inside.nodes.len() - 1
@@ -196,16 +201,16 @@ fn with_ends(mut inside: Picture, outer: Vec<Entry>, key: &str) -> Picture {
     inside
 }
 
-/// For each key of a picture, at any depth of layers, the box of the picture itself that it is in.
-fn holders(p: &Picture) -> FxHashMap<String, usize> {
-    let mut out = FxHashMap::default();
+/// Adds for each key of a picture, at any depth of layers, the box of the outermost picture that it is in: `around`, or
+/// its own.
+fn hold<'a>(p: &'a Picture, around: Option<usize>, out: &mut FxHashMap<&'a str, usize>) {
     for (i, n) in p.nodes.iter().enumerate() {
-        out.insert(n.key.clone(), i);
+        let at = around.unwrap_or(i);
+        out.insert(&n.key, at);
         if n.category == Category::Layer {
-            out.extend(n.inside.iter().flat_map(Picture::walk).map(|m| (m.key.clone(), i)));
+            n.inside.iter().for_each(|p| hold(p, Some(at), out));
         }
     }
-    out
 }
 
 fn blank(category: Category) -> Node {
@@ -242,7 +247,7 @@ fn layer(key: String, path: &[Step], inside: Picture) -> Node {
         outputs: last.map_or(vec![], |n| n.outputs.clone()),
         dtype: last.map_or(String::new(), |n| n.dtype.clone()),
         layout: last.and_then(|n| n.layout),
-        inside: vec![inside],
+        inside: vec![Arc::new(inside)],
         ..blank(Category::Layer)
     }
 }
@@ -283,7 +288,7 @@ fn count_ops<'a>(p: &'a Picture, ops: &mut Vec<(Category, &'a str, usize)>) {
 fn count(p: &Picture) -> usize {
     let of = |n: &Node| match n.category {
         Category::Terminal => 0,
-        Category::Layer => n.inside.iter().map(count).sum(),
+        Category::Layer => n.inside.iter().map(|p| count(p)).sum(),
         _ => 1,
     };
     p.nodes.iter().map(of).sum()
@@ -334,7 +339,7 @@ fn sorted(p: Picture) -> Picture {
 /// Opens the largest layers until there are enough boxes, and one that holds most of the network if its boxes are few.
 fn open_some(l: &mut Layered) {
     let mut shown: Vec<&Node> = l.picture.nodes.iter().filter(|n| n.category != Category::Terminal).collect();
-    let nodes_in = |n: &Node| n.inside.iter().map(count).sum::<usize>();
+    let nodes_in = |n: &Node| n.inside.iter().map(|p| count(p)).sum::<usize>();
     let total = count(&l.picture);
     loop {
         let largest = (0..shown.len())

@@ -12,6 +12,7 @@ pub mod changes;
 mod data_layout;
 pub mod layers;
 pub mod layout;
+pub mod left;
 pub mod maps;
 mod meaning;
 pub mod memory;

@@ -9,15 +9,18 @@
 
 pub use crate::category::Category;
 use crate::category::category;
-use crate::data_layout::{Infos, Layouts, describe};
+use crate::data_layout::{Infos, Layouts};
 use crate::meaning::meaning;
-use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, ValueId};
+use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, TensorType, ValueId};
 use compiler::name::Name;
 use compiler::ops::control::{Call, CallHost, CallTensor, Const};
-use compiler::ops::external_scope::Composite;
+use compiler::ops::external_scope::{Composite, External};
+use compiler::passes::fusion_kind::describe_module;
 use compiler::text::{parse_module, print_attrs, print_type};
 use compiler::trace::{name_in_part, texts_of_parts};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A constant that a node reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,8 +60,8 @@ pub struct Node {
     pub layout: Option<&'static str>,
     /// The graph or tensor function that it calls.
     pub callee: Option<String>,
-    /// Pictures inside: the regions of control flow, or the function of a fused group.
-    pub inside: Vec<Picture>,
+    /// Pictures inside: the regions of control flow, or the function of a fused group. Copies of a box share them.
+    pub inside: Vec<Arc<Picture>>,
 }
 
 /// An edge.
@@ -103,9 +106,10 @@ pub struct Picture {
 impl Picture {
     /// The picture of a module's entry function.
     pub fn of(module: &Module) -> Picture {
-        let infos = describe(module);
+        let infos = describe_module(module);
         let layouts = Layouts::of(module, &infos);
-        Drawing { module, infos, layouts, open: FxHashSet::default() }.function(module.main())
+        let types = RefCell::default();
+        Drawing { module, infos, layouts, open: FxHashSet::default(), types }.function(module.main())
     }
     /// The picture of a stage of a trace. In a network that runs in parts each part is a frame, in the order they run.
     ///
@@ -133,7 +137,7 @@ impl Picture {
     fn walk_mut(&mut self, visit: &mut dyn FnMut(&mut Node)) {
         for n in &mut self.nodes {
             visit(n);
-            n.inside.iter_mut().for_each(|p| p.walk_mut(visit));
+            n.inside.iter_mut().for_each(|p| Arc::make_mut(p).walk_mut(visit));
         }
     }
     /// The box with this key, at any depth.
@@ -168,6 +172,29 @@ fn called(node: &GraphNode) -> Option<Name> {
     node.op.callee().or_else(|| external.and_then(CallHost::reference_function))
 }
 
+/// The external target that runs the nodes inside a node.
+fn target(node: &GraphNode) -> Option<Name> {
+    let scope = node.op.downcast::<External>().map(|e| e.target);
+    scope.or_else(|| node.op.downcast::<CallHost>()?.external_target())
+}
+
+/// The label of a region: its target, and the kinds of its nodes, the frequent ones first.
+fn region(target: Name, inside: &Picture) -> String {
+    const SHOWN: usize = 2;
+    let mut kinds: Vec<(&str, usize)> = vec![];
+    for n in inside.nodes.iter().filter(|n| n.category != Category::Terminal) {
+        let kind = n.op.strip_prefix(&format!("{target}.")).unwrap_or(&n.op);
+        match kinds.iter_mut().find(|k| k.0 == kind) {
+            Some(k) => k.1 += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    kinds.sort_by_key(|k| std::cmp::Reverse(k.1));
+    let text = |&(kind, n): &(&str, usize)| if n == 1 { kind.to_string() } else { format!("{kind} x{n}") };
+    let more = if kinds.len() > SHOWN { ", ..." } else { "" };
+    format!("{target}: {}{more}", kinds.iter().take(SHOWN).map(text).collect::<Vec<_>>().join(", "))
+}
+
 /// The frame of a part of a network. It has no source nodes of its own: choosing it selects none.
 fn part(name: &str, inside: Picture) -> Node {
     Node {
@@ -183,7 +210,7 @@ fn part(name: &str, inside: Picture) -> Node {
         dtype: String::new(),
         layout: None,
         callee: None,
-        inside: vec![inside],
+        inside: vec![Arc::new(inside)],
     }
 }
 
@@ -193,9 +220,20 @@ struct Drawing<'a> {
     layouts: Layouts,
     /// Functions that are being drawn: recursion ends at them.
     open: FxHashSet<Name>,
+    /// The texts of types: a network has few.
+    types: RefCell<FxHashMap<TensorType, String>>,
 }
 
 impl Drawing<'_> {
+    /// The type of a value as text.
+    fn type_of(&self, f: &Function, v: ValueId) -> String {
+        let ty = f.ty(v);
+        let mut known = self.types.borrow_mut();
+        if let Some(text) = known.get(ty) {
+            return text.clone();
+        }
+        known.entry(ty.clone()).or_insert_with(|| print_type(ty)).clone()
+    }
     fn function(&mut self, f: &Function) -> Picture {
         self.open.insert(f.name);
         let mut p = self.block(f, f.body, &f.name.to_string(), f.name.as_str());
@@ -244,7 +282,7 @@ impl Drawing<'_> {
 
     fn node(&mut self, f: &Function, n: NodeId, key: String) -> Node {
         let node = &f.nodes[n];
-        let outputs: Vec<String> = node.outputs.iter().map(|&v| print_type(f.ty(v))).collect();
+        let outputs: Vec<String> = node.outputs.iter().map(|&v| self.type_of(f, v)).collect();
         let callee = called(node);
         let inside = self.inside(f, node, &key);
         let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
@@ -255,7 +293,10 @@ impl Drawing<'_> {
                 meaning(callee.and_then(|c| self.module.functions.get(&c)), &ops)
             }
             (None, Some(composite)) => composite.name.to_string(),
-            (None, None) => node.op.name().to_string(),
+            (None, None) => match (target(node), inside.first()) {
+                (Some(target), Some(p)) => region(target, p),
+                _ => node.op.name().to_string(),
+            },
         };
         let own = category(f, node, self.infos.get(&f.name).and_then(|i| i.get(&n)));
         Node {
@@ -266,7 +307,7 @@ impl Drawing<'_> {
             work: if group { heaviest(&inside) } else { own },
             origins: origins_of(node, &inside),
             attrs: print_attrs(&node.op.attrs()).trim().trim_matches(['{', '}']).to_string(),
-            weights: weights(f, node),
+            weights: self.weights(f, node),
             dtype: node.outputs.first().map_or_else(String::new, |&v| f.ty(v).dtype.to_string()),
             outputs,
             layout: node.outputs.iter().find_map(|&v| self.layouts.get(f, v)),
@@ -279,7 +320,7 @@ impl Drawing<'_> {
         self.module.functions.get(&name).is_some_and(|f| f.primitive)
     }
 
-    fn inside(&mut self, f: &Function, node: &GraphNode, key: &str) -> Vec<Picture> {
+    fn inside(&mut self, f: &Function, node: &GraphNode, key: &str) -> Vec<Arc<Picture>> {
         let callee = called(node).and_then(|c| self.module.functions.get(&c));
         if let Some(callee) = callee
             && !self.open.contains(&callee.name)
@@ -287,7 +328,7 @@ impl Drawing<'_> {
             let mut p = self.function(callee);
             // The same function may be called twice: keys go by the call.
             rekey(&mut p, key);
-            return vec![p];
+            return vec![Arc::new(p)];
         }
         let count = node.regions.len();
         let title = |i: usize| match (count, i) {
@@ -309,14 +350,13 @@ impl Drawing<'_> {
                     let to = p.nodes.len() - 1;
                     p.edges.extend(self.edge(f, &made, v, to, 0));
                 }
-                p
+                Arc::new(p)
             })
             .collect()
     }
 
     /// The box of a parameter or a result.
     fn terminal(&self, key: &str, op: &str, name: &str, (f, v): (&Function, ValueId)) -> Node {
-        let ty = f.ty(v);
         Node {
             key: key.into(),
             op: op.into(),
@@ -326,8 +366,8 @@ impl Drawing<'_> {
             origins: vec![],
             attrs: String::new(),
             weights: vec![],
-            outputs: vec![print_type(ty)],
-            dtype: ty.dtype.to_string(),
+            outputs: vec![self.type_of(f, v)],
+            dtype: f.ty(v).dtype.to_string(),
             layout: self.layouts.get(f, v),
             callee: None,
             inside: vec![],
@@ -336,14 +376,23 @@ impl Drawing<'_> {
 
     fn edge(&self, f: &Function, made: &Makers, v: ValueId, to: usize, operand: usize) -> Option<Edge> {
         let &(from, result) = made.get(&v)?;
-        Some(Edge { from, to, result, operand, ty: print_type(f.ty(v)), layout: self.layouts.get(f, v) })
+        Some(Edge { from, to, result, operand, ty: self.type_of(f, v), layout: self.layouts.get(f, v) })
+    }
+
+    fn weights(&self, f: &Function, node: &GraphNode) -> Vec<Weight> {
+        let constant = |(operand, v): (usize, &Option<ValueId>)| {
+            let v = (*v)?;
+            let (_, c) = f.def_op::<Const>(v)?;
+            Some(Weight { operand, name: c.name.to_string(), ty: self.type_of(f, v) })
+        };
+        node.inputs.iter().enumerate().filter_map(constant).collect()
     }
 }
 
 fn rekey(p: &mut Picture, scope: &str) {
     for n in &mut p.nodes {
         n.key = format!("{scope}/{}", n.key);
-        n.inside.iter_mut().for_each(|p| rekey(p, scope));
+        n.inside.iter_mut().for_each(|p| rekey(Arc::make_mut(p), scope));
     }
 }
 
@@ -378,16 +427,7 @@ fn captured(f: &Function, node: &GraphNode) -> Vec<ValueId> {
     read.into_iter().filter(|v| !inner.contains(v) && seen.insert(*v)).collect()
 }
 
-fn weights(f: &Function, node: &GraphNode) -> Vec<Weight> {
-    let constant = |(operand, v): (usize, &Option<ValueId>)| {
-        let v = (*v)?;
-        let (_, c) = f.def_op::<Const>(v)?;
-        Some(Weight { operand, name: c.name.to_string(), ty: print_type(f.ty(v)) })
-    };
-    node.inputs.iter().enumerate().filter_map(constant).collect()
-}
-
-fn origins_of(node: &GraphNode, inside: &[Picture]) -> Vec<String> {
+fn origins_of(node: &GraphNode, inside: &[Arc<Picture>]) -> Vec<String> {
     let mut names: Vec<String> = node.origins.names().iter().map(|n| n.to_string()).collect();
     for p in inside {
         p.nodes.iter().for_each(|n| names.extend(n.origins.iter().cloned()));
@@ -398,7 +438,7 @@ fn origins_of(node: &GraphNode, inside: &[Picture]) -> Vec<String> {
 }
 
 /// The kind of work in a group that costs most: categories are listed from the heaviest on.
-fn heaviest(inside: &[Picture]) -> Category {
+fn heaviest(inside: &[Arc<Picture>]) -> Category {
     let works = inside.iter().flat_map(|p| &p.nodes).map(|n| n.work).filter(|w| *w != Category::Terminal);
     works.min().unwrap_or(Category::Group)
 }

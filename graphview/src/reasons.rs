@@ -1,9 +1,9 @@
 //! Two questions about a run: why a result in mixed precision is wrong, and why a kernel is slow.
 //!
 //! Everything here comes from a trace. What the cost model says is computed elsewhere (`CompileTrace::estimates`,
-//! `alternatives`, `costs_of_f32`), since it takes its time.
+//! `alternatives`, `stored`), since it takes its time.
 
-use compiler::trace::{Call, CompileTrace, Errors, NodeError};
+use compiler::trace::{Call, CompileTrace, Errors, NodeError, Stored};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -35,14 +35,15 @@ impl Roofs {
         }
         let profile: Value = serde_json::from_str(&t.profile).unwrap_or_default();
         let rate = |name: &str| profile[name].as_f64().filter(|r| *r > 0.0);
-        Roofs { measured: false, f32_gflops: rate("gflops"), matrix_gflops: None, gb_s: rate("gb_s") }
+        let matrix_gflops = rate("matrix_gflops");
+        Roofs { measured: false, f32_gflops: rate("gflops"), matrix_gflops, gb_s: rate("gb_s") }
     }
 }
 
 /// How fast a kernel is, over all of its dispatches.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Speed {
-    /// Dispatches in a run.
+    /// Dispatches in a run, in all iterations of loops.
     pub dispatches: usize,
     /// Microseconds of one, the mean of their medians.
     pub us: f64,
@@ -64,9 +65,10 @@ impl Speed {
         let all: f64 = t.times.as_ref()?.dispatches.iter().map(|d| d.median_us).sum();
         let sum = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>();
         let (flops, bytes) = (sum(|c| c.flops), sum(|c| c.bytes));
+        let dispatches = t.dispatches_of_kernel(kernel).max(1) as usize;
         Some(Speed {
-            dispatches: own.len(),
-            us: us / own.len().max(1) as f64,
+            dispatches,
+            us: us / dispatches as f64,
             share: us / all.max(us),
             gflops: flops / us / 1e3,
             gb_s: bytes / us / 1e3,
@@ -102,6 +104,8 @@ pub struct WrongNode {
     pub magnitude: f64,
     /// Its kernels read or write f16.
     pub f16: bool,
+    /// Element type of its result; empty where that is not known.
+    pub stores: String,
     /// Estimated milliseconds that f32 would cost more.
     pub f32_ms: Option<f64>,
     /// Within the tolerance.
@@ -113,8 +117,8 @@ fn errors(e: &Errors, n: &NodeError) -> [Option<f64>; 2] {
     if e.cumulative { [None, Some(n.rel_l2)] } else { [Some(n.rel_l2), n.accumulated] }
 }
 
-/// The compared nodes in the order they run. `f32_ns` is what [`CompileTrace::costs_of_f32`] gives.
-pub fn wrong_nodes(t: &CompileTrace, f32_ns: &[Option<f64>]) -> Vec<WrongNode> {
+/// The compared nodes in the order they run. `stored` is what [`CompileTrace::stored`] gives.
+pub fn wrong_nodes(t: &CompileTrace, stored: &[Stored]) -> Vec<WrongNode> {
     let Some(e) = &t.errors else { return vec![] };
     let ops: FxHashMap<&str, &str> = t.sources.iter().map(|s| (s.name.as_str(), s.op.as_str())).collect();
     let mut homes: FxHashMap<&str, usize> = FxHashMap::default();
@@ -130,6 +134,7 @@ pub fn wrong_nodes(t: &CompileTrace, f32_ns: &[Option<f64>]) -> Vec<WrongNode> {
     let one = |n: &NodeError| {
         let group = home(n);
         let [alone, sum] = errors(e, n);
+        let own = group.and_then(|g| stored.get(g)).copied().unwrap_or_default();
         let read = group.map_or(&[][..], |g| &t.groups[g].reads);
         let before = read.iter().filter_map(|r| accumulated.get(r)).copied().fold(0.0, f64::max);
         WrongNode {
@@ -141,7 +146,8 @@ pub fn wrong_nodes(t: &CompileTrace, f32_ns: &[Option<f64>]) -> Vec<WrongNode> {
             growth: sum.filter(|_| before > 0.0).map(|s| s / before).filter(|g| g.is_finite()),
             magnitude: n.max_magnitude,
             f16: group.is_some_and(f16),
-            f32_ms: group.and_then(|g| f32_ns.get(g).copied().flatten()).map(|ns| ns / 1e6),
+            stores: own.dtype.map_or(String::new(), |d| d.to_string()),
+            f32_ms: own.f32_ns.map(|ns| ns / 1e6),
             pass: n.pass,
         }
     };
@@ -176,6 +182,17 @@ pub fn lost_at(nodes: &[WrongNode]) -> Option<usize> {
     nodes.iter().position(|n| n.accumulated.is_some_and(|e| !e.is_finite()))
 }
 
+/// A magnitude in few digits, with an exponent where it would be long without.
+pub fn magnitude(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".into(),
+        size if !(0.01..1e5).contains(&size) => format!("{x:.1e}"),
+        size if size >= 100.0 => format!("{x:.0}"),
+        size if size >= 1.0 => format!("{x:.1}"),
+        _ => format!("{x:.2}"),
+    }
+}
+
 /// The node at which a run is lost and those that read its result in f16, with what that means.
 fn lost(t: &CompileTrace, nodes: &[WrongNode]) -> Option<(Vec<usize>, String)> {
     let at = lost_at(nodes)?;
@@ -185,8 +202,9 @@ fn lost(t: &CompileTrace, nodes: &[WrongNode]) -> Option<(Vec<usize>, String)> {
     let names: Vec<&str> = readers.iter().map(|&i| nodes[i].name.as_str()).collect();
     let and = if names.is_empty() { String::new() } else { format!(", and what reads it: {}", names.join(", ")) };
     let said = format!(
-        "Behind {} nothing is finite: it reaches {:.1e}, and f16 ends at {LARGEST_F16}. Keep it first{and}.",
-        n.name, n.magnitude
+        "Behind {} nothing is finite: it reaches {}, and f16 ends at {LARGEST_F16}. Keep it first{and}.",
+        n.name,
+        magnitude(n.magnitude)
     );
     Some((std::iter::once(at).chain(readers).collect(), said))
 }
@@ -266,8 +284,9 @@ pub fn findings(t: &CompileTrace, nodes: &[WrongNode]) -> Vec<String> {
             n => format!(" {n} nodes are beyond a quarter of that."),
         };
         out.push(format!(
-            "The largest magnitude is {:.1e}, in {}; f16 ends at {LARGEST_F16}.{close}",
-            n.magnitude, n.name
+            "The largest magnitude is {}, in {}; f16 ends at {LARGEST_F16}.{close}",
+            magnitude(n.magnitude),
+            n.name
         ));
     }
     out
@@ -288,6 +307,10 @@ mod tests {
             pass,
             accumulated: Some(accumulated),
         }
+    }
+
+    fn stored(ns: f64) -> Stored {
+        Stored { dtype: None, f32_ns: Some(ns) }
     }
 
     /// Three groups in a chain; the second one has an error of its own.
@@ -330,7 +353,7 @@ mod tests {
     #[test]
     fn the_node_with_an_error_of_its_own_is_kept_first() {
         let t = trace();
-        let nodes = wrong_nodes(&t, &[Some(1e3), Some(2e3), Some(3e3)]);
+        let nodes = wrong_nodes(&t, &[1e3, 2e3, 3e3].map(stored));
         assert_eq!(nodes[1].growth.map(|g| g.round()), Some(200.0));
         let Proposal { first: keep, far, verdict } = keep_first(&t, &nodes, 2).expect("errors alone");
         assert_eq!(far, 1);
@@ -340,7 +363,7 @@ mod tests {
         let said = findings(&t, &nodes).join("\n");
         assert!(said.contains("2 of 3 compared nodes are beyond the tolerance of 1e-2; the first is b."), "{said}");
         assert!(said.contains("grows most in b: 200.0 times"), "{said}");
-        assert!(said.contains("The largest magnitude is 7.0e4, in b; f16 ends at 65504. 1 nodes"), "{said}");
+        assert!(said.contains("The largest magnitude is 70000, in b; f16 ends at 65504. 1 nodes"), "{said}");
     }
 
     /// Alone, a node whose result is stored in f32 does not show that f16 ends before it.
@@ -351,7 +374,7 @@ mod tests {
         errors.nodes[1] = node("b", 1e-8, f64::INFINITY, 7e6, true);
         errors.nodes[2] = node("c", 3e-4, f64::INFINITY, 3.0, true);
         errors.outputs[0].rel_l2 = f64::INFINITY;
-        let mut nodes = wrong_nodes(&t, &[Some(1e3); 3]);
+        let mut nodes = wrong_nodes(&t, &[1e3; 3].map(stored));
         nodes.iter_mut().for_each(|n| n.f16 = true);
         assert!(nodes.iter().all(|n| n.growth.is_none_or(f64::is_finite)));
         let Proposal { first, far, verdict } = keep_first(&t, &nodes, 2).expect("errors alone");
@@ -368,7 +391,7 @@ mod tests {
     fn without_errors_of_nodes_alone_none_is_kept() {
         let mut t = trace();
         t.errors.as_mut().expect("errors").cumulative = true;
-        assert_eq!(keep_first(&t, &wrong_nodes(&t, &[Some(1e3); 3]), 2), None);
+        assert_eq!(keep_first(&t, &wrong_nodes(&t, &[1e3; 3].map(stored)), 2), None);
     }
 
     #[test]

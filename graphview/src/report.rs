@@ -5,6 +5,7 @@
 //! file. The data is JSON that other tools can read ([`data`], `docs/report.md`). `cargo xtask report` drives the page
 //! in a browser.
 
+mod difference;
 mod graphs;
 mod measured;
 mod modelled;
@@ -15,15 +16,21 @@ use crate::category::Category;
 use crate::changes::{Mark, Marks, changes};
 use crate::picture::Picture;
 use crate::svg::{escape, fill};
-use compiler::trace::{CompileTrace, TraceError};
+use crate::timeline::{about_run, run_spans};
+use compiler::trace::{CompileTrace, Span, TraceError};
+pub use difference::Beside;
 use graphs::Graphs;
 pub use measured::{Measured, NotTheSame};
 use serde_json::{Map, Value, json};
 
 const PAGE: &str = include_str!("report/page.html");
 const STYLE: &str = include_str!("report/style.css");
-const SCRIPT: [&str; 3] =
-    [include_str!("report/graph.js"), include_str!("report/panes.js"), include_str!("report/start.js")];
+const SCRIPT: [&str; 4] = [
+    include_str!("report/graph.js"),
+    include_str!("report/panes.js"),
+    include_str!("report/timeline.js"),
+    include_str!("report/start.js"),
+];
 
 /// Version of the data.
 const SCHEMA: u32 = 1;
@@ -79,7 +86,9 @@ pub fn data(measured: &Measured) -> Result<Value, TraceError> {
         "left": modelled::left(t),
         "roofs": modelled::roofs(t),
         "times": tables::times(t),
+        "timeline": timeline(t),
         "errors": tables::errors(measured, &mut sources),
+        "difference": measured.beside.as_ref().map(|b| difference::difference(t, b)),
         "memory": tables::memory(t),
         "categories": Category::ALL.iter().map(|&c| json!({ "name": c, "title": c.title(), "colour": fill(c) })).collect::<Vec<_>>(),
     });
@@ -110,6 +119,18 @@ fn about(measured: &Measured) -> String {
     let held = t.errors.as_ref().or(measured.accumulated.as_ref());
     let held = held.map(|e| format!("; held against {} on {}", e.against, e.device));
     [Some(compiled), ran, held].into_iter().flatten().collect()
+}
+
+/// A run on one axis, in lanes; null where nothing was timed.
+fn timeline(t: &CompileTrace) -> Value {
+    let Some(run) = run_spans(t) else { return Value::Null };
+    let span = |s: &Span| {
+        json!({ "lane": s.lane.name(), "name": s.name, "call": s.dispatch, "waits": s.waits,
+                "start_us": s.start_us, "end_us": s.end_us })
+    };
+    json!({ "about": about_run(t, &run), "kernel_times": run.kernel_times,
+            "recorded": t.times.as_ref().is_some_and(|t| t.run.is_some()), "kernels_after": run.kernels_after,
+            "uncertainty_us": run.uncertainty_us, "spans": run.spans.iter().map(span).collect::<Vec<_>>() })
 }
 
 /// The stage that a reader sees first: the last one that fusion left.

@@ -4,6 +4,7 @@
 //! pictures are laid out first and give the size of the frame. Everything is in one list, frames before their contents,
 //! so that a painter goes through it once.
 
+use crate::layers::{path_of, relative};
 use crate::layout::{Direction, Graph, Options, Route, layout};
 use crate::picture::{Category, Node, Picture};
 
@@ -96,8 +97,11 @@ pub struct Scene {
 pub struct Arrangement<'a> {
     /// Whether a box with something inside is shown open.
     pub is_open: &'a dyn Fn(&Node) -> bool,
-    /// Lines of text in a box.
-    pub lines: &'a dyn Fn(&Node) -> Vec<String>,
+    /// Lines of text in a box; the second argument is the path of the layer that the picture is inside of, empty outside
+    /// of layers.
+    pub lines: &'a dyn Fn(&Node, &str) -> Vec<String>,
+    /// The path of the layer that the picture is inside of.
+    pub within: &'a str,
     /// The label on the edges that leave a box. The box is made wide enough for it.
     pub label: &'a dyn Fn(&Node) -> Option<String>,
     /// The position across of a box in a previous picture that this one should resemble.
@@ -109,14 +113,14 @@ pub struct Arrangement<'a> {
 }
 
 /// The default lines of a box: its op, and the shape of its result.
-pub fn plain_lines(node: &Node) -> Vec<String> {
+pub fn plain_lines(node: &Node, within: &str) -> Vec<String> {
     let title = match node.category {
-        Category::Terminal => node.name.clone(),
+        Category::Terminal => relative(&node.name, within),
         _ => node.op.clone(),
     };
     let mut lines = vec![title];
     lines.extend(node.weights.iter().take(2).map(|w| format!("{} {}", short(&w.name), w.ty)));
-    lines.extend(node.outputs.first().cloned());
+    lines.extend(node.outputs.first().map(|ty| short_type(ty)));
     lines
 }
 
@@ -127,12 +131,50 @@ pub fn short(name: &str) -> String {
     if count <= MOST { name.to_string() } else { format!("…{}", name.chars().skip(count - MOST).collect::<String>()) }
 }
 
+/// A type as text in which long sizes are cut: names to their ends, sums and products to `…`. Of `f32[images.height,3]`
+/// that is `f32[…height,3]`.
+pub fn short_type(ty: &str) -> String {
+    const MOST: usize = 12;
+    const END: usize = 6;
+    let Some((start, rest)) = ty.split_once('[') else { return ty.to_string() };
+    let Some((sizes, end)) = rest.rsplit_once(']') else { return ty.to_string() };
+    if sizes.len() <= MOST {
+        return ty.to_string();
+    }
+    let (mut depth, mut out) = (0, vec![String::new()]);
+    for c in sizes.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                out.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(size) = out.last_mut() {
+            size.push(c);
+        }
+    }
+    let cut = |size: &String| {
+        let count = size.chars().count();
+        let plain = size.chars().all(|c| c.is_alphanumeric() || "._/:".contains(c));
+        match (count <= MOST, plain) {
+            (true, _) => size.clone(),
+            (false, true) => format!("…{}", size.chars().skip(count - END).collect::<String>()),
+            (false, false) => "…".to_string(),
+        }
+    };
+    format!("{start}[{}]{end}", out.iter().map(cut).collect::<Vec<_>>().join(","))
+}
+
 impl<'a> Arrangement<'a> {
     /// With plain lines and widths, and distances that suit most.
     pub fn plain(is_open: &'a dyn Fn(&Node) -> bool) -> Arrangement<'a> {
         Arrangement {
             is_open,
             lines: &plain_lines,
+            within: "",
             label: &|_| None,
             before: &|_| None,
             measure: &plain_width,
@@ -144,14 +186,15 @@ impl<'a> Arrangement<'a> {
 impl Scene {
     /// Arranges a picture.
     pub fn arrange(picture: &Picture, a: &Arrangement<'_>) -> Scene {
-        // The inside of a frame is not folded.
-        let inner_options = Arrangement { options: Options { fold: None, ..a.options }, ..*a };
         let mut inner: Vec<Vec<Scene>> = Vec::with_capacity(picture.nodes.len());
         let mut sizes = Vec::with_capacity(picture.nodes.len());
         let mut texts = Vec::with_capacity(picture.nodes.len());
         for node in &picture.nodes {
-            let lines = (a.lines)(node);
+            let lines = (a.lines)(node, a.within);
             let open = !node.inside.is_empty() && (a.is_open)(node);
+            let within = if node.category == Category::Layer { path_of(node) } else { a.within };
+            // The inside of a frame is not folded.
+            let inner_options = Arrangement { options: Options { fold: None, ..a.options }, within, ..*a };
             let scenes: Vec<Scene> =
                 if open { node.inside.iter().map(|p| Scene::arrange(p, &inner_options)).collect() } else { vec![] };
             sizes.push(size_of(node, &lines, &scenes, a));

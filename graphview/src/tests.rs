@@ -1,10 +1,10 @@
 //! Pictures, scenes and reports of small modules.
 
 use crate::picture::{Category, Node, Picture};
-use crate::report::{Measured, data, page, report};
+use crate::report::{Beside, Measured, data, page, report};
 use crate::scene::{Arrangement, Scene};
 use compiler::compile::{CompileOptions, compile};
-use compiler::passes::{FuseMode, PipelineOptions};
+use compiler::passes::{AmpMode, FuseMode, PipelineOptions};
 use compiler::profile::DeviceProfile;
 use compiler::text::parse_module;
 use compiler::trace::driver_stats::{DriverStats, Executable, Statistic, StatisticValue};
@@ -155,7 +155,15 @@ fn measured() -> Measured {
     t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
     let calls = t.calls().count();
     let dispatches = (1..=calls).map(|i| DispatchTime { median_us: i as f64, ..Default::default() }).collect();
-    let ceilings = Some(Ceilings { copy_gb_s: 10.0, fma_gflops: 100.0, matrix_gflops: None });
+    let ceilings = Some(Ceilings {
+        copy_gb_s: 10.0,
+        fma_gflops: 100.0,
+        matrix_gflops: None,
+        cache_gb_s: Some(30.0),
+        workgroup_gb_s: None,
+        conflicting_gb_s: None,
+        launch_us: Some(5.0),
+    });
     t.times = Some(Times { device: "some device".into(), dispatches, device_ms: 1.25, ceilings, ..Default::default() });
     let wrong = |name: &str| NodeError { name: name.into(), rel_l2: 0.5, max_abs: 2.0, ..Default::default() };
     let (nodes, outputs) = (vec![wrong(&t.sources[0].name)], vec![wrong("y")]);
@@ -165,6 +173,28 @@ fn measured() -> Measured {
     t.errors = Some(Errors { cumulative: true, ..errors });
     all.take(t).expect("the same compilation");
     all
+}
+
+/// A measured trace beside one without fusion.
+fn beside() -> Measured {
+    let mut m = measured();
+    let names = ["fused", "apart"].map(String::from);
+    let pipeline = PipelineOptions { fuse: FuseMode::Off, ..PipelineOptions::default() };
+    let trace = trace_with(&CompileOptions { record: true, pipeline, ..CompileOptions::default() });
+    m.beside = Some(Beside { trace, names });
+    m
+}
+
+#[test]
+fn another_compilation_stands_beside_a_report() {
+    let d = data(&beside()).expect("the data")["difference"].clone();
+    assert!(d["line"].as_str().is_some_and(|l| l.contains(" dispatches, ") && l.contains("estimated")), "{d}");
+    assert_eq!(d["titles"], serde_json::json!(["fuse full", "fuse off"]));
+    let rows = d["rows"].as_array().expect("rows");
+    let conv = rows.iter().find(|r| r["reason"].as_str().is_some_and(|w| w.contains("conv"))).expect("another fusion");
+    assert!(conv["changed"] == true && conv["us"].as_f64() > Some(0.0) && conv["us_beside"].as_f64() > Some(0.0));
+    assert!(conv["kernels"].as_array().is_some_and(|l| l.len() > 1), "{conv}");
+    assert!(data(&measured()).expect("the data")["difference"].is_null());
 }
 
 #[test]
@@ -303,6 +333,7 @@ fn the_page_documents_the_data_of_a_report() {
     let mut seen = Fields::new();
     fields("", &data(&measured()).expect("the data"), &mut seen);
     fields("", &data(&Measured::new(trace())).expect("the data"), &mut seen);
+    fields("", &data(&beside()).expect("the data"), &mut seen);
     for (path, types) in seen.iter().filter(|(p, _)| !p.is_empty() && !p.ends_with("[]")) {
         if path.starts_with("kernels[].driver[].") {
             continue;
@@ -346,4 +377,35 @@ graph @fused(%x: f32[1,4,8,8], %w: f32[8,4,1,1]) -> (out0: f32[1,8,8,8]) primiti
     assert_eq!(label("reshape"), "f32[1,16]");
     let inner = &p.nodes.iter().find(|n| n.op == "conv 1x1 + transpose").expect("the group").inside[0];
     assert_eq!(inner.nodes.iter().filter_map(|n| n.layout).collect::<Vec<_>>(), ["NCHW", "NCHW", "NHWC", "NHWC"]);
+}
+
+#[test]
+fn long_sizes_are_cut_in_types() {
+    use crate::scene::short_type;
+    assert_eq!(short_type("f32[1,64,56,56]"), "f32[1,64,56,56]");
+    assert_eq!(short_type("f32[batch,3,height,width]"), "f32[batch,3,height,width]");
+    let long = "f32[p2o.DynamicDimension.0,16,(p2o.DynamicDimension.1 + 31)/32*32,min(a, p2o.DynamicDimension.2)]";
+    assert_eq!(short_type(long), "f32[…sion.0,16,…,…]");
+    assert_eq!(short_type("f32[p2o.DynamicDimension.0,16] NHWC"), "f32[…sion.0,16] NHWC");
+}
+
+/// The last kernel reads f16 and stores f32: a page that says f16 of it would tell that its result overflows.
+#[test]
+fn a_group_stores_the_type_of_its_result_and_not_that_of_what_it_reads() {
+    let text = "const @w : f32[64,64] = random(1)
+graph @main(%x: f32[64,64]) -> (y: f32[64,64]) {
+  %w = const @w : f32[64,64]
+  %0 = matmul %x, %w : f32[64,64] !from(\"First\")
+  %1 = matmul %0, %w : f32[64,64] !from(\"Last\")
+  return %1
+}
+";
+    let pipeline = PipelineOptions { amp: AmpMode::Fp16, ..PipelineOptions::default() };
+    let t = trace_of(text, &CompileOptions { record: true, pipeline, ..CompileOptions::default() });
+    let last = t.groups.iter().position(|g| g.origins.contains(&"Last".to_string())).expect("its group");
+    let stored = t.stored().expect("a whole trace");
+    assert_eq!(stored[last].dtype.map(|d| d.to_string()).as_deref(), Some("f32"));
+    let v = data(&Measured { trace: t, accumulated: None, beside: None }).expect("the data");
+    assert_eq!((&v["groups"][last]["stores"], &v["groups"][last]["dtype"]), (&"f32".into(), &"f16".into()));
+    assert!(stored.iter().any(|s| s.dtype.is_some_and(|d| d.to_string() == "f16")), "the first one stores f16");
 }

@@ -61,6 +61,24 @@ pub fn perfetto(trace: &CompileTrace) -> Option<Value> {
     Some(events(&run, &trace.times.as_ref()?.device, &about))
 }
 
+/// What the axis of a run is, in a sentence or two.
+pub fn about_run(trace: &CompileTrace, run: &RunSpans) -> String {
+    let Some(times) = trace.times.as_ref() else { return String::new() };
+    let run_ms = run.end_us() / 1e3;
+    let one = format!("One run of {run_ms:.2} ms; the median of the timed runs is {:.2} ms.", times.latency_ms);
+    match (times.run.is_some(), run.kernels_after) {
+        (false, _) => "What was timed by itself, one after the other: this trace has no recorded run.".into(),
+        (true, true) => format!(
+            "{one} Where the host takes part, in steps, branches or loops, kernels are not told apart: those were run \
+             again one by one behind it."
+        ),
+        (true, false) if run.uncertainty_us > 0.0 => {
+            format!("{one} The device's clock fits the host's within {:.1} µs.", run.uncertainty_us)
+        }
+        (true, false) => one,
+    }
+}
+
 /// The recorded run. Where none was recorded, what was timed by itself, one after the other; `None` where nothing
 /// was timed.
 pub fn run_spans(trace: &CompileTrace) -> Option<Cow<'_, RunSpans>> {

@@ -65,7 +65,8 @@ impl Built {
             None if cfg!(target_os = "linux") => format!("-l:libdnnl.so.{VERSION}").into(),
             None => "-ldnnl".into(),
         };
-        let build = Build { compiler: options.compiler, folder: options.folder.clone(), libraries: vec![link] };
+        let (compiler, folder) = (options.compiler, options.folder.clone());
+        let build = Build { compiler, level: "-O1", folder, libraries: vec![link] };
         let object = build.load(&files)?;
         // SAFETY: `network.h` declares these types.
         let found = unsafe {

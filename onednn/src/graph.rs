@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A region as a graph of the library's primitives. Nodes are in the order in which they run; every name is one tensor of
 /// f32, dense and row-major where it crosses the border.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
     /// `weft-dnnl-graph/1`.
@@ -24,6 +25,7 @@ pub const FORMAT: &str = "weft-dnnl-graph/1";
 
 /// A named tensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Port {
     /// Its name in the graph.
@@ -37,6 +39,7 @@ pub type Constant = Port;
 
 /// A primitive with what is applied to its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Node {
     /// Name of the source node.
     pub name: String,
@@ -56,6 +59,7 @@ pub struct Node {
 
 /// An op with its attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Attributes {
     /// Data `[n, c, spatial...]`, weights `[out, c / groups, kernel...]`.
@@ -118,6 +122,7 @@ pub enum Attributes {
 
 /// A function of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Eltwise {
     /// Which.
     pub function: Function,
@@ -135,6 +140,7 @@ fn is_zero(x: &f32) -> bool {
 
 /// Functions of one element, by oneDNN's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Function {
     /// `x` where positive, else `alpha * x`.
@@ -175,6 +181,7 @@ pub enum Function {
 
 /// Functions of two elements, by oneDNN's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BinaryFunction {
     /// `a + b`.
@@ -193,6 +200,7 @@ pub enum BinaryFunction {
 
 /// What a pool keeps of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PoolKind {
     /// The largest element.
@@ -205,6 +213,7 @@ pub enum PoolKind {
 
 /// What is applied to a result before it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum PostOp {
     /// Adds a tensor of the result's shape.
@@ -222,4 +231,20 @@ pub enum PostOp {
         /// Name of the other tensor.
         input: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Graph;
+
+    /// `docs/onednn-graph.schema.json` is the schema of [`Graph`]; `WEFT_BLESS=1` writes it anew.
+    #[test]
+    fn the_schema_in_the_documents_is_that_of_the_types() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/onednn-graph.schema.json");
+        let schema = serde_json::to_string_pretty(&schemars::schema_for!(Graph)).expect("JSON") + "\n";
+        if std::env::var_os("WEFT_BLESS").is_some_and(|v| v == "1") {
+            std::fs::write(path, &schema).expect("the schema is written");
+        }
+        assert_eq!(std::fs::read_to_string(path).expect("the schema"), schema, "WEFT_BLESS=1 writes it anew");
+    }
 }

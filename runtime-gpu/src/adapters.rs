@@ -3,6 +3,7 @@
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
 use compiler::profile::{DeviceProfile, MatrixShape, Nan, Quirks};
+use compiler::trace::Ceilings;
 
 /// An adapter as `weft devices` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -46,10 +47,9 @@ pub struct AdapterDescription {
 }
 
 impl AdapterDescription {
-    /// Sets rates that were measured on this device (f32 operations and bytes, in 10^9 per second), unless its driver
-    /// or its maker gives them.
-    pub fn set_measured(&mut self, gflops: f64, gb_s: f64) {
-        self.figures.measured(gflops, gb_s);
+    /// Sets rates that were measured on this device, unless its driver or its maker gives them.
+    pub fn set_measured(&mut self, c: &Ceilings) {
+        self.figures.measured(c);
         self.figures.put(&mut self.profile);
     }
 }
@@ -194,8 +194,13 @@ pub(crate) fn profile_from(
         register_tile: [0, 0],
         gflops: 0.0,
         gb_s: 0.0,
+        cache_gb_s: 0.0,
+        workgroup_gb_s: 0.0,
+        matrix_gflops: 0.0,
+        launch_ns: 0.0,
         cache_bytes: 0,
         nan: Nan::Keep,
+        factors: compiler::profile::CostFactors::default(),
         driver_version: info.driver_info.clone(),
         processor: if software { processor_model() } else { String::new() },
     };

@@ -8,6 +8,7 @@ use crate::poller::Poller;
 use crate::shared_parts::SharedParts;
 use compiler::fingerprint::Fingerprint;
 use compiler::profile::DeviceProfile;
+use compiler::trace::Ceilings;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Which device to open.
@@ -198,10 +199,9 @@ impl Gpu {
         }
     }
 
-    /// Sets rates for later compilations that were measured on this device (f32 operations and bytes, in 10^9 per
-    /// second), unless its driver or its maker gives them.
-    pub fn set_measured(&mut self, gflops: f64, gb_s: f64) {
-        self.description.set_measured(gflops, gb_s);
+    /// Sets rates for later compilations that were measured on this device, unless its driver or its maker gives them.
+    pub fn set_measured(&mut self, c: &Ceilings) {
+        self.description.set_measured(c);
         self.description.figures.put(&mut self.profile);
     }
 

@@ -2,6 +2,7 @@
 //! measured, else guessed.
 
 use compiler::profile::{DeviceProfile, KnownDevice, OPERATIONS_A_CORE};
+use compiler::trace::Ceilings;
 
 /// Who says a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -43,6 +44,14 @@ pub struct DeviceFigures {
     pub f16_gflops: Option<Figure<f64>>,
     /// Peak rate of device memory in 10^9 bytes a second.
     pub gb_s: Option<Figure<f64>>,
+    /// The same of what the last-level cache holds.
+    pub cache_gb_s: Option<Figure<f64>>,
+    /// The same of workgroup memory, without conflicts of banks.
+    pub workgroup_gb_s: Option<Figure<f64>>,
+    /// Rate of multiplications and additions of f16 by matrix units, in 10^9 a second.
+    pub matrix_gflops: Option<Figure<f64>>,
+    /// Microseconds of a dispatch that depends on the one before.
+    pub launch_us: Option<Figure<f64>>,
     /// 32-bit registers of a thread (`DeviceProfile::registers`), where they are known.
     #[serde(skip)]
     pub(crate) registers: Option<u32>,
@@ -73,6 +82,10 @@ impl DeviceFigures {
             gflops: published(|k| k.gflops),
             f16_gflops: published(|k| k.f16_gflops),
             gb_s: published(|k| k.gb_s),
+            cache_gb_s: None,
+            workgroup_gb_s: None,
+            matrix_gflops: None,
+            launch_us: None,
             registers: known.map(|k| k.registers).filter(|&r| r > 0),
         }
     }
@@ -81,16 +94,23 @@ impl DeviceFigures {
         let unknown = self.cores.from == Source::Guessed || self.gflops.is_none() || self.gb_s.is_none();
         self.cores.from != Source::System && unknown
     }
-    /// Sets measured figures where no better source exists.
-    pub(crate) fn measured(&mut self, gflops: f64, gb_s: f64) {
-        if !self.lacking() {
+    /// Sets measured figures of a real GPU where no better source exists.
+    pub(crate) fn measured(&mut self, c: &Ceilings) {
+        if self.cores.from == Source::System {
             return;
         }
         let from = Source::Measured;
-        self.gflops.get_or_insert(Figure { value: gflops, from });
-        self.gb_s.get_or_insert(Figure { value: gb_s, from });
+        self.cache_gb_s = c.cache_gb_s.map(|value| Figure { value, from });
+        self.workgroup_gb_s = c.workgroup_gb_s.map(|value| Figure { value, from });
+        self.matrix_gflops = c.matrix_gflops.map(|value| Figure { value, from });
+        self.launch_us = c.launch_us.map(|value| Figure { value, from });
+        if !self.lacking() {
+            return;
+        }
+        self.gflops.get_or_insert(Figure { value: c.fma_gflops, from });
+        self.gb_s.get_or_insert(Figure { value: c.copy_gb_s, from });
         if self.cores.from == Source::Guessed {
-            let value = (gflops / OPERATIONS_A_CORE).round().max(1.0) as u32;
+            let value = (c.fma_gflops / OPERATIONS_A_CORE).round().max(1.0) as u32;
             self.cores = Figure { value, from };
         }
     }
@@ -99,6 +119,10 @@ impl DeviceFigures {
         p.cores = self.cores.value;
         p.gflops = self.gflops.map_or(0.0, |f| f.value);
         p.gb_s = self.gb_s.map_or(0.0, |f| f.value);
+        p.cache_gb_s = self.cache_gb_s.map_or(0.0, |f| f.value);
+        p.workgroup_gb_s = self.workgroup_gb_s.map_or(0.0, |f| f.value);
+        p.matrix_gflops = self.matrix_gflops.map_or(0.0, |f| f.value);
+        p.launch_ns = self.launch_us.map_or(0.0, |f| f.value * 1e3);
         p.registers = self.registers.unwrap_or(p.registers);
     }
 }
@@ -116,6 +140,10 @@ mod tests {
         let mut info = wgpu::AdapterInfo::new(kind, wgpu::Backend::Vulkan);
         (info.vendor, info.device, info.name) = (vendor, device, name.into());
         info
+    }
+
+    fn rates(fma_gflops: f64, copy_gb_s: f64) -> Ceilings {
+        Ceilings { fma_gflops, copy_gb_s, launch_us: Some(4.5), ..Ceilings::default() }
     }
 
     fn cores(f: &DeviceFigures) -> (u32, Source) {
@@ -139,19 +167,24 @@ mod tests {
     fn a_measurement_fills_what_is_missing_and_no_more() {
         let discrete = wgpu::DeviceType::DiscreteGpu;
         let mut unknown = DeviceFigures::of(&info(discrete, 0x1234, 1, "Graphics"), None);
-        unknown.measured(1920.0, 100.0);
+        unknown.measured(&rates(1920.0, 100.0));
         assert_eq!((cores(&unknown), unknown.lacking()), ((10, Source::Measured), false));
         let mut counted = DeviceFigures::of(&info(discrete, 0x1234, 1, "Graphics"), Some(7));
-        counted.measured(1920.0, 100.0);
+        counted.measured(&rates(1920.0, 100.0));
         assert_eq!((cores(&counted), counted.gb_s.map(|g| g.value)), ((7, Source::Driver), Some(100.0)));
         let known = DeviceFigures::of(&info(discrete, 0x10de, 0x2684, ""), None);
         let mut same = known.clone();
-        same.measured(1.0, 1.0);
+        same.measured(&rates(1.0, 1.0));
+        let mut p = DeviceProfile::baseline();
+        same.put(&mut p);
+        // Nobody publishes what a dispatch takes.
+        assert_eq!(p.launch_ns, 4500.0);
+        same.launch_us = None;
         assert_eq!(same, known);
         let software = info(wgpu::DeviceType::Cpu, 0x10005, 0, "llvmpipe");
         let mut before = DeviceFigures::of(&software, None);
         let after = before.clone();
-        before.measured(1.0, 1.0);
+        before.measured(&rates(1.0, 1.0));
         assert_eq!((before, after.cores.from), (after, Source::System));
     }
 

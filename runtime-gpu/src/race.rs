@@ -17,6 +17,7 @@ use crate::resident::Resident;
 use crate::session::{Session, SessionOptions};
 use compiler::compile::Compiled;
 use compiler::dtype::DType;
+use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
 use cpu_time::ProcessTime;
@@ -72,6 +73,8 @@ pub struct Standing {
     pub ratios: Vec<f64>,
     /// Its nanoseconds in each round.
     pub ns: Vec<f64>,
+    /// Its nanoseconds by the host's clock in each round.
+    pub wall_ns: Vec<f64>,
     /// Its time by the host's clock by that of the incumbent, in each round.
     pub wall_ratios: Vec<f64>,
 }
@@ -85,9 +88,22 @@ impl Standing {
     pub fn median_ns(&self) -> f64 {
         median(&self.ns)
     }
+    /// How long it took in each round, in nanoseconds: by the device's timestamps, or by the host's clock where the race's
+    /// is CPU time.
+    pub fn elapsed(&self, profile: &DeviceProfile) -> &[f64] {
+        if profile.software || profile.is_processor() { &self.wall_ns } else { &self.ns }
+    }
+    /// The median of [`Standing::elapsed`].
+    pub fn median_elapsed(&self, profile: &DeviceProfile) -> f64 {
+        median(self.elapsed(profile))
+    }
+    /// The median of the ratios by the host's clock; infinite without rounds.
+    pub fn wall_ratio(&self) -> f64 {
+        median(&self.wall_ratios)
+    }
     /// True where it takes longer than the incumbent by the host's clock.
     pub fn is_slower_by_the_wall(&self) -> bool {
-        median(&self.wall_ratios) > 1.0
+        self.wall_ratio() > 1.0
     }
     /// Rounds in which it was faster than the incumbent.
     pub fn wins(&self) -> usize {
@@ -157,6 +173,7 @@ pub fn race_of<E>(racers: Vec<Racer<'_, E>>, rounds: usize, seed: u64) -> Result
         for (s, sample) in standings.iter_mut().zip(times) {
             if let Some(sample) = sample {
                 s.ns.push(sample.ns);
+                s.wall_ns.push(sample.wall_ns);
                 s.ratios.push(sample.ns / incumbent.ns);
                 s.wall_ratios.push(sample.wall_ns / incumbent.wall_ns);
             }
@@ -238,7 +255,7 @@ mod tests {
     fn the_median_is_of_the_middle() {
         assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
         assert!(median(&[]).is_infinite());
-        let s = Standing { ratios: vec![0.9, 1.1, 0.8], ns: vec![], wall_ratios: vec![1.2, 0.9, 1.1] };
+        let s = Standing { ratios: vec![0.9, 1.1, 0.8], wall_ratios: vec![1.2, 0.9, 1.1], ..Standing::default() };
         assert_eq!((s.ratio(), s.wins(), s.is_slower_by_the_wall()), (0.9, 2, true));
     }
 }

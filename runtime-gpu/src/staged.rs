@@ -10,7 +10,8 @@ use crate::open::OpenSession;
 use crate::planned::Planned;
 use crate::session::Session;
 use crate::tensors::{DeviceTensor, RunInput};
-use compiler::compile::{Compiled, NetworkParts, PartValue};
+use compiler::compile::{Compiled, LoopParts, NetworkParts, PartValue};
+use compiler::fault::Fault;
 use compiler::graph::{Module, input_ports, open_dims};
 use compiler::int::DimRanges;
 use compiler::interpreter::Interpreter;
@@ -18,6 +19,7 @@ use compiler::name::Name;
 use compiler::ops::control::Loop;
 use compiler::recent::Recent;
 use compiler::tensor::Tensor;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,6 +43,8 @@ impl OpenPlanned {
 pub enum Ran<'a> {
     /// By its plan.
     Plan(&'a Planned),
+    /// By a plan, on something else than a device: what [`RunPart::as_any`] gives.
+    Other(&'a dyn Any),
     /// The host interpreted it.
     Host(&'a Module),
 }
@@ -55,6 +59,8 @@ pub struct PartRun<'a> {
     pub operands: &'a [Tensor],
     /// Milliseconds, with operands and results in host memory.
     pub ms: f64,
+    /// How often it runs: a part of a loop's body is looked at once.
+    pub times: u64,
 }
 
 /// A visitor of the parts.
@@ -71,6 +77,8 @@ pub trait RunPart<E>: Send + Sync {
     fn has_kernels(&self) -> bool;
     /// True when it computes something on the host, outside of kernels.
     fn has_host_steps(&self) -> bool;
+    /// Itself, for the crate that knows what it is.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// A part of a network, ready to run.
@@ -85,14 +93,16 @@ pub enum Part<E> {
     Host(Box<Module>),
     /// In parts again.
     Staged(Box<Staged<E>>),
+    /// A loop that the host counts; the part is its body.
+    Loop(Box<(LoopParts, Part<E>)>),
 }
 
 /// Compiles a module with all known sizes, and opens it.
 pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 
-/// The key of a part: the sizes of the network's open dimensions, the shapes of its operands, and the numbers that
-/// determine sizes.
-type Sizes = (Vec<(Name, i64)>, Vec<Vec<usize>>, Vec<Tensor>);
+/// The key of a part: the sizes of the network's open dimensions, the shapes of its operands, and what the numbers that
+/// determine sizes make of it.
+type Sizes = (Vec<(Name, i64)>, Vec<Vec<usize>>, Vec<String>);
 
 /// Parts for lists of sizes.
 type Kept<E> = Recent<Sizes, Part<E>>;
@@ -279,28 +289,35 @@ impl<E: From<GpuError>> Staged<E> {
     /// # Errors
     /// As [`Staged::run`], and errors of `visit`.
     pub fn visit(&self, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
-        self.visit_within("", inputs, visit)
+        self.visit_within(("", 1), inputs, visit)
     }
-    fn visit_within(&self, within: &str, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
+    fn visit_within(
+        &self,
+        (within, times): (&str, u64),
+        inputs: &[Tensor],
+        visit: &mut Visit<'_, E>,
+    ) -> Result<Vec<Tensor>, E> {
         let name = |part: &str| format!("{within}{part}");
         let head = match &self.head {
-            Some(part) => part.visit(&name("before"), inputs, &self.functions, visit)?,
+            Some(part) => part.visit((&name("before"), times), inputs, &self.functions, visit)?,
             None => vec![],
         };
         let mut run = self.begin(inputs, Results::Host(head))?;
         if let Some((sizing, operands)) = self.deciding(&run)? {
-            run.sized = sizing.visit(&name("deciding"), &operands, &self.functions, visit)?;
+            run.sized = sizing.visit((&name("deciding"), times), &operands, &self.functions, visit)?;
         }
         let operands = run.read(&self.stages.tail_operands)?;
-        self.tail(&run)?.visit(&name("after"), &operands, &self.functions, visit)
+        self.tail(&run)?.visit((&name("after"), times), &operands, &self.functions, visit)
     }
 
     /// The second part for the sizes of this run.
     fn tail(&self, run: &Run<'_>) -> Result<Arc<Part<E>>, E> {
         let shapes = self.stages.tail_operands.iter().map(|&v| run.shape(v)).collect();
-        let sizes: Sizes = (run.dims.clone(), shapes, run.read(&self.stages.reads())?);
-        self.tails.get(sizes, |(dims, shapes, read)| {
-            let module = self.stages.tail_at(dims, shapes, read).map_err(|e| GpuError::Input(e.to_string()))?;
+        let read = run.read(&self.stages.reads())?;
+        let form = self.stages.tail_form(&read).map_err(|e| GpuError::Input(e.to_string()))?;
+        let sizes: Sizes = (run.dims.clone(), shapes, form);
+        self.tails.get(sizes, |(dims, shapes, _)| {
+            let module = self.stages.tail_at(dims, shapes, &read).map_err(|e| GpuError::Input(e.to_string()))?;
             (self.open)(module)
         })
     }
@@ -335,6 +352,7 @@ impl<E: From<GpuError>> Part<E> {
             Part::Other(part) => part.run(inputs),
             Part::Host(module) => interpret(module, inputs, functions),
             Part::Staged(staged) => staged.run(inputs),
+            Part::Loop(l) => l.0.run(inputs, &mut |operands| l.1.run(operands, functions), of_host),
         }
     }
     /// Runs once, and lets `visit` look at it.
@@ -343,7 +361,7 @@ impl<E: From<GpuError>> Part<E> {
     /// As [`Staged::visit`].
     fn visit(
         &self,
-        name: &str,
+        (name, times): (&str, u64),
         inputs: &[Tensor],
         functions: &HostFunctions,
         visit: &mut Visit<'_, E>,
@@ -359,16 +377,31 @@ impl<E: From<GpuError>> Part<E> {
                 start = Instant::now();
                 (Ran::Plan(&at), at.session.run(inputs)?)
             }
-            // Its kernels are none of a device.
-            Part::Other(part) => return part.run(inputs),
+            Part::Other(part) => {
+                start = Instant::now();
+                (Ran::Other(part.as_any()), part.run(inputs)?)
+            }
             Part::Host(module) => {
                 start = Instant::now();
                 (Ran::Host(module), interpret(module, inputs, functions)?)
             }
-            Part::Staged(staged) => return staged.visit_within(&format!("{name}."), inputs, visit),
+            Part::Staged(staged) => return staged.visit_within((&format!("{name}."), times), inputs, visit),
+            Part::Loop(l) => {
+                let (mut first, mut trips) = (None, 0);
+                let mut body = |operands: &[Tensor]| {
+                    first.get_or_insert_with(|| operands.to_vec());
+                    trips += 1;
+                    l.1.run(operands, functions)
+                };
+                let results = l.0.run(inputs, &mut body, of_host)?;
+                if let Some(operands) = first {
+                    l.1.visit((&format!("{name}.body"), times * trips), &operands, functions, visit)?;
+                }
+                return Ok(results);
+            }
         };
         let ms = start.elapsed().as_secs_f64() * 1e3;
-        visit(&PartRun { name, ran, operands: inputs, ms })?;
+        visit(&PartRun { name, ran, operands: inputs, ms, times })?;
         Ok(results)
     }
     /// Runs once, and leaves results where they are.
@@ -392,6 +425,7 @@ impl<E: From<GpuError>> Part<E> {
             Part::Other(part) => part.has_kernels(),
             Part::Host(_) => false,
             Part::Staged(staged) => staged.has_device_steps(),
+            Part::Loop(l) => l.1.has_device_steps(),
         }
     }
     fn has_host_steps(&self) -> bool {
@@ -401,6 +435,8 @@ impl<E: From<GpuError>> Part<E> {
             Part::Other(part) => part.has_host_steps(),
             Part::Host(_) => true,
             Part::Staged(staged) => staged.has_host_steps(),
+            // The host decides whether it goes on.
+            Part::Loop(_) => true,
         }
     }
 }
@@ -408,6 +444,10 @@ impl<E: From<GpuError>> Part<E> {
 /// True for a part that computes anything.
 fn gives(part: &Module) -> bool {
     !part.main().results().is_empty()
+}
+
+fn of_host<E: From<GpuError>>(why: Fault) -> E {
+    GpuError::Host(why.to_string()).into()
 }
 
 fn interpret<E: From<GpuError>>(

@@ -77,6 +77,8 @@ opt-level = 2
         text("Cargo.toml", manifest),
         text("src/lib.rs", include_str!("../template/lib.rs").into()),
         text("src/main.rs", main),
+        text("src/device.rs", include_str!("../template/device.rs").into()),
+        text("src/tensor.rs", include_str!("../template/tensor.rs").into()),
         text("src/network.rs", network),
         File { path: "weights.bin".into(), bytes: places.blob },
     ];

@@ -98,7 +98,7 @@ pub(crate) fn source(plan: &Plan, profile: &DeviceProfile, places: &Places, mode
         plain(model),
         plain(&profile.name)
     );
-    out.push_str("use super::{Buffer, Form, Kernel, Place, Step, Tensor, from_bytes, to_bytes};\n\n");
+    out.push_str("use crate::device::{Buffer, Kernel, Step};\nuse crate::tensor::{Form, Place, Tensor, from_bytes, to_bytes};\n\n");
     structures(&mut out, plan)?;
     out.push_str("/// The weights; an application may as well read the file, and give its content.\n");
     out.push_str("pub static WEIGHTS: &[u8] = include_bytes!(\"../weights.bin\");\n");

@@ -1,4 +1,5 @@
-//! Times the viewer with a large network: `cargo run --release -p weft-viewer --example frames [-- NODES]`.
+//! Times the viewer with a large network: `cargo run --release -p weft-viewer --example frames [-- NODES [OPENINGS]]`.
+//! With a number of openings it only opens the network so many times, for a profiler.
 //!
 //! It compiles a network of residual blocks, and prints the time for opening it in layers, for frames while the graph is
 //! moved (in layers, with one of them open, and every node by itself), for a frame with all of it in sight, and for a
@@ -114,8 +115,24 @@ fn settle(ctx: &Context, v: &mut Viewer) -> Duration {
     }
 }
 
+/// A viewer that has opened a trace; after what time the graph was to be seen, and all was still, with the graph before
+/// the last pass for the marks of what that changed.
+fn open(ctx: &Context, trace: CompileTrace) -> (Viewer, [Duration; 2]) {
+    let start = Instant::now();
+    let mut v = Viewer::new(trace).expect("the trace is whole");
+    while !v.in_sight() {
+        frame(ctx, &mut |ui| show(ui, &mut v));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    frame(ctx, &mut |ui| show(ui, &mut v));
+    let seen = start.elapsed();
+    settle(ctx, &mut v);
+    (v, [seen, start.elapsed()])
+}
+
 fn main() {
-    let nodes = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    let number = |place: usize| std::env::args().nth(place).and_then(|n| n.parse::<usize>().ok());
+    let nodes = number(1).unwrap_or(10_000);
     let options = CompileOptions { record: true, ..CompileOptions::default() };
     let module = parse_module(&network(nodes)).expect("the text parses");
     let start = Instant::now();
@@ -123,15 +140,23 @@ fn main() {
         compile(module, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("it compiles");
     let trace = CompileTrace::new("blocks", &compiled, &options, &Emitter, Contents::Full).expect("a trace");
     println!("{nodes} nodes, compiled in {:.1?}", start.elapsed());
+    let ctx = Context::default();
+    if let Some(openings) = number(2) {
+        let times: Vec<[Duration; 2]> = (0..openings.max(1)).map(|_| open(&ctx, trace.clone()).1).collect();
+        let [seen, still] = [0, 1].map(|part| {
+            let mut list: Vec<Duration> = times.iter().map(|t| t[part]).collect();
+            list.sort();
+            list[list.len() / 2]
+        });
+        println!("in sight after {seen:.1?}, at rest after {still:.1?}; medians of {} openings", times.len());
+        return;
+    }
     let layouts = viewer::drawing::time_layouts(&trace);
     println!("layout of the graph as it came: {:.1?}; of that after the passes: {:.1?}", layouts[0], layouts[1]);
 
-    let ctx = Context::default();
     let empty = best(40, || frame(&ctx, &mut |_| ()));
-    let start = Instant::now();
-    let mut v = Viewer::new(trace).expect("the trace is whole");
-    settle(&ctx, &mut v);
-    println!("opened after {:.1?} (the trace is in memory)", start.elapsed());
+    let (mut v, opened) = open(&ctx, trace);
+    println!("opened: in sight after {:.1?}, at rest after {:.1?} (the trace is in memory)", opened[0], opened[1]);
     let print = |what: &str, t: Duration| {
         println!("{what}: {t:.2?}, {:.0} times an empty frame of {empty:.2?}", t.as_secs_f64() / empty.as_secs_f64());
     };

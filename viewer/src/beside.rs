@@ -58,4 +58,6 @@ pub(crate) struct Compared {
     pub(crate) before: Arc<Marks>,
     /// Of that after it.
     pub(crate) after: Arc<Marks>,
+    /// They tell boxes apart, and are drawn.
+    pub(crate) telling: bool,
 }

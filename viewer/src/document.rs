@@ -6,6 +6,7 @@ use compiler::profile::DeviceProfile;
 use compiler::remark::Remark;
 use compiler::text::parse_module;
 use compiler::trace::{CompileTrace, Group, TraceError, texts_of_parts};
+use graphview::layers::relative;
 use graphview::picture::{Node, Picture};
 use graphview::scene::short;
 use rustc_hash::FxHashMap;
@@ -151,13 +152,30 @@ impl Document {
     pub fn time_of_group(&self, group: usize) -> Option<f64> {
         self.times.get(group).copied().flatten()
     }
-    /// Milliseconds of the groups that a box is in.
+    /// The title of the frame of a part of a network: its name, how often it runs, its time, and whether the host computes it.
+    pub fn part_title(&self, node: &Node) -> Option<String> {
+        let (part, host) = self.part_of(node)?;
+        let place = if host.is_some() { " on the host" } else { "" };
+        let time = self.time_of(node).map(|ms| format!(", {}{place}", milliseconds(ms)));
+        Some(format!("part: {}{}", self.trace.part_title(part), time.unwrap_or_default()))
+    }
+    /// The part that a box is the frame of, and milliseconds of it on the host.
+    fn part_of(&self, node: &Node) -> Option<(usize, Option<f64>)> {
+        let name = node.key.strip_prefix("part ")?;
+        let at = self.trace.parts.iter().position(|p| p.name == name)?;
+        Some((at, self.trace.parts[at].host_ms))
+    }
+    /// Milliseconds of the groups that a box is in; of the frame of a part, of all of it.
     pub fn time_of(&self, node: &Node) -> Option<f64> {
+        if let Some((part, host)) = self.part_of(node) {
+            let groups = (0..self.times.len()).filter(|&g| self.trace.part_of_group(g) == part);
+            return groups.filter_map(|g| self.time_of_group(g)).chain(host).reduce(|a, b| a + b);
+        }
         self.groups_of(node).into_iter().filter_map(|g| self.time_of_group(g)).reduce(|a, b| a + b)
     }
-    /// The text of a layer's box: its name, its nodes, and the sums of its groups.
-    pub fn layer_lines(&self, node: &Node) -> Vec<String> {
-        let mut lines = vec![short(&node.op), node.name.clone()];
+    /// The text of a layer's box: its name as it is said inside of the layer `within`, its nodes, and the sums of its groups.
+    pub fn layer_lines(&self, node: &Node, within: &str) -> Vec<String> {
+        let mut lines = vec![short(&relative(&node.op, within)), node.name.clone()];
         let groups = self.groups_of(node);
         let sum = |of: fn(&Group) -> u64| groups.iter().map(|&g| of(&self.trace.groups[g])).sum::<u64>() as f64;
         let time = self.time_of(node).map(milliseconds);

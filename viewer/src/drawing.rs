@@ -2,10 +2,10 @@
 
 use crate::document::Document;
 use crate::worker::Worker;
-use graphview::layers::{Layered, Modules, fold};
+use graphview::layers::{Layered, Modules, fold, relative};
 use graphview::layout::{Direction, Options};
 use graphview::picture::{Category, Node, Picture, Weight, with_layout};
-use graphview::scene::{Arrangement, Scene, short};
+use graphview::scene::{Arrangement, Scene, short, short_type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -261,13 +261,18 @@ impl Studio {
         let options = Options { layer_gap, fold, direction: want.direction, ..Options::default() };
         let a = Arrangement {
             is_open: &is_open,
-            lines: &|n| {
+            lines: &|n, within| {
                 if n.category == Category::Layer {
-                    return self.document.layer_lines(n);
+                    return self.document.layer_lines(n, within);
+                }
+                if let Some(title) = self.document.part_title(n) {
+                    return vec![title];
                 }
                 let name = self.document.layer_of(n);
-                lines(n, name.as_deref().unwrap_or(&n.name), want.detail, &self.constants)
+                let name = relative(name.as_deref().unwrap_or(&n.name), within);
+                lines(n, &name, want.detail, &self.constants)
             },
+            within: "",
             label: &|n| label(n),
             before: &before,
             measure: &measure,
@@ -296,10 +301,10 @@ fn place_of(places: &FxHashMap<String, f32>, n: &Node) -> Option<f32> {
 /// `of_model` are the constants of the model.
 pub fn lines(node: &Node, name: &str, detail: Detail, of_model: &FxHashSet<String>) -> Vec<String> {
     if node.category == Category::Terminal {
-        return vec![short(&node.name)];
+        return vec![short(name)];
     }
     let mut out = vec![node.op.clone()];
-    if detail.names && !name.is_empty() && name != node.op {
+    if detail.names && !name.is_empty() && !name.eq_ignore_ascii_case(&node.op) {
         out.push(short(name));
     }
     if detail.attributes && !node.attrs.is_empty() {
@@ -360,7 +365,7 @@ pub fn split_attributes(attrs: &str) -> Vec<&str> {
 
 /// The label of the edges that leave a box: the type of its first result, with its layout if it has one.
 pub fn label(node: &Node) -> Option<String> {
-    node.outputs.first().map(|ty| with_layout(ty, node.layout))
+    node.outputs.first().map(|ty| with_layout(&short_type(ty), node.layout))
 }
 
 #[cfg(test)]

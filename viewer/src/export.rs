@@ -69,7 +69,7 @@ pub(crate) fn piece(v: &mut Viewer, key: Option<&str>, dark: bool) -> Result<Pie
     let look = Look {
         by: v.colour,
         delta: v.other.as_ref().map(|o| o.deltas[1].clone()),
-        marks: v.compared().map(|c| c.after.clone()),
+        marks: v.compared().filter(|c| c.telling).map(|c| c.after.clone()),
         strong_marks: v.compare && v.colour != ColourBy::Difference,
         found: v.search.find(&document, &drawn).cloned(),
         dark,

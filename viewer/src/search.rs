@@ -71,7 +71,7 @@ impl Search {
 /// Keys of the boxes that a query finds, also in closed layers. A fused group is found by the ops in it.
 fn hits(document: &Document, query: &Query, picture: &Picture, out: &mut Vec<String>) {
     for n in &picture.nodes {
-        let in_group = || n.inside.iter().flat_map(Picture::walk).any(|m| finds(document, query, m));
+        let in_group = || n.inside.iter().flat_map(|p| p.walk()).any(|m| finds(document, query, m));
         let own = n.category != Category::Layer && finds(document, query, n);
         if own || n.category == Category::Group && in_group() {
             out.push(n.key.clone());
@@ -84,7 +84,7 @@ fn hits(document: &Document, query: &Query, picture: &Picture, out: &mut Vec<Str
 
 /// Whether a layer holds one of the keys.
 fn holds(n: &Node, keys: &FxHashSet<&str>) -> bool {
-    let mut inside = n.inside.iter().filter(|_| n.category == Category::Layer).flat_map(Picture::walk);
+    let mut inside = n.inside.iter().filter(|_| n.category == Category::Layer).flat_map(|p| p.walk());
     inside.any(|m| keys.contains(m.key.as_str()))
 }
 

@@ -281,8 +281,8 @@ fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc
     let (by, alone) = (v.colour, !v.compare);
     let delta = v.other.as_ref().map(|o| o.deltas[1 - which].clone());
     let found = drawn.filter(|_| which == 0).and_then(|d| v.search.find(&document, d).cloned());
-    let marks = v.compared().map(|c| if which == 0 { c.after.clone() } else { c.before.clone() });
-    let right = v.compared().filter(|_| which == 1).map(|c| c.after.clone());
+    let marks = v.compared().filter(|c| c.telling).map(|c| if which == 0 { c.after.clone() } else { c.before.clone() });
+    let right = v.compared().filter(|c| which == 1 && c.telling).map(|c| c.after.clone());
     let shown = Shown {
         document: &document,
         by,

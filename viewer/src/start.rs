@@ -81,6 +81,7 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("memory", "what buffers hold when"),
     ("wrong", "why a result in fp16 is wrong: errors, and which nodes to keep in f32"),
     ("slow", "why the kernel of the selected box is slow: its estimate, roofs and choices"),
+    ("left", "what fusion left on the table: results that go from kernel to kernel through memory, and why"),
     ("precision", "casts, what stays in f32, errors"),
     ("difference", "the layers of two compilations with their times"),
 ];

@@ -247,9 +247,14 @@ impl Viewer {
             let (mut left, mut right) = changes(&before.picture, &after.picture);
             left.cover(&before.layered.picture);
             right.cover(&after.layered.picture);
-            self.marks = Some(Compared { stages, before: Arc::new(left), after: Arc::new(right) });
+            let telling = self.other.is_some() || !right.replace_all(&after.picture);
+            self.marks = Some(Compared { stages, before: Arc::new(left), after: Arc::new(right), telling });
         }
         self.marks.as_ref()
+    }
+    /// Whether the graph of the shown stage is there to be seen.
+    pub fn in_sight(&mut self) -> bool {
+        matches!(self.after(), Some(Ok(_)))
     }
     /// Whether scenes are being made or something moves.
     pub fn busy(&mut self) -> bool {

@@ -32,7 +32,7 @@ pub fn open(trace: CompileTrace, shot: &Shot, host: Arc<dyn Host>) -> Result<(),
     let mut viewer = Viewer::new(trace).map_err(|e| Fault::Asked(e.to_string()))?;
     // Opening a device takes a moment: it is there when a schedule is edited.
     let early = host.clone();
-    std::thread::spawn(move || early.device().is_ok());
+    let early = std::thread::spawn(move || early.device().is_ok());
     viewer.host = Some(host);
     prepare(&mut viewer, shot)?;
     let app = App { viewer, select: shot.select.clone() };
@@ -50,5 +50,7 @@ pub fn open(trace: CompileTrace, shot: &Shot, host: Arc<dyn Host>) -> Result<(),
             Ok(Box::new(app))
         }),
     );
+    // A thread that opens a device while the process ends may crash in the driver.
+    let _ = early.join();
     run.map_err(|e| Fault::Window(e.to_string()))
 }

@@ -8,10 +8,19 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from).unwrap_or_default()
 }
 
+/// True in continuous integration (`CI=true`), where a check that cannot run is a failure.
+pub fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|v| v == "true" || v == "1")
+}
+
 /// A cargo command in the workspace's root.
 pub fn cargo(args: &[&str]) -> Command {
     let mut c = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()));
     c.current_dir(root()).args(args);
+    if in_ci() {
+        // What a second build would take over takes as much room again.
+        c.env("CARGO_INCREMENTAL", "0");
+    }
     c
 }
 

@@ -17,7 +17,7 @@ const DRIVERS: &[&str] = &["lavapipe", "lavapipe-new", "swiftshader"];
 /// The tests that open a device.
 const DEVICE_TESTS: &[&[&str]] = &[
     &["test", "--package", "weft-shaders-gen", "--package", "weft-runtime-gpu", "--lib", "--tests"],
-    &["test", "--package", "weft-command", "--test", "filetests"],
+    &["test", "--package", "weft-command", "--test", "filetests", "--test", "exported"],
 ];
 
 /// Runs the command.

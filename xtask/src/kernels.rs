@@ -4,11 +4,11 @@
 //! parses again, as SPIR-V that `spirv-val` accepts, as standard WGSL that Tint accepts, as MSL and as HLSL. `weft opt`
 //! must make the same WGSL, byte for byte, from the text that `weft compile --emit weft` writes.
 
-use crate::cargo::{build_weft, show, succeeds, target_dir};
+use crate::cargo::{build_weft, in_ci, show, succeeds, target_dir};
 use crate::heading::heading;
 use crate::replay::zoo;
 use crate::tint;
-use crate::vulkan::{apt_install, in_ci};
+use crate::vulkan::apt_install;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -5,7 +5,7 @@
 use crate::cargo::{cargo, run as run_command, show, succeeds};
 
 /// The target that is tested.
-const TARGET: &str = "aarch64-unknown-linux-gnu";
+pub const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 /// Edits of schedules: the emulator takes some twenty times as long as a processor.

@@ -12,6 +12,9 @@ pub const HELP: &str = "[--release] packages the crates, checks what is in them,
 /// The package of the command.
 const COMMAND: &str = "weft-command";
 
+/// Folders of the target folder: packages, what they are built into, and the installed command.
+pub const FOLDERS: [&str; 3] = ["packages", "packages-target", "packages-root"];
+
 /// Files that every package has.
 const WHOLE: [&str; 3] = ["Cargo.toml", "README.md", "src/lib.rs"];
 
@@ -48,7 +51,7 @@ fn unpack(packages: &[String]) -> Result<PathBuf, String> {
         c.args(["--package", name]);
     }
     run_command(c)?;
-    let folder = target_dir()?.join("packages");
+    let folder = target_dir()?.join(FOLDERS[0]);
     let say = |e: std::io::Error| format!("{}: {e}", folder.display());
     if folder.exists() {
         std::fs::remove_dir_all(&folder).map_err(say)?;
@@ -93,7 +96,8 @@ fn check_contents(package: &Path) -> Result<(), String> {
 /// Installs the command from its package, and asks it what networks it has.
 fn install_from(folder: &Path, release: bool) -> Result<(), String> {
     heading("cargo install --path, from the package");
-    let (target, place) = (target_dir()?.join("packages-target"), target_dir()?.join("packages-root"));
+    let [_, target, place] = FOLDERS;
+    let (target, place) = (target_dir()?.join(target), target_dir()?.join(place));
     let package = published()?.into_iter().find(|p| p.starts_with(COMMAND)).ok_or("the command is not published")?;
     let mut c = cargo(&["install", "--locked", "--force", "--path"]);
     c.arg(folder.join(package)).arg("--root").arg(&place);

@@ -1,6 +1,6 @@
 //! `cargo xtask report [MODEL ...]`: the HTML report in a browser.
 //!
-//! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it like a reader:
+//! Each model is compiled and timed to a trace, its report is opened in headless Chromium, and a script drives it like a reader:
 //! it pans, zooms, folds, searches, follows links, switches colours and sides, steps through the passes and opens the
 //! tables, in windows as wide as a desk's, a tablet's and a phone's. The script tells the page
 //! around it what it saw, and the browser prints that.
@@ -70,8 +70,12 @@ fn find_browser() -> Option<&'static str> {
 fn check_one(weft: &Path, browser: &str, model: &str, folder: &Path) -> Result<(), String> {
     let file = |end: &str| folder.join(format!("{}.{end}", model.replace(['/', '\\'], "_")));
     let (trace, html, driven) = (file("trace"), file("html"), file("driven.html"));
-    succeed(Command::new(weft).args(["compile", model, "--target", "lavapipe", "-q", "-o"]).arg(&trace))?;
-    succeed(Command::new(weft).arg("report").arg(&trace).arg("-o").arg(&html))?;
+    measure(weft, model, &trace)?;
+    // Another compilation stands beside it.
+    let apart = file("apart.trace");
+    let compile = ["compile", model, "--target", "lavapipe", "--fuse", "off", "-q", "-o"];
+    succeed(Command::new(weft).args(compile).arg(&apart))?;
+    succeed(Command::new(weft).arg("report").arg(&trace).arg("--beside").arg(&apart).arg("-o").arg(&html))?;
     let page = std::fs::read_to_string(&html).map_err(|e| format!("{}: {e}", html.display()))?;
     let page = page.replacen("</body>", &format!("<script>{DRIVE}</script></body>"), 1);
     std::fs::write(&driven, page).map_err(|e| format!("{}: {e}", driven.display()))?;
@@ -82,6 +86,14 @@ fn check_one(weft: &Path, browser: &str, model: &str, folder: &Path) -> Result<(
         std::fs::write(&window, page).map_err(|e| format!("{}: {e}", window.display()))?;
         drive(browser, &format!("the report of {model}, {width} pixels wide"), &window, &folder.join("browser"))
     })
+}
+
+/// A trace with times, or without them where no device runs shaders.
+fn measure(weft: &Path, model: &str, trace: &Path) -> Result<(), String> {
+    let run = ["bench", model, "--device", "0", "--warmup", "1", "--runs", "2", "-q", "-o"];
+    let Err(why) = succeed(Command::new(weft).args(run).arg(trace)) else { return Ok(()) };
+    eprintln!("\n!!! {model} does not run here, so its report has no times ({why})\n");
+    succeed(Command::new(weft).args(["compile", model, "--target", "lavapipe", "-q", "-o"]).arg(trace))
 }
 
 /// Opens the page around a driven report.

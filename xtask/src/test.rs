@@ -1,6 +1,6 @@
 //! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
 
-use crate::cargo::{cargo, run as run_command, show, succeeds, tested_weft};
+use crate::cargo::{cargo, in_ci, run as run_command, show, succeeds, target_dir, tested_weft};
 use crate::conformance;
 use crate::driver;
 use crate::heading::heading;
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, and `measure` in small";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, an exported crate built by cargo, every case of ONNX's in Python, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
 const FUZZ_SECONDS: u32 = 15;
@@ -93,22 +93,23 @@ fn options(args: &[String]) -> Result<Options, String> {
 
 /// The checks that run the command over many models; gives those that failed.
 fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
-    type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>);
+    // With the folders of the target folder that no other check uses.
+    type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>, &'a [&'a str]);
     let mut checks: Vec<Check<'_>> = vec![
-        ("ONNX's node cases", Box::new(|| conformance::test(weft))),
-        ("the CPU target on AArch64", Box::new(crate::neon::test)),
-        ("cargo xtask kernels", Box::new(|| crate::kernels::check(weft, &[]))),
-        ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full))),
-        ("cargo xtask report", Box::new(|| crate::report::check(weft, &[]))),
-        ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS))),
-        ("cargo xtask package", Box::new(|| crate::package::run(&[]))),
-        ("cargo xtask wheel --test", Box::new(|| crate::wheel::test(weft))),
+        ("ONNX's node cases", Box::new(|| conformance::test(weft)), &["conformance"]),
+        ("the CPU target on AArch64", Box::new(crate::neon::test), &[crate::neon::TARGET]),
+        ("cargo xtask kernels", Box::new(|| crate::kernels::check(weft, &[])), &["kernels", "tint"]),
+        ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full)), &["networks"]),
+        ("cargo xtask report", Box::new(|| crate::report::check(weft, &[])), &[]),
+        ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS)), &[]),
+        ("cargo xtask package", Box::new(|| crate::package::run(&[])), &crate::package::FOLDERS),
+        ("cargo xtask wheel --test", Box::new(|| crate::wheel::test(full)), &["wheel"]),
     ];
     if full {
-        checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft))));
+        checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft)), &[]));
     }
     let mut failed = Vec::new();
-    for (title, check) in checks {
+    for (title, check, folders) in checks {
         heading(title);
         let start = Instant::now();
         let done = check();
@@ -118,8 +119,21 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
             eprintln!("{why}");
             failed.push(title.to_string());
         }
+        if in_ci() {
+            clear(folders);
+        }
     }
     failed
+}
+
+/// Removes folders of the target folder: a machine of continuous integration has little room, and builds them once.
+fn clear(folders: &[&str]) {
+    let Ok(target) = target_dir() else { return };
+    for folder in folders.iter().map(|f| target.join(f)).filter(|f| f.exists()) {
+        if let Err(why) = std::fs::remove_dir_all(&folder) {
+            eprintln!("{} stays: {why}", folder.display());
+        }
+    }
 }
 
 /// A toolchain may come without rustfmt and clippy; rustup can add them.
@@ -149,7 +163,7 @@ fn steps(quick: bool, full: bool) -> Vec<Step> {
     list.push(step(all("test", &["--no-fail-fast"])));
     if full {
         // What every run takes has run already.
-        list.push(step(all("test", &["--test", "whole_networks", "--", "--ignored"])));
+        list.push(step(all("test", &["--test", "whole_networks", "--test", "exported", "--", "--ignored"])));
     }
     if !quick {
         let mut doc = all("doc", &["--no-deps"]);

@@ -2,7 +2,7 @@
 //!
 //! macOS (Metal) and Windows (DX12, with WARP as its software device) bring their own, so nothing is done there.
 
-use crate::cargo::{run, succeeds};
+use crate::cargo::{in_ci, run, succeeds};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -59,11 +59,6 @@ pub fn prepare(missing: Missing) -> Result<bool, String> {
         "\n!!! {advice}\n!!! Going on without: what can runs on the interpreter, and tests that need a device fail.\n"
     );
     Ok(false)
-}
-
-/// True in continuous integration (`CI=true`), where a check that cannot run is a failure.
-pub fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|v| v == "true" || v == "1")
 }
 
 /// Installs Debian packages, as root or through `sudo` where that asks for no password.

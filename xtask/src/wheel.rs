@@ -1,9 +1,8 @@
 //! `cargo xtask wheel`: the Python package as a wheel, and its tests from the installed wheel.
 //!
-//! The wheel has the module and the command `weft`, which is put into `weft_nn._native.data/scripts` of the package's folder.
-//! Maturin and the packages of the tests come from PyPI.
+//! The module has the command `weft` in it. Maturin and the packages of the tests come from PyPI.
 
-use crate::cargo::{build_weft, cargo, root, run as run_command, target_dir, tested_weft};
+use crate::cargo::{cargo, root, run as run_command, target_dir};
 use crate::heading::heading;
 use crate::python;
 use crate::vulkan::quiet_loader;
@@ -24,9 +23,13 @@ const OLDEST: &str = "2.28";
 
 /// What the tests need besides the wheel. The cases of docs/conformance.txt are those of this version of onnx; where an
 /// older Python gets an older one, they are left out.
-const TEST_PACKAGES: [&str; 5] = ["numpy", "onnx<=1.22.0", "pytest", "ipython", "mypy"];
+const TEST_PACKAGES: [&str; 7] = ["numpy", "onnx<=1.22.0", "pytest", "ipython", "mypy", "magika<=1.0.3", RAPIDOCR];
 
-/// Python versions that the tests run with, where they are installed: the oldest that the wheel is for, and newer ones.
+/// Has no version for newer ones of Python.
+const RAPIDOCR: &str = "rapidocr-onnxruntime<=1.4.4; python_version < '3.13'";
+
+/// Python versions that the tests run with, the oldest that the wheel is for first: the first and the last of those that
+/// are installed.
 const PYTHONS: [&str; 3] = ["python3.9", "python3.11", "python3.13"];
 
 /// Runs the command.
@@ -41,22 +44,22 @@ pub fn run(args: &[String]) -> Result<(), String> {
         }
         [flag] if flag == "--test" => {
             lint()?;
-            test_wheel(&plain(&tested_weft()?)?)
+            test_wheel(&plain()?, false)
         }
         _ => Err(format!("usage: cargo xtask wheel {HELP}")),
     }
 }
 
-/// The wheel with the program `weft`, and its tests: a step of `cargo xtask test`. Without Maturin and the packages of
-/// the tests (there may be no network) it is left out, loudly.
+/// The wheel, and its tests: a step of `cargo xtask test`. With `all` these have every case of
+/// docs/conformance.txt. Without Maturin and the packages of the tests (there may be no network) it is left out, loudly.
 ///
 /// # Errors
 /// When the module does not build, or a test fails.
-pub fn test(weft: &Path) -> Result<(), String> {
+pub fn test(all: bool) -> Result<(), String> {
     match maturin(&[]).and_then(|_| environments()) {
         Ok(_) => {
             lint()?;
-            test_wheel(&plain(weft)?)
+            test_wheel(&plain()?, all)
         }
         Err(why) => {
             eprintln!("\n!!! The Python package cannot be tested ({why}): it is left out.\n");
@@ -80,6 +83,9 @@ fn maturin(more: &[&str]) -> Result<PathBuf, String> {
 /// time.
 const PLAIN: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=0"];
 
+/// Options of a wheel for others: as small as it gets.
+const FOR_OTHERS: [&str; 2] = ["--profile", "wheel"];
+
 /// Clippy, which `cargo xtask test` runs for the other crates together.
 fn lint() -> Result<(), String> {
     let mut c = cargo(&["clippy", "--manifest-path"]);
@@ -87,9 +93,9 @@ fn lint() -> Result<(), String> {
     run_command(c)
 }
 
-/// The wheel for tests on this machine, around the program `weft`.
-fn plain(weft: &Path) -> Result<PathBuf, String> {
-    build(&maturin(&[])?, weft, "test", &PLAIN)
+/// The wheel for tests on this machine.
+fn plain() -> Result<PathBuf, String> {
+    build(&maturin(&[])?, "test", &[&["--profile", "dev"], &PLAIN[..]].concat())
 }
 
 /// The wheel for others. On Linux it is linked by Zig, for systems with an older C library.
@@ -98,42 +104,30 @@ fn release() -> Result<PathBuf, String> {
         match maturin(&ZIG) {
             Ok(python) => {
                 let tag = format!("manylinux_{}", OLDEST.replace('.', "_"));
-                let options = ["--release", "--zig", "--compatibility", &tag];
-                return build(&python, &portable_weft(&python)?, "release", &options);
+                return build(&python, "release", &[&["--zig", "--compatibility", &tag], &FOR_OTHERS[..]].concat());
             }
             Err(why) => eprintln!("no Zig ({why}): the wheel needs a C library as new as this system's"),
         }
     }
-    build(&maturin(&[])?, &build_weft(true)?, "release", &["--release"])
+    build(&maturin(&[])?, "release", &FOR_OTHERS)
 }
 
-/// The command, linked by Zig.
-fn portable_weft(python: &Path) -> Result<PathBuf, String> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut c = cargo(&["zigbuild", "--release", "--package", "weft-command", "--target"]);
-    c.arg(format!("{target}.{OLDEST}"));
-    // Cargo looks for `cargo-zigbuild` there, and that for `python3` with Zig.
+/// The PATH behind the programs of an environment: Maturin and cargo-zigbuild look for `python3` with Zig.
+fn path_with(python: &Path) -> Result<std::ffi::OsString, String> {
     let tools = python.parent().map(Path::to_path_buf).into_iter();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(tools.chain(std::env::split_paths(&path))).map_err(|e| e.to_string())?;
-    c.env("PATH", path);
-    run_command(c)?;
-    Ok(target_dir()?.join(target).join("release/weft"))
+    std::env::join_paths(tools.chain(std::env::split_paths(&path))).map_err(|e| e.to_string())
 }
 
-/// Builds a wheel around the program `weft`, with these options of Maturin, in the folder `name`.
-fn build(python: &Path, weft: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String> {
+/// Builds a wheel with these options of Maturin, in the folder `name`.
+fn build(python: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String> {
     heading("maturin build");
-    let scripts = package().join("weft_nn._native.data/scripts");
-    let say = |e: std::io::Error| format!("{}: {e}", scripts.display());
-    std::fs::create_dir_all(&scripts).map_err(say)?;
-    std::fs::copy(weft, scripts.join(weft.file_name().unwrap_or_default())).map_err(say)?;
     let folder = target_dir()?.join("wheel").join(name);
     // A wheel that an earlier build left there is not taken for this one's.
     let _ = std::fs::remove_dir_all(&folder);
     let mut c = Command::new(python);
     c.args(["-m", "maturin", "build", "--manifest-path"]).arg(package().join("Cargo.toml"));
-    c.arg("--out").arg(&folder).args(options).env("CARGO_TARGET_DIR", target_dir()?);
+    c.arg("--out").arg(&folder).args(options).env("CARGO_TARGET_DIR", target_dir()?).env("PATH", path_with(python)?);
     run_command(c)?;
     let made = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let wheel = made.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "whl"));
@@ -142,24 +136,42 @@ fn build(python: &Path, weft: &Path, name: &str, options: &[&str]) -> Result<Pat
 
 /// An environment with the packages of the tests for each version of Python that is there; at least one.
 fn environments() -> Result<Vec<PathBuf>, String> {
-    let there = PYTHONS.iter().copied().filter(|p| crate::cargo::succeeds(p, &["--version"]));
-    let mut list: Vec<&str> = there.collect();
+    let mut list: Vec<(&str, String)> = PYTHONS.iter().filter_map(|name| Some((*name, interpreter(name)?))).collect();
     if list.is_empty() {
-        list.push(python::program()?);
+        let program = python::program()?;
+        list.push((program, program.into()));
+    }
+    // Packages of one environment take 800 MB.
+    if let [_, between @ .., _] = &list[..] {
+        list.drain(1..=between.len());
     }
     let folder = target_dir()?.join("wheel");
-    let one = |name: &str| python::environment_of(name, &folder.join(format!("tests-{name}")), &TEST_PACKAGES);
-    list.into_iter().map(one).collect()
+    let one = |(name, program): &(&str, String)| {
+        python::environment_of(program, &folder.join(format!("tests-{name}")), &TEST_PACKAGES)
+    };
+    list.iter().map(one).collect()
+}
+
+/// The program of that name: on the PATH, or one of pyenv's, whose own `python3.9` runs only where it is chosen.
+fn interpreter(name: &str) -> Option<String> {
+    if crate::cargo::succeeds(name, &["--version"]) {
+        return Some(name.into());
+    }
+    let home = || std::env::home_dir().map(|home| home.join(".pyenv"));
+    let versions = std::env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(home)?.join("versions");
+    let there = std::fs::read_dir(versions).ok()?.flatten().map(|e| e.path().join("bin").join(name));
+    there.filter(|program| program.exists()).max().map(|program| program.display().to_string())
 }
 
 /// Installs the wheel into each environment, and runs the tests there; a failure in one does not keep the others from
 /// running.
-fn test_wheel(wheel: &Path) -> Result<(), String> {
-    let failed: Vec<String> = environments()?.iter().filter_map(|python| test_with(python, wheel).err()).collect();
+fn test_wheel(wheel: &Path, all: bool) -> Result<(), String> {
+    let test = |python: &PathBuf| test_with(python, wheel, all).err();
+    let failed: Vec<String> = environments()?.iter().filter_map(test).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-fn test_with(python: &Path, wheel: &Path) -> Result<(), String> {
+fn test_with(python: &Path, wheel: &Path, all: bool) -> Result<(), String> {
     heading(&format!("the Python package with {}", python.display()));
     let mut install = Command::new(python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps"]);
@@ -169,6 +181,9 @@ fn test_with(python: &Path, wheel: &Path) -> Result<(), String> {
     // From elsewhere, so that the installed package is tested, not its sources.
     tests.current_dir(package().join("tests")).args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "."]);
     tests.env("PYTHONDONTWRITEBYTECODE", "1");
+    if all {
+        tests.env("WEFT_ALL_CASES", "1");
+    }
     quiet_loader(&mut tests);
     run_command(tests)
 }

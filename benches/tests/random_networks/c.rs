@@ -1,6 +1,7 @@
 //! Random networks as C: built with every warning as an error and with the checks of AddressSanitizer and
 //! UndefinedBehaviorSanitizer, with vectors and without.
 
+use super::built;
 use super::native::target;
 use super::tally::Tally;
 use super::{build, check, config, inputs_of, modes, recipe};
@@ -17,9 +18,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use runtime_cpu::{Isa, Processor};
 use std::path::Path;
-use std::process::Command;
 
-const WARNINGS: [&str; 5] = ["-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror"];
 const CHECKS: [&str; 4] = ["-O1", "-march=native", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// The files of the network; `Err` for what does not become C.
@@ -37,16 +36,11 @@ fn files(
     c_source::program(&c.plan, &|b| weft::packed_constant(&c, b, isa), "a random network")
 }
 
-fn ran(command: &mut Command) -> Result<(), String> {
-    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
-}
-
 /// Builds the network and runs it.
 fn results(
     at: &Path,
     files: &[c_source::File],
-    vectors: bool,
+    (compiler, vectors): (&str, bool),
     inputs: &[Tensor],
     want: &[Tensor],
 ) -> Result<Vec<Tensor>, String> {
@@ -54,23 +48,11 @@ fn results(
         std::fs::write(at.join(f.name), &f.bytes).map_err(|e| e.to_string())?;
     }
     let plain = if vectors { &[][..] } else { &["-DWEFT_NO_VECTORS"] };
-    let words = ["network.c", "main.c", "-lm", "-o", "network"];
-    ran(Command::new("cc").current_dir(at).args(WARNINGS).args(CHECKS).args(plain).args(words))?;
-    let mut command = Command::new(at.join("network"));
-    command.current_dir(at).arg("weights.bin");
-    for (i, t) in inputs.iter().enumerate() {
-        std::fs::write(at.join(format!("in{i}")), t.bytes()).map_err(|e| e.to_string())?;
-        command.arg(format!("in{i}"));
-    }
-    (0..want.len()).for_each(|i| {
-        command.arg(format!("out{i}"));
-    });
-    ran(&mut command)?;
-    let read = |(i, w): (usize, &Tensor)| {
-        let bytes = std::fs::read(at.join(format!("out{i}"))).map_err(|e| e.to_string())?;
-        Tensor::from_bytes(w.dtype(), w.shape().to_vec(), bytes.into())
-    };
-    want.iter().enumerate().map(read).collect()
+    built::build(at, compiler, &[&CHECKS[..], plain].concat())?;
+    let inputs: Vec<&[u8]> = inputs.iter().map(|t| &t.bytes()[..]).collect();
+    let made = built::run(at, &inputs, want.len())?;
+    let read = |(w, bytes): (&Tensor, Vec<u8>)| Tensor::from_bytes(w.dtype(), w.shape().to_vec(), bytes.into());
+    want.iter().zip(made).map(read).collect()
 }
 
 #[test]
@@ -94,7 +76,10 @@ fn c_agrees() {
             return Err(TestCaseError::reject("it has steps on the host"));
         };
         let folder = tempfile::tempdir().map_err(|e| fail(e.to_string()))?;
-        let got = results(folder.path(), &files, seed % 3 != 0, &inputs, &want).map_err(|e| fail(format!("{how}: {e}")))?;
+        // The first one: the sanitizers of others may not be installed.
+        let compiler = built::compilers()[0];
+        let how = format!("{how}, built by {compiler}");
+        let got = results(folder.path(), &files, (compiler, seed % 3 != 0), &inputs, &want).map_err(|e| fail(format!("{how}: {e}")))?;
         check(&want, &got, &Tolerance::new(DType::F32, slack, slack), &how, &m)?;
     });
     tally.report("C");

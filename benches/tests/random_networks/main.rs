@@ -7,6 +7,8 @@
 //! padding, and broadcasting from every side. `PROPTEST_CASES=600 cargo test -p weft-benches --test random_networks`
 //! draws more of them.
 
+#[path = "../../../c-source/tests/shared/built.rs"]
+mod built;
 mod c;
 mod control;
 mod nan;

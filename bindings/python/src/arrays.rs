@@ -9,7 +9,7 @@ use numpy::ndarray::{ArrayView1, ArrayViewMut1};
 use numpy::{PyArray1, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyFloat, PyInt};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
 use weft::{DType, Tensor, TensorMut, TensorType};
 
 /// numpy's name of an element type.
@@ -66,6 +66,24 @@ pub fn tensor_of(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let len = array.len() * dtype.size();
     let owner = Shared { data: data_of(&array), len, _array: array.unbind() };
     Tensor::from_bytes(dtype, shape, Bytes::from_owner(owner)).map_err(pyo3::exceptions::PyValueError::new_err)
+}
+
+/// The tensors of an array, or of a list of arrays.
+///
+/// # Errors
+/// An element type that Weft does not have.
+pub fn results_of(name: &str, results: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    let one = |array: &Bound<'_, PyAny>| tensor_of(name, array);
+    let is_list = results.is_instance_of::<PyList>() || results.is_instance_of::<PyTuple>();
+    if is_list { results.try_iter()?.map(|array| one(&array?)).collect() } else { Ok(vec![one(results)?]) }
+}
+
+/// The arrays of tensors.
+///
+/// # Errors
+/// An element type that no package here has for numpy.
+pub fn arrays_of(py: Python<'_>, tensors: Vec<Tensor>) -> PyResult<Bound<'_, PyList>> {
+    PyList::new(py, tensors.into_iter().map(|t| array_of(py, t)).collect::<PyResult<Vec<_>>>()?)
 }
 
 /// A contiguous array with the machine's order of bytes; one that is so already is not copied.

@@ -5,17 +5,18 @@ use crate::errors::{Raised, usage};
 use crate::host;
 use crate::interrupt::on_thread;
 use crate::json::loads;
-use crate::model::{GivenSizes, Model, model_of, shapes_of};
+use crate::model::{GivenSizes, Model, allowed_model_of, shapes_of};
 use crate::passes::own_passes;
 use crate::schedules::tuned;
 use crate::session::Session;
+use crate::targets;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-use weft::extend::{AttrStruct, Attrs, Name, ReplaceWithHostCalls};
-use weft::{AmpMode, Cache, Device, FuseMode, KeepF32, LayoutMode, Options, Tensor};
+use std::sync::{Arc, Mutex, PoisonError};
+use weft::extend::{AttrStruct, Attrs, Name, PipelineOptions, ReplaceWithHostCalls};
+use weft::{AmpMode, Cache, Device, FuseMode, KeepF32, LayoutMode, Options, Tensor, Watch};
 
 /// The devices that this process has opened: sessions on one share kernels, weights and its queue.
 static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
@@ -55,21 +56,47 @@ pub struct Request {
     pub options: Options,
     /// Inputs that calibrate mixed precision.
     pub inputs: Vec<(String, Tensor)>,
+    /// Of a bundle: nothing may be compiled.
+    pub require_compiled: bool,
     /// What functions in Python raise.
     pub raised: Raised,
 }
 
+/// Says what a bundle makes anew.
+#[derive(Default)]
+struct Anew(Mutex<Vec<String>>);
+
+impl Anew {
+    /// Warns of each.
+    ///
+    /// # Errors
+    /// A filter of warnings that makes them exceptions.
+    fn warn(&self, py: Python<'_>) -> PyResult<()> {
+        for why in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let text = std::ffi::CString::new(format!("{why}: the network is compiled for this device"));
+            PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), &text.unwrap_or_default(), 1)?;
+        }
+        Ok(())
+    }
+}
+
+impl Watch for Anew {
+    fn makes_anew(&self, why: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(why.into());
+    }
+}
+
 impl Request {
     /// Opens the device, compiles the model and opens a session.
-    fn open(self, Model { model, name }: Model) -> Result<Session, weft::Error> {
+    fn open(self, model: Model) -> Result<Session, weft::Error> {
         let device = device_of(&self.device)?;
         let profile = device.profile_as(self.target.as_deref())?;
         let profile = (!matches!(device, Device::Interpreter)).then_some(profile);
         let mut options = Options { profile, ..self.options };
         if options.pipeline.amp == AmpMode::Auto {
-            options = options.calibrated(&model, &in_order(&model, &self.inputs)?)?;
+            options = options.calibrated(&model.model, &in_order(&model.model, &self.inputs)?)?;
         }
-        Session::open(model, name, options, device, self.raised)
+        Session::open(model, options, self.require_compiled, device, self.raised)
     }
 }
 
@@ -101,14 +128,22 @@ fn in_order(model: &weft::Model, inputs: &[(String, Tensor)]) -> Result<Vec<Tens
 /// host_functions: functions by the names with which the model calls them (`call_host`). They take the operands as
 ///     arrays that may not be written, and return an array, or a list of arrays. Python's lock is taken for each call.
 /// host_calls: nodes that such functions replace: `{"NODE": "name"}`, with a node's name, a pattern (`*`) or "op:NAME".
+/// external: external targets that take the parts which they support, each "NAME" or "NAME:OPTION=VALUE", in this order of
+///     preference; `weft_nn.register_target` adds one. With one in Python nothing is taken from the cache of plans.
 /// tuning: a file of `weft_nn.tune`, whose choices are used.
+/// require_compiled: of a bundle: an error (code 5) if it has no plan for the device. Without, its network is then compiled,
+///     and a warning says why.
+/// allow_native: of a bundle, as `weft_nn.load` takes it.
+///
+/// A bundle takes the options of sessions alone: device, cache, runs_in_flight, host_functions and these two.
 ///
 /// Raises weft_nn.Error: as `load`; code 2 for options that do not fit, 5 for a device that is not there or has not
 /// enough memory. Other threads run during the compilation, and Ctrl-C ends the call.
 #[pyfunction]
 #[pyo3(signature = (model, *, device=None, target=None, amp="off", keep_f32=vec![], layout="auto", fuse="full",
     opt_level=3, cache=None, cache_weights=false, runs_in_flight=1, inputs=None, batch=None, dims=None, shapes=None,
-    keep_open=false, passes=vec![], host_functions=None, host_calls=None, tuning=None))]
+    keep_open=false, passes=vec![], host_functions=None, host_calls=None, external=vec![],
+    tuning=None, require_compiled=false, allow_native=false))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn compile(
     py: Python<'_>,
@@ -131,22 +166,32 @@ pub fn compile(
     passes: Vec<Bound<'_, PyAny>>,
     host_functions: Option<Bound<'_, PyDict>>,
     host_calls: Option<BTreeMap<String, String>>,
+    external: Vec<String>,
     tuning: Option<PathBuf>,
+    require_compiled: bool,
+    allow_native: bool,
 ) -> PyResult<Session> {
     let raised = Raised::default();
+    let asked = [
+        ("target", target.is_some()),
+        ("amp", amp != "off"),
+        ("keep_f32", !keep_f32.is_empty()),
+        ("layout", layout != "auto"),
+        ("fuse", fuse != "full"),
+        ("opt_level", opt_level != 3),
+        ("inputs", inputs.is_some()),
+        ("passes", !passes.is_empty()),
+        ("host_calls", host_calls.is_some()),
+        ("external", !external.is_empty()),
+        ("tuning", tuning.is_some()),
+    ];
+    let of_compilation = asked.iter().find(|a| a.1).map(|a| a.0);
     let device = device.map_or(Ok("auto".into()), |d| d.str().map(|d| d.to_string()))?;
     let mut options = Options { cache: cache_of(cache, cache_weights)?, runs_in_flight, ..Options::default() };
-    let pipeline = &mut options.pipeline;
-    pipeline.amp = mode("amp", amp, AmpMode::ALL, AmpMode::name)?;
-    pipeline.layout = mode("layout", layout, LayoutMode::ALL, LayoutMode::name)?;
-    pipeline.fuse = mode("fuse", fuse, FuseMode::ALL, FuseMode::name)?;
-    pipeline.keep_f32 = keep_f32.iter().map(|pattern| KeepF32::listed(pattern)).collect();
-    if opt_level > 3 {
-        return Err(usage(format!("opt_level={opt_level}: no such level"), "it is 0, 1, 2 or 3"));
-    }
-    pipeline.opt_level = opt_level;
-    pipeline.own = own_passes(&passes, &raised)?;
-    pipeline.config.extend(host_calls.map(replacing));
+    set_modes(&mut options.pipeline, (amp, layout, fuse), &keep_f32, opt_level)?;
+    options.pipeline.own = own_passes(&passes, &raised)?;
+    options.pipeline.config.extend(host_calls.map(replacing));
+    let mut options = with_external(options, &external)?;
     if let Some(given) = &host_functions {
         options.host_functions = host::host_functions(given, &raised)?;
     }
@@ -155,9 +200,64 @@ pub fn compile(
     }
     let inputs = inputs.as_ref().map(tensors_of).transpose()?.unwrap_or_default();
     let shapes = shapes.as_ref().map(shapes_of).transpose()?;
-    let model = model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open })?;
-    let request = Request { device, target, options, inputs, raised: raised.clone() };
-    raised.or(on_thread(py, move || request.open(model)))
+    let model = allowed_model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open }, allow_native)?;
+    fits_bundle(&model, of_compilation, require_compiled)?;
+    let anew = Arc::new(Anew::default());
+    options.watch = anew.clone();
+    let request = Request { device, target, options, inputs, require_compiled, raised: raised.clone() };
+    let session = raised.or(on_thread(py, move || request.open(model)))?;
+    anew.warn(py)?;
+    Ok(session)
+}
+
+/// Sets the modes of a pipeline by name.
+///
+/// # Errors
+/// A mode or a level that there is not.
+fn set_modes(
+    pipeline: &mut PipelineOptions,
+    (amp, layout, fuse): (&str, &str, &str),
+    keep_f32: &[String],
+    opt_level: u8,
+) -> PyResult<()> {
+    pipeline.amp = mode("amp", amp, AmpMode::ALL, AmpMode::name)?;
+    pipeline.layout = mode("layout", layout, LayoutMode::ALL, LayoutMode::name)?;
+    pipeline.fuse = mode("fuse", fuse, FuseMode::ALL, FuseMode::name)?;
+    pipeline.keep_f32 = keep_f32.iter().map(|pattern| KeepF32::listed(pattern)).collect();
+    if opt_level > 3 {
+        return Err(usage(format!("opt_level={opt_level}: no such level"), "it is 0, 1, 2 or 3"));
+    }
+    pipeline.opt_level = opt_level;
+    Ok(())
+}
+
+/// With external targets. What targets in Python support no cache knows.
+///
+/// # Errors
+/// As [`targets::external`].
+fn with_external(mut options: Options, external: &[String]) -> PyResult<Options> {
+    if external.is_empty() {
+        return Ok(options);
+    }
+    options.cache.plans &= !targets::external(external)?;
+    Ok(options.external(&external.iter().map(String::as_str).collect::<Vec<_>>()))
+}
+
+/// Whether what was asked applies to the model: `of_compilation` is an option that changes a compilation.
+///
+/// # Errors
+/// An option that does not apply.
+fn fits_bundle(model: &Model, of_compilation: Option<&str>, require_compiled: bool) -> PyResult<()> {
+    match (&model.bundle, of_compilation) {
+        (Some(_), Some(option)) => {
+            let why = format!("{option}= does not apply to a bundle, which is compiled already");
+            Err(usage(why, "compile the model itself with it"))
+        }
+        (None, _) if require_compiled => {
+            Err(usage("require_compiled=True is for bundles, and this is a model", "leave it out"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The pass that replaces nodes by calls of host functions.

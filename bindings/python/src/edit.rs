@@ -3,34 +3,55 @@
 use crate::arrays::Operand;
 use crate::errors::usage;
 use pyo3::prelude::*;
-use weft::extend::{self, Name, NodeId, OpRef, Origins, Rewriter, ValueId};
+use weft::extend::{self, BlockId, Name, NodeId, OpRef, Origins, Rewriter, ValueId};
 
-/// Adds a node before `at`; its results.
+/// Where a new node goes.
+#[derive(Clone, Copy)]
+pub enum Place {
+    Before(NodeId),
+    /// At the end of a block.
+    End(BlockId),
+}
+
+/// Adds a node; its results.
 ///
 /// # Errors
 /// Operands that the op does not take.
 pub fn insert(
     r: &mut Rewriter<'_>,
-    at: NodeId,
+    at: Place,
     op: OpRef,
     operands: Vec<Operand<ValueId>>,
     name: Option<Name>,
-    origins: Origins,
 ) -> PyResult<Vec<ValueId>> {
-    let name = name.unwrap_or_else(|| Name::new(&format!("{}.{}", r.f.nodes[at].name, op.name())));
     let kind = op.name();
+    let origins = match at {
+        Place::Before(n) => r.f.nodes[n].origins.clone(),
+        Place::End(_) => Origins::none(),
+    };
+    let name = name.unwrap_or_else(|| match at {
+        Place::Before(n) => Name::new(&format!("{}.{kind}", r.f.nodes[n].name)),
+        Place::End(_) => Name::new(&format!("{kind}_{}", r.f.nodes.len())),
+    });
     let mut inputs = vec![];
     for operand in operands {
         inputs.push(match operand {
             Operand::Value(v) => Some(v),
             Operand::Absent => None,
             Operand::Tensor(t) => {
-                let constant = extend::Constant::from_tensor(&t);
-                Some(r.constant_before(at, &format!("{name}.constant"), constant, origins.clone()))
+                let (base, constant) = (format!("{name}.constant"), extend::Constant::from_tensor(&t));
+                Some(match at {
+                    Place::Before(n) => r.constant_before(n, &base, constant, origins.clone()),
+                    Place::End(block) => r.constant_at_end(block, &base, constant, origins.clone()),
+                })
             }
         });
     }
-    r.add_before(at, op, inputs, name, origins).map_err(|e| {
+    let added = match at {
+        Place::Before(n) => r.add_before(n, op, inputs, name, origins),
+        Place::End(block) => r.add_at_end(block, op, inputs, name, origins),
+    };
+    added.map_err(|e| {
         usage(format!("`{kind}` does not take these operands: {}", e.message), format!("it is to be added as `{name}`"))
     })
 }
@@ -76,16 +97,7 @@ pub fn define(module: &mut extend::Module, new: extend::Module) -> Result<Name, 
     let Some(first) = first else { return Err("the text defines no function".into()) };
     // One function with another name calls nothing by it.
     if new.tensor_functions.len() == 1 && new.functions.is_empty() {
-        let mut f = new.tensor_functions[&first].clone();
-        let same = |(name, there): (&Name, &extend::TensorFunction)| (*there == f).then_some(*name);
-        if let Some(name) = module.tensor_functions.iter().find_map(same) {
-            return Ok(name);
-        }
-        let taken = module.tensor_functions.contains_key(&first) || is_taken(module, first);
-        let name = if taken { module.fresh_name(first.as_str()) } else { first };
-        f.name = name;
-        module.tensor_functions.insert(name, f);
-        return Ok(name);
+        return Ok(module.add_tensor_function(&new.tensor_functions[&first]));
     }
     let names = new.tensor_functions.keys().chain(new.functions.keys()).chain(new.constants.keys());
     if let Some(name) = names.copied().find(|&n| module.tensor_functions.contains_key(&n) || is_taken(module, n)) {

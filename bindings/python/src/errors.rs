@@ -1,6 +1,7 @@
 //! Errors as `weft_nn.Error`, which has the code, the place and the help of the command's errors.
 
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft::{Advice, Code, Spelling};
 
@@ -41,20 +42,61 @@ pub struct Raised(Arc<Mutex<Vec<(String, PyErr)>>>);
 /// So many exceptions are kept that no error has brought up yet.
 const MOST_RAISED: usize = 16;
 
+/// What external targets have raised in runs: they belong to no session.
+static OF_TARGETS: Mutex<Vec<(String, PyErr)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// What a function in Python raised that the compiler asked, where the compiler takes no errors.
+    static FAILED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Keeps an exception for the end of the call that this thread works for ([`failed`]); returns a sentence in its place.
+/// The first one counts.
+pub fn fail(e: PyErr) -> String {
+    let said = Python::attach(|py| sentence(py, &e));
+    FAILED.with_borrow_mut(|f| {
+        f.get_or_insert(e);
+    });
+    said
+}
+
+/// The exception that [`fail`] kept on this thread.
+pub fn failed() -> Option<PyErr> {
+    FAILED.take()
+}
+
+/// Keeps an exception of an external target; returns a sentence in its place.
+pub fn keep_of_targets(py: Python<'_>, e: PyErr) -> String {
+    keep_in(&mut OF_TARGETS.lock().unwrap_or_else(PoisonError::into_inner), py, e)
+}
+
+fn sentence(py: Python<'_>, e: &PyErr) -> String {
+    let kind = e.get_type(py).name().map_or_else(|_| "an exception".into(), |n| n.to_string());
+    format!("{kind}: {}", e.value(py))
+}
+
+fn keep_in(list: &mut Vec<(String, PyErr)>, py: Python<'_>, e: PyErr) -> String {
+    let said = sentence(py, &e);
+    if list.len() >= MOST_RAISED {
+        list.remove(0);
+    }
+    list.push((said.clone(), e));
+    said
+}
+
+/// Takes out the exception that an error speaks of.
+fn spoken_of(list: &mut Vec<(String, PyErr)>, said: &str) -> Option<PyErr> {
+    let at = list.iter().rposition(|(sentence, _)| said.contains(sentence.as_str()))?;
+    Some(list.remove(at).1)
+}
+
 impl Raised {
     fn list(&self) -> MutexGuard<'_, Vec<(String, PyErr)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Keeps an exception; returns a sentence in its place.
     pub fn keep(&self, py: Python<'_>, e: PyErr) -> String {
-        let kind = e.get_type(py).name().map_or_else(|_| "an exception".into(), |n| n.to_string());
-        let sentence = format!("{kind}: {}", e.value(py));
-        let mut list = self.list();
-        if list.len() >= MOST_RAISED {
-            list.remove(0);
-        }
-        list.push((sentence.clone(), e));
-        sentence
+        keep_in(&mut self.list(), py, e)
     }
     /// The result; for an error, the exception that it speaks of, if it does.
     ///
@@ -63,9 +105,8 @@ impl Raised {
     pub fn or<T>(&self, done: PyResult<T>) -> PyResult<T> {
         done.map_err(|e| {
             let said = Python::attach(|py| e.value(py).to_string());
-            let mut list = self.list();
-            let cause = list.iter().rposition(|(sentence, _)| said.contains(sentence.as_str()));
-            cause.map_or(e, |i| list.remove(i).1)
+            let of_targets = || spoken_of(&mut OF_TARGETS.lock().unwrap_or_else(PoisonError::into_inner), &said);
+            spoken_of(&mut self.list(), &said).or_else(of_targets).unwrap_or(e)
         })
     }
 }
@@ -78,6 +119,11 @@ pub fn usage(message: impl Into<String>, help: impl Into<String>) -> PyErr {
 /// An input that does not fit.
 pub fn input(message: impl Into<String>, place: impl Into<String>, help: impl Into<String>) -> PyErr {
     raised(Advice { code: Code::Input, message: message.into(), place: Some(place.into()), help: Some(help.into()) })
+}
+
+/// Something of the machine that is missing.
+pub fn device(message: impl Into<String>) -> PyErr {
+    raised(Advice { code: Code::Device, message: message.into(), place: None, help: None })
 }
 
 /// A panic in the library.

@@ -4,10 +4,10 @@
 //! and can then be used no more.
 
 use crate::attributes::op_of;
-use crate::edit;
+use crate::edit::{self, Place};
 use crate::errors::{raise, usage};
 use crate::matches::Matches;
-use crate::nodes::{Held, Node, Value, nodes_of};
+use crate::nodes::{Held, Node, Value, nodes_of, operands as operands_of};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use weft::extend::{self, Name, ValueId};
@@ -56,12 +56,12 @@ impl Module {
         Matches::new(slf.clone().into_any().unbind(), &slf.get().held, pattern)
     }
 
-    /// Adds a node, right before a node that is there.
+    /// Adds a node, right before a node that is there, or at the end of the entry function.
     ///
     /// op: the name of an op (docs/ir.md, `weft_nn.Node.op`), or an op that `weft_nn.op` made.
     /// operands: values; None for one that is absent; numbers and arrays, which become constants (a number has the
     ///     element type of the first value).
-    /// before: the node.
+    /// before: the node; None for the end.
     /// name: the new node's name.
     /// attributes: of the op, such as `alpha=1.0` or `pads=[1, 1, 1, 1]`; element types are those of numpy,
     ///     `to=numpy.float16`, and open sizes texts in lists, `shapes=[["n", 4]]`.
@@ -69,18 +69,18 @@ impl Module {
     /// Returns the result: a Value, or a tuple of several.
     ///
     /// Raises weft_nn.Error: code 2 for an op or an attribute that there is not, or operands that the op does not take.
-    #[pyo3(signature = (op, *operands, before, name=None, **attributes))]
+    #[pyo3(signature = (op, *operands, before=None, name=None, **attributes))]
     fn add<'py>(
         slf: &Bound<'py, Self>,
         op: &Bound<'py, PyAny>,
         operands: &Bound<'py, PyTuple>,
-        before: &Bound<'py, Node>,
+        before: Option<&Bound<'py, Node>>,
         name: Option<&str>,
         attributes: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let at = before.get();
-        if !at.held.same(&slf.get().held) {
+        let held = &slf.get().held;
+        if before.is_some_and(|at| !at.get().held.same(held)) {
             return Err(usage("the node of before= is one of another module", "give a node of this module"));
         }
         let Ok(kind) = op.cast::<PyString>() else {
@@ -91,12 +91,16 @@ impl Module {
             return op.call_method("_add", (slf, operands), Some(&words));
         };
         let op = op_of(&kind.to_cow()?, attributes)?;
-        let operands = at.operands(operands)?;
-        let made = at.held.rewrite(at.function, |r| {
-            let origins = r.f.nodes[at.id].origins.clone();
-            edit::insert(r, at.id, op, operands, name.map(Name::new), origins)
+        let function = match before {
+            Some(at) => at.get().function,
+            None => held.change(|m| Ok(m.entry))?,
+        };
+        let operands = operands_of(held, function, operands)?;
+        let made = held.rewrite(function, |r| {
+            let at = before.map_or(Place::End(r.f.body), |at| Place::Before(at.get().id));
+            edit::insert(r, at, op, operands, name.map(Name::new))
         })?;
-        values(py, at, made)
+        values(py, held, function, made)
     }
 
     /// Puts a value in the place of another one, or of a node's first result: all that used it use the new one. Nodes
@@ -179,8 +183,8 @@ pub fn verified(module: &extend::Module) -> Result<(), String> {
     extend::verify_module(module).map_err(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
-fn values<'py>(py: Python<'py>, at: &Node, made: Vec<ValueId>) -> PyResult<Bound<'py, PyAny>> {
-    let value = |id| Value { held: at.held.clone(), function: at.function, id };
+fn values<'py>(py: Python<'py>, held: &Held, function: Name, made: Vec<ValueId>) -> PyResult<Bound<'py, PyAny>> {
+    let value = |id| Value { held: held.clone(), function, id };
     match made[..] {
         [one] => Ok(Bound::new(py, value(one))?.into_any()),
         _ => Ok(PyTuple::new(py, made.into_iter().map(value))?.into_any()),

@@ -1,6 +1,6 @@
 //! Functions in Python that a network calls by name.
 
-use crate::arrays::{tensor_of, view_of};
+use crate::arrays::{results_of, view_of};
 use crate::errors::Raised;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -32,8 +32,5 @@ pub fn host_functions(given: &Bound<'_, PyDict>, raised: &Raised) -> PyResult<Ho
 fn call(function: &Bound<'_, PyAny>, name: &str, operands: &[Tensor]) -> PyResult<Vec<Tensor>> {
     let py = function.py();
     let arrays = operands.iter().map(|t| view_of(py, t)).collect::<PyResult<Vec<_>>>()?;
-    let results = function.call1(PyTuple::new(py, arrays)?)?;
-    let one = |array: &Bound<'_, PyAny>| tensor_of(&format!("result of {name}"), array);
-    let is_list = results.is_instance_of::<pyo3::types::PyList>() || results.is_instance_of::<PyTuple>();
-    if is_list { results.try_iter()?.map(|array| one(&array?)).collect() } else { Ok(vec![one(&results)?]) }
+    results_of(&format!("result of {name}"), &function.call1(PyTuple::new(py, arrays)?)?)
 }

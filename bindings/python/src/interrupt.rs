@@ -4,7 +4,7 @@
 //! signals while the work goes on elsewhere. Work that was given up goes on to its end, and nobody takes its result. Runs
 //! that are known to be short are not interrupted.
 
-use crate::errors::{bug, raise};
+use crate::errors::{bug, failed, raise};
 use pyo3::prelude::*;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,18 +25,23 @@ const STACK: usize = 64 << 20;
 /// The result of `work`, which runs on a thread of its own.
 ///
 /// # Errors
-/// An error of the work; what a signal raised, such as `KeyboardInterrupt`.
+/// An error of the work; what a function in Python raised that it asked; what a signal raised, such as
+/// `KeyboardInterrupt`.
 pub fn on_thread<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, weft::Error> + Send + 'static,
 ) -> PyResult<T> {
     py.detach(|| {
         let (sender, done) = channel();
-        let run = move || drop(sender.send(catch_unwind(AssertUnwindSafe(work))));
+        let run = move || {
+            let done = catch_unwind(AssertUnwindSafe(work));
+            drop(sender.send((done, failed())));
+        };
         std::thread::Builder::new().name("weft".into()).stack_size(STACK).spawn(run)?;
         loop {
             match done.recv_timeout(PATIENCE) {
-                Ok(result) => return result.map_err(|panic| bug(panic.as_ref()))?.map_err(|e| raise(&e)),
+                Ok((_, Some(e))) => return Err(e),
+                Ok((result, None)) => return result.map_err(|panic| bug(panic.as_ref()))?.map_err(|e| raise(&e)),
                 Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
                 Err(RecvTimeoutError::Disconnected) => return Err(bug(&"a thread ended without a result")),
             }

@@ -1,17 +1,21 @@
 //! The native module of the Python package `weft_nn`: loads, compiles and runs networks by the library `weft`.
 //!
 //! Compilations and runs release Python's lock, and end on Ctrl-C (`interrupt`). Errors become `weft_nn.Error` with
-//! code, place and help (`errors`); arrays are shared with tensors where their memory allows it (`arrays`). Passes and
-//! host functions in Python are called with the lock (`passes`, `host`); what they raise is raised again.
+//! code, place and help (`errors`); arrays are shared with tensors where their memory allows it (`arrays`). Passes, host
+//! functions, external targets and importers in Python are called with the lock (`passes`, `host`, `targets`,
+//! `importers`); what they raise is raised again.
 
 mod arrays;
 mod attributes;
+mod command;
 mod compile;
 mod device_tensor;
 mod edit;
 mod errors;
+mod forms;
 mod graph;
 mod host;
+mod importers;
 mod interrupt;
 mod json;
 mod matches;
@@ -20,8 +24,10 @@ mod model;
 mod nodes;
 mod passes;
 mod ports;
+mod region;
 mod schedules;
 mod session;
+mod targets;
 mod trace;
 
 use pyo3::prelude::*;
@@ -30,13 +36,21 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::command::command;
+    #[pymodule_export]
     use crate::compile::compile;
     #[pymodule_export]
     use crate::compile::devices;
     #[pymodule_export]
     use crate::device_tensor::DeviceTensor;
     #[pymodule_export]
+    use crate::forms::NodeForm;
+    #[pymodule_export]
+    use crate::forms::TensorForm;
+    #[pymodule_export]
     use crate::graph::Module;
+    #[pymodule_export]
+    use crate::importers::add_importer;
     #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]
@@ -52,9 +66,13 @@ mod _native {
     #[pymodule_export]
     use crate::ports::Port;
     #[pymodule_export]
+    use crate::region::Region;
+    #[pymodule_export]
     use crate::schedules::Kernel;
     #[pymodule_export]
     use crate::session::Session;
+    #[pymodule_export]
+    use crate::targets::add_target;
     #[pymodule_export]
     use crate::trace::Trace;
 

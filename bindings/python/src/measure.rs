@@ -2,13 +2,14 @@
 
 use crate::arrays::tensors_of;
 use crate::errors::usage;
+use crate::model::Model;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 use weft::statistics::Statistics;
-use weft::{AmpMode, DType, Device, Difference, Model, Options, Tensor, Tolerance, agree};
+use weft::{AmpMode, DType, Device, Difference, Options, Tensor, Tolerance, agree};
 
 /// A measurement to make.
 pub struct Bench {
@@ -122,7 +123,7 @@ impl Reference {
             Reference::Given(results) => Ok(results),
             Reference::Run(other) => {
                 let (model, options, device) = *other;
-                let session = model.compile(&options)?.session(&device)?;
+                let session = model.compiled(&options, false)?.session(&device)?;
                 Ok(session.run(&named(inputs))?.into_iter().collect())
             }
         }

@@ -11,14 +11,19 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
-use weft::Sizes;
+use weft::plain_files::{BUNDLE_MAGIC, begins_as_bundle};
+use weft::{Bundle, CompileTrace, CompiledModel, Options, Sizes};
 
-/// A network, not yet compiled. `weft_nn.load` makes it from ONNX, `Model.from_text` from text.
+/// A network, not yet compiled. `weft_nn.load` makes it from ONNX, or of a bundle, which is compiled already;
+/// `Model.from_text` of text.
 #[pyclass(frozen, module = "weft_nn")]
+#[derive(Clone)]
 pub struct Model {
     pub model: weft::Model,
     /// Its name in reports.
     pub name: String,
+    /// The bundle that it is the network of.
+    pub bundle: Option<Bundle>,
 }
 
 #[pymethods]
@@ -28,7 +33,7 @@ impl Model {
     /// Raises weft_nn.Error (code 3) with the line if the text does not parse or is no valid module.
     #[staticmethod]
     fn from_text(text: &str) -> PyResult<Model> {
-        Ok(Model { model: weft::Model::from_text(text).map_err(|e| raise(&e))?, name: "model".into() })
+        Ok(Model::new(weft::Model::from_text(text).map_err(|e| raise(&e))?, "model".into()))
     }
     /// The model as text. Large constants stand there by name and shape alone.
     fn text(&self) -> String {
@@ -53,7 +58,7 @@ impl Model {
         let steps = passes.iter().map(|p| Step::of(p, &raised)).collect::<PyResult<Vec<_>>>()?;
         let (model, name) = (self.model.clone(), self.name.clone());
         let done = on_thread(py, move || run_steps(model, &steps));
-        Ok(Model { model: raised.or(done)?, name })
+        Ok(Model::new(raised.or(done)?, name))
     }
     /// The inputs: a list of Port, in the model's order.
     #[getter]
@@ -71,19 +76,52 @@ impl Model {
 }
 
 impl Model {
+    /// A network that is no bundle's.
+    pub fn new(model: weft::Model, name: String) -> Model {
+        Model { model, name, bundle: None }
+    }
+    /// The network of a bundle.
+    ///
+    /// # Errors
+    /// A damaged bundle.
+    fn of_bundle(bundle: Bundle, name: String) -> Result<Model, weft::Error> {
+        Ok(Model { model: bundle.model()?, name, bundle: Some(bundle) })
+    }
+    /// Itself, with code of the machine allowed.
+    fn allowing_native(self, allows: bool) -> Model {
+        if allows { Model { bundle: self.bundle.map(Bundle::allow_native), ..self } } else { self }
+    }
+    /// Compiled with these options; of a bundle, by its plan for their profile. `require`: nothing may be compiled.
+    ///
+    /// # Errors
+    /// As compiling; a bundle without such a plan.
+    pub fn compiled(&self, options: &Options, require: bool) -> Result<CompiledModel, weft::Error> {
+        match &self.bundle {
+            Some(bundle) => bundle.compile(options, require),
+            None => self.model.compile(options),
+        }
+    }
+    /// The record of its compilation; of a bundle, that for the profile of the options, else for its first one.
+    ///
+    /// # Errors
+    /// As compiling.
+    pub fn trace(&self, options: &Options) -> Result<CompileTrace, weft::Error> {
+        let Some(bundle) = &self.bundle else { return self.model.trace(&self.name, options) };
+        let wanted = options.profile.as_ref().map(|p| p.name.as_str());
+        bundle.trace(wanted.filter(|name| bundle.profiles().contains(name)))
+    }
     /// The model that an object is: one already, or a graph.
     ///
     /// # Errors
     /// A graph that is not valid.
     fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Model>> {
         if let Ok(model) = object.cast::<Model>() {
-            let Model { model, name } = model.get();
-            return Ok(Some(Model { model: model.clone(), name: name.clone() }));
+            return Ok(Some(model.get().clone()));
         }
         let Ok(module) = object.cast::<Module>() else { return Ok(None) };
         module.get().held.change(|m| {
             verified(m).map_err(|why| raise(&weft::Error::Text(why)))?;
-            Ok(Some(Model { model: weft::Model::from_module(m.clone()), name: "model".into() }))
+            Ok(Some(Model::new(weft::Model::from_module(m.clone()), "model".into())))
         })
     }
 }
@@ -177,10 +215,19 @@ impl Source {
             }),
         }
     }
-    fn load(self, sizes: &Sizes) -> Result<weft::Model, weft::Error> {
+    fn is_bundle(&self) -> bool {
         match self {
-            Source::Path(path) => weft::Model::load_with(path, sizes),
-            Source::Onnx(bytes) => weft::Model::from_onnx_with(bytes, sizes),
+            Source::Path(path) => begins_as_bundle(path),
+            Source::Onnx(bytes) => bytes.starts_with(BUNDLE_MAGIC),
+        }
+    }
+    fn load(self, sizes: &Sizes) -> Result<Model, weft::Error> {
+        let (name, is_bundle) = (self.name(), self.is_bundle());
+        match self {
+            Source::Path(path) if is_bundle => Model::of_bundle(Bundle::open(path)?, name),
+            Source::Onnx(bytes) if is_bundle => Model::of_bundle(Bundle::from_bytes(bytes)?, name),
+            Source::Path(path) => Ok(Model::new(weft::Model::load_with(path, sizes)?, name)),
+            Source::Onnx(bytes) => Ok(Model::new(weft::Model::from_onnx_with(bytes, sizes)?, name)),
         }
     }
     fn metadata(self) -> Result<Vec<(String, String)>, weft::Error> {
@@ -203,19 +250,42 @@ impl Source {
 /// As [`load`].
 pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>) -> PyResult<Model> {
     let (py, sizes) = (source.py(), given.decided()?);
-    if let Some(Model { model, name }) = Model::of(source)? {
-        let unchanged = given.is_empty();
-        let sized = on_thread(py, move || if unchanged { Ok(model) } else { model.with_sizes(&sizes) })?;
-        return Ok(Model { model: sized, name });
+    let has_sizes =
+        || usage("a bundle has its sizes already", "load it without batch=, dims=, shapes=, values= and keep_open=");
+    if let Some(model) = Model::of(source)? {
+        if given.is_empty() {
+            return Ok(model);
+        }
+        if model.bundle.is_some() {
+            return Err(has_sizes());
+        }
+        let name = model.name;
+        let sized = on_thread(py, move || model.model.with_sizes(&sizes))?;
+        return Ok(Model::new(sized, name));
     }
     let source = Source::of(source)?;
-    let name = source.name();
-    Ok(Model { model: on_thread(py, move || source.load(&sizes))?, name })
+    if !given.is_empty() && source.is_bundle() {
+        return Err(has_sizes());
+    }
+    on_thread(py, move || source.load(&sizes))
+}
+
+/// As [`model_of`], for a caller that says whether a bundle may run code of the machine.
+///
+/// # Errors
+/// As [`load`].
+pub fn allowed_model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native: bool) -> PyResult<Model> {
+    let model = model_of(source, given)?;
+    if allow_native && model.bundle.is_none() {
+        return Err(usage("allow_native=True is for bundles, and this is a model", "leave it out"));
+    }
+    Ok(model.allowing_native(allow_native))
 }
 
 /// Loads a network.
 ///
-/// source: a path of an `.onnx` or `.weft` file, the bytes of an ONNX model, an `onnx.ModelProto`, or a `Module`.
+/// source: a path of an `.onnx` or `.weft` file or of a bundle (docs/bundle.md), the bytes of an ONNX model or of a bundle,
+///     an `onnx.ModelProto`, or a `Module`.
 /// batch: the first dimension of every input that has dimensions.
 /// dims: sizes of dimensions that the model leaves open, by name: a number; `(low, high)` or `(low, high, step)`, or
 ///     the text "low..high:step", for one that stays open in a range; "open" for one that stays open without a range.
@@ -223,11 +293,14 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>) -> PyResult<M
 /// values: inputs that become constants, by name, such as sizes and axes.
 /// keep_open: dimensions that nothing gives a size stay open. Otherwise a first dimension is 1, and any other one is an
 ///     error (code 2) that names it.
+/// allow_native: of a bundle: its external targets may run code of the machine (libraries, what a C compiler makes). Without,
+///     compiling such a bundle is an error (code 2).
 ///
-/// Raises weft_nn.Error: code 3 for a file that is no model, 4 for operators that Weft does not have (all of them at
+/// Raises weft_nn.Error: code 3 for a file that is no model or is damaged, 4 for operators that Weft does not have (all of them at
 /// once), 2 for sizes that are open or do not fit.
 #[pyfunction]
-#[pyo3(signature = (source, *, batch=None, dims=None, shapes=None, values=None, keep_open=false))]
+#[pyo3(signature = (source, *, batch=None, dims=None, shapes=None, values=None, keep_open=false,
+    allow_native=false))]
 pub fn load(
     source: &Bound<'_, PyAny>,
     batch: Option<usize>,
@@ -235,9 +308,10 @@ pub fn load(
     shapes: Option<Bound<'_, PyDict>>,
     values: Option<Bound<'_, PyDict>>,
     keep_open: bool,
+    allow_native: bool,
 ) -> PyResult<Model> {
     let shapes = shapes.as_ref().map(shapes_of).transpose()?;
-    model_of(source, &GivenSizes { batch, dims, shapes, values, keep_open })
+    allowed_model_of(source, &GivenSizes { batch, dims, shapes, values, keep_open }, allow_native)
 }
 
 /// Shapes by name.

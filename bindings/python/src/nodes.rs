@@ -119,26 +119,24 @@ impl Node {
         let id = self.look(|_, n| n.outputs.first().copied())?;
         id.map(|id| self.value(id)).ok_or_else(|| usage("this node has no results", "give a value"))
     }
-    /// Operands for a new node before this one.
-    ///
-    /// # Errors
-    /// Values of another function, and what are no operands.
-    pub fn operands(&self, given: &Bound<'_, PyTuple>) -> PyResult<Vec<Operand<ValueId>>> {
-        let of_value = |v: &Bound<'_, PyAny>| v.cast::<Value>().ok().map(|v| v.get().clone());
-        let list: Vec<Option<Value>> = given.iter().map(|v| of_value(&v)).collect();
-        if list.iter().flatten().any(|v| !v.held.same(&self.held) || v.function != self.function) {
-            return Err(usage(
-                "an operand is a value of another module or function",
-                "give values of the same function",
-            ));
-        }
-        let first = list.iter().flatten().next().map(|v| v.look(|_, ty, _| ty.dtype)).transpose()?;
-        let one = |(v, item): (Option<Value>, Bound<'_, PyAny>)| match v {
-            Some(v) => Ok(Operand::Value(v.id)),
-            None => operand_of(&item, first),
-        };
-        list.into_iter().zip(given.iter()).map(one).collect()
+}
+
+/// Operands for a new node of a function.
+///
+/// # Errors
+/// Values of another function, and what are no operands.
+pub fn operands(held: &Held, function: Name, given: &Bound<'_, PyTuple>) -> PyResult<Vec<Operand<ValueId>>> {
+    let of_value = |v: &Bound<'_, PyAny>| v.cast::<Value>().ok().map(|v| v.get().clone());
+    let list: Vec<Option<Value>> = given.iter().map(|v| of_value(&v)).collect();
+    if list.iter().flatten().any(|v| !v.held.same(held) || v.function != function) {
+        return Err(usage("an operand is a value of another module or function", "give values of the same function"));
     }
+    let first = list.iter().flatten().next().map(|v| v.look(|_, ty, _| ty.dtype)).transpose()?;
+    let one = |(v, item): (Option<Value>, Bound<'_, PyAny>)| match v {
+        Some(v) => Ok(Operand::Value(v.id)),
+        None => operand_of(&item, first),
+    };
+    list.into_iter().zip(given.iter()).map(one).collect()
 }
 
 #[pymethods]
@@ -160,6 +158,23 @@ impl Node {
         let dict = PyDict::new(py);
         attrs.iter().try_for_each(|(name, value)| dict.set_item(name, attr_to_py(py, value)?))?;
         Ok(dict)
+    }
+    /// All attributes of its op, those with default values too: a dictionary.
+    #[getter]
+    fn all_attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let attrs = self.look(|_, n| n.op.every_attr())?;
+        let dict = PyDict::new(py);
+        attrs.iter().try_for_each(|(name, value)| dict.set_item(name, attr_to_py(py, value)?))?;
+        Ok(dict)
+    }
+    /// The nodes that are inside of it, such as those of a composite or of the branches of an `if`: a list of Node.
+    #[getter]
+    fn body(&self) -> PyResult<Vec<Node>> {
+        let list = self.look(|f, n| {
+            let all = n.regions.iter().flat_map(|&b| f.blocks[b].nodes.iter().copied());
+            all.filter(|&n| !f.nodes[n].op.is::<extend::Const>()).collect::<Vec<_>>()
+        })?;
+        Ok(list.into_iter().map(|id| Node { id, ..self.clone() }).collect())
     }
     /// Its operands: a list of Value, with None for one that is absent.
     #[getter]

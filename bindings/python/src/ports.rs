@@ -27,6 +27,15 @@ impl Size {
     }
 }
 
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Size::Fixed(n) => write!(f, "{n}"),
+            Size::Open(text) => write!(f, "'{text}'"),
+        }
+    }
+}
+
 impl Port {
     /// Of a value of this type.
     pub fn new(name: String, ty: &TensorType) -> Port {
@@ -37,11 +46,7 @@ impl Port {
 #[pymethods]
 impl Port {
     fn __repr__(&self) -> String {
-        let size = |s: &Size| match s {
-            Size::Fixed(n) => n.to_string(),
-            Size::Open(text) => format!("'{text}'"),
-        };
-        let shape: Vec<String> = self.shape.iter().map(size).collect();
+        let shape: Vec<String> = self.shape.iter().map(Size::to_string).collect();
         format!("Port(name={:?}, dtype={:?}, shape=[{}])", self.name, self.dtype, shape.join(", "))
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::arrays::{array_of, check, tensor_of};
 use crate::device_tensor::{DeviceTensor, Place};
-use crate::errors::{Raised, raise};
+use crate::errors::{Raised, raise, usage};
 use crate::interrupt::{here, on_thread, wait};
 use crate::json::loads;
 use crate::measure::{Bench, compare, reference};
-use crate::model::results;
+use crate::model::{Model, results};
 use crate::ports::Port;
 use crate::schedules::{Kernel, kernels, rescheduled};
 use crate::trace::Trace;
@@ -22,8 +22,7 @@ use weft::{Device, Options, RunInput, Tensor};
 #[pyclass(frozen, module = "weft_nn")]
 pub struct Session {
     pub session: Arc<weft::Session>,
-    pub model: weft::Model,
-    pub name: String,
+    pub model: Model,
     pub options: Options,
     pub device: Device,
     /// Microseconds that the last run took; none is as long as can be.
@@ -53,15 +52,15 @@ impl Session {
     /// # Errors
     /// As compiling and opening.
     pub fn open(
-        model: weft::Model,
-        name: String,
+        model: Model,
         options: Options,
+        require: bool,
         device: Device,
         raised: Raised,
     ) -> Result<Session, weft::Error> {
-        let session = model.compile(&options)?.session(&device)?;
+        let session = model.compiled(&options, require)?.session(&device)?;
         let last = u64::MAX.into();
-        Ok(Session { session: Arc::new(session), model, name, options, device, last, raised })
+        Ok(Session { session: Arc::new(session), model, options, device, last, raised })
     }
 
     /// The inputs of a dictionary, which have the types and shapes of the model's.
@@ -205,12 +204,12 @@ impl Session {
     /// The inputs: a list of Port, in the model's order.
     #[getter]
     fn inputs(&self) -> Vec<Port> {
-        self.model.inputs().into_iter().map(|(name, ty)| Port::new(name, &ty)).collect()
+        self.model.model.inputs().into_iter().map(|(name, ty)| Port::new(name, &ty)).collect()
     }
     /// The results: a list of Port, in the model's order.
     #[getter]
     fn outputs(&self) -> Vec<Port> {
-        results(&self.model)
+        results(&self.model.model)
     }
     /// The device: its name, backend and driver.
     #[getter]
@@ -283,8 +282,8 @@ impl Session {
     ///
     /// Raises weft_nn.Error as `compile`; code 5 for a model whose sizes data decide.
     fn trace(&self, py: Python<'_>) -> PyResult<Trace> {
-        let (model, name, options) = (self.model.clone(), self.name.clone(), self.options.clone());
-        let trace = on_thread(py, move || Ok(Trace::new(model.trace(&name, &options)?)));
+        let (model, options) = (self.model.clone(), self.options.clone());
+        let trace = on_thread(py, move || Ok(Trace::new(model.trace(&options)?)));
         self.raised.or(trace).and_then(|t| t)
     }
     /// The kernels, with their schedules and shaders: a list of Kernel, in the order of their first dispatch. They are
@@ -304,15 +303,21 @@ impl Session {
     ///
     /// Raises weft_nn.Error: code 3 for a function that there is not, or a text that is no schedule or does not apply.
     fn with_schedules(&self, py: Python<'_>, schedules: BTreeMap<String, String>) -> PyResult<Session> {
-        let (model, name, options) = (self.model.clone(), self.name.clone(), self.options.clone());
+        let (model, options) = (self.model.clone(), self.options.clone());
+        if model.bundle.is_some() {
+            return Err(usage(
+                "a bundle has its kernels already",
+                "compile the model itself, and change its schedules",
+            ));
+        }
         let (device, raised) = (self.device.clone(), self.raised.clone());
         let session = on_thread(py, move || {
-            let changed = rescheduled(&model, &options, &schedules)?;
+            let changed = Model::new(rescheduled(&model.model, &options, &schedules)?, model.name);
             let mut options = Options { cache: weft::Cache::default(), ..options };
             // What was to change the graph has changed it.
             options.pipeline.own.clear();
             options.pipeline.config.clear();
-            Session::open(changed, name, options, device, raised)
+            Session::open(changed, options, false, device, raised)
         });
         self.raised.or(session)
     }
@@ -334,6 +339,6 @@ impl Session {
         self.trace(py)?.show(py, height)
     }
     fn __repr__(&self) -> String {
-        format!("<weft_nn.Session {:?} on {}>", self.name, self.device.label())
+        format!("<weft_nn.Session {:?} on {}>", self.model.name, self.device.label())
     }
 }

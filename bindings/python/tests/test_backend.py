@@ -1,6 +1,7 @@
 """ONNX's own runner of backend tests, held against the list of cases in docs/conformance.txt."""
 
 import os
+import re
 import unittest
 from pathlib import Path
 
@@ -23,10 +24,10 @@ TYPES += [_T.FLOAT16, _T.FLOAT, _T.DOUBLE]
 STEP = 1 if os.environ.get("WEFT_ALL_CASES") else 12
 
 
-def listed():
-    """The cases that are right on the CPU by the list, as they stand or with constants."""
+def listed(ends):
+    """The cases that end in one of these ways on the CPU by the list, as they stand or with constants."""
     lines = [line.split() for line in LIST.read_text().splitlines() if not line.startswith("#")]
-    return {name for name, *_, cpu in lines if cpu.split("/")[-1] in ("host", "device", "device+host")}
+    return {name for name, *_, cpu in lines if cpu.split("/")[-1] in ends}
 
 
 def is_of_arrays(case):
@@ -55,22 +56,23 @@ class Runner(onnx.backend.test.BackendTest):
 
 
 def cases():
-    """The runner's tests of nodes on the CPU that the list has as right, by name."""
+    """The runner's tests of nodes on the CPU, by name: those that the list has as right, and those without support."""
     tests = Runner(backend, __name__).test_cases["OnnxBackendNodeModelTest"]
-    right = listed()
-    loaded = [case for case in load_model_tests(kind="node") if case.name in right and is_of_arrays(case)]
-    return {case.name: tests(f"{case.name}_cpu") for case in sorted(loaded, key=lambda case: case.name)}
+    loaded = sorted(load_model_tests(kind="node"), key=lambda case: case.name)
+    right, refused = listed(("host", "device", "device+host")), listed(("operator", "type"))
+    of = lambda chosen: {case.name: tests(f"{case.name}_cpu") for case in chosen}
+    return of(c for c in loaded if c.name in right and is_of_arrays(c)), of(c for c in loaded if c.name in refused)
 
 
 # The list is of the cases of one version of onnx; other versions have some of them with other values.
 LISTED = onnx.__version__ == "1.22.0"
-CASES = cases() if LISTED else {}
+CASES, REFUSED = cases() if LISTED else ({}, {})
 of_the_list = pytest.mark.skipif(not LISTED, reason="docs/conformance.txt is made with onnx 1.22.0")
 
 
 @of_the_list
 def test_the_list_was_read():
-    assert len(CASES) > 1000
+    assert len(CASES) > 1000 and len(REFUSED) > 50
 
 
 @of_the_list
@@ -81,6 +83,17 @@ def test_case(name):
     problems = [text for _, text in result.failures + result.errors]
     assert not problems, problems[0]
     assert result.testsRun == 1 and not result.skipped, result.skipped
+
+
+@of_the_list
+@pytest.mark.parametrize("name", list(REFUSED)[::STEP])
+def test_refused_case(name):
+    result = unittest.TestResult()
+    REFUSED[name].run(result)
+    assert not result.failures, result.failures[0][1]
+    if not result.skipped:
+        [(_, text)] = result.errors
+        assert re.search(r"^weft_nn\.\S*Error: ", text, re.MULTILINE), text
 
 
 def test_nodes_run_by_themselves():

@@ -3,18 +3,24 @@
 import doctest
 import importlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import weft_nn
+import weft_nn_command
 
-PAGE = Path(__file__).parents[3] / "docs" / "python.md"
+ROOT = Path(__file__).parents[3]
+PAGE, README = ROOT / "docs" / "python.md", ROOT / "README.md"
 
 
-@pytest.mark.parametrize("name", ["weft_nn", "weft_nn.expressions", "weft_nn.ort", "weft_nn.backend"])
+@pytest.mark.parametrize("name", ["weft_nn", "weft_nn.expressions", "weft_nn.extensions", "weft_nn.ort", "weft_nn.backend"])
 def test_docstrings(name):
     if name.endswith("backend"):
         pytest.importorskip("onnx")
@@ -22,25 +28,55 @@ def test_docstrings(name):
     assert result.attempted > 0 and result.failed == 0
 
 
-def blocks():
-    """The Python of the page."""
-    return [part.split("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```python\n")[1:]]
+def blocks(page):
+    """The Python of a page."""
+    return [part.split("```")[0] for part in page.read_text(encoding="utf-8").split("```python\n")[1:]]
 
 
 def test_the_page(tmp_path, monkeypatch):
     pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
     names = {}
-    assert len(blocks()) >= 5
-    for block in blocks():
+    assert len(blocks(PAGE)) >= 5
+    for block in blocks(PAGE):
         exec(compile(block, str(PAGE), "exec"), names)
+
+
+# As `model.onnx` of README.md.
+CLASSIFIER = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    main (float[1,3,224,224] image) => (float[1,3] logits) {
+        a = Relu(image)
+        b = GlobalAveragePool(a)
+        logits = Flatten(b)
+    }
+"""
+
+
+def test_the_readme(tmp_path, monkeypatch, capsys):
+    onnx = pytest.importorskip("onnx")
+    import onnx.parser
+
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(CLASSIFIER), "model.onnx")
+    names = {}
+    [block] = blocks(README)
+    exec(compile(block, str(README), "exec"), names)
+    wanted = np.maximum(names["image"], 0).mean((2, 3))
+    np.testing.assert_allclose(names["logits"], wanted, rtol=1e-4)
+    assert "GlobalAveragePool" in capsys.readouterr().out
 
 
 def test_everything_has_a_docstring():
     public = [getattr(weft_nn, name) for name in weft_nn.__all__]
     members = [v for c in public if isinstance(c, type) for k, v in vars(c).items() if not k.startswith("_")]
     # Fields of plain records are described by the docstrings of those.
-    records = {weft_nn.Port: "name dtype shape", weft_nn.Kernel: "name function schedule wgsl workgroup grid"}
+    records = {
+        weft_nn.Port: "name dtype shape",
+        weft_nn.TensorForm: "dtype shape is_constant",
+        weft_nn.Kernel: "name function schedule wgsl workgroup grid",
+    }
     fields = [vars(c)[name] for c, names in records.items() for name in names.split()]
     assert all(o.__doc__ for o in public + [m for m in members if m not in fields])
 
@@ -53,8 +89,18 @@ def test_the_stubs_fit():
 
 
 def test_the_command_comes_with_the_wheel():
-    from weft_nn import _command
-
-    done = subprocess.run([_command.program(), "--version"], capture_output=True, text=True)
+    program = shutil.which("weft", path=os.path.dirname(sys.executable))
+    done = subprocess.run([program, "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("weft")
-    assert os.path.dirname(_command.program()) == os.path.dirname(sys.executable)
+    wrong = subprocess.run([program, "run", "no_such_file.onnx"], capture_output=True, text=True)
+    assert wrong.returncode == 3 and "error[3]: cannot read" in wrong.stderr, wrong
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_ends_the_command():
+    command = [*weft_nn_command.words(), "bench", "squeezenet1_1", "--device", "cpu", "--runs", "100000"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(3)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    assert child.wait(10) == -signal.SIGINT

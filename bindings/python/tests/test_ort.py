@@ -52,6 +52,8 @@ def test_a_session_as_scripts_use_it(path):
         np.testing.assert_allclose(z, -a, rtol=1e-6)
         [only] = session.run(["z"], {"x": given})
         np.testing.assert_array_equal(only, z)
+        [of_lists] = session.run(["z"], {"x": given.tolist()})
+        np.testing.assert_array_equal(of_lists, z)
     with pytest.raises(weft_nn.Error, match="`q`"):
         session.run(["q"], {"x": given})
     assert session.get_modelmeta().custom_metadata_map == {"character": "a\nb"}

@@ -89,9 +89,6 @@ pub struct Common {
     /// Pin nodes to a layout (`*` in the name matches anything)
     #[arg(long = "pin-layout", value_name = "NODE=LAYOUT", help_heading = COMPILER)]
     pub pin_layout: Vec<String>,
-    /// Tuning database with times of nodes for the choice of layouts (as benches' layout_choice writes them)
-    #[arg(long = "layout-costs", value_name = "FILE", help_heading = COMPILER)]
-    pub layout_costs: Option<PathBuf>,
     /// Fusion: full, classic, off
     #[arg(long, default_value = "full", value_parser = ["full", "classic", "off"], help_heading = COMPILER)]
     pub fuse: String,
@@ -121,7 +118,7 @@ pub struct Common {
     #[arg(long, value_name = "TARGET,...", value_delimiter = ',', help_heading = COMPILER)]
     pub external: Vec<String>,
     /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off
-    /// [default: WEFT_CACHE, else the user's cache folder]
+    /// [default: WEFT_CACHE (a folder or off), else the user's cache folder]
     #[arg(long, value_name = "DIR", help_heading = COMPILER)]
     pub cache: Option<String>,
     /// Keep weights there too, as they go to the device

@@ -197,6 +197,13 @@ const USES: &[Use] = &[
         first: &[],
         examples: ["weft measure < requests", "weft measure --device 0 < requests"],
     },
+    Use {
+        command: "oracle",
+        headings: ALL,
+        without: &["target", "passes"],
+        first: &[],
+        examples: ["weft oracle tables.jsonl --device 0", "weft oracle tables.jsonl --searches --most 8"],
+    },
 ];
 
 /// The shared options: their id and heading.
@@ -354,6 +361,7 @@ impl Command {
             Command::Completions(a) => &a.common,
             Command::Cases(a) => &a.common,
             Command::Measure(a) => &a.common,
+            Command::Oracle(a) => &a.common,
         }
     }
     /// The shared options of the command, to be completed.
@@ -380,6 +388,7 @@ impl Command {
             Command::Completions(a) => &mut a.common,
             Command::Cases(a) => &mut a.common,
             Command::Measure(a) => &mut a.common,
+            Command::Oracle(a) => &mut a.common,
         }
     }
 }

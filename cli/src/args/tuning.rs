@@ -22,6 +22,10 @@ pub struct TuneArgs {
     /// Only schedules that sum in the default's order, so that results have the same bits; layouts and fusion stay
     #[arg(long)]
     pub same_sums: bool,
+    /// Write what was measured on the device to one file, to send it to Weft's developers: the device and its peak rates,
+    /// the time of each schedule beside its estimate, tuned choices
+    #[arg(long, value_name = "FILE")]
+    pub submit: Option<PathBuf>,
     /// Schedule templates, whose schedules are tried too (docs/tuning.md)
     #[arg(long, value_name = "FILE")]
     pub template: Vec<PathBuf>,
@@ -63,6 +67,43 @@ pub struct MeasureArgs {
     pub common: Common,
 }
 
+/// The shapes of `weft oracle`.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OracleShapes {
+    /// Those by which the search is chosen
+    Known,
+    /// Others
+    Others,
+}
+
+/// `weft oracle`
+#[derive(Args, Debug)]
+pub struct OracleArgs {
+    /// The file of tables: those that it lacks are measured and appended
+    pub file: PathBuf,
+    /// Shapes to measure
+    #[arg(long, value_enum, default_value = "known", value_name = "WHICH")]
+    pub shapes: OracleShapes,
+    /// Schedules of a table, or candidates of a search, at most
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub most: usize,
+    /// Run searches on the tables
+    #[arg(long)]
+    pub searches: bool,
+    /// Seeds of these searches
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub seeds: u64,
+    /// Run searches on the device, of the schedules of the tables
+    #[arg(long)]
+    pub picks: bool,
+    /// Calibrate the estimate by the tables
+    #[arg(long)]
+    pub calibrate: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
 /// What `weft tuning` does.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningAction {
@@ -74,6 +115,8 @@ pub enum TuningAction {
     Merge,
     /// Writes those of one device
     Export,
+    /// Fits the estimate of one device to its measured schedules, and appends the factors to the file
+    Calibrate,
 }
 
 /// `weft tuning`

@@ -30,7 +30,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "NODE")]
     pub select: Option<String>,
     /// What to show: graph, whole, nodes, hulls, compare, node, kernel, kernels, text, groups, time, timeline, roofline,
-    /// memory, precision, wrong, slow, remarks, difference
+    /// memory, precision, wrong, slow, left, remarks, difference
     #[arg(long)]
     pub view: Option<String>,
     /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`
@@ -68,6 +68,9 @@ pub struct ReportArgs {
     /// (`compare -o`) and accumulated (`compare --cumulative -o`)
     #[arg(value_name = "F.trace")]
     pub traces: Vec<PathBuf>,
+    /// Another compilation of the model to compare with: a verdict, and a table of all layers with both times
+    #[arg(long, value_name = "B.trace")]
+    pub beside: Option<PathBuf>,
     /// The page to write
     #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
     pub output: PathBuf,

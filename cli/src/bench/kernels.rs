@@ -12,6 +12,7 @@ use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Times};
 use runtime_gpu::{GpuError, Ran, Resident};
 use serde_json::{Value, json};
+use weft::PartOnProcessor;
 
 /// Times each dispatch in a few runs.
 pub fn dispatch_times(
@@ -74,10 +75,18 @@ pub struct PartTimes {
     per_kernel: Vec<Value>,
     /// Of each dispatch, in the order of the parts.
     dispatches: Vec<DispatchTime>,
-    /// The parts with their traces, if they were recorded; and milliseconds of those on the host.
-    recorded: Vec<(String, CompileTrace, Option<f64>)>,
+    /// The parts, if they were recorded.
+    recorded: Vec<RecordedPart>,
     /// One run of each part, if a file of it is asked for.
     pub recorded_run: Recorded,
+}
+
+/// A part of a network that ran.
+struct RecordedPart {
+    name: String,
+    trace: CompileTrace,
+    /// Milliseconds of all runs, if the host computes it.
+    host_ms: Option<f64>,
 }
 
 /// How parts are recorded.
@@ -103,27 +112,46 @@ impl PartTimes {
     ) -> Result<PartTimes, weft::Error> {
         let mut out = PartTimes { source: "host-clock".into(), ..PartTimes::default() };
         executor.visit_parts(inputs, &mut |run| {
-            let planned = match run.ran {
-                Ran::Plan(planned) => planned,
+            let wanted = super::timeline::is_wanted(a);
+            let on_processor;
+            let (compiled, own, recorded) = match &run.ran {
+                Ran::Plan(planned) => {
+                    let Some(compiled) = &planned.compiled else { return Ok(()) };
+                    let own = dispatch_times(a, &mut planned.session.resident(run.operands)?, progress)?;
+                    let recorded = wanted.then(|| Recorded::on_device(&planned.session, compiled, run.operands));
+                    (&**compiled, own, recorded.transpose()?)
+                }
+                Ran::Other(part) => {
+                    on_processor = PartOnProcessor::of(*part, run.operands)?;
+                    let Some(part) = &on_processor else { return Ok(()) };
+                    let (session, compiled, c) = (part.session(), part.compiled(), &a.common);
+                    let own = super::native::dispatch_times(a, session, c, run.operands, progress)?;
+                    let recorded = wanted.then(|| Recorded::on_processor(session, compiled, run.operands, c));
+                    (compiled, own, recorded.transpose()?)
+                }
                 Ran::Host(module) => {
-                    out.recorded_run.append_host(run.name, run.ms);
-                    let trace = record.map(|_| (run.name.to_string(), CompileTrace::of_host(module), Some(run.ms)));
-                    out.recorded.extend(trace);
+                    let ms = run.ms * run.times as f64;
+                    out.recorded_run.append_host(run.name, ms);
+                    out.recorded.extend(record.map(|_| RecordedPart {
+                        name: run.name.to_string(),
+                        trace: CompileTrace::of_host(module),
+                        host_ms: Some(ms),
+                    }));
                     return Ok(());
                 }
             };
-            let Some(compiled) = &planned.compiled else { return Ok(()) };
-            let own = dispatch_times(a, &mut planned.session.resident(run.operands)?, progress)?;
+            let own = own.repeated(run.times);
             out.take(run.name, compiled, &own, ceilings);
-            if super::timeline::is_wanted(a) {
-                out.recorded_run.append(run.name, Recorded::on_device(&planned.session, compiled, run.operands)?);
+            if let Some(recorded) = recorded {
+                out.recorded_run.append(run.name, recorded);
             }
             if let Some(r) = record {
                 let emitter = weft::emitter(&compiled.profile);
                 let made = CompileTrace::new(r.model, compiled, r.options, emitter, Contents::Full);
                 let mut trace = made.map_err(weft::Error::Input)?;
                 trace.times = Some(Times { dispatches: own.times, ..Times::default() });
-                out.recorded.push((run.name.to_string(), trace, None));
+                trace.count_runs(&own.counts);
+                out.recorded.push(RecordedPart { name: run.name.to_string(), trace, host_ms: None });
             }
             Ok(())
         })?;
@@ -158,8 +186,8 @@ impl PartTimes {
         if self.recorded.is_empty() {
             return Ok(None);
         }
-        let on_host: Vec<Option<f64>> = self.recorded.iter().map(|r| r.2).collect();
-        let parts = self.recorded.drain(..).map(|(name, trace, _)| (name, trace)).collect();
+        let on_host: Vec<Option<f64>> = self.recorded.iter().map(|r| r.host_ms).collect();
+        let parts = self.recorded.drain(..).map(|r| (r.name, r.trace)).collect();
         let mut trace = CompileTrace::join(model, parts).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
         trace.parts.iter_mut().zip(on_host).for_each(|(p, ms)| p.host_ms = ms);
         Ok(Some(trace))

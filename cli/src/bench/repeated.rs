@@ -65,3 +65,14 @@ pub struct Dispatches {
     /// How often a run executes each.
     pub counts: Vec<u64>,
 }
+
+impl Dispatches {
+    /// Those of a part that runs so many times in a run of the network.
+    pub fn repeated(self, times: u64) -> Dispatches {
+        let n = times as f64;
+        let of_all =
+            |t: DispatchTime| DispatchTime { median_us: n * t.median_us, min_us: n * t.min_us, max_us: n * t.max_us };
+        let counts = self.counts.into_iter().map(|c| c * times).collect();
+        Dispatches { times: self.times.into_iter().map(of_all).collect(), counts, ..self }
+    }
+}

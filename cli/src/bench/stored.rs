@@ -16,6 +16,8 @@ pub struct Measured {
     pub value: Value,
     /// None where nothing was timed.
     pub dispatches: Option<Vec<DispatchTime>>,
+    /// How often a run executes each; empty where a trace of parts says so itself.
+    pub counts: Vec<u64>,
     /// Of a network in parts, where `-o` asks for it.
     pub trace: Option<Box<CompileTrace>>,
     pub stats: Option<DriverStats>,
@@ -52,6 +54,7 @@ pub fn write(
             let why = format!("{timed} dispatches were timed, {stored} are in the trace");
             return Err(CliError::new(Code::Check, why).help("a model with host steps alone has no times to store"));
         }
+        trace.count_runs(&measured.counts);
         trace.times = Some(times(place, dispatches, measured));
     }
     trace.driver_stats.clone_from(&measured.stats);

@@ -10,7 +10,7 @@ use compiler::compile::Compiled;
 use compiler::plan::Dispatch;
 use compiler::tensor::Tensor;
 use compiler::trace::{Lane, RunSpans, Span};
-use runtime_cpu::Work;
+use runtime_cpu::{CpuError, Work};
 use runtime_gpu::TimeSource;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Recorded {
         c: &Compiled,
         inputs: &[Tensor],
         common: &Common,
-    ) -> CliResult<Recorded> {
+    ) -> Result<Recorded, CpuError> {
         let dispatches: Vec<_> = session.plan().dispatches().collect();
         let spans = session.timeline(inputs, common.functions.on_tensors())?;
         let one = |s: &runtime_cpu::Span| match &s.work {

@@ -6,6 +6,7 @@ use crate::arrays::write_npz;
 use crate::error::{CliError, CliResult};
 use crate::extract::{cut, named};
 use crate::output::write_file;
+use crate::own_process;
 use crate::values_by_name::{NamedValue, exact_values, nodes_of, operands_of, results_of};
 use compiler::graph::{Function, Module, NodeId, ValueId, input_ports, outer_operands};
 use compiler::name::Name;
@@ -153,7 +154,8 @@ fn store(part: &Case, to: &[NamedValue], setting: &Setting, nodes: &[NodeId], fo
     debug_assert_eq!(part.want.len(), to.len());
     write_npz(&outputs, &part.want)?;
     let files = ["-i".to_string(), text(&inputs), "--against".into(), text(&outputs)];
-    let words = [vec![program(), "compare".into(), text(&model)], files.to_vec(), options(&setting.common)].concat();
+    let words =
+        [vec![own_process::name(), "compare".into(), text(&model)], files.to_vec(), options(&setting.common)].concat();
     let command = words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ");
     write_file(&folder.join("command.txt"), format!("{command}\n").as_bytes())?;
     Ok(Reproducer { folder: folder.to_path_buf(), model, nodes: nodes.len(), command })
@@ -161,12 +163,6 @@ fn store(part: &Case, to: &[NamedValue], setting: &Setting, nodes: &[NodeId], fo
 
 fn text(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// The program that runs: `weft`, or one with extensions of its own.
-fn program() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
-    path.file_stem().map_or("weft".into(), |s| s.to_string_lossy().into_owned())
 }
 
 /// The options of the device and the compiler as they stand on the command line.

@@ -84,7 +84,8 @@ fn measured(t: &CompileTrace, kernel: usize) -> Option<Measured> {
     let rate = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>() / us / 1e3;
     let (gflops, gb_s) = (rate(|c| c.flops), rate(|c| c.bytes));
     let share = t.times.as_ref()?.ceilings.map(|c| c.fraction(gflops, gb_s));
-    Some(Measured { dispatches: own.len(), us: us / own.len() as f64, gflops, gb_s, share })
+    let dispatches = t.dispatches_of_kernel(kernel) as usize;
+    Some(Measured { dispatches, us: us / dispatches as f64, gflops, gb_s, share })
 }
 
 impl Measured {

@@ -7,6 +7,7 @@ use crate::error::{CliError, CliResult};
 use crate::output::{print_text, si, write_json};
 use compiler::schedule::estimate::times;
 use compiler::trace::RoundTrip;
+use graphview::left::{Trips, alike};
 use serde_json::{Value, json};
 
 /// Rows that are shown without `-v`.
@@ -40,35 +41,19 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
         "{} of them would gain something, were both one kernel that is as fast in all else: {gain} at most, by the estimate",
         gains.len()
     ))?;
-    let rows = alike(r, &trips);
-    let (gaining, others): (Vec<_>, Vec<_>) = rows.iter().partition(|l| l[0].gain_ns().is_some_and(|g| g > 0.0));
+    let rows = alike(r.t, &trips);
+    let (gaining, others): (Vec<_>, Vec<_>) = rows.iter().partition(|l| l.gains());
     section(r, a, "One kernel would gain", &gaining)?;
     section(r, a, "One kernel would be slower, or what it would gain is not known", &others)
 }
 
-/// Lists of equal results: of the same type, made and read by the same kernels. The most bytes in all first.
-fn alike<'t>(r: &Relations<'_>, trips: &'t [RoundTrip]) -> Vec<Vec<&'t RoundTrip>> {
-    let functions = |t: &RoundTrip| -> Vec<_> {
-        std::iter::once(&t.from).chain(&t.readers).map(|&g| &r.group(g).tensor_function).collect()
-    };
-    let mut out: Vec<Vec<&RoundTrip>> = vec![];
-    for t in trips {
-        match out.iter_mut().find(|l| l[0].ty == t.ty && functions(l[0]) == functions(t)) {
-            Some(list) => list.push(t),
-            None => out.push(vec![t]),
-        }
-    }
-    out.sort_by_key(|l| std::cmp::Reverse(l.iter().map(|t| t.bytes).sum::<u64>()));
-    out
-}
-
-fn section(r: &Relations<'_>, a: &ExplainArgs, title: &str, rows: &[&Vec<&RoundTrip>]) -> CliResult<()> {
+fn section(r: &Relations<'_>, a: &ExplainArgs, title: &str, rows: &[&Trips<'_>]) -> CliResult<()> {
     if rows.is_empty() {
         return Ok(());
     }
     print_text(&format!("\n{title}"))?;
     let shown = if a.common.verbose > 0 { usize::MAX } else { SHOWN };
-    rows.iter().take(shown).try_for_each(|l| print_text(&row(r, l)))?;
+    rows.iter().take(shown).try_for_each(|l| print_text(&row(r, &l.all)))?;
     match rows.len().checked_sub(shown) {
         Some(more @ 1..) => print_text(&format!("  ... {more} more (-v shows them)")),
         _ => Ok(()),

@@ -28,8 +28,8 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, by: &str) -> CliResult<()> {
         return Err(CliError::usage(format!("--sort {by}: nothing was measured"))
             .help(format!("`weft {command} MODEL -o F.trace` makes a trace that holds it")));
     }
-    let costs = t.costs_of_f32().unwrap_or_default();
-    let f32_ns = |id: usize| costs.get(id).copied().flatten();
+    let stored = t.stored().unwrap_or_default();
+    let f32_ns = |id: usize| stored.get(id).and_then(|s| s.f32_ns);
     let row =
         |id| Row { id, group: r.group(id), time: t.time_of_group(id), error: t.error_of_group(id), f32_ns: f32_ns(id) };
     let mut rows: Vec<Row<'_>> = (0..t.groups.len()).map(row).collect();

@@ -1,78 +1,29 @@
 //! Schedules that a search tries: those of the rules, of templates, and of lines of the database.
 
+use super::candidate::{Candidate, Origin, bug};
+use super::space::Space;
 use super::units::Unit;
-use crate::error::{CliError, CliResult, Code};
+use crate::error::{CliError, CliResult};
+use compiler::profile::{CostFactors, DeviceProfile};
 use compiler::schedule::estimate::estimate;
-use compiler::schedule::rules::{Scheduled, neighbours, schedule_with, values};
+use compiler::schedule::rules::{Choice, Scheduled, neighbours, schedule_with, values};
 use compiler::schedule::template::{Match, Template};
 use compiler::schedule::{InstrRef, Rules, ScheduleProvider, ScheduleTarget, TunedSchedule, schedule_as_written};
 use compiler::text::print_instruction;
 use compiler::tir::TensorFunction;
-use weft::{TuningLine, describe_choices};
+use weft::TuningLine;
 
+/// Candidates of each template in a search's draft; one more is taken at random.
+const OF_TEMPLATE: usize = 4;
 /// Instances of a template that are estimated, at most.
 const MOST_INSTANCES: usize = 128;
-
-/// A schedule to try.
-#[derive(Clone)]
-pub struct Candidate {
-    pub trace: Vec<InstrRef>,
-    pub estimated_ns: f64,
-    pub origin: Origin,
-}
-
-/// Where a schedule comes from.
-#[derive(Clone)]
-pub enum Origin {
-    /// The rules, with other choices.
-    Rules,
-    /// A template, by its position, with the values at these positions. `written`: the choices in the schedule do not
-    /// make it.
-    Template { template: usize, at: Vec<usize>, name: String, written: bool },
-    /// A line of the database, which says by what.
-    Line { by: String, written: bool },
-}
-
-impl Candidate {
-    /// Equal for equal schedules of one kind.
-    pub fn key(&self) -> String {
-        match self.is_written() {
-            true => self.instructions().join("\n"),
-            false => describe_choices(&values(&self.trace)),
-        }
-    }
-    /// In words.
-    pub fn name(&self) -> String {
-        match &self.origin {
-            Origin::Template { name, .. } => name.clone(),
-            Origin::Line { by, written: true } => format!("the kept schedule by {by}"),
-            _ => self.key(),
-        }
-    }
-    /// Whether a template made it.
-    pub fn is_of_template(&self) -> bool {
-        matches!(self.origin, Origin::Template { .. })
-    }
-    /// Whether the line of the database has its instructions rather than its choices.
-    fn is_written(&self) -> bool {
-        matches!(self.origin, Origin::Template { written: true, .. } | Origin::Line { written: true, .. })
-    }
-    fn instructions(&self) -> Vec<String> {
-        self.trace.iter().map(print_instruction).collect()
-    }
-    /// The choices and the instructions for a line of the database, one of which is empty.
-    pub fn for_line(&self) -> (Vec<String>, Vec<String>) {
-        match self.is_written() {
-            true => (vec![], self.instructions()),
-            false => (TuningLine::print_choices(&values(&self.trace)), vec![]),
-        }
-    }
-}
 
 /// Makes candidates for a function.
 pub struct Maker<'a> {
     pub target: ScheduleTarget<'a>,
     pub unit: &'a Unit,
+    /// The target's profile without factors on the estimate.
+    plain: DeviceProfile,
     templates: &'a [Template],
     /// The templates that take the function.
     taken: Vec<(usize, Match)>,
@@ -82,24 +33,29 @@ impl<'a> Maker<'a> {
     pub fn new(target: ScheduleTarget<'a>, unit: &'a Unit, templates: &'a [Template]) -> Maker<'a> {
         let matches = |(n, t): (usize, &Template)| Some((n, t.matches(&unit.function, &unit.constants, target)?));
         let taken = templates.iter().enumerate().filter_map(matches).collect();
-        Maker { target, unit, templates, taken }
+        let plain = DeviceProfile { factors: CostFactors::default(), ..target.profile.clone() };
+        Maker { target, unit, plain, templates, taken }
     }
 
     fn candidate(&self, scheduled: Scheduled, origin: Origin) -> Option<Candidate> {
-        let estimate = estimate(&scheduled.function, &self.unit.constants, self.target).ok()?;
-        Some(Candidate { estimated_ns: estimate.total(), trace: scheduled.function.trace, origin })
+        let target = self.target.options.on(&self.plain);
+        let plain = estimate(&scheduled.function, &self.unit.constants, target).ok()?.cost;
+        let estimated_ns = plain.scaled(&self.target.profile.factors).total();
+        Some(Candidate { estimated_ns, plain: Some(plain), trace: scheduled.function.trace, origin })
     }
 
-    /// The schedule of the rules. The estimate of a schedule that it cannot weigh is infinite.
+    /// The key of the default schedule.
     ///
     /// # Errors
     /// A function that no rule takes: a bug.
-    pub fn default(&self) -> CliResult<Candidate> {
-        let (f, constants) = (&self.unit.function, &self.unit.constants);
-        let scheduled = Rules.schedule(f, constants, self.target).map_err(|e| bug(e.to_string()))?;
-        let trace = scheduled.function.trace.clone();
-        let unknown = Candidate { trace, estimated_ns: f64::INFINITY, origin: Origin::Rules };
-        Ok(self.candidate(scheduled, Origin::Rules).unwrap_or(unknown))
+    pub fn default_key(&self) -> CliResult<String> {
+        Ok(self.default()?.key())
+    }
+
+    /// A schedule by these choices, if the rules make one.
+    pub fn of_choices(&self, choices: &[Choice]) -> Option<Candidate> {
+        let made = schedule_with(&self.unit.function, &self.unit.constants, self.target, choices);
+        made.ok().and_then(|s| self.candidate(s, Origin::Rules))
     }
 
     /// A line of the database on this function, where it applies.
@@ -121,17 +77,15 @@ impl<'a> Maker<'a> {
         Ok(scheduled.ok().and_then(|s| self.candidate(s, origin)))
     }
 
-    /// All instances of the templates that take the function, or some of them, drawn with a seed; for each template the
-    /// cheapest by the estimate first.
-    pub fn of_templates(&self, seed: u64) -> Vec<Vec<Candidate>> {
+    /// All instances of each template that takes the function, or some of them, drawn with a seed; and how many a search
+    /// tries at first.
+    pub fn of_templates(&self, seed: u64) -> Vec<(Vec<Candidate>, usize)> {
         let mut out = Vec::new();
         for (n, found) in &self.taken {
             let all: Vec<Vec<usize>> = self.templates[*n].instances(found).collect();
             let step = all.len().div_ceil(MOST_INSTANCES).max(1);
             let drawn = all.iter().skip(seed as usize % step).step_by(step);
-            let mut made: Vec<Candidate> = drawn.filter_map(|at| self.instance(*n, found, at).ok()).collect();
-            made.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
-            out.push(made);
+            out.push((drawn.filter_map(|at| self.instance(*n, found, at).ok()).collect(), OF_TEMPLATE));
         }
         out
     }
@@ -144,12 +98,22 @@ impl<'a> Maker<'a> {
         let trace = scheduled.function.trace.clone();
         let origin = Origin::Template { template, at: at.to_vec(), name, written };
         // The estimate does not weigh everything that can be written; such a schedule is measured last.
-        let unknown = Candidate { trace, estimated_ns: f64::MAX, origin: origin.clone() };
+        let unknown = Candidate { trace, estimated_ns: f64::MAX, plain: None, origin: origin.clone() };
         Ok(self.candidate(scheduled, origin).unwrap_or(unknown))
     }
+}
 
-    /// What made a candidate, for its line.
-    pub fn by(&self, c: &Candidate) -> String {
+impl Space for Maker<'_> {
+    /// The schedule of the rules. The estimate of a schedule that it cannot weigh is infinite.
+    fn default(&self) -> CliResult<Candidate> {
+        let (f, constants) = (&self.unit.function, &self.unit.constants);
+        let scheduled = Rules.schedule(f, constants, self.target).map_err(|e| bug(e.to_string()))?;
+        let trace = scheduled.function.trace.clone();
+        let unknown = Candidate { trace, estimated_ns: f64::INFINITY, plain: None, origin: Origin::Rules };
+        Ok(self.candidate(scheduled, Origin::Rules).unwrap_or(unknown))
+    }
+
+    fn by(&self, c: &Candidate) -> String {
         match &c.origin {
             Origin::Rules => "tune".into(),
             Origin::Template { template, .. } => format!("template {}", self.templates[*template].name),
@@ -158,7 +122,7 @@ impl<'a> Maker<'a> {
     }
 
     /// The candidates that differ from `c` in one choice, or in one variable of its template.
-    pub fn around(&self, c: &Candidate) -> Vec<Candidate> {
+    fn around(&self, c: &Candidate) -> Vec<Candidate> {
         let (f, constants) = (&self.unit.function, &self.unit.constants);
         match &c.origin {
             Origin::Template { template, at, .. } => {
@@ -170,12 +134,7 @@ impl<'a> Maker<'a> {
             Origin::Line { written: true, .. } => vec![],
             Origin::Rules | Origin::Line { .. } => {
                 let all = neighbours(f, constants, self.target, &c.trace).into_iter();
-                let one = |n: compiler::schedule::rules::Neighbour| Candidate {
-                    estimated_ns: n.estimate.total(),
-                    trace: n.scheduled.function.trace,
-                    origin: Origin::Rules,
-                };
-                all.map(one).collect()
+                all.filter_map(|n| self.candidate(n.scheduled, Origin::Rules)).collect()
             }
         }
     }
@@ -206,9 +165,4 @@ pub fn schedule_lines(unit: &Unit, target: ScheduleTarget<'_>, trace: &[InstrRef
 fn is_made_by_choices(unit: &Unit, target: ScheduleTarget<'_>, trace: &[InstrRef]) -> bool {
     let again = schedule_with(&unit.function, &unit.constants, target, &values(trace));
     again.is_ok_and(|again| again.function.trace == trace)
-}
-
-/// An error that is a bug.
-pub fn bug(message: impl Into<String>) -> CliError {
-    CliError::new(Code::Bug, message.into())
 }

@@ -1,4 +1,4 @@
-//! Layouts and fusion by measured times. The network is compiled as it is and with other layouts and other fusion, and
+//! Layouts, fusion and algorithms by measured times. The network is compiled as it is and with other layouts and other fusion, and
 //! the times of its functions in each go into the database. With them the passes decide again
 //! ([`compiler::cost::CostModel::function`]), until they decide as before; the functions that they ask about and that
 //! have no time are measured alone in between. In the end the whole network is timed in fresh processes as it was and as
@@ -6,6 +6,7 @@
 
 use super::measurer::Measurer;
 use super::network::{self, Sides};
+use super::space::Racing;
 use super::units::{Timed, timed};
 use crate::args::{Common, Times, TuneArgs};
 use crate::error::{CliError, CliResult};
@@ -85,7 +86,7 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
     drop(progress);
     for round in 1..=ROUNDS {
         let known = TuningDatabase::read(s.file).map_err(CliError::input)?.measurements();
-        let times = Arc::new(KernelTimes::new(known, Arc::new(shaders_gen::Emitter)).recording());
+        let times = Arc::new(KernelTimes::new(known).recording());
         let by_times = |c: &mut Common| c.times = Times(Some(times.clone()));
         let decided = measure(a, s, (&format!("decided by times, round {round}"), &by_times), &mut added)?;
         let asked = measure_asked(a, s, (&times, decided.us), until, &mut added)?;
@@ -137,9 +138,9 @@ fn measure_asked(
         let constants = operand_buffers(&f.function, &f.constants);
         let Ok(scheduled) = Rules.schedule(&f.function, &constants, s.target) else { continue };
         let timed = measurer.take(&f.function, &f.constants).and_then(|()| {
-            let Ok(opened) = measurer.open_default(&scheduled.function.trace)? else { return Ok(None) };
+            let Ok(opened) = measurer.open_first(&scheduled.function.trace)? else { return Ok(None) };
             let standings = measurer.race(&[&opened], SAMPLES, a.common.seed)?;
-            Ok(standings.first().map(|s| s.median_ns() / 1e3))
+            Ok(standings.first().map(|st| st.median_elapsed(s.target.profile) / 1e3))
         });
         match timed {
             Ok(Some(us)) => {
@@ -195,7 +196,7 @@ pub fn describe(model: &str, found: &Value) -> Vec<String> {
     let mut out = vec![format!("graph: {}", list.join(", "))];
     match found["changed"].as_bool() {
         Some(true) => out.push(network::describe(&format!("{model}, decided by times,"), &found["network"])),
-        _ => out.push("graph: measured times change no layout and no fusion".into()),
+        _ => out.push("graph: measured times change no layout, no fusion and no algorithm".into()),
     }
     out
 }

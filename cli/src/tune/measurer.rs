@@ -1,14 +1,17 @@
 //! The process that verifies and times candidates ([`crate::measuring`]), as the search sees it. It is killed where a
 //! candidate takes too long, and started again with the candidates that were open.
 
+use super::candidate::Candidate;
+use super::space::{Opened, Racing};
 use crate::error::{CliError, CliResult, Code};
 use crate::measuring::{Reply, Request};
+use crate::own_process;
 use compiler::schedule::InstrRef;
 use compiler::text::print_instruction;
 use compiler::tir::TensorFunction;
 use runtime_gpu::Standing;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -19,22 +22,6 @@ const LEAST: Duration = Duration::from_secs(5);
 const MULTIPLE: u32 = 10;
 /// A sample of a race takes at least some milliseconds.
 const SAMPLE_MS: f64 = 20.0;
-
-/// A candidate that gave the right results.
-#[derive(Clone)]
-pub struct Opened {
-    id: usize,
-    trace: String,
-    /// Milliseconds of a run.
-    ms: f64,
-}
-
-impl Opened {
-    /// Milliseconds of a run, with its results read back.
-    pub fn ms(&self) -> f64 {
-        self.ms
-    }
-}
 
 struct Process {
     child: Child,
@@ -91,9 +78,9 @@ impl Measurer {
     ///
     /// # Errors
     /// The process does not start; why the schedule is refused.
-    pub fn open_default(&mut self, trace: &[InstrRef]) -> CliResult<Result<Opened, String>> {
+    pub fn open_first(&mut self, trace: &[InstrRef]) -> CliResult<Result<Opened, String>> {
         let start = Instant::now();
-        let opened = self.open(trace)?;
+        let opened = self.open_trace(trace)?;
         self.limit = start.elapsed() * MULTIPLE + LEAST;
         Ok(opened)
     }
@@ -102,7 +89,7 @@ impl Measurer {
     ///
     /// # Errors
     /// The process does not start again.
-    pub fn open(&mut self, trace: &[InstrRef]) -> CliResult<Result<Opened, String>> {
+    pub fn open_trace(&mut self, trace: &[InstrRef]) -> CliResult<Result<Opened, String>> {
         self.revive()?;
         let trace = trace.iter().map(print_instruction).collect::<Vec<_>>().join("\n");
         let opened = self.request_open(self.next, trace);
@@ -118,48 +105,6 @@ impl Measurer {
             Reply::Opened { ms } => Ok(Opened { id, trace, ms }),
             Reply::Refused { why } => Err(why),
             _ => Err("it was not answered".into()),
-        }
-    }
-
-    /// Drops all candidates but these.
-    pub fn keep(&mut self, list: &[&Opened]) {
-        let ids: Vec<usize> = list.iter().map(|o| o.id).collect();
-        self.open.retain(|o| ids.contains(&o.id));
-        if self.process.is_some() {
-            // Where that fails, the process has ended, and the next one opens these alone.
-            let _ = self.ask(&Request::Keep { ids }, self.limit);
-        }
-    }
-
-    /// Races candidates, the first of which is the incumbent. Of one that ends the process, the standing is empty.
-    ///
-    /// # Errors
-    /// The process does not start again; the incumbent ends it.
-    pub fn race(&mut self, list: &[&Opened], rounds: usize, seed: u64) -> CliResult<Vec<Standing>> {
-        self.revive()?;
-        let ids = list.iter().map(|o| o.id).collect();
-        let ms: f64 = list.iter().map(|o| o.ms.max(SAMPLE_MS)).sum();
-        let limit = self.limit + Duration::from_secs_f64(ms * 1e-3 * 4.0 * (rounds + 5) as f64);
-        let why = match self.ask(&Request::Race { ids, rounds, seed }, limit) {
-            Ok(Reply::Raced { standings }) => return Ok(standings),
-            Ok(Reply::Refused { why }) | Err(why) => why,
-            Ok(_) => "it was not answered".into(),
-        };
-        match list {
-            [] | [_] => Err(CliError::new(Code::Device, format!("the default schedule: {why}"))),
-            [first, _] => {
-                let mut out = self.race(&[first], rounds, seed)?;
-                out.push(Standing::default());
-                Ok(out)
-            }
-            [first, others @ ..] => {
-                let mut out = self.race(&[first], rounds, seed)?;
-                for other in others {
-                    let pair = self.race(&[first, other], rounds, seed)?;
-                    out.extend(pair.into_iter().skip(1));
-                }
-                Ok(out)
-            }
         }
     }
 
@@ -207,6 +152,54 @@ impl Measurer {
     }
 }
 
+impl Racing for Measurer {
+    /// Its time decides how long others may take.
+    fn open_default(&mut self, c: &Candidate) -> CliResult<Result<Opened, String>> {
+        self.open_first(&c.trace)
+    }
+
+    fn open(&mut self, c: &Candidate) -> CliResult<Result<Opened, String>> {
+        self.open_trace(&c.trace)
+    }
+
+    fn keep(&mut self, list: &[&Opened]) {
+        let ids: Vec<usize> = list.iter().map(|o| o.id).collect();
+        self.open.retain(|o| ids.contains(&o.id));
+        if self.process.is_some() {
+            // Where that fails, the process has ended, and the next one opens these alone.
+            let _ = self.ask(&Request::Keep { ids }, self.limit);
+        }
+    }
+
+    fn race(&mut self, list: &[&Opened], rounds: usize, seed: u64) -> CliResult<Vec<Standing>> {
+        self.revive()?;
+        let ids = list.iter().map(|o| o.id).collect();
+        let ms: f64 = list.iter().map(|o| o.ms.max(SAMPLE_MS)).sum();
+        let limit = self.limit + Duration::from_secs_f64(ms * 1e-3 * 4.0 * (rounds + 5) as f64);
+        let why = match self.ask(&Request::Race { ids, rounds, seed }, limit) {
+            Ok(Reply::Raced { standings }) => return Ok(standings),
+            Ok(Reply::Refused { why }) | Err(why) => why,
+            Ok(_) => "it was not answered".into(),
+        };
+        match list {
+            [] | [_] => Err(CliError::new(Code::Device, format!("the default schedule: {why}"))),
+            [first, _] => {
+                let mut out = self.race(&[first], rounds, seed)?;
+                out.push(Standing::default());
+                Ok(out)
+            }
+            [first, others @ ..] => {
+                let mut out = self.race(&[first], rounds, seed)?;
+                for other in others {
+                    let pair = self.race(&[first, other], rounds, seed)?;
+                    out.extend(pair.into_iter().skip(1));
+                }
+                Ok(out)
+            }
+        }
+    }
+}
+
 impl Process {
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, String> {
         let text = serde_json::to_string(request).map_err(|e| e.to_string())?;
@@ -240,8 +233,7 @@ impl Process {
 
 fn start(words: &[String]) -> CliResult<Process> {
     let fail = |e: &dyn std::fmt::Display| CliError::input(format!("the process that measures does not start: {e}"));
-    let program = std::env::current_exe().map_err(|e| fail(&e))?;
-    let mut command = Command::new(program);
+    let mut command = own_process::again().map_err(|e| fail(&e))?;
     command.args(["measure", "--quiet", "--tuning", "off"]).args(words);
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = pipes.spawn().map_err(|e| fail(&e))?;

@@ -4,9 +4,10 @@
 use crate::args::TuneArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{Progress, log};
+use crate::own_process;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use weft::statistics::Statistics;
 use weft::{TuningDatabase, TuningLine};
 
@@ -87,9 +88,7 @@ pub fn describe(model: &str, network: &Value) -> String {
 
 /// Milliseconds of a run on the device, as a process of its own measures them.
 fn device_ms((model, options): (&str, &[String]), tuning: &Path) -> CliResult<f64> {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::input(format!("the command does not find itself: {e}")))?;
-    let mut command = Command::new(program);
+    let mut command = own_process::again().map_err(CliError::input)?;
     command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(MEASURED).args(options);
     let out = command.stdin(Stdio::null()).output().map_err(|e| CliError::input(format!("weft bench: {e}")))?;
     let said = || String::from_utf8_lossy(&out.stderr).trim().to_string();

@@ -1,25 +1,19 @@
-//! The search for one function: candidates drafted by the estimate, raced, and improved one choice at a time.
+//! The search for one function: candidates drafted by the estimate, raced, and improved one choice at a time. It knows
+//! neither files nor devices: a [`Space`] has the schedules, a [`Racing`] measures them.
 
-use super::candidates::{Candidate, Maker, bug};
-use super::measurer::{Measurer, Opened};
+use super::candidate::{Candidate, bug};
+use super::learned::Learned;
+use super::space::{Opened, Racing, Space, Watching};
 use super::units::Unit;
-use crate::error::{CliError, CliResult};
-use crate::measuring::OTHER_SUMS;
-use compiler::schedule::Workload;
+use crate::error::CliResult;
 use compiler::schedule::rules::{Choice, values};
-use compiler::tir::canonical::log2_distance;
 use rustc_hash::FxHashSet;
-use std::path::Path;
 use std::time::Instant;
-use weft::{Line, RefusedLine, TuningDatabase, TuningLine, describe_choices, parse_choices};
+use weft::{TuningLine, describe_choices};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Candidates of a race; one more is taken at random.
 const DRAFT: usize = 7;
-/// Candidates by the choices of other functions: those of the family whose sizes are nearest.
-const SEEDS: usize = 4;
-/// Candidates of each template; one more is taken at random.
-const OF_TEMPLATE: usize = 4;
 /// Candidates of a step that changes one choice of the best.
 const STEP: usize = 4;
 /// Cheapest candidates whose own neighbours are drafted too.
@@ -30,8 +24,9 @@ const CONFIRMING: usize = 15;
 /// Rounds that a winner wins of these, and the ratio that it has at most.
 const WINS: usize = 12;
 const RATIO: f64 = 0.97;
-/// A step that gains less is the last one.
+/// A step that gains less gains nothing; after so many of these the search ends.
 const STEP_RATIO: f64 = 0.98;
+const IDLE: usize = 2;
 
 /// What a search found.
 pub struct Outcome {
@@ -58,6 +53,10 @@ impl Outcome {
     /// Its time by that of the default.
     pub fn ratio(&self) -> f64 {
         self.ratio
+    }
+    /// The schedule that is faster.
+    pub fn winner(&self) -> Option<&Candidate> {
+        self.winner.as_ref().map(|w| &w.candidate)
     }
     /// What is not as the default has it, in words.
     pub fn describe(&self) -> String {
@@ -99,147 +98,125 @@ impl Outcome {
 
 /// The search for one function.
 pub struct Search<'a> {
-    measurer: &'a mut Measurer,
-    maker: Maker<'a>,
-    unit: &'a Unit,
-    seed: u64,
-    seen: FxHashSet<String>,
-    opened: usize,
-    file: &'a Path,
-    /// Candidates that gave wrong results or did not run, with why.
-    pub refused: Vec<String>,
-    /// The candidates of templates that ran.
+    pub racing: &'a mut dyn Racing,
+    pub space: &'a dyn Space,
+    pub watching: &'a mut dyn Watching,
+    pub seed: u64,
+    /// Candidates that are not to be tried, by their keys.
+    pub seen: FxHashSet<String>,
+    /// Candidates that run, at most; the default is one.
+    pub most: usize,
+    /// A candidate that takes this many nanoseconds is good enough.
+    pub enough_ns: f64,
+    /// Candidates that ran.
+    pub opened: usize,
+    /// Those of templates.
     pub by_templates: usize,
+    learned: Learned,
 }
 
 impl<'a> Search<'a> {
-    /// Prepares the process that measures. Refused schedules are appended to `file`, those that are known are not tried.
-    ///
-    /// # Errors
-    /// It does not start, or does not compute the function.
+    /// Of any number of candidates.
     pub fn new(
-        measurer: &'a mut Measurer,
-        maker: Maker<'a>,
+        racing: &'a mut dyn Racing,
+        space: &'a dyn Space,
+        watching: &'a mut dyn Watching,
         seed: u64,
-        (file, known): (&'a Path, &TuningDatabase),
-    ) -> CliResult<Search<'a>> {
-        let unit = maker.unit;
-        measurer.take(&unit.function, &unit.positions)?;
-        let mut seen = FxHashSet::default();
-        for line in known.refused.iter().filter(|l| l.workload() == unit.workload && l.weft == VERSION) {
-            let choices = describe_choices(&parse_choices(&line.choices).map_err(CliError::input)?);
-            seen.insert(if line.schedule.is_empty() { choices } else { line.schedule.join("\n") });
+    ) -> Search<'a> {
+        let seen = FxHashSet::default();
+        Search {
+            racing,
+            space,
+            watching,
+            seed,
+            seen,
+            most: usize::MAX,
+            enough_ns: 0.0,
+            opened: 0,
+            by_templates: 0,
+            learned: Learned::default(),
         }
-        Ok(Search { measurer, maker, unit, seed, seen, opened: 0, file, refused: vec![], by_templates: 0 })
     }
 
-    /// Candidates that ran.
-    pub fn tried(&self) -> usize {
-        self.opened
-    }
-
-    /// Searches until then. `progress` is told of candidates that ran, and of those that are planned.
+    /// Searches until then. `lists` are tried first: of each the cheapest, with their number, and one at random.
     ///
     /// # Errors
-    /// The process that measures does not start again; a default schedule that does not run.
-    pub fn run(&mut self, until: Instant, progress: &mut dyn FnMut(usize, usize)) -> CliResult<Outcome> {
-        let default = self.maker.default()?;
+    /// Nothing can be measured any more; a default schedule that does not run.
+    pub fn run(&mut self, lists: Vec<(Vec<Candidate>, usize)>, until: Instant) -> CliResult<Outcome> {
+        let default = self.space.default()?;
         self.seen.insert(default.key());
-        let incumbent = self.measurer.open_default(&default.trace)?;
+        let incumbent = self.racing.open_default(&default)?;
         let incumbent = incumbent.map_err(|why| bug(format!("the default schedule: {why}")))?;
         self.opened += 1;
-        let mut planned = 1 + DRAFT + 1;
-        progress(self.opened, planned);
-        let mut drafted = self.seeds()?;
-        drafted.extend(self.of_templates());
-        planned += drafted.len();
-        drafted.extend(self.draft(&default, DRAFT, true));
+        let mut drafted: Vec<Candidate> = Vec::new();
+        for (all, count) in lists {
+            drafted.extend(self.some(all, count));
+        }
+        drafted.extend(self.draft(&default, DRAFT.min(self.most / 2), true));
+        let mut planned = 1 + drafted.len();
         let mut best: Option<(Candidate, Opened)> = None;
+        // The time of the best by that of the default, and rounds without a better one.
+        let (mut lead, mut idle) = (1.0, 0);
+        self.learned.add(&default, 1.0, 1.0);
         let mut round = drafted;
         loop {
-            let mut opened: Vec<(Candidate, Opened)> = Vec::new();
-            for c in round {
-                if Instant::now() >= until {
-                    break;
-                }
-                match self.measurer.open(&c.trace)? {
-                    Ok(found) => {
-                        self.opened += 1;
-                        self.by_templates += usize::from(c.is_of_template());
-                        opened.push((c, found));
-                    }
-                    Err(why) => self.refuse(&c, why)?,
-                }
-                progress(self.opened.min(planned), planned);
-            }
+            let opened = self.open(round, until, planned)?;
             if opened.is_empty() {
                 break;
             }
             // The best so far is the one to beat.
             let first = best.as_ref().map_or(&incumbent, |b| &b.1);
             let all: Vec<&Opened> = std::iter::once(first).chain(opened.iter().map(|o| &o.1)).collect();
-            let standings = self.measurer.race(&all, ROUNDS, self.seed.wrapping_add(self.opened as u64))?;
+            let standings = self.racing.race(&all, ROUNDS, self.seed.wrapping_add(self.opened as u64))?;
+            if best.is_none() {
+                self.watching.raced(&default, &standings[0])?;
+            }
+            for (s, (c, _)) in standings.iter().skip(1).zip(&opened) {
+                self.watching.raced(c, s)?;
+                self.learned.add(c, s.ratio() * lead, c.estimated_ns / default.estimated_ns);
+            }
             let all = standings.iter().skip(1).zip(opened).filter(|(s, _)| !s.is_slower_by_the_wall());
             let found = all.min_by(|a, b| a.0.ratio().total_cmp(&b.0.ratio()));
-            let Some((_, winner)) = found.filter(|(s, _)| s.ratio() < STEP_RATIO) else { break };
-            self.measurer.keep(&[&incumbent, &winner.1]);
-            round = self.draft(&winner.0, STEP, false);
-            best = Some(winner);
-            planned += STEP + 1;
-            if Instant::now() >= until {
+            let mut enough = false;
+            match found.filter(|(s, _)| s.ratio() < STEP_RATIO) {
+                Some((standing, winner)) => {
+                    (lead, idle, enough) = (lead * standing.ratio(), 0, standing.median_ns() <= self.enough_ns);
+                    best = Some(winner);
+                }
+                None => idle += 1,
+            }
+            match &best {
+                Some(best) => self.racing.keep(&[&incumbent, &best.1]),
+                None => self.racing.keep(&[&incumbent]),
+            }
+            if idle == IDLE || enough || Instant::now() >= until {
                 break;
             }
+            let from = best.as_ref().map_or(&default, |b| &b.0).clone();
+            round = self.draft(&from, STEP, best.is_none());
+            planned += round.len();
         }
         self.confirm(&default, &incumbent, best)
     }
 
-    /// What the database has for the function itself, then schedules by the tuned choices of other functions of its
-    /// family on the device, where they apply: those whose sizes are nearest.
-    fn seeds(&mut self) -> CliResult<Vec<Candidate>> {
-        let (known, family) = (TuningDatabase::read(self.file).map_err(CliError::input)?, self.unit.function.family());
-        let (device, fingerprint) = (&self.unit.workload.device, family.fingerprint.to_string());
-        let mut lines: Vec<(f64, &TuningLine)> = Vec::new();
-        for (workload, line) in known.best() {
-            if workload == self.unit.workload {
-                lines.push((-1.0, line));
-            } else if line.device == *device && line.family == fingerprint && line.schedule.is_empty() {
-                lines.extend(log2_distance(&line.extents, &family.extents).map(|d| (d, line)));
-            }
-        }
-        lines.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut all: Vec<Candidate> = Vec::new();
-        for (_, line) in lines {
-            let fresh = |c: &Candidate| !self.seen.contains(&c.key());
-            let Some(c) = self.maker.of_line(line)?.filter(fresh) else { continue };
-            self.seen.insert(c.key());
-            all.push(c);
-            if all.len() == SEEDS {
+    /// Opens candidates until then; those that are refused are left out.
+    fn open(&mut self, round: Vec<Candidate>, until: Instant, planned: usize) -> CliResult<Vec<(Candidate, Opened)>> {
+        let mut opened: Vec<(Candidate, Opened)> = Vec::new();
+        for c in round {
+            if Instant::now() >= until || self.opened >= self.most {
                 break;
             }
+            match self.racing.open(&c)? {
+                Ok(found) => {
+                    self.opened += 1;
+                    self.by_templates += usize::from(c.is_of_template());
+                    opened.push((c, found));
+                }
+                Err(why) => self.watching.refused(&c, &why)?,
+            }
+            self.watching.ran(self.opened.min(planned), planned);
         }
-        Ok(all)
-    }
-
-    /// The cheapest instances of each template by the estimate, and one at random.
-    fn of_templates(&mut self) -> Vec<Candidate> {
-        let mut out = Vec::new();
-        for all in self.maker.of_templates(self.seed) {
-            out.extend(self.some(all, OF_TEMPLATE));
-        }
-        out
-    }
-
-    /// Records a candidate that is not to be tried again.
-    fn refuse(&mut self, c: &Candidate, why: String) -> CliResult<()> {
-        let Workload { device, function, constants } = self.unit.workload.clone();
-        let (choices, schedule) = c.for_line();
-        self.refused.push(format!("{}: {why}", c.name()));
-        if why == OTHER_SUMS {
-            // Without the option it may be tried.
-            return Ok(());
-        }
-        let line = RefusedLine { device, function, constants, choices, schedule, why, weft: VERSION.into() };
-        TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::input)
+        Ok(opened)
     }
 
     /// Races the best against the default on fresh rounds.
@@ -252,18 +229,18 @@ impl<'a> Search<'a> {
         let defaults = values(&default.trace);
         let estimated = default.estimated_ns / 1e3;
         let Some((winner, opened)) = best else {
-            let own = self.measurer.race(&[incumbent], ROUNDS, self.seed)?[0].median_ns() / 1e3;
+            let own = self.racing.race(&[incumbent], ROUNDS, self.seed)?[0].median_ns() / 1e3;
             let (us, estimated_us) = ([own; 2], [estimated; 2]);
             return Ok(Outcome { winner: None, defaults, us, estimated_us, rounds: [0, 0], ratio: 1.0 });
         };
-        let standings = self.measurer.race(&[incumbent, &opened], CONFIRMING, !self.seed)?;
+        let standings = self.racing.race(&[incumbent, &opened], CONFIRMING, !self.seed)?;
         let (own, won) = (standings[0].median_ns() / 1e3, &standings[1]);
         let confirmed = won.wins() >= WINS && won.ratio() <= RATIO && !won.is_slower_by_the_wall();
         Ok(match confirmed {
             true => Outcome {
                 us: [own, won.median_ns() / 1e3],
                 estimated_us: [estimated, winner.estimated_ns / 1e3],
-                winner: Some(Winner { by: self.maker.by(&winner), candidate: winner }),
+                winner: Some(Winner { by: self.space.by(&winner), candidate: winner }),
                 defaults,
                 rounds: [won.ratios.len(), won.wins()],
                 ratio: won.ratio(),
@@ -282,9 +259,9 @@ impl<'a> Search<'a> {
     /// The cheapest candidates by the estimate that were not looked at, and one at random: those that differ from `from`
     /// in one choice, and with `further` those that differ from the cheapest of these in one.
     fn draft(&mut self, from: &Candidate, count: usize, further: bool) -> Vec<Candidate> {
-        let mut all = self.maker.around(from);
+        let mut all = self.space.around(from);
         if further {
-            let second: Vec<Candidate> = all.iter().take(SECOND_RING).flat_map(|c| self.maker.around(c)).collect();
+            let second: Vec<Candidate> = all.iter().take(SECOND_RING).flat_map(|c| self.space.around(c)).collect();
             all.extend(second);
         }
         self.some(all, count)
@@ -295,12 +272,12 @@ impl<'a> Search<'a> {
         let mut keys = FxHashSet::default();
         all.retain(|c| !self.seen.contains(&c.key()) && keys.insert(c.key()));
         all.sort_by(|a, b| a.estimated_ns.total_cmp(&b.estimated_ns));
-        let rest = all.split_off(count.min(all.len()));
-        if !rest.is_empty() {
+        let mut drawn = self.learned.choose(&mut all, count);
+        if !all.is_empty() {
             let at = (self.seed as usize).wrapping_add(self.opened);
-            all.push(rest[at % rest.len()].clone());
+            drawn.push(all[at % all.len()].clone());
         }
-        self.seen.extend(all.iter().map(Candidate::key));
-        all
+        self.seen.extend(drawn.iter().map(Candidate::key));
+        drawn
     }
 }

@@ -10,6 +10,7 @@ use compiler::profile::DeviceProfile;
 use compiler::schedule::{InstrRef, Workload};
 use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
+use compiler::trace::Ceilings;
 use runtime_cpu::DispatchTime;
 use std::collections::{BTreeMap, BTreeSet};
 use weft::FunctionLine;
@@ -17,6 +18,9 @@ use weft::statistics::Statistics;
 
 /// Runs of the network that say where its time goes.
 const RUNS: usize = 3;
+
+/// Bytes that the last-level cache may have where its size is not known.
+const CACHE: u64 = 32 << 20;
 
 /// A tensor function of a network, and its time.
 pub struct Unit {
@@ -30,6 +34,9 @@ pub struct Unit {
     pub us: f64,
     /// Calls in a run.
     pub calls: usize,
+    /// Operations in floating point, and bytes of its operands, of all calls.
+    pub flops: f64,
+    pub bytes: f64,
 }
 
 impl Unit {
@@ -49,7 +56,15 @@ impl Unit {
     pub fn new(function: TensorFunction, positions: Vec<usize>, profile: &DeviceProfile) -> Unit {
         let constants = operand_buffers(&function, &positions);
         let workload = Workload::of(&function, &constants, profile);
-        Unit { function, positions, constants, workload, us: 0.0, calls: 0 }
+        Unit { function, positions, constants, workload, us: 0.0, calls: 0, flops: 0.0, bytes: 0.0 }
+    }
+
+    /// The share of the device's peak rates that it reaches. What caches may hold is not bound by memory.
+    pub fn part_of_roof(&self, c: &Ceilings, profile: &DeviceProfile) -> f64 {
+        let cached = self.bytes / self.calls.max(1) as f64 <= profile.cache_bytes.max(CACHE) as f64;
+        // Operations in a microsecond are 10^6 in a second.
+        let rate = |count: f64| count / self.us.max(1e-3) / 1e3;
+        c.fraction(rate(self.flops), if cached { 0.0 } else { rate(self.bytes) })
     }
 }
 
@@ -175,11 +190,17 @@ pub fn units(
     let compiled =
         executor.compilation().ok_or_else(|| CliError::new(Code::Bug, "a session without its compilation"))?;
     let times = times(executor, compiled, common, inputs)?;
+    let mut work: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
+    for d in crate::compile::dispatches(compiled) {
+        let own = work.entry(compiled.plan.kernels[d.kernel].function.as_str()).or_default();
+        *own = [own[0] + d.flops as f64, own[1] + d.bytes as f64];
+    }
     let mut out = Vec::new();
     for (name, before) in &compiled.unscheduled {
         let Some(&Taken { us, calls }) = times.get(name.as_str()) else { continue };
         if let Some((unit, _)) = Unit::of(compiled, before.name, profile) {
-            out.push(Unit { us, calls, ..unit });
+            let [flops, bytes] = work.get(name.as_str()).copied().unwrap_or_default();
+            out.push(Unit { us, calls, flops, bytes, ..unit });
         }
     }
     out.sort_by(|a, b| b.us.total_cmp(&a.us));

@@ -4,11 +4,12 @@
 
 use crate::args::Common;
 use crate::args::shared::without_options;
+use crate::machine::{Failure, Machine as Place};
+use crate::own_process;
 use crate::tune::by_hand::ByHand;
 use crate::tune::units::Unit;
-use compiler::compile::{Compiled, MeasureKernel};
-use compiler::interpreter::HostFunctions;
-use compiler::name::Name;
+use compiler::agreement::{Tolerance, agree};
+use compiler::compile::Compiled;
 use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::ScheduleOptions;
@@ -16,7 +17,7 @@ use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
 use compiler::trace::CompileTrace;
 use runtime_cpu::Processor;
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, KernelTimer};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,9 +25,8 @@ use std::time::Duration;
 use viewer::live::{Host, Kept, Made, Ticket, Wanted};
 use weft::TuningDatabase;
 
-/// Runs of each kernel in a turn, and turns.
-const RUNS: usize = 5;
-const TURNS: usize = 3;
+/// Rounds of a race between two forms of a kernel.
+const ROUNDS: usize = 15;
 
 /// Options of `weft view` alone, and those that the window decides; true for those with a value.
 const OWN: &[(&str, bool)] = &[
@@ -67,13 +67,6 @@ pub struct Machine {
     /// The trace is for the processor; so many threads, 0 for all.
     threads: Option<usize>,
     place: OnceLock<Result<Place, String>>,
-}
-
-/// What kernels are timed on.
-#[derive(Clone)]
-enum Place {
-    Gpu(Arc<Gpu>),
-    Cpu(Arc<Processor>),
 }
 
 impl Machine {
@@ -130,8 +123,7 @@ impl Machine {
         output: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Result<(), String> {
         let level = wanted.opt_level.to_string();
-        let program = std::env::current_exe().map_err(|e| format!("the command does not find itself: {e}"))?;
-        let mut command = Command::new(program);
+        let mut command = own_process::again()?;
         command.arg(verb).args(&self.arguments).args(["--amp", &wanted.amp, "--layout", &wanted.layout]);
         command.args(wanted.keep_f32.iter().flat_map(|k| ["--keep-f32", k]));
         command.args(["--fuse", &wanted.fuse, "--opt-level", &level, "--quiet"]);
@@ -153,46 +145,6 @@ impl Machine {
             return Err(format!("weft {verb} ended with {done}: {}", said.trim()));
         }
         Ok(())
-    }
-}
-
-/// The shortest time of each of two, which are measured in turns.
-fn in_turns(measure: &mut dyn FnMut(usize) -> Result<f64, String>) -> Result<[f64; 2], String> {
-    let mut best = [f64::INFINITY; 2];
-    for _ in 0..TURNS {
-        for (which, best) in best.iter_mut().enumerate() {
-            *best = best.min(measure(which)?);
-        }
-    }
-    Ok(best)
-}
-
-/// A module on the processor, with inputs that are made up.
-struct Native {
-    session: runtime_cpu::Session,
-    inputs: Vec<Tensor>,
-}
-
-impl Native {
-    fn open(processor: &Arc<Processor>, module: &Compiled) -> Result<Native, String> {
-        let load = |name: Name| {
-            let constant = module.module.constants.get(&name).ok_or_else(|| format!("there is no constant {name}"))?;
-            constant.load().map_err(|e| e.to_string())
-        };
-        let session = runtime_cpu::Session::open(processor.clone(), &module.plan, &load).map_err(|e| e.to_string())?;
-        let main = module.module.main();
-        let types = main.params().iter().map(|&p| main.ty(p)).enumerate();
-        let inputs = types.map(|(i, t)| random_tensor(t.dtype, &t.const_shape().unwrap_or_default(), i as u64));
-        Ok(Native { session, inputs: inputs.collect() })
-    }
-    /// Nanoseconds of its kernels: the shortest of some runs.
-    fn measure(&self) -> Result<f64, String> {
-        let one = |_| {
-            let functions = HostFunctions::default();
-            let (_, times) = self.session.run_measured(&self.inputs, &functions).map_err(|e| e.to_string())?;
-            Ok(times.iter().map(|t| t.ns).sum::<f64>())
-        };
-        (0..RUNS).map(one).try_fold(f64::INFINITY, |best, ns: Result<f64, String>| Ok(best.min(ns?)))
     }
 }
 
@@ -220,16 +172,29 @@ impl Host for Machine {
         // One at a time: two would measure each other.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().map_err(|_| "an earlier measurement failed".to_string())?;
-        match self.place()? {
-            Place::Gpu(gpu) => {
-                let mut timer = KernelTimer::new(gpu, RUNS);
-                in_turns(&mut |which| timer.measure(modules[which]))
-            }
-            Place::Cpu(processor) => {
-                let sides = [Native::open(&processor, modules[0])?, Native::open(&processor, modules[1])?];
-                in_turns(&mut |which| sides[which].measure())
+        let place = self.place()?;
+        let inputs: Vec<Tensor> = modules[0]
+            .plan
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(i, v)| random_tensor(v.dtype, &v.shape, i as u64))
+            .collect();
+        let load = |m: &Compiled| place.load(m, &inputs).map_err(Failure::why);
+        let (before, after) = (load(modules[0])?, load(modules[1])?);
+        let [want, got] =
+            [before.results(&inputs).map_err(Failure::why)?, after.results(&inputs).map_err(Failure::why)?];
+        for (got, want) in got.iter().zip(&want) {
+            let found = agree(got, want, &Tolerance::new(want.dtype(), None, None));
+            if !found.pass {
+                return Err(format!("wrong results: {}", found.why));
             }
         }
+        let standings = place.race(&[&before, &after], ROUNDS, 1).map_err(Failure::why)?;
+        let [first, second] = standings.as_slice() else { return Err("nothing was measured".into()) };
+        // Their ratio is the median of the rounds' ratios.
+        let ns = first.median_elapsed(&place.profile());
+        Ok([ns, ns * second.ratio()])
     }
     fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<Made, String> {
         let folder = tempfile::tempdir().map_err(|e| format!("there is no folder for temporary files: {e}"))?;
@@ -258,7 +223,7 @@ impl Host for Machine {
             before: &kept.before,
             after: &kept.after,
             ratio: us[1] / us[0],
-            rounds: [TURNS, TURNS],
+            rounds: [0, 0],
             us,
             estimated_us: estimated_us.map_or([None; 2], |us| us.map(Some)),
             seed: 0,

@@ -3,7 +3,8 @@
 //! (`scripts/with-driver.sh`).
 //!
 //! The crate is built by a call of rustc with the libraries that cargo has built for this test: that takes seconds, and
-//! building `wgpu` again minutes. That it needs no others is what its manifest says, which `cargo tree` reads.
+//! building `wgpu` again minutes. That it needs no others is what its manifest says, which `cargo tree` reads. One test
+//! builds it with cargo, for `cargo xtask test --full`.
 
 use crate::{Given, RESULTS, elements, refused, weft};
 use std::path::{Path, PathBuf};
@@ -39,15 +40,27 @@ fn libraries(name: &str) -> Vec<PathBuf> {
 /// The crate in a folder, built.
 struct Exported {
     at: tempfile::TempDir,
+    program: PathBuf,
 }
 
 impl Exported {
-    fn of(model: &str, options: &[&str]) -> Exported {
+    /// Written, not built.
+    fn written(model: &str, options: &[&str]) -> Exported {
         let at = tempfile::tempdir().expect("a folder");
         weft(&[&["export", model, "--quiet", "--rust", &at.path().display().to_string()], options].concat());
-        let made = Exported { at };
+        let program = at.path().join("program");
+        Exported { at, program }
+    }
+    fn of(model: &str, options: &[&str]) -> Exported {
+        let made = Exported::written(model, options);
         made.build();
         made
+    }
+    fn cargo(&self, args: &[&str]) -> Output {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        // Dependencies stay built from run to run.
+        cargo.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/exported-crate"));
+        cargo.current_dir(self.at.path()).args(args).output().expect("cargo runs")
     }
     fn path(&self, name: &str) -> PathBuf {
         self.at.path().join(name)
@@ -86,7 +99,7 @@ impl Exported {
         command.arg("--out-dir").arg(place).arg(place.join(source)).output().expect("rustc runs")
     }
     fn start(&self, inputs: &[Vec<u8>], outputs: usize) -> Output {
-        let mut command = Command::new(self.path("program"));
+        let mut command = Command::new(&self.program);
         command.current_dir(self.at.path()).args(["-n", "3"]);
         for (i, bytes) in inputs.iter().enumerate() {
             std::fs::write(self.path(&format!("in{i}")), bytes).expect("writes");
@@ -127,6 +140,31 @@ fn the_crate_computes_what_weft_does() {
             assert!(!out.status.success() && said(&out).contains("does not fit 32 bits"), "{}", said(&out));
         }
     }
+}
+
+/// Plain `cargo build`, with the crates of the registry that the manifest names.
+#[test]
+#[ignore = "builds wgpu, which takes minutes"]
+fn cargo_builds_it_in_an_empty_place() {
+    if !has_adapter() {
+        return;
+    }
+    let given = Given::of(1);
+    let mut exported = Exported::written(&given.model(), &[]);
+    let fetched = exported.cargo(&["fetch"]);
+    if !fetched.status.success() {
+        eprintln!("LEFT OUT: the crates that an exported crate needs cannot be had: {}", said(&fetched));
+        return;
+    }
+    let built = exported.cargo(&["build"]);
+    assert!(built.status.success(), "{}", said(&built));
+    exported.program = Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/exported-crate/debug")).join(exported.name());
+    let made = given.run("0");
+    for ((name, _), got) in RESULTS.iter().zip(&exported.run(&given.bytes, RESULTS.len())) {
+        assert_eq!(&elements(&made.join(format!("{name}.npy"))), got, "{name}");
+    }
+    let tree = said(&exported.cargo(&["tree", "--prefix", "none"]));
+    assert!(tree.contains("wgpu v") && !tree.contains("weft"), "{tree}");
 }
 
 /// Kernels for subgroups that no software driver has.

@@ -15,6 +15,7 @@ mod groups;
 mod host;
 mod kept_kernels;
 mod kernels;
+mod loop_parts;
 mod measure;
 mod memory;
 mod names;
@@ -38,7 +39,8 @@ pub use edited::{EditRefused, Edited, compile_edited};
 pub use forms::assign_encodings;
 pub use host::{bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;
-pub use measure::{AskedFunction, KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
+pub use loop_parts::{LoopParts, split_loop};
+pub use measure::{AskedFunction, KernelTimes, MeasuredCost};
 pub use memory::{Lifetime, assign_pool};
 pub use network_parts::{NetworkParts, PartValue, SizedNode, split_network};
 pub use open::{KernelVersion, OpenPlan, SizeError, check_ranges};
@@ -205,7 +207,7 @@ pub struct CompileOptions {
     pub verify: bool,
     /// Record the text of each stage, for a full [`CompileTrace`](crate::trace::CompileTrace).
     pub record: bool,
-    /// Times of kernels on the device; costs are estimated without them.
+    /// Times on the device; costs are estimated without them.
     pub measurements: Option<Arc<KernelTimes>>,
     /// The ranges of open dimensions.
     pub dims: DimRanges,

@@ -9,19 +9,19 @@
 //!   branches differ in shape, the condition is that operand, and the region that is taken replaces the node
 //!   (`Op::region_taken`). A loop that decides sizes runs as a plan. Other nodes run on the host, one by one;
 //! - the *tail*: everything else, compiled for the sizes that came out. `runtime_gpu::Staged` keeps 16 of these, by
-//!   shapes and by the values that were read. A tail may be split again.
+//!   shapes and by what the values that were read make of it. A tail may be split again.
 //!
 //! Values that the host neither reads nor computes stay on the device: results of one part are bound as inputs of the
 //! next.
 
 use super::check::is_known;
 use super::open::{SizeError, sizes_of};
-use crate::graph::{BindError, Function, Module, NodeId, ValueDef, ValueId, learn_dims};
+use crate::graph::{BindError, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId, learn_dims};
 use crate::graph::{open_dims, reinfer, set_shapes_in_order, substitute_dims};
 use crate::int::{Dim, DimRanges, Int};
 use crate::name::Name;
 use crate::ops::control::Const;
-use crate::ops::{InferContext, const_value};
+use crate::ops::{InferContext, OpRef, const_value};
 use crate::passes::rewriter::Rewriter;
 use crate::passes::{CountResults, InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
 use crate::tensor::Tensor;
@@ -45,6 +45,8 @@ pub struct SizedNode {
     pub node: NodeId,
     /// Its operands that are read.
     pub operands: Vec<(usize, PartValue)>,
+    /// Only the types of its results are used.
+    pub types_alone: bool,
 }
 
 /// The parts of a network: modules whose entry functions take values of the parts before.
@@ -88,6 +90,28 @@ impl NetworkParts {
         Ok(module)
     }
 
+    /// What the values of [`NetworkParts::reads`] make of the tail: if it is the same for two runs with operands of the
+    /// same sizes, the tail is. Where only types of a node's results are used, that is their dimensions.
+    ///
+    /// # Errors
+    /// Values that a node refuses.
+    pub fn tail_form(&self, read: &[Tensor]) -> Result<Vec<String>, BindError> {
+        let mut read = read.iter();
+        let mut out = vec![];
+        for sized in &self.sized {
+            let values: Vec<_> = sized.operands.iter().zip(read.by_ref()).map(|(o, t)| (o.0, t.clone())).collect();
+            out.push(match form_of(&self.tail, sized.node, values)? {
+                SizedForm::Region(region) => region.to_string(),
+                SizedForm::Op(op, taken) => {
+                    let types = types_of(&self.tail, sized.node, &op, &taken);
+                    let known = types.ok().filter(|t| sized.types_alone && t.iter().all(|t| t.const_shape().is_some()));
+                    known.map_or_else(|| format!("{op:?}"), |types| format!("{types:?}"))
+                }
+            });
+        }
+        Ok(out)
+    }
+
     /// The tail for these sizes of the network's open dimensions, operands of these shapes, and these values of
     /// [`NetworkParts::reads`].
     ///
@@ -109,6 +133,43 @@ impl NetworkParts {
     }
 }
 
+/// How [`size_node`] changes a node.
+enum SizedForm {
+    /// The region that replaces it.
+    Region(usize),
+    /// The op that replaces it, with those of the operands that it takes.
+    Op(OpRef, Vec<Option<usize>>),
+}
+
+/// What the values read make of a node.
+fn form_of(module: &Module, n: NodeId, mut values: Vec<(usize, Tensor)>) -> Result<SizedForm, BindError> {
+    let f = module.main();
+    let node = &f.nodes[n];
+    for &i in node.op.size_operands() {
+        let constant = node.inputs.get(i).copied().flatten().and_then(|v| const_value(module, f, v));
+        values.extend(constant.map(|t| (i, t)));
+    }
+    let value = |i: usize| values.iter().find(|v| v.0 == i).map(|v| v.1.clone());
+    let operands: Vec<_> = (0..node.inputs.len()).map(value).collect();
+    if let Some(region) = node.op.region_taken(&operands) {
+        return Ok(SizedForm::Region(region));
+    }
+    let (op, taken) = node.op.with_sizes(&operands).map_err(|e| refusal(node, e.message))?;
+    Ok(SizedForm::Op(op, taken))
+}
+
+fn refusal(node: &Node, message: String) -> BindError {
+    BindError::Node { node: node.name, op: node.op.name(), message }
+}
+
+/// The types of a node's results with another op.
+fn types_of(module: &Module, n: NodeId, op: &OpRef, taken: &[Option<usize>]) -> Result<Vec<TensorType>, BindError> {
+    let f = module.main();
+    let node = &f.nodes[n];
+    let inputs: Vec<_> = taken.iter().map(|i| node.inputs.get((*i)?).copied().flatten()).collect();
+    op.infer(&InferContext::new(module, f, &inputs, &[])).map_err(|e| refusal(node, e.message))
+}
+
 /// Gives open dimensions their sizes, and the operands of a part their shapes.
 fn set_sizes(module: &mut Module, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -> Result<(), BindError> {
     substitute_dims(module, &dims.iter().map(|&(d, n)| (d, Int::new(n))).collect());
@@ -120,36 +181,31 @@ fn set_sizes(module: &mut Module, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -
 fn size_node(
     module: &mut Module,
     n: NodeId,
-    mut values: Vec<(usize, Tensor)>,
+    values: Vec<(usize, Tensor)>,
     sizes: &mut FxHashMap<Name, Int>,
 ) -> Result<(), BindError> {
+    let (op, taken) = match form_of(module, n, values)? {
+        SizedForm::Region(region) => {
+            let entry = module.entry;
+            let mut r = Rewriter::new(module, entry);
+            r.splice_taken(n, region);
+            r.finish();
+            return Ok(());
+        }
+        SizedForm::Op(op, taken) => (op, taken),
+    };
+    let types = types_of(module, n, &op, &taken)?;
     let f = module.main();
-    let node = f.nodes[n].clone();
-    let refuse = |message: String| BindError::Node { node: node.name, op: node.op.name(), message };
-    for &i in node.op.size_operands() {
-        let constant = node.inputs.get(i).copied().flatten().and_then(|v| const_value(module, f, v));
-        values.extend(constant.map(|t| (i, t)));
-    }
-    let value = |i: usize| values.iter().find(|v| v.0 == i).map(|v| v.1.clone());
-    let operands: Vec<_> = (0..node.inputs.len()).map(value).collect();
-    if let Some(region) = node.op.region_taken(&operands) {
-        let entry = module.entry;
-        let mut r = Rewriter::new(module, entry);
-        r.splice_taken(n, region);
-        r.finish();
-        return Ok(());
-    }
-    let (op, taken) = node.op.with_sizes(&operands).map_err(|e| refuse(e.message))?;
-    let inputs: Vec<_> = taken.into_iter().map(|i| node.inputs.get(i?).copied().flatten()).collect();
-    let types = op.infer(&InferContext::new(module, f, &inputs, &[])).map_err(|e| refuse(e.message))?;
+    let node = &f.nodes[n];
     for (&v, ty) in node.outputs.iter().zip(&types) {
         let old = &f.ty(v).shape;
         let fits = |(old, new): (&Dim, &Dim)| old.as_const().is_none() || old == new;
         if old.len() != ty.rank() || !old.iter().zip(&ty.shape).all(fits) {
-            return Err(refuse(format!("the result is {ty:?}, not {:?}", f.ty(v))));
+            return Err(refusal(node, format!("the result is {ty:?}, not {:?}", f.ty(v))));
         }
         learn_dims(old, &ty.shape, sizes);
     }
+    let inputs = taken.iter().map(|i| node.inputs.get((*i)?).copied().flatten()).collect();
     let node = &mut module.main_mut().nodes[n];
     (node.op, node.inputs) = (op, inputs);
     Ok(())
@@ -232,6 +288,7 @@ impl Split {
         let sized = sizes.iter().map(|(n, operands)| SizedNode {
             node: *n,
             operands: operands.iter().filter_map(|(i, v)| Some((*i, source(v)?))).collect(),
+            types_alone: f.nodes[*n].outputs.iter().all(|v| has_types_alone_read(f, *v)),
         });
         let names = |n: usize| FreshNames::of(module).take(n).collect::<Vec<_>>();
         NetworkParts {
@@ -243,6 +300,13 @@ impl Split {
             sized: sized.collect(),
         }
     }
+}
+
+/// True for a value of which all uses take the type.
+fn has_types_alone_read(f: &Function, v: ValueId) -> bool {
+    let takes = |n: &NodeId| !f.nodes[*n].inputs.contains(&Some(v)) || f.nodes[*n].op.takes_types_alone();
+    let mut blocks = f.walk().into_iter().flat_map(|n| f.nodes[n].regions.clone()).chain([f.body]);
+    f.walk().iter().all(takes) && blocks.all(|b| !f.blocks[b].results.contains(&v))
 }
 
 /// The operands that say the sizes of a node, but for constants.
@@ -271,7 +335,7 @@ fn used(f: &Function, n: NodeId) -> Vec<ValueId> {
 
 /// The values that the nodes and `results` use, and neither the nodes nor constants define, in the order of their first
 /// use.
-fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<ValueId> {
+pub(super) fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<ValueId> {
     let mut made: FxHashSet<ValueId> = FxHashSet::default();
     for &n in nodes {
         let nodes = std::iter::once(n).chain(inside(f, n));
@@ -286,13 +350,13 @@ fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<Value
 
 /// Names for values between parts: `t0`, `t1` ..., but for those that parameters, results and open dimensions of the
 /// network have.
-struct FreshNames {
+pub(super) struct FreshNames {
     taken: FxHashSet<Name>,
     next: usize,
 }
 
 impl FreshNames {
-    fn of(module: &Module) -> FreshNames {
+    pub(super) fn of(module: &Module) -> FreshNames {
         let f = module.main();
         let params = f.params().iter().filter_map(|&v| f.values[v].name);
         let taken = params.chain(f.result_names.iter().copied()).chain(open_dims(module));
@@ -314,7 +378,13 @@ impl Iterator for FreshNames {
 }
 
 /// The module with `nodes` and the constants they read as its entry function.
-fn part(module: &Module, nodes: &[NodeId], params: &[ValueId], results: &[ValueId], names: Vec<Name>) -> Module {
+pub(super) fn part(
+    module: &Module,
+    nodes: &[NodeId],
+    params: &[ValueId],
+    results: &[ValueId],
+    names: Vec<Name>,
+) -> Module {
     let mut out = module.clone();
     let mut names_of_params = FreshNames::of(module);
     let f = out.main_mut();

@@ -205,7 +205,6 @@ fn loop_of(l: &plan::Loop) -> Step {
 
 fn plan_of(p: &plan::Plan, open: &[OpenNumbers]) -> Plan {
     let mut open = open.iter().map(Some);
-
     let view = |s: &plan::BufferView| BufferView {
         name: s.name.to_string(),
         buffer: s.buffer,
@@ -226,6 +225,7 @@ fn plan_of(p: &plan::Plan, open: &[OpenNumbers]) -> Plan {
         group: d.group,
         buffers: d.buffers.clone(),
         grid: d.grid,
+        runs: 1,
         flops: d.flops,
         bytes: d.bytes,
         open: open.next().flatten().filter(|o| o.depends()).map(|o| OpenCall {

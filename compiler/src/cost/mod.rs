@@ -3,17 +3,18 @@
 //! A [`CostModel`] answers for one node by its op and the types around it, so a pass can ask about nodes that are not
 //! in the graph; and for tensor functions. [`EstimatedCost`] uses the one estimate,
 //! [`schedule::estimate`](crate::schedule::estimate), and asks each question once.
-//! [`MeasuredCost`](crate::compile::MeasuredCost) looks the node's kernels up in [`Measurements`]; if they are missing,
-//! it uses the estimate, scaled to the measured times. [`RecordingCost`] records the questions: they are the list of
-//! kernels to measure. Costs are nanoseconds.
+//! [`MeasuredCost`](crate::compile::MeasuredCost) adds the times of functions that were measured, and records the
+//! functions that were not: they are the list of what to measure. Costs are nanoseconds.
 //!
-//! Deliberately absent: the clock. A caller with a device measures (`compile::MeasureKernel`).
+//! Deliberately absent: the clock. A caller with a device measures.
 
 mod measured;
 mod regions;
+mod weighed;
 
-pub use measured::{Measurement, Measurements, code_digest, single_node_module};
+pub use measured::{Measurements, code_digest};
 pub use regions::RegionTimes;
+pub use weighed::Weighed;
 
 use crate::graph::{Function, NodeId, TensorType, ValueId};
 use crate::int::DimRanges;
@@ -59,6 +60,11 @@ pub trait CostModel: Send + Sync {
     /// The estimate of a tensor function, `constants` of which are buffers that may be prepacked, or why it cannot run;
     /// with its measured time, if there is one. Times that are measured are compared with such times alone.
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>>;
+    /// The measured time of one node that runs alone, by its tensor function; `None` if it has none, or was not measured.
+    fn measured_node(&self, form: &NodeForm) -> Option<f64> {
+        let (te, constants) = self.measures_functions().then(|| expression(form).ok()).flatten()?;
+        self.function(&te, &constants).as_ref().as_ref().ok()?.measured
+    }
     /// True if times of functions were measured on the device.
     fn measures_functions(&self) -> bool {
         false
@@ -66,10 +72,6 @@ pub trait CostModel: Send + Sync {
     /// Measured times of a region of an external target, by [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
     fn region(&self, _key: &str) -> Option<RegionTimes> {
         None
-    }
-    /// The share of a node's cost that is noise: a choice must gain more than that to be preferred to a simpler one.
-    fn uncertainty(&self) -> f64 {
-        0.0
     }
 }
 
@@ -140,33 +142,4 @@ fn expression(form: &NodeForm) -> Result<(TensorFunction, Vec<BufferId>), String
     let mut cx = ComputeContext::new(&mut te, buffers, values, form.outputs.clone(), "k");
     form.op.compute(&mut cx)?;
     Ok((te, constants))
-}
-
-/// Estimates, and remembers every node that it was asked about.
-pub struct RecordingCost {
-    estimated: EstimatedCost,
-    forms: Mutex<Vec<NodeForm>>,
-}
-impl RecordingCost {
-    /// For a device.
-    pub fn new<'a>(target: impl Into<ScheduleTarget<'a>>) -> RecordingCost {
-        RecordingCost { estimated: EstimatedCost::new(target), forms: Mutex::default() }
-    }
-    /// The different nodes so far, in the order in which they came up.
-    pub fn forms(&self) -> Vec<NodeForm> {
-        self.forms.lock().map(|f| f.clone()).unwrap_or_default()
-    }
-}
-impl CostModel for RecordingCost {
-    fn node(&self, form: &NodeForm) -> u64 {
-        if let Ok(mut forms) = self.forms.lock()
-            && !forms.contains(form)
-        {
-            forms.push(form.clone());
-        }
-        self.estimated.node(form)
-    }
-    fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
-        self.estimated.function(f, constants)
-    }
 }

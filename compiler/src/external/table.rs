@@ -65,7 +65,7 @@ impl TargetSpec {
     /// Reads `NAME[:OPTION=VALUE]...`.
     ///
     /// # Errors
-    /// An unknown target or option.
+    /// An unknown target or option, and a value that the option does not take.
     pub fn parse(text: &str) -> Result<TargetSpec, String> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         TargetSpec::new(Name::new(name), options)
@@ -76,11 +76,10 @@ impl TargetSpec {
     /// As [`TargetSpec::parse`].
     pub fn new(name: Name, options: &str) -> Result<TargetSpec, String> {
         let target = find_target(name)?;
-        Ok(TargetSpec {
-            target,
-            options: TargetOptions::parse(target.name(), target.options(), options)?,
-            text: options.to_string(),
-        })
+        let text = options.to_string();
+        let options = TargetOptions::parse(target.name(), target.options(), options)?;
+        target.check_options(&options)?;
+        Ok(TargetSpec { target, options, text })
     }
     /// What times of a region are found by: the target with the options that matter for times, and what the region
     /// computes.

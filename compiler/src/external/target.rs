@@ -14,6 +14,13 @@ pub trait ExternalTarget: Send + Sync {
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// Checks the values of its options, whenever options are read.
+    ///
+    /// # Errors
+    /// A value that an option does not take, with those that it takes.
+    fn check_options(&self, _options: &TargetOptions) -> Result<(), String> {
+        Ok(())
+    }
     /// Whether it runs code of the machine: a library, or code that it has a compiler build. A network from elsewhere may
     /// ask for that only if the user allows it.
     fn is_native(&self) -> bool {
@@ -22,7 +29,7 @@ pub trait ExternalTarget: Send + Sync {
     /// Checks that the target can run here with these options, before anything is compiled for it.
     ///
     /// # Errors
-    /// What is missing, for example a library, and how to get it.
+    /// What the machine lacks, for example a library, and how to get it.
     fn check(&self, _options: &TargetOptions) -> Result<(), String> {
         Ok(())
     }
@@ -64,16 +71,22 @@ pub struct ExternalPattern {
     /// The nodes.
     pub pattern: Pattern,
     /// Whether the target runs this match, or why not.
-    pub check: fn(&dyn Subject, &Found) -> Result<(), String>,
+    pub check: Box<MatchCheck>,
 }
+
+/// A check of a match.
+pub type MatchCheck = dyn Fn(&dyn Subject, &Found) -> Result<(), String> + Send + Sync;
 
 impl ExternalPattern {
     /// A row whose matches are all taken.
     pub fn new(name: &'static str, pattern: Pattern) -> ExternalPattern {
-        ExternalPattern { name, pattern, check: |_, _| Ok(()) }
+        ExternalPattern { name, pattern, check: Box::new(|_, _| Ok(())) }
     }
     /// The row with a check of each match.
-    pub fn check(self, check: fn(&dyn Subject, &Found) -> Result<(), String>) -> ExternalPattern {
-        ExternalPattern { check, ..self }
+    pub fn check(
+        self,
+        check: impl Fn(&dyn Subject, &Found) -> Result<(), String> + Send + Sync + 'static,
+    ) -> ExternalPattern {
+        ExternalPattern { check: Box::new(check), ..self }
     }
 }

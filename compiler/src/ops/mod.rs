@@ -63,6 +63,7 @@ pub mod quantized_functions;
 pub mod recurrent;
 pub mod reduce;
 pub mod reduce_at;
+mod register;
 pub mod reshape;
 pub mod resize;
 pub mod scan;
@@ -94,6 +95,7 @@ pub use out_of_range::{Checked, OutOfRange};
 pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
 pub use properties::{Effects, Homogeneity, Precision};
+pub use register::{register_importers, register_op};
 pub use weights::WeightChannels;
 
 use crate::attr::{AttrObject, AttrStruct, Attrs};
@@ -442,21 +444,6 @@ pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static Onn
         .flat_map(|family| family.iter())
         .filter(|i| i.domain == domain && i.op_type == op_type && (i.since <= opset || !domain.is_empty()))
         .max_by_key(|i| i.since)
-}
-
-/// Adds an op of another crate to the table, with its ONNX importers, so that text and models may use it. Call it
-/// before anything is parsed.
-///
-/// # Errors
-/// When there is an op of this name, or an importer of one of these operators, domains and opsets.
-pub fn register_op(op: OpDef, onnx: &'static [OnnxImport]) -> Result<(), String> {
-    let name = op.name;
-    let taken = |i: &OnnxImport| onnx.iter().any(|o| (o.domain, o.op_type, o.since) == (i.domain, i.op_type, i.since));
-    if let Some(i) = ONNX_IMPORTS.iter().flat_map(|family| family.iter()).find(|i| taken(i)) {
-        return Err(format!("there is an importer of {} {} from opset {} on", i.domain, i.op_type, i.since));
-    }
-    OPS.add(op, |o| o.name == name).map_err(|_| format!("there is an op `{name}`"))?;
-    if onnx.is_empty() { Ok(()) } else { ONNX_IMPORTS.add(onnx, |_| false) }
 }
 
 impl OpDef {

@@ -1,5 +1,7 @@
 //! The interface between an op's file and ONNX: attributes, operands, and the insertion of nodes.
 
+mod apart;
+
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{BlockId, FunctionBuilder, TensorType, ValueId};
@@ -65,6 +67,8 @@ impl OnnxAttrs {
 pub struct ImportContext<'a, 'm> {
     /// Where nodes go.
     pub b: &'a mut FunctionBuilder<'m>,
+    /// Domain (empty for ai.onnx) and name of the operator whose row is applied; empty without a row.
+    pub operator: (&'static str, &'static str),
     /// Opset of the op's domain.
     pub opset: i64,
     /// Operands; `None` for an absent optional one.
@@ -92,6 +96,7 @@ impl<'a, 'm> ImportContext<'a, 'm> {
     ) -> ImportContext<'a, 'm> {
         ImportContext {
             b,
+            operator: ("", ""),
             opset,
             inputs,
             attrs,

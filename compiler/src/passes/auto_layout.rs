@@ -116,9 +116,7 @@ impl Pass for AutoLayout {
             Some(before) if !converted => *module = before,
             _ => changed |= rewritten,
         }
-        if let Some(start) =
-            start.filter(|_| (converted || cx.costs().measures_functions()) && cx.costs().uncertainty() <= 0.0)
-        {
+        if let Some(start) = start.filter(|_| converted || cx.costs().measures_functions()) {
             self.weigh_whole(module, start, &pins, cx)?;
         }
         for why in pins.unused() {
@@ -171,22 +169,6 @@ fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     Some(Scheme { other })
 }
 
-/// The cheapest choice. If costs are uncertain, a mix of layouts must gain more than the uncertainty over the better
-/// uniform choice.
-fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u8>) -> choose::Choice {
-    let cheapest = choose::choose(costs, block, &|n| pinned.get(&n).copied());
-    let uncertainty = costs.model.uncertainty();
-    if uncertainty <= 0.0 {
-        return cheapest;
-    }
-    let anchor = |n: NodeId| costs.propagation.convertible.get(&n).is_some_and(|m| m.anchor);
-    let uniform =
-        |colour: u8| choose::choose(costs, block, &|n| pinned.get(&n).copied().or_else(|| anchor(n).then_some(colour)));
-    let (a, b) = (uniform(0), uniform(1));
-    let better = if a.cost < b.cost { a } else { b };
-    if (cheapest.cost as f64) < better.cost as f64 * (1.0 - uncertainty) { cheapest } else { better }
-}
-
 impl AutoLayout {
     /// Runs `go` on each block. Returns whether it returned true for any, and whether anything changed.
     fn on_blocks(
@@ -234,7 +216,7 @@ impl AutoLayout {
         let costs = choose::Costs { f: &r.f, propagation: &propagation, scheme, model: &*model };
         let wishes = alter::wishes(self, r, &propagation, scheme, cx);
         let pinned = pins.colours(&r.f, &propagation, &wishes);
-        let choice = settle(costs, block, &pinned);
+        let choice = choose::choose(costs, block, &|n| pinned.get(&n).copied());
         pins.note(&propagation, &choice);
         self.remark_choice(costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
         if choice.converted.is_empty() && propagation.dissolved.is_empty() {

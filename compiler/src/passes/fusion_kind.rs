@@ -87,9 +87,34 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
 /// Every node of a block but those that read constants. Nodes with equal ops on operands of equal types are described
 /// once: building a tensor expression is what costs time here, and networks repeat themselves.
 pub fn describe_block(module: &Module, f: &Function, block: BlockId) -> FxHashMap<NodeId, NodeInfo> {
-    type Operand = Option<(TensorType, Option<Name>)>;
-    let mut known: FxHashMap<(String, Vec<Operand>), NodeInfo> = FxHashMap::default();
     let mut out = FxHashMap::default();
+    describe_into(module, (f, block), &mut Known::default(), &mut out);
+    out
+}
+
+/// Every node of each function of a module, in its regions too, as [`describe_block`] describes them.
+pub fn describe_module(module: &Module) -> FxHashMap<Name, FxHashMap<NodeId, NodeInfo>> {
+    let mut known = Known::default();
+    let mut of = |f: &Function| {
+        let mut out = FxHashMap::default();
+        let regions = f.walk().into_iter().flat_map(|n| f.nodes[n].regions.clone());
+        let blocks = std::iter::once(f.body).chain(regions);
+        blocks.for_each(|b| describe_into(module, (f, b), &mut known, &mut out));
+        out
+    };
+    module.functions.values().map(|f| (f.name, of(f))).collect()
+}
+
+type Operand = Option<(TensorType, Option<Name>)>;
+/// Descriptions by the op and its operands.
+type Known = FxHashMap<(String, Vec<Operand>), NodeInfo>;
+
+fn describe_into(
+    module: &Module,
+    (f, block): (&Function, BlockId),
+    known: &mut Known,
+    out: &mut FxHashMap<NodeId, NodeInfo>,
+) {
     for &n in &f.blocks[block].nodes {
         let node = &f.nodes[n];
         if node.op.is::<Const>() {
@@ -111,7 +136,6 @@ pub fn describe_block(module: &Module, f: &Function, block: BlockId) -> FxHashMa
         };
         out.insert(n, info);
     }
-    out
 }
 
 /// Types of constants that an op may look at while it builds its tensor expression: integer vectors and scalars.

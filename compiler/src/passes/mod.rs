@@ -12,7 +12,6 @@
 mod absorb_transposes;
 mod annotate_target;
 mod apply_schedules;
-mod asked_forms;
 pub mod auto_layout;
 mod canonicalize_ops;
 mod combine_parallel;
@@ -59,7 +58,6 @@ mod transposed_phases;
 mod winograd;
 
 pub use annotate_target::external_passes;
-pub use asked_forms::asked_forms;
 pub use auto_layout::{AlterLayout, LayoutAnswer, LayoutQuestion};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};

@@ -1,8 +1,9 @@
-//! Tests that fusion and layouts depend on the estimate and on no other cost model, and that measured times of
+//! Tests that fusion, layouts and algorithms depend on the estimate and on no other cost model, and that measured times of
 //! functions precede it. Schedule rules have their own test beside the estimate (`rules_ask_the_estimate`).
 
 use super::auto_layout::AutoLayout;
 use super::fuse_ops::FuseOps;
+use super::winograd::Winograd;
 use super::*;
 use crate::compile::{KernelTimes, MeasuredCost};
 use crate::cost::{CostModel, EstimatedCost, Measurements, NodeForm};
@@ -12,7 +13,6 @@ use crate::name::Name;
 use crate::ops::DataLayout;
 use crate::ops::control::Call;
 use crate::ops::conv::Conv;
-use crate::plan::StandInEmitter;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Cost, Estimate, KernelEstimate};
 use crate::text::parse_module;
@@ -161,8 +161,7 @@ fn measured<T>(decide: fn(&mut PassContext) -> T, time: fn(usize, f64) -> Option
     let list = asked.functions.lock().expect("a list");
     let times = list.iter().filter_map(|(form, stages, ns)| Some((form.clone(), time(*stages, *ns)?))).collect();
     let functions = [(ada().identity(), times)].into();
-    let measurements = Measurements { functions, ..Measurements::default() };
-    let times = KernelTimes::new(measurements, Arc::new(StandInEmitter { version: 1 }));
+    let times = KernelTimes::new(Measurements { functions, ..Measurements::default() });
     context(Arc::new(MeasuredCost::new(Arc::new(times), &ada(), &DimRanges::default())))
 }
 
@@ -197,4 +196,32 @@ fn measured_times_flip_layouts() {
     let mut part = measured(in_nhwc_in, |_, ns| (ns < 1.0).then_some(ns));
     assert_eq!(in_nhwc_in(&mut part), 2);
     assert!(says(&part, "the module is estimated at"), "{:?}", part.remarks);
+}
+
+/// Whether the convolution became transforms of tiles.
+fn is_in_tiles(cx: &mut PassContext) -> bool {
+    let mut m = parsed(
+        "const @w : f32[64,64,3,3] = random(1)
+graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,56,56]) {
+  %w = const @w
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[1,64,56,56]
+  return %0
+}
+",
+    );
+    run_pass(&Winograd::default(), &mut m, cx).expect("the pass runs");
+    m.main().walk().len() > 2
+}
+
+#[test]
+fn measured_times_flip_an_algorithm() {
+    assert!(!is_in_tiles(&mut context(Arc::new(EstimatedCost::new(&ada())))));
+    // The convolution is the longest of the kernels.
+    let mut slow = measured(is_in_tiles, |_, ns| Some(ns * ns * ns));
+    assert!(is_in_tiles(&mut slow) && says(&slow, "us, measured"), "{:?}", slow.remarks);
+    let mut fast = measured(is_in_tiles, |_, ns| Some(1e9 / ns));
+    assert!(!is_in_tiles(&mut fast) && says(&fast, "us, measured"), "{:?}", fast.remarks);
+    // Only some of the kernels were measured.
+    let mut part = measured(is_in_tiles, |stages, ns| (stages < 2).then_some(ns * ns * ns));
+    assert!(!is_in_tiles(&mut part) && !says(&part, "measured"), "{:?}", part.remarks);
 }

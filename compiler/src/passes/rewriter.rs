@@ -136,6 +136,15 @@ impl<'m> Rewriter<'m> {
         self.before.entry(at).or_default().push(id);
         outputs[0]
     }
+    /// Adds a constant and the node that reads it, at the end of a block.
+    pub fn constant_at_end(&mut self, block: BlockId, base: &str, c: Constant, origins: Origins) -> ValueId {
+        let name = self.module.fresh_name(base);
+        let ty = c.ty();
+        self.module.constants.insert(name, c);
+        let (id, outputs) = self.push(OpRef::new(Const { name }), vec![], vec![ty], name, origins, Some(block));
+        self.at_end.entry(block).or_default().push(id);
+        outputs[0]
+    }
     /// Adds a node that reads the constant `name` of the module, right before `at`.
     ///
     /// # Errors

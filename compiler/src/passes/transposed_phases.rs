@@ -18,7 +18,7 @@ use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::cost::{CostModel, NodeForm};
+use crate::cost::{NodeForm, Weighed};
 use crate::fault::Fault;
 use crate::graph::{Constant, Module, NodeId, TensorType};
 use crate::int::Int;
@@ -66,11 +66,10 @@ impl Pass for TransposedPhases {
                     cx.missed(self, &[name], format!("{name} stays a transposed convolution: {why}"));
                     continue;
                 }
-                let [new, old] = [phases.cost(&*model), model.node(&NodeForm::of(&r.f, n))];
-                let us = |ns: u64| ns as f64 / 1e3;
-                let text = format!("as a convolution it takes {:.1} us, else {:.1} us", us(new), us(old));
-                let pays = (new as f64) * (1.0 + model.uncertainty()) < old as f64;
-                if !self.always && !pays {
+                let w = Weighed::nodes(&*model, &phases.forms, &[NodeForm::of(&r.f, n)]);
+                let (new, old, how) = (w.one / 1e3, w.other / 1e3, w.how());
+                let text = format!("as a convolution it takes {new:.1} us, else {old:.1} us{how}");
+                if !self.always && w.one >= w.other {
                     cx.missed(self, &[name], format!("{name} stays a transposed convolution: {text}"));
                     continue;
                 }
@@ -165,10 +164,6 @@ impl Phases {
             forms.push(NodeForm { op, inputs: vec![Some((placed, false))], outputs: vec![result] });
         }
         Ok(Phases { conv, place, crop, weights: own.weights, bias: own.bias, forms, has_zeros: false })
-    }
-    /// Nanoseconds of all kernels.
-    fn cost(&self, model: &dyn CostModel) -> u64 {
-        self.forms.iter().fold(0, |sum, f| model.node(f).saturating_add(sum))
     }
     fn replace(self, r: &mut Rewriter<'_>, n: NodeId) -> Result<(), String> {
         let node = r.f.nodes[n].clone();

@@ -17,7 +17,7 @@ use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::cost::{CostModel, NodeForm};
+use crate::cost::{NodeForm, Weighed};
 use crate::dtype::DType;
 use crate::graph::{Module, NodeId, TensorType};
 use crate::int::{Int, const_dims};
@@ -63,22 +63,22 @@ impl Pass for Winograd {
                 let name = r.f.nodes[n].name;
                 let (forms, refused): (Vec<_>, Vec<_>) =
                     tiles.iter().map(|&t| Tiles::of(r, n, &conv, t)).partition(Result::is_ok);
-                let priced = forms.into_iter().flatten().map(|f| (f.cost(&*model), f));
-                let Some((cost, form)) = priced.min_by_key(|f| f.0) else {
+                let direct = [NodeForm::of(&r.f, n)];
+                let weighed = forms.into_iter().flatten().map(|f| (Weighed::nodes(&*model, &f.forms, &direct), f));
+                // A measured time is not compared with an estimate.
+                let order = |a: &(Weighed, Tiles), b: &(Weighed, Tiles)| {
+                    b.0.measured.cmp(&a.0.measured).then(a.0.one.total_cmp(&b.0.one))
+                };
+                let Some((weighed, form)) = weighed.min_by(order) else {
                     if let Some(why) = refused.into_iter().find_map(Result::err) {
                         cx.missed(self, &[name], format!("{name} stays a convolution: {why}"));
                     }
                     continue;
                 };
-                let direct = model.node(&NodeForm::of(&r.f, n));
-                let text = format!(
-                    "F({}, 3) takes {:.1} us, the convolution {:.1} us",
-                    form.tile,
-                    cost as f64 / 1e3,
-                    direct as f64 / 1e3
-                );
-                let pays = (cost as f64) * (LEAST_GAIN + model.uncertainty()) < direct as f64;
-                if self.tile == 0 && !pays {
+                let [tiles, direct] = [weighed.one / 1e3, weighed.other / 1e3];
+                let how = weighed.how();
+                let text = format!("F({}, 3) takes {tiles:.1} us, the convolution {direct:.1} us{how}", form.tile);
+                if self.tile == 0 && tiles * LEAST_GAIN >= direct {
                     cx.missed(self, &[name], format!("{name} stays a convolution: {text}"));
                     continue;
                 }
@@ -159,10 +159,6 @@ impl Tiles {
             NodeForm { op: output_op, inputs: vec![Some((m, false)), bias], outputs: vec![result] },
         ];
         Ok(Tiles { tile, input, weights, output, forms, weights_type: u })
-    }
-    /// Nanoseconds of all kernels.
-    fn cost(&self, model: &dyn CostModel) -> u64 {
-        self.forms.iter().fold(0, |sum, f| model.node(f).saturating_add(sum))
     }
     fn replace(self, r: &mut Rewriter<'_>, n: NodeId) -> Result<(), String> {
         let node = r.f.nodes[n].clone();

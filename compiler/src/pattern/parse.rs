@@ -78,13 +78,13 @@ impl PatternParser<'_> {
     fn named(&mut self) -> Result<Pattern> {
         match (self.p.peek().clone(), self.p.peek_second()) {
             (Tok::Word(name), Tok::Punct(":")) => {
-                self.p.advance();
-                self.p.advance();
+                self.p.skip();
+                self.p.skip();
                 Ok(self.tested()?.named(Name::new(&name).as_str()))
             }
             (Tok::Word(name), Tok::Punct("(" | "{" | "?")) => self.op(&name),
             (Tok::Word(name), _) => {
-                self.p.advance();
+                self.p.skip();
                 let plain = match name.as_str() {
                     "const" => constant(),
                     "param" => param(),
@@ -93,11 +93,11 @@ impl PatternParser<'_> {
                 self.tests(plain, None)
             }
             (Tok::Punct("*"), _) => {
-                self.p.advance();
+                self.p.skip();
                 self.tests(any(), None)
             }
             (Tok::Punct("("), _) => {
-                self.p.advance();
+                self.p.skip();
                 let mut list = vec![self.pattern()?];
                 while self.p.eat_punct("|") {
                     list.push(self.pattern()?);
@@ -133,7 +133,7 @@ impl PatternParser<'_> {
         if def.is_none() && name != "f" {
             return self.p.error(format!("there is no op `{name}`"));
         }
-        self.p.advance();
+        self.p.skip();
         let optional = self.p.eat_punct("?");
         let Written { operands, first } = self.operands()?;
         let op = match (def, operands) {
@@ -229,7 +229,7 @@ impl PatternParser<'_> {
         let at = self.p.at();
         let start = self.p.tokens()[at].start;
         while !matches!(self.p.peek(), Tok::Punct("]" | ",") | Tok::End) {
-            self.p.advance();
+            self.p.skip();
         }
         let text = self.source[start..self.p.tokens()[self.p.at()].start].trim();
         let one = |d: &str| if d == "?" { Some(None) } else { d.parse().ok().map(Some) };

@@ -12,6 +12,16 @@ use crate::text::parse_module;
 use crate::tir::Stmt;
 use rustc_hash::FxHashMap;
 
+/// What a group stores.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Stored {
+    /// Element type of its first result; `None` for a group that is not called.
+    pub dtype: Option<DType>,
+    /// The nanoseconds that the estimate gives for the bytes that would be added if its results and constants were f32:
+    /// `None` if none of them is f16.
+    pub f32_ns: Option<f64>,
+}
+
 impl CompileTrace {
     /// The estimate of each kernel on the device of the compilation; `None` for one that the scheduled text does not
     /// have.
@@ -78,15 +88,14 @@ impl CompileTrace {
         }
         Ok(out)
     }
-    /// For each group that stores f16, the nanoseconds that the estimate gives for the bytes that would be added if its
-    /// results and constants were f32: `None` for the other groups.
+    /// What each group stores.
     ///
     /// # Errors
     /// A trace without stages, or of a device or text that this version does not read.
-    pub fn costs_of_f32(&self) -> Result<Vec<Option<f64>>, String> {
+    pub fn stored(&self) -> Result<Vec<Stored>, String> {
         let (module, profile) = self.functions_of_stage(self.passes.len())?;
         let readers = self.readers();
-        let mut out = vec![None; self.groups.len()];
+        let mut out = vec![Stored::default(); self.groups.len()];
         for f in module.functions.values().filter(|f| !f.primitive) {
             for node in f.walk().into_iter().map(|n| &f.nodes[n]) {
                 let Some(callee) = node.op.callee() else { continue };
@@ -97,7 +106,10 @@ impl CompileTrace {
                 let constants: usize = constants.map(|&v| half(v)).sum();
                 let more = results * (1 + readers[group].len()) + constants;
                 let cost = |bytes: usize| cost_of_bytes(&profile, bytes as f64).total();
-                out[group] = (more > 0).then(|| cost(2 * more) - cost(more));
+                out[group] = Stored {
+                    dtype: node.outputs.first().map(|&v| f.ty(v).dtype),
+                    f32_ns: (more > 0).then(|| cost(2 * more) - cost(more)),
+                };
             }
         }
         Ok(out)

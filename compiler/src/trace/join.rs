@@ -131,6 +131,34 @@ impl CompileTrace {
     pub fn part_of_kernel(&self, kernel: usize) -> usize {
         self.parts.iter().rposition(|p| p.kernel <= kernel).unwrap_or(0)
     }
+    /// The name of a part, with how often it runs where that is more than once: `deciding.body x501`.
+    pub fn part_title(&self, part: usize) -> String {
+        let own = self.calls().filter(|c| self.part_of_group(c.group) == part).map(|c| c.runs);
+        match own.min() {
+            Some(runs) if runs > 1 => format!("{} x{runs}", self.parts[part].name),
+            _ => self.parts[part].name.clone(),
+        }
+    }
+    /// Dispatches of a kernel in a run: where it was measured, in all iterations of loops.
+    pub fn dispatches_of_kernel(&self, kernel: usize) -> u64 {
+        self.calls().filter(|c| c.kernel == kernel).map(|c| c.runs).sum()
+    }
+    /// Says how often a run executes each dispatch: FLOPs and bytes become those of all iterations, as times are. A
+    /// dispatch that a run leaves out counts once.
+    pub fn count_runs(&mut self, counts: &[u64]) {
+        let mut counts = counts.iter();
+        for step in &mut self.plan.steps {
+            let Step::Gpu(calls) = step else { continue };
+            for (c, &n) in calls.iter_mut().zip(&mut counts) {
+                let more = n.saturating_sub(1);
+                let (flops, bytes) = (c.flops.saturating_mul(more), c.bytes.saturating_mul(more));
+                let g = &mut self.groups[c.group];
+                (g.flops, g.bytes) = (g.flops.saturating_add(flops), g.bytes.saturating_add(bytes));
+                c.runs = n.max(1);
+                (c.flops, c.bytes) = (c.flops.saturating_add(flops), c.bytes.saturating_add(bytes));
+            }
+        }
+    }
     /// Index of the part that a group is of.
     pub fn part_of_group(&self, group: usize) -> usize {
         self.parts.iter().rposition(|p| p.group <= group).unwrap_or(0)

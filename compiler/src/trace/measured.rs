@@ -29,14 +29,27 @@ pub struct Times {
 }
 
 /// Peak rates of a device, measured by kernels of Weft.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Gigabytes read and written a second by a copy.
     pub copy_gb_s: f64,
     /// Floating-point operations in f32 by fused multiply-adds, in 10^9 a second.
     pub fma_gflops: f64,
-    /// The same by cooperative matrices; none until Weft uses them.
+    /// The same by matrix units: what a large product of f16 reaches; none without them. Outside of them kernels compute
+    /// in f32, so that f16 has no rate of its own.
     pub matrix_gflops: Option<f64>,
+    /// Gigabytes a second that are read from workgroup memory by threads that read neighbouring words.
+    #[serde(default)]
+    pub workgroup_gb_s: Option<f64>,
+    /// The same by threads that read words of the same bank.
+    #[serde(default)]
+    pub conflicting_gb_s: Option<f64>,
+    /// Gigabytes a second that are read from what the last-level cache holds.
+    #[serde(default)]
+    pub cache_gb_s: Option<f64>,
+    /// Microseconds of a dispatch that does next to nothing and depends on the one before.
+    #[serde(default)]
+    pub launch_us: Option<f64>,
 }
 
 impl Ceilings {

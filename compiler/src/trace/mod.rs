@@ -37,6 +37,7 @@ pub use comparison::Comparison;
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use driver_stats::DriverStats;
+pub use estimated::Stored;
 pub use file::{MAGIC, TraceError, VERSION};
 pub use join::{TracePart, name_in_part, texts_of_parts};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Spent, Times};

@@ -144,9 +144,11 @@ pub struct Call {
     pub buffers: Vec<(usize, u32)>,
     /// Workgroups.
     pub grid: [u32; 3],
-    /// Its own floating-point operations.
+    /// How often it runs in a run, where that was measured: the iterations of the loops around it.
+    pub runs: u64,
+    /// Its own floating-point operations, in all iterations.
     pub flops: u64,
-    /// Bytes of the buffers that it binds.
+    /// Bytes of the buffers that it binds, in all iterations.
     pub bytes: u64,
     /// The numbers above as expressions, if they depend on open sizes.
     pub open: Option<OpenCall>,

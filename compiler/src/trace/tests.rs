@@ -248,6 +248,7 @@ fn the_layout_belongs_to_the_version() {
                     group: 0,
                     buffers: vec![(0, 1)],
                     grid: [1, 2, 3],
+                    runs: 1,
                     flops: 5,
                     bytes: 6,
                     open: Some(OpenCall {
@@ -298,7 +299,7 @@ fn the_layout_belongs_to_the_version() {
                 kernels_after: true,
                 uncertainty_us: 0.5,
             }),
-            ceilings: Some(Ceilings { copy_gb_s: 6.0, fma_gflops: 7.0, matrix_gflops: None }),
+            ceilings: Some(Ceilings { copy_gb_s: 6.0, fma_gflops: 7.0, ..Ceilings::default() }),
         }),
         errors: Some(Errors {
             device: "d".into(),
@@ -329,7 +330,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (13, "106dc3b303f27e89"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (15, "4c0e9e35f76dd63d"), "{} bytes", plain.len());
 }
 
 #[test]

@@ -162,6 +162,8 @@ pub trait AttrStruct: Sized + Default + Clone + PartialEq + std::fmt::Debug + Se
     const NAME: &'static str;
     /// Fields that differ from their defaults, in declaration order.
     fn to_attrs(&self) -> Attrs;
+    /// All fields, in declaration order.
+    fn all_attrs(&self) -> Attrs;
     /// Builds the struct.
     ///
     /// # Errors
@@ -175,6 +177,8 @@ pub trait AttrObject: Any + fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     /// Attributes that differ from their defaults.
     fn attrs(&self) -> Attrs;
+    /// All attributes, those with their default values too.
+    fn every_attr(&self) -> Attrs;
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
     /// Equality.
@@ -186,6 +190,9 @@ impl<T: AttrStruct> AttrObject for T {
     }
     fn attrs(&self) -> Attrs {
         self.to_attrs()
+    }
+    fn every_attr(&self) -> Attrs {
+        self.all_attrs()
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -216,6 +223,15 @@ macro_rules! attr_struct {
                     let name = $crate::attr::field_name(stringify!($field));
                     out.insert(name.to_string(), $crate::attr::AttrValue::to_attr(&self.$field));
                 })*
+                out
+            }
+            #[allow(unused_mut, clippy::let_and_return)]
+            fn all_attrs(&self) -> $crate::attr::Attrs {
+                let mut out = $crate::attr::Attrs::new();
+                $(out.insert(
+                    $crate::attr::field_name(stringify!($field)).to_string(),
+                    $crate::attr::AttrValue::to_attr(&self.$field),
+                );)*
                 out
             }
             #[allow(unused_variables, unused_mut, clippy::never_loop)]

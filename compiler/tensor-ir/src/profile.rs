@@ -113,6 +113,19 @@ pub struct DeviceProfile {
     /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
     #[serde(default)]
     pub gb_s: f64,
+    /// Rate at which the last-level cache delivers what it holds, in 10^9 bytes a second; 0 where it is not known.
+    #[serde(default)]
+    pub cache_gb_s: f64,
+    /// Rate at which workgroup memory delivers, without conflicts of banks, in 10^9 bytes a second; 0 where it is not
+    /// known.
+    #[serde(default)]
+    pub workgroup_gb_s: f64,
+    /// Peak rate of multiplications and additions of f16 by matrix units, in 10^9 a second; 0 where it is not known.
+    #[serde(default)]
+    pub matrix_gflops: f64,
+    /// Nanoseconds of a dispatch that depends on the one before; 0 where that is not known.
+    #[serde(default)]
+    pub launch_ns: f64,
     /// Bytes of the last-level cache, at least; 0 where that is not known.
     #[serde(default)]
     pub cache_bytes: u64,
@@ -125,6 +138,46 @@ pub struct DeviceProfile {
     /// Model of the processor that a software device runs on; empty for others and for a named profile.
     #[serde(default)]
     pub processor: String,
+    /// Factors on the parts of the estimate, by times measured on the device.
+    #[serde(default, skip_serializing_if = "CostFactors::are_one")]
+    pub factors: CostFactors,
+}
+
+/// Factors on the parts of an estimate ([`Cost`](crate::schedule::estimate::Cost)); 1 where nothing was measured.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs)]
+pub struct CostFactors {
+    pub arithmetic: f64,
+    pub issue: f64,
+    pub shared_passes: f64,
+    pub sectors: f64,
+    pub waves: f64,
+    pub launch: f64,
+}
+
+impl Default for CostFactors {
+    fn default() -> CostFactors {
+        CostFactors::of_array([1.0; CostFactors::COUNT])
+    }
+}
+
+impl CostFactors {
+    /// How many there are.
+    pub const COUNT: usize = 6;
+    /// In the order of [`Cost::parts`](crate::schedule::estimate::Cost::parts).
+    pub fn of_array(
+        [arithmetic, issue, shared_passes, sectors, waves, launch]: [f64; CostFactors::COUNT],
+    ) -> CostFactors {
+        CostFactors { arithmetic, issue, shared_passes, sectors, waves, launch }
+    }
+    /// The inverse of [`CostFactors::of_array`].
+    pub fn to_array(self) -> [f64; CostFactors::COUNT] {
+        [self.arithmetic, self.issue, self.shared_passes, self.sectors, self.waves, self.launch]
+    }
+    /// Whether the estimate stays as it is.
+    pub fn are_one(&self) -> bool {
+        *self == CostFactors::default()
+    }
 }
 
 /// Quirks with which listed matrix shapes are not used.
@@ -245,9 +298,14 @@ impl DeviceProfile {
             register_tile: self.register_tile,
             gflops: self.gflops,
             gb_s: self.gb_s,
+            cache_gb_s: self.cache_gb_s,
+            workgroup_gb_s: self.workgroup_gb_s,
+            matrix_gflops: self.matrix_gflops,
+            launch_ns: self.launch_ns,
             cache_bytes: self.cache_bytes,
             nan: self.nan,
             driver_version: device.driver_version.clone(),
+            factors: CostFactors::default(),
             processor: device.processor.clone(),
         }
     }

@@ -117,6 +117,27 @@ fn split(name: &str) -> Vec<&str> {
     out
 }
 
+/// A name as it is said inside of the layer at `path`: `/model.2/cv1/conv/Conv` is `cv1/conv/Conv` in `model.2`. A name
+/// that stands elsewhere stays whole, and the layer's own name too.
+pub fn relative(name: &str, path: &str) -> String {
+    // A layer in a layer.
+    if let Some(rest) = name.strip_prefix(path).and_then(|rest| rest.strip_prefix('.')) {
+        return rest.into();
+    }
+    // Blocks, and numbers of equal layers (`model.3..5`), are no parts of names.
+    let path = path.split_once("..").map_or(path, |(first, _)| first.rsplit_once('.').map_or("", |(path, _)| path));
+    let path = path.split_once("block ").map_or(path, |(path, _)| path);
+    let (parts, around) = (split(name), split(path));
+    let same = parts.iter().zip(&around).take_while(|(a, b)| a == b).count();
+    if around.is_empty() || same < around.len() || same >= parts.len() {
+        return name.into();
+    }
+    // The rest as it is written: only the end of a module's name is repeated in that of its part.
+    let rest = parts[same..].join(if name.contains('/') { "/" } else { "." });
+    let written = name.rfind(&rest).map(|at| &name[at..]);
+    written.filter(|w| split(w) == parts[same..]).map_or(rest.clone(), String::from)
+}
+
 /// Nodes that stand together in a level: one, or a module.
 struct Item {
     /// In the order of the picture.
@@ -421,6 +442,27 @@ fn divided(pieces: Vec<Piece>, items: &[Item], borders: &[Border]) -> Vec<Piece>
 mod tests {
     use super::*;
     use compiler::text::parse_module;
+
+    #[test]
+    fn a_name_in_a_layer_is_relative_to_it() {
+        let cases = [
+            ("/model.2/cv1/conv/Conv", "model.2", "cv1/conv/Conv"),
+            ("/layer1/layer1.0/conv1/Conv", "layer1", "0/conv1/Conv"),
+            ("/layer1/layer1.0/conv1/Conv", "layer1.0", "conv1/Conv"),
+            ("model.2.m.0.cv1:matmul", "model.2.m", "0.cv1:matmul"),
+            ("encoder.layers x12", "encoder", "layers x12"),
+            ("model.4", "model.3..5", "4"),
+            ("p2o.block 1.block 3", "p2o.block 1", "block 3"),
+            ("stage.conv1", "stage.block 2", "conv1"),
+            ("Conv_37", "block 2", "Conv_37"),
+            ("model.20.conv", "model.2", "model.20.conv"),
+            ("model.2", "model.2", "model.2"),
+            ("model.2.conv", "", "model.2.conv"),
+        ];
+        for (name, path, inside) in cases {
+            assert_eq!(relative(name, path), inside, "{name} in {path}");
+        }
+    }
 
     #[test]
     fn names_are_split_at_slashes_and_dots() {

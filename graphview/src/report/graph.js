@@ -6,7 +6,7 @@
   const at = (id) => document.getElementById(id);
   const state = {
     view: "graph", stage: data.start, before: false, colour: "work", open: new Set(), closed: new Set(), all: null,
-    box: null, edge: null, chosen: new Set(), kernel: null, found: new Set(), camera: null, sort: {}, scene: null,
+    box: null, edge: null, chosen: new Set(), kernel: null, found: new Set(), camera: null, sort: {}, scene: null, time: null, row: null,
   };
 
   function make(tag, attributes, ...inside) {
@@ -89,7 +89,9 @@
       const caption = parts.length > 1 ? CAPTION : 0;
       const width = sum(parts.map((p) => p.size[0] + PAD)) + PAD, height = Math.max(...parts.map((p) => p.size[1])) + HEADER + 2 * PAD + caption;
       inner[i] = { parts, caption, size: [Math.max(b.rect[2], width), Math.max(b.rect[3], height)] };
-      across.push({ from: b.rect[0], to: b.rect[0] + b.rect[2], need: inner[i].size[0] });
+      // Each half by itself: boxes with one middle keep it.
+      const middle = b.rect[0] + b.rect[2] / 2, need = inner[i].size[0] / 2;
+      across.push({ from: b.rect[0], to: middle, need }, { from: middle, to: b.rect[0] + b.rect[2], need });
       down.push({ from: b.rect[1], to: b.rect[1] + b.rect[3], need: inner[i].size[1] });
     });
     const x = stretch(across), y = stretch(down);
@@ -150,6 +152,21 @@
     return { one: (n) => { const w = worst(n); return w ? (w.rel_l2 === null ? "#7f0000" : of(w.rel_l2)) : NONE; }, whole: (b) => { const w = worst(b.n); return w ? (w.rel_l2 === null ? "#7f0000" : of(w.rel_l2)) : NONE; },
       legend: [0, 0.25, 0.5, 0.75, 1].map((p) => [heat(p), (10 ** (low + (high - low) * p)).toExponential(1)]).concat([[NONE, "stays in its kernel"]]) };
   }
+  // From blue, where the other compilation is faster, to red, where it is slower; what changed less than the noise is pale.
+  const FASTER = [22, 100, 200], SAME = [244, 244, 244], SLOWER = [200, 32, 26];
+  function diverging(share) {
+    const end = share < 0 ? FASTER : SLOWER, part = Math.min(1, Math.abs(share));
+    return `rgb(${SAME.map((c, i) => Math.round(c + (end[i] - c) * part)).join(",")})`;
+  }
+  function byDifference() {
+    // A row of several groups counts in the first of them.
+    const delta = new Map(data.difference.rows.filter((r) => r.groups.length).map((r) => [r.groups[0], r.changed ? (r.us_beside || 0) - (r.us || 0) : 0]));
+    const of = (groups) => { const own = groups.filter((g) => delta.has(g)); return own.length ? sum(own.map((g) => delta.get(g))) : null; };
+    const most = Math.max(...state.scene.boxes.filter((b) => !b.open).map((b) => Math.abs(of(b.n.groups) || 0)), 1e-9);
+    const share = (d) => Math.sign(d) * Math.sqrt(Math.abs(d) / most);
+    const legend = [-1, -0.25, 0, 0.25, 1].map((p) => [diverging(share(p * most)), p === 0 ? "as fast" : `${p > 0 ? "+" : "-"}${ms(Math.abs(p) * most)}`]);
+    return { whole: (b) => { const d = of(b.n.groups); return d === null ? NONE : diverging(share(d)); }, legend: [...legend, [NONE, "not timed"]] };
+  }
   // Each gives the colour of a box and a legend; `one` colours nodes, `whole` boxes by their sums.
   const COLOURS = {
     work: () => ({ one: (n) => category(n.work).colour, legend: data.categories.filter((c) => state.scene.boxes.some((b) => b.n.work === c.name)).map((c) => [c.colour, c.title]) }),
@@ -162,6 +179,7 @@
     },
     error: () => byError(data.errors.alone || data.errors.accumulated),
     ...(data.errors.alone && data.errors.accumulated ? { "error so far": () => byError(data.errors.accumulated) } : {}),
+    ...(data.difference ? { difference: () => byDifference() } : {}),
     layout: () => words((n) => n.layout),
     dtype: () => words((n) => n.dtype),
     group: () => ({ one: (n) => (n.groups.length ? pastel(n.groups[0]) : NONE), legend: [[pastel(0), "one colour for each group"], [NONE, "in none"]] }),
@@ -272,7 +290,7 @@
   }
   function top() {
     const s = state.scene, r = window_();
-    const z = Math.min(1, Math.max(0.35, (r.width - 24) / s.size[0]));
+    const z = Math.min(1, Math.max(0.6, (r.width - 24) / s.size[0]));
     state.camera = { z, x: (r.width - s.size[0] * z) / 2, y: 12 };
     look();
   }

@@ -4,10 +4,10 @@
 //! of boxes and never makes two overlap. So a level is placed once, whatever is open in it.
 
 use super::sources::{Pool, Sources};
-use crate::layers::{Modules, fold};
+use crate::layers::{Modules, fold, path_of, relative};
 use crate::layout::{Options, Route};
 use crate::picture::{Category, Node, Picture};
-use crate::scene::{Arrangement, Scene, SceneEdge, plain_lines, short};
+use crate::scene::{Arrangement, Scene, SceneEdge, plain_lines, short, short_type};
 use compiler::trace::{CompileTrace, Group};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl<'t> Graphs<'t> {
     pub(super) fn graph(&mut self, picture: &Picture) -> Value {
         self.relate(picture);
         let layered = fold(picture, self.modules.get_or_insert_with(|| Modules::of(picture)));
-        let level = self.level(&layered.picture, !picture.nodes.is_empty());
+        let level = self.level(&layered.picture, !picture.nodes.is_empty(), "");
         let control = picture.outer().into_iter().filter(|n| n.category == Category::Control && !n.inside.is_empty());
         let mut open: Vec<&String> = layered.open.iter().chain(control.map(|n| &n.key)).collect();
         open.sort();
@@ -82,7 +82,11 @@ impl<'t> Graphs<'t> {
     fn relate_within(&mut self, picture: &Picture, fused: bool, around: Option<usize>) {
         for n in &picture.nodes {
             let own = around.or_else(|| self.by_function.get(n.callee.as_deref()?).copied());
-            let groups = own.map_or_else(|| self.listed(&self.by_node, n), |g| vec![g]);
+            let groups = match (own, self.part_of(n)) {
+                (Some(g), _) => vec![g],
+                (None, Some(part)) => (0..self.t.groups.len()).filter(|&g| self.t.part_of_group(g) == part).collect(),
+                (None, None) => self.listed(&self.by_node, n),
+            };
             let home = match (own, fused) {
                 (Some(g), _) => vec![g],
                 // Control flow and what the host computes has no function of its own.
@@ -95,6 +99,19 @@ impl<'t> Graphs<'t> {
             n.inside.iter().for_each(|p| self.relate_within(p, fused, around.or(group)));
         }
     }
+    /// The part of the network that a box is the frame of.
+    fn part_of(&self, n: &Node) -> Option<usize> {
+        let name = n.key.strip_prefix("part ")?;
+        self.t.parts.iter().position(|p| p.name == name)
+    }
+    /// The title of the frame of a part: its name, how often it runs, its time, and whether the host computes it.
+    fn part_title(&self, n: &Node, part: usize) -> String {
+        let own = self.groups_of(n).into_iter().filter_map(|g| Some(self.t.time_of_group(g)?.median_us / 1e3));
+        let host = self.t.parts[part].host_ms;
+        let place = if host.is_some() { " on the host" } else { "" };
+        let time = own.chain(host).reduce(|a, b| a + b).map(|ms| format!(", {ms:.2} ms{place}"));
+        format!("part: {}{}", self.t.part_title(part), time.unwrap_or_default())
+    }
     fn listed(&self, by: &FxHashMap<&str, Vec<usize>>, n: &Node) -> Vec<usize> {
         let found = n.origins.iter().filter_map(|o| by.get(o.as_str())).flatten();
         let mut list: Vec<usize> = found.copied().collect();
@@ -105,7 +122,7 @@ impl<'t> Graphs<'t> {
     /// The groups of a box; of a layer those that it counts, of a value from outside those of its maker.
     fn groups_of(&self, n: &Node) -> Vec<usize> {
         if n.category == Category::Layer {
-            let homes = n.inside.iter().flat_map(Picture::outer).filter_map(|m| self.homes.get(&m.key));
+            let homes = n.inside.iter().flat_map(|p| p.outer()).filter_map(|m| self.homes.get(&m.key));
             let set: FxHashSet<usize> = homes.flatten().copied().collect();
             let mut list: Vec<usize> = set.into_iter().collect();
             list.sort_unstable();
@@ -117,16 +134,23 @@ impl<'t> Graphs<'t> {
     }
 
     /// The number of a level. The outermost one of a long chain is folded into columns.
-    fn level(&mut self, picture: &Picture, outermost: bool) -> usize {
-        let inside: Vec<Vec<usize>> =
-            picture.nodes.iter().map(|n| n.inside.iter().map(|p| self.level(p, false)).collect()).collect();
+    fn level(&mut self, picture: &Picture, outermost: bool, within: &str) -> usize {
+        let inside: Vec<Vec<usize>> = picture
+            .nodes
+            .iter()
+            .map(|n| {
+                let within = if n.category == Category::Layer { path_of(n) } else { within };
+                n.inside.iter().map(|p| self.level(p, false, within)).collect()
+            })
+            .collect();
         let columns = outermost && picture.nodes.len() > LONG;
         let scene = {
-            let lines = |n: &Node| self.lines(n);
+            let lines = |n: &Node, within: &str| self.lines(n, within);
             let options = Options { fold: columns.then_some(1.4), ..Options::default() };
             // Room for the sign that opens a box, behind its first line.
-            let label = |n: &Node| lines(n).first().filter(|_| !n.inside.is_empty()).map(|l| format!("{l}MM"));
-            let arrangement = Arrangement { lines: &lines, label: &label, options, ..Arrangement::plain(&|_| false) };
+            let label = |n: &Node| lines(n, within).first().filter(|_| !n.inside.is_empty()).map(|l| format!("{l}MM"));
+            let arrangement =
+                Arrangement { lines: &lines, within, label: &label, options, ..Arrangement::plain(&|_| false) };
             Scene::arrange(picture, &arrangement)
         };
         let mut boxes = Vec::with_capacity(scene.boxes.len());
@@ -140,7 +164,10 @@ impl<'t> Graphs<'t> {
     }
 
     /// The text of a box.
-    fn lines(&self, n: &Node) -> Vec<String> {
+    fn lines(&self, n: &Node, within: &str) -> Vec<String> {
+        if let Some(part) = self.part_of(n) {
+            return vec![self.part_title(n, part)];
+        }
         let own = n.callee.as_deref().and_then(|c| self.by_function.get(c)).map(|&g| &self.t.groups[g]);
         let groups = || self.groups_of(n);
         let time = |groups: &[usize]| {
@@ -148,16 +175,14 @@ impl<'t> Graphs<'t> {
             known.reduce(|a, b| a + b).map(|us| format!("{:.2} ms", us / 1e3))
         };
         let mut lines = match (n.category, own) {
-            (Category::Layer, _) => vec![short(&n.op), n.name.clone()],
-            (Category::Group, Some(g)) => {
-                [vec![layer_of(g), n.op.clone()], n.outputs.first().cloned().into_iter().collect()].concat()
-            }
+            (Category::Layer, _) => vec![short(&relative(&n.op, within)), n.name.clone()],
+            (Category::Group, Some(g)) => [vec![layer_of(g, within), n.op.clone()], result(n)].concat(),
             // A value from outside of a layer bears the name of the layer that makes it.
             (Category::Terminal, _) if !self.groups.contains_key(&n.key) => match self.groups_of(n).as_slice() {
-                [g] => [vec![layer_of(&self.t.groups[*g])], n.outputs.first().cloned().into_iter().collect()].concat(),
-                _ => plain_lines(n),
+                [g] => [vec![layer_of(&self.t.groups[*g], within)], result(n)].concat(),
+                _ => plain_lines(n, within),
             },
-            _ => plain_lines(n),
+            _ => plain_lines(n, within),
         };
         if matches!(n.category, Category::Layer | Category::Group) {
             lines.extend(time(&groups()));
@@ -182,9 +207,14 @@ impl<'t> Graphs<'t> {
     }
 }
 
+/// The type of the first result of a box.
+fn result(n: &Node) -> Vec<String> {
+    n.outputs.first().map(|ty| short_type(ty)).into_iter().collect()
+}
+
 /// The layer of a group; behind it the label has what is fused with it.
-fn layer_of(g: &Group) -> String {
-    short(g.label.split('+').next().unwrap_or(&g.label))
+fn layer_of(g: &Group, within: &str) -> String {
+    short(&relative(g.label.split('+').next().unwrap_or(&g.label), within))
 }
 
 fn edge(e: &SceneEdge) -> Value {

@@ -1,5 +1,6 @@
 //! A compilation with what several runs measured of it.
 
+use super::difference::Beside;
 use compiler::trace::{CompileTrace, Errors, NodeError};
 
 /// A trace, with the times and the errors of its nodes alone from whichever trace has them, and the accumulated errors
@@ -10,6 +11,8 @@ pub struct Measured {
     pub trace: CompileTrace,
     /// Errors that include those of the nodes before.
     pub accumulated: Option<Errors>,
+    /// Another compilation of the model, which the report compares with this one.
+    pub beside: Option<Beside>,
 }
 
 /// Two traces are of different compilations: what differs.
@@ -30,7 +33,7 @@ impl Measured {
     /// A trace alone. It may have both kinds of errors.
     pub fn new(mut trace: CompileTrace) -> Measured {
         let accumulated = trace.errors.take_if(|e| e.cumulative).or(trace.errors.as_ref().and_then(accumulated));
-        Measured { trace, accumulated }
+        Measured { trace, accumulated, beside: None }
     }
     /// Takes what is not there yet from another trace of the same compilation.
     ///

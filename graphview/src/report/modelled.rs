@@ -6,7 +6,7 @@
 use crate::reasons::Roofs;
 use compiler::schedule::estimate::Cost;
 use compiler::schedule::rules::{Alternative, Choice};
-use compiler::trace::{CompileTrace, RoundTrip};
+use compiler::trace::{CompileTrace, RoundTrip, Stored};
 use serde_json::{Map, Value, json};
 
 /// For each kernel its estimate; null where there is none.
@@ -59,10 +59,11 @@ pub(super) fn left(t: &CompileTrace) -> Vec<Value> {
     t.round_trips().unwrap_or_default().iter().map(one).collect()
 }
 
-/// For each group the estimated milliseconds that its results and constants in f32 would cost more.
-pub(super) fn f32_ms(t: &CompileTrace) -> Vec<Option<f64>> {
-    let known = t.costs_of_f32().unwrap_or_default();
-    (0..t.groups.len()).map(|g| known.get(g).copied().flatten().map(|ns| ns / 1e6)).collect()
+/// What each group stores.
+pub(super) fn stored(t: &CompileTrace) -> Vec<Stored> {
+    let mut known = t.stored().unwrap_or_default();
+    known.resize(t.groups.len(), Stored::default());
+    known
 }
 
 /// The rates that no kernel exceeds: measured ones, else those that the device is known for.

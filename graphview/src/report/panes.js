@@ -17,7 +17,7 @@
   function longest() {
     const list = data.groups.map((g, i) => [us(i) || 0, i]).filter(([t]) => t > 0).sort((a, b) => b[0] - a[0]), all = sum(list.map(([t]) => t));
     if (!list.length) return [];
-    return [make("h2", {}, "What takes longest"), ...list.slice(0, 8).map(([t, i]) => make("p", { class: "remark" }, chip(data.groups[i].label, () => chooseGroup(i)), ` ${(t / 1e3).toFixed(2)} ms, ${((100 * t) / all).toFixed(1)} %`))];
+    return [make("h2", {}, "What takes longest"), ...list.slice(0, 8).map(([t, i]) => make("p", { class: "remark" }, chip(data.groups[i].label, () => chooseGroup(i)), ` ${(t / 1e3).toFixed(2)} ms, ${((100 * t) / all).toFixed(1)}\u00a0%`))];
   }
   function clear() { state.box = null; state.edge = null; state.kernel = null; state.chosen = new Set(); mark(); inspect(); link(); }
   // Chooses the box that `is` holds for, opens what it is in, and moves the picture there.
@@ -79,7 +79,7 @@
   function groupPart(i) {
     const g = data.groups[i], calls = data.calls.filter((c) => c.group === i);
     const e = make("div", {}, make("h2", {}, `Group ${i}: ${g.ops.join(" + ")}`));
-    e.append(facts([["runs as", g.kind + (g.rule ? `, rule ${g.rule}` : "")], ["layer", g.layer], ["anchor", g.anchor], ["layout", g.layout], ["stores", g.dtype], ...sums([i])]));
+    e.append(facts([["runs as", g.kind + (g.rule ? `, rule ${g.rule}` : "")], ["layer", g.layer], ["anchor", g.anchor], ["layout", g.layout], ["stores", g.stores], ...sums([i])]));
     for (const c of calls) e.append(chip(`${data.kernels[c.kernel].name} ${c.grid.join("x")}`, () => { state.kernel = c.kernel; inspect(); }));
     e.append(make("h2", {}, "Why it ends there"), list(g.ends));
     return e;
@@ -114,9 +114,9 @@
   function slowPart(k) {
     const e = data.kernels[k], est = e.estimate, m = rates(k), out = [];
     if (!est && !m) return out;
-    const each = m ? m.us / m.calls : null, all = Math.max(each || 0, est ? sum(Object.values(est.parts_us)) : 0);
+    const each = m ? m.us / e.dispatches : null, all = Math.max(each || 0, est ? sum(Object.values(est.parts_us)) : 0);
     out.push(make("h2", {}, "Why it takes its time"));
-    if (m) out.push(make("div", { class: "weak" }, `measured: ${each.toFixed(1)} us a dispatch${m.calls > 1 ? `, the mean of ${m.calls}` : ""}`), stack({ measured: each }, all));
+    if (m) out.push(make("div", { class: "weak" }, `measured: ${each.toFixed(1)} us a dispatch${e.dispatches > 1 ? `, the mean of ${e.dispatches}` : ""}`), stack({ measured: each }, all));
     if (est) {
       out.push(make("div", { class: "weak" }, `estimated: ${est.us.toFixed(1)} us, most of it ${est.bound}` + (est.hidden_us > 0 ? `; ${est.hidden_us.toFixed(1)} us of the parts overlap` : "") + (m ? `; measured is ${(each / est.us).toFixed(2)} times that` : "")), stack(est.parts_us, all));
       out.push(make("div", { class: "keys" }, ...Object.entries(est.parts_us).filter((p) => p[1] > 0).map(([name, v]) => make("span", { style: `--c:${PARTS[name]}` }, `${name.replace("_", " ")} ${v.toFixed(1)} us`))));
@@ -144,7 +144,7 @@
   function kernelPart(k) {
     const e = data.kernels[k], out = [make("h2", {}, `Kernel ${e.name}`)];
     out.push(facts([["workgroup", e.workgroup.join(" x ")], ["bindings", String(e.bindings)], ["shared memory", bytes(e.shared_bytes)],
-      ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["dispatches", data.calls.filter((c) => c.kernel === k).length], ["only where", e.when.join(" and ")]]));
+      ["bounds", e.bounds_proved ? "proved" : "checked by the driver"], ["dispatches", e.dispatches], ["only where", e.when.join(" and ")]]));
     out.push(...slowPart(k));
     for (const d of e.driver) {
       const figures = ["subgroup_size", "registers", "scalar_registers", "live_registers", "spills", "fills", "scratch_bytes", "occupancy", "code_bytes", "instructions", "latency_cycles"];
@@ -164,9 +164,11 @@
       out.push(make("h2", {}, `${n.op} `, make("span", { class: "weak" }, n.name)));
       if (b.at.inside.length) out.push(make("button", { onclick: () => toggle(n.key) }, b.open ? "Close" : "Open"));
       out.push(facts([["result", n.results.join(", ")], ["layout", n.layout], ["attributes", n.category === "group" ? "" : n.attributes],
-        ["constants", n.constants.map((c) => `${c.name}: ${c.type}`).join("; ")], ...(n.groups.length && n.category === "layer" ? sums(n.groups) : [])]));
+        ["constants", n.constants.map((c) => `${c.name}: ${c.type}`).join("; ")], ...(n.groups.length && /^(layer|control)$/.test(n.category) ? sums(n.groups) : [])]));
     }
     if (state.edge !== null) out.push(...edgePart(state.scene.edges[state.edge]));
+    const row = state.view === "difference" && state.row;
+    if (row) out.push(make("h2", {}, `${row.name} on both sides`), ...(row.reason ? [make("p", {}, row.reason)] : []), make("pre", { id: "both" }, row.kernels.join("\n") || "No kernels to compare."));
     const layer = n && n.category === "layer", groups = n ? n.groups : groupsOf(state.chosen);
     if (state.kernel !== null && !layer) out.push(...kernelPart(state.kernel));
     if (layer) {
@@ -205,7 +207,7 @@
       rows: () => {
         const most = Math.max(1e-9, ...data.groups.map((_, i) => us(i) || 0));
         return data.groups.map((g, i) => ({
-          cells: [i, g.label, g.ops.join(" + "), us(i) === null ? null : us(i) / 1000, us(i), g.flops, g.bytes, g.kind + (g.rule ? ", " + g.rule : ""), g.layout || "", g.dtype || "", g.error ? g.error.rel_l2 : null],
+          cells: [i, g.label, g.ops.join(" + "), us(i) === null ? null : us(i) / 1000, us(i), g.flops, g.bytes, g.kind + (g.rule ? ", " + g.rule : ""), g.layout || "", g.stores || "", g.error ? g.error.rel_l2 : null],
           text: { 1: tail(g.label), 3: us(i) === null ? "" : (us(i) / 1000).toFixed(3), 4: us(i) === null ? "" : bar(us(i) / most), 10: g.error ? scientific(g.error.rel_l2) : "" },
           pick: () => chooseGroup(i), on: g.origins.some((o) => state.chosen.has(o)),
         }));
@@ -216,9 +218,9 @@
       head: [["kernel", false, "name"], ["calls", true], ["time, ms", true], ["estimate, ms", true], ["measured / estimate", true], ["most of it", false], ["GFLOP/s", true], ["GB/s", true], ["of the nearest roof", true], ["workgroup", false], ["shared bytes", true], ["type", false], ["bounds", false]],
       top: () => make("p", { class: "weak" }, "Choose a kernel: its estimate by part beside the time, roofs, occupancy, and what other choices of its schedule would cost." + (data.roofs.from === "measured" ? "" : " Roofs are those of the profile; weft bench --ceilings measures them.")),
       rows: () => data.kernels.map((k, i) => {
-        const calls = data.calls.filter((c) => c.kernel === i), m = rates(i), est = k.estimate ? (k.estimate.us * calls.length) / 1000 : null;
+        const m = rates(i), est = k.estimate ? (k.estimate.us * k.dispatches) / 1000 : null;
         const near = m && m.nearest;
-        return { cells: [k.name, calls.length, m ? m.us / 1000 : null, est, m && est ? m.us / 1000 / est : null, k.estimate ? k.estimate.bound : "", m ? m.gflops : null, m ? m.gb_s : null, near ? near[1] : null, k.workgroup.join("x"), k.shared_bytes, k.dtype, k.bounds_proved ? "proved" : "checked"],
+        return { cells: [k.name, k.dispatches, m ? m.us / 1000 : null, est, m && est ? m.us / 1000 / est : null, k.estimate ? k.estimate.bound : "", m ? m.gflops : null, m ? m.gb_s : null, near ? near[1] : null, k.workgroup.join("x"), k.shared_bytes, k.dtype, k.bounds_proved ? "proved" : "checked"],
           text: { 0: tail(k.name), 2: m ? (m.us / 1000).toFixed(3) : "", 3: est === null ? "" : est.toFixed(3), 4: m && est ? (m.us / 1000 / est).toFixed(2) : "", 8: near ? make("span", { title: near[1] > 1 ? "Above the roof: the data comes from caches, or the roof was measured while the device had other work." : null }, near[1] > 1 ? `above (${near[0]})` : `${(100 * near[1]).toFixed(1)} % (${near[0]})`) : "" }, pick: () => chooseKernel(i), on: state.kernel === i };
       }),
     },
@@ -245,11 +247,24 @@
       head: [["node", false, "name"], ["op", false], ["alone", true], ["accumulated", true], ["times that before", true], ["largest magnitude", true], ["of 65504", true], ["stores", false], ["f32 costs, ms", true], ["", false]],
       top: () => precisionTop(),
       rows: () => precision().map((p) => ({
-        cells: [p.name, p.op, p.alone, p.sum, p.growth, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.dtype, p.f32_ms, p.pass ? "ok" : "FAIL"],
+        cells: [p.name, p.op, p.alone, p.sum, p.growth, p.magnitude, p.magnitude === null ? null : p.magnitude / 65504, p.stores, p.f32_ms, p.pass ? "ok" : "FAIL"],
         text: { 0: tail(p.name), 2: p.alone === undefined ? "" : scientific(p.alone), 3: p.sum === undefined ? "" : scientific(p.sum), 4: p.growth === null ? "" : p.growth.toFixed(2), 5: scientific(p.magnitude), 6: p.magnitude === null ? "" : make("span", { class: p.magnitude > 65504 ? "bad" : "" }, `${((100 * p.magnitude) / 65504).toFixed(2)} %`), 8: p.f32_ms === null ? "" : p.f32_ms.toFixed(4), 9: p.pass ? "ok" : make("span", { class: "bad" }, "FAIL") },
         pick: () => { if (p.node !== null) chooseSource(p.node); }, on: p.node !== null && state.chosen.has(p.node),
       })),
     },
+    difference: {
+      head: [["layer", false, "name"], ["dispatches", false], ["here, ms", true], ["beside, ms", true], ["difference, ms", true], ["ratio", true], ["noise", true], ["why", false, "text"]],
+      top: () => make("div", {}, make("p", { id: "verdict" }, make("b", {}, data.difference.line)), make("p", { class: "weak" }, `Here: ${data.difference.titles[0]}; beside: ${data.difference.titles[1]}. Times are ${data.difference.times}. Choose a layer for its kernels on both sides.`)),
+      rows: () => data.difference.rows.map((r) => {
+        const thousandths = (t) => (t === null ? null : t / 1e3), delta = ((r.us_beside || 0) - (r.us || 0)) / 1e3, text = (t) => (t === null ? "" : t.toFixed(3));
+        return {
+          cells: [r.name, r.dispatches.join(" → "), thousandths(r.us), thousandths(r.us_beside), delta, r.ratio, r.noise, r.reason || ""],
+          text: { 0: tail(r.name), 2: text(thousandths(r.us)), 3: text(thousandths(r.us_beside)), 4: make("span", { class: r.changed ? (delta > 0 ? "bad" : "good") : "weak" }, `${delta > 0 ? "+" : ""}${delta.toFixed(3)}`), 5: r.ratio === null ? "" : r.ratio.toFixed(2), 6: data.difference.times !== "measured" || r.noise === null ? "" : `±${(100 * r.noise).toFixed(0)} %` },
+          pick: () => { state.row = r; if (r.groups.length) chooseGroup(r.groups[0]); else { inspect(); table(); } }, on: state.row === r,
+        };
+      }),
+    },
+    timeline: { top: () => timeline() },
     memory: {
       head: [["constant", false], ["bytes", true]],
       top: () => memoryChart(),
@@ -260,6 +275,7 @@
       rows: () => data.remarks.map((r) => ({ cells: [r.pass, r.kind, r.message, r.nodes.map((o) => source(o).name).slice(0, 4).join(", ")], pick: () => { if (r.nodes.length) select(null, r.nodes, groupsOf(new Set(r.nodes))); }, on: false })),
     },
   };
+  if (!data.difference) delete TABLES.difference;
   // The compared nodes: each error alone and with those before it, and by how much it grows there.
   function precision() {
     const [one, all] = [data.errors.alone, data.errors.accumulated], base = all || one;
@@ -272,7 +288,7 @@
       const g = group(n.node), a = alone.get(n.node), s = total.get(n.node);
       const before = g === null ? [] : data.groups[g].reads.map((r) => of.get(r)).filter(Boolean).map((m) => total.get(m.node)).filter(Boolean).map((m) => m.rel_l2 || 0);
       return { node: n.node, group: g, name: n.name, op: n.node === null ? "" : source(n.node).op, alone: a && a.rel_l2, sum: s && s.rel_l2, growth: s && s.rel_l2 !== null && Math.max(0, ...before) > 0 ? s.rel_l2 / Math.max(...before) : null,
-        magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, keep: g === null ? n.name : data.groups[g].layer, pass: (!a || a.pass) && (!s || s.pass) };
+        magnitude: n.max_magnitude, dtype: (g !== null && data.groups[g].dtype) || "", stores: (g !== null && data.groups[g].stores) || "", f32_ms: g === null ? null : data.groups[g].f32_ms, keep: g === null ? n.name : data.groups[g].layer, pass: (!a || a.pass) && (!s || s.pass) };
     });
   }
   const CUT = 65504;
@@ -370,6 +386,7 @@
     const t = TABLES[state.view];
     if (!t) return;
     at("table").replaceChildren(...[t.top && t.top(), t.head && tableOf(t, state.view), t.foot && t.foot()].filter(Boolean));
+    if (state.view === "timeline") timelineParts();
   }
 
   // Memory: across the steps of a run, down the buffers of the pool, each as high as it is large.

@@ -162,7 +162,7 @@
     steer(); draw(); view("graph"); passes(); inspect(); top();
     follow();
     window.addEventListener("hashchange", follow);
-    window.addEventListener("resize", look);
+    window.addEventListener("resize", () => { look(); if (state.view === "timeline") timelineParts(); });
   }
   if (data.stages.length) start();
   else {

@@ -9,7 +9,7 @@ use compiler::trace::{Call, CompileTrace, Content, DispatchTime, Errors, NodeErr
 use serde_json::{Value, json};
 
 pub(super) fn groups(t: &CompileTrace, sources: &mut Sources) -> Vec<Value> {
-    let (borders, readers, f32_ms) = (t.border_remarks(), t.readers(), modelled::f32_ms(t));
+    let (borders, readers, stored) = (t.border_remarks(), t.readers(), modelled::stored(t));
     t.groups
         .iter()
         .enumerate()
@@ -17,14 +17,16 @@ pub(super) fn groups(t: &CompileTrace, sources: &mut Sources) -> Vec<Value> {
             let error = t.error_of_group(i).map(|e| error(e, Some(sources.one(&e.name))));
             json!({ "label": g.label, "layer": g.layer, "function": g.function, "ops": g.ops,
                 "origins": sources.numbers(&g.origins), "kind": g.kind, "rule": g.rule, "anchor": g.anchor,
-                "layout": g.layout, "dtype": dtype(t, i), "flops": g.flops, "bytes": g.bytes, "reads": g.reads,
+                "layout": g.layout, "dtype": dtype(t, i),
+                "stores": stored[i].dtype.map(|d| d.to_string()), "flops": g.flops, "bytes": g.bytes, "reads": g.reads,
                 "ends": t.border_of_group(i, &borders[i], &readers[i]),
-                "us": t.time_of_group(i).map(time), "error": error, "f32_ms": f32_ms[i] })
+                "us": t.time_of_group(i).map(time), "error": error,
+                "f32_ms": stored[i].f32_ns.map(|ns| ns / 1e6) })
         })
         .collect()
 }
 
-/// The element type that the kernels of a group store: `f16` if one of them does.
+/// `f16` if a kernel of a group reads or writes f16, else `f32`.
 fn dtype(t: &CompileTrace, group: usize) -> Option<&str> {
     let list: Vec<&str> = t.kernels_of(group).into_iter().map(|k| t.kernels[k].dtype.as_str()).collect();
     list.iter().find(|d| **d == "f16").or(list.first()).copied()
@@ -79,7 +81,7 @@ pub(super) fn kernels(t: &CompileTrace) -> Vec<Value> {
         let driver: Vec<Value> = stats.into_iter().flatten().map(Executable::to_json).collect();
         json!({ "name": k.name, "function": k.function, "groups": k.groups, "when": k.when, "driver": driver,
                 "schedule": k.schedule, "workgroup": k.workgroup, "grid": k.grid, "bindings": k.bindings.len(),
-                "shared_bytes": k.shared_bytes, "dtype": k.dtype, "bounds_proved": k.bounds_proved, "wgsl": k.wgsl, "estimate": estimates[i] })
+                "shared_bytes": k.shared_bytes, "dtype": k.dtype, "bounds_proved": k.bounds_proved, "wgsl": k.wgsl, "dispatches": t.dispatches_of_kernel(i), "estimate": estimates[i] })
     };
     t.kernels.iter().enumerate().map(one).collect()
 }

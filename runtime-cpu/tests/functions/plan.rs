@@ -1,14 +1,14 @@
 //! Plans of one function.
 
-use runtime_cpu::Emitter;
-use tensor_ir::name::Name;
-use tensor_ir::plan::{
-    BufferView, Content, Dispatch, EmitFailure, EmitKernel, HostCaller, HostResult, HostSite, Plan, PlanBuffer,
-    PlanKernel, Step,
+use compiler::name::Name;
+use compiler::plan::{
+    BufferView, Content, Dispatch, EmitFailure, EmitKernel, EmittedKernel, HostCaller, HostResult, HostSite, Plan,
+    PlanBuffer, PlanKernel, Step,
 };
-use tensor_ir::profile::DeviceProfile;
-use tensor_ir::tensor::Tensor;
-use tensor_ir::tir::{BufferId, Scope, TensorFunction};
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use compiler::tir::{BufferId, Scope, TensorFunction};
+use runtime_cpu::Emitter;
 
 /// No host functions.
 pub struct NoFunctions;
@@ -27,6 +27,23 @@ impl HostCaller for NoFunctions {
 /// # Errors
 /// What no task can run.
 pub fn plan_of(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Plan, EmitFailure> {
+    plan_by(f, constants, &|part| {
+        let emitted = Emitter.emit(f, part, profile)?;
+        // What is kept of a kernel makes the same kernel.
+        let module = Emitter.restore(&Emitter.save(&emitted).expect("bytes")).expect("a kernel");
+        Ok(EmittedKernel { module, ..emitted })
+    })
+}
+
+/// A plan of one function, whose kernels `emit` makes.
+///
+/// # Errors
+/// Those of `emit`.
+pub fn plan_by(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    emit: &dyn Fn(Name) -> Result<EmittedKernel, EmitFailure>,
+) -> Result<Plan, EmitFailure> {
     let shape = |b: BufferId| -> Vec<usize> {
         f.caller_shape(b).iter().map(|d| d.as_const().expect("a number") as usize).collect()
     };
@@ -46,13 +63,10 @@ pub fn plan_of(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfi
     let globals: Vec<BufferId> = f.buffers.iter().filter(|(_, b)| b.scope == Scope::Global).map(|(i, _)| i).collect();
     let at = |b: BufferId| globals.iter().position(|g| *g == b).expect("a global buffer");
     for (part, _) in f.kernels() {
-        let emitted = Emitter.emit(f, part, profile)?;
-        // What is kept of a kernel makes the same kernel.
-        let mut again = emitted.clone();
-        again.module = Emitter.restore(&Emitter.save(&emitted).expect("bytes")).expect("a kernel");
-        let buffers = again.bindings.iter().map(|b| (at(b.buffer), 0)).collect();
-        let grid = again.grid;
-        plan.kernels.push(PlanKernel { name: part.to_string(), emitted: again, function: f.name, part });
+        let emitted = emit(part)?;
+        let buffers = emitted.bindings.iter().map(|b| (at(b.buffer), 0)).collect();
+        let grid = emitted.grid;
+        plan.kernels.push(PlanKernel { name: part.to_string(), emitted, function: f.name, part });
         let kernel = plan.kernels.len() - 1;
         plan.steps.push(Step::Gpu(vec![Dispatch {
             kernel,

@@ -89,13 +89,12 @@ impl Camera {
             Direction::Down => (wide, size[1], room.y),
             Direction::Right => (high, size[0], room.x),
         };
-        let zoom = if whole { wide.min(high) } else { across }.min(1.0);
+        // Readable, if not all of it is asked for.
+        let zoom = if whole { wide.min(high) } else { across.max(0.5) }.min(1.0);
         let middle = pos2(size[0] / 2.0, size[1] / 2.0);
         if whole || zoom * long <= end {
             return View { center: middle, zoom };
         }
-        // At its start, readable.
-        let zoom = zoom.max(0.5);
         let start = (screen.size() / 2.0 - Vec2::splat(MARGIN)) / zoom;
         let center = match direction {
             Direction::Down => pos2(middle.x, start.y),

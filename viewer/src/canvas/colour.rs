@@ -9,7 +9,7 @@ pub use crate::units::{milliseconds, si};
 use egui::Color32;
 use egui::ecolor::Hsva;
 use graphview::maps::{LayoutChange, layout_changes, shares};
-use graphview::picture::{Category, Node, Picture};
+use graphview::picture::{Category, Node};
 use graphview::svg::fill;
 use std::collections::BTreeMap;
 
@@ -199,7 +199,7 @@ fn layout_note(n: &Node, change: &dyn Fn(&str) -> Option<LayoutChange>) -> Optio
         let bytes = c.bytes.map_or(String::new(), |b| format!(", {}", of_bytes(b)));
         return Some(format!("{} to {}{bytes}", c.from, c.to));
     }
-    let inside = n.inside.iter().filter(|_| n.category == Category::Layer).flat_map(Picture::walk);
+    let inside = n.inside.iter().filter(|_| n.category == Category::Layer).flat_map(|p| p.walk());
     let moved: Vec<u64> = inside.filter_map(|m| change(&m.key)?.bytes).collect();
     let transposes = if moved.len() == 1 { "1 transpose".into() } else { format!("{} transposes", moved.len()) };
     (!moved.is_empty()).then(|| format!("{transposes}, {}", of_bytes(moved.iter().sum())))

@@ -5,7 +5,7 @@ use super::paint::Paint;
 use egui::epaint::{CubicBezierShape, PathStroke};
 use egui::{Align2, Color32, Pos2, Rect, Shape, Stroke, Vec2, pos2, vec2};
 use graphview::layout::{Direction, Route, STUB};
-use graphview::scene::SceneEdge;
+use graphview::scene::{SceneEdge, short_type};
 use rustc_hash::FxHashSet;
 
 impl Paint<'_> {
@@ -107,7 +107,7 @@ impl Paint<'_> {
 
     fn label(&self, e: &SceneEdge, colour: Color32) {
         let Some(font) = self.font(10.0).filter(|_| self.zoom >= 0.6) else { return };
-        let text = e.label.clone();
+        let text = short_type(&e.label);
         let start = match &e.route {
             Route::Line(points) => points[0],
             Route::Portal(a, _) => *a,

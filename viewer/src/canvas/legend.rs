@@ -76,7 +76,7 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: [Option<&Mar
     let corner = pos2(screen.min.x + 10.0, screen.max.y - 10.0 - height);
     let rect = Rect::from_min_size(corner, vec2(width, height));
     let edge = Stroke::new(1.0, ink.line.gamma_multiply(0.5));
-    painter.rect(rect, 4.0, ink.ground.gamma_multiply(0.92), edge, StrokeKind::Middle);
+    painter.rect(rect, 4.0, ink.ground, edge, StrokeKind::Middle);
     for (k, ((colour, _), galley)) in entries.iter().zip(galleys).enumerate() {
         let y = rect.min.y + 4.0 + ROW * k as f32;
         let patch = Rect::from_min_size(pos2(rect.min.x + 8.0, y + 3.0), vec2(14.0, 10.0));

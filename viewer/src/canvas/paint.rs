@@ -101,6 +101,47 @@ pub fn contrast(a: Color32, b: Color32) -> f32 {
     a.max(b) / a.min(b)
 }
 
+/// A title as large as a small box lets it be, in up to three lines, and its size. What would be too small to read is
+/// cut short; `None` for a box without room for that.
+fn fitted(title: &str, room: Vec2) -> Option<(String, f32)> {
+    // A character is some 0.57 of its size wide.
+    const WIDE: f32 = 1.75;
+    let of = |lines: usize| {
+        let text = in_lines(title, lines);
+        let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0).max(6);
+        let high = match text.lines().count() {
+            0 | 1 => room.y * 0.62,
+            n => room.y / (1.3 * n as f32),
+        };
+        let size = high.min(room.x / longest as f32 * WIDE).min(13.0);
+        (text, (size * 2.0).floor() / 2.0)
+    };
+    let best = (1..=3).map(of).reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+    if best.1 >= READABLE {
+        return Some(best);
+    }
+    let most = (room.x * WIDE / READABLE) as usize;
+    let fits = room.y >= 1.2 * READABLE && most >= 4;
+    fits.then(|| (format!("{}…", title.chars().take(most - 1).collect::<String>().trim_end()), READABLE))
+}
+
+/// A text broken at blanks into lines of much the same length.
+fn in_lines(text: &str, lines: usize) -> String {
+    let (mut out, mut length) = (String::new(), 0);
+    let most = text.chars().count().div_ceil(lines);
+    for word in text.split(' ') {
+        let own = word.chars().count();
+        if length > 0 {
+            let next = length + 1 + own > most;
+            out.push(if next { '\n' } else { ' ' });
+            length = if next { 0 } else { length + 1 };
+        }
+        out.push_str(word);
+        length += own;
+    }
+    out
+}
+
 /// Paints the scene into `screen`.
 pub fn paint(painter: &Painter, screen: Rect, s: &Sight<'_>) {
     let p = Paint { painter, screen, s, ink: Ink::new(s.dress.dark), zoom: s.camera.view.zoom };
@@ -109,10 +150,13 @@ pub fn paint(painter: &Painter, screen: Rect, s: &Sight<'_>) {
     let seen: Vec<(usize, Rect)> =
         (0..boxes.len()).map(|i| (i, p.place(i))).filter(|(_, r)| r.intersects(screen)).collect();
     for &(i, rect) in seen.iter().filter(|(i, _)| boxes[*i].open) {
-        p.frame(&boxes[i], i, rect);
+        p.frame(i, rect);
     }
     if matches!(s.dress.by, ColourBy::Group | ColourBy::Layout) && p.zoom >= PLAIN {
         p.hulls(&seen);
+    }
+    for &(i, rect) in seen.iter().filter(|(i, _)| boxes[*i].open) {
+        p.outline(&boxes[i], i, rect);
     }
     p.edges();
     if p.zoom < PLAIN {
@@ -196,13 +240,19 @@ impl Paint<'_> {
         Stroke::new(if self.s.hover == Some(i) { 2.0 } else { width }, line)
     }
 
-    fn frame(&self, b: &SceneBox, i: usize, rect: Rect) {
+    fn frame(&self, i: usize, rect: Rect) {
         let radius = (6.0 * self.zoom).clamp(0.0, 8.0);
         let fill = match self.s.dress.groups[i] {
             Some(_) => self.ink.frame.lerp_to_gamma(self.s.dress.palette.fills[i], 0.25),
             None => self.ink.frame,
         };
-        self.painter.rect(rect, radius, fill, self.border(b, i), StrokeKind::Middle);
+        self.painter.rect_filled(rect, radius, fill);
+    }
+
+    /// The border and the title of a frame, over the grounds of regions.
+    fn outline(&self, b: &SceneBox, i: usize, rect: Rect) {
+        let radius = (6.0 * self.zoom).clamp(0.0, 8.0);
+        self.painter.rect_stroke(rect, radius, self.border(b, i), StrokeKind::Middle);
         if let (Some(font), Some(title)) = (self.font(12.0), b.lines.first()) {
             let at = rect.min + vec2(INSET, 4.0) * self.zoom;
             let painter = self.painter.with_clip_rect(rect.intersect(self.screen));
@@ -259,11 +309,7 @@ impl Paint<'_> {
         let weak = strong.gamma_multiply(if light { 0.72 } else { 0.85 });
         let painter = self.painter.with_clip_rect(rect.expand(1.0).intersect(self.screen));
         if self.zoom < TITLES {
-            // The title alone, as large as the box lets it be.
-            let Some(title) = b.lines.first() else { return };
-            let size = (rect.height() * 0.62).min(rect.width() / title.chars().count().max(6) as f32 * 1.75).min(13.0);
-            let size = (size * 2.0).floor() / 2.0;
-            if size >= READABLE {
+            if let Some((title, size)) = b.lines.first().and_then(|t| fitted(t, rect.size())) {
                 painter.text(rect.center(), Align2::CENTER_CENTER, title, FontId::proportional(size), strong);
             }
             return;
@@ -293,5 +339,21 @@ impl Paint<'_> {
                 self.painter.text(at, Align2::LEFT_TOP, &c.text, font.clone(), self.ink.weak);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_box_with_room_for_a_word_is_blank() {
+        assert_eq!(fitted("model.2", vec2(66.0, 26.0)), Some(("model.2".into(), 13.0)));
+        let (title, size) = fitted("transpose + conv 3x3 + swish", vec2(84.0, 34.0)).expect("it has room");
+        assert_eq!(title, "transpose +\nconv 3x3 +\nswish");
+        assert!(size >= READABLE, "{size}");
+        let (title, size) = fitted("fused_conv_hard_swish_22", vec2(40.0, 12.0)).expect("it has room");
+        assert_eq!((title.as_str(), size), ("fused_conv…", READABLE));
+        assert_eq!(fitted("conv", vec2(8.0, 3.0)), None);
     }
 }

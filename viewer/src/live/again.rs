@@ -4,6 +4,7 @@ use super::{Host, Made, Ticket, Wanted};
 use compiler::trace::Options;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// The result of a compilation.
 pub type Done = Result<Made, String>;
@@ -19,6 +20,7 @@ pub struct Again {
     /// Why the last one failed.
     pub fault: Option<String>,
     running: Option<(Arc<Ticket>, Mutex<Receiver<Done>>)>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Again {
@@ -34,18 +36,18 @@ impl Again {
             times: true,
             errors: false,
         };
-        Again { open: false, wanted, beside: true, fault: None, running: None }
+        Again { open: false, wanted, beside: true, fault: None, running: None, thread: None }
     }
     /// Starts; `wake` is called at the end.
     pub fn start(&mut self, host: Arc<dyn Host>, wake: impl Fn() + Send + 'static) {
         let (ticket, wanted) = (Arc::new(Ticket::default()), self.wanted.clone());
         let (done, answer) = channel();
         let own = ticket.clone();
-        std::thread::spawn(move || {
+        self.thread = Some(std::thread::spawn(move || {
             // Nobody listens once it is cancelled.
             let _ = done.send(host.compile(&wanted, &own));
             wake();
-        });
+        }));
         self.fault = None;
         self.running = Some((ticket, Mutex::new(answer)));
     }
@@ -69,5 +71,14 @@ impl Again {
         };
         self.running = None;
         done.map_err(|why| self.fault = Some(why)).ok()
+    }
+}
+
+/// As a `Worker` does.
+impl Drop for Again {
+    fn drop(&mut self) {
+        self.cancel();
+        // A panic of the thread was reported there.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -4,6 +4,7 @@
 use crate::canvas::colour::milliseconds;
 use crate::canvas::scale::diverging;
 use crate::state::Viewer;
+use crate::units::{CHARACTER, layer_name};
 use compiler::trace::CompileTrace;
 use compiler::trace::comparison::{Row, Source};
 use compiler::trace::diff::KernelDiff;
@@ -12,7 +13,7 @@ use egui::{Align2, Color32, FontId, Rect, RichText, ScrollArea, Sense, Ui, pos2,
 const ROW: f32 = 18.0;
 /// Columns behind the layer, with their widths.
 const COLUMNS: [(&str, f32); 5] =
-    [("left", 66.0), ("right", 66.0), ("difference", 76.0), ("ratio", 46.0), ("noise", 50.0)];
+    [("left", 58.0), ("right", 58.0), ("difference", 66.0), ("ratio", 36.0), ("noise", 48.0)];
 
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
@@ -91,7 +92,8 @@ fn table(ui: &mut Ui, v: &Viewer, rows: &[usize]) -> Option<usize> {
             }
             cells(ui, rect, layer, (&r.name, columns(r, other.comparison.source)), !r.changed);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.name));
-            if response.on_hover_text(r.reason.as_deref().unwrap_or(&r.name)).clicked() {
+            let about = r.reason.as_ref().map_or(r.name.clone(), |why| format!("{}\n{why}", r.name));
+            if response.on_hover_text(about).clicked() {
                 clicked = Some(i);
             }
         }
@@ -104,6 +106,7 @@ fn cells(ui: &Ui, rect: Rect, layer: f32, (name, texts): (&str, [String; 5]), we
     let font = FontId::proportional(12.0);
     let place = Rect::from_min_size(rect.min, vec2(layer, ROW));
     let painter = ui.painter().with_clip_rect(place.intersect(ui.clip_rect()));
+    let name = layer_name(name, ((layer - 20.0) / CHARACTER) as usize);
     painter.text(place.left_center() + vec2(16.0, 0.0), Align2::LEFT_CENTER, name, font.clone(), ink);
     let mut right = rect.min.x + layer;
     for (text, (_, width)) in texts.iter().zip(COLUMNS) {

@@ -36,7 +36,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
 }
 
 fn chart(ui: &mut Ui, v: &mut Viewer, steps: &[UsedBuffers], spans: &[Span]) {
-    let size = vec2(ui.available_width() - 8.0, (ui.available_height() - 40.0).clamp(120.0, 700.0));
+    let size = vec2(ui.available_width() - 8.0, (ui.available_height() - 60.0).clamp(120.0, 700.0));
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
     // The spans of a buffer stand together.
     let buffers: Vec<&[Span]> = spans.chunk_by(|a, b| a.buffer == b.buffer).collect();

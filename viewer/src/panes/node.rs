@@ -86,7 +86,7 @@ fn facts(ui: &mut Ui, v: &Viewer, n: &Node) {
 fn results(ui: &mut Ui, n: &Node) {
     ui.separator();
     for (i, ty) in n.outputs.iter().enumerate() {
-        ui.horizontal(|ui| {
+        ui.horizontal_wrapped(|ui| {
             ui.weak(if n.outputs.len() > 1 { format!("result {i}") } else { "result".to_string() });
             ui.monospace(ty);
         });
@@ -152,7 +152,7 @@ fn origins(ui: &mut Ui, v: &mut Viewer, n: &Node) {
     CollapsingHeader::new(format!("From {} nodes of the model", n.origins.len())).default_open(true).show(ui, |ui| {
         for o in &n.origins {
             let op = v.trace().sources.iter().find(|s| s.name == *o).map_or("", |s| s.op.as_str()).to_string();
-            ui.horizontal(|ui| {
+            ui.horizontal_wrapped(|ui| {
                 if ui.link(RichText::new(o).small()).on_hover_text("Show it in the model as it came").clicked() {
                     v.show_stage(0);
                     v.select([o.clone()]);
@@ -187,7 +187,7 @@ fn became(ui: &mut Ui, v: &mut Viewer, n: &Node) {
                 n.origins.iter().map(of).max().unwrap_or(0)
             };
             let name = v.trace().kernels[k].name.clone();
-            ui.horizontal(|ui| {
+            ui.horizontal_wrapped(|ui| {
                 ui.weak("kernel");
                 if ui.link(RichText::new(name).monospace().small()).clicked() {
                     v.show_kernel(k);
@@ -206,7 +206,7 @@ fn edge(ui: &mut Ui, v: &mut Viewer, ends: &Ends) {
     ui.heading("Edge");
     copyable(ui, &ends.ty);
     for (word, n) in [("from", &ends.from), ("to", &ends.to)] {
-        ui.horizontal(|ui| {
+        ui.horizontal_wrapped(|ui| {
             ui.weak(word);
             if ui.link(format!("{} {}", n.op, n.name)).clicked() {
                 v.focus_key(&n.key);
@@ -257,7 +257,7 @@ fn borders(ui: &mut Ui, v: &mut Viewer, n: &Node) {
         })
         .collect();
     for (word, other, title, why) in rows {
-        ui.horizontal(|ui| {
+        ui.horizontal_wrapped(|ui| {
             ui.weak(word);
             let link = ui.link(RichText::new(title).small());
             let link = if why.is_empty() { link } else { link.on_hover_text(why.join("\n")) };

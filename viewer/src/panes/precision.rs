@@ -7,9 +7,10 @@ pub(crate) use chart::show as chart;
 use crate::canvas::scale::ErrorScale;
 use crate::state::Viewer;
 use compiler::remark::RemarkKind;
-use egui::{Color32, Grid, RichText, ScrollArea, Sense, Ui, vec2};
+use egui::{Color32, Grid, RichText, ScrollArea, Sense, Ui, Vec2, vec2};
 use graphview::maps::shares;
 use graphview::picture::{Category, Node};
+use graphview::reasons::{LARGEST_F16, magnitude};
 use std::collections::BTreeSet;
 
 /// The pass that decides what is stored in f16.
@@ -97,6 +98,30 @@ fn kept(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
+/// The patch of colour before a node's errors.
+const PATCH: Vec2 = vec2(10.0, 10.0);
+/// Characters of a column of errors.
+const WIDE: usize = 8;
+/// Columns of errors, with what they are.
+const COLUMNS: [(&str, &str); 4] = [
+    ("alone", "norm of the difference, relative to that of the reference"),
+    ("summed", "the same with the errors of the nodes before it"),
+    ("at most", "largest difference of an element"),
+    ("reaches", "largest magnitude of the reference; f16 ends at 65504"),
+];
+
+/// The headings of the list of errors.
+fn heads(ui: &mut Ui, first: (&str, &str), both: bool) {
+    let shown = [Some(first), both.then_some(COLUMNS[1]), Some(COLUMNS[2]), Some(COLUMNS[3])];
+    ui.horizontal(|ui| {
+        ui.allocate_exact_size(PATCH, Sense::hover());
+        for (word, about) in shown.into_iter().flatten() {
+            ui.label(RichText::new(format!("{word:<WIDE$}")).monospace().small().weak()).on_hover_text(about);
+        }
+        ui.weak(RichText::new("node").small());
+    });
+}
+
 fn errors(ui: &mut Ui, v: &mut Viewer) {
     ui.separator();
     let Some(e) = &v.trace().errors else {
@@ -110,24 +135,24 @@ fn errors(ui: &mut Ui, v: &mut Viewer) {
     let Some(scale) = ErrorScale::of(&e, e.cumulative) else { return };
     let mut order: Vec<usize> = (0..e.nodes.len()).collect();
     order.sort_by(|&a, &b| e.nodes[b].rel_l2.total_cmp(&e.nodes[a].rel_l2));
-    let mut chosen = None;
+    let (mut chosen, red) = (None, Color32::from_rgb(210, 60, 60));
+    let both = e.nodes.iter().any(|n| n.accumulated.is_some());
+    heads(ui, if e.cumulative { COLUMNS[1] } else { COLUMNS[0] }, both);
     for i in order.into_iter().take(400) {
         let n = &e.nodes[i];
         ui.horizontal(|ui| {
-            let (patch, _) = ui.allocate_exact_size(vec2(10.0, 10.0), Sense::hover());
+            let (patch, _) = ui.allocate_exact_size(PATCH, Sense::hover());
             ui.painter().rect_filled(patch, 2.0, scale.colour(n.rel_l2, dark));
-            ui.monospace(RichText::new(format!("{:.1e}", n.rel_l2)).small()).on_hover_text("relative, of the norms");
-            if let Some(sum) = n.accumulated {
-                let text = RichText::new(format!("{sum:.1e}")).small();
-                ui.monospace(text).on_hover_text("with the errors of the nodes before it");
+            let cell = |x: String| RichText::new(format!("{x:<WIDE$}")).monospace().small();
+            ui.label(cell(format!("{:.1e}", n.rel_l2)));
+            if both {
+                ui.label(cell(n.accumulated.map_or(String::new(), |sum| format!("{sum:.1e}"))));
             }
-            ui.monospace(RichText::new(format!("{:.1e}", n.max_abs)).small()).on_hover_text("largest difference");
-            let beyond = n.max_magnitude > 65504.0;
-            let largest = RichText::new(format!("{:.1e}", n.max_magnitude)).small();
-            let largest = if beyond { largest.color(Color32::from_rgb(210, 60, 60)) } else { largest };
-            ui.monospace(largest).on_hover_text("largest magnitude; f16 ends at 65504");
+            ui.label(cell(format!("{:.1e}", n.max_abs)));
+            let largest = cell(magnitude(n.max_magnitude));
+            ui.label(if n.max_magnitude > LARGEST_F16 { largest.color(red) } else { largest });
             let name = RichText::new(&n.name).small();
-            let name = if n.pass { name } else { name.color(Color32::from_rgb(210, 60, 60)) };
+            let name = if n.pass { name } else { name.color(red) };
             if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).clicked() {
                 chosen = Some(n.name.clone());
             }

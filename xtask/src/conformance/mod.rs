@@ -9,9 +9,9 @@ mod ledger;
 mod needs;
 mod runner;
 
-use crate::cargo::{build_weft, root, target_dir};
+use crate::cargo::{build_weft, in_ci, root, target_dir};
 use crate::python;
-use crate::vulkan::{Missing, in_ci, prepare};
+use crate::vulkan::{Missing, prepare};
 use ledger::{End, Ledger, PLACES, Standing};
 use runner::{Inputs, Outcome, Runner, run_case};
 use std::path::{Path, PathBuf};

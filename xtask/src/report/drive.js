@@ -163,12 +163,50 @@
     one("#views [data-view=graph]").click();
     expect("the graph marks it too", all("#graph g.chosen").length > 0);
   }
+  function difference() {
+    one("#views [data-view=difference]").click();
+    expect("two compilations have a verdict", / dispatches, .* times as /.test(one("#verdict").textContent));
+    expect("every layer of both is in a row", all("#table tbody tr").length === data.difference.rows.length && data.difference.rows.length > 0);
+    click(one("#table tbody tr"));
+    expect("a row shows the kernels of both sides", one("#both").textContent.includes(" | "));
+    const choice = one("#colour");
+    one("#views [data-view=graph]").click();
+    choice.value = "difference"; choice.dispatchEvent(new Event("change"));
+    expect("the graph says where time is lost", new Set(fills().split(",")).size > 1);
+    press("Escape");
+  }
+  function timeline() {
+    one("#views [data-view=timeline]").click();
+    if (!data.timeline) { expect("without times the timeline says how to get them", one("#table").textContent.includes("weft bench")); return; }
+    const tools = all("#timeline-tools button"), chart = () => one("#timeline-chart"), shown = () => one("#timeline-sums dd").textContent, whole = shown();
+    const lanes = new Set(data.timeline.spans.map((s) => s.lane));
+    expect("every lane has its name", all("#timeline-chart text.lane").map((t) => t.textContent).every((l) => lanes.delete(l)) && lanes.size === 0);
+    expect("the axis has a scale", all("#timeline-chart text:not(.lane):not(.name)").length > 1);
+    const sums = () => [...one("#timeline-sums dl").children].map((e) => e.textContent);
+    const calls = data.timeline.spans.filter((s) => s.call !== null).length;
+    expect("all dispatches are summed up", sums().includes("kernels") && sums()[sums().indexOf("kernels") + 1].startsWith(`${calls} dispatches`));
+    tools[0].click();
+    expect("+ shows less of the run", shown() !== whole);
+    tools[4].click();
+    expect("All shows all of it again", shown() === whole);
+    const r = chart().getBoundingClientRect();
+    chart().setPointerCapture = () => {};
+    const drag = (type, part) => chart().dispatchEvent(new PointerEvent(type, { bubbles: true, clientX: r.left + part * r.width, clientY: r.top + 30, pointerId: 1, pointerType: "mouse" }));
+    drag("pointerdown", 0.25); drag("pointermove", 0.5); drag("pointerup", 0.5);
+    expect("a drag goes to a range", shown() !== whole);
+    chart().dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+    expect("a double-click shows all of it", shown() === whole);
+    click(one("#timeline-chart [data-call]"));
+    expect("a bar chooses its group", /Group \d+/.test(one("#inspector").textContent) && one("#timeline-chart rect.chosen"));
+    expect("the timeline is not wider than the page", fits());
+    one("#views [data-view=graph]").click();
+  }
   function drive() {
     expect("boxes are drawn", boxes() > 3);
     expect("edges are drawn", all("#graph path").length > 3);
     expect("the page is no wider than the window", fits());
     expect("a phone has a list of passes, a desk has buttons", (getComputedStyle(one("#passes select")).display !== "none") === narrow);
-    camera(); folding(); searching(); passes(); colours(); edges(); links(); tables();
+    camera(); folding(); searching(); passes(); colours(); edges(); links(); tables(); difference(); timeline();
     expect("the page is still no wider than the window", fits());
   }
   let result;

@@ -38,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "viewer",
         ],
     ),
-    ("python", &["facade"]),
+    ("python", &["cli", "facade"]),
     ("capi", &["facade"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),

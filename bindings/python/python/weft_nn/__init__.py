@@ -26,8 +26,11 @@ from ._native import (
     Model,
     Module,
     Node,
+    NodeForm,
     Port,
+    Region,
     Session,
+    TensorForm,
     Trace,
     Value,
     compile,
@@ -35,15 +38,13 @@ from ._native import (
     load,
     metadata,
 )
-from .expressions import (
-    Op,
+from ._elements import index
+from ._functions import (
     cast,
     ceil,
-    compute,
     cos,
     exp,
     floor,
-    index,
     isnan,
     log,
     max,
@@ -51,7 +52,6 @@ from .expressions import (
     min,
     minimum,
     mish,
-    op,
     prod,
     relu,
     sigmoid,
@@ -64,19 +64,25 @@ from .expressions import (
     tanh,
     where,
 )
+from .expressions import Op, compute, op
+from .extensions import ExternalTarget, register_onnx, register_target
 
 # `max`, `min` and `sum` are there, and not for `import *`.
 __all__ = [
     "DeviceTensor",
     "Error",
+    "ExternalTarget",
     "Kernel",
     "Match",
     "Model",
     "Module",
     "Node",
+    "NodeForm",
     "Op",
     "Port",
+    "Region",
     "Session",
+    "TensorForm",
     "Trace",
     "Value",
     "cast",
@@ -87,6 +93,8 @@ __all__ = [
     "load",
     "metadata",
     "op",
+    "register_onnx",
+    "register_target",
     "tune",
     "where",
 ]

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import html
-import importlib.metadata
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any, Mapping, Optional, Union
 
-from ._errors import DEVICE, Error
+import weft_nn_command
 
-
-def program() -> str:
-    """The command that was installed with this package; else the one on the PATH."""
-    try:
-        files = importlib.metadata.files("weft-nn") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    own = [str(Path(str(file.locate())).resolve()) for file in files if file.name in ("weft", "weft.exe")]
-    found = own[0] if own else shutil.which("weft")
-    if found is None:
-        raise Error(
-            "the command `weft` is not installed",
-            DEVICE,
-            None,
-            "a wheel of `cargo xtask wheel` has it; or install it with cargo (see the README)",
-        )
-    return found
+from ._errors import Error
 
 
 def _on_trace(trace: bytes, verb: str, page: bool, *options: str) -> str:
@@ -37,7 +19,7 @@ def _on_trace(trace: bytes, verb: str, page: bool, *options: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path, made = Path(folder, "model.trace"), Path(folder, "page.html")
         path.write_bytes(trace)
-        words = [program(), verb, str(path), *(["-o", str(made)] if page else []), *options]
+        words = [*weft_nn_command.words(), verb, str(path), *(["-o", str(made)] if page else []), *options]
         done = subprocess.run(words, capture_output=True, encoding="utf-8")
         if done.returncode != 0:
             raise _error(done)
@@ -88,7 +70,7 @@ def tune(
 
     Raises weft_nn.Error: as `weft_nn.compile`. Ctrl-C ends the search; what was found so far is kept.
     """
-    words = [program(), "tune", "--tuning", os.fspath(tuning), "--budget", f"{seconds}s", "--amp", amp]
+    words = [*weft_nn_command.words(), "tune", "--tuning", os.fspath(tuning), "--budget", f"{seconds}s", "--amp", amp]
     words += [] if device is None else ["--device", str(device)]
     words += [] if batch is None else ["--batch", str(batch)]
     for name, size in (dims or {}).items():

@@ -233,7 +233,8 @@ class InferenceSession:
     ) -> List[np.ndarray]:
         """The results of these names, of all for None or none, in a list.
 
-        input_feed: arrays or values by name, each with the type and shape of `get_inputs`.
+        input_feed: arrays or values by name, each with the type and shape of `get_inputs`; lists of numbers become arrays of
+            that type.
 
         Raises weft_nn.Error: code 3 for inputs that do not fit, or a result that is not there.
         """
@@ -244,7 +245,10 @@ class InferenceSession:
     ) -> List[Any]:
         """The results of these names; on_device: each as a tensor on the device."""
         session = self._session_for({n: v._array if isinstance(v, OrtValue) else v for n, v in input_feed.items()})
-        given = {n: v._on(session, n) if isinstance(v, OrtValue) else v for n, v in input_feed.items()}
+        types = {port.name: port.dtype for port in session.inputs}
+        given = {
+            n: v._on(session, n) if isinstance(v, OrtValue) else _array(v, types.get(n)) for n, v in input_feed.items()
+        }
         results = session.run(given, on_device=on_device)
         names = list(output_names or results)
         unknown = [name for name in names if name not in results]
@@ -306,6 +310,11 @@ class InferenceSession:
             self._session = compile(self._model, **self._settings)
 
 
+def _array(given: Any, dtype: Optional[str]) -> Any:
+    """Lists of numbers as an array of the input's type; anything else as it is."""
+    return np.asarray(given, dtype) if dtype and isinstance(given, (list, tuple, int, float)) else given
+
+
 def _settings(providers: Optional[Sequence[Any]], options: Optional[Sequence[Dict[str, Any]]]) -> Dict[str, Any]:
     """The options of Weft's provider."""
     names = [p if isinstance(p, str) else p[0] for p in providers or []]
@@ -333,3 +342,11 @@ def get_device() -> str:
 
 def set_default_logger_severity(severity: int) -> None:
     """Accepted without effect: Weft writes no log."""
+
+
+def disable_telemetry_events() -> None:
+    """Accepted without effect: Weft sends nothing to anybody."""
+
+
+def enable_telemetry_events() -> None:
+    """Accepted without effect: Weft sends nothing to anybody."""

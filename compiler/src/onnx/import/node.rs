@@ -208,8 +208,13 @@ impl<'p> Importer<'p> {
             given.iter().map(|x| if let Binding::Tensor(_, n) = x { *n } else { None }).collect();
         let names = node.node.output.iter().enumerate();
         let unnamed_outputs = names.filter(|(_, name)| name.is_empty()).map(|(i, _)| i).collect();
-        let (before, narrow_result) = (narrow.clone(), None);
-        let mut cx = ImportContext { b, opset, inputs, attrs, num_outputs, unnamed_outputs, narrow, narrow_result };
+        let before = narrow.clone();
+        let mut cx = ImportContext {
+            operator: (row.domain, row.op_type),
+            unnamed_outputs,
+            narrow,
+            ..ImportContext::new(b, opset, inputs, attrs, num_outputs)
+        };
         let results = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
         let (ignored, made) = (cx.narrow.iter().any(Option::is_some), cx.narrow_result);
         let made = if ignored { kept_narrow(b, node, first, &before)? } else { made };

@@ -8,12 +8,9 @@ use crate::interpreter::run_function;
 use crate::ops::window::DataLayout;
 use crate::passes::run_pass;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::Estimate;
 use crate::tensor::Tensor;
 use crate::text::print_module;
-use crate::tir::{BufferId, TensorFunction};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 fn context(mode: LayoutMode, fuse: FuseMode) -> PassContext {
     let mut cx = PassContext::new(DeviceProfile::lavapipe());
@@ -175,48 +172,4 @@ fn cost_of(module: &Module, anchors: &[Name], model: &dyn CostModel) -> u64 {
         }
     }
     cost
-}
-
-/// With uncertain costs a mix of layouts must gain more than the uncertainty; the choice is never dearer than either.
-#[test]
-fn uncertain_costs_prefer_one_layout() {
-    struct Noisy(f64, EstimatedCost);
-    impl CostModel for Noisy {
-        fn node(&self, form: &crate::cost::NodeForm) -> u64 {
-            // A digest of the op and its types, as noise of up to an eighth.
-            let text = format!("{form:?}");
-            let digest = crate::fingerprint::Fingerprint::of(|w| w.text(&text)).to_string();
-            let digest = u64::from_str_radix(&digest[..8], 16).expect("digits");
-            self.1.node(form) * (112 + digest % 16) / 128
-        }
-        fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
-            self.1.function(f, constants)
-        }
-        fn uncertainty(&self) -> f64 {
-            self.0
-        }
-    }
-    let models = [0.0, 0.2].map(|u| Noisy(u, EstimatedCost::new(&DeviceProfile::lavapipe())));
-    let scheme = Scheme { other: DataLayout::Nhwc };
-    let mut mixed = [0; 2];
-    for seed in 400..460 {
-        let (module, _) = random_graph(seed, 16, &[4, 16, 64]);
-        let f = module.main();
-        let info = describe_block(&module, f, f.body);
-        let propagation = propagation::propagate_layouts(&module, f, f.body, &info, scheme, true);
-        for (i, model) in models.iter().enumerate() {
-            let costs = choose::Costs { f, propagation: &propagation, scheme, model };
-            let uniform = |layout: u8| {
-                choose::choose(costs, f.body, &|n| {
-                    propagation.convertible.get(&n).is_some_and(|m| m.anchor).then_some(layout)
-                })
-            };
-            let choice = settle(costs, f.body, &FxHashMap::default());
-            assert!(choice.cost <= uniform(0).cost.min(uniform(1).cost), "seed {seed}");
-            let anchors: Vec<NodeId> = propagation.convertible.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
-            let converted = anchors.iter().filter(|&n| choice.converted.contains(n)).count();
-            mixed[i] += usize::from(converted > 0 && converted < anchors.len());
-        }
-    }
-    assert!(mixed[1] < mixed[0], "{mixed:?}");
 }

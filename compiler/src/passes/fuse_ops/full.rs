@@ -15,7 +15,7 @@ pub(super) use prologue::key_of;
 
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
-use crate::cost::{CostModel, TIME_NOISE};
+use crate::cost::{CostModel, Weighed};
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::Int;
 use crate::name::Name;
@@ -29,6 +29,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The part of a cost that the estimate does not tell.
 const UNCERTAIN: f64 = 0.02;
+/// A ratio of two costs that no error of the estimate explains.
+const FAR: f64 = 4.0;
 
 /// A fusion rule: it joins groups of a [`GroupGraph`], or says why it does not.
 pub struct FusionRule {
@@ -144,25 +146,10 @@ pub struct GroupGraph<'a, 'g> {
     pub declined: Vec<Declined>,
 }
 
-/// Nanoseconds of groups as one and apart: both measured, or both estimated.
-struct Weighed {
-    one: f64,
-    apart: f64,
-    measured: bool,
-}
-
-impl Weighed {
-    fn of(one: &Estimate, apart: &[Estimate]) -> Weighed {
-        let measured = one.measured.zip(apart.iter().map(|e| e.measured).sum::<Option<f64>>());
-        match measured.filter(|(one, apart)| (one / apart - 1.0).abs() > TIME_NOISE) {
-            Some((one, apart)) => Weighed { one, apart, measured: true },
-            None => Weighed { one: one.total(), apart: apart.iter().map(Estimate::total).sum(), measured: false },
-        }
-    }
-    fn describe(&self) -> String {
-        let [one, apart] = times([self.one, self.apart]);
-        format!("{one} as one, {apart} apart{}", if self.measured { ", measured" } else { "" })
-    }
+/// Both ways, in words.
+fn describe(w: &Weighed) -> String {
+    let [one, apart] = times([w.one, w.other]);
+    format!("{one} as one, {apart} apart{}", w.how())
 }
 
 impl GroupGraph<'_, '_> {
@@ -251,15 +238,23 @@ impl GroupGraph<'_, '_> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let (one, first, second) = (self.cost(&all)?, self.cost(first)?, self.cost(second)?);
         let unknown = if one.kernels.len() < first.kernels.len() + second.kernels.len() { UNCERTAIN } else { 0.0 };
-        let weighed = Weighed::of(&one, &[first, second]);
+        let weighed = Weighed::functions(&one, &[first, second]);
         if fewer && unknown == 0.0 {
-            let [apart] = times([weighed.apart]);
+            let [apart] = times([weighed.other]);
             return Err(format!("one group would have as many kernels, {apart} apart"));
         }
         // Both times are known.
         let unknown = if weighed.measured { 0.0 } else { unknown };
-        let words = weighed.describe();
-        if weighed.one < weighed.apart * (1.0 + unknown) { Ok(words) } else { Err(words) }
+        let words = describe(&weighed);
+        if weighed.one < weighed.other * (1.0 + unknown) { Ok(words) } else { Err(words) }
+    }
+    /// Both times, in words, if two groups cost far more as one: more than the estimate may be wrong. `None` also where
+    /// they cannot be estimated.
+    pub fn far_dearer_as_one(&self, first: &[NodeId], second: &[NodeId]) -> Option<String> {
+        let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
+        let [one, first, second] = [&all[..], first, second].map(|nodes| self.cost(nodes).ok());
+        let weighed = Weighed::functions(&one?, &[first?, second?]);
+        (weighed.one > FAR * weighed.other).then(|| describe(&weighed))
     }
     /// For each node of the graph, the nodes that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {

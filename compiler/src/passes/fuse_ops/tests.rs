@@ -286,3 +286,27 @@ graph @main(%x: f32[1,32,28,28]) -> (y: f32[1,64,28,28]) {
     assert!(again[0].parse::<f64>().unwrap() > once[0].parse::<f64>().unwrap(), "{message}");
     assert!(!message.contains("fusable") && remark.detail.contains("soft is out-elementwise-fusable"), "{remark:?}");
 }
+
+/// A processor has the channels of a pixel as lanes of a depthwise convolution; stored in another order, it would have
+/// none. The sums of a tile are stored in any order.
+#[test]
+fn a_transpose_stays_apart_where_it_would_cost_the_lanes() {
+    let made = |weights: &str, group: u32| {
+        let text = format!(
+            "const @w : f32[{weights},3,3] = random(1)
+graph @main(%x: f32[1,14,14,96]) -> (y: f32[1,96,14,14]) {{
+  %w = const @w
+  %0 = conv %x, %w {{pads=[1,1,1,1], layout=nhwc, group={group}}} : f32[1,14,14,96]
+  %1 = transpose %0 {{perm=[0,3,1,2]}} : f32[1,96,14,14]
+  return %1
+}}
+"
+        );
+        fuse(&text, &FuseOps::default(), DeviceProfile::processor(2, [14, 32]))
+    };
+    let (groups, _, _) = made("96,96", 1);
+    assert_eq!(groups, ["conv transpose"]);
+    let (groups, remarks, _) = made("96,1", 96);
+    assert_eq!(groups, ["conv", "transpose"], "{remarks:#?}");
+    assert!(remarks.iter().any(|r| r.starts_with("permuted-store: ") && r.contains(" as one, ")), "{remarks:#?}");
+}

@@ -6,7 +6,8 @@ use super::reason::describe;
 use super::{ForwardGraph, Partition, Reason, Source};
 use crate::cost::CostModel;
 use crate::graph::{Function, Module, NodeId, ValueId};
-use crate::ops::control::Const;
+use crate::name::Name;
+use crate::ops::control::{CallHost, Const};
 use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Cost, cost_of_bytes, times};
@@ -111,6 +112,9 @@ impl<'a> Words<'a> {
         let place = if reader == sink { self.name(reader) } else { format!("{}, on the way,", self.name(reader)) };
         let root = p.root(reader);
         let own = self.g.nodes[reader].kind;
+        if let Some(target) = self.target(reader) {
+            return format!("{} runs on the external target {target}", self.name(reader));
+        }
         // Nodes stand behind what they read: in front of its group's anchor a node is computed where that reads it.
         let anchor = p.anchor(root).unwrap_or(root);
         if sums(p.group_kind(root)) && !sums(own) {
@@ -159,6 +163,12 @@ impl<'a> Words<'a> {
             ),
             _ => format!("a kernel ends with its reduction, where no rule of --fuse full goes on: {}", self.trip(i)),
         }
+    }
+
+    /// The external target that runs the node.
+    fn target(&self, i: usize) -> Option<Name> {
+        let Source::Node(n) = self.g.nodes[i].source else { return None };
+        self.f.nodes[n].op.downcast::<CallHost>()?.external_target()
     }
 
     /// The first node from `reader` on, in its group, that moves elements rather than view them in another shape.

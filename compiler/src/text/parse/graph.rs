@@ -50,12 +50,12 @@ impl Definition {
         let at = p.at();
         match p.peek().clone() {
             Tok::Value(n) => {
-                p.advance();
+                p.skip();
                 let name = Name::new(&n);
                 Ok(Definition { key: Key::Named(name), name: Some(name), at })
             }
             Tok::Number(n) => {
-                p.advance();
+                p.skip();
                 let mut name = None;
                 if p.eat_punct("(") {
                     name = Some(Name::new(&p.string()?));
@@ -84,7 +84,7 @@ impl Scope<'_> {
         };
         match self.values.get(&key) {
             Some(&v) => {
-                p.advance();
+                p.skip();
                 Ok(v)
             }
             None => p.error(format!("there is no value %{text} before this line")),
@@ -202,7 +202,7 @@ impl ModuleParser<'_> {
     fn op_name(&mut self) -> Result<String> {
         match self.peek().clone() {
             Tok::Word(w) => {
-                self.advance();
+                self.skip();
                 Ok(w)
             }
             _ => self.expected("an op"),

@@ -64,7 +64,7 @@ impl ModuleParser<'_> {
         let at = self.at();
         let Tok::Word(w) = self.peek().clone() else { return self.expected("`entry`, `const`, `graph` or `tensor`") };
         self.items.insert(at, None);
-        self.advance();
+        self.skip();
         match w.as_str() {
             "const" => self.constant(m)?,
             "graph" => self.graph_function(m)?,

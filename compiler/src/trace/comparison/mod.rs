@@ -53,6 +53,8 @@ pub struct Row {
     pub changed: bool,
     /// Why the second side is made otherwise, where it is known.
     pub reason: Option<String>,
+    /// The same in a few words, for a list of layers.
+    pub brief: Option<String>,
 }
 impl Row {
     /// Microseconds of the second side less those of the first; one that a side does not have takes none there.
@@ -129,24 +131,20 @@ impl Comparison {
     }
 
     /// The verdict in one line: `82 -> 56 dispatches, 1.4 times as fast (612 -> 437 ms, measured); slower: 4 layers by
-    /// 93 ms, most layer1.0.conv2 14.2 -> 40.0 ms (...)`.
+    /// 93 ms, most layer1.0.conv2 14.2 -> 40.0 ms (no winograd); faster: 31 layers by 268 ms`. The rows say more.
     pub fn headline(&self) -> String {
         let [a, b] = self.dispatches;
         let dispatches = if a == b { format!("{a} dispatches in both") } else { format!("{a} -> {b} dispatches") };
         let time = self.run_ms.map(|ms| format!(", {}", self.speed(ms)));
-        let lists = [("slower", self.changed(true)), ("faster", self.changed(false))].map(|(word, list)| {
-            let first = list.first()?;
-            let total: f64 = list.iter().map(|r| r.delta_us().abs()).sum();
-            let layers = if list.len() == 1 { String::new() } else { most(list.len(), total) };
-            Some(format!("; {word}: {layers}{}", self.line(first)))
-        });
-        let lists: String = lists.into_iter().flatten().collect();
+        let [slower, faster] = [self.changed(true), self.changed(false)];
+        // A layer is named on one side: where some are slower, how much the others gained is enough.
+        let plain = if slower.is_empty() { said("faster", &faster) } else { sum_of("faster", &faster) };
+        let lists: String = said("slower", &slower).into_iter().chain(plain).collect();
         format!("{dispatches}{}{lists}", time.unwrap_or_default())
     }
 
     /// `1.4 times as fast (612 -> 437 ms, measured)`
     fn speed(&self, [a, b]: [f64; 2]) -> String {
-        let [x, y] = times([a * 1e6, b * 1e6]);
         let ratio = if b > 0.0 { a / b } else { 1.0 };
         let how = match ratio {
             r if (r - 1.0).abs() < AS_FAST => "as fast".to_string(),
@@ -157,16 +155,8 @@ impl Comparison {
         let [p, q] = [sum(0), sum(1)];
         // A run has waits and copies besides, and other runs other noise: where both do not agree, both are said.
         let apart = self.source == Source::Measured && q > 0.0 && b > 0.0 && (p / q / (a / b)).ln().abs() > APART;
-        let alone = || times([p, q]).join(" -> ");
-        let alone = if apart { format!("; dispatches alone {}", alone()) } else { String::new() };
-        format!("{how} ({x} -> {y}, {}{alone})", self.source.word())
-    }
-
-    /// `layer1.0.conv2 14.2 -> 40.0 ms (no Winograd: ...)`
-    fn line(&self, r: &Row) -> String {
-        let [a, b] = times(r.median_us().map(|us| us * 1e3));
-        let reason = r.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-        format!("{} {a} -> {b}{reason}", r.name)
+        let alone = if apart { format!("; dispatches alone {}", from_to([p, q])) } else { String::new() };
+        format!("{how} ({}, {}{alone})", from_to([a * 1e6, b * 1e6]), self.source.word())
     }
 
     /// Rows that changed for the worse or the better, those first that changed most.
@@ -200,10 +190,28 @@ pub fn is_option(what: &str) -> bool {
     what.starts_with('-') || ["model", "Weft", "device", "disabled passes"].contains(&what)
 }
 
-/// `4 layers by 93 ms, most `
-fn most(count: usize, us: f64) -> String {
-    let [total] = times([us * 1e3]);
-    format!("{count} layers by {total}, most ")
+/// `; slower: 4 layers by 93 ms, most layer1.0.conv2 14.2 -> 40.0 ms (no winograd)`
+fn said(word: &str, list: &[&Row]) -> Option<String> {
+    let r = list.first()?;
+    let sum = if list.len() == 1 { format!("; {word}:") } else { format!("{}, most", sum_of(word, list)?) };
+    let why = r.brief.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    // What is fused with a layer stands behind its name.
+    let name = r.name.split('+').next().unwrap_or(&r.name);
+    Some(format!("{sum} {name} {}{why}", from_to(r.median_us().map(|us| us * 1e3))))
+}
+
+/// `; faster: 31 layers by 268 ms`
+fn sum_of(word: &str, list: &[&Row]) -> Option<String> {
+    let [total] = times([list.iter().map(|r| r.delta_us().abs() * 1e3).sum()]);
+    let layers = if list.len() == 1 { "layer" } else { "layers" };
+    (!list.is_empty()).then(|| format!("; {word}: {} {layers} by {total}", list.len()))
+}
+
+/// `14.2 -> 40.0 ms`, of nanoseconds.
+fn from_to(ns: [f64; 2]) -> String {
+    let [a, b] = times(ns);
+    let unit = b.rfind(' ').map_or("", |at| &b[at..]);
+    format!("{} -> {b}", a.strip_suffix(unit).unwrap_or(&a))
 }
 
 /// A ratio above 1.
@@ -254,10 +262,12 @@ fn row(
         let groups = m.groups[side].iter().map(|&g| &sides[side].groups[g]);
         groups.max_by_key(|g| g.flops).map(|g| g.label.clone())
     };
+    let why = reasons.of(&m).filter(|_| changed);
     Row {
         name: heaviest(0).or_else(|| heaviest(1)).unwrap_or_default(),
         dispatches: [calls(0), calls(1)],
-        reason: reasons.of(&m).filter(|_| changed),
+        brief: why.as_ref().map(|r| r.brief.clone()),
+        reason: why.map(|r| r.whole),
         groups: m.groups,
         origins: m.origins,
         times,

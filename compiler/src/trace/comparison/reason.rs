@@ -6,6 +6,17 @@ use crate::remark::{Remark, RemarkKind};
 use crate::trace::{CompileTrace, Kernel};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// A brief reason is no longer than this.
+const BRIEF: usize = 40;
+
+/// Why a layer is made otherwise.
+pub(super) struct Reason {
+    /// In a few words.
+    pub brief: String,
+    /// All that is known.
+    pub whole: String,
+}
+
 /// What both sides know of each source node and group.
 pub(super) struct Reasons<'a> {
     sides: [&'a CompileTrace; 2],
@@ -36,10 +47,12 @@ impl<'a> Reasons<'a> {
         self.kernels[side][group].len()
     }
     /// Why the second side of a row is made otherwise than the first.
-    pub(super) fn of(&self, m: &Matched) -> Option<String> {
+    pub(super) fn of(&self, m: &Matched) -> Option<Reason> {
         self.refused(m).or_else(|| {
             let parts: Vec<String> = self.left_out(m).into_iter().chain(self.made(m)).collect();
-            (!parts.is_empty()).then(|| parts.join("; "))
+            let brief = parts.iter().find(|p| p.chars().count() <= BRIEF);
+            let brief = brief.cloned().unwrap_or_else(|| "fused otherwise".into());
+            (!parts.is_empty()).then(|| Reason { brief, whole: parts.join("; ") })
         })
     }
 
@@ -57,7 +70,7 @@ impl<'a> Reasons<'a> {
     }
 
     /// What a pass did on one side and refused on the other.
-    fn refused(&self, m: &Matched) -> Option<String> {
+    fn refused(&self, m: &Matched) -> Option<Reason> {
         let about = |side: usize| self.about(m, side);
         for (did, not, where_) in [(0, 1, ""), (1, 0, "the first: ")] {
             let applied = about(did).filter(|r| r.kind == RemarkKind::Applied);
@@ -67,14 +80,15 @@ impl<'a> Reasons<'a> {
                 about(not).filter(|r| r.kind == RemarkKind::Applied).map(|r| r.pass.as_str()).collect();
             let told = missed.find(|r| applied.contains(r.pass.as_str()) && !also.contains(r.pass.as_str()));
             if let Some(r) = told {
-                return Some(format!("{where_}{}: {}", r.pass, r.message));
+                let brief = format!("{where_}no {}", r.pass);
+                return Some(Reason { brief, whole: format!("{where_}{}: {}", r.pass, r.message) });
             }
         }
         None
     }
 
-    /// How its kernels and groups differ.
-    fn made(&self, m: &Matched) -> Option<String> {
+    /// How its kernels and groups differ, one difference each.
+    fn made(&self, m: &Matched) -> Vec<String> {
         let of = |side: usize, text: &dyn Fn(usize) -> Vec<String>| -> String {
             let mut list: Vec<String> = m.groups[side].iter().flat_map(|&g| text(g)).collect();
             list.dedup();
@@ -100,7 +114,7 @@ impl<'a> Reasons<'a> {
             let [a, b] = [0, 1].map(|side| of(side, &|g| kernel(side, |k| k.schedule.join("\n"), g)));
             (a != b).then(|| "another schedule".to_string())
         };
-        let parts = [ops(), rules(), layout(), types()].into_iter().flatten().collect::<Vec<_>>().join("; ");
-        if parts.is_empty() { schedule() } else { Some(parts) }
+        let parts: Vec<String> = [ops(), rules(), layout(), types()].into_iter().flatten().collect();
+        if parts.is_empty() { schedule().into_iter().collect() } else { parts }
     }
 }

@@ -53,8 +53,16 @@ fn kernel(schedule: &str) -> Kernel {
 
 /// A trace in which each group is one dispatch of so many microseconds, give or take a tenth.
 fn trace(amp: &str, groups: &[(Group, f64)]) -> CompileTrace {
-    let call =
-        |group: usize| Call { kernel: group, group, buffers: vec![], grid: [1; 3], flops: 0, bytes: 0, open: None };
+    let call = |group: usize| Call {
+        kernel: group,
+        group,
+        buffers: vec![],
+        grid: [1; 3],
+        runs: 1,
+        flops: 0,
+        bytes: 0,
+        open: None,
+    };
     let time = |us: f64| DispatchTime { median_us: us, min_us: 0.9 * us, max_us: 1.1 * us };
     let total: f64 = groups.iter().map(|g| g.1).sum();
     CompileTrace {
@@ -134,8 +142,15 @@ fn the_verdict_says_what_is_slower_and_why() {
     let c = Comparison::of(&a, &b);
     assert_eq!(
         c.headline(),
-        "4 -> 5 dispatches, 1.4 times as fast (1.50 ms -> 1.10 ms, measured); slower: conv2:product 0.20 ms -> 0.40 ms \
-         (tiles: c2 stays as it is: no tiles in fp16); faster: conv1 1.00 ms -> 0.40 ms (conv+relu -> conv + relu)"
+        "4 -> 5 dispatches, 1.4 times as fast (1.50 -> 1.10 ms, measured); slower: conv2:product 0.20 -> 0.40 ms \
+         (no tiles); faster: 1 layer by 0.60 ms"
+    );
+    assert_eq!(c.rows[1].reason.as_deref(), Some("tiles: c2 stays as it is: no tiles in fp16"));
+    // The other way round nothing is slower but that layer.
+    let back = Comparison::of(&b, &a).headline();
+    assert!(
+        back.ends_with("slower: relu 0.40 -> 1.00 ms (conv + relu -> conv+relu); faster: 1 layer by 0.20 ms"),
+        "{back}"
     );
     assert_eq!(c.titles(["a.trace", "b.trace"]), ["amp off", "amp fp16"]);
 }
@@ -144,7 +159,7 @@ fn the_verdict_says_what_is_slower_and_why() {
 fn two_runs_of_one_program_are_as_fast_and_bear_their_names() {
     let [a, _] = two();
     let c = Comparison::of(&a, &a);
-    assert_eq!(c.headline(), "4 dispatches in both, as fast (1.50 ms -> 1.50 ms, measured)");
+    assert_eq!(c.headline(), "4 dispatches in both, as fast (1.50 -> 1.50 ms, measured)");
     assert_eq!(c.titles(["a.trace", "b.trace"]), ["a.trace", "b.trace"]);
     assert!(c.rows.iter().all(|r| !r.changed && r.reason.is_none()));
 }

@@ -162,9 +162,14 @@ impl DeviceProfile {
             register_tile: [0, 0],
             gflops: 0.0,
             gb_s: 0.0,
+            cache_gb_s: 0.0,
+            workgroup_gb_s: 0.0,
+            matrix_gflops: 0.0,
+            launch_ns: 0.0,
             cache_bytes: 0,
             nan: Nan::Keep,
             driver_version: String::new(),
+            factors: super::CostFactors::default(),
             processor: String::new(),
         }
     }

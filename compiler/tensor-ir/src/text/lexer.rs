@@ -40,6 +40,11 @@ pub struct Token {
     pub first: bool,
 }
 
+/// Printed text has about so many bytes a token.
+const BYTES_OF_TOKEN: usize = 4;
+/// Room that is made at once is for no more tokens: a text may be one long literal.
+const MOST_ROOM: usize = 1 << 20;
+
 /// Longer ones first.
 const PUNCT: &[&str] = &[
     "..=", "..", "->", "<-", "<=", ">=", "==", "!=", "(", ")", "{", "}", "[", "]", ",", ":", "=", "<", ">", "+", "-",
@@ -54,7 +59,7 @@ struct Lexer<'t> {
 /// Splits `source`; the last token is [`Tok::End`]. A comment runs from `;` to the end of its line.
 pub fn lex(source: &str) -> Result<Vec<Token>, ParseError> {
     let mut l = Lexer { source, at: 0 };
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity((source.len() / BYTES_OF_TOKEN).min(MOST_ROOM));
     let mut first = true;
     loop {
         first |= l.skip_space();

@@ -9,7 +9,9 @@ use crate::live::attempt::{Outcome, Refusal};
 use crate::state::Viewer;
 use compiler::schedule::{Choose, InstrRef};
 use compiler::text::{parse_instructions, print_instruction, print_value};
-use egui::{CollapsingHeader, Color32, ComboBox, FontId, Label, RichText, ScrollArea, Spinner, TextEdit, Ui};
+use egui::{
+    CollapsingHeader, Color32, ComboBox, FontId, Label, RichText, Role, ScrollArea, Spinner, TextEdit, Ui, WidgetInfo,
+};
 use std::sync::Arc;
 
 const GOOD: Color32 = Color32::from_rgb(40, 150, 70);
@@ -88,8 +90,14 @@ fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
                 }
             });
             combo.response.labelled_by(label.id);
-            if domain.len() > 1 && ui.small_button("all").on_hover_text("Try all values of this choice").clicked() {
-                wanted = Some((*line, c.clone()));
+            if domain.len() > 1 {
+                let all = ui.small_button("all").on_hover_text("Try all values of this choice");
+                // There are several such buttons: screen readers and steps tell them apart.
+                let name = format!("all values of {}", c.point);
+                all.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
+                if all.clicked() {
+                    wanted = Some((*line, c.clone()));
+                }
             }
         }
     });

@@ -97,7 +97,7 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
     let t = v.trace();
     let k = &t.kernels[v.kernel()];
     let size = |s: [u32; 3]| s.map(|n| n.to_string()).join("×");
-    let calls = t.calls().filter(|c| c.kernel == v.kernel()).count();
+    let calls = t.dispatches_of_kernel(v.kernel());
     ui.horizontal_wrapped(|ui| {
         ui.label(format!("workgroup {}, grid {}", size(k.workgroup), size(k.grid)));
         let list = |k: &Kernel| -> String {

@@ -1,5 +1,7 @@
-//! Pages in the place of the graph: why a result in mixed precision is wrong, and why a kernel is slow.
+//! Pages in the place of the graph: why a result in mixed precision is wrong, why a kernel is slow, and what fusion left
+//! on the table.
 
+mod left;
 mod model;
 mod open;
 mod slow;
@@ -17,6 +19,7 @@ pub(crate) fn show(ui: &mut Ui, v: &mut Viewer, page: Page) {
     ScrollArea::both().id_salt(title).auto_shrink(false).show(ui, |ui| match page {
         Page::Wrong => wrong::show(ui, v),
         Page::Slow => slow::show(ui, v),
+        Page::Left => left::show(ui, v),
     });
 }
 

@@ -10,11 +10,16 @@ pub enum Page {
     Wrong,
     /// The estimate beside the time, roofs, and what other choices would cost.
     Slow,
+    /// Results that go from kernel to kernel through memory, and why.
+    Left,
 }
 impl Page {
     /// Every page with its word on the command line and its question.
-    pub const ALL: [(Page, &'static str, &'static str); 2] =
-        [(Page::Wrong, "wrong", "Why is this fp16 result wrong?"), (Page::Slow, "slow", "Why is this kernel slow?")];
+    pub const ALL: [(Page, &'static str, &'static str); 3] = [
+        (Page::Wrong, "wrong", "Why is this fp16 result wrong?"),
+        (Page::Slow, "slow", "Why is this kernel slow?"),
+        (Page::Left, "left", "What did fusion leave on the table?"),
+    ];
 }
 
 /// The state of the pages.
@@ -24,6 +29,9 @@ pub struct Pages {
     pub shown: Option<Page>,
     pub(super) modeller: Option<Modeller>,
     pub(super) sort: Sort,
+    /// The group whose result the page of what fusion left tells about.
+    pub(super) trip: Option<usize>,
+    pub(super) trips: Sort,
     /// How many of the proposed nodes are to stay in f32; `None` for as many as the page proposes.
     pub(super) keep: Option<usize>,
 }

@@ -4,6 +4,7 @@ use super::model::{Modelled, Modeller, Question};
 use crate::canvas::colour::milliseconds;
 use crate::panes::kernel;
 use crate::state::{Tab, Viewer};
+use crate::units::rate as of_rate;
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Alternative, Choice};
 use egui::{Align2, Color32, FontId, Grid, Rect, RichText, Sense, Ui, pos2, vec2};
@@ -168,8 +169,8 @@ fn legend(ui: &mut Ui, cost: &Cost) {
 
 fn facts(ui: &mut Ui, v: &Viewer, speed: Option<&Speed>, roofs: &Roofs, estimate: Option<&KernelEstimate>) {
     let roof = |rate: f64, roof: Option<f64>, unit: &str| match roof {
-        Some(r) => format!("{rate:.1} of {r:.0} {unit} ({:.1} %)", 100.0 * rate / r),
-        None => format!("{rate:.1} {unit}"),
+        Some(r) => format!("{} of {} {unit} ({:.1} %)", of_rate(rate), of_rate(r), 100.0 * rate / r),
+        None => format!("{} {unit}", of_rate(rate)),
     };
     let mut rows: Vec<(&str, String)> = vec![];
     if let Some(s) = speed {

@@ -7,7 +7,7 @@ use crate::panes::precision;
 use crate::state::Viewer;
 use compiler::passes::mixed_precision::{escape_pattern, keep_list};
 use egui::{Color32, Ui};
-use graphview::reasons::{LARGEST_F16, Proposal, WrongNode, findings, keep_first, wrong_nodes};
+use graphview::reasons::{LARGEST_F16, Proposal, WrongNode, findings, keep_first, magnitude, wrong_nodes};
 use graphview::scene::short;
 
 /// Nodes that are proposed.
@@ -36,9 +36,9 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     ));
     let (document, ctx) = (v.document().clone(), ui.ctx().clone());
     let modeller = v.pages.modeller.get_or_insert_with(|| Modeller::start(document, move || ctx.request_repaint()));
-    let costs = modeller.get(&Question::F32);
-    let f32_ns = costs.as_ref().map_or(&[][..], |m| m.f32_ns.as_slice());
-    let nodes = wrong_nodes(v.trace(), f32_ns);
+    let costs = modeller.get(&Question::Stored);
+    let stored = costs.as_ref().map_or(&[][..], |m| m.stored.as_slice());
+    let nodes = wrong_nodes(v.trace(), stored);
     ui.add_space(4.0);
     for said in findings(v.trace(), &nodes) {
         ui.label(format!("- {said}"));
@@ -171,9 +171,9 @@ fn every(ui: &mut Ui, v: &mut Viewer, nodes: &[WrongNode]) {
             Cell::number(n.alone, scientific),
             Cell::number(n.accumulated, scientific),
             Cell::number(n.growth, |x| format!("{x:.1}")),
-            Cell::number(Some(n.magnitude), scientific).coloured(red(n.magnitude > LARGEST_F16)),
+            Cell::number(Some(n.magnitude), magnitude).coloured(red(n.magnitude > LARGEST_F16)),
             Cell::number(Some(100.0 * n.magnitude / LARGEST_F16), |x| format!("{x:.1} %")),
-            Cell::text(if n.f16 { "f16" } else { "f32" }),
+            Cell::text(&n.stores),
             Cell::number(n.f32_ms, milliseconds),
         ]
     };

@@ -3,6 +3,7 @@
 use super::Row;
 use crate::canvas::colour::{heat, milliseconds, si};
 use crate::state::Viewer;
+use crate::units::{CHARACTER, beginning, layer_name, rate};
 use egui::{Align2, FontId, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 use std::cmp::Ordering;
 
@@ -19,12 +20,12 @@ enum Column {
     Bytes,
 }
 const COLUMNS: [(Column, &str, f32); 8] = [
-    (Column::Order, "#", 36.0),
+    (Column::Order, "#", 30.0),
     (Column::Layer, "layer", 0.0),
-    (Column::Time, "time", 70.0),
-    (Column::Share, "%", 46.0),
-    (Column::Gflops, "GFLOP/s", 64.0),
-    (Column::Gbs, "GB/s", 56.0),
+    (Column::Time, "time", 64.0),
+    (Column::Share, "%", 40.0),
+    (Column::Gflops, "GFLOP/s", 58.0),
+    (Column::Gbs, "GB/s", 44.0),
     (Column::Flops, "FLOP", 60.0),
     (Column::Bytes, "bytes", 60.0),
 ];
@@ -54,11 +55,14 @@ fn order(a: &Row, b: &Row, column: Column) -> Ordering {
     }
 }
 
-fn cell(r: &Row, column: Column, total: f64) -> String {
-    let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.1}"));
+fn cell(r: &Row, (column, width): (Column, f32), total: f64) -> String {
+    let number = |x: Option<f64>| x.map_or(String::new(), rate);
     match column {
         Column::Order => r.call.to_string(),
-        Column::Layer => r.layer.clone(),
+        Column::Layer => {
+            let room = ((width - 8.0) / CHARACTER) as usize;
+            if r.at.is_some() { layer_name(&r.layer, room) } else { beginning(&r.layer, room) }
+        }
         Column::Time => r.ms.map_or(String::new(), milliseconds),
         Column::Share => {
             r.ms.filter(|ms| *ms > 0.0 && total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0))
@@ -113,7 +117,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
                     let at = Rect::from_min_size(pos2(place.min.x + 4.0, place.max.y - 4.0), bar);
                     ui.painter().rect_filled(at, 1.0, heat(((ms / longest).sqrt() as f32).max(0.25), dark));
                 }
-                let text = cell(r, *column, total);
+                let text = cell(r, (*column, *width), total);
                 let painter = ui.painter().with_clip_rect(place.shrink2(vec2(2.0, 0.0)).intersect(ui.clip_rect()));
                 let (at, align) = match column {
                     Column::Layer => (place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER),
@@ -122,7 +126,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
                 painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
             }
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.layer));
-            let name = r.at.map_or("", |(_, kernel)| v.trace().kernels[kernel].name.as_str());
+            let name = r.at.map_or(&r.layer, |(_, kernel)| &v.trace().kernels[kernel].name);
             if response.on_hover_text(name).clicked() {
                 chosen = r.at.or(chosen);
             }

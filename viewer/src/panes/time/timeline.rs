@@ -4,7 +4,7 @@ use crate::canvas::colour::{heat, milliseconds, pastel};
 use crate::state::Viewer;
 use compiler::trace::{Call, CompileTrace, Lane, RunSpans, Span};
 use egui::{Align2, Color32, FontId, Rect, Response, ScrollArea, Sense, Stroke, StrokeKind, Ui, pos2, vec2};
-use graphview::timeline::run_spans;
+use graphview::timeline::{about_run, run_spans};
 
 /// What of the timeline is seen, and what is marked in it.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
         return;
     };
     let total = run.end_us() / 1e3;
-    ui.weak(about(t, &run));
+    ui.weak(about_run(t, &run));
     controls(ui, v, &run, total);
     let lanes: Vec<(Lane, &str)> = Lane::ALL.into_iter().filter(|l| run.spans.iter().any(|s| s.lane == l.0)).collect();
     let kernels = run.spans.iter().filter(|s| s.dispatch.is_some());
@@ -133,23 +133,6 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
     if let Some(call) = chosen.and_then(|i| calls.get(i)) {
         v.select_group(call.group);
         v.show_kernel(call.kernel);
-    }
-}
-
-/// What the axis is.
-fn about(t: &CompileTrace, run: &RunSpans) -> String {
-    let recorded = t.times.as_ref().is_some_and(|t| t.run.is_some());
-    match (recorded, run.kernels_after) {
-        (false, _) => "What was timed by itself, one after the other: this trace has no recorded run.".into(),
-        (true, true) => {
-            "One run. Where the host takes part, in steps, branches or loops, kernels are not told apart: those \
-                         were run again one by one behind it."
-                .into()
-        }
-        (true, false) if run.uncertainty_us > 0.0 => {
-            format!("One run; the device's clock fits the host's within {}.", milliseconds(run.uncertainty_us / 1e3))
-        }
-        (true, false) => "One run.".into(),
     }
 }
 

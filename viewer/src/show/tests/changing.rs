@@ -150,7 +150,7 @@ fn a_decision_is_edited_and_what_comes_of_it_is_seen() {
 #[test]
 fn all_values_of_a_choice_are_tried_and_one_is_taken() {
     let mut h = schedule();
-    h.query_all_by_label("all").next().expect("a choice of several values").click();
+    h.query_all_by_label_contains("all values of").next().expect("a choice of several values").click();
     settle(&mut h);
     assert!(has(&h, "All values of "), "{:#?}", texts(&h));
     let point = texts(&h).iter().find_map(|t| t.strip_prefix("All values of ").map(str::to_string)).unwrap();

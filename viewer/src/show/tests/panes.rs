@@ -251,7 +251,8 @@ fn a_run_is_drawn_in_lanes_and_a_range_of_it_is_summed_up() {
     let mut h = window_of(t, [1600.0, 900.0]);
     (h.state_mut().tab, h.state_mut().time_pane.part) = (Tab::Time, Part::Timeline);
     settle(&mut h);
-    assert!(has(&h, "One run; the device's clock fits the host's within 2.0 µs."), "{:#?}", texts(&h));
+    let about = "One run of 0.20 ms; the median of the timed runs is 0.24 ms. The device's clock fits the host's within 2.0 µs.";
+    assert!(has(&h, about), "{:#?}", texts(&h));
     let all = "all: 2 dispatches; host 10.0 µs, upload 20.0 µs, device 120.0 µs, readback 20.0 µs; no kernel runs for 80.0 µs";
     assert!(has(&h, all), "{:#?}", texts(&h));
     // Perfetto gets the same run.
@@ -380,6 +381,35 @@ fn a_page_says_why_a_kernel_is_slow() {
     h.get_by_label("Schedule").click();
     settle(&mut h);
     assert!(h.state().pages.shown.is_none() && h.state().kernel_pane.form == Form::Schedule);
+}
+
+#[test]
+fn a_page_lists_what_fusion_left_with_its_reasons() {
+    let model = "const @w : f32[16,16,3,3] = random(1)
+graph @main(%x: f32[1,16,28,28]) -> (y: f32[1,16,28,28]) {
+  %w = const @w
+  %0 = conv %x, %w {pads=[1,1,1,1]} !from(\"one\")
+  %1 = conv %0, %w {pads=[1,1,1,1]} !from(\"two\")
+  %2 = conv %1, %w {pads=[1,1,1,1]} !from(\"three\")
+  return %2
+}
+";
+    let mut h = window_of(compiled_of(model, "left", FuseMode::Full), [1500.0, 1000.0]);
+    let trips = h.state().trace().round_trips().expect("the trace has its stages");
+    h.get_by_label("Why?").click();
+    h.run_steps(3);
+    h.get_by_label("What did fusion leave on the table?").click();
+    settle(&mut h);
+    let said = format!("{} results go from kernel to kernel through memory", trips.len());
+    assert!(has(&h, &said), "{:#?}", texts(&h));
+    let first = &trips[0];
+    let why = first.why.first().expect("fusion says why");
+    let label = h.state().trace().groups[first.from].label.clone();
+    assert!(!texts(&h).contains(why), "the table has its beginning: {why}");
+    h.get_all_by_label(&label).next().expect("its row").click();
+    settle(&mut h);
+    assert!(texts(&h).contains(why), "{why}: {:#?}", texts(&h));
+    assert!(h.state().marks(&h.state().trace().groups[first.from].origins));
 }
 
 #[test]

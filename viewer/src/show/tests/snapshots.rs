@@ -57,7 +57,7 @@ fn all_values_of_a_choice_with_the_old_and_the_new_shader() {
     h.state_mut().kernel_pane.wide = true;
     h.state_mut().kernel_pane.columns = vec![Form::Schedule, Form::Wgsl];
     settle(&mut h);
-    h.query_all_by_label("all").last().expect("a choice of several values").click();
+    h.query_all_by_label_contains("all values of").last().expect("a choice of several values").click();
     settle(&mut h);
     let point = texts(&h).iter().find_map(|t| t.strip_prefix("All values of ").map(str::to_string)).unwrap();
     let rows: Vec<String> = texts(&h).into_iter().filter(|t| t.starts_with(&format!("{point} "))).collect();

@@ -21,7 +21,8 @@
 
 use super::super::forward::Source;
 use super::prologue::key_of;
-use super::{Declined, GroupGraph, Made, Weighed};
+use super::{Declined, GroupGraph, Made, describe};
+use crate::cost::Weighed;
 use crate::graph::{NodeId, ValueId};
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
@@ -155,9 +156,9 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
     let one = Estimate { cost: kernel.cost, kernels: vec![kernel], measured };
     let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g))).collect::<Result<Vec<_>, String>>();
     Some(costs.and_then(|apart| {
-        let weighed = Weighed::of(&one, &apart);
-        let words = weighed.describe();
-        let taken = weighed.one < weighed.apart || cx.target.options.asks_for(RULE);
+        let weighed = Weighed::functions(&one, &apart);
+        let words = describe(&weighed);
+        let taken = weighed.one < weighed.other || cx.target.options.asks_for(RULE);
         if taken { Ok(words) } else { Err(words) }
     }))
 }

@@ -9,7 +9,8 @@
 //!
 //! It applies if the transpose is the only user of the anchor's group, if the rest of the transpose's group is
 //! elementwise, if the anchor is one reduction (a norm's kernel takes whole rows), if threads would not share packed
-//! words, and if the kernel's buffers fit the device's bindings.
+//! words, if the kernel's buffers fit the device's bindings, and if the kernel does not cost far more than both: a
+//! processor computes a depthwise convolution for the channels of a pixel at once, and none for the pixels of a channel.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};
@@ -80,8 +81,10 @@ fn check(cx: &mut GroupGraph<'_, '_>, anchor: usize, t: usize) -> Result<(), Str
         return Err("its neighbours share packed words".into());
     }
     let roots = [cx.p.root(anchor), cx.p.root(t)];
-    match cx.p.fits(&roots) {
-        true => Ok(()),
-        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.target.profile.name)),
+    if !cx.p.fits(&roots) {
+        return Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.target.profile.name));
     }
+    let [first, second] =
+        [group, cx.p.members_of(t)].map(|g| g.iter().map(|&i| cx.g.nodes[i].source.node()).collect::<Vec<_>>());
+    cx.far_dearer_as_one(&first, &second).map_or(Ok(()), Err)
 }

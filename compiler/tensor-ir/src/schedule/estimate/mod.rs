@@ -14,12 +14,13 @@
 //! On a GPU computation and memory access overlap, so the larger of both counts. On a software device they follow each
 //! other. Times are nanoseconds, for comparisons; the compiler prefers measured times if there are any
 //! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
-//! the parts. `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
+//! the parts. Factors that were fitted to times of the device scale them ([`CostFactors`]). `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
 //! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches
 //! the estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.
 
 mod combination;
+mod digest;
 mod processor;
 mod product;
 mod rates;
@@ -34,6 +35,7 @@ mod transpose;
 mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
+pub use digest::digest;
 pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel, row_task_kernel};
 pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use rates::usual_width;
@@ -50,7 +52,7 @@ pub(in crate::schedule) use units::{
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
 use crate::int::{DimRanges, Int, typical_size};
-use crate::profile::DeviceProfile;
+use crate::profile::{CostFactors, DeviceProfile};
 use crate::schedule::rules::predicted;
 use crate::schedule::{ScheduleOptions, ScheduleTarget};
 use crate::tir::{BufferId, TensorFunction};
@@ -59,7 +61,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// Time in nanoseconds, by part.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Cost {
     /// Scalar operations.
     pub arithmetic: f64,
@@ -82,6 +84,18 @@ impl Cost {
     pub fn total(&self) -> f64 {
         self.parts().iter().map(|p| p.1).sum::<f64>() - self.hidden
     }
+    /// With factors on the parts. What overlaps shrinks with the smallest of them, so that the total is not negative.
+    pub fn scaled(&self, f: &CostFactors) -> Cost {
+        let [arithmetic, issue, shared_passes, sectors, waves, launch] =
+            std::array::from_fn(|at| self.parts()[at].1 * f.to_array()[at]);
+        Cost { arithmetic, issue, shared_passes, sectors, waves, launch, hidden: self.hidden * overlap(f).1 }
+    }
+    /// By how much the total grows with each factor, at these factors.
+    pub fn by_factor(&self, f: &CostFactors) -> [f64; CostFactors::COUNT] {
+        let smallest = overlap(f).0;
+        let parts = self.parts();
+        std::array::from_fn(|at| parts[at].1 - if at == smallest { self.hidden } else { 0.0 })
+    }
     /// The name of the largest part.
     pub fn bound(&self) -> &'static str {
         self.parts().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nothing", |p| p.0)
@@ -99,6 +113,12 @@ impl Cost {
     }
 }
 
+/// The smallest factor of a part that may overlap, with its place.
+fn overlap(f: &CostFactors) -> (usize, f64) {
+    let all = f.to_array().into_iter().enumerate().take(CostFactors::COUNT - 1);
+    all.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 1.0))
+}
+
 impl std::ops::Add for Cost {
     type Output = Cost;
     fn add(self, other: Cost) -> Cost {
@@ -114,13 +134,13 @@ impl std::ops::Add for Cost {
     }
 }
 
-/// Times in nanoseconds for people, all in one unit, in which the smallest is at least a tenth: `1230 ms` and `0.88
-/// ms`.
+/// Times in nanoseconds for people, all in one unit, in which the smallest is at least a tenth, or a second: `1230 ms`
+/// and `0.88 ms`.
 pub fn times<const N: usize>(ns: [f64; N]) -> [String; N] {
     let smallest = ns.iter().copied().filter(|t| *t > 0.0).fold(f64::INFINITY, f64::min);
-    let units = [(1e9, "s"), (1e6, "ms")];
-    let (size, unit) =
-        units.into_iter().find(|u| smallest >= u.0 / 10.0 && smallest.is_finite()).unwrap_or((1e3, "us"));
+    let units = [(1e9, "s", 1e9), (1e6, "ms", 1e5)];
+    let found = units.into_iter().find(|u| smallest >= u.2 && smallest.is_finite());
+    let (size, unit) = found.map_or((1e3, "us"), |u| (u.0, u.1));
     ns.map(|t| {
         let t = t / size;
         let digits = if t > 0.0 { (2 - t.log10().floor() as i32).clamp(0, 2) as usize } else { 0 };
@@ -213,7 +233,7 @@ pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
 /// What a kernel costs in nanoseconds that touches so many bytes of device memory, at least.
 pub(in crate::schedule) fn least_cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> f64 {
     let rates = rates::Rates::of(profile);
-    rates.launch + bytes / rates.memory_bytes
+    rates.factors.launch * rates.launch + rates.factors.sectors * bytes / rates.memory_bytes
 }
 
 /// Estimates for one device; each different function once.

@@ -1,6 +1,6 @@
 //! Sums of products: matrix products and convolutions, in the tiles of the rules.
 
-use super::rates::{FRAGMENT, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
+use super::rates::{FRAGMENT, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::dtype::DType;
@@ -268,7 +268,7 @@ impl<'f> Product<'f> {
         let threads = t.threads as f64;
         let mut tally = Tally { workgroups: tiles * t.slices as f64, threads, ..Tally::default() };
         tally.results = (t.thread_rows * t.thread_columns) as f64;
-        tally.operations = 2.0 * left * t.columns as f64 / MATRICES + tiles * threads * steps * STEP;
+        tally.operations = 2.0 * left * t.columns as f64 / stages.rates.matrices + tiles * threads * steps * STEP;
         for (operand, outer, elements) in [(&self.left, &self.rows, left), (&self.right, &self.columns, right)] {
             let demand = &operand.demand;
             tally.operations += demand.operations * elements;

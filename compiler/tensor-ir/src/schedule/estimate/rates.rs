@@ -1,6 +1,7 @@
 //! Rates of a device, in operations and bytes per nanosecond, from its profile. All prices of the estimate are here.
 
-use crate::profile::{DeviceProfile, OPERATIONS_A_CORE};
+use crate::profile::{CostFactors, DeviceProfile, OPERATIONS_A_CORE};
+use crate::traffic::{BANK_BYTES, BANKS};
 
 /// Rates a nanosecond, and fixed prices in nanoseconds.
 pub(super) struct Rates {
@@ -14,6 +15,8 @@ pub(super) struct Rates {
     pub sector_bytes: f64,
     /// Bytes of device memory that a kernel touches at least once.
     pub memory_bytes: f64,
+    /// Operations of matrix units for one scalar operation.
+    pub matrices: f64,
     /// Threads of a subgroup.
     pub lanes: i64,
     /// Subgroups that a core issues side by side.
@@ -27,6 +30,8 @@ pub(super) struct Rates {
     pub launch: f64,
     /// A workgroup, on its core.
     pub workgroup: f64,
+    /// By measured times.
+    pub factors: CostFactors,
 }
 
 /// Lanes of a core.
@@ -58,7 +63,7 @@ pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
 pub(super) const PLACE_IN_ROW: f64 = 40.0;
 /// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16
 /// (data-centre GPUs); others reach about half of that.
-pub(super) const MATRICES: f64 = 4.0;
+const MATRICES: f64 = 4.0;
 /// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The
 /// loops of Mesa's compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of
 /// 32 (bmg, ada) and 64 (navi31).
@@ -95,6 +100,7 @@ impl Rates {
                 passes: cores / f64::from(lanes),
                 sector_bytes: 32.0 * cores,
                 memory_bytes: known(p.gb_s, 12.0 * cores),
+                matrices: MATRICES,
                 lanes: i64::from(lanes),
                 schedulers: 1.0,
                 software: true,
@@ -102,6 +108,7 @@ impl Rates {
                 cores,
                 launch: 20_000.0,
                 workgroup: 90.0,
+                factors: p.factors,
             };
         }
         let operations = known(p.gflops, OPERATIONS_A_CORE * cores);
@@ -113,17 +120,19 @@ impl Rates {
             operations,
             accesses: instructions / ADDRESS,
             // A core serves one pass while it issues four instructions.
-            passes: instructions / 4.0,
-            sector_bytes: 4.0 * memory,
+            passes: known(p.workgroup_gb_s / (BANKS * BANK_BYTES) as f64, instructions / 4.0),
+            sector_bytes: known(p.cache_gb_s, 4.0 * memory),
             memory_bytes: memory,
+            matrices: known(p.matrix_gflops / operations, MATRICES),
             lanes: i64::from(lanes),
             schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
             cache_bytes: p.cache_bytes.max(LEAST_CACHE),
             cores,
             // A dispatch that depends on the one before costs a GPU 2 to 5 us.
-            launch: 3_000.0,
+            launch: known(p.launch_ns, 3_000.0),
             workgroup: 10.0,
+            factors: p.factors,
         }
     }
     /// Rates of a processor that runs kernels itself: 2 us to hand a kernel to the threads and wait for them, 100 ns a
@@ -136,6 +145,7 @@ impl Rates {
             passes: cores,
             sector_bytes: 32.0 * cores,
             memory_bytes: known(p.gb_s, 12.0 * cores),
+            matrices: MATRICES,
             lanes: 1,
             schedulers: 1.0,
             software: true,
@@ -143,6 +153,7 @@ impl Rates {
             cores,
             launch: 2_000.0,
             workgroup: 100.0,
+            factors: p.factors,
         }
     }
     /// The fraction of the device's peak that this many workgroups of `threads` threads reach, each thread with

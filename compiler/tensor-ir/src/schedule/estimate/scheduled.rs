@@ -1,6 +1,6 @@
 //! Scheduled kernels: the number of runs of each block, and the work of one run.
 
-use super::rates::{BARRIER, FRAGMENT, HALVING, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, Rates, STEP};
+use super::rates::{BARRIER, FRAGMENT, HALVING, PLACE_IN_ROW, PLACE_IN_WINDOW, Rates, STEP};
 
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
 use crate::int::IntNode;
@@ -59,7 +59,7 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         if combined {
             tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
         }
-        let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { MATRICES } else { 1.0 };
+        let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { rates.matrices } else { 1.0 };
         let unrolled: Vec<(Name, i64)> =
             around.iter().filter(|l| l.1 == LoopKind::Unroll).map(|l| (l.2, l.0)).collect();
         tally.operations += operations_of(block, &unrolled) * runs / matrices;

@@ -136,7 +136,7 @@ impl Tally {
         let both = longest + moved - hidden;
         cost.waves = both - (computed + cost.sectors - cost.hidden);
         cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;
-        cost
+        cost.scaled(&rates.factors)
     }
 }
 

@@ -158,5 +158,6 @@ fn times_side_by_side_have_one_unit() {
     assert_eq!(times([1.23e9, 8.79e5]), ["1230 ms", "0.88 ms"]);
     assert_eq!(times([52_000.0, 2_381_000.0]), ["52.0 us", "2381 us"]);
     assert_eq!(times([2.5e9]), ["2.50 s"]);
+    assert_eq!(times([1.17e8, 1.28e8]), ["117 ms", "128 ms"]);
     assert_eq!(times([0.0]), ["0 us"]);
 }

@@ -7,7 +7,7 @@ use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iteratio
 use super::scheduled::operations_of;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
-use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, USUALLY_UNROLLED, window_index};
+use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, usually_unrolled, window_index};
 use crate::tir::{BufferId, Expr};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
@@ -140,7 +140,7 @@ fn thread_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, neighbours: Op
     let ((mut order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let mut demand = of_elements(stages, r);
     stages.pack(&mut demand, &order);
-    let all = iterations(&taps) as i64 <= USUALLY_UNROLLED;
+    let all = iterations(&taps) as i64 <= usually_unrolled(stages.profile);
     let moves = |v: Name| neighbours.is_some_and(|n| n.moving.contains(&v));
     let (mut unrolled, rolled): (Vec<Loop>, Vec<Loop>) = taps.iter().partition(|l| all || moves(l.0));
     let block = stages.list[r].block;

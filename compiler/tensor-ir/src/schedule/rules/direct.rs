@@ -10,14 +10,19 @@ use super::pooling::{inside, open_windows};
 use super::sketch::{Decline, Sketch};
 use super::view::View;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::estimate::{KernelEstimate, flat_kernel, own_reduction};
 use crate::schedule::{ComputeAt, LocalScope};
 
 /// Iterations of reduction loops that are unrolled, at most.
 const MOST_UNROLLED: i64 = 64;
-/// The same where nobody chooses.
-pub(in crate::schedule) const USUALLY_UNROLLED: i64 = 9;
+/// The same where nobody chooses. A software device runs a loop through its own code for every lane: on lavapipe a
+/// depthwise 5x5 convolution takes four times as long with loops. The compilers of GPUs would hold all loads of a
+/// larger window at once.
+pub(in crate::schedule) fn usually_unrolled(p: &DeviceProfile) -> i64 {
+    if p.software { 25 } else { 9 }
+}
 
 /// Any unit. Vector, threads and what is unrolled are chosen as the loops are split.
 pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
@@ -105,7 +110,7 @@ pub(super) fn accumulate_at(
     // Small windows are unrolled: the taps' index arithmetic then folds into constants.
     let taps: i64 = reductions.iter().map(|v| sketch.extent_of(*v).unwrap_or(i64::MAX).min(1 << 20)).product();
     let domain: &[bool] = if reductions.is_empty() || taps > MOST_UNROLLED { &[false] } else { &[true, false] };
-    let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= USUALLY_UNROLLED)?;
+    let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= usually_unrolled(sketch.profile))?;
     for v in reductions.into_iter().filter(|v| all || unrolled.contains(v)) {
         sketch.unroll(v)?;
     }

@@ -7,7 +7,7 @@
 
 use super::analysis::{Unit, output_variables};
 use super::candidate::Candidate;
-use super::direct::{USUALLY_UNROLLED, accumulate_at};
+use super::direct::{accumulate_at, usually_unrolled};
 use super::elementwise::bind_flat;
 use super::packing::pack_constants;
 use super::sketch::{Decline, Sketch};
@@ -173,7 +173,7 @@ fn tiles_of(
                 continue;
             }
             let unrolled: Vec<(Name, i64)> =
-                window.iter().filter(|w| taps <= USUALLY_UNROLLED || moving.contains(&w.0)).copied().collect();
+                window.iter().filter(|w| taps <= usually_unrolled(p) || moving.contains(&w.0)).copied().collect();
             let held = || live(r, &unrolled, (v, windows), lane).is_none_or(|n| n + OTHERS <= i64::from(p.registers));
             if p.registers > 0 && !held() {
                 continue;

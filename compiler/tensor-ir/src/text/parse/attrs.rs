@@ -12,7 +12,7 @@ impl Parser<'_> {
         if !self.is_punct("{") || self.at_line_start() {
             return Ok(out);
         }
-        self.advance();
+        self.skip();
         self.list("}", |p| {
             let at = p.at;
             let key = p.name("an attribute")?.to_string();
@@ -30,11 +30,11 @@ impl Parser<'_> {
         match self.peek().clone() {
             Tok::Int(_) | Tok::Float(_) | Tok::Punct("-") => self.number_attr(),
             Tok::Str(s) => {
-                self.advance();
+                self.skip();
                 Ok(Attr::Str(s))
             }
             Tok::Word(w) => {
-                self.advance();
+                self.skip();
                 Ok(match w.as_str() {
                     "true" => Attr::Bool(true),
                     "false" => Attr::Bool(false),
@@ -44,11 +44,11 @@ impl Parser<'_> {
                 })
             }
             Tok::Punct("[") => self.nested(|p| {
-                p.advance();
+                p.skip();
                 Ok(Attr::List(p.list("]", |p| p.attr())?))
             }),
             Tok::Punct("`") => {
-                self.advance();
+                self.skip();
                 let e = self.int()?;
                 self.expect_punct("`")?;
                 Ok(Attr::Expr(e))

@@ -19,7 +19,7 @@ impl Parser<'_> {
             let found = BinaryOp::ALL.iter().find_map(|&op| infix_op(op).filter(|i| i.0 == symbol).map(|i| (op, i.1)));
             let Some((op, strength)) = found.filter(|f| f.1 >= level) else { return Ok((a, depth)) };
             let at = self.at;
-            self.advance();
+            self.skip();
             let (b, d) = self.expr_chain(strength + 1)?;
             depth = 1 + depth.max(d);
             a = Expr::binary(op, a, b);
@@ -38,7 +38,7 @@ impl Parser<'_> {
         match self.peek().clone() {
             Tok::Int(_) | Tok::Float(_) | Tok::Punct("-") => Ok((self.number()?, 1)),
             Tok::Punct("(") => self.nested(|p| {
-                p.advance();
+                p.skip();
                 let inner = p.expr_chain(1)?;
                 p.expect_punct(")")?;
                 Ok(inner)
@@ -50,7 +50,7 @@ impl Parser<'_> {
             }
             Tok::Word(w) if w == "inf" || w == "nan" => Ok((self.number()?, 1)),
             Tok::Word(w) if w == "true" || w == "false" => {
-                self.advance();
+                self.skip();
                 Ok((Expr::Const(Scalar::Int((w == "true").into()), DType::Bool), 1))
             }
             Tok::Word(w) => self.nested(|p| p.call(&w)),
@@ -98,7 +98,7 @@ impl Parser<'_> {
     }
     fn call(&mut self, function: &str) -> Result<(Expr, u32)> {
         let at = self.at;
-        self.advance();
+        self.skip();
         let known = function == "idx" || function == "all" || arity(function).is_some();
         if !known {
             let names = ["idx", "all", "select"].into_iter().chain(DType::ALL.iter().map(|t| t.name()));

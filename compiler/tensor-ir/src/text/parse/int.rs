@@ -25,7 +25,7 @@ impl Parser<'_> {
                 return Ok((a, depth));
             }
             let at = self.at;
-            self.advance();
+            self.skip();
             let (b, d) = self.int_chain(strength + 1)?;
             depth = 1 + depth.max(d);
             a = self.int_binary(op, a, b, at)?;
@@ -59,14 +59,14 @@ impl Parser<'_> {
             Tok::Int(_) => Ok((Int::new(self.integer()?), 1)),
             Tok::Punct("-") if matches!(self.peek_second(), Tok::Int(_)) => Ok((Int::new(self.integer()?), 1)),
             Tok::Punct("(") => self.nested(|p| {
-                p.advance();
+                p.skip();
                 let inner = p.int_chain(1)?;
                 p.expect_punct(")")?;
                 Ok(inner)
             }),
             Tok::Word(w) if (w == "min" || w == "max") && *self.peek_second() == Tok::Punct("(") => self.nested(|p| {
-                p.advance();
-                p.advance();
+                p.skip();
+                p.skip();
                 let (a, da) = p.int_chain(1)?;
                 p.expect_punct(",")?;
                 let (b, db) = p.int_chain(1)?;
@@ -74,13 +74,13 @@ impl Parser<'_> {
                 Ok((if w == "min" { a.min(b) } else { a.max(b) }, 1 + da.max(db)))
             }),
             Tok::Word(w) | Tok::Str(w) => {
-                self.advance();
+                self.skip();
                 Ok((Int::var(Name::new(&w)), 1))
             }
             Tok::Template(pieces) if self.variables => match pieces.as_slice() {
                 [Piece::Variable(v)] => {
                     let name = Name::new(&format!("${v}"));
-                    self.advance();
+                    self.skip();
                     Ok((Int::var(name), 1))
                 }
                 _ => self.expected("an integer expression"),
@@ -105,7 +105,7 @@ impl Parser<'_> {
         let found = self.buffers.as_ref().and_then(|b| b.get(&Name::new(&name)).copied());
         match found {
             Some(b) => {
-                self.advance();
+                self.skip();
                 Ok(b)
             }
             None => self.error(format!("there is no buffer `%{name}`")),
@@ -120,7 +120,7 @@ impl Parser<'_> {
             Tok::Punct("==") => CondOp::Eq,
             _ => return self.expected("`<`, `>=` or `==`"),
         };
-        self.advance();
+        self.skip();
         Ok(Cond { lhs, op, rhs: self.int()? })
     }
 }

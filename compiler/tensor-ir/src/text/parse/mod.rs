@@ -98,9 +98,13 @@ impl<'t> Parser<'t> {
     }
     /// Takes the next token.
     pub fn advance(&mut self) -> Tok {
-        let tok = self.tokens[self.at].tok.clone();
-        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        let tok = self.peek().clone();
+        self.skip();
         tok
+    }
+    /// Passes the next token.
+    pub fn skip(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
     /// The line of token `index`, from 1.
     fn line_of(&self, index: usize) -> usize {
@@ -126,7 +130,7 @@ impl<'t> Parser<'t> {
     pub fn eat_punct(&mut self, p: &str) -> bool {
         let found = self.is_punct(p);
         if found {
-            self.advance();
+            self.skip();
         }
         found
     }
@@ -142,7 +146,7 @@ impl<'t> Parser<'t> {
     pub fn eat_word(&mut self, w: &str) -> bool {
         let found = self.is_word(w);
         if found {
-            self.advance();
+            self.skip();
         }
         found
     }
@@ -155,7 +159,7 @@ impl<'t> Parser<'t> {
         match self.peek() {
             Tok::Word(s) | Tok::Str(s) => {
                 let n = Name::new(s);
-                self.advance();
+                self.skip();
                 Ok(n)
             }
             _ => self.expected(what),
@@ -167,7 +171,7 @@ impl<'t> Parser<'t> {
         let mut out = String::new();
         loop {
             let Tok::Word(w) = self.peek().clone() else { return self.expected(what) };
-            self.advance();
+            self.skip();
             end += w.len();
             out.push_str(&w);
             let dash = self.is_punct("-") && self.tokens[self.at].start == end;
@@ -176,17 +180,18 @@ impl<'t> Parser<'t> {
             if !(dash && word) {
                 return Ok(out);
             }
-            self.advance();
+            self.skip();
             end += 1;
             out.push('-');
         }
     }
     /// A string literal.
     pub fn string(&mut self) -> Result<String> {
-        match self.peek().clone() {
+        match self.peek() {
             Tok::Str(s) => {
-                self.advance();
-                Ok(s)
+                let text = s.clone();
+                self.skip();
+                Ok(text)
             }
             _ => self.expected("a string"),
         }
@@ -196,7 +201,7 @@ impl<'t> Parser<'t> {
         match self.peek() {
             Tok::Global(s) => {
                 let n = Name::new(s);
-                self.advance();
+                self.skip();
                 Ok(n)
             }
             _ => self.expected("a global name `@...`"),
@@ -266,7 +271,7 @@ impl<'t> Parser<'t> {
         let Tok::Word(w) = self.peek() else { return self.expected("an element type") };
         match w.parse() {
             Ok(t) => {
-                self.advance();
+                self.skip();
                 Ok(t)
             }
             Err(_) => self.expected("an element type (bool, u8 ... i64, f16, bf16, f32, f64)"),

@@ -142,7 +142,7 @@ impl Parser<'_> {
             Tok::Template(pieces) => match pieces.as_slice() {
                 [Piece::Variable(v)] => {
                     let name = Name::new(v);
-                    self.advance();
+                    self.skip();
                     Ok(name)
                 }
                 _ => self.expected(what),
@@ -193,7 +193,7 @@ impl Parser<'_> {
         };
         let mut attrs: Vec<(String, TemplateValue)> = Vec::new();
         if self.is_punct("{") && !self.at_line_start() {
-            self.advance();
+            self.skip();
             self.list("}", |p| {
                 let at = p.at;
                 let key = p.name("an attribute")?.to_string();
@@ -232,11 +232,11 @@ impl Parser<'_> {
                     }
                     known.used.push(v.clone());
                 }
-                self.advance();
+                self.skip();
                 Ok(TemplateValue::Word(pieces))
             }
             Tok::Punct("[") => self.nested(|p| {
-                p.advance();
+                p.skip();
                 Ok(TemplateValue::List(p.list("]", |p| p.template_value(known))?))
             }),
             _ => Ok(TemplateValue::Plain(self.attr()?)),

@@ -78,7 +78,7 @@ impl Parser<'_> {
             Tok::Value(n) => Name::new(n),
             _ => return self.expected("a buffer `%name`"),
         };
-        self.advance();
+        self.skip();
         self.expect_punct(":")?;
         let ty = self.tensor_type()?;
         let scope = self.scope()?;
@@ -118,7 +118,7 @@ impl Parser<'_> {
             let Some(role) = MatrixRole::ALL.into_iter().find(|r| self.is_word(r.word())) else {
                 return self.expected("`a`, `b` or `c`");
             };
-            self.advance();
+            self.skip();
             self.expect_punct(")")?;
             return Ok(Scope::Fragment(role));
         }
@@ -128,21 +128,21 @@ impl Parser<'_> {
     fn stmt(&mut self) -> Result<Stmt> {
         let Tok::Word(word) = self.peek().clone() else { return self.expected("a statement or `}`") };
         if word == "barrier" {
-            self.advance();
+            self.skip();
             return Ok(Stmt::Barrier);
         }
         if word == "block" {
-            self.advance();
+            self.skip();
             return self.tensor_block();
         }
         if word == "kernel" {
-            self.advance();
+            self.skip();
             let name = self.name("the kernel's name")?;
             return Ok(Stmt::Kernel(name, Box::new(self.body()?)));
         }
         let kind = LOOP_KINDS.into_iter().find(|&k| k.word().as_deref() == Some(&word));
         if kind.is_some() {
-            self.advance();
+            self.skip();
         } else if word != "for" {
             return self.expected("`for`, `block`, `kernel`, `barrier` or `}`");
         }
@@ -197,7 +197,7 @@ impl Parser<'_> {
         let Some(combiner) = all.into_iter().find(|c| self.is_word(combiner_word(*c))) else {
             return self.expected("`sum`, `prod`, `max` or `min`");
         };
-        self.advance();
+        self.skip();
         Ok(combiner)
     }
 }

@@ -1,19 +1,19 @@
 //! Bytes that cross the borders of regions in a run, as `weft bench` counts them: those of the graph's cut.
 
-use compiler::graph::{Function, TensorType, ValueDef, ValueId};
+use compiler::graph::{Function, Module, TensorType, ValueDef, ValueId};
 use compiler::ops::control::{CallHost, Const};
 use compiler::passes::{PassContext, PipelineOptions, Sequential, default_pipeline, external_passes};
 use compiler::profile::DeviceProfile;
 use compiler::text::parse_module;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// The result of `weft bench` on device 0.
-fn bench(program: &Path, model: &str, external: &str) -> Value {
+/// The result of `weft bench`.
+fn bench(program: &Path, model: &str, external: &str, device: &str) -> Value {
     let mut command = Command::new(program);
-    command.args(["bench", model, "--external", external, "--runs", "1", "--warmup", "0"]).env("WEFT_DEVICE", "0");
+    command.args(["bench", model, "--external", external, "--device", device, "--runs", "1", "--warmup", "0"]);
     let out = command.args(["--json", "-q"]).output().expect("the command runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let all = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -37,7 +37,7 @@ fn bytes(ty: &TensorType) -> u64 {
 }
 
 /// Bytes of the values on the edges between each region and nodes that run on the device. Inputs and constants are on
-/// the host, and what another region gives stays there.
+/// the host, what another region gives stays there, and what another region has read is there too.
 fn cut(f: &Function) -> BTreeMap<String, [u64; 2]> {
     let external = |n| f.nodes[n].op.downcast::<CallHost>().filter(|c| c.external_target().is_some());
     let nodes = f.walk();
@@ -47,10 +47,11 @@ fn cut(f: &Function) -> BTreeMap<String, [u64; 2]> {
     };
     let read_on_device =
         |v: ValueId| nodes.iter().any(|&n| external(n).is_none() && f.nodes[n].inputs.contains(&Some(v)));
-    let mut out = BTreeMap::new();
+    let (mut out, mut fetched) = (BTreeMap::new(), BTreeSet::new());
     for (n, call) in nodes.iter().filter_map(|&n| Some((n, external(n)?))) {
         let node = &f.nodes[n];
-        let read = node.inputs.iter().flatten().filter(|&&v| on_device(v)).map(|&v| bytes(f.ty(v))).sum();
+        let read = node.inputs.iter().flatten().filter(|&&v| on_device(v) && fetched.insert(v));
+        let read = read.map(|&v| bytes(f.ty(v))).sum();
         let given = node.outputs.iter().filter(|&&v| read_on_device(v)).map(|&v| bytes(f.ty(v))).sum();
         out.insert(call.callee.to_string(), [read, given]);
     }
@@ -135,24 +136,44 @@ fn model(name: &str, text: &str) -> String {
     at.to_str().expect("UTF-8").to_string()
 }
 
+/// Whole networks, of which the target takes these ops.
+const WHOLE: [(&str, &str); 3] = [
+    ("resnet18:smallest", "add+max_pool+gemm"),
+    ("mobilenet_v3_small:smallest", "global_average_pool+mul"),
+    ("vit_b_16:smallest", "gelu+layer_norm"),
+];
+
 #[test]
 fn bytes_that_cross_borders_are_those_of_the_cut() {
     for (name, ops, text) in NETWORKS {
-        let external = format!("interpreter:ops={ops}");
-        let mut options = PipelineOptions::default();
-        options.config.extend(external_passes(std::slice::from_ref(&external)));
-        let mut module = parse_module(text).expect("the network");
-        let mut cx = PassContext::new(DeviceProfile::named("lavapipe").expect("a profile"));
-        options.configure(&mut cx);
-        let mut list = default_pipeline(&options);
-        let decided = list.iter().position(|p| p == "inline-external").expect("the pass that decides");
-        list.truncate(decided + 1);
-        Sequential::new(&list).run(&mut module, &mut cx).expect("passes");
-        let want = cut(module.main());
-        assert!(want.len() > 1 && want.values().any(|b| b[0] > 0) && want.values().any(|b| b[1] > 0), "{want:?}");
-        let measured = bench(Path::new(env!("CARGO_BIN_EXE_weft")), &model(name, text), &external);
-        assert_eq!(moved(&measured), want, "{name}");
+        holds(parse_module(text).expect("the network"), &model(name, text), ops);
     }
+}
+
+#[test]
+fn bytes_that_cross_borders_in_whole_networks_are_those_of_the_cut() {
+    for (name, ops) in WHOLE {
+        holds(benches::zoo::build(name, 1, 0).expect("a network of the zoo"), name, ops);
+    }
+}
+
+fn holds(mut module: Module, model: &str, ops: &str) {
+    let external = format!("interpreter:ops={ops}");
+    let mut options = PipelineOptions::default();
+    options.config.extend(external_passes(std::slice::from_ref(&external)));
+    let mut cx = PassContext::new(DeviceProfile::named("lavapipe").expect("a profile"));
+    options.configure(&mut cx);
+    let mut list = default_pipeline(&options);
+    let decided = list.iter().position(|p| p == "inline-external").expect("the pass that decides");
+    list.truncate(decided + 1);
+    Sequential::new(&list).run(&mut module, &mut cx).expect("passes");
+    let want = cut(module.main());
+    assert!(want.len() > 1 && want.values().any(|b| b[0] > 0) && want.values().any(|b| b[1] > 0), "{want:?}");
+    let moved_on = |device| moved(&bench(Path::new(env!("CARGO_BIN_EXE_weft")), model, &external, device));
+    assert_eq!(moved_on("0"), want, "{model}");
+    // The CPU has the buffers of kernels where the target reads them.
+    let on_cpu = moved_on("cpu");
+    assert!(!on_cpu.is_empty() && on_cpu.values().all(|bytes| *bytes == [0, 0]), "{model}: {on_cpu:?}");
 }
 
 const TWO: &str = "graph @main(%x: f32[4,4]) -> (y: f32[4,4]) {
@@ -171,7 +192,7 @@ fn nothing_is_copied_between_two_regions_on_the_host() {
     let folder = test.ancestors().nth(2).expect("target/<profile>/deps/<test>").join("examples");
     let program = folder.join(format!("own_target{}", std::env::consts::EXE_SUFFIX));
     // relu in acme, exp in the interpreter, neg on the device.
-    let measured = bench(&program, &model("two", TWO), "acme,interpreter:ops=exp");
+    let measured = bench(&program, &model("two", TWO), "acme,interpreter:ops=exp", "0");
     let want = BTreeMap::from([("acme_0".to_string(), [64, 0]), ("interpreter_0".to_string(), [0, 64])]);
     assert_eq!(moved(&measured), want, "{measured}");
 }

@@ -1,0 +1,42 @@
+//! `--submit FILE`: what was measured on a device, as a tuning database of its own. Its first line is the device.
+
+use crate::args::TuneArgs;
+use crate::ceilings;
+use crate::error::{CliError, CliResult};
+use crate::executor::{Device, profile_on};
+use crate::output::{log, write_file};
+use compiler::profile::{CostFactors, DeviceProfile};
+use std::path::Path;
+use weft::{DeviceLine, Line, TuningDatabase};
+
+/// # Errors
+/// There is a file already.
+pub fn check(path: &Path) -> CliResult<()> {
+    match path.exists() {
+        true => Err(CliError::usage(format!("--submit {}: there is such a file already", path.display()))),
+        false => Ok(()),
+    }
+}
+
+/// Writes the lines of the database that are of the device.
+///
+/// # Errors
+/// Files that cannot be read or written.
+pub fn write(a: &TuneArgs, device: &Device, database: &Path, path: &Path) -> CliResult<()> {
+    let profile = profile_on(&a.common, device)?;
+    let identity = profile.identity();
+    let profile = DeviceProfile { factors: CostFactors::default(), ..profile };
+    let mut own = TuningDatabase::read(database).map_err(CliError::input)?;
+    own.retain(|d| d == identity);
+    let about =
+        Line::Device(Box::new(DeviceLine { device: identity, profile, weft: env!("CARGO_PKG_VERSION").into() }));
+    own.ceilings.extend(ceilings::stored(device).map(|c| ceilings::line(device, c)));
+    let mut text = String::new();
+    for line in std::iter::once(about).chain(own.merged()) {
+        text.push_str(&serde_json::to_string(&line).map_err(|e| CliError::input(e.to_string()))?);
+        text.push('\n');
+    }
+    write_file(path, text.as_bytes())?;
+    log(&a.common, format!("tune: {} has {} lines about this device", path.display(), text.lines().count()));
+    Ok(())
+}
