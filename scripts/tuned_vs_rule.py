@@ -4,7 +4,8 @@
     scripts/tuned_vs_rule.py weft A.onnx B.onnx --device 0 --budget 120 --folder F
     scripts/tuned_vs_rule.py weft A.onnx B.onnx --device 0 --folder F --budget 0 --as OTHER
 
-`weft tune` searches each network for so many seconds, into `F/NAME.jsonl`, and goes on from there if it is called again. Then each round
+`weft tune` searches each network for so many seconds, into `F/NAME.jsonl` (what it found: `F/NAME.search.json`), and goes on from there if
+it is called again. Then each round
 runs `weft bench` in a fresh process for each of the three, in turn: without the database, with its lines of tuned choices alone, and with
 all of it. Ratios are medians over the rounds, against the rules in the same round, of the median time of a run on the device (on a software
 device the host's clock). With `--as OTHER`, for a run on another driver, the lines of the device whose name contains OTHER are taken as
@@ -74,7 +75,7 @@ def main():
         start = time.monotonic()
         if a.budget:
             words = [a.weft, "tune", model, "--device", a.device, "--budget", f"{a.budget}s", "--tuning", everything, "-q"]
-            run(words + a.options)
+            (a.folder / f"{name}.search.json").write_text(run(words + ["--json"] + a.options))
         searched = time.monotonic() - start
         lines = lines_of(everything)
         if a.carry:
@@ -91,10 +92,10 @@ def main():
         ratio = [statistics.median(r[at] / r[0] for r in rounds) for at in (1, 2)]
         faster = [sum(r[at] < r[0] for r in rounds) for at in (1, 2)]
         rules = statistics.median(r[0] for r in rounds)
-        before, after = plan(a, model, "off"), plan(a, model, everything)
-        differ = len(set(after) - set(before))
+        plans = [set(plan(a, model, side)) for side in sides]
+        differ = [len(plans[at] - plans[0]) for at in (1, 2)]
         tuned = sum(line["kind"] == "choices" for line in lines)
-        row = [name, f"{rules:.2f}", f"{ratio[0]:.3f}", f"{ratio[1]:.3f}", f"{faster[0]}, {faster[1]}", tuned, f"{differ} of {len(after)}", f"{searched:.0f}"]
+        row = [name, f"{rules:.2f}", f"{ratio[0]:.3f}", f"{ratio[1]:.3f}", f"{faster[0]}, {faster[1]}", tuned, f"{differ[0]}, {differ[1]} of {len(plans[0])}", f"{searched:.0f}"]
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 

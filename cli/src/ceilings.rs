@@ -26,7 +26,7 @@ const RUNS: usize = 10;
 const CHAIN: usize = 64;
 
 /// Measurements of a GPU, at most.
-const STAGES: usize = 8;
+const STAGES: usize = 9;
 
 /// Prints them alone.
 pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
@@ -41,6 +41,7 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
         ("read from caches", c.cache_gb_s, "GB/s"),
         ("read from workgroup memory", c.workgroup_gb_s, "GB/s"),
         ("the same from one bank", c.conflicting_gb_s, "GB/s"),
+        ("combined by subgroups", c.subgroup_gops, "10^9 values/s"),
         ("a dispatch", c.launch_us, "us"),
     ] {
         value.map(|v| t.add_row([name.to_string(), format!("{v:.1} {unit}")]));
@@ -91,8 +92,11 @@ fn measure_machine(machine: &Machine, common: &Common) -> CliResult<Ceilings> {
         };
         found.workgroup_gb_s = rate(5, "workgroup memory", &workgroup_memory(&profile, true), "GB/s")?;
         found.conflicting_gb_s = rate(6, "one bank", &workgroup_memory(&profile, false), "GB/s")?;
+        if let Some(kernel) = combination(&profile) {
+            found.subgroup_gops = rate(7, "subgroups", &kernel, "10^9 values/s")?;
+        }
         if let Some(kernel) = product(&profile) {
-            found.matrix_gflops = rate(7, "matrix units", &kernel, "GFLOP/s")?;
+            found.matrix_gflops = rate(8, "matrix units", &kernel, "GFLOP/s")?;
         }
     }
     drop(progress);
@@ -288,6 +292,48 @@ tensor @read(%x: f32[{t},{words}], out %y: f32[{groups},{t}]) {{
     Kernel { text, work: 4.0 * (groups * t * words * turns) as f64 }
 }
 
+/// Sums over the lanes of a subgroup, again and again, if the device has operations of subgroups: each of other values, so
+/// that none can be left out.
+fn combination(p: &DeviceProfile) -> Option<Kernel> {
+    let t = p.subgroup.0.next_power_of_two() as usize;
+    let (groups, turns) = if p.software { (256, 64) } else { (8192, 256) };
+    let text = format!(
+        "graph @main(%x: f32[8,{t}], %w: f32[{turns}]) -> (y: f32[{groups}]) {{
+  %y = call_tensor @combine %x, %w : f32[{groups}]
+  return %y
+}}
+tensor @combine(%x: f32[8,{t}], %w: f32[{turns}], out %y: f32[{groups}]) {{
+  buffer %part: f32[{groups},{turns},8,{t}] global
+  buffer %sum: f32[{groups},{turns},8] global
+  buffer %all: f32[{groups}] global
+  for pg in 0..{groups} {{ for pt in 0..{turns} {{ for ps in 0..8 {{ for pl in 0..{t} {{
+    block part {{ %part[pg, pt, ps, pl] <- %x[ps, pl] * %w[pt] }}
+  }} }} }} }}
+  for sg in 0..{groups} {{ for st in 0..{turns} {{ for ss in 0..8 {{ for lane in 0..{t} {{
+    block sum reduce sum init {{ %sum[sg, st, ss] <- %part[sg, st, ss, lane] }}
+  }} }} }} }}
+  for g in 0..{groups} {{ for turn in 0..{turns} {{ for step in 0..8 {{
+    block all reduce sum init {{ %all[g] <- %sum[g, turn, step] }}
+  }} }} }}
+  for group in 0..{groups} {{ block y {{ %y[group] <- %all[group] }} }}
+  schedule {{
+    bind {{loop=group, axis=group_x}}
+    compute-at {{block=all, at=group, scope=register}}
+    compute-at {{block=sum, at=step, scope=register}}
+    compute-at {{block=part, at=step, scope=shared}}
+    bind {{loop=part_lane, axis=local_x}}
+    decompose-reduction {{block=all, at=turn}}
+    decompose-reduction {{block=sum, at=lane}}
+    combine {{loop=lane}}
+    unroll {{loop=step}}
+    cut-kernel
+  }}
+}}
+"
+    );
+    (p.subgroup.0 > 1).then(|| Kernel { text, work: (groups * t * turns * 8) as f64 })
+}
+
 /// A large product of f16, if the device has matrix units: scheduled by its rules.
 fn product(p: &DeviceProfile) -> Option<Kernel> {
     let n: usize = if p.software { 256 } else { 4096 };
@@ -399,7 +445,10 @@ mod tests {
                 (cached(&p), true),
                 (workgroup_memory(&p, true), false),
                 (workgroup_memory(&p, false), false),
-            ] {
+            ]
+            .into_iter()
+            .chain(combination(&p).map(|k| (k, false)))
+            {
                 let module = compiler::text::parse_module(&kernel.text).expect("the text parses");
                 let options = compiler::compile::CompileOptions::default();
                 let c = compiler::compile::compile(

@@ -82,6 +82,7 @@ fn speed(f: &DeviceFigures) -> String {
         (&f.cache_gb_s, "GB/s from caches"),
         (&f.workgroup_gb_s, "GB/s from workgroup memory"),
         (&f.matrix_gflops, "GFLOP/s by matrix units"),
+        (&f.subgroup_gops, "10^9 values a second combined by subgroups"),
     ];
     let measured = measured.into_iter().filter(|(r, _)| r.is_some()).map(|(r, unit)| rate(r, unit));
     let launch = f.launch_us.map(|r| said(format!("{:.1} us a dispatch", r.value), r.from));

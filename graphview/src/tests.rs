@@ -162,6 +162,7 @@ fn measured() -> Measured {
         cache_gb_s: Some(30.0),
         workgroup_gb_s: None,
         conflicting_gb_s: None,
+        subgroup_gops: None,
         launch_us: Some(5.0),
     });
     t.times = Some(Times { device: "some device".into(), dispatches, device_ms: 1.25, ceilings, ..Default::default() });

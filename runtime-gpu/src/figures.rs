@@ -50,6 +50,8 @@ pub struct DeviceFigures {
     pub workgroup_gb_s: Option<Figure<f64>>,
     /// Rate of multiplications and additions of f16 by matrix units, in 10^9 a second.
     pub matrix_gflops: Option<Figure<f64>>,
+    /// Values that subgroups combine, one of each lane, in 10^9 a second.
+    pub subgroup_gops: Option<Figure<f64>>,
     /// Microseconds of a dispatch that depends on the one before.
     pub launch_us: Option<Figure<f64>>,
     /// 32-bit registers of a thread (`DeviceProfile::registers`), where they are known.
@@ -85,6 +87,7 @@ impl DeviceFigures {
             cache_gb_s: None,
             workgroup_gb_s: None,
             matrix_gflops: None,
+            subgroup_gops: None,
             launch_us: None,
             registers: known.map(|k| k.registers).filter(|&r| r > 0),
         }
@@ -103,6 +106,7 @@ impl DeviceFigures {
         self.cache_gb_s = c.cache_gb_s.map(|value| Figure { value, from });
         self.workgroup_gb_s = c.workgroup_gb_s.map(|value| Figure { value, from });
         self.matrix_gflops = c.matrix_gflops.map(|value| Figure { value, from });
+        self.subgroup_gops = c.subgroup_gops.map(|value| Figure { value, from });
         self.launch_us = c.launch_us.map(|value| Figure { value, from });
         if !self.lacking() {
             return;
@@ -122,6 +126,7 @@ impl DeviceFigures {
         p.cache_gb_s = self.cache_gb_s.map_or(0.0, |f| f.value);
         p.workgroup_gb_s = self.workgroup_gb_s.map_or(0.0, |f| f.value);
         p.matrix_gflops = self.matrix_gflops.map_or(0.0, |f| f.value);
+        p.subgroup_gops = self.subgroup_gops.map_or(0.0, |f| f.value);
         p.launch_ns = self.launch_us.map_or(0.0, |f| f.value * 1e3);
         p.registers = self.registers.unwrap_or(p.registers);
     }

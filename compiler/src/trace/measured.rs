@@ -47,6 +47,9 @@ pub struct Ceilings {
     /// Gigabytes a second that are read from what the last-level cache holds.
     #[serde(default)]
     pub cache_gb_s: Option<f64>,
+    /// Values that subgroups combine, one of each lane, in 10^9 a second; none without subgroup operations.
+    #[serde(default)]
+    pub subgroup_gops: Option<f64>,
     /// Microseconds of a dispatch that does next to nothing and depends on the one before.
     #[serde(default)]
     pub launch_us: Option<f64>,

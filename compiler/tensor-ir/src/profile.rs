@@ -123,6 +123,9 @@ pub struct DeviceProfile {
     /// Peak rate of multiplications and additions of f16 by matrix units, in 10^9 a second; 0 where it is not known.
     #[serde(default)]
     pub matrix_gflops: f64,
+    /// Values that subgroups combine, one of each lane, in 10^9 a second; 0 where that is not known.
+    #[serde(default)]
+    pub subgroup_gops: f64,
     /// Nanoseconds of a dispatch that depends on the one before; 0 where that is not known.
     #[serde(default)]
     pub launch_ns: f64,
@@ -301,6 +304,7 @@ impl DeviceProfile {
             cache_gb_s: self.cache_gb_s,
             workgroup_gb_s: self.workgroup_gb_s,
             matrix_gflops: self.matrix_gflops,
+            subgroup_gops: self.subgroup_gops,
             launch_ns: self.launch_ns,
             cache_bytes: self.cache_bytes,
             nan: self.nan,

@@ -165,6 +165,7 @@ impl DeviceProfile {
             cache_gb_s: 0.0,
             workgroup_gb_s: 0.0,
             matrix_gflops: 0.0,
+            subgroup_gops: 0.0,
             launch_ns: 0.0,
             cache_bytes: 0,
             nan: Nan::Keep,

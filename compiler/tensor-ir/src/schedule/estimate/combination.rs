@@ -1,6 +1,6 @@
 //! The cost of combining the partial results of a workgroup's threads (`rules/cooperate.rs`).
 
-use super::rates::{BARRIER, HALVING, Rates, WALKED_LANE};
+use super::rates::{BARRIER, Rates, WALKED_LANE};
 use super::tally::Tally;
 use crate::profile::DeviceProfile;
 
@@ -40,7 +40,7 @@ impl Combination {
             Combination::Subgroups => {
                 let (reduce, walked) = match rates.software {
                     true => (0.0, WALKED_LANE * lanes as f64 * subgroups),
-                    false => (f64::from(lanes.ilog2()) * HALVING * all, 0.0),
+                    false => (f64::from(lanes.ilog2()) * rates.halving * all, 0.0),
                 };
                 match threads <= i64::from(p.subgroup.0) {
                     true => (reduce, walked),

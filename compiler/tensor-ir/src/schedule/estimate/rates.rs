@@ -17,6 +17,8 @@ pub(super) struct Rates {
     pub memory_bytes: f64,
     /// Operations of matrix units for one scalar operation.
     pub matrices: f64,
+    /// Operations of a thread per halving step of a subgroup that combines its threads' values.
+    pub halving: f64,
     /// Threads of a subgroup.
     pub lanes: i64,
     /// Subgroups that a core issues side by side.
@@ -49,8 +51,8 @@ const MOST_RESULTS: f64 = 16.0;
 pub(super) const STEP: f64 = 32.0;
 /// Operations of a thread for a barrier.
 pub(super) const BARRIER: f64 = 12.0;
-/// Operations of a thread per halving step of a subgroup that combines its threads' values.
-pub(super) const HALVING: f64 = 2.0;
+/// Operations of a thread per halving step of a subgroup, where nothing is measured: a value from another lane, and the sum.
+const HALVING: f64 = 2.0;
 /// Passes over workgroup memory per lane that a subgroup operation costs on a driver that processes lanes one by one
 /// (lavapipe: a norm of 197 rows takes 1.15 times as long as through workgroup memory).
 pub(super) const WALKED_LANE: f64 = 2.0;
@@ -101,6 +103,7 @@ impl Rates {
                 sector_bytes: 32.0 * cores,
                 memory_bytes: known(p.gb_s, 12.0 * cores),
                 matrices: MATRICES,
+                halving: HALVING,
                 lanes: i64::from(lanes),
                 schedulers: 1.0,
                 software: true,
@@ -116,6 +119,7 @@ impl Rates {
         let lanes = p.subgroup.1.clamp(8, 64);
         // A multiplication and an addition of each lane count two operations.
         let instructions = operations / (2.0 * f64::from(lanes));
+        let halvings = f64::from(lanes.ilog2());
         Rates {
             operations,
             accesses: instructions / ADDRESS,
@@ -124,6 +128,7 @@ impl Rates {
             sector_bytes: known(p.cache_gb_s, 4.0 * memory),
             memory_bytes: memory,
             matrices: known(p.matrix_gflops / operations, MATRICES),
+            halving: operations / (halvings * known(p.subgroup_gops, operations / (halvings * HALVING))),
             lanes: i64::from(lanes),
             schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
@@ -146,6 +151,7 @@ impl Rates {
             sector_bytes: 32.0 * cores,
             memory_bytes: known(p.gb_s, 12.0 * cores),
             matrices: MATRICES,
+            halving: HALVING,
             lanes: 1,
             schedulers: 1.0,
             software: true,

@@ -1,6 +1,7 @@
 //! Scheduled kernels: the number of runs of each block, and the work of one run.
 
-use super::rates::{BARRIER, FRAGMENT, HALVING, PLACE_IN_ROW, PLACE_IN_WINDOW, Rates, STEP};
+use super::combination::Combination;
+use super::rates::{FRAGMENT, PLACE_IN_ROW, PLACE_IN_WINDOW, Rates, STEP};
 
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
 use crate::int::IntNode;
@@ -57,7 +58,8 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         let combined = around.iter().any(|l| l.1 == LoopKind::Combine);
         let runs = own.filter(|l| l.1 != LoopKind::Combine).map(|l| l.0 as f64).product::<f64>() * all;
         if combined {
-            tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
+            let (threads, workgroups) = (tally.threads, runs / tally.threads);
+            Combination::Subgroups.count(&mut tally, profile, rates, threads as i64, workgroups);
         }
         let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { rates.matrices } else { 1.0 };
         let unrolled: Vec<(Name, i64)> =

@@ -105,7 +105,7 @@ fn units_that_were_not_edited_stay_as_they_are_written() {
     let p = DeviceProfile::lavapipe();
     // A window with overlap: two units.
     let windows = PoolingSpec { kernel: [3, 3], stride: [2, 2], pad: 0, combiner: Combiner::Max };
-    let f = conv_windows(false, [1, 8, 13, 13, 8], &windows).canonical();
+    let f = conv_windows(false, [1, 8, 13, 13, 32], &windows).canonical();
     let first = schedule(&f, &[], &p).expect("a schedule").function;
     let all = choices(&first.trace);
     let point = |p: &str| all.iter().find(|c| c.point.as_str() == p).copied().expect("the choice").clone();

@@ -1,7 +1,7 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
-//! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels) and a register tile of R rows
-//! (output pixels), with one vec4 accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
+//! A workgroup is one subgroup. A lane owns up to 4 consecutive columns (output channels; fewer where half of the lanes
+//! would have none) and a register tile of R rows (output pixels), with one vector accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
 //! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
 //! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
 //! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
@@ -123,6 +123,7 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
     let known = view.once(unit, |view| product(view, unit));
     let (_, tiles) = known.as_ref().as_ref().map_err(Clone::clone)?;
     let (usual, widths) = (tiles.usual_rows(), widths(tiles.columns));
+    let own_width = usual_width(tiles.columns, tiles.lanes);
     let others = tiles.all_rows().into_iter().filter(|r| *r != usual);
     let mut out = Vec::new();
     for rows in std::iter::once(usual).chain(others) {
@@ -132,7 +133,7 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
                 let own_depth = tiles.usual_depth();
                 for depth in tiles.all_depths() {
                     let one = Candidate::new(SubgroupProduct { rows, vector, columns, depth });
-                    let is_usual = (rows, vector, columns, depth) == (usual, widths[0], own, own_depth);
+                    let is_usual = (rows, vector, columns, depth) == (usual, own_width, own, own_depth);
                     out.push(((columns != own, depth != own_depth), if is_usual { one } else { one.on_request() }));
                 }
             }
@@ -199,6 +200,12 @@ fn widths(columns: i64) -> Vec<i64> {
     [4, 2, 1].into_iter().filter(|w| columns % w == 0).collect()
 }
 
+/// The widest vector with which more than half of the lanes have columns.
+fn usual_width(columns: i64, lanes: i64) -> i64 {
+    let widths = widths(columns);
+    widths.iter().copied().find(|w| 2 * columns > lanes * w).unwrap_or(widths[widths.len() - 1])
+}
+
 /// Vectors of columns that a lane has.
 fn usual_vectors(p: &DeviceProfile, rows: i64, columns: i64, span: i64) -> i64 {
     let wide = p.quirks.has(&WIDE_TILES) && columns >= 2 * span && columns % (2 * span) == 0 && rows >= 64;
@@ -210,7 +217,7 @@ fn usual_vectors(p: &DeviceProfile, rows: i64, columns: i64, span: i64) -> i64 {
 pub(super) fn usual_tile(p: &DeviceProfile, [rows, columns]: [i64; 2], taps: i64) -> Option<ProductTile> {
     let lanes = i64::from(p.fixed_subgroup()?);
     let range = row_range(p, rows / taps, lanes, taps).ok()?;
-    let width = widths(columns).first().copied().unwrap_or(1);
+    let width = usual_width(columns, lanes);
     let vectors = usual_vectors(p, rows, columns, lanes * width);
     let tile_rows = usual_rows(rows / taps, range) * taps;
     Some(in_numbers(lanes, [tile_rows, width * vectors, DEPTH]))
@@ -368,4 +375,15 @@ pub(super) fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64)
         .collect();
     sketch.apply(TransformLayout { buffer: name, splits, order })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_half_of_the_lanes_have_columns() {
+        assert_eq!([7, 8, 12, 16, 24, 32].map(|columns| usual_width(columns, 8)), [1, 1, 2, 2, 4, 4]);
+        assert_eq!([8, 16].map(|columns| usual_width(columns, 4)), [2, 4]);
+    }
 }

@@ -279,7 +279,7 @@ fn windows_apart_from_their_product_are_two_kernels() {
         combiner: Combiner::Max,
     };
     for (w, why) in [(windows(3, 2, 0), "two take"), (windows(5, 5, 0), "at most 16"), (windows(2, 1, 0), "two take")] {
-        let f = conv_windows(false, [1, 8, 13, 13, 8], &w);
+        let f = conv_windows(false, [1, 8, 13, 13, 32], &w);
         let (count, _, declined) = kernels_of(&f, &p);
         assert_eq!(count, 2, "{declined:?}");
         assert!(declined.iter().any(|m| m.starts_with("y apart from conv: ") && m.contains(why)), "{declined:?}");
