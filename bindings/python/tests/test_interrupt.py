@@ -56,9 +56,11 @@ def interrupted(work: str) -> float:
     again and again. It can run the model afterwards."""
     program = textwrap.dedent(
         """
-        import sys, time
+        import signal, sys, time
         import numpy as np
         import weft_nn
+        # Where tests run in the background, children ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         text = sys.stdin.read()
         session = weft_nn.compile(weft_nn.Model.from_text(text), device="interpreter")
         x = np.zeros((768, 768), np.float32)
