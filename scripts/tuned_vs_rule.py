@@ -8,12 +8,13 @@
 it is called again. Then each round
 runs `weft bench` in a fresh process for each of the three, in turn: without the database, with its lines of tuned choices alone, and with
 all of it. Ratios are medians over the rounds, against the rules in the same round, of the median time of a run on the device (on a software
-device the host's clock). With `--as OTHER`, for a run on another driver, the lines of the device whose name contains OTHER are taken as
+device the host's clock), and of the CPU time that a run takes. With `--as OTHER`, for a run on another driver, the lines of the device whose name contains OTHER are taken as
 this device's, which says what carries over from one driver to the other.
 """
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -33,11 +34,20 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
+def spent():
+    """CPU seconds of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measured(a, model, tuning):
-    """Milliseconds of a run on the device: the median."""
-    words = [a.weft, "bench", model, "--device", a.device, "--tuning", tuning, "--runs", a.runs, "--warmup", 3, "--json", "-q"]
-    found = json.loads(run(words + a.options))
-    return found["device_ms"]["median"]
+    """Milliseconds of a run on the device, the median; of CPU time, what more runs take more, which tells about software devices."""
+    words = [a.weft, "bench", model, "--device", a.device, "--tuning", tuning, "--warmup", 3, "--json", "-q"] + a.options
+    start = spent()
+    run(words + ["--runs", 1])
+    few = spent()
+    found = json.loads(run(words + ["--runs", 1 + a.runs]))
+    return found["device_ms"]["median"], 1e3 * ((spent() - few) - (few - start)) / a.runs
 
 
 def plan(a, model, tuning):
@@ -67,8 +77,9 @@ def main():
     parser.add_argument("--options", type=str.split, default=[], help="options of each command, such as '--amp fp16'")
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
-    print("| network | rules, ms | tiles | tiles and graph | rounds faster of", a.rounds, "| tuned functions | kernels that differ | search, s |")
-    print("|---|---|---|---|---|---|---|---|")
+    titles = ["network", "rules: ms, CPU ms", "tiles, tiles and graph: time", f"faster of {a.rounds}", "CPU time", f"less of {a.rounds}"]
+    titles += ["functions searched", "kernels that differ", "search, s"]
+    print("| " + " | ".join(titles) + " |\n|" + "---|" * len(titles))
     for model in a.models:
         name = Path(model).stem
         everything = a.folder / f"{name}.jsonl"
@@ -89,13 +100,15 @@ def main():
         for r in range(a.rounds):
             times = {at: measured(a, model, sides[at]) for at in ([0, 1, 2] if r % 2 == 0 else [2, 1, 0])}
             rounds.append([times[at] for at in range(3)])
-        ratio = [statistics.median(r[at] / r[0] for r in rounds) for at in (1, 2)]
-        faster = [sum(r[at] < r[0] for r in rounds) for at in (1, 2)]
-        rules = statistics.median(r[0] for r in rounds)
+        ratio = [[statistics.median(r[at][by] / r[0][by] for r in rounds) for at in (1, 2)] for by in (0, 1)]
+        faster = [[sum(r[at][by] < r[0][by] for r in rounds) for at in (1, 2)] for by in (0, 1)]
+        rules = [statistics.median(r[0][by] for r in rounds) for by in (0, 1)]
         plans = [set(plan(a, model, side)) for side in sides]
         differ = [len(plans[at] - plans[0]) for at in (1, 2)]
         tuned = sum(line["kind"] == "choices" for line in lines)
-        row = [name, f"{rules:.2f}", f"{ratio[0]:.3f}", f"{ratio[1]:.3f}", f"{faster[0]}, {faster[1]}", tuned, f"{differ[0]}, {differ[1]} of {len(plans[0])}", f"{searched:.0f}"]
+        pair = lambda form, two: ", ".join(form.format(v) for v in two)
+        compared = [text for by in (0, 1) for text in (pair("{:.3f}", ratio[by]), pair("{}", faster[by]))]
+        row = [name, pair("{:.2f}", rules), *compared, tuned, f"{pair('{}', differ)} of {len(plans[0])}", f"{searched:.0f}"]
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 
