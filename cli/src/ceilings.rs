@@ -292,8 +292,8 @@ tensor @read(%x: f32[{t},{words}], out %y: f32[{groups},{t}]) {{
     Kernel { text, work: 4.0 * (groups * t * words * turns) as f64 }
 }
 
-/// Sums over the lanes of a subgroup, again and again, if the device has operations of subgroups: each of other values, so
-/// that none can be left out.
+/// Repeated sums over the lanes of a subgroup; `None` without subgroup operations. Each sum has different values, so the
+/// driver cannot drop or hoist one.
 fn combination(p: &DeviceProfile) -> Option<Kernel> {
     let t = p.subgroup.0.next_power_of_two() as usize;
     let (groups, turns) = if p.software { (256, 64) } else { (8192, 256) };

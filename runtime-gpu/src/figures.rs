@@ -50,7 +50,7 @@ pub struct DeviceFigures {
     pub workgroup_gb_s: Option<Figure<f64>>,
     /// Rate of multiplications and additions of f16 by matrix units, in 10^9 a second.
     pub matrix_gflops: Option<Figure<f64>>,
-    /// Values that subgroups combine, one of each lane, in 10^9 a second.
+    /// Rate of subgroup reductions: reduced values (one per lane) in 10^9 a second.
     pub subgroup_gops: Option<Figure<f64>>,
     /// Microseconds of a dispatch that depends on the one before.
     pub launch_us: Option<Figure<f64>>,

@@ -31,7 +31,7 @@ const MOST_RUNS: f64 = 1000.0;
 /// Rounds after which a runner may leave, and the ratio from which on it does.
 const TRIAL: usize = 3;
 const HOPELESS: f64 = 1.5;
-/// Share of the rounds in which a runner takes longer by the host's clock, from which on that counts.
+/// A runner is rejected if it takes longer by wall time in at least this share of the rounds.
 const MOSTLY: f64 = 0.8;
 /// A round is repeated where the incumbent takes so many times as long as usual; so often in a race at most.
 const DISTURBED: f64 = 1.5;
@@ -103,8 +103,8 @@ impl Standing {
     pub fn wall_ratio(&self) -> f64 {
         median(&self.wall_ratios)
     }
-    /// True where it takes longer than the incumbent by the host's clock in nearly all rounds. Beside busy processes that
-    /// clock says little: a median of few rounds would reject every second candidate.
+    /// True if its wall time is longer than the incumbent's in at least four fifths of the rounds. Wall time is noisy
+    /// beside busy processes: a median above 1 would reject half of the equally fast candidates.
     pub fn is_slower_by_the_wall(&self) -> bool {
         let slower = self.wall_ratios.iter().filter(|r| **r > 1.0).count();
         slower as f64 >= MOSTLY * self.wall_ratios.len() as f64

@@ -59,5 +59,9 @@ pub fn tables(a: &OracleArgs) -> CliResult<Vec<(Table, Unit)>> {
             false => log(&a.common, format!("oracle: {} is left out: its function is another one now", table.shape)),
         }
     }
-    Ok(out)
+    match out.is_empty() {
+        true => Err(CliError::input(format!("{}: it has no table that can be used", a.file.display()))
+            .help("`weft oracle FILE --device 0` measures tables into it")),
+        false => Ok(out),
+    }
 }

@@ -47,7 +47,8 @@ pub struct Ceilings {
     /// Gigabytes a second that are read from what the last-level cache holds.
     #[serde(default)]
     pub cache_gb_s: Option<f64>,
-    /// Values that subgroups combine, one of each lane, in 10^9 a second; none without subgroup operations.
+    /// Rate of subgroup reductions: reduced values (one per lane) in 10^9 a second; `None` without subgroup
+    /// operations.
     #[serde(default)]
     pub subgroup_gops: Option<f64>,
     /// Microseconds of a dispatch that does next to nothing and depends on the one before.

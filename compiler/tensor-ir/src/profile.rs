@@ -123,7 +123,7 @@ pub struct DeviceProfile {
     /// Peak rate of multiplications and additions of f16 by matrix units, in 10^9 a second; 0 where it is not known.
     #[serde(default)]
     pub matrix_gflops: f64,
-    /// Values that subgroups combine, one of each lane, in 10^9 a second; 0 where that is not known.
+    /// Rate of subgroup reductions: reduced values (one per lane) in 10^9 a second; 0 where that is not known.
     #[serde(default)]
     pub subgroup_gops: f64,
     /// Nanoseconds of a dispatch that depends on the one before; 0 where that is not known.

@@ -51,7 +51,7 @@ const MOST_RESULTS: f64 = 16.0;
 pub(super) const STEP: f64 = 32.0;
 /// Operations of a thread for a barrier.
 pub(super) const BARRIER: f64 = 12.0;
-/// Operations of a thread per halving step of a subgroup, where nothing is measured: a value from another lane, and the sum.
+/// Operations of a thread per halving step of a subgroup, unless it was measured: one shuffle and one addition.
 const HALVING: f64 = 2.0;
 /// Passes over workgroup memory per lane that a subgroup operation costs on a driver that processes lanes one by one
 /// (lavapipe: a norm of 197 rows takes 1.15 times as long as through workgroup memory).

@@ -1,7 +1,8 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
-//! A workgroup is one subgroup. A lane owns up to 4 consecutive columns (output channels; fewer where half of the lanes
-//! would have none) and a register tile of R rows (output pixels), with one vector accumulator per row. Per K step of 4, a lane loads the left operand of *its* rows
+//! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels), or 2 or 1 if half of the lanes would
+//! be idle otherwise, and a register tile of R rows (output pixels), with one vector accumulator per row. Per K step of 4,
+//! a lane loads the left operand of *its* rows
 //! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
 //! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
 //! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
@@ -200,7 +201,7 @@ fn widths(columns: i64) -> Vec<i64> {
     [4, 2, 1].into_iter().filter(|w| columns % w == 0).collect()
 }
 
-/// The widest vector with which more than half of the lanes have columns.
+/// The widest vector that leaves less than half of the lanes idle. With 8 lanes, 16 columns take vectors of 2.
 fn usual_width(columns: i64, lanes: i64) -> i64 {
     let widths = widths(columns);
     widths.iter().copied().find(|w| 2 * columns > lanes * w).unwrap_or(widths[widths.len() - 1])
