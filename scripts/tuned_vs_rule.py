@@ -5,16 +5,15 @@
     scripts/tuned_vs_rule.py weft A.onnx B.onnx --device 0 --folder F --budget 0 --as OTHER
 
 `weft tune` searches each network for so many seconds, into `F/NAME.jsonl` (what it found: `F/NAME.search.json`), and goes on from there if
-it is called again. Then each round
-runs `weft bench` in a fresh process for each of the three, in turn: without the database, with its lines of tuned choices alone, and with
-all of it. Ratios are medians over the rounds, against the rules in the same round, of the median time of a run on the device (on a software
-device the host's clock), and of the CPU time that a run takes. With `--as OTHER`, for a run on another driver, the lines of the device whose name contains OTHER are taken as
-this device's, which says what carries over from one driver to the other.
+it is called again. Then in each of some fresh processes (`weft measure`) two networks are raced in turn: without the database against the
+lines of its tuned choices alone, and against all of it. The race's clock is CPU time on a software device, which changes less than the host's
+clock. Ratios are medians over all rounds, with their standard errors, of three to eight processes; every second process opens the tuned side first. With `--as OTHER`, for a run
+on another driver, the lines of the device whose name contains OTHER are taken as this device's, which says what carries over from one driver
+to the other.
 """
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -34,20 +33,36 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
-def spent():
-    """CPU seconds of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def uncertainty(ratios):
+    """The standard error of the median, from the median deviation."""
+    middle = statistics.median(ratios)
+    return 1.2533 * 1.4826 * statistics.median(abs(r - middle) for r in ratios) / len(ratios) ** 0.5
 
 
-def measured(a, model, tuning):
-    """Milliseconds of a run on the device, the median; of CPU time, what more runs take more, which tells about software devices."""
-    words = [a.weft, "bench", model, "--device", a.device, "--tuning", tuning, "--warmup", 3, "--json", "-q"] + a.options
-    start = spent()
-    run(words + ["--runs", 1])
-    few = spent()
-    found = json.loads(run(words + ["--runs", 1 + a.runs]))
-    return found["device_ms"]["median"], 1e3 * ((spent() - few) - (few - start)) / a.runs
+def raced(a, model, tuning):
+    """For each round the ratio of the time with `tuning` to that without, by the race's clock and by the host's; milliseconds of both."""
+    ratios, walls, ms = [], [], [[], []]
+    for process in range(a.processes):
+        if process >= 3 and uncertainty(ratios) < 0.01:
+            break
+        sides = ["off", str(tuning)][:: -1 if process % 2 else 1]
+        request = {"Networks": {"model": str(model), "tuning": sides, "rounds": a.rounds, "seed": process}}
+        words = [a.weft, "measure", "--quiet", "--tuning", "off", "--device", a.device] + a.options
+        pipe = subprocess.PIPE
+        with subprocess.Popen([str(w) for w in words], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process_of:
+            process_of.stdin.write(json.dumps(request) + "\n")
+            process_of.stdin.flush()
+            # A driver may write to stdout too. At the end of stdin the process ends, whatever it is doing.
+            reply = next((json.loads(line) for line in process_of.stdout if line.startswith("{")), None)
+            process_of.stdin.close()
+        if not reply or "Raced" not in reply:
+            raise SystemExit(f"{words}: {reply}")
+        found = reply["Raced"]["standings"][:: -1 if process % 2 else 1]
+        for key, into in (("ns", ratios), ("wall_ns", walls)):
+            into += [after / before for before, after in zip(found[0][key], found[1][key])]
+        for side in (0, 1):
+            ms[side] += [ns / 1e6 for ns in found[side]["wall_ns"]]
+    return ratios, walls, [statistics.median(side) for side in ms]
 
 
 def plan(a, model, tuning):
@@ -70,14 +85,14 @@ def main():
     parser.add_argument("models", nargs="+")
     parser.add_argument("--device", default="0")
     parser.add_argument("--budget", type=int, default=120, help="seconds of a search")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--processes", type=int, default=8, help="at most; three are enough if the median is certain within 1 %%")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of a process")
     parser.add_argument("--folder", type=Path, default=Path("tuned"))
     parser.add_argument("--as", dest="carry", metavar="OTHER")
     parser.add_argument("--options", type=str.split, default=[], help="options of each command, such as '--amp fp16'")
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
-    titles = ["network", "rules: ms, CPU ms", "tiles, tiles and graph: time", f"faster of {a.rounds}", "CPU time", f"less of {a.rounds}"]
+    titles = ["network", "rules, ms", "tiles", "host's clock", "tiles and graph", "host's clock"]
     titles += ["functions searched", "kernels that differ", "search, s"]
     print("| " + " | ".join(titles) + " |\n|" + "---|" * len(titles))
     for model in a.models:
@@ -95,20 +110,16 @@ def main():
             everything.write_text("".join(json.dumps(line) + "\n" for line in lines))
         tiles = a.folder / f"{name}-tiles.jsonl"
         tiles.write_text("".join(json.dumps(line) + "\n" for line in lines if line["kind"] == "choices"))
-        sides = ["off", tiles, everything]
-        rounds = []
-        for r in range(a.rounds):
-            times = {at: measured(a, model, sides[at]) for at in ([0, 1, 2] if r % 2 == 0 else [2, 1, 0])}
-            rounds.append([times[at] for at in range(3)])
-        ratio = [[statistics.median(r[at][by] / r[0][by] for r in rounds) for at in (1, 2)] for by in (0, 1)]
-        faster = [[sum(r[at][by] < r[0][by] for r in rounds) for at in (1, 2)] for by in (0, 1)]
-        rules = [statistics.median(r[0][by] for r in rounds) for by in (0, 1)]
-        plans = [set(plan(a, model, side)) for side in sides]
-        differ = [len(plans[at] - plans[0]) for at in (1, 2)]
+        plans = [set(plan(a, model, side)) for side in ("off", tiles, everything)]
+        row, ms = [], []
+        for side in (tiles, everything):
+            ratios, walls, both = raced(a, model, side)
+            ms.append(both[0])
+            faster = f"{sum(r < 1 for r in ratios)} of {len(ratios)} rounds"
+            row += [f"{statistics.median(ratios):.3f} ± {uncertainty(ratios):.3f} ({faster})", f"{statistics.median(walls):.3f}"]
+        differ = ", ".join(str(len(p - plans[0])) for p in plans[1:])
         tuned = sum(line["kind"] == "choices" for line in lines)
-        pair = lambda form, two: ", ".join(form.format(v) for v in two)
-        compared = [text for by in (0, 1) for text in (pair("{:.3f}", ratio[by]), pair("{}", faster[by]))]
-        row = [name, pair("{:.2f}", rules), *compared, tuned, f"{pair('{}', differ)} of {len(plans[0])}", f"{searched:.0f}"]
+        row = [name, f"{statistics.median(ms):.2f}", *row, tuned, f"{differ} of {len(plans[0])}", f"{searched:.0f}"]
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
 
 

@@ -1,6 +1,7 @@
 //! What kernels are measured on, an adapter or the processor: modules are loaded there with operands, give results, and
 //! are raced.
 
+use crate::error::{CliError, CliResult};
 use compiler::compile::Compiled;
 use compiler::interpreter::HostFunctions;
 use compiler::name::Name;
@@ -75,7 +76,7 @@ impl Machine {
     pub fn profile(&self) -> DeviceProfile {
         match self {
             Machine::Gpu(gpu) => gpu.profile.clone(),
-            Machine::Cpu(processor) => processor.profile(),
+            Machine::Cpu(processor) => Device::Cpu(processor.clone()).profile(),
         }
     }
     /// What makes its kernels.
@@ -127,6 +128,25 @@ impl Machine {
         }
     }
 
+    /// Races whole networks on this machine, the first of which is the incumbent.
+    ///
+    /// # Errors
+    /// A run that fails.
+    pub fn race_networks(
+        &self,
+        list: &[weft::Session],
+        inputs: &[Tensor],
+        rounds: usize,
+        seed: u64,
+    ) -> CliResult<Vec<Standing>> {
+        let of_process = match self {
+            Machine::Gpu(gpu) => gpu.profile.software,
+            Machine::Cpu(processor) => processor.threads() == 1,
+        };
+        let racers = list.iter().map(|s| network_racer(s, inputs, of_process)).collect::<CliResult<_>>()?;
+        race_of(racers, rounds, seed)
+    }
+
     /// Nanoseconds of a run of a module alone, in each of some rounds.
     ///
     /// # Errors
@@ -153,6 +173,20 @@ impl Loaded {
             Loaded::Cpu { session, .. } => Ok(session.run(inputs, &HostFunctions::default())?),
         }
     }
+}
+
+/// Times runs of a network: on a device without its inputs' way there and its results' way back.
+fn network_racer<'r>(
+    session: &'r weft::Session,
+    inputs: &'r [Tensor],
+    of_process: bool,
+) -> CliResult<Racer<'r, CliError>> {
+    let mut resident = session.on_device().map(|s| s.resident(inputs)).transpose()?;
+    let mut run = move || match &mut resident {
+        Some(resident) => Ok(resident.run().map(|_| ())?),
+        None => Ok(session.run_in_order(inputs).map(|_| ())?),
+    };
+    Ok(Box::new(move |runs| Sample::of(of_process, || (0..runs).try_for_each(|_| run()))))
 }
 
 /// Times the kernels of a module on the processor, without the copies of operands and results; by CPU time `of_process`

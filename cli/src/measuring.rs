@@ -3,10 +3,11 @@
 //!
 //! Each line of stdin is a [`Request`], each line of stdout the [`Reply`] to it, as JSON. At the end of stdin it ends.
 
-use crate::args::MeasureArgs;
+use crate::args::{Common, MeasureArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{open_device, profile_on, scheduling};
+use crate::executor::{Device, open_device, profile_on, scheduling};
 use crate::machine::{Failure, Loaded, Machine};
+use crate::models::{inputs_for, load};
 use crate::output::print_text;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
@@ -21,6 +22,7 @@ use runtime_gpu::Standing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::BufRead;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -44,6 +46,8 @@ pub enum Request {
     Keep { ids: Vec<usize> },
     /// Race candidates; the first is the incumbent.
     Race { ids: Vec<usize>, rounds: usize, seed: u64 },
+    /// Race a network with different tuning databases (`off` for none); the first is the incumbent.
+    Networks { model: String, tuning: Vec<PathBuf>, rounds: usize, seed: u64 },
 }
 
 /// What the process answers.
@@ -86,7 +90,14 @@ pub fn execute(a: &MeasureArgs) -> CliResult<()> {
     let mut unit = None;
     for line in lines() {
         let request = serde_json::from_str(&line).map_err(|e| CliError::usage(format!("no request: {e}")))?;
-        let reply = match answer(request, &machine, scheduling.on(&profile), &mut unit) {
+        let answered = match request {
+            Request::Networks { model, tuning, rounds, seed } => {
+                networks(a, (&device, &machine), (&model, &tuning), rounds, seed)
+                    .map_err(|e| Failure::Refused(e.message))
+            }
+            request => answer(request, &machine, scheduling.on(&profile), &mut unit),
+        };
+        let reply = match answered {
             Ok(reply) => reply,
             Err(Failure::Refused(why)) => Reply::Refused { why },
             Err(Failure::Lost(why)) => Reply::Lost { why },
@@ -97,6 +108,33 @@ pub fn execute(a: &MeasureArgs) -> CliResult<()> {
         }
     }
     Ok(())
+}
+
+/// Races a network with each of the databases.
+fn networks(
+    a: &MeasureArgs,
+    (device, machine): (&Device, &Machine),
+    (model, tuning): (&str, &[PathBuf]),
+    rounds: usize,
+    seed: u64,
+) -> CliResult<Reply> {
+    let given = crate::inputs::given(&a.input, model, &a.common)?;
+    let module = load(model, &a.common, given.as_ref())?;
+    let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
+    let open = |file: &PathBuf| {
+        let tuning = Some(file.display().to_string());
+        let mut common = Common { tuning, state: Default::default(), ..a.common.clone() };
+        crate::tuning::provide(&mut common, false)?;
+        Ok(crate::executor::execute(module.clone(), &common, device, &inputs)?.sized_for(&inputs)?)
+    };
+    if let Ok(sessions) = tuning.iter().map(open).collect::<CliResult<Vec<_>>>() {
+        return Ok(Reply::Raced { standings: machine.race_networks(&sessions, &inputs, rounds, seed)? });
+    }
+    // The device may have memory for one of them.
+    let alone = |file| Ok(machine.race_networks(&[open(file)?], &inputs, rounds, seed)?.remove(0));
+    let standings = tuning.iter().map(alone).collect::<CliResult<Vec<_>>>()?;
+    let beside = |s: &Standing| s.beside(&standings[0]);
+    Ok(Reply::Raced { standings: standings.iter().map(beside).collect() })
 }
 
 /// The lines of stdin. At its end the process ends at once, whatever it is doing: nobody waits for it any more.
@@ -126,7 +164,7 @@ fn answer(
     }
     let unit = unit.as_mut().ok_or_else(|| "there is no function yet".to_string())?;
     match request {
-        Request::Function { .. } => Ok(Reply::Done),
+        Request::Function { .. } | Request::Networks { .. } => Ok(Reply::Done),
         Request::Open { id, trace, same } => {
             let (runner, ms) = unit.open(&trace, machine, target)?;
             if same {

@@ -15,6 +15,7 @@ mod learned;
 pub mod measurer;
 mod network;
 mod regions;
+mod runs;
 pub mod search;
 pub mod space;
 mod submit;
@@ -34,6 +35,7 @@ use compiler::text::parse_templates;
 use compiler::trace::Ceilings;
 use known::Recorder;
 use measurer::Measurer;
+use runs::Runs;
 use search::{Outcome, Search};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -178,7 +180,7 @@ fn tune(
         None => regions::measure(a, (&module, &inputs), device, file)?,
         Some(_) => vec![],
     };
-    let mut units = units(&executor, &profile, common, &inputs)?;
+    let mut units = units(&executor, &profile, &Runs::of(&executor, common, &inputs)?)?;
     let total: f64 = units.iter().map(|u| u.us).sum();
     if let Some(name) = &a.kernel {
         let compiled = executor.compilation().ok_or_else(|| candidate::bug("a session without its compilation"))?;
@@ -209,7 +211,14 @@ fn tune(
     let graph = if a.kernel.is_some() || a.same_sums {
         Value::Null
     } else {
-        graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH))?
+        // Schedules that were found count, even if the device has no memory for two networks.
+        match graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH)) {
+            Err(e) if e.code == Code::Device => {
+                log(common, format!("tune: layouts and fusion stay: {}", e.message));
+                Value::Null
+            }
+            found => found?,
+        }
     };
     let seconds = start.elapsed().as_secs_f64();
     show(common, model, &reports, (&network, &graph), &timed)?;

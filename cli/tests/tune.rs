@@ -255,7 +255,8 @@ fn schedules_of_the_processor_are_searched() {
     let measured = weft(&["bench", "--ceilings", "--device", "cpu"]);
     assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
     let kept = Path::new(&cache).join("tuning.jsonl");
-    let mut line = lines_of(&kept.display().to_string()).pop().expect("a line");
+    let rates = || lines_of(&kept.display().to_string());
+    let mut line = rates().pop().expect("a line");
     for rate in ["copy_gb_s", "fma_gflops"] {
         line[rate] = (line[rate].as_f64().expect("a rate") * 1e3).into();
     }
@@ -266,6 +267,7 @@ fn schedules_of_the_processor_are_searched() {
     assert!(functions.iter().any(|f| f["tried"].as_u64() > Some(4)), "{found}");
     assert!(functions.iter().all(|f| f["refused"] == serde_json::json!([])), "{found}");
     assert!(function_times(&tuning).len() > 1, "{found}");
+    assert_eq!(rates(), [line], "the rates are measured once");
     let run = ["compare", &model, "--device", "cpu", "--tuning", &tuning, "--json"];
     assert_eq!(json(&weft(&run))["pass"], true);
 }

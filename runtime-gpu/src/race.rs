@@ -37,6 +37,11 @@ const MOSTLY: f64 = 0.8;
 const DISTURBED: f64 = 1.5;
 const MOST_REPEATED: usize = 5;
 
+/// Of normally distributed numbers, the standard deviation by the median deviation, and the standard error of the median by
+/// that of the mean.
+const DEVIATION: f64 = 1.4826;
+const OF_MEDIAN: f64 = 1.2533;
+
 /// A module on a device, with operands.
 pub struct Runner {
     session: Session,
@@ -86,6 +91,13 @@ impl Standing {
     pub fn ratio(&self) -> f64 {
         median(&self.ratios)
     }
+    /// The standard error of [`Standing::ratio`], from the median deviation of the ratios, as for normally distributed ones;
+    /// infinite without rounds.
+    pub fn uncertainty(&self) -> f64 {
+        let middle = self.ratio();
+        let deviations: Vec<f64> = self.ratios.iter().map(|r| (r - middle).abs()).collect();
+        OF_MEDIAN * DEVIATION * median(&deviations) / (self.ratios.len() as f64).sqrt()
+    }
     /// The median time in nanoseconds.
     pub fn median_ns(&self) -> f64 {
         median(&self.ns)
@@ -108,6 +120,15 @@ impl Standing {
     pub fn is_slower_by_the_wall(&self) -> bool {
         let slower = self.wall_ratios.iter().filter(|r| **r > 1.0).count();
         slower as f64 >= MOSTLY * self.wall_ratios.len() as f64
+    }
+    /// The same with the ratios to another one that ran at another time, round by round.
+    pub fn beside(&self, incumbent: &Standing) -> Standing {
+        let ratios = |own: &[f64], other: &[f64]| own.iter().zip(other).map(|(a, b)| a / b).collect();
+        Standing {
+            ratios: ratios(&self.ns, &incumbent.ns),
+            wall_ratios: ratios(&self.wall_ns, &incumbent.wall_ns),
+            ..self.clone()
+        }
     }
     /// Rounds in which it was faster than the incumbent.
     pub fn wins(&self) -> usize {
@@ -267,5 +288,13 @@ mod tests {
         let s = of([1.2, 0.9, 1.1, 1.1, 1.3]);
         assert_eq!((s.ratio(), s.wins(), s.is_slower_by_the_wall()), (0.9, 2, true));
         assert!(!of([1.2, 0.9, 1.1, 0.8, 1.3]).is_slower_by_the_wall());
+        let spread = Standing { ratios: vec![0.9, 1.0, 1.1, 1.0], ..Standing::default() };
+        assert!(
+            (spread.uncertainty() - 1.2533 * 1.4826 * 0.05 / 2.0).abs() < 1e-12
+                && Standing::default().uncertainty().is_infinite()
+        );
+        let ran = |ns: f64| Standing { ns: vec![ns], wall_ns: vec![2.0 * ns], ..Standing::default() };
+        let beside = ran(3.0).beside(&ran(4.0));
+        assert_eq!((beside.ratio(), beside.wall_ratio(), beside.median_ns()), (0.75, 0.75, 3.0));
     }
 }

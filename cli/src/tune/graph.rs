@@ -6,6 +6,7 @@
 
 use super::measurer::Measurer;
 use super::network::{self, Sides};
+use super::runs::{Control, Runs};
 use super::space::Racing;
 use super::units::{Timed, timed};
 use crate::args::{Common, Times, TuneArgs};
@@ -17,7 +18,7 @@ use compiler::graph::Module;
 use compiler::schedule::{Rules, ScheduleProvider, ScheduleTarget};
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,8 +45,8 @@ pub struct Subject<'a> {
 /// One way to compile a network, with the times of its functions.
 struct Plan {
     name: String,
-    /// The forms of its functions with the number of calls.
-    forms: BTreeSet<(String, usize)>,
+    /// The forms of its functions with the number of calls, and their names.
+    forms: BTreeMap<(String, usize), String>,
     us: f64,
 }
 
@@ -53,6 +54,19 @@ impl Plan {
     fn to_json(&self) -> Value {
         json!({ "name": self.name, "functions": self.forms.len(), "us": self.us })
     }
+    fn is(&self, other: &Plan) -> bool {
+        self.forms.keys().eq(other.forms.keys())
+    }
+    /// The names of its functions that the other does not have.
+    fn beyond(&self, other: &Plan) -> Vec<&str> {
+        self.forms.iter().filter(|f| !other.forms.contains_key(f.0)).map(|f| f.1.as_str()).collect()
+    }
+}
+
+/// What times plans: the network as it is beside each, and the lines that were added to the file.
+struct Timing<'e> {
+    control: Control<'e>,
+    added: Vec<FunctionLine>,
 }
 
 /// Measures other layouts and other fusion until `until`, decides again, and judges the decisions.
@@ -60,8 +74,36 @@ impl Plan {
 /// # Errors
 /// Files that cannot be written; a network that does not compile as it is.
 pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value> {
-    let mut added = Vec::new();
-    let mut plans = vec![measure(a, s, ("as decided", &|_| ()), &mut added)?];
+    let (plans, added) = measure_plans(a, s, until)?;
+    let rows: Vec<Value> = plans.iter().map(Plan::to_json).collect();
+    let (first, last) = (&plans[0], &plans[plans.len() - 1]);
+    if first.is(last) {
+        return Ok(json!({ "plans": rows, "changed": false }));
+    }
+    let all = TuningDatabase::read(s.file).map_err(CliError::input)?;
+    let before =
+        TuningDatabase { functions: all.functions.iter().filter(|l| !added.contains(*l)).cloned().collect(), ..all };
+    let found = network::compare(a, s.model, &Sides { before: &before, after: s.file });
+    if !found.as_ref().is_ok_and(|found| found["kept"] == true) {
+        log(&a.common, "tune: the decisions by measured times are withdrawn");
+        for line in &added {
+            let withdrawn = FunctionLine { withdrawn: true, ..line.clone() };
+            TuningDatabase::append(s.file, &withdrawn).map_err(CliError::input)?;
+        }
+    }
+    let functions = [first.beyond(last), last.beyond(first)];
+    Ok(json!({ "plans": rows, "changed": true, "functions": functions, "network": found? }))
+}
+
+/// Times the network as it is, in other ways until `until`, and as measured times decide: the last plan. Returns the
+/// lines that were added to the file, too.
+fn measure_plans(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<(Vec<Plan>, Vec<FunctionLine>)> {
+    let mut common = a.common.clone();
+    crate::tuning::provide(&mut common, true)?;
+    let network = execute(s.module.clone(), &common, s.device, s.inputs)?.sized_for(s.inputs)?;
+    let mut timing = Timing { control: Control::new(&network, &common, s.inputs)?, added: vec![] };
+    let as_is = timed(&network, &profile_on(&common, s.device)?, timing.control.runs())?;
+    let mut plans = vec![timing.plan(s, "as decided", as_is)?];
     let ways: [(&str, fn(&mut Common)); 3] = [
         ("layout nchw", |c| c.layout = "nchw".into()),
         ("layout nhwc", |c| c.layout = "nhwc".into()),
@@ -78,7 +120,7 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
             break;
         }
         progress.report(&format!("tune: the network with {name}"), n, ways.len());
-        match measure(a, s, (name, way), &mut added) {
+        match timing.measure(a, s, (name, way)) {
             Ok(plan) => plans.push(plan),
             Err(e) => log(&a.common, format!("tune: {name} is left out: {}", e.message)),
         }
@@ -88,100 +130,93 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
         let known = TuningDatabase::read(s.file).map_err(CliError::input)?.measurements();
         let times = Arc::new(KernelTimes::new(known).recording());
         let by_times = |c: &mut Common| c.times = Times(Some(times.clone()));
-        let decided = measure(a, s, (&format!("decided by times, round {round}"), &by_times), &mut added)?;
-        let asked = measure_asked(a, s, (&times, decided.us), until, &mut added)?;
-        let same = plans.last().is_some_and(|last| last.forms == decided.forms);
+        let decided = timing.measure(a, s, (&format!("decided by times, round {round}"), &by_times))?;
+        let asked = timing.measure_asked(a, s, (&times, decided.us), until)?;
+        let same = plans.last().is_some_and(|last| last.is(&decided));
         plans.push(decided);
         if same && asked == 0 {
             break;
         }
     }
-    let rows: Vec<Value> = plans.iter().map(Plan::to_json).collect();
-    let (first, last) = (&plans[0], &plans[plans.len() - 1]);
-    if first.forms == last.forms {
-        return Ok(json!({ "plans": rows, "changed": false }));
-    }
-    let all = TuningDatabase::read(s.file).map_err(CliError::input)?;
-    let before =
-        TuningDatabase { functions: all.functions.iter().filter(|l| !added.contains(*l)).cloned().collect(), ..all };
-    let found = network::compare(a, s.model, &Sides { before: &before, after: s.file });
-    if !found.as_ref().is_ok_and(|found| found["kept"] == true) {
-        log(&a.common, "tune: the decisions by measured times are withdrawn");
-        for line in &added {
-            let withdrawn = FunctionLine { withdrawn: true, ..line.clone() };
-            TuningDatabase::append(s.file, &withdrawn).map_err(CliError::input)?;
-        }
-    }
-    Ok(json!({ "plans": rows, "changed": true, "network": found? }))
+    Ok((plans, timing.added))
 }
 
-/// Times the functions that passes asked about, the dearest first; returns how many.
-fn measure_asked(
-    a: &TuneArgs,
-    s: &Subject<'_>,
-    (times, network_us): (&KernelTimes, f64),
-    until: Instant,
-    added: &mut Vec<FunctionLine>,
-) -> CliResult<usize> {
-    let mut asked: Vec<(String, AskedFunction)> = times.unmeasured().into_iter().collect();
-    let share = |f: &AskedFunction| f.estimated_ns / 1e3 / network_us;
-    asked.retain(|(_, f)| (LEAST_SHARE..1.0).contains(&share(f)) && f.function.symbols.is_empty());
-    asked.sort_by(|a, b| b.1.estimated_ns.total_cmp(&a.1.estimated_ns));
-    let mut progress = Progress::new(&a.common, &[]);
-    let (all, mut count) = (asked.len(), 0);
-    let mut measurer = Measurer::new(s.model.1.to_vec());
-    for (n, (form, f)) in asked.into_iter().enumerate() {
-        if Instant::now() >= until {
-            break;
-        }
-        progress.report("tune: functions that passes ask about", n, all);
-        let constants = operand_buffers(&f.function, &f.constants);
-        let Ok(scheduled) = Rules.schedule(&f.function, &constants, s.target) else { continue };
-        let timed = measurer.take(&f.function, &f.constants).and_then(|()| {
-            let Ok(opened) = measurer.open_first(&scheduled.function.trace)? else { return Ok(None) };
-            let standings = measurer.race(&[&opened], SAMPLES, a.common.seed)?;
-            Ok(standings.first().map(|st| st.median_elapsed(s.target.profile) / 1e3))
-        });
-        match timed {
-            Ok(Some(us)) => {
-                let (device, name) = (s.target.profile.identity(), f.function.name.to_string());
-                let weft = env!("CARGO_PKG_VERSION").into();
-                let line = FunctionLine { device, form, name, us, withdrawn: false, weft };
-                TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
-                added.push(line);
-                count += 1;
+impl Timing<'_> {
+    /// Times the functions that passes asked about, those first by which decisions are expected to gain most; returns how
+    /// many.
+    fn measure_asked(
+        &mut self,
+        a: &TuneArgs,
+        s: &Subject<'_>,
+        (times, network_us): (&KernelTimes, f64),
+        until: Instant,
+    ) -> CliResult<usize> {
+        let mut asked: Vec<(String, AskedFunction)> = times.unmeasured().into_iter().collect();
+        let share = |f: &AskedFunction| f.estimated_ns / 1e3 / network_us;
+        asked.retain(|(_, f)| (LEAST_SHARE..1.0).contains(&share(f)) && f.function.symbols.is_empty());
+        let dearer = |a: &AskedFunction, b: &AskedFunction| b.estimated_ns.total_cmp(&a.estimated_ns);
+        asked.sort_by(|a, b| b.1.gain_ns.total_cmp(&a.1.gain_ns).then_with(|| dearer(&a.1, &b.1)));
+        let mut progress = Progress::new(&a.common, &[]);
+        let (all, mut count) = (asked.len(), 0);
+        let mut measurer = Measurer::new(s.model.1.to_vec());
+        for (n, (form, f)) in asked.into_iter().enumerate() {
+            if Instant::now() >= until {
+                break;
             }
-            Ok(None) => {}
-            Err(e) => log(&a.common, format!("tune: a function that passes ask about is left out: {}", e.message)),
+            progress.report("tune: functions that passes ask about", n, all);
+            let constants = operand_buffers(&f.function, &f.constants);
+            let Ok(scheduled) = Rules.schedule(&f.function, &constants, s.target) else { continue };
+            let timed = measurer.take(&f.function, &f.constants).and_then(|()| {
+                let Ok(opened) = measurer.open_first(&scheduled.function.trace)? else { return Ok(None) };
+                let before = self.control.pace()?;
+                let standings = measurer.race(&[&opened], SAMPLES, a.common.seed)?;
+                let pace = f64::midpoint(before, self.control.pace()?);
+                Ok(standings.first().map(|st| st.median_elapsed(s.target.profile) / 1e3 * pace))
+            });
+            match timed {
+                Ok(Some(us)) => {
+                    let (device, name) = (s.target.profile.identity(), f.function.name.to_string());
+                    let weft = env!("CARGO_PKG_VERSION").into();
+                    let line = FunctionLine { device, form, name, us, withdrawn: false, weft };
+                    TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
+                    self.added.push(line);
+                    count += 1;
+                }
+                Ok(None) => {}
+                Err(e) => log(&a.common, format!("tune: a function that passes ask about is left out: {}", e.message)),
+            }
         }
+        Ok(count)
     }
-    Ok(count)
-}
 
-/// Compiles the network in one way, times its functions, and writes the times that are new or smaller.
-fn measure(
-    a: &TuneArgs,
-    s: &Subject<'_>,
-    (name, way): (&str, &dyn Fn(&mut Common)),
-    added: &mut Vec<FunctionLine>,
-) -> CliResult<Plan> {
-    let mut common = a.common.clone();
-    crate::tuning::provide(&mut common, true)?;
-    way(&mut common);
-    let executor = execute(s.module.clone(), &common, s.device, s.inputs)?.sized_for(s.inputs)?;
-    let list = timed(&executor, &profile_on(&common, s.device)?, &common, s.inputs)?;
-    let known = TuningDatabase::read(s.file).map_err(CliError::input)?;
-    let mut plan = Plan { name: name.into(), forms: BTreeSet::new(), us: 0.0 };
-    for Timed { line, calls } in list {
-        plan.us += line.us * calls as f64;
-        plan.forms.insert((line.form.clone(), calls));
-        let same = |l: &&FunctionLine| !l.withdrawn && (&l.device, &l.form) == (&line.device, &line.form);
-        if known.functions.iter().filter(same).all(|l| line.us < l.us) {
-            TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
-            added.push(line);
-        }
+    /// Compiles the network in one way and times its functions.
+    fn measure(&mut self, a: &TuneArgs, s: &Subject<'_>, (name, way): (&str, &dyn Fn(&mut Common))) -> CliResult<Plan> {
+        let mut common = a.common.clone();
+        crate::tuning::provide(&mut common, true)?;
+        way(&mut common);
+        let executor = execute(s.module.clone(), &common, s.device, s.inputs)?.sized_for(s.inputs)?;
+        let runs: Runs = self.control.beside(&executor, &common, s.inputs)?;
+        let list = timed(&executor, &profile_on(&common, s.device)?, &runs)?;
+        self.plan(s, name, list)
     }
-    Ok(plan)
+
+    /// A plan by the times of its functions. The first time of a form counts, unless an earlier search has a smaller one: the
+    /// smallest of several would favour the functions that most plans have.
+    fn plan(&mut self, s: &Subject<'_>, name: &str, list: Vec<Timed>) -> CliResult<Plan> {
+        let known = TuningDatabase::read(s.file).map_err(CliError::input)?;
+        let mut plan = Plan { name: name.into(), forms: BTreeMap::new(), us: 0.0 };
+        for Timed { line, calls } in list {
+            plan.us += line.us * calls as f64;
+            plan.forms.insert((line.form.clone(), calls), line.name.clone());
+            let same = |l: &&FunctionLine| !l.withdrawn && (&l.device, &l.form) == (&line.device, &line.form);
+            let is_new = !self.added.iter().any(|l| l.form == line.form);
+            if is_new && known.functions.iter().filter(same).all(|l| line.us < l.us) {
+                TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
+                self.added.push(line);
+            }
+        }
+        Ok(plan)
+    }
 }
 
 /// In words.

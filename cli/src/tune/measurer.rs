@@ -11,11 +11,12 @@ use compiler::text::print_instruction;
 use compiler::tir::TensorFunction;
 use runtime_gpu::Standing;
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Time for the right results of a function, which the host computes.
+/// Time for the right results of a function, which the host computes; and for a race of networks.
 const PREPARING: Duration = Duration::from_secs(600);
 /// Time for a candidate, at least; and as a multiple of the default schedule's.
 const LEAST: Duration = Duration::from_secs(5);
@@ -105,6 +106,29 @@ impl Measurer {
             Reply::Opened { ms } => Ok(Opened { id, trace, ms }),
             Reply::Refused { why } => Err(why),
             _ => Err("it was not answered".into()),
+        }
+    }
+
+    /// Races a network with one tuning database and with another, in a process that did nothing before.
+    ///
+    /// # Errors
+    /// The process does not start, or ends; a network that does not run.
+    pub fn race_networks(
+        mut self,
+        model: &str,
+        tuning: [PathBuf; 2],
+        rounds: usize,
+        seed: u64,
+    ) -> CliResult<[Standing; 2]> {
+        self.process = Some(start(&self.words)?);
+        let request = Request::Networks { model: model.into(), tuning: tuning.into(), rounds, seed };
+        let fail = |why: String| CliError::new(Code::Device, format!("{model} in a fresh process: {why}"));
+        match self.ask(&request, PREPARING).map_err(fail)? {
+            Reply::Raced { standings } => {
+                <[Standing; 2]>::try_from(standings).map_err(|_| fail("it was answered in part".into()))
+            }
+            Reply::Refused { why } => Err(fail(why)),
+            _ => Err(fail("it was not answered".into())),
         }
     }
 

@@ -1,21 +1,24 @@
-//! Compares the whole network before and after tuning, in fresh processes: times from the process that searched
-//! are a few per cent off.
+//! Races the whole network before and after tuning, in fresh processes: times from the process that searched are a few
+//! per cent off.
 
+use super::measurer::Measurer;
 use crate::args::TuneArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{Progress, log};
-use crate::own_process;
+use runtime_gpu::Standing;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Stdio;
+use std::time::{Duration, Instant};
 use weft::statistics::Statistics;
 use weft::{TuningDatabase, TuningLine};
 
-/// Pairs of processes.
-const PAIRS: usize = 5;
-/// Times of a process, in place of a number of runs.
-const MEASURED: [&str; 4] = ["--warmup", "2", "--duration", "1s"];
-/// Ratio from which on lines are withdrawn.
+/// Processes at least and at most, and the rounds of the race in each.
+const PROCESSES: (usize, usize) = (3, 8);
+const ROUNDS: usize = 7;
+/// Between them, there are so many that the median ratio is as certain as this, or this much time has passed.
+const CERTAIN: f64 = 0.01;
+const LONGEST: Duration = Duration::from_secs(60);
+/// Ratio from which on lines are withdrawn, if it is above 1 by more than its standard error.
 const SLOWER: f64 = 1.01;
 
 /// Compares a model, with the options that it is compiled with, with and without `lines`. If it is slower with them, or cannot be compared, they are withdrawn.
@@ -47,52 +50,59 @@ pub struct Sides<'a> {
     pub after: &'a Path,
 }
 
-/// Times the network in pairs of fresh processes. It is `kept` if it is not slower after than before.
+/// Races the network before and after in fresh processes. It is `kept` if it is not slower after than before, neither by
+/// the race's clock nor in most rounds by the host's.
 ///
 /// # Errors
 /// A process that fails, and files that cannot be written.
-pub fn compare(a: &TuneArgs, model: (&str, &[String]), sides: &Sides<'_>) -> CliResult<Value> {
+pub fn compare(a: &TuneArgs, (model, options): (&str, &[String]), sides: &Sides<'_>) -> CliResult<Value> {
     let without = tempfile::NamedTempFile::new().map_err(|e| CliError::input(e.to_string()))?;
     for line in sides.before.merged() {
         TuningDatabase::append(without.path(), line).map_err(CliError::input)?;
     }
     let mut progress = Progress::new(&a.common, &[]);
-    let (mut ratios, mut ms) = (Vec::new(), [Vec::new(), Vec::new()]);
-    for pair in 0..PAIRS {
-        progress.report("tune: the network in fresh processes", pair, PAIRS);
-        let mut pair_ms = [0.0; 2];
-        // The order changes from pair to pair.
-        for side in [pair % 2, 1 - pair % 2] {
-            pair_ms[side] = device_ms(model, [without.path(), sides.after][side])?;
+    let (mut all, mut before_ns, start) = (Standing::default(), Vec::new(), Instant::now());
+    for process in 0..PROCESSES.1 {
+        if process >= PROCESSES.0 && (all.uncertainty() < CERTAIN || start.elapsed() > LONGEST) {
+            break;
         }
-        ratios.push(pair_ms[1] / pair_ms[0]);
-        ms.iter_mut().zip(pair_ms).for_each(|(list, ms)| list.push(ms));
+        progress.report("tune: the network in fresh processes", process, PROCESSES.1);
+        // The side that is opened first changes from process to process.
+        let swapped = process % 2 == 1;
+        let mut files = [without.path(), sides.after].map(Path::to_path_buf);
+        if swapped {
+            files.reverse();
+        }
+        let seed = a.common.seed.wrapping_add(process as u64);
+        let [mut before, mut after] = Measurer::new(options.to_vec()).race_networks(model, files, ROUNDS, seed)?;
+        let turned = |ratio: f64| if swapped { ratio.recip() } else { ratio };
+        all.ratios.extend(after.ratios.iter().copied().map(turned));
+        all.wall_ratios.extend(after.wall_ratios.iter().copied().map(turned));
+        if swapped {
+            std::mem::swap(&mut before, &mut after);
+        }
+        before_ns.extend(before.wall_ns);
+        all.wall_ns.extend(after.wall_ns);
     }
     drop(progress);
-    let ratio = Statistics::of(&ratios).median;
-    let ms = ms.map(|list| Statistics::of(&list).median);
-    Ok(json!({ "ratio": ratio, "pairs": ratios, "ms": ms, "kept": ratio < SLOWER }))
+    let (ratio, uncertainty) = (all.ratio(), all.uncertainty());
+    let slower = ratio >= SLOWER && ratio - uncertainty > 1.0;
+    let kept = !slower && !all.is_slower_by_the_wall();
+    let ms = [&before_ns, &all.wall_ns].map(|list| Statistics::of(list).median / 1e6);
+    Ok(json!({ "ratio": ratio, "uncertainty": uncertainty, "wall_ratio": all.wall_ratio(), "pairs": all.ratios,
+        "ms": ms, "kept": kept }))
 }
 
 /// In words.
 pub fn describe(model: &str, network: &Value) -> String {
     match (network["ratio"].as_f64(), network["kept"].as_bool()) {
-        (Some(ratio), Some(true)) => {
+        (Some(ratio), kept) => {
             let ms = |side: usize| network["ms"][side].as_f64().unwrap_or(0.0);
-            format!("{model} in fresh processes: {:.2} ms before, {:.2} ms tuned (ratio {ratio:.3})", ms(0), ms(1))
+            let (before, after, by) = (ms(0), ms(1), network["uncertainty"].as_f64().unwrap_or(0.0));
+            let rest = if kept == Some(true) { "" } else { "; the new choices are withdrawn" };
+            let text = format!("{before:.2} ms before, {after:.2} ms tuned (ratio {ratio:.3} +- {by:.3})");
+            format!("{model} in fresh processes: {text}{rest}")
         }
-        (Some(ratio), _) => format!("{model} in fresh processes: ratio {ratio:.3}; the new choices are withdrawn"),
         _ => format!("{model}: nothing new was kept"),
     }
-}
-
-/// Milliseconds of a run on the device, as a process of its own measures them.
-fn device_ms((model, options): (&str, &[String]), tuning: &Path) -> CliResult<f64> {
-    let mut command = own_process::again().map_err(CliError::input)?;
-    command.args(["bench", model, "--json", "--quiet", "--tuning"]).arg(tuning).args(MEASURED).args(options);
-    let out = command.stdin(Stdio::null()).output().map_err(|e| CliError::input(format!("weft bench: {e}")))?;
-    let said = || String::from_utf8_lossy(&out.stderr).trim().to_string();
-    let value: Value =
-        serde_json::from_slice(&out.stdout).map_err(|_| CliError::input(format!("weft bench: {}", said())))?;
-    value["device_ms"]["median"].as_f64().ok_or_else(|| CliError::input(format!("weft bench: {}", said())))
 }

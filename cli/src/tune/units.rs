@@ -1,23 +1,17 @@
 //! The tensor functions of a network, and where its time goes.
 
-use crate::args::Common;
+use super::runs::{Runs, Taken};
 use crate::error::{CliError, CliResult, Code};
 use crate::explain::did_you_mean;
 use compiler::compile::{Compiled, constant_operands, operand_buffers};
 use compiler::name::Name;
-use compiler::plan::{Dispatch, PlanKernel};
+use compiler::plan::PlanKernel;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::{InstrRef, Workload};
-use compiler::tensor::Tensor;
 use compiler::tir::{BufferId, TensorFunction};
 use compiler::trace::Ceilings;
-use runtime_cpu::DispatchTime;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use weft::FunctionLine;
-use weft::statistics::Statistics;
-
-/// Runs of the network that say where its time goes.
-const RUNS: usize = 3;
 
 /// Bytes that the last-level cache may have where its size is not known.
 const CACHE: u64 = 32 << 20;
@@ -92,63 +86,6 @@ pub fn owner(compiled: &Compiled, name: &str) -> CliResult<Name> {
         .help(near.unwrap_or_else(|| "`weft compile MODEL` lists the kernels".into())))
 }
 
-/// What a function takes in a run.
-#[derive(Clone, Copy, Default)]
-pub struct Taken {
-    us: f64,
-    calls: usize,
-}
-
-/// One dispatch in a run: its kernel, its group, microseconds.
-type Dispatched = (usize, usize, f64);
-
-/// What runs a network as a whole and says how long each dispatch takes.
-fn timer<'e>(
-    executor: &'e weft::Session,
-    common: &'e Common,
-    inputs: &'e [Tensor],
-) -> CliResult<Box<dyn FnMut() -> CliResult<Vec<Dispatched>> + 'e>> {
-    if let Some(session) = executor.on_device() {
-        let mut resident = session.resident(inputs)?;
-        return Ok(Box::new(move || Ok(resident.time_dispatches()?.1)));
-    }
-    let session = executor.on_processor().ok_or_else(|| {
-        CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
-    })?;
-    Ok(Box::new(move || {
-        let (_, times) = session.run_measured(inputs, common.functions.on_tensors())?;
-        let us = |(d, t): (&Dispatch, DispatchTime)| (d.kernel, d.group, t.ns / 1e3);
-        Ok(session.plan().dispatches().zip(times).map(us).collect())
-    }))
-}
-
-/// Median microseconds of each tensor function's dispatches in a run, and its calls.
-fn times(
-    executor: &weft::Session,
-    compiled: &Compiled,
-    common: &Common,
-    inputs: &[Tensor],
-) -> CliResult<BTreeMap<String, Taken>> {
-    let mut run = timer(executor, common, inputs)?;
-    run()?;
-    let mut runs: Vec<BTreeMap<String, f64>> = Vec::new();
-    let mut groups: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
-    for _ in 0..RUNS {
-        let mut sums = BTreeMap::new();
-        for (kernel, group, us) in run()? {
-            let name = compiled.plan.kernels[kernel].function.to_string();
-            *sums.entry(name.clone()).or_insert(0.0) += us;
-            groups.entry(name).or_default().insert(group);
-        }
-        runs.push(sums);
-    }
-    let taken = |(name, groups): (String, BTreeSet<usize>)| {
-        let own: Vec<f64> = runs.iter().filter_map(|r| r.get(&name).copied()).collect();
-        (name, Taken { us: Statistics::of(&own).median, calls: groups.len() })
-    };
-    Ok(groups.into_iter().map(taken).collect())
-}
-
 /// The time of a function in a network, and how often it is called.
 pub struct Timed {
     pub line: FunctionLine,
@@ -156,12 +93,7 @@ pub struct Timed {
 }
 
 /// Times of the functions of a network in which nothing is open.
-pub fn timed(
-    executor: &weft::Session,
-    profile: &DeviceProfile,
-    common: &Common,
-    inputs: &[Tensor],
-) -> CliResult<Vec<Timed>> {
+pub fn timed(executor: &weft::Session, profile: &DeviceProfile, runs: &Runs) -> CliResult<Vec<Timed>> {
     let one = |unit: Unit| {
         let calls = unit.calls;
         let line = FunctionLine {
@@ -174,22 +106,17 @@ pub fn timed(
         };
         Timed { line, calls }
     };
-    Ok(units(executor, profile, common, inputs)?.into_iter().map(one).collect())
+    Ok(units(executor, profile, runs)?.into_iter().map(one).collect())
 }
 
-/// The functions that rules scheduled, those with the most time first.
+/// The functions that rules scheduled, those with the most time in these runs first.
 ///
 /// # Errors
-/// A model whose kernels are not known before a run; a run that fails.
-pub fn units(
-    executor: &weft::Session,
-    profile: &DeviceProfile,
-    common: &Common,
-    inputs: &[Tensor],
-) -> CliResult<Vec<Unit>> {
+/// A model whose kernels are not known before a run.
+pub fn units(executor: &weft::Session, profile: &DeviceProfile, runs: &Runs) -> CliResult<Vec<Unit>> {
     let compiled =
         executor.compilation().ok_or_else(|| CliError::new(Code::Bug, "a session without its compilation"))?;
-    let times = times(executor, compiled, common, inputs)?;
+    let times = runs.functions(compiled);
     let mut work: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
     for d in crate::compile::dispatches(compiled) {
         let own = work.entry(compiled.plan.kernels[d.kernel].function.as_str()).or_default();

@@ -40,6 +40,8 @@ pub struct AskedFunction {
     pub constants: Vec<usize>,
     /// Its estimate.
     pub estimated_ns: f64,
+    /// What the choices that hang on it are expected to gain by its time, in nanoseconds.
+    pub gain_ns: f64,
 }
 
 impl AskedFunction {
@@ -55,7 +57,7 @@ impl AskedFunction {
         let positions = (0..inputs.len()).filter(|&i| constants.contains(&inputs[i])).collect();
         let mut function = function.canonical();
         function.number_stages();
-        AskedFunction { function, constants: positions, estimated_ns }
+        AskedFunction { function, constants: positions, estimated_ns, gain_ns: 0.0 }
     }
 }
 
@@ -88,15 +90,70 @@ impl CostModel for MeasuredCost {
         if let Some(&ns) = functions.get(&form) {
             return Arc::new(Ok(Estimate { measured: Some(ns), ..estimate.clone() }));
         }
-        if let Some(mut list) = self.times.unmeasured.as_ref().and_then(|list| list.lock().ok()) {
+        let Some(list) = &self.times.unmeasured else { return found };
+        let asked = Some(Arc::from(form.as_str()));
+        if let Ok(mut list) = list.lock() {
             list.entry(form).or_insert_with(|| AskedFunction::new(f, constants, estimate.total()));
         }
-        found
+        Arc::new(Ok(Estimate { asked, ..estimate.clone() }))
+    }
+    fn hangs_on(&self, sides: [&[(f64, Estimate)]; 2]) {
+        let Some(mut list) = self.times.unmeasured.as_ref().and_then(|list| list.lock().ok()) else { return };
+        for (form, gain_ns) in expected_gains(sides) {
+            if let Some(asked) = list.get_mut(form) {
+                asked.gain_ns += gain_ns;
+            }
+        }
     }
     fn region(&self, key: &str) -> Option<RegionTimes> {
         self.times.measurements.regions.get(&self.identity)?.get(key).copied()
     }
     fn measures_functions(&self) -> bool {
         self.times.measurements.functions.contains_key(&self.identity)
+    }
+}
+
+/// Standard deviation of an estimate, as a share of it.
+const UNSURE: f64 = 0.3;
+
+/// What a choice between two sides is expected to gain if their costs are measured, divided among the functions that are
+/// not by their variances. The error of the difference of two estimates is taken to have a Laplace distribution.
+fn expected_gains(sides: [&[(f64, Estimate)]; 2]) -> Vec<(&str, f64)> {
+    let ns = |e: &(f64, Estimate)| e.0 * e.1.total();
+    let [one, other] = sides.map(|side| side.iter().map(ns).sum::<f64>());
+    let variance = |e: &(f64, Estimate)| (UNSURE * ns(e)).powi(2);
+    let open = || sides.into_iter().flatten().filter_map(|e| Some((e.1.asked.as_deref()?, variance(e))));
+    let all: f64 = open().map(|e| e.1).sum();
+    let scale = (all / 2.0).sqrt();
+    if scale == 0.0 {
+        return vec![];
+    }
+    let gain = scale / 2.0 * (-(one - other).abs() / scale).exp();
+    open().map(|(form, own)| (form, gain * own / all)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::estimate::Cost;
+
+    fn estimate(ns: f64, asked: Option<&str>) -> Estimate {
+        let cost = Cost { arithmetic: ns, ..Cost::default() };
+        Estimate { kernels: vec![], cost, measured: None, asked: asked.map(Arc::from) }
+    }
+
+    #[test]
+    fn close_choices_between_long_functions_gain_most() {
+        let gain = |one: f64, other: f64| {
+            let (one, other) = ([(1.0, estimate(one, Some("f")))], [(1.0, estimate(other, None))]);
+            expected_gains([&one, &other]).iter().map(|g| g.1).sum::<f64>()
+        };
+        assert!(gain(100.0, 101.0) > gain(100.0, 140.0) && gain(100.0, 140.0) > gain(100.0, 300.0));
+        assert!(gain(100.0, 100.0) > 9.0 * gain(10.0, 10.0));
+        let (calls, measured) =
+            ([(4.0, estimate(1.0, Some("f"))), (1.0, estimate(2.0, Some("g")))], [(1.0, estimate(6.0, None))]);
+        let found = expected_gains([&calls, &measured]);
+        assert!(found[0].0 == "f" && found[0].1 > found[1].1, "{found:?}");
+        assert!(expected_gains([&measured, &measured]).is_empty());
     }
 }

@@ -60,11 +60,14 @@ pub trait CostModel: Send + Sync {
     /// The estimate of a tensor function, `constants` of which are buffers that may be prepacked, or why it cannot run;
     /// with its measured time, if there is one. Times that are measured are compared with such times alone.
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>>;
-    /// The measured time of one node that runs alone, by its tensor function; `None` if it has none, or was not measured.
-    fn measured_node(&self, form: &NodeForm) -> Option<f64> {
+    /// The estimate of one node that runs alone, by its tensor function; `None` if it has none, or nothing is measured.
+    fn function_of_node(&self, form: &NodeForm) -> Option<Estimate> {
         let (te, constants) = self.measures_functions().then(|| expression(form).ok()).flatten()?;
-        self.function(&te, &constants).as_ref().as_ref().ok()?.measured
+        self.function(&te, &constants).as_ref().as_ref().ok().cloned()
     }
+    /// Says that a choice hangs on the costs of two sides, functions with their numbers of calls: those that are not
+    /// measured are to be measured first whose times are most likely to change it by much.
+    fn hangs_on(&self, _sides: [&[(f64, Estimate)]; 2]) {}
     /// True if times of functions were measured on the device.
     fn measures_functions(&self) -> bool {
         false

@@ -21,23 +21,38 @@ impl Weighed {
         }
     }
     /// One function against several. If measured times differ by no more than their noise, the estimate decides.
-    pub fn functions(one: &Estimate, others: &[Estimate]) -> Weighed {
-        let measured = one.measured.zip(others.iter().map(|e| e.measured).sum::<Option<f64>>());
+    pub fn functions(model: &dyn CostModel, one: &Estimate, others: &[Estimate]) -> Weighed {
+        let measured = measured(model, std::slice::from_ref(one), others);
         let measured = measured.filter(|(one, others)| (one / others - 1.0).abs() > TIME_NOISE);
         Weighed::by([one.total(), others.iter().map(Estimate::total).sum()], measured)
     }
     /// Some nodes, each alone, against others.
     pub fn nodes(model: &dyn CostModel, one: &[NodeForm], other: &[NodeForm]) -> Weighed {
         let estimated = |forms: &[NodeForm]| forms.iter().map(|f| model.node(f) as f64).sum();
-        // Each is asked for, so that what is missing is measured.
-        let measured = |forms: &[NodeForm]| {
-            let all: Vec<Option<f64>> = forms.iter().map(|f| model.measured_node(f)).collect();
-            all.into_iter().sum::<Option<f64>>()
-        };
-        Weighed::by([estimated(one), estimated(other)], measured(one).zip(measured(other)))
+        let functions =
+            |forms: &[NodeForm]| forms.iter().map(|f| model.function_of_node(f)).collect::<Option<Vec<_>>>();
+        let measured = functions(one).zip(functions(other)).and_then(|(one, other)| measured(model, &one, &other));
+        Weighed::by([estimated(one), estimated(other)], measured)
     }
-    /// `, measured` where it is.
-    pub fn how(&self) -> &'static str {
-        if self.measured { ", measured" } else { "" }
+    /// How both were found, and what would change the choice: `estimated; 7 % more as one would change it`. See
+    /// [`Weighed::change`].
+    pub fn verdict(&self, limit: f64, what: &str) -> String {
+        let how = if self.measured { "measured" } else { "estimated" };
+        format!("{how}; {}", self.change(limit, what))
     }
+    /// What would change the choice of the first way, `what` in words, where it takes less than `limit` times the other:
+    /// `7 % more as one would change it`.
+    pub fn change(&self, limit: f64, what: &str) -> String {
+        let percent = 1e2 * (limit * self.other / self.one - 1.0);
+        let way = if percent < 0.0 { "less" } else { "more" };
+        format!("{:.0} % {way} {what} would change it", percent.abs())
+    }
+}
+
+/// The measured times of two sides, if both are known; else they are asked for.
+fn measured(model: &dyn CostModel, one: &[Estimate], other: &[Estimate]) -> Option<(f64, f64)> {
+    let once = |side: &[Estimate]| side.iter().map(|e| (1.0, e.clone())).collect::<Vec<_>>();
+    model.hangs_on([&once(one), &once(other)]);
+    let sum = |side: &[Estimate]| side.iter().map(|e| e.measured).sum::<Option<f64>>();
+    sum(one).zip(sum(other))
 }

@@ -38,7 +38,7 @@ fn refuses() -> Arc<dyn CostModel> {
 fn constant() -> Arc<dyn CostModel> {
     let cost = Cost { launch: 1000.0, ..Cost::default() };
     let kernel = KernelEstimate { name: Name::new("k"), bindings: 1, shared_bytes: 0, workgroups: 1, threads: 1, cost };
-    Arc::new(Always(Arc::new(Ok(Estimate { kernels: vec![kernel], cost, measured: None }))))
+    Arc::new(Always(Arc::new(Ok(Estimate { kernels: vec![kernel], cost, measured: None, asked: None }))))
 }
 
 fn ada() -> DeviceProfile {
@@ -174,10 +174,10 @@ fn measured_times_flip_a_fusion() {
     let estimated = groups(Arc::new(EstimatedCost::new(&ada())));
     let mut slow = measured(groups_in, |stages, ns| Some(if stages > 1 { 100.0 * ns } else { ns }));
     assert_eq!(groups_in(&mut slow).len(), 4);
-    assert!(says(&slow, "apart, measured"), "{:?}", slow.remarks);
+    assert!(says(&slow, "apart (measured; "), "{:?}", slow.remarks);
     let mut fast = measured(groups_in, |stages, ns| Some(if stages > 1 { 0.01 * ns } else { ns }));
     assert_eq!(groups_in(&mut fast), estimated);
-    assert!(says(&fast, "apart, measured"), "{:?}", fast.remarks);
+    assert!(says(&fast, "apart (measured; "), "{:?}", fast.remarks);
     // A time that is measured is not compared with an estimate.
     let mut part = measured(groups_in, |stages, ns| (stages > 1).then_some(100.0 * ns));
     assert_eq!(groups_in(&mut part), estimated);
@@ -218,9 +218,9 @@ fn measured_times_flip_an_algorithm() {
     assert!(!is_in_tiles(&mut context(Arc::new(EstimatedCost::new(&ada())))));
     // The convolution is the longest of the kernels.
     let mut slow = measured(is_in_tiles, |_, ns| Some(ns * ns * ns));
-    assert!(is_in_tiles(&mut slow) && says(&slow, "us, measured"), "{:?}", slow.remarks);
+    assert!(is_in_tiles(&mut slow) && says(&slow, "us (measured; "), "{:?}", slow.remarks);
     let mut fast = measured(is_in_tiles, |_, ns| Some(1e9 / ns));
-    assert!(!is_in_tiles(&mut fast) && says(&fast, "us, measured"), "{:?}", fast.remarks);
+    assert!(!is_in_tiles(&mut fast) && says(&fast, "us (measured; "), "{:?}", fast.remarks);
     // Only some of the kernels were measured.
     let mut part = measured(is_in_tiles, |stages, ns| (stages < 2).then_some(ns * ns * ns));
     assert!(!is_in_tiles(&mut part) && !says(&part, "measured"), "{:?}", part.remarks);

@@ -76,7 +76,9 @@ impl Pass for Winograd {
                     continue;
                 };
                 let [tiles, direct] = [weighed.one / 1e3, weighed.other / 1e3];
-                let how = weighed.how();
+                // Tiles that were asked for are no choice.
+                let verdict = || format!(" ({})", weighed.verdict(1.0 / LEAST_GAIN, "for the tiles"));
+                let how = if self.tile == 0 { verdict() } else { String::new() };
                 let text = format!("F({}, 3) takes {tiles:.1} us, the convolution {direct:.1} us{how}", form.tile);
                 if self.tile == 0 && tiles * LEAST_GAIN >= direct {
                     cx.missed(self, &[name], format!("{name} stays a convolution: {text}"));

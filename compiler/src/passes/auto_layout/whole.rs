@@ -3,13 +3,14 @@
 
 use super::pins::{Anchors, Pins};
 use super::{AutoLayout, channels_first, stands_in_nhwc};
-use crate::cost::TIME_NOISE;
+use crate::cost::{TIME_NOISE, Weighed};
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
 use crate::passes::pipeline::behind_layout;
 use crate::passes::{PassContext, PassError, Sequential};
+use crate::schedule::estimate::Estimate;
 use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
 
@@ -56,15 +57,23 @@ impl AutoLayout {
             others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
         }
         let estimated = (chosen.estimated(cx), others.iter().map(|o| o.whole.estimated(cx)).collect());
+        let own = chosen.costs(cx);
+        for o in &others {
+            let costs = o.whole.costs(cx);
+            cx.costs().hangs_on([&own, &costs]);
+        }
         let measured: Option<Vec<f64>> = others.iter().map(|o| o.whole.measured(cx)).collect();
         let measured = chosen.measured(cx).zip(measured);
         // Other layouts must be faster by more than the noise of measured times.
         let margin = if measured.is_some() { 1.0 - TIME_NOISE } else { 1.0 };
-        let how = if measured.is_some() { "measured" } else { "estimated" };
+        let is_measured = measured.is_some();
+        let how = if is_measured { "measured" } else { "estimated" };
         let (chosen, costs): (f64, Vec<f64>) = measured.unwrap_or(estimated);
         let list: Vec<String> =
             others.iter().zip(&costs).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
-        let words = format!("{:.1} us in the layouts chosen, {}", chosen / 1e3, list.join(", "));
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let change = Weighed { one: least, other: chosen, measured: is_measured }.change(margin, "in the best other");
+        let words = format!("{:.1} us in the layouts chosen, {} ({change})", chosen / 1e3, list.join(", "));
         let best = others.into_iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).filter(|b| b.1 < margin * chosen);
         let Some((mut best, _)) = best else {
             cx.applied(self, &[], format!("the module is {how} at {words}"));
@@ -137,26 +146,22 @@ impl Whole {
     }
     /// The estimated nanoseconds of all kernels.
     fn estimated(&self, cx: &mut PassContext) -> f64 {
-        self.times(cx).into_iter().map(|t| t.0).sum()
+        self.costs(cx).iter().map(|(calls, e)| calls * e.total()).sum()
     }
     /// The measured nanoseconds of all kernels. Functions with a small share of the estimate need not be measured:
     /// their estimates are scaled.
     fn measured(&self, cx: &mut PassContext) -> Option<f64> {
-        let times = self.times(cx);
-        let all: f64 = times.iter().map(|t| t.0).sum();
-        let known: Vec<(f64, f64)> = times.into_iter().filter_map(|t| t.1.map(|ns| (t.0, ns))).collect();
-        let (of_known, ns) = known.iter().fold((0.0, 0.0), |sum, t| (sum.0 + t.0, sum.1 + t.1));
+        let costs = self.costs(cx);
+        let all: f64 = costs.iter().map(|(calls, e)| calls * e.total()).sum();
+        let known = costs.iter().filter_map(|(calls, e)| Some((calls * e.total(), calls * e.measured?)));
+        let (of_known, ns) = known.fold((0.0, 0.0), |sum, t| (sum.0 + t.0, sum.1 + t.1));
         (of_known > 0.0 && of_known >= (1.0 - SMALL) * all).then(|| ns * all / of_known)
     }
-    /// Estimated nanoseconds of each group's calls, and measured ones.
-    fn times(&self, cx: &mut PassContext) -> Vec<(f64, Option<f64>)> {
+    /// The number of calls of each group that can be estimated, and its estimate.
+    fn costs(&self, cx: &mut PassContext) -> Vec<(f64, Estimate)> {
         let model = cx.costs();
-        let of = |g: &Group| {
-            let found = model.function(&g.expression, &g.constants);
-            let calls = g.calls as f64;
-            found.as_ref().as_ref().map_or((0.0, None), |e| (calls * e.total(), e.measured.map(|ns| calls * ns)))
-        };
-        self.groups.iter().map(of).collect()
+        let of = |g: &Group| Some((g.calls as f64, model.function(&g.expression, &g.constants).as_ref().clone().ok()?));
+        self.groups.iter().filter_map(of).collect()
     }
 }
 

@@ -146,10 +146,10 @@ pub struct GroupGraph<'a, 'g> {
     pub declined: Vec<Declined>,
 }
 
-/// Both ways, in words.
-fn describe(w: &Weighed) -> String {
+/// Both ways in words, where one kernel may take `limit` times what several take.
+fn describe(w: &Weighed, limit: f64) -> String {
     let [one, apart] = times([w.one, w.other]);
-    format!("{one} as one, {apart} apart{}", w.how())
+    format!("{one} as one, {apart} apart ({})", w.verdict(limit, "as one"))
 }
 
 impl GroupGraph<'_, '_> {
@@ -238,23 +238,24 @@ impl GroupGraph<'_, '_> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let (one, first, second) = (self.cost(&all)?, self.cost(first)?, self.cost(second)?);
         let unknown = if one.kernels.len() < first.kernels.len() + second.kernels.len() { UNCERTAIN } else { 0.0 };
-        let weighed = Weighed::functions(&one, &[first, second]);
+        let weighed = Weighed::functions(self.costs, &one, &[first, second]);
         if fewer && unknown == 0.0 {
             let [apart] = times([weighed.other]);
             return Err(format!("one group would have as many kernels, {apart} apart"));
         }
         // Both times are known.
         let unknown = if weighed.measured { 0.0 } else { unknown };
-        let words = describe(&weighed);
-        if weighed.one < weighed.other * (1.0 + unknown) { Ok(words) } else { Err(words) }
+        let limit = 1.0 + unknown;
+        let words = describe(&weighed, limit);
+        if weighed.one < weighed.other * limit { Ok(words) } else { Err(words) }
     }
     /// Both times, in words, if two groups cost far more as one: more than the estimate may be wrong. `None` also where
     /// they cannot be estimated.
     pub fn far_dearer_as_one(&self, first: &[NodeId], second: &[NodeId]) -> Option<String> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let [one, first, second] = [&all[..], first, second].map(|nodes| self.cost(nodes).ok());
-        let weighed = Weighed::functions(&one?, &[first?, second?]);
-        (weighed.one > FAR * weighed.other).then(|| describe(&weighed))
+        let weighed = Weighed::functions(self.costs, &one?, &[first?, second?]);
+        (weighed.one > FAR * weighed.other).then(|| describe(&weighed, FAR))
     }
     /// For each node of the graph, the nodes that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {

@@ -152,12 +152,13 @@ fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String
         Err(why) => return Some(Err(why)),
     };
     let asks = cx.costs.measures_functions();
-    let measured = asks.then(|| cx.costs.function(&te, &constants).as_ref().as_ref().ok()?.measured).flatten();
-    let one = Estimate { cost: kernel.cost, kernels: vec![kernel], measured };
+    let known = asks.then(|| cx.costs.function(&te, &constants).as_ref().as_ref().ok().cloned()).flatten();
+    let (measured, asked) = known.map_or((None, None), |e| (e.measured, e.asked));
+    let one = Estimate { cost: kernel.cost, kernels: vec![kernel], measured, asked };
     let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g))).collect::<Result<Vec<_>, String>>();
     Some(costs.and_then(|apart| {
-        let weighed = Weighed::functions(&one, &apart);
-        let words = describe(&weighed);
+        let weighed = Weighed::functions(cx.costs, &one, &apart);
+        let words = describe(&weighed, 1.0);
         let taken = weighed.one < weighed.other || cx.target.options.asks_for(RULE);
         if taken { Ok(words) } else { Err(words) }
     }))

@@ -167,12 +167,14 @@ pub struct Estimate {
     pub cost: Cost,
     /// The time in nanoseconds, if the function was measured on the device.
     pub measured: Option<f64>,
+    /// Under what its time is asked for, where it was not measured.
+    pub asked: Option<Arc<str>>,
 }
 
 impl Estimate {
     fn of(kernels: Vec<KernelEstimate>) -> Estimate {
         let cost = kernels.iter().fold(Cost::default(), |sum, k| sum + k.cost);
-        Estimate { kernels, cost, measured: None }
+        Estimate { kernels, cost, measured: None, asked: None }
     }
     /// The most bindings of a kernel.
     pub fn bindings(&self) -> u32 {

@@ -1,0 +1,128 @@
+//! Runs of networks that say where their time goes, alone or in turn with another network.
+
+use crate::args::Common;
+use crate::error::{CliError, CliResult, Code};
+use compiler::compile::Compiled;
+use compiler::plan::Dispatch;
+use compiler::tensor::Tensor;
+use runtime_cpu::DispatchTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use weft::statistics::Statistics;
+
+/// Runs of a network: at least, at most, and for how long in between.
+const RUNS: (usize, usize) = (3, 9);
+const ENOUGH: Duration = Duration::from_millis(1500);
+
+/// What a function takes in a run.
+#[derive(Clone, Copy, Default)]
+pub struct Taken {
+    pub us: f64,
+    pub calls: usize,
+}
+
+/// One dispatch in a run: its kernel, its group, microseconds.
+type Dispatched = (usize, usize, f64);
+
+/// Runs a network as a whole and says how long each dispatch takes.
+type Timer<'e> = Box<dyn FnMut() -> CliResult<Vec<Dispatched>> + 'e>;
+
+/// The dispatches of some runs of a network.
+pub struct Runs(Vec<Vec<Dispatched>>);
+
+impl Runs {
+    /// Runs a network alone.
+    ///
+    /// # Errors
+    /// A model whose kernels are not known before a run; a run that fails.
+    pub fn of(executor: &weft::Session, common: &Common, inputs: &[Tensor]) -> CliResult<Runs> {
+        Runs::with(timer(executor, common, inputs)?, || Ok(1.0))
+    }
+    /// Multiplies the times of each run by what `pace` says before it.
+    fn with(mut run: Timer<'_>, mut pace: impl FnMut() -> CliResult<f64>) -> CliResult<Runs> {
+        // A driver may compile in the first run.
+        run()?;
+        let (start, mut all) = (Instant::now(), vec![]);
+        while all.len() < RUNS.0 || (all.len() < RUNS.1 && start.elapsed() < ENOUGH) {
+            let pace = pace()?;
+            all.push(scaled(&run()?, pace));
+        }
+        Ok(Runs(all))
+    }
+    /// Median microseconds of each tensor function's dispatches in a run, and its calls.
+    pub fn functions(&self, compiled: &Compiled) -> BTreeMap<String, Taken> {
+        let mut groups: BTreeMap<String, (BTreeSet<usize>, Vec<f64>)> = BTreeMap::new();
+        for (at, run) in self.0.iter().enumerate() {
+            for (kernel, group, us) in run {
+                let name = compiled.plan.kernels[*kernel].function.to_string();
+                let (own, sums) = groups.entry(name).or_insert_with(|| (BTreeSet::new(), vec![0.0; self.0.len()]));
+                own.insert(*group);
+                sums[at] += us;
+            }
+        }
+        let taken =
+            |(own, sums): (BTreeSet<usize>, Vec<f64>)| Taken { us: Statistics::of(&sums).median, calls: own.len() };
+        groups.into_iter().map(|(name, found)| (name, taken(found))).collect()
+    }
+}
+
+fn scaled(run: &[Dispatched], by: f64) -> Vec<Dispatched> {
+    run.iter().map(|d| (d.0, d.1, d.2 * by)).collect()
+}
+
+fn total(run: &[Dispatched]) -> f64 {
+    run.iter().map(|d| d.2).sum::<f64>().max(1e-3)
+}
+
+/// A network that runs in turn with others, to say how fast the machine is at the moment: other work, or heat, changes
+/// that within seconds. All times are as if the machine always were as fast as usual.
+pub struct Control<'e> {
+    run: Timer<'e>,
+    usual_us: f64,
+    own: Runs,
+}
+
+impl<'e> Control<'e> {
+    /// # Errors
+    /// Those of [`Runs::of`].
+    pub fn new(executor: &'e weft::Session, common: &'e Common, inputs: &'e [Tensor]) -> CliResult<Control<'e>> {
+        let mut run = timer(executor, common, inputs)?;
+        let own = Runs::with(Box::new(&mut run), || Ok(1.0))?;
+        let usual_us = Statistics::of(&own.0.iter().map(|r| total(r)).collect::<Vec<_>>()).median;
+        let own = Runs(own.0.iter().map(|r| scaled(r, usual_us / total(r))).collect());
+        Ok(Control { run, usual_us, own })
+    }
+    /// Its first runs.
+    pub fn runs(&self) -> &Runs {
+        &self.own
+    }
+    /// Its usual time by that of a run now.
+    ///
+    /// # Errors
+    /// A run that fails.
+    pub fn pace(&mut self) -> CliResult<f64> {
+        Ok(self.usual_us / total(&(self.run)()?))
+    }
+    /// Runs another network in turn with it.
+    ///
+    /// # Errors
+    /// Those of [`Runs::of`].
+    pub fn beside(&mut self, executor: &weft::Session, common: &Common, inputs: &[Tensor]) -> CliResult<Runs> {
+        Runs::with(timer(executor, common, inputs)?, || self.pace())
+    }
+}
+
+fn timer<'e>(executor: &'e weft::Session, common: &'e Common, inputs: &'e [Tensor]) -> CliResult<Timer<'e>> {
+    if let Some(session) = executor.on_device() {
+        let mut resident = session.resident(inputs)?;
+        return Ok(Box::new(move || Ok(resident.time_dispatches()?.1)));
+    }
+    let session = executor.on_processor().ok_or_else(|| {
+        CliError::new(Code::Device, "the model runs in parts: its kernels are not known before a run")
+    })?;
+    Ok(Box::new(move || {
+        let (_, times) = session.run_measured(inputs, common.functions.on_tensors())?;
+        let us = |(d, t): (&Dispatch, DispatchTime)| (d.kernel, d.group, t.ns / 1e3);
+        Ok(session.plan().dispatches().zip(times).map(us).collect())
+    }))
+}
