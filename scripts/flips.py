@@ -44,13 +44,13 @@ def written(lines):
 
 def swapped(a, model, lines, sides):
     """The plan with the times of the two sides' own functions swapped."""
-    names = [set(side) for side in sides]
+    calls = [{f["form"]: f["calls"] for f in side} for side in sides]
     counts = [line for line in lines if line["kind"] == "function" and not line["withdrawn"]]
-    sums = [sum(line["us"] for line in counts if line["name"] in own) for own in names]
+    sums = [sum(line["us"] * own[line["form"]] for line in counts if line["form"] in own) for own in calls]
     if not all(sums):
         return None
-    factor = lambda name: next((sums[1 - at] / sums[at] for at in (0, 1) if name in names[at]), 1.0)
-    other = [{**line, "us": line["us"] * factor(line["name"])} if line["kind"] == "function" else line for line in lines]
+    factor = lambda form: next((sums[1 - at] / sums[at] for at in (0, 1) if form in calls[at]), 1.0)
+    other = [{**line, "us": line["us"] * factor(line["form"])} if line["kind"] == "function" else line for line in lines]
     return groups(run(a, "explain", model, written(other)))
 
 

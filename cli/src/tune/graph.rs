@@ -57,9 +57,10 @@ impl Plan {
     fn is(&self, other: &Plan) -> bool {
         self.forms.keys().eq(other.forms.keys())
     }
-    /// The names of its functions that the other does not have.
-    fn beyond(&self, other: &Plan) -> Vec<&str> {
-        self.forms.iter().filter(|f| !other.forms.contains_key(f.0)).map(|f| f.1.as_str()).collect()
+    /// Its functions that the other does not have.
+    fn beyond(&self, other: &Plan) -> Vec<Value> {
+        let own = self.forms.iter().filter(|f| !other.forms.contains_key(f.0));
+        own.map(|((form, calls), name)| json!({ "name": name, "form": form, "calls": calls })).collect()
     }
 }
 
