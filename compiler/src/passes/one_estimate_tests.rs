@@ -192,6 +192,10 @@ fn measured_times_flip_layouts() {
     let mut other = measured(in_nhwc_in, |_, ns| Some(1e9 / ns));
     assert_eq!(in_nhwc_in(&mut other), 0);
     assert!(says(&other, "layouts stay: the module is measured at"), "{:?}", other.remarks);
+    // Times that differ by less than their noise: the estimate decides.
+    let mut near = measured(in_nhwc_in, |_, ns| Some(1e6 - ns));
+    assert_eq!(in_nhwc_in(&mut near), 2);
+    assert!(says(&near, "the module is measured at"), "{:?}", near.remarks);
     // Only the kernels of one layout were measured.
     let mut part = measured(in_nhwc_in, |_, ns| (ns < 1.0).then_some(ns));
     assert_eq!(in_nhwc_in(&mut part), 2);

@@ -56,26 +56,28 @@ impl AutoLayout {
             let words = pins.scheme().other.title();
             others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
         }
-        let estimated = (chosen.estimated(cx), others.iter().map(|o| o.whole.estimated(cx)).collect());
         let own = chosen.costs(cx);
         for o in &others {
             let costs = o.whole.costs(cx);
             cx.costs().hangs_on([&own, &costs]);
         }
-        let measured: Option<Vec<f64>> = others.iter().map(|o| o.whole.measured(cx)).collect();
-        let measured = chosen.measured(cx).zip(measured);
-        // Other layouts must be faster by more than the noise of measured times.
-        let margin = if measured.is_some() { 1.0 - TIME_NOISE } else { 1.0 };
-        let is_measured = measured.is_some();
-        let how = if is_measured { "measured" } else { "estimated" };
-        let (chosen, costs): (f64, Vec<f64>) = measured.unwrap_or(estimated);
+        let wholes = || std::iter::once(&chosen).chain(others.iter().map(|o| &o.whole));
+        let estimated: Vec<f64> = wholes().map(|w| w.estimated(cx)).collect();
+        let measured: Option<Vec<f64>> = wholes().map(|w| w.measured(cx)).collect();
+        // Others must be faster than the estimate's choice by more than the noise of measured times.
+        let (picked, is_measured) = (least(&estimated), measured.is_some());
+        let (how, margin) = if is_measured { ("measured", 1.0 - TIME_NOISE) } else { ("estimated", 1.0) };
+        let costs = measured.unwrap_or(estimated);
+        let fastest = least(&costs);
+        let picked = if costs[fastest] < margin * costs[picked] { fastest } else { picked };
         let list: Vec<String> =
-            others.iter().zip(&costs).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
-        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
-        let change = Weighed { one: least, other: chosen, measured: is_measured }.change(margin, "in the best other");
-        let words = format!("{:.1} us in the layouts chosen, {} ({change})", chosen / 1e3, list.join(", "));
-        let best = others.into_iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).filter(|b| b.1 < margin * chosen);
-        let Some((mut best, _)) = best else {
+            others.iter().zip(&costs[1..]).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
+        let others_cost =
+            costs.iter().enumerate().filter(|c| c.0 != picked).map(|c| *c.1).fold(f64::INFINITY, f64::min);
+        let weighed = Weighed { one: others_cost, other: costs[picked], measured: is_measured };
+        let change = weighed.change(margin, "in the best other");
+        let words = format!("{:.1} us in the layouts chosen, {} ({change})", costs[0] / 1e3, list.join(", "));
+        let Some(mut best) = picked.checked_sub(1).map(|i| others.swap_remove(i)) else {
             cx.applied(self, &[], format!("the module is {how} at {words}"));
             return Ok(());
         };
@@ -110,6 +112,11 @@ impl AutoLayout {
         }
         Ok(Uniform { anchors, words, whole: Whole::of(&module, cx)?, module, cx: own })
     }
+}
+
+/// The place of the least number, the first of equal ones.
+fn least(list: &[f64]) -> usize {
+    list.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |found| found.0)
 }
 
 /// A group's tensor expression, and the parameters that are constants.
