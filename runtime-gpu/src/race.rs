@@ -8,9 +8,7 @@
 //! On a GPU, a time is the sum of the device's timestamps. On a software device, it is the CPU time of this process:
 //! beside ten busy processes its standard deviation is 5 %, that of wall time 23 %. CPU time does not count idle cores,
 //! so a schedule with too few workgroups looks too fast; callers reject modules whose wall time is longer in nearly all
-//! rounds ([`Standing::is_slower_by_the_wall`]). A sample takes at least 2 ms, and up to 20 ms where the incumbent's first
-//! samples differ by a tenth: beside busy processes the ratios of short samples vary twice as much. Other targets race by
-//! [`race_of`].
+//! rounds ([`Standing::is_slower_by_the_wall`]). A sample takes at least 2 ms. Other targets race by [`race_of`].
 
 use crate::device::Gpu;
 use crate::error::GpuError;
@@ -28,9 +26,6 @@ use std::time::Instant;
 
 /// Nanoseconds of a sample, at least.
 const SAMPLE_NS: f64 = 2e6;
-/// The same, at most, where the incumbent's samples of the trial differ by more than this share.
-const LONG_SAMPLE_NS: f64 = 20e6;
-const NOISY: f64 = 0.1;
 /// Runs of a sample, at most.
 const MOST_RUNS: f64 = 1000.0;
 /// Rounds after which a runner may leave, and the ratio from which on it does.
@@ -209,17 +204,8 @@ pub fn race_of<E>(racers: Vec<Racer<'_, E>>, rounds: usize, seed: u64) -> Result
             }
         }
         round += 1;
-        if round == TRIAL && range(&standings[0].ns) > NOISY {
-            lanes.iter_mut().zip(&standings).for_each(|(lane, s)| lane.lengthen(s.median_ns()));
-        }
     }
     Ok(standings)
-}
-
-/// The difference of the largest number and the smallest, by the median.
-fn range(list: &[f64]) -> f64 {
-    let (least, most) = list.iter().fold((f64::INFINITY, 0.0_f64), |m, x| (m.0.min(*x), m.1.max(*x)));
-    (most - least) / median(list)
 }
 
 /// A permutation of the numbers below `n`.
@@ -266,10 +252,6 @@ impl<'r, E> Lane<'r, E> {
         let once = lane.sample()?.ns.max(1.0);
         lane.runs = (SAMPLE_NS / once).ceil().clamp(1.0, MOST_RUNS) as usize;
         Ok(lane)
-    }
-    /// Takes long samples from now on; `ns` is the time of a run.
-    fn lengthen(&mut self, ns: f64) {
-        self.runs = self.runs.max((LONG_SAMPLE_NS / ns).clamp(1.0, MOST_RUNS) as usize);
     }
     /// The mean of some runs.
     fn sample(&mut self) -> Result<Sample, E> {

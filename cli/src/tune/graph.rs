@@ -26,8 +26,9 @@ use weft::{FunctionLine, TuningDatabase};
 
 /// Decisions of the passes, at most.
 const ROUNDS: usize = 3;
-/// Share of the network's time below which a function that a pass asked about is not measured.
-const LEAST_SHARE: f64 = 0.01;
+/// Shares of the network's time: a function that a pass asked about is not measured where its estimate is below the first
+/// and what its time is expected to gain is below the second.
+const LEAST: (f64, f64) = (0.01, 0.0005);
 /// Rounds of the race that times a function.
 const SAMPLES: usize = 5;
 
@@ -153,8 +154,9 @@ impl Timing<'_> {
         until: Instant,
     ) -> CliResult<usize> {
         let mut asked: Vec<(String, AskedFunction)> = times.unmeasured().into_iter().collect();
-        let share = |f: &AskedFunction| f.estimated_ns / 1e3 / network_us;
-        asked.retain(|(_, f)| (LEAST_SHARE..1.0).contains(&share(f)) && f.function.symbols.is_empty());
+        let share = |ns: f64| ns / 1e3 / network_us;
+        let matters = |f: &AskedFunction| share(f.estimated_ns) >= LEAST.0 || share(f.gain_ns) >= LEAST.1;
+        asked.retain(|(_, f)| matters(f) && share(f.estimated_ns) < 1.0 && f.function.symbols.is_empty());
         let dearer = |a: &AskedFunction, b: &AskedFunction| b.estimated_ns.total_cmp(&a.estimated_ns);
         asked.sort_by(|a, b| b.1.gain_ns.total_cmp(&a.1.gain_ns).then_with(|| dearer(&a.1, &b.1)));
         let mut progress = Progress::new(&a.common, &[]);

@@ -97,7 +97,7 @@ impl CostModel for MeasuredCost {
         }
         Arc::new(Ok(Estimate { asked, ..estimate.clone() }))
     }
-    fn hangs_on(&self, sides: [&[(f64, Estimate)]; 2]) {
+    fn hangs_on(&self, sides: [&[Estimate]; 2]) {
         let Some(mut list) = self.times.unmeasured.as_ref().and_then(|list| list.lock().ok()) else { return };
         for (form, gain_ns) in expected_gains(sides) {
             if let Some(asked) = list.get_mut(form) {
@@ -116,20 +116,14 @@ impl CostModel for MeasuredCost {
 /// Standard deviation of an estimate, as a share of it.
 const UNSURE: f64 = 0.3;
 
-/// What a choice between two sides is expected to gain if their costs are measured, divided among the functions that are
-/// not by their variances. The error of the difference of two estimates is taken to have a Laplace distribution.
-fn expected_gains(sides: [&[(f64, Estimate)]; 2]) -> Vec<(&str, f64)> {
-    let ns = |e: &(f64, Estimate)| e.0 * e.1.total();
-    let [one, other] = sides.map(|side| side.iter().map(ns).sum::<f64>());
-    let variance = |e: &(f64, Estimate)| (UNSURE * ns(e)).powi(2);
-    let open = || sides.into_iter().flatten().filter_map(|e| Some((e.1.asked.as_deref()?, variance(e))));
-    let all: f64 = open().map(|e| e.1).sum();
-    let scale = (all / 2.0).sqrt();
-    if scale == 0.0 {
-        return vec![];
-    }
-    let gain = scale / 2.0 * (-(one - other).abs() / scale).exp();
-    open().map(|(form, own)| (form, gain * own / all)).collect()
+/// What a choice between two sides is expected to gain if their costs are measured, for each function that is not: the
+/// choice needs them all. The error of the difference of two estimates is taken to have a Laplace distribution.
+fn expected_gains<'e>([one, other]: [&'e [Estimate]; 2]) -> Vec<(&'e str, f64)> {
+    let ns = |side: &[Estimate]| side.iter().map(Estimate::total).sum::<f64>();
+    let open = || one.iter().chain(other).filter_map(|e| Some((e.asked.as_deref()?, UNSURE * e.total())));
+    let scale = (open().map(|e| e.1 * e.1).sum::<f64>() / 2.0).sqrt().max(f64::MIN_POSITIVE);
+    let gain = scale / 2.0 * (-(ns(one) - ns(other)).abs() / scale).exp();
+    open().map(|(form, _)| (form, gain)).collect()
 }
 
 #[cfg(test)]
@@ -145,15 +139,14 @@ mod tests {
     #[test]
     fn close_choices_between_long_functions_gain_most() {
         let gain = |one: f64, other: f64| {
-            let (one, other) = ([(1.0, estimate(one, Some("f")))], [(1.0, estimate(other, None))]);
+            let (one, other) = ([estimate(one, Some("f"))], [estimate(other, None)]);
             expected_gains([&one, &other]).iter().map(|g| g.1).sum::<f64>()
         };
         assert!(gain(100.0, 101.0) > gain(100.0, 140.0) && gain(100.0, 140.0) > gain(100.0, 300.0));
         assert!(gain(100.0, 100.0) > 9.0 * gain(10.0, 10.0));
-        let (calls, measured) =
-            ([(4.0, estimate(1.0, Some("f"))), (1.0, estimate(2.0, Some("g")))], [(1.0, estimate(6.0, None))]);
-        let found = expected_gains([&calls, &measured]);
-        assert!(found[0].0 == "f" && found[0].1 > found[1].1, "{found:?}");
+        let (two, measured) = ([estimate(4.0, Some("f")), estimate(2.0, Some("g"))], [estimate(6.0, None)]);
+        let found = expected_gains([&two, &measured]);
+        assert!(found[0].0 == "f" && found[1] == ("g", found[0].1), "{found:?}");
         assert!(expected_gains([&measured, &measured]).is_empty());
     }
 }

@@ -65,9 +65,9 @@ pub trait CostModel: Send + Sync {
         let (te, constants) = self.measures_functions().then(|| expression(form).ok()).flatten()?;
         self.function(&te, &constants).as_ref().as_ref().ok().cloned()
     }
-    /// Says that a choice hangs on the costs of two sides, functions with their numbers of calls: those that are not
-    /// measured are to be measured first whose times are most likely to change it by much.
-    fn hangs_on(&self, _sides: [&[(f64, Estimate)]; 2]) {}
+    /// Says that a choice hangs on the costs of the functions of two sides: those that are not measured are to be measured
+    /// first whose times are most likely to change it by much.
+    fn hangs_on(&self, _sides: [&[Estimate]; 2]) {}
     /// True if times of functions were measured on the device.
     fn measures_functions(&self) -> bool {
         false

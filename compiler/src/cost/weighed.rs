@@ -51,8 +51,7 @@ impl Weighed {
 
 /// The measured times of two sides, if both are known; else they are asked for.
 fn measured(model: &dyn CostModel, one: &[Estimate], other: &[Estimate]) -> Option<(f64, f64)> {
-    let once = |side: &[Estimate]| side.iter().map(|e| (1.0, e.clone())).collect::<Vec<_>>();
-    model.hangs_on([&once(one), &once(other)]);
+    model.hangs_on([one, other]);
     let sum = |side: &[Estimate]| side.iter().map(|e| e.measured).sum::<Option<f64>>();
     sum(one).zip(sum(other))
 }

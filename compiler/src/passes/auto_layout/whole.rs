@@ -56,11 +56,6 @@ impl AutoLayout {
             let words = pins.scheme().other.title();
             others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
         }
-        let own = chosen.costs(cx);
-        for o in &others {
-            let costs = o.whole.costs(cx);
-            cx.costs().hangs_on([&own, &costs]);
-        }
         let wholes = || std::iter::once(&chosen).chain(others.iter().map(|o| &o.whole));
         let estimated: Vec<f64> = wholes().map(|w| w.estimated(cx)).collect();
         let measured: Option<Vec<f64>> = wholes().map(|w| w.measured(cx)).collect();
