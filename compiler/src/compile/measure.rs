@@ -118,7 +118,7 @@ const UNSURE: f64 = 0.3;
 
 /// What a choice between two sides is expected to gain if their costs are measured, for each function that is not: the
 /// choice needs them all. The error of the difference of two estimates is taken to have a Laplace distribution.
-fn expected_gains<'e>([one, other]: [&'e [Estimate]; 2]) -> Vec<(&'e str, f64)> {
+fn expected_gains([one, other]: [&[Estimate]; 2]) -> Vec<(&str, f64)> {
     let ns = |side: &[Estimate]| side.iter().map(Estimate::total).sum::<f64>();
     let open = || one.iter().chain(other).filter_map(|e| Some((e.asked.as_deref()?, UNSURE * e.total())));
     let scale = (open().map(|e| e.1 * e.1).sum::<f64>() / 2.0).sqrt().max(f64::MIN_POSITIVE);
