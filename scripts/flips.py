@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What measured times change in the graph of a network: layouts, fusion, algorithms.
+"""Decisions about layout, fusion and algorithms that measured times change.
 
     scripts/flips.py weft F/A.jsonl=A.onnx F/B.jsonl=B.onnx --device 0
 
-For each network, `weft explain` with the file's tuned choices alone is compared with `weft explain` with the file's times too: a flip is a
-group that only one of them has. Then the times of the functions that only one plan has are swapped: each side's are multiplied so that their
-sum is the other's, and the plan must be the first one again. Last come the closest decisions that measured times confirm, by kind, with the
-ratio of the other choice's time to that of the choice.
+`F/A.jsonl` is a database of `weft tune`; `F/A.search.json`, what `weft tune --json` printed, is read if it exists. For each network the
+script compiles twice: with the tuned schedules alone, and with the measured times of functions. It prints:
+
+1. the groups that only one of the two plans has;
+2. whether the first plan returns when the times of the two plans' own functions are swapped: each side is scaled to the sum of the other;
+3. the decisions by measured times that are closest to the other choice, with the ratio of the two times in the order of the remark.
 """
 
 import argparse
@@ -43,7 +45,7 @@ def written(lines):
 
 
 def swapped(a, model, lines, sides):
-    """The plan with the times of the two sides' own functions swapped."""
+    """The groups of the plan that results when the functions of the two sides swap their total times; None without times."""
     calls = [{f["form"]: f["calls"] for f in side} for side in sides]
     counts = [line for line in lines if line["kind"] == "function" and not line["withdrawn"]]
     sums = [sum(line["us"] * own[line["form"]] for line in counts if line["form"] in own) for own in calls]
@@ -55,7 +57,7 @@ def swapped(a, model, lines, sides):
 
 
 def closest(found):
-    """Decisions by measured times: for each kind the ratio of the second time that a remark names to the first, and the remark."""
+    """For each kind of decision up to five remarks with measured times, closest first, with the ratio of the second time to the first."""
     out = {}
     for remark in found["remarks"]:
         text = remark["message"]

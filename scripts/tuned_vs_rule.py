@@ -5,11 +5,10 @@
     scripts/tuned_vs_rule.py weft A.onnx B.onnx --device 0 --folder F --budget 0 --as OTHER
 
 `weft tune` searches each network for so many seconds, into `F/NAME.jsonl` (what it found: `F/NAME.search.json`), and goes on from there if
-it is called again. Then in each of some fresh processes (`weft measure`) two networks are raced in turn: without the database against the
-lines of its tuned choices alone, and against all of it. The race's clock is CPU time on a software device, which changes less than the host's
-clock. Ratios are medians over all rounds, with their standard errors, of three to eight processes; every second process opens the tuned side first. With `--as OTHER`, for a run
-on another driver, the lines of the device whose name contains OTHER are taken as this device's, which says what carries over from one driver
-to the other.
+it is called again. Then fresh processes (`weft measure`) race the network without the database against the network with the tuned choices
+alone, and against the network with the whole database. On a software device the race's clock is CPU time. Ratios are medians over all rounds
+of three to eight processes, with their standard errors; every second process opens the tuned side first. With `--as OTHER`, the lines of the
+device whose name contains OTHER are used for this device: that shows what carries over from another driver.
 """
 
 import argparse

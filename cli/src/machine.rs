@@ -109,6 +109,15 @@ impl Machine {
         }
     }
 
+    /// Races measure the CPU time of the process: on software devices, and on a processor with one thread. Idle threads of
+    /// a processor spin while they wait for work, so with more threads CPU time says nothing.
+    fn by_cpu_time(&self) -> bool {
+        match self {
+            Machine::Gpu(gpu) => gpu.profile.software,
+            Machine::Cpu(processor) => processor.threads() == 1,
+        }
+    }
+
     /// Races modules of this machine, the first of which is the incumbent.
     ///
     /// # Errors
@@ -119,16 +128,14 @@ impl Machine {
                 let runners = list.iter().filter_map(|o| if let Loaded::Gpu(r) = o { Some(r) } else { None });
                 Ok(race(gpu, &runners.collect::<Vec<_>>(), rounds, seed)?)
             }
-            Machine::Cpu(processor) => {
-                // Threads that look out for work take CPU time, too.
-                let of_process = processor.threads() == 1;
-                let racers = list.iter().filter_map(|o| racer(o, of_process));
+            Machine::Cpu(_) => {
+                let racers = list.iter().filter_map(|o| racer(o, self.by_cpu_time()));
                 Ok(race_of(racers.collect(), rounds, seed)?)
             }
         }
     }
 
-    /// Races whole networks on this machine, the first of which is the incumbent.
+    /// Races networks on this machine; the first one is the incumbent.
     ///
     /// # Errors
     /// A run that fails.
@@ -139,11 +146,7 @@ impl Machine {
         rounds: usize,
         seed: u64,
     ) -> CliResult<Vec<Standing>> {
-        let of_process = match self {
-            Machine::Gpu(gpu) => gpu.profile.software,
-            Machine::Cpu(processor) => processor.threads() == 1,
-        };
-        let racers = list.iter().map(|s| network_racer(s, inputs, of_process)).collect::<CliResult<_>>()?;
+        let racers = list.iter().map(|s| network_racer(s, inputs, self.by_cpu_time())).collect::<CliResult<_>>()?;
         race_of(racers, rounds, seed)
     }
 
@@ -175,7 +178,7 @@ impl Loaded {
     }
 }
 
-/// Times runs of a network: on a device without its inputs' way there and its results' way back.
+/// Times runs of a network. On a device, inputs and results stay there.
 fn network_racer<'r>(
     session: &'r weft::Session,
     inputs: &'r [Tensor],

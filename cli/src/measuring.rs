@@ -130,7 +130,7 @@ fn networks(
     if let Ok(sessions) = tuning.iter().map(open).collect::<CliResult<Vec<_>>>() {
         return Ok(Reply::Raced { standings: machine.race_networks(&sessions, &inputs, rounds, seed)? });
     }
-    // The device may have memory for one of them.
+    // If the device has no memory for all networks at once, each runs alone.
     let alone = |file| Ok(machine.race_networks(&[open(file)?], &inputs, rounds, seed)?.remove(0));
     let standings = tuning.iter().map(alone).collect::<CliResult<Vec<_>>>()?;
     let beside = |s: &Standing| s.beside(&standings[0]);

@@ -211,7 +211,7 @@ fn tune(
     let graph = if a.kernel.is_some() || a.same_sums {
         Value::Null
     } else {
-        // Schedules that were found count, even if the device has no memory for two networks.
+        // If the device has no memory for two networks, the schedules that were found are still reported.
         match graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH)) {
             Err(e) if e.code == Code::Device => {
                 log(common, format!("tune: layouts and fusion stay: {}", e.message));

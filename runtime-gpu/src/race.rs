@@ -37,8 +37,8 @@ const MOSTLY: f64 = 0.8;
 const DISTURBED: f64 = 1.5;
 const MOST_REPEATED: usize = 5;
 
-/// Of normally distributed numbers, the standard deviation by the median deviation, and the standard error of the median by
-/// that of the mean.
+/// For a normal distribution: the standard deviation divided by the median absolute deviation, and the standard error of
+/// the median divided by the standard error of the mean.
 const DEVIATION: f64 = 1.4826;
 const OF_MEDIAN: f64 = 1.2533;
 
@@ -91,8 +91,8 @@ impl Standing {
     pub fn ratio(&self) -> f64 {
         median(&self.ratios)
     }
-    /// The standard error of [`Standing::ratio`], from the median deviation of the ratios, as for normally distributed ones;
-    /// infinite without rounds.
+    /// The standard error of [`Standing::ratio`], estimated from the median absolute deviation of the ratios for a normal
+    /// distribution; infinite without rounds.
     pub fn uncertainty(&self) -> f64 {
         let middle = self.ratio();
         let deviations: Vec<f64> = self.ratios.iter().map(|r| (r - middle).abs()).collect();
@@ -121,7 +121,7 @@ impl Standing {
         let slower = self.wall_ratios.iter().filter(|r| **r > 1.0).count();
         slower as f64 >= MOSTLY * self.wall_ratios.len() as f64
     }
-    /// The same with the ratios to another one that ran at another time, round by round.
+    /// The same times with ratios to an incumbent that was timed in another race, round by round.
     pub fn beside(&self, incumbent: &Standing) -> Standing {
         let ratios = |own: &[f64], other: &[f64]| own.iter().zip(other).map(|(a, b)| a / b).collect();
         Standing {

@@ -1,8 +1,9 @@
-//! Layouts, fusion and algorithms by measured times. The network is compiled as it is and with other layouts and other fusion, and
-//! the times of its functions in each go into the database. With them the passes decide again
-//! ([`compiler::cost::CostModel::function`]), until they decide as before; the functions that they ask about and that
-//! have no time are measured alone in between. In the end the whole network is timed in fresh processes as it was and as
-//! it is decided now; if it is slower now, the times are withdrawn.
+//! Layouts, fusion and algorithms by measured times. The network is compiled in its first form, with other layouts and
+//! with other fusion; the times of its functions go into the database. With these times the passes decide again
+//! ([`compiler::cost::CostModel::function`]) until their decisions stay the same. Functions that a pass asks about and that
+//! have no time are measured alone in between. The first form runs between all measurements, as a reference for the
+//! machine's present speed. In the end the first form and the last one are raced in fresh processes; if the last one is
+//! slower, the times are withdrawn.
 
 use super::measurer::Measurer;
 use super::network::{self, Sides};
@@ -26,9 +27,10 @@ use weft::{FunctionLine, TuningDatabase};
 
 /// Decisions of the passes, at most.
 const ROUNDS: usize = 3;
-/// Shares of the network's time: a function that a pass asked about is not measured where its estimate is below the first
-/// and what its time is expected to gain is below the second.
-const LEAST: (f64, f64) = (0.01, 0.0005);
+/// A function that a pass asked about is measured if its estimate is at least this share of the network's time, or if its
+/// expected gain ([`AskedFunction::gain_ns`]) is at least the second share.
+const LEAST_SHARE: f64 = 0.01;
+const LEAST_GAIN: f64 = 0.0005;
 /// Rounds of the race that times a function.
 const SAMPLES: usize = 5;
 
@@ -65,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What times plans: the network as it is beside each, and the lines that were added to the file.
+/// Times plans. The control is the network in its first form; `added` are the lines that were appended to the file.
 struct Timing<'e> {
     control: Control<'e>,
     added: Vec<FunctionLine>,
@@ -97,8 +99,8 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
     Ok(json!({ "plans": rows, "changed": true, "functions": functions, "network": found? }))
 }
 
-/// Times the network as it is, in other ways until `until`, and as measured times decide: the last plan. Returns the
-/// lines that were added to the file, too.
+/// Times the network in its first form, with other layouts and fusion until `until`, and as measured times decide. Returns
+/// the plans, the last of which was decided by times, and the lines that were appended to the file.
 fn measure_plans(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<(Vec<Plan>, Vec<FunctionLine>)> {
     let mut common = a.common.clone();
     crate::tuning::provide(&mut common, true)?;
@@ -144,8 +146,7 @@ fn measure_plans(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<(Ve
 }
 
 impl Timing<'_> {
-    /// Times the functions that passes asked about, those first by which decisions are expected to gain most; returns how
-    /// many.
+    /// Times the functions that passes asked about, in the order of their expected gain. Returns their number.
     fn measure_asked(
         &mut self,
         a: &TuneArgs,
@@ -155,7 +156,7 @@ impl Timing<'_> {
     ) -> CliResult<usize> {
         let mut asked: Vec<(String, AskedFunction)> = times.unmeasured().into_iter().collect();
         let share = |ns: f64| ns / 1e3 / network_us;
-        let matters = |f: &AskedFunction| share(f.estimated_ns) >= LEAST.0 || share(f.gain_ns) >= LEAST.1;
+        let matters = |f: &AskedFunction| share(f.estimated_ns) >= LEAST_SHARE || share(f.gain_ns) >= LEAST_GAIN;
         asked.retain(|(_, f)| matters(f) && share(f.estimated_ns) < 1.0 && f.function.symbols.is_empty());
         let dearer = |a: &AskedFunction, b: &AskedFunction| b.estimated_ns.total_cmp(&a.estimated_ns);
         asked.sort_by(|a, b| b.1.gain_ns.total_cmp(&a.1.gain_ns).then_with(|| dearer(&a.1, &b.1)));
@@ -203,8 +204,8 @@ impl Timing<'_> {
         self.plan(s, name, list)
     }
 
-    /// A plan by the times of its functions. The first time of a form counts, unless an earlier search has a smaller one: the
-    /// smallest of several would favour the functions that most plans have.
+    /// Makes a plan and appends the times of its functions. A form is written once in a search: if each plan could lower
+    /// its time, forms that occur in many plans would get smaller times than others.
     fn plan(&mut self, s: &Subject<'_>, name: &str, list: Vec<Timed>) -> CliResult<Plan> {
         let known = TuningDatabase::read(s.file).map_err(CliError::input)?;
         let mut plan = Plan { name: name.into(), forms: BTreeMap::new(), us: 0.0 };

@@ -109,7 +109,7 @@ impl Measurer {
         }
     }
 
-    /// Races a network with one tuning database and with another, in a process that did nothing before.
+    /// Races a network with two tuning databases in a fresh process.
     ///
     /// # Errors
     /// The process does not start, or ends; a network that does not run.

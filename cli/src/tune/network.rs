@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use weft::statistics::Statistics;
 use weft::{TuningDatabase, TuningLine};
 
-/// Processes at least and at most, and the rounds of the race in each.
+/// Least and largest number of processes, and the rounds of the race in each.
 const PROCESSES: (usize, usize) = (3, 8);
 const ROUNDS: usize = 7;
-/// Between them, there are so many that the median ratio is as certain as this, or this much time has passed.
+/// No further process starts when the standard error of the median ratio is below this, or after this time.
 const CERTAIN: f64 = 0.01;
 const LONGEST: Duration = Duration::from_secs(60);
-/// Ratio from which on lines are withdrawn, if it is above 1 by more than its standard error.
+/// Lines are withdrawn if the ratio is at least this and exceeds 1 by more than its standard error.
 const SLOWER: f64 = 1.01;
 
 /// Compares a model, with the options that it is compiled with, with and without `lines`. If it is slower with them, or cannot be compared, they are withdrawn.
@@ -50,8 +50,8 @@ pub struct Sides<'a> {
     pub after: &'a Path,
 }
 
-/// Races the network before and after in fresh processes. It is `kept` if it is not slower after than before, neither by
-/// the race's clock nor in most rounds by the host's.
+/// Races the network with both databases in fresh processes. The result is `kept` if the network is not slower after than
+/// before: by the race's clock, and by the host's clock in most rounds.
 ///
 /// # Errors
 /// A process that fails, and files that cannot be written.

@@ -1,4 +1,4 @@
-//! Runs of networks that say where their time goes, alone or in turn with another network.
+//! Times of the dispatches of whole networks: of one network alone, or of one in turn with a control network.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
@@ -24,7 +24,7 @@ pub struct Taken {
 /// One dispatch in a run: its kernel, its group, microseconds.
 type Dispatched = (usize, usize, f64);
 
-/// Runs a network as a whole and says how long each dispatch takes.
+/// Runs a network once and returns the time of each dispatch.
 type Timer<'e> = Box<dyn FnMut() -> CliResult<Vec<Dispatched>> + 'e>;
 
 /// The dispatches of some runs of a network.
@@ -38,7 +38,7 @@ impl Runs {
     pub fn of(executor: &weft::Session, common: &Common, inputs: &[Tensor]) -> CliResult<Runs> {
         Runs::with(timer(executor, common, inputs)?, || Ok(1.0))
     }
-    /// Multiplies the times of each run by what `pace` says before it.
+    /// Calls `pace` before each run and multiplies the times of the run by the result.
     fn with(mut run: Timer<'_>, mut pace: impl FnMut() -> CliResult<f64>) -> CliResult<Runs> {
         // A driver may compile in the first run.
         run()?;
@@ -74,8 +74,8 @@ fn total(run: &[Dispatched]) -> f64 {
     run.iter().map(|d| d.2).sum::<f64>().max(1e-3)
 }
 
-/// A network that runs in turn with others, to say how fast the machine is at the moment: other work, or heat, changes
-/// that within seconds. All times are as if the machine always were as fast as usual.
+/// A network that runs in turn with others, as a reference for the machine's present speed: other processes and heat
+/// change the speed within seconds. Times are scaled to the control's usual time, the median of its first runs.
 pub struct Control<'e> {
     run: Timer<'e>,
     usual_us: f64,
@@ -92,18 +92,18 @@ impl<'e> Control<'e> {
         let own = Runs(own.0.iter().map(|r| scaled(r, usual_us / total(r))).collect());
         Ok(Control { run, usual_us, own })
     }
-    /// Its first runs.
+    /// The control's first runs, each scaled to the usual time.
     pub fn runs(&self) -> &Runs {
         &self.own
     }
-    /// Its usual time by that of a run now.
+    /// Runs the control once. Returns its usual time divided by the time of this run.
     ///
     /// # Errors
     /// A run that fails.
     pub fn pace(&mut self) -> CliResult<f64> {
         Ok(self.usual_us / total(&(self.run)()?))
     }
-    /// Runs another network in turn with it.
+    /// Runs another network in turn with the control.
     ///
     /// # Errors
     /// Those of [`Runs::of`].

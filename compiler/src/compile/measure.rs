@@ -1,6 +1,6 @@
 //! Measured costs: the times of functions that were measured, and a list of those that were asked about and were not.
 
-use crate::cost::{CostModel, EstimatedCost, Measurements, NodeForm, RegionTimes};
+use crate::cost::{CostModel, ESTIMATE_DEVIATION, EstimatedCost, Measurements, NodeForm, RegionTimes};
 use crate::int::DimRanges;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::Estimate;
@@ -40,7 +40,7 @@ pub struct AskedFunction {
     pub constants: Vec<usize>,
     /// Its estimate.
     pub estimated_ns: f64,
-    /// What the choices that hang on it are expected to gain by its time, in nanoseconds.
+    /// Nanoseconds that choices between it and other functions are expected to gain if it is measured.
     pub gain_ns: f64,
 }
 
@@ -97,7 +97,7 @@ impl CostModel for MeasuredCost {
         }
         Arc::new(Ok(Estimate { asked, ..estimate.clone() }))
     }
-    fn hangs_on(&self, sides: [&[Estimate]; 2]) {
+    fn compares(&self, sides: [&[Estimate]; 2]) {
         let Some(mut list) = self.times.unmeasured.as_ref().and_then(|list| list.lock().ok()) else { return };
         for (form, gain_ns) in expected_gains(sides) {
             if let Some(asked) = list.get_mut(form) {
@@ -113,14 +113,12 @@ impl CostModel for MeasuredCost {
     }
 }
 
-/// Standard deviation of an estimate, as a share of it.
-const UNSURE: f64 = 0.3;
-
-/// What a choice between two sides is expected to gain if their costs are measured, for each function that is not: the
-/// choice needs them all. The error of the difference of two estimates is taken to have a Laplace distribution.
+/// The expected gain of a choice between two sides from measuring them, for each function that is not measured. Each gets
+/// the whole gain, since the choice needs the times of all. Assumes a Laplace distribution for the error of the difference
+/// of both estimates.
 fn expected_gains([one, other]: [&[Estimate]; 2]) -> Vec<(&str, f64)> {
     let ns = |side: &[Estimate]| side.iter().map(Estimate::total).sum::<f64>();
-    let open = || one.iter().chain(other).filter_map(|e| Some((e.asked.as_deref()?, UNSURE * e.total())));
+    let open = || one.iter().chain(other).filter_map(|e| Some((e.asked.as_deref()?, ESTIMATE_DEVIATION * e.total())));
     let scale = (open().map(|e| e.1 * e.1).sum::<f64>() / 2.0).sqrt().max(f64::MIN_POSITIVE);
     let gain = scale / 2.0 * (-(ns(one) - ns(other)).abs() / scale).exp();
     open().map(|(form, _)| (form, gain)).collect()

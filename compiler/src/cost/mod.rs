@@ -53,6 +53,9 @@ impl NodeForm {
 /// from run to run.
 pub const TIME_NOISE: f64 = 0.05;
 
+/// Assumed standard deviation of an estimate, as a share of it.
+pub const ESTIMATE_DEVIATION: f64 = 0.3;
+
 /// Costs of nodes and groups, in nanoseconds.
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.
@@ -60,14 +63,15 @@ pub trait CostModel: Send + Sync {
     /// The estimate of a tensor function, `constants` of which are buffers that may be prepacked, or why it cannot run;
     /// with its measured time, if there is one. Times that are measured are compared with such times alone.
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>>;
-    /// The estimate of one node that runs alone, by its tensor function; `None` if it has none, or nothing is measured.
+    /// The estimate of one node that runs alone, by its tensor function. `None` if it has no tensor function, or if no
+    /// function was measured on the device.
     fn function_of_node(&self, form: &NodeForm) -> Option<Estimate> {
         let (te, constants) = self.measures_functions().then(|| expression(form).ok()).flatten()?;
         self.function(&te, &constants).as_ref().as_ref().ok().cloned()
     }
-    /// Says that a choice hangs on the costs of the functions of two sides: those that are not measured are to be measured
-    /// first whose times are most likely to change it by much.
-    fn hangs_on(&self, _sides: [&[Estimate]; 2]) {}
+    /// A pass reports that it chooses between two sides by the costs of these functions. A model that lists unmeasured
+    /// functions orders them by it.
+    fn compares(&self, _sides: [&[Estimate]; 2]) {}
     /// True if times of functions were measured on the device.
     fn measures_functions(&self) -> bool {
         false

@@ -34,24 +34,24 @@ impl Weighed {
         let measured = functions(one).zip(functions(other)).and_then(|(one, other)| measured(model, &one, &other));
         Weighed::by([estimated(one), estimated(other)], measured)
     }
-    /// How both were found, and what would change the choice: `estimated; 7 % more as one would change it`. See
-    /// [`Weighed::change`].
-    pub fn verdict(&self, limit: f64, what: &str) -> String {
+    /// How both costs were found, and the change that flips the choice: `estimated; flips if one kernel takes 7 % longer`.
+    /// See [`Weighed::flips`].
+    pub fn verdict(&self, limit: f64, first: &str) -> String {
         let how = if self.measured { "measured" } else { "estimated" };
-        format!("{how}; {}", self.change(limit, what))
+        format!("{how}; {}", self.flips(limit, first))
     }
-    /// What would change the choice of the first way, `what` in words, where it takes less than `limit` times the other:
-    /// `7 % more as one would change it`.
-    pub fn change(&self, limit: f64, what: &str) -> String {
+    /// The change of the first way that flips the choice, where the first way is chosen if it takes less than `limit`
+    /// times the other. `first` names it: `flips if one kernel takes 7 % longer`.
+    pub fn flips(&self, limit: f64, first: &str) -> String {
         let percent = 1e2 * (limit * self.other / self.one - 1.0);
-        let way = if percent < 0.0 { "less" } else { "more" };
-        format!("{:.0} % {way} {what} would change it", percent.abs())
+        let way = if percent < 0.0 { "less time" } else { "longer" };
+        format!("flips if {first} takes {:.0} % {way}", percent.abs())
     }
 }
 
-/// The measured times of two sides, if both are known; else they are asked for.
+/// The measured times of both sides, if all functions have one. Reports the comparison to the model.
 fn measured(model: &dyn CostModel, one: &[Estimate], other: &[Estimate]) -> Option<(f64, f64)> {
-    model.hangs_on([one, other]);
+    model.compares([one, other]);
     let sum = |side: &[Estimate]| side.iter().map(|e| e.measured).sum::<Option<f64>>();
     sum(one).zip(sum(other))
 }

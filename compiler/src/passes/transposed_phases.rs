@@ -67,7 +67,7 @@ impl Pass for TransposedPhases {
                     continue;
                 }
                 let w = Weighed::nodes(&*model, &phases.forms, &[NodeForm::of(&r.f, n)]);
-                let (new, old, how) = (w.one / 1e3, w.other / 1e3, w.verdict(1.0, "for a convolution"));
+                let (new, old, how) = (w.one / 1e3, w.other / 1e3, w.verdict(1.0, "the convolution"));
                 let how = if self.always { String::new() } else { format!(" ({how})") };
                 let text = format!("as a convolution it takes {new:.1} us, else {old:.1} us{how}");
                 if !self.always && w.one >= w.other {

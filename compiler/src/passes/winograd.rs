@@ -76,8 +76,8 @@ impl Pass for Winograd {
                     continue;
                 };
                 let [tiles, direct] = [weighed.one / 1e3, weighed.other / 1e3];
-                // Tiles that were asked for are no choice.
-                let verdict = || format!(" ({})", weighed.verdict(1.0 / LEAST_GAIN, "for the tiles"));
+                // If the user asks for a tile size, there is no choice to explain.
+                let verdict = || format!(" ({})", weighed.verdict(1.0 / LEAST_GAIN, "the tiled form"));
                 let how = if self.tile == 0 { verdict() } else { String::new() };
                 let text = format!("F({}, 3) takes {tiles:.1} us, the convolution {direct:.1} us{how}", form.tile);
                 if self.tile == 0 && tiles * LEAST_GAIN >= direct {

@@ -10,7 +10,6 @@ use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
 use crate::passes::pipeline::behind_layout;
 use crate::passes::{PassContext, PassError, Sequential};
-use crate::schedule::estimate::Estimate;
 use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
 
@@ -59,7 +58,7 @@ impl AutoLayout {
         let wholes = || std::iter::once(&chosen).chain(others.iter().map(|o| &o.whole));
         let estimated: Vec<f64> = wholes().map(|w| w.estimated(cx)).collect();
         let measured: Option<Vec<f64>> = wholes().map(|w| w.measured(cx)).collect();
-        // Others must be faster than the estimate's choice by more than the noise of measured times.
+        // By measured times, another module must beat the estimate's choice by more than the noise.
         let (picked, is_measured) = (least(&estimated), measured.is_some());
         let (how, margin) = if is_measured { ("measured", 1.0 - TIME_NOISE) } else { ("estimated", 1.0) };
         let costs = measured.unwrap_or(estimated);
@@ -70,8 +69,8 @@ impl AutoLayout {
         let others_cost =
             costs.iter().enumerate().filter(|c| c.0 != picked).map(|c| *c.1).fold(f64::INFINITY, f64::min);
         let weighed = Weighed { one: others_cost, other: costs[picked], measured: is_measured };
-        let change = weighed.change(margin, "in the best other");
-        let words = format!("{:.1} us in the layouts chosen, {} ({change})", costs[0] / 1e3, list.join(", "));
+        let flips = weighed.flips(margin, "the best other");
+        let words = format!("{:.1} us in the layouts chosen, {} ({flips})", costs[0] / 1e3, list.join(", "));
         let Some(mut best) = picked.checked_sub(1).map(|i| others.swap_remove(i)) else {
             cx.applied(self, &[], format!("the module is {how} at {words}"));
             return Ok(());
@@ -109,7 +108,7 @@ impl AutoLayout {
     }
 }
 
-/// The place of the least number, the first of equal ones.
+/// The index of the smallest number; of equal ones the first.
 fn least(list: &[f64]) -> usize {
     list.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |found| found.0)
 }
@@ -148,22 +147,26 @@ impl Whole {
     }
     /// The estimated nanoseconds of all kernels.
     fn estimated(&self, cx: &mut PassContext) -> f64 {
-        self.costs(cx).iter().map(|(calls, e)| calls * e.total()).sum()
+        self.times(cx).into_iter().map(|t| t.0).sum()
     }
     /// The measured nanoseconds of all kernels. Functions with a small share of the estimate need not be measured:
     /// their estimates are scaled.
     fn measured(&self, cx: &mut PassContext) -> Option<f64> {
-        let costs = self.costs(cx);
-        let all: f64 = costs.iter().map(|(calls, e)| calls * e.total()).sum();
-        let known = costs.iter().filter_map(|(calls, e)| Some((calls * e.total(), calls * e.measured?)));
-        let (of_known, ns) = known.fold((0.0, 0.0), |sum, t| (sum.0 + t.0, sum.1 + t.1));
+        let times = self.times(cx);
+        let all: f64 = times.iter().map(|t| t.0).sum();
+        let known: Vec<(f64, f64)> = times.into_iter().filter_map(|t| t.1.map(|ns| (t.0, ns))).collect();
+        let (of_known, ns) = known.iter().fold((0.0, 0.0), |sum, t| (sum.0 + t.0, sum.1 + t.1));
         (of_known > 0.0 && of_known >= (1.0 - SMALL) * all).then(|| ns * all / of_known)
     }
-    /// The number of calls of each group that can be estimated, and its estimate.
-    fn costs(&self, cx: &mut PassContext) -> Vec<(f64, Estimate)> {
+    /// Estimated nanoseconds of each group's calls, and measured ones.
+    fn times(&self, cx: &mut PassContext) -> Vec<(f64, Option<f64>)> {
         let model = cx.costs();
-        let of = |g: &Group| Some((g.calls as f64, model.function(&g.expression, &g.constants).as_ref().clone().ok()?));
-        self.groups.iter().filter_map(of).collect()
+        let of = |g: &Group| {
+            let found = model.function(&g.expression, &g.constants);
+            let calls = g.calls as f64;
+            found.as_ref().as_ref().map_or((0.0, None), |e| (calls * e.total(), e.measured.map(|ns| calls * ns)))
+        };
+        self.groups.iter().map(of).collect()
     }
 }
 

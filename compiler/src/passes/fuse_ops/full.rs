@@ -146,10 +146,10 @@ pub struct GroupGraph<'a, 'g> {
     pub declined: Vec<Declined>,
 }
 
-/// Both ways in words, where one kernel may take `limit` times what several take.
+/// Both costs in words. One kernel is chosen if it takes less than `limit` times as long as several.
 fn describe(w: &Weighed, limit: f64) -> String {
     let [one, apart] = times([w.one, w.other]);
-    format!("{one} as one, {apart} apart ({})", w.verdict(limit, "as one"))
+    format!("{one} as one, {apart} apart ({})", w.verdict(limit, "one kernel"))
 }
 
 impl GroupGraph<'_, '_> {

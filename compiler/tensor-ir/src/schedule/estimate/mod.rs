@@ -167,7 +167,7 @@ pub struct Estimate {
     pub cost: Cost,
     /// The time in nanoseconds, if the function was measured on the device.
     pub measured: Option<f64>,
-    /// Under what its time is asked for, where it was not measured.
+    /// The form under which a cost model lists the function as unmeasured.
     pub asked: Option<Arc<str>>,
 }
 
