@@ -37,11 +37,12 @@ def groups(found):
     return {(g["name"], " ".join(g["ops"]), g.get("layout") or "") for g in found["groups"]}
 
 
-def written(lines):
-    file = tempfile.NamedTemporaryFile("w", suffix=".jsonl", delete=False)
-    file.write("".join(json.dumps(line) + "\n" for line in lines))
-    file.close()
-    return Path(file.name)
+def with_lines(a, verb, model, lines):
+    """What the command prints with a database of these lines."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.write("".join(json.dumps(line) + "\n" for line in lines))
+        file.flush()
+        return run(a, verb, model, Path(file.name))
 
 
 def swapped(a, model, lines, sides):
@@ -53,7 +54,7 @@ def swapped(a, model, lines, sides):
         return None
     factor = lambda form: next((sums[1 - at] / sums[at] for at in (0, 1) if form in calls[at]), 1.0)
     other = [{**line, "us": line["us"] * factor(line["form"])} if line["kind"] == "function" else line for line in lines]
-    return groups(run(a, "explain", model, written(other)))
+    return groups(with_lines(a, "explain", model, other))
 
 
 def closest(found):
@@ -78,8 +79,8 @@ def main():
     a = parser.parse_args()
     for file, model in (n.split("=", 1) for n in a.networks):
         lines = [json.loads(line) for line in Path(file).read_text().splitlines() if line.strip()]
-        tiles = written([line for line in lines if line["kind"] == "choices"])
-        before, after = (run(a, "explain", model, tuning) for tuning in (tiles, file))
+        before = with_lines(a, "explain", model, [line for line in lines if line["kind"] == "choices"])
+        after = run(a, "explain", model, file)
         sides = [groups(before) - groups(after), groups(after) - groups(before)]
         print(f"\n## {Path(model).stem}: {len(sides[0])} groups gone, {len(sides[1])} new of {len(after['groups'])}\n")
         for word, side in zip(("-", "+"), sides):

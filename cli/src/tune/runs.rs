@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weft::statistics::Statistics;
 
-/// Runs of a network: at least, at most, and for how long in between.
+/// Least and largest number of runs. In between, no further run starts after this time.
 const RUNS: (usize, usize) = (3, 9);
 const ENOUGH: Duration = Duration::from_millis(1500);
 
-/// What a function takes in a run.
+/// The time and the calls of a function in a run.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     pub us: f64,
