@@ -19,6 +19,7 @@
 mod beside;
 pub mod canvas;
 pub mod delta;
+mod details;
 pub mod document;
 pub mod drawing;
 pub mod export;

@@ -3,6 +3,7 @@
 use crate::beside::{Compared, Other};
 use crate::canvas::Canvas;
 use crate::canvas::colour::ColourBy;
+use crate::details::Details;
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
 use crate::live::{Again, Host};
@@ -81,6 +82,7 @@ pub struct Viewer {
     /// Another compilation to hold this one against.
     pub(crate) other: Option<Other>,
     marks: Option<Compared>,
+    details: Option<(Arc<Drawn>, Arc<Details>)>,
 }
 
 /// An edge that was chosen.
@@ -134,6 +136,7 @@ impl Viewer {
             again: Again::new(&document.trace().options),
             other: None,
             marks: None,
+            details: None,
             document,
         })
     }
@@ -316,6 +319,21 @@ impl Viewer {
         let key = self.focus.clone()?;
         let find = |d: Option<Result<Arc<Drawn>, String>>| d.and_then(Result::ok)?.layered.picture.find(&key).cloned();
         find(self.after()).or_else(|| find(self.before()))
+    }
+    /// The details of that box, computed when it or the graph changed.
+    pub(crate) fn details(&mut self) -> Option<Arc<Details>> {
+        let focus = self.focus.clone()?;
+        let shown = self.after().and_then(Result::ok);
+        let same = |(drawn, d): &&(Arc<Drawn>, Arc<Details>)| {
+            d.node.key == focus && shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, drawn))
+        };
+        if let Some((_, details)) = self.details.as_ref().filter(same) {
+            return Some(details.clone());
+        }
+        let node = self.focus_node()?;
+        let details = Arc::new(Details::of(&self.document, node));
+        self.details = shown.map(|s| (s, details.clone()));
+        Some(details)
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
     pub fn focus_key(&mut self, key: &str) {

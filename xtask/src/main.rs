@@ -19,6 +19,7 @@ mod release;
 mod replay;
 mod report;
 mod test;
+mod times;
 mod tint;
 mod vulkan;
 mod wheel;
@@ -50,20 +51,28 @@ const COMMANDS: &[Command] = &[
     Command { name: "package", help: package::HELP, run: package::run },
     Command { name: "wheel", help: wheel::HELP, run: wheel::run },
     Command { name: "release", help: release::HELP, run: release::run },
+    Command { name: "timed", help: times::HELP, run: times::run },
 ];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(real) = std::env::var_os(wheel::REAL_CARGO) {
+        return ended("cargo", wheel::as_cargo(&real, &args));
+    }
     let found = args.first().and_then(|name| COMMANDS.iter().find(|c| c.name == name));
     let Some(command) = found else {
         eprintln!("usage: cargo xtask COMMAND\n");
         COMMANDS.iter().for_each(|c| eprintln!("  {:<12} {}", c.name, c.help));
         return ExitCode::from(2);
     };
-    match (command.run)(&args[1..]) {
+    ended(command.name, (command.run)(&args[1..]))
+}
+
+fn ended(name: &str, done: Result<(), String>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("{}: {message}", command.name);
+            eprintln!("{name}: {message}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,7 @@
 //! `cargo xtask package`: the crates as a registry would have them, and the command installed from that form alone.
+//!
+//! Every run of the tests checks the packages with `cargo check`, which finds a file that a package lacks; `--full` builds,
+//! installs and runs the command.
 
 use crate::cargo::{cargo, root, run as run_command, target_dir};
 use crate::heading::heading;
@@ -28,11 +31,33 @@ pub fn run(args: &[String]) -> Result<(), String> {
         [flag] if flag == "--release" => true,
         _ => return Err(format!("usage: cargo xtask package {HELP}")),
     };
+    install_from(&unpacked()?, release)
+}
+
+/// The step of `cargo xtask test`.
+///
+/// # Errors
+/// As [`run`].
+pub fn test(full: bool) -> Result<(), String> {
+    let folder = unpacked()?;
+    if full { install_from(&folder, false) } else { check(&folder) }
+}
+
+/// The folder of the packages; what they must have is in them.
+fn unpacked() -> Result<PathBuf, String> {
     heading("cargo package");
     let packages = published()?;
     let folder = unpack(&packages)?;
     packages.iter().try_for_each(|p| check_contents(&folder.join(p)))?;
-    install_from(&folder, release)
+    Ok(folder)
+}
+
+/// Checks the packages, with the dependencies as `cargo clippy` has checked them.
+fn check(folder: &Path) -> Result<(), String> {
+    heading("cargo check, of the packages");
+    let mut c = cargo(&["check", "--workspace", "--features", "weft-command/view"]);
+    c.current_dir(folder).env("CARGO_TARGET_DIR", target_dir()?);
+    run_command(c)
 }
 
 /// The packages that are published, as `NAME-VERSION`.
@@ -63,7 +88,8 @@ fn unpack(packages: &[String]) -> Result<PathBuf, String> {
         tar.arg("-xzf").arg(archive).arg("-C").arg(&folder);
         run_command(tar)?;
     }
-    std::fs::write(folder.join("Cargo.toml"), workspace_of(packages)).map_err(say)?;
+    let own = std::fs::read_to_string(root().join("Cargo.toml")).map_err(say)?;
+    std::fs::write(folder.join("Cargo.toml"), workspace_of(packages) + profiles_of(&own)).map_err(say)?;
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(say)?;
     Ok(folder)
 }
@@ -76,7 +102,12 @@ fn workspace_of(packages: &[String]) -> String {
         Some(format!("{name} = {{ path = \"{p}\" }}\n"))
     };
     let places: String = packages.iter().filter_map(place).collect();
-    format!("[workspace]\nmembers = [{members}]\nresolver = \"3\"\n\n[patch.crates-io]\n{places}")
+    format!("[workspace]\nmembers = [{members}]\nresolver = \"3\"\n\n[patch.crates-io]\n{places}\n")
+}
+
+/// The profiles of a workspace's manifest, which end it: with others, dependencies would be built again.
+fn profiles_of(manifest: &str) -> &str {
+    manifest.find("[profile.").map_or("", |at| &manifest[at..])
 }
 
 /// Files that a package must have, and paths that lead out of it.

@@ -4,10 +4,10 @@ use crate::cargo::{cargo, in_ci, run as run_command, show, succeeds, target_dir,
 use crate::conformance;
 use crate::driver;
 use crate::heading::heading;
+use crate::times::{self, Row, Timer};
 use crate::vulkan::{Missing, prepare, quiet_loader};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 /// One line for the usage.
 pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, an exported crate built by cargo, every case of ONNX's in Python, and `measure` in small";
@@ -38,40 +38,62 @@ struct Options {
 /// Lists the steps that failed.
 pub fn run(args: &[String]) -> Result<(), String> {
     let Options { quick, full, drivers } = options(args)?;
-    let mut failed = Vec::new();
+    let mut done = Done::default();
     if let Err(why) = prepare(Missing::FailsInCi) {
         eprintln!("{why}");
-        failed.push("a Vulkan driver".to_string());
+        done.failed.push("a Vulkan driver".to_string());
     }
     add_components(quick);
     for s in steps(quick, full) {
-        heading(&s.title);
-        let start = Instant::now();
         let mut command = s.command;
         quiet_loader(&mut command);
-        let done = run_command(command);
-        let state = if done.is_ok() { "ok" } else { "FAILED" };
-        eprintln!("--- {}: {state} after {:.0} s", s.title, start.elapsed().as_secs_f64());
-        if let Err(why) = done {
-            eprintln!("{why}");
-            failed.push(s.title);
+        let watched = times::watch(&mut command);
+        done.step(&s.title, || run_command(command));
+        if let (Some(file), Some((_, programs))) = (watched, done.times.last_mut()) {
+            *programs = times::programs(&file);
         }
     }
     if !quick {
         match tested_weft() {
-            Ok(weft) => failed.extend(whole_checks(&weft, full)),
-            Err(why) => failed.push(format!("the command ({why})")),
+            Ok(weft) => whole_checks(&weft, full, &mut done),
+            Err(why) => done.failed.push(format!("the command ({why})")),
         }
     }
     if drivers {
-        failed.extend(driver::test_all());
+        done.failed.extend(driver::test_all());
     }
-    match failed.is_empty() {
+    times::print(&done.times);
+    match done.failed.is_empty() {
         true => {
             eprintln!("\nall checks passed");
             Ok(())
         }
-        false => Err(format!("failed: {}", failed.join(", "))),
+        false => Err(format!("failed: {}", done.failed.join(", "))),
+    }
+}
+
+/// The steps that were done: those that failed, and the time of each with that of its test programs.
+#[derive(Default)]
+struct Done {
+    failed: Vec<String>,
+    times: Vec<(Row, Vec<Row>)>,
+}
+
+impl Done {
+    /// Does a step.
+    fn step(&mut self, title: &str, step: impl FnOnce() -> Result<(), String>) {
+        heading(title);
+        let timer = Timer::start();
+        let done = step();
+        let row = timer.row(title);
+        let state = if done.is_ok() { "ok" } else { "FAILED" };
+        let cpu = row.cpu.map_or(String::new(), |c| format!(", {c:.0} s of CPU time"));
+        eprintln!("--- {title}: {state} after {:.0} s{cpu}", row.wall);
+        self.times.push((row, vec![]));
+        if let Err(why) = done {
+            eprintln!("{why}");
+            self.failed.push(title.to_string());
+        }
     }
 }
 
@@ -91,8 +113,8 @@ fn options(args: &[String]) -> Result<Options, String> {
     if o.quick && o.full { Err("--quick and --full exclude each other".into()) } else { Ok(o) }
 }
 
-/// The checks that run the command over many models; gives those that failed.
-fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
+/// The checks that run the command over many models.
+fn whole_checks(weft: &Path, full: bool, done: &mut Done) {
     // With the folders of the target folder that no other check uses.
     type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>, &'a [&'a str]);
     let mut checks: Vec<Check<'_>> = vec![
@@ -102,28 +124,18 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
         ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full)), &["networks"]),
         ("cargo xtask report", Box::new(|| crate::report::check(weft, &[])), &[]),
         ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS)), &[]),
-        ("cargo xtask package", Box::new(|| crate::package::run(&[])), &crate::package::FOLDERS),
+        ("cargo xtask package", Box::new(|| crate::package::test(full)), &crate::package::FOLDERS),
         ("cargo xtask wheel --test", Box::new(|| crate::wheel::test(full)), &["wheel"]),
     ];
     if full {
         checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft)), &[]));
     }
-    let mut failed = Vec::new();
     for (title, check, folders) in checks {
-        heading(title);
-        let start = Instant::now();
-        let done = check();
-        let state = if done.is_ok() { "ok" } else { "FAILED" };
-        eprintln!("--- {title}: {state} after {:.0} s", start.elapsed().as_secs_f64());
-        if let Err(why) = done {
-            eprintln!("{why}");
-            failed.push(title.to_string());
-        }
+        done.step(title, check);
         if in_ci() {
             clear(folders);
         }
     }
-    failed
 }
 
 /// Removes folders of the target folder: a machine of continuous integration has little room, and builds them once.
@@ -148,10 +160,10 @@ fn add_components(quick: bool) {
     }
 }
 
-/// The workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice. The
-/// Python package is left out: `cargo xtask wheel` lints and tests it, and PyO3's macros would change the features of `syn`,
-/// and with them the build of nearly every dependency.
-const ALL: &[&str] = &["--workspace", "--exclude", "python", "--features", "weft-command/view"];
+/// The workspace with the viewer's window and pictures. All steps select the same, since another selection has other
+/// features of dependencies, and nearly all of them would be built again. The Python package is among them; its tests run
+/// from a wheel with the module that was built here (`cargo xtask wheel`).
+pub const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };
@@ -163,7 +175,8 @@ fn steps(quick: bool, full: bool) -> Vec<Step> {
     list.push(step(all("test", &["--no-fail-fast"])));
     if full {
         // What every run takes has run already.
-        list.push(step(all("test", &["--test", "whole_networks", "--test", "exported", "--", "--ignored"])));
+        list.push(step(all("test", &["--test", "whole_networks", "--", "--ignored"])));
+        list.push(step(all("test", &["--test", "commands", "--", "--ignored", "exported"])));
     }
     if !quick {
         let mut doc = all("doc", &["--no-deps"]);
@@ -191,12 +204,9 @@ mod tests {
         let titles = |quick, full| steps(quick, full).into_iter().map(|s| s.title).collect::<Vec<_>>();
         assert_eq!(
             titles(true, false),
-            [
-                "cargo fmt --check",
-                "cargo test --workspace --exclude python --features weft-command/view --no-fail-fast"
-            ]
+            ["cargo fmt --check", "cargo test --workspace --features weft-command/view --no-fail-fast"]
         );
-        assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 5));
+        assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 6));
     }
 
     #[test]

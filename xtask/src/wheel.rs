@@ -2,15 +2,17 @@
 //!
 //! The module has the command `weft` in it. Maturin and the packages of the tests come from PyPI.
 
-use crate::cargo::{cargo, root, run as run_command, target_dir};
+use crate::cargo::{cargo, in_ci, root, run as run_command, target_dir};
 use crate::heading::heading;
 use crate::python;
+use crate::test::ALL;
 use crate::vulkan::quiet_loader;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--test] builds the Python package as a wheel; --test: without optimisation, lints it, and runs its tests from the installed wheel for each Python there is";
+pub const HELP: &str = "[--test] builds the Python package as a wheel; --test: as the tests of the workspace build it, and runs its tests from the installed wheel for each Python there is";
 
 /// What builds a wheel.
 const MATURIN: &str = "maturin==1.16.0";
@@ -42,10 +44,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
             println!("{}", release()?.display());
             Ok(())
         }
-        [flag] if flag == "--test" => {
-            lint()?;
-            test_wheel(&plain()?, false)
-        }
+        [flag] if flag == "--test" => test_wheel(&plain()?, false),
         _ => Err(format!("usage: cargo xtask wheel {HELP}")),
     }
 }
@@ -57,10 +56,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
 /// When the module does not build, or a test fails.
 pub fn test(all: bool) -> Result<(), String> {
     match maturin(&[]).and_then(|_| environments()) {
-        Ok(_) => {
-            lint()?;
-            test_wheel(&plain()?, all)
-        }
+        Ok(_) => test_wheel(&plain()?, all),
         Err(why) => {
             eprintln!("\n!!! The Python package cannot be tested ({why}): it is left out.\n");
             Ok(())
@@ -79,23 +75,42 @@ fn maturin(more: &[&str]) -> Result<PathBuf, String> {
     python::environment(&target_dir()?.join(name), &[&[MATURIN], more].concat())
 }
 
-/// Settings of Cargo for builds that are tested: other crates without optimisation too, which builds in a third of the
-/// time.
-const PLAIN: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=0"];
-
 /// Options of a wheel for others: as small as it gets.
 const FOR_OTHERS: [&str; 2] = ["--profile", "wheel"];
 
-/// Clippy, which `cargo xtask test` runs for the other crates together.
-fn lint() -> Result<(), String> {
-    let mut c = cargo(&["clippy", "--manifest-path"]);
-    c.arg(package().join("Cargo.toml")).args(PLAIN).args(["--", "-D", "warnings"]);
-    run_command(c)
+/// The variable by which [`as_cargo`] knows that Maturin calls, with the path of cargo.
+pub const REAL_CARGO: &str = "WEFT_REAL_CARGO";
+
+/// The wheel for tests on this machine, with the module as the tests of the workspace build it: for the package alone
+/// cargo would choose other features, and build all dependencies again.
+fn plain() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let real = cargo(&[]).get_program().to_os_string();
+    build(&maturin(&[])?, "test", &["--profile", "dev"], &[("CARGO", own.into()), (REAL_CARGO, real)])
 }
 
-/// The wheel for tests on this machine.
-fn plain() -> Result<PathBuf, String> {
-    build(&maturin(&[])?, "test", &[&["--profile", "dev"], &PLAIN[..]].concat())
+/// Cargo as Maturin calls it for [`plain`]: `rustc` builds the package among [`ALL`].
+///
+/// # Errors
+/// When cargo fails.
+pub fn as_cargo(real: &OsStr, args: &[String]) -> Result<(), String> {
+    let mut c = Command::new(real);
+    c.env_remove("CARGO").env_remove(REAL_CARGO);
+    if args.first().is_some_and(|a| a == "rustc") {
+        c.current_dir(root()).arg("build").args(ALL);
+        // Tests are among them for the features of their dependencies.
+        c.args(["--lib", "--bins", "--tests", "--examples", "--message-format", "json-render-diagnostics"]);
+        if in_ci() {
+            c.env("CARGO_INCREMENTAL", "0");
+        }
+        // What Maturin says of the interpreter would build the module again; it is for all of them.
+        ["PYO3_CONFIG_FILE", "PYO3_PYTHON", "PYO3_ENVIRONMENT_SIGNATURE"].iter().for_each(|v| {
+            c.env_remove(v);
+        });
+    } else {
+        c.args(args);
+    }
+    run_command(c)
 }
 
 /// The wheel for others. On Linux it is linked by Zig, for systems with an older C library.
@@ -104,23 +119,24 @@ fn release() -> Result<PathBuf, String> {
         match maturin(&ZIG) {
             Ok(python) => {
                 let tag = format!("manylinux_{}", OLDEST.replace('.', "_"));
-                return build(&python, "release", &[&["--zig", "--compatibility", &tag], &FOR_OTHERS[..]].concat());
+                let options = [&["--zig", "--compatibility", &tag], &FOR_OTHERS[..]].concat();
+                return build(&python, "release", &options, &[]);
             }
             Err(why) => eprintln!("no Zig ({why}): the wheel needs a C library as new as this system's"),
         }
     }
-    build(&maturin(&[])?, "release", &FOR_OTHERS)
+    build(&maturin(&[])?, "release", &FOR_OTHERS, &[])
 }
 
 /// The PATH behind the programs of an environment: Maturin and cargo-zigbuild look for `python3` with Zig.
-fn path_with(python: &Path) -> Result<std::ffi::OsString, String> {
+fn path_with(python: &Path) -> Result<OsString, String> {
     let tools = python.parent().map(Path::to_path_buf).into_iter();
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(tools.chain(std::env::split_paths(&path))).map_err(|e| e.to_string())
 }
 
-/// Builds a wheel with these options of Maturin, in the folder `name`.
-fn build(python: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String> {
+/// Builds a wheel with these options of Maturin and variables, in the folder `name`.
+fn build(python: &Path, name: &str, options: &[&str], variables: &[(&str, OsString)]) -> Result<PathBuf, String> {
     heading("maturin build");
     let folder = target_dir()?.join("wheel").join(name);
     // A wheel that an earlier build left there is not taken for this one's.
@@ -128,6 +144,7 @@ fn build(python: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String>
     let mut c = Command::new(python);
     c.args(["-m", "maturin", "build", "--manifest-path"]).arg(package().join("Cargo.toml"));
     c.arg("--out").arg(&folder).args(options).env("CARGO_TARGET_DIR", target_dir()?).env("PATH", path_with(python)?);
+    c.envs(variables.iter().cloned());
     run_command(c)?;
     let made = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let wheel = made.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "whl"));

@@ -8,6 +8,7 @@ use super::{CompileTrace, Group, Kernel};
 use crate::name::Name;
 use crate::plan::LineSpan;
 use crate::tir::{LoopKind, Stmt, TensorFunction};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -189,16 +190,29 @@ impl CompileTrace {
     }
     /// Lines of WGSL that a source node became: kernel, first line from 0, count. Lines of whole kernels are left out.
     pub fn lines_of_node(&self, node: &str) -> Vec<(usize, u32, u32)> {
-        let mut out = Vec::new();
-        for (i, k) in self.kernels.iter().enumerate() {
-            let blocks: Vec<bool> = (0..k.blocks.len()).map(|b| self.nodes_of_block(i, b).contains(&node)).collect();
-            let loops: Vec<bool> = (0..k.loops.len()).map(|l| self.nodes_of_loop(i, l).contains(&node)).collect();
-            let own = |l: &&KernelLines| match (l.block, l.r#loop) {
-                (Some(b), _) => blocks[b as usize],
-                (None, around) => around.is_some_and(|l| loops[l as usize]),
-            };
-            out.extend(k.lines.iter().filter(own).map(|l| (i, l.first, l.count)));
+        let of_kernel = |k: usize| {
+            let own = self.lines_with_nodes(k).into_iter().filter(|(_, nodes)| nodes.contains(&node));
+            own.map(move |(l, _)| (k, l.first, l.count)).collect::<Vec<_>>()
+        };
+        (0..self.kernels.len()).flat_map(of_kernel).collect()
+    }
+    /// For each source node of a kernel, the number of WGSL lines that it became. Lines of the whole kernel are left out.
+    pub fn line_counts(&self, kernel: usize) -> FxHashMap<&str, u32> {
+        let mut out = FxHashMap::default();
+        for (lines, nodes) in self.lines_with_nodes(kernel) {
+            nodes.into_iter().for_each(|n| *out.entry(n).or_default() += lines.count);
         }
         out
+    }
+    /// Lines of a kernel that belong to a block or a loop, each with the source nodes of it.
+    fn lines_with_nodes(&self, kernel: usize) -> Vec<(&KernelLines, Vec<&str>)> {
+        let k = &self.kernels[kernel];
+        let blocks: Vec<Vec<&str>> = (0..k.blocks.len()).map(|b| self.nodes_of_block(kernel, b)).collect();
+        let loops: Vec<Vec<&str>> = (0..k.loops.len()).map(|l| self.nodes_of_loop(kernel, l)).collect();
+        let nodes = |l: &KernelLines| match (l.block, l.r#loop) {
+            (Some(b), _) => Some(blocks[b as usize].clone()),
+            (None, around) => around.map(|l| loops[l as usize].clone()),
+        };
+        k.lines.iter().filter_map(|l| Some((l, nodes(l)?))).collect()
     }
 }

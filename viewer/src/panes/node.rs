@@ -1,7 +1,7 @@
 //! Details of a box: what it is, its source nodes, what passes did with it, and why.
 
-use super::groups;
 use crate::canvas::colour::milliseconds;
+use crate::details::{Details, Rows};
 use crate::drawing::split_attributes;
 use crate::state::{Ends, Tab, Viewer};
 use compiler::trace::WeightSummary;
@@ -17,20 +17,21 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         edge(ui, v, &ends);
         return;
     }
-    let Some(node) = v.focus_node() else {
+    let Some(d) = v.details() else {
         nothing(ui, v);
         return;
     };
+    let node = &d.node;
     ScrollArea::both().id_salt("node").auto_shrink(false).show(ui, |ui| {
         ui.heading(&node.op);
-        facts(ui, v, &node);
-        results(ui, &node);
-        attributes(ui, &node);
-        weights(ui, v, &node);
-        origins(ui, v, &node);
-        became(ui, v, &node);
-        borders(ui, v, &node);
-        reasons(ui, v, &node);
+        facts(ui, v, &d);
+        results(ui, node);
+        attributes(ui, node);
+        weights(ui, v, node);
+        origins(ui, v, &d);
+        became(ui, v, &d);
+        borders(ui, v, &d);
+        reasons(ui, &d);
     });
 }
 
@@ -62,7 +63,15 @@ fn copyable(ui: &mut Ui, text: &str) {
     }
 }
 
-fn facts(ui: &mut Ui, v: &Viewer, n: &Node) {
+/// How many rows of a list are not shown, and where they are.
+fn more<T>(ui: &mut Ui, rows: &Rows<T>, place: &str) {
+    if rows.more > 0 {
+        ui.weak(format!("and {} more{place}", rows.more));
+    }
+}
+
+fn facts(ui: &mut Ui, v: &Viewer, d: &Details) {
+    let n = &d.node;
     if !n.name.is_empty() {
         copyable(ui, &n.name);
     }
@@ -71,12 +80,12 @@ fn facts(ui: &mut Ui, v: &Viewer, n: &Node) {
         if let Some(layout) = n.layout {
             ui.weak(layout);
         }
-        if let Some(ms) = v.document().time_of(n) {
+        if let Some(ms) = d.ms {
             let of = v.trace().times.as_ref().map_or(0.0, |t| t.device_ms);
             let share = if of > 0.0 { format!(", {:.1}% of the run", ms / of * 100.0) } else { String::new() };
             ui.label(format!("{}{share}", milliseconds(ms)));
         }
-        if let Some((error, pass)) = v.document().error_of(n) {
+        if let Some((error, pass)) = d.error {
             let text = RichText::new(format!("relative error {error:.1e}"));
             ui.label(if pass { text } else { text.color(Color32::from_rgb(210, 60, 60)) });
         }
@@ -144,14 +153,14 @@ fn histogram(ui: &mut Ui, w: &WeightSummary) {
     response.on_hover_text(format!("heights are roots of counts\nsha256 {}", w.hash()));
 }
 
-fn origins(ui: &mut Ui, v: &mut Viewer, n: &Node) {
-    if n.origins.is_empty() {
+fn origins(ui: &mut Ui, v: &mut Viewer, d: &Details) {
+    if d.node.origins.is_empty() {
         return;
     }
     ui.separator();
-    CollapsingHeader::new(format!("From {} nodes of the model", n.origins.len())).default_open(true).show(ui, |ui| {
-        for o in &n.origins {
-            let op = v.trace().sources.iter().find(|s| s.name == *o).map_or("", |s| s.op.as_str()).to_string();
+    let title = format!("From {} nodes of the model", d.node.origins.len());
+    CollapsingHeader::new(title).default_open(true).show(ui, |ui| {
+        for (o, op) in &d.origins.shown {
             ui.horizontal_wrapped(|ui| {
                 if ui.link(RichText::new(o).small()).on_hover_text("Show it in the model as it came").clicked() {
                     v.show_stage(0);
@@ -160,45 +169,35 @@ fn origins(ui: &mut Ui, v: &mut Viewer, n: &Node) {
                 ui.weak(RichText::new(op).small());
             });
         }
+        more(ui, &d.origins, "");
     });
 }
 
-fn became(ui: &mut Ui, v: &mut Viewer, n: &Node) {
-    let list = v.document().groups_of(n);
-    if list.is_empty() || n.category == Category::Terminal {
+fn became(ui: &mut Ui, v: &mut Viewer, d: &Details) {
+    if d.groups.shown.is_empty() {
         return;
     }
     ui.separator();
     ui.strong("Became");
-    for g in list {
-        let group = &v.trace().groups[g];
-        let title = groups::title(g, group);
-        if ui.link(title).clicked() {
-            v.select_group(g);
+    for g in &d.groups.shown {
+        if ui.link(&g.title).clicked() {
+            v.select_group(g.group);
             v.tab = Tab::Groups;
         }
-        let kernels = v.trace().kernels_of(g);
-        for k in kernels {
-            let lines: usize = {
-                let t = v.trace();
-                let of = |o: &String| {
-                    t.lines_of_node(o).into_iter().filter(|l| l.0 == k).map(|l| l.2 as usize).sum::<usize>()
-                };
-                n.origins.iter().map(of).max().unwrap_or(0)
-            };
-            let name = v.trace().kernels[k].name.clone();
+        for k in &g.kernels {
             ui.horizontal_wrapped(|ui| {
                 ui.weak("kernel");
-                if ui.link(RichText::new(name).monospace().small()).clicked() {
-                    v.show_kernel(k);
+                if ui.link(RichText::new(&k.name).monospace().small()).clicked() {
+                    v.show_kernel(k.kernel);
                     v.tab = Tab::Kernel;
                 }
-                if lines > 0 {
-                    ui.weak(RichText::new(format!("{lines} lines of WGSL are its own")).small());
+                if k.lines > 0 {
+                    ui.weak(RichText::new(format!("{} lines of WGSL are its own", k.lines)).small());
                 }
             });
         }
     }
+    more(ui, &d.groups, ": see Groups");
 }
 
 /// The value of an edge, and why fusion did not cross it.
@@ -235,53 +234,37 @@ fn edge(ui: &mut Ui, v: &mut Viewer, ends: &Ends) {
 }
 
 /// The inputs and outputs of a box's group, and why they were not fused with it.
-fn borders(ui: &mut Ui, v: &mut Viewer, n: &Node) {
-    let list = v.document().groups_of(n);
-    let &[g] = list.as_slice() else { return };
-    if n.category == Category::Terminal {
+fn borders(ui: &mut Ui, v: &mut Viewer, d: &Details) {
+    if d.border.is_empty() {
         return;
     }
     ui.separator();
     ui.strong("Why the group ends here");
-    for why in v.document().border_of(g) {
+    for why in &d.border {
         ui.label(RichText::new(why).small().color(MISSED));
     }
-    let t = v.trace();
-    let reads = t.groups[g].reads.iter().map(|&r| ("reads", r, r, g));
-    let feeds = v.document().readers_of(g).iter().map(|&r| ("feeds", r, g, r));
-    let rows: Vec<(&str, usize, String, Vec<String>)> = reads
-        .chain(feeds)
-        .map(|(word, other, from, to)| {
-            let why = v.document().border_between(from, to).iter().map(|r| r.message.clone()).collect();
-            (word, other, groups::title(other, &t.groups[other]), why)
-        })
-        .collect();
-    for (word, other, title, why) in rows {
+    for n in &d.neighbours.shown {
         ui.horizontal_wrapped(|ui| {
-            ui.weak(word);
-            let link = ui.link(RichText::new(title).small());
-            let link = if why.is_empty() { link } else { link.on_hover_text(why.join("\n")) };
+            ui.weak(n.word);
+            let link = ui.link(RichText::new(&n.title).small());
+            let link = if n.why.is_empty() { link } else { link.on_hover_text(n.why.join("\n")) };
             if link.clicked() {
-                v.select_group(other);
+                v.select_group(n.group);
             }
         });
     }
+    more(ui, &d.neighbours, "");
 }
 
-fn reasons(ui: &mut Ui, v: &Viewer, n: &Node) {
-    let about = |name: &compiler::name::Name| n.name == name.as_str() || n.origins.iter().any(|o| o == name.as_str());
-    let remarks: Vec<_> = v.trace().remarks.iter().filter(|r| r.nodes.iter().any(about)).collect();
-    if remarks.is_empty() {
+fn reasons(ui: &mut Ui, d: &Details) {
+    if d.reasons.shown.is_empty() {
         return;
     }
     ui.separator();
     ui.strong("Why, and why not");
-    for r in remarks.iter().take(60) {
-        let missed = r.kind == compiler::remark::RemarkKind::Missed;
-        let text = RichText::new(format!("{}: {}", r.pass, r.message)).small();
-        ui.label(if missed { text.color(MISSED) } else { text });
+    for r in &d.reasons.shown {
+        let text = RichText::new(&r.text).small();
+        ui.label(if r.missed { text.color(MISSED) } else { text });
     }
-    if remarks.len() > 60 {
-        ui.weak(format!("and {} more: see Remarks", remarks.len() - 60));
-    }
+    more(ui, &d.reasons, ": see Remarks");
 }

@@ -164,7 +164,7 @@ pub static LOOSE_LOG_EXP: Quirk = Quirk {
     what: "log(0) is -88 and exp(NaN) is a number: shaders select the values that the functions should have there",
     seen: &[Seen::of("swiftshader")],
     versions: "SwiftShader of Chromium 156",
-    evidence: "filetests/wgsl and benches/tests/random_networks",
+    evidence: "filetests/wgsl and benches/tests/networks/random_networks",
     goes: "SwiftShader follows IEEE 754 there",
     guards: true,
 };

@@ -12,7 +12,7 @@ struct Field {
 
 /// The table below the heading `## name`.
 fn table(name: &str) -> Vec<Field> {
-    let text = include_str!("../../docs/json.md");
+    let text = include_str!("../../../docs/json.md");
     let heading = format!("\n## {name}\n");
     let start = text.find(&heading).unwrap_or_else(|| panic!("docs/json.md has no heading {name}")) + heading.len();
     let section = text[start..].split("\n## ").next().expect("a section");

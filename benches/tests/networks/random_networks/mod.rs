@@ -4,11 +4,9 @@
 //!
 //! A network is drawn as a list of [`recipe::Step`]s, so that a failing network shrinks to the few steps that matter;
 //! each step is adapted to the existing values. Networks have odd sizes, axes of size 1, groups, dilation, asymmetric
-//! padding, and broadcasting from every side. `PROPTEST_CASES=600 cargo test -p weft-benches --test random_networks`
+//! padding, and broadcasting from every side. `PROPTEST_CASES=600 cargo test -p weft-benches --test networks random_networks`
 //! draws more of them.
 
-#[path = "../../../c-source/tests/shared/built.rs"]
-mod built;
 mod c;
 mod control;
 mod nan;

@@ -1,6 +1,6 @@
 //! oneDNN on networks of a few nodes: what it computes, its options, and what it does once.
 
-use crate::{CHAIN, json, model, run, text, weft};
+use crate::external::{CHAIN, json, model, run, text, weft};
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! External targets on the command line: the interpreter, a target of another crate, and oneDNN where it is installed.
 
 mod edges;
-#[path = "../../../onednn/tests/ops/libraries.rs"]
+#[path = "../../../../onednn/tests/ops/libraries.rs"]
 mod libraries;
 mod log;
 mod onednn_networks;

@@ -138,7 +138,12 @@ fn wrong_names_and_shapes() {
     refused(&["--shape", "zz=1x4"], 2, "--shape zz: no such input; there are: xx, yy");
     refused(&["--dim", "N=4"], 2, "--dim N: no such dimension");
     let zoo = |model: &str, message: &str| {
-        crate::refused(&["compile", model, "--dim", "width=1..64", "--device", "interpreter"], 2, message, None);
+        crate::bad_input::refused(
+            &["compile", model, "--dim", "width=1..64", "--device", "interpreter"],
+            2,
+            message,
+            None,
+        );
     };
     zoo("mobilenet_v2", "--dim width: no such dimension; open: batch");
     zoo("encoder", "--dim width: no such dimension; open: batch, sequence");

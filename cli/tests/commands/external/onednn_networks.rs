@@ -2,8 +2,8 @@
 //! library and in each style: they are right, nearly all multiply-accumulates are in the library, as its own log says,
 //! and primitives and the library's layouts of weights are made once, however often a network runs.
 
-use crate::log::Log;
-use crate::{json, libraries, run_logged, text, weft};
+use crate::external::log::Log;
+use crate::external::{json, libraries, run_logged, text, weft};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;

@@ -1,7 +1,7 @@
 //! `weft export --c`: the folder builds with every warning as an error, without Weft, and computes what the interpreter
 //! does, by gcc and by clang.
 
-use crate::{Given, MIXED, RESULTS, agree, built, bytes_of, elements, floats, npy, numbers, refused, weft};
+use crate::exported::{Given, MIXED, RESULTS, agree, built, bytes_of, elements, floats, npy, numbers, refused, weft};
 use std::path::Path;
 use std::process::Command;
 

@@ -1,7 +1,7 @@
 //! `weft export --c` and `--rust`: what is written builds without Weft, and computes what Weft does.
 #![cfg(target_os = "linux")]
 
-#[path = "../../../c-source/tests/shared/built.rs"]
+#[path = "../../../../c-source/tests/shared/built.rs"]
 mod built;
 mod c;
 mod rust;

@@ -6,7 +6,7 @@
 //! building `wgpu` again minutes. That it needs no others is what its manifest says, which `cargo tree` reads. One test
 //! builds it with cargo, for `cargo xtask test --full`.
 
-use crate::{Given, RESULTS, elements, refused, weft};
+use crate::exported::{Given, RESULTS, elements, refused, weft};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

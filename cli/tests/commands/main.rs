@@ -1,0 +1,31 @@
+//! What the command does, one file for each subject. One program has all of them: each program is linked with everything.
+
+mod bad_input;
+mod benchmarks;
+mod bundles;
+mod comparisons;
+mod driver_stats;
+mod edit;
+mod examples;
+mod expert_kernel;
+mod exported;
+mod external;
+mod half_products;
+mod hostile_files;
+mod json;
+mod keep_lists;
+mod open_models;
+mod ort_cases;
+mod own_parts;
+mod own_pass;
+mod prices;
+mod quirks;
+mod real_networks;
+mod surgery;
+mod targets;
+mod templates;
+mod traces;
+mod tune;
+mod view;
+mod view_paths;
+mod written_kernels;
