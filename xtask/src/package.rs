@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--release] packages the crates, checks what is in them, and installs the command from the packages alone, as a debug build unless --release is given";
+pub const HELP: &str = "[--release | --check] packages the crates, checks what is in them, and installs the command from the packages alone, as a debug build unless --release is given; --check: goes as far as `cargo check`";
 
 /// The package of the command.
 const COMMAND: &str = "weft-command";
@@ -29,6 +29,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let release = match args {
         [] => false,
         [flag] if flag == "--release" => true,
+        [flag] if flag == "--check" => return test(false),
         _ => return Err(format!("usage: cargo xtask package {HELP}")),
     };
     install_from(&unpacked()?, release)

@@ -5,7 +5,7 @@ use crate::conformance;
 use crate::driver;
 use crate::heading::heading;
 use crate::times::{self, Row, Timer};
-use crate::vulkan::{Missing, prepare, quiet_loader};
+use crate::vulkan::{Missing, apt_install, prepare, quiet_loader};
 use std::path::Path;
 use std::process::Command;
 
@@ -44,6 +44,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         done.failed.push("a Vulkan driver".to_string());
     }
     add_components(quick);
+    add_library();
     for s in steps(quick, full) {
         let mut command = s.command;
         quiet_loader(&mut command);
@@ -157,6 +158,18 @@ fn add_components(quick: bool) {
         if wanted && run_command(probe).is_err() && !succeeds("rustup", &["component", "add", component]) {
             eprintln!("cargo {tool} is not here; add it with `rustup component add {component}`");
         }
+    }
+}
+
+/// oneDNN, which tests of the target `dnnl` load. Where it cannot be had they say so, and are left out.
+fn add_library() {
+    let listed = Command::new("/sbin/ldconfig").arg("-p").output();
+    let here = listed.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("libdnnl.so"));
+    if !cfg!(target_os = "linux") || here {
+        return;
+    }
+    if let Err(why) = apt_install(&["libdnnl2"]).or_else(|_| apt_install(&["libdnnl-dev"])) {
+        eprintln!("\n!!! oneDNN cannot be had ({why}): its tests are left out.\n");
     }
 }
 

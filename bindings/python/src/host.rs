@@ -2,6 +2,7 @@
 
 use crate::arrays::{results_of, view_of};
 use crate::errors::Raised;
+use crate::interrupt::calling;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use weft::{HostFunctions, Tensor};
@@ -22,7 +23,7 @@ pub fn host_functions(given: &Bound<'_, PyDict>, raised: &Raised) -> PyResult<Ho
         }
         let (function, raised, of) = (function.unbind(), raised.clone(), name.clone());
         functions.register(name, move |operands: &[Tensor]| {
-            Python::attach(|py| call(function.bind(py), &of, operands).map_err(|e| raised.keep(py, e)))
+            calling(|py| call(function.bind(py), &of, operands).map_err(|e| raised.keep(py, e)))
         });
     }
     Ok(functions)

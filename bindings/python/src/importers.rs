@@ -3,6 +3,7 @@
 use crate::arrays::array_of;
 use crate::errors::{self, usage};
 use crate::graph::Module;
+use crate::interrupt::calling;
 use crate::nodes::{Held, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -49,7 +50,7 @@ fn import(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Fault> {
     let (attrs, wanted) = (std::mem::take(&mut cx.attrs), cx.num_outputs);
     let operator = cx.operator.1;
     cx.build_apart(|module, operands| {
-        Python::attach(|py| {
+        calling(|py| {
             let held = Held::new(module);
             let made = call(importer.bind(py), &held, &operands, &attrs).and_then(|made| match made.len() >= wanted {
                 true => Ok(made),

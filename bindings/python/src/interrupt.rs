@@ -1,26 +1,120 @@
 //! Work without Python's lock, which Ctrl-C ends.
 //!
 //! Python notes a signal and handles it when the main thread runs Python code again. So the calling thread looks for
-//! signals while the work goes on elsewhere. Work that was given up goes on to its end, and nobody takes its result. Runs
-//! that are known to be short are not interrupted.
+//! signals while the work goes on elsewhere. Work that was given up goes on to its end, and nobody takes its result; a
+//! function in Python that it is in gets the exception too. Runs that are known to be short are not interrupted.
+//!
+//! The interpreter must not end under threads that are in Python, nor the process under threads that are in a driver:
+//! [`leave`] waits for them, and ends the process at once if that takes too long.
 
 use crate::errors::{bug, failed, raise};
 use pyo3::prelude::*;
+use std::ffi::{c_long, c_ulong};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-use std::time::Duration;
+use std::thread::{Thread, ThreadId};
+use std::time::{Duration, Instant};
 
 /// How often the calling thread looks for signals.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Bytes of stack of a thread that works: calls nest there as they do in the functions of a model.
 const STACK: usize = 64 << 20;
+
+/// How long the end of the program waits for work that was given up.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Threads that [`on_thread`] started and that have not ended.
+static WORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Threads in functions in Python that Weft calls, with Python's numbers of them.
+static IN_PYTHON: Mutex<Vec<(ThreadId, c_ulong)>> = Mutex::new(Vec::new());
+
+fn in_python() -> MutexGuard<'static, Vec<(ThreadId, c_ulong)>> {
+    IN_PYTHON.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls Python from a thread of Weft, so that an interrupt reaches it there.
+pub fn calling<T>(call: impl FnOnce(Python<'_>) -> T) -> T {
+    Python::attach(|py| {
+        let own = std::thread::current().id();
+        let number = py.import("threading").and_then(|t| t.call_method0("get_ident")?.extract::<c_ulong>());
+        in_python().extend(number.map(|n| (own, n)));
+        let done = catch_unwind(AssertUnwindSafe(|| call(py)));
+        let mut list = in_python();
+        if let Some(at) = list.iter().rposition(|(id, _)| *id == own) {
+            list.swap_remove(at);
+        }
+        drop(list);
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Raises `KeyboardInterrupt` in the functions in Python that these threads are in.
+fn interrupt(_: Python<'_>, which: impl Fn(ThreadId) -> bool) {
+    for (_, number) in in_python().iter().filter(|(id, _)| which(*id)) {
+        // SAFETY: Python's lock is held, and the exception is an immortal object. A number of no thread has no effect.
+        unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(*number as c_long, pyo3::ffi::PyExc_KeyboardInterrupt) };
+    }
+}
+
+/// Called when the interpreter is about to end: ends what was given up, or the process without further ado.
+#[pyfunction]
+#[pyo3(name = "_leave")]
+pub fn leave(py: Python<'_>) {
+    let own = std::thread::current().id();
+    interrupt(py, |id| id != own);
+    py.detach(|| {
+        let end = Instant::now() + FAREWELL;
+        let busy = || WORKING.load(Ordering::Acquire) > 0 || in_python().iter().any(|(id, _)| *id != own);
+        while busy() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if busy() {
+            end_at_once();
+        }
+    });
+}
+
+/// Lets the process end without the destructors of libraries, in which threads may still be.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn end_at_once() {
+    use std::ffi::{c_int, c_void};
+    extern "C" fn end(status: c_int, _: *mut c_void) {
+        // SAFETY: both are calls of the C library without conditions; files are written out first.
+        unsafe {
+            libc::fflush(std::ptr::null_mut());
+            libc::_exit(status)
+        }
+    }
+    unsafe extern "C" {
+        fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+    // SAFETY: the function lives as long as the process. What is registered last runs first.
+    unsafe { on_exit(end, std::ptr::null_mut()) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn end_at_once() {}
+
+/// Counts a thread that works, from before it starts until it ends.
+struct Working;
+impl Working {
+    fn start() -> Working {
+        WORKING.fetch_add(1, Ordering::AcqRel);
+        Working
+    }
+}
+impl Drop for Working {
+    fn drop(&mut self) {
+        WORKING.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// The result of `work`, which runs on a thread of its own.
 ///
@@ -33,16 +127,20 @@ pub fn on_thread<T: Send + 'static>(
 ) -> PyResult<T> {
     py.detach(|| {
         let (sender, done) = channel();
+        let working = Working::start();
         let run = move || {
             let done = catch_unwind(AssertUnwindSafe(work));
             drop(sender.send((done, failed())));
+            drop(working);
         };
-        std::thread::Builder::new().name("weft".into()).stack_size(STACK).spawn(run)?;
+        let worker = std::thread::Builder::new().name("weft".into()).stack_size(STACK).spawn(run)?;
+        let signals =
+            |py: Python<'_>| py.check_signals().inspect_err(|_| interrupt(py, |id| id == worker.thread().id()));
         loop {
             match done.recv_timeout(PATIENCE) {
                 Ok((_, Some(e))) => return Err(e),
                 Ok((result, None)) => return result.map_err(|panic| bug(panic.as_ref()))?.map_err(|e| raise(&e)),
-                Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+                Err(RecvTimeoutError::Timeout) => Python::attach(signals)?,
                 Err(RecvTimeoutError::Disconnected) => return Err(bug(&"a thread ended without a result")),
             }
         }

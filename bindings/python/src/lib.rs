@@ -52,6 +52,8 @@ mod _native {
     #[pymodule_export]
     use crate::importers::add_importer;
     #[pymodule_export]
+    use crate::interrupt::leave;
+    #[pymodule_export]
     use crate::matches::Match;
     #[pymodule_export]
     use crate::model::Model;

@@ -2,6 +2,7 @@
 
 use crate::errors::{Raised, usage};
 use crate::graph::{Module, verified};
+use crate::interrupt::calling;
 use crate::nodes::Held;
 use pyo3::prelude::*;
 use weft::extend::{self, Attrs, OwnPass, PassContext, PassError, Sequential};
@@ -65,7 +66,7 @@ fn own_pass(function: &Bound<'_, PyAny>, fallback: &str, raised: &Raised) -> PyR
     let run = move |module: &mut extend::Module, _: &mut PassContext| {
         let failed = |why: String| PassError::request(&of, why);
         let held = Held::new(std::mem::replace(module, extend::Module::new("main")));
-        let called = Python::attach(|py| {
+        let called = calling(|py| {
             let seen = Module { held: held.clone() };
             function.call1(py, (seen,)).map(drop).map_err(|e| raised.keep(py, e))
         });

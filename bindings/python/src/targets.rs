@@ -7,6 +7,7 @@
 use crate::arrays::{results_of, view_of};
 use crate::errors::{self, keep_of_targets, usage};
 use crate::forms::NodeForm;
+use crate::interrupt::calling;
 use crate::region::Region;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -131,7 +132,7 @@ impl Target {
         options: &TargetOptions,
         read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
     ) -> PyResult<T> {
-        Python::attach(|py| {
+        calling(|py| {
             let state = self.state();
             let options = self.given(py, &state, options)?.into_any().unbind();
             let operands: Vec<_> = operand(py)?.into_iter().chain([options]).collect();
@@ -200,7 +201,7 @@ impl ExternalTarget for Target {
 
 /// What the check of a match says of its nodes.
 fn checked(check: &Py<PyAny>, subject: &dyn Subject, found: &Found) -> PyResult<Result<(), String>> {
-    Python::attach(|py| {
+    calling(|py| {
         let form = |&n: &extend::NodeId| NodeForm::of(&extend::NodeForm::of(subject.function(), n));
         let nodes =
             PyList::new(py, found.nodes.iter().map(form).map(|f| Py::new(py, f)).collect::<PyResult<Vec<_>>>()?)?;
@@ -215,7 +216,7 @@ struct Program {
 
 impl Prepared for Program {
     fn run(&self, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), String> {
-        Python::attach(|py| {
+        calling(|py| {
             let done = self.computed(py, inputs).map_err(|e| keep_of_targets(py, e))?;
             if done.len() != outputs.len() {
                 return Err(format!("it returned {} results, the region has {}", done.len(), outputs.len()));

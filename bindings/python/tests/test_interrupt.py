@@ -106,3 +106,35 @@ def interrupted(work: str) -> float:
 def test_ctrl_c_ends_a_call_within_half_a_second(work):
     took = interrupted(work)
     assert took < 0.5, f"{took:.2f} s"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("lasts", ["while True: pass", "time.sleep(20)"])
+@pytest.mark.parametrize("place", ["pass", "host function"])
+def test_the_program_ends_behind_an_interrupt(place, lasts):
+    program = textwrap.dedent(
+        """
+        import os, signal, sys, threading, time
+        import numpy as np
+        import weft_nn
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        def lasting(x):
+            LASTS
+        text = "graph @main(%x: f32[3]) -> (y: f32[3]) {\\n  %y = CALL : f32[3]\\n  return %y\\n}\\n"
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            if PLACE == "pass":
+                weft_nn.compile(weft_nn.Model.from_text(text.replace("CALL", "exp %x")), device="cpu", passes=[lasting])
+            else:
+                call = "call_host @lasting %x {dtypes=[f32], shapes=[[3]]}"
+                model = weft_nn.Model.from_text(text.replace("CALL", call))
+                weft_nn.compile(model, device="cpu", host_functions={"lasting": lasting}).run({"x": np.ones(3, np.float32)})
+        except KeyboardInterrupt:
+            print("interrupted", time.time(), flush=True)
+        """
+    ).replace("LASTS", lasts).replace("PLACE", repr(place))
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60)
+    ended = time.time()
+    word, when = done.stdout.split()
+    assert (word, done.returncode) == ("interrupted", 0)
+    assert ended - float(when) < 1.5, "nothing holds the end of the program up"

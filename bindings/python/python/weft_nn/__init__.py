@@ -17,6 +17,9 @@ array([[1., 0., 3.],
 for the package onnx. Errors are `weft_nn.Error`, with `code`, `place` and `help`.
 """
 
+import atexit as _atexit
+
+from . import _native
 from ._command import tune
 from ._errors import Error
 from ._native import (
@@ -66,6 +69,8 @@ from ._functions import (
 )
 from .expressions import Op, compute, op
 from .extensions import ExternalTarget, register_onnx, register_target
+
+_atexit.register(_native._leave)
 
 # `max`, `min` and `sum` are there, and not for `import *`.
 __all__ = [

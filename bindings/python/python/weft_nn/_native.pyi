@@ -32,6 +32,7 @@ __all__ = [
     "TensorForm",
     "Trace",
     "Value",
+    "_leave",
     "add_importer",
     "add_target",
     "command",
@@ -256,6 +257,7 @@ def load(
     allow_native: bool = False,
 ) -> Model: ...
 def command(arguments: Sequence[str], again: Sequence[str]) -> int: ...
+def _leave() -> None: ...
 def compile(
     model: Any,
     *,

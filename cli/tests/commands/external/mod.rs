@@ -2,7 +2,7 @@
 
 mod edges;
 #[path = "../../../../onednn/tests/ops/libraries.rs"]
-mod libraries;
+pub mod libraries;
 mod log;
 mod onednn_networks;
 mod onednn_options;
