@@ -13,7 +13,7 @@ use std::process::Command;
 pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the CPU target on AArch64, the kernels of the zoo, a trained network, the report in a browser, fuzzing, the command installed from its package, the Python package; --full: networks in every layout and precision, an exported crate built by cargo, every case of ONNX's in Python, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
-const FUZZ_SECONDS: u32 = 15;
+const FUZZ_SECONDS: u32 = 5;
 
 /// One check.
 struct Step {

@@ -24,15 +24,7 @@ fn a_search_finds_boxes_and_goes_to_them() {
 
 #[test]
 fn a_box_in_a_closed_layer_is_selected_with_its_kernel() {
-    let mut model = "graph @main(%x: f32[4,64]) -> (y: f32[4,64]) {\n".to_string();
-    for b in 0..6 {
-        let x = if b == 0 { "x".to_string() } else { (2 * b - 1).to_string() };
-        let (n, m) = (2 * b, 2 * b + 1);
-        model += &format!("  %{n} = softmax %{x} {{axes=[1]}} : f32[4,64] !name(\"net.{b}.a\") !from(\"net.{b}.a\")\n");
-        model += &format!("  %{m} = softmax %{n} {{axes=[0]}} : f32[4,64] !name(\"net.{b}.b\") !from(\"net.{b}.b\")\n");
-    }
-    model += "  return %11\n}\n";
-    let mut h = window_of(compiled_of(&model, "layers", FuseMode::Full), [1200.0, 800.0]);
+    let mut h = window_of(compiled_of(&layers(6), "layers", FuseMode::Full), [1200.0, 800.0]);
     let drawn = h.state_mut().after().unwrap().unwrap();
     let inside = drawn.layered.picture.walk().into_iter().find(|n| n.origins == ["net.4.b"]).unwrap().key.clone();
     assert!(!drawn.by_key.contains_key(&inside), "its layer is closed");
@@ -43,6 +35,38 @@ fn a_box_in_a_closed_layer_is_selected_with_its_kernel() {
     assert!(h.state().trace().kernels_of(group).contains(&h.state().kernel()));
     settle(&mut h);
     assert!(h.state_mut().after().unwrap().unwrap().by_key.contains_key(&inside), "and it is in sight");
+}
+
+/// A chain of pairs of nodes, each pair in a layer of its own inside of the layer `net`.
+fn layers(pairs: usize) -> String {
+    let mut model = "graph @main(%x: f32[4,64]) -> (y: f32[4,64]) {\n".to_string();
+    for b in 0..pairs {
+        let x = if b == 0 { "x".to_string() } else { (2 * b - 1).to_string() };
+        let (n, m) = (2 * b, 2 * b + 1);
+        model += &format!("  %{n} = softmax %{x} {{axes=[1]}} : f32[4,64] !name(\"net.{b}.a\") !from(\"net.{b}.a\")\n");
+        model += &format!("  %{m} = softmax %{n} {{axes=[0]}} : f32[4,64] !name(\"net.{b}.b\") !from(\"net.{b}.b\")\n");
+    }
+    model + &format!("  return %{}\n}}\n", 2 * pairs - 1)
+}
+
+#[test]
+fn what_the_pane_says_of_a_box_is_computed_once() {
+    let mut h = window_of(compiled_of(&layers(40), "layers", FuseMode::Full), [1200.0, 800.0]);
+    h.state_mut().show_tab(0);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let boxes = drawn.layered.picture.walk();
+    let all = boxes.iter().max_by_key(|n| n.origins.len()).expect("a layer").key.clone();
+    h.state_mut().focus_key(&all);
+    settle(&mut h);
+    let details = h.state_mut().details().expect("the layer");
+    h.run_steps(5);
+    assert!(std::sync::Arc::ptr_eq(&details, &h.state_mut().details().expect("the layer")), "frames only read it");
+    // A large layer has as many rows as can be read.
+    assert_eq!((details.node.origins.len(), details.groups.shown.len(), details.groups.more), (80, 40, 40));
+    assert!(has(&h, "and 40 more: see Groups"), "{:#?}", texts(&h));
+    h.state_mut().select(["net.4.b".to_string()]);
+    settle(&mut h);
+    assert_eq!(h.state_mut().details().expect("the node").node.origins, ["net.4.b"]);
 }
 
 #[test]
