@@ -1,7 +1,7 @@
 //! `cargo xtask package`: the crates as a registry would have them, and the command installed from that form alone.
 //!
-//! Every run of the tests checks the packages with `cargo check`, which finds a file that a package lacks; `--full` builds,
-//! installs and runs the command.
+//! `cargo check` finds a file that a package lacks; `--install`, and with it `cargo xtask test --full`, builds, installs and
+//! runs the command.
 
 use crate::cargo::{cargo, root, run as run_command, target_dir};
 use crate::heading::heading;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--release | --check] packages the crates, checks what is in them, and installs the command from the packages alone, as a debug build unless --release is given; --check: goes as far as `cargo check`";
+pub const HELP: &str = "[--install [--release]] packages the crates, and checks what is in them and that they compile from that form alone; --install: installs the command from the packages, as a debug build unless --release is given, and runs it";
 
 /// The package of the command.
 const COMMAND: &str = "weft-command";
@@ -26,22 +26,22 @@ const WHOLE: [&str; 3] = ["Cargo.toml", "README.md", "src/lib.rs"];
 /// # Errors
 /// When a package lacks a file, or does not build.
 pub fn run(args: &[String]) -> Result<(), String> {
-    let release = match args {
-        [] => false,
-        [flag] if flag == "--release" => true,
-        [flag] if flag == "--check" => return test(false),
-        _ => return Err(format!("usage: cargo xtask package {HELP}")),
-    };
-    install_from(&unpacked()?, release)
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        [] => test(false),
+        ["--install"] => test(true),
+        ["--install", "--release"] => install_from(&unpacked()?, true),
+        _ => Err(format!("usage: cargo xtask package {HELP}")),
+    }
 }
 
-/// The step of `cargo xtask test`.
+/// The step of `cargo xtask test`; `install` with its `--full`.
 ///
 /// # Errors
 /// As [`run`].
-pub fn test(full: bool) -> Result<(), String> {
+pub fn test(install: bool) -> Result<(), String> {
     let folder = unpacked()?;
-    if full { install_from(&folder, false) } else { check(&folder) }
+    if install { install_from(&folder, false) } else { check(&folder) }
 }
 
 /// The folder of the packages; what they must have is in them.
