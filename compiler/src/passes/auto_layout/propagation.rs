@@ -67,7 +67,7 @@ pub struct Propagation {
     pub dissolved: FxHashSet<NodeId>,
     /// Nodes at the edge that cannot move, and why.
     pub pinned: Vec<(NodeId, String)>,
-    /// Values that depend on constants only.
+    /// Values that depend on constants only, those of the blocks around this one included.
     pub constants: FxHashSet<ValueId>,
     /// Users of each value in the block, with the operand's position; `usize::MAX` for a use in a region.
     pub users: FxHashMap<ValueId, Vec<(NodeId, usize)>>,
@@ -129,6 +129,9 @@ impl Search<'_> {
         }
     }
     fn find_constants(&mut self) {
+        // A branch or body may read constants of the blocks around it.
+        let known = self.out.users.keys().filter(|&&v| self.f.def_op::<Const>(v).is_some());
+        self.out.constants = known.copied().collect();
         for &n in &self.f.blocks[self.block].nodes {
             let node = &self.f.nodes[n];
             let from_constants = |&v: &ValueId| self.is_const(v);
@@ -139,7 +142,7 @@ impl Search<'_> {
         }
     }
     fn is_const(&self, v: ValueId) -> bool {
-        self.out.constants.contains(&v) || self.f.def_op::<Const>(v).is_some()
+        self.out.constants.contains(&v)
     }
     /// Anchors give their data the layout that they compute in.
     fn seeds(&mut self) -> Vec<ValueId> {

@@ -1,9 +1,10 @@
 //! Properties of the layout pass on random graphs: results do not change, and the choice never costs more than either
 //! layout.
 
-use super::random_graphs::{conv_layouts, random_graph};
+use super::random_graphs::{conv_layouts, in_branch, random_graph};
 use super::*;
 use crate::cost::{CostModel, EstimatedCost};
+use crate::dtype::DType;
 use crate::interpreter::run_function;
 use crate::ops::window::DataLayout;
 use crate::passes::run_pass;
@@ -79,6 +80,30 @@ fn results_do_not_depend_on_packing() {
         }
     }
     assert!(converted.len() >= 14, "few kinds of ops converted: {converted:?}");
+}
+
+/// A block inside another is converted like the outermost one: its nodes read values and constants from outside.
+#[test]
+fn branches_read_constants_and_inputs_of_outer_blocks() {
+    let mut converted = 0;
+    for seed in 0..60 {
+        let (module, mut inputs) = random_graph(2000 + seed, 10, &[4, 8]);
+        let module = in_branch(&module);
+        inputs.push(Tensor::from_f64(DType::Bool, vec![], [1.0]));
+        let before = print_module(&module);
+        let want = run_function(&module, module.entry, &inputs).unwrap_or_else(|e| panic!("{e}\n{before}"));
+        for mode in [LayoutMode::Nhwc, LayoutMode::Auto, LayoutMode::Nchw4c] {
+            let mut new = module.clone();
+            let mut cx = context(mode, FuseMode::Full);
+            run_pass(&AutoLayout::default(), &mut new, &mut cx)
+                .unwrap_or_else(|e| panic!("seed {seed}, {mode}: {e}\n{before}"));
+            let what = format!("seed {seed}, {mode}:\n{before}\n=>\n{}", print_module(&new));
+            let got = run_function(&new, new.entry, &inputs).unwrap_or_else(|e| panic!("{e}\n{what}"));
+            assert_same(&got, &want, &what);
+            converted += conv_layouts(&new).iter().filter(|&&l| l != DataLayout::Nchw).count();
+        }
+    }
+    assert!(converted >= 30, "few convolutions of branches converted: {converted}");
 }
 
 /// Ops that read the result of something in another layout than NCHW, and are no change of layout.

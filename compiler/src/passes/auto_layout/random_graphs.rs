@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::int::{Int, const_dims};
 use crate::name::Name;
+use crate::ops::control::{Const, If};
 use crate::ops::window::DataLayout;
 use crate::ops::{OpRef, OpResult};
 use crate::ops::{
@@ -77,6 +78,39 @@ pub fn random_graph(seed: u64, size: usize, channels: &[usize]) -> (Module, Vec<
     }
     b.finish(&results);
     (module, inputs)
+}
+
+/// The module with all nodes but constants moved into the first branch of an `if`: they read constants, weights and
+/// inputs of the block around them. The condition is the last input; without it the results are zeros.
+pub fn in_branch(module: &Module) -> Module {
+    let mut out = module.clone();
+    let mut f = module.main().clone();
+    let body = f.body;
+    let nodes = std::mem::take(&mut f.blocks[body].nodes);
+    let results = std::mem::take(&mut f.blocks[body].results);
+    let names = f.result_names.clone();
+    let (outer, inner) = nodes.into_iter().partition(|&n| f.nodes[n].op.is::<Const>());
+    f.blocks[body].nodes = outer;
+    let mut b = FunctionBuilder::resume(&mut out, f);
+    let condition = b.param("condition", TensorType::fixed(DType::Bool, &[]));
+    let [then, otherwise] = [b.new_block(), b.new_block()];
+    for &n in &inner {
+        b.function.nodes[n].block = Some(then);
+    }
+    b.function.blocks[then].nodes = inner;
+    let zeros = b.in_block(otherwise, |b| {
+        let zero = |&v: &ValueId| {
+            let ty = b.ty(v).clone();
+            let zeros = Tensor::zeros(ty.dtype, const_dims(&ty.shape).expect("constant"));
+            b.constant("zeros", &zeros)
+        };
+        results.iter().map(zero).collect()
+    });
+    b.set_block_results(then, results);
+    b.set_block_results(otherwise, zeros);
+    let made = b.add_multi(If::default(), vec![Some(condition)], vec![then, otherwise]).expect("equal types");
+    b.finish(&names.into_iter().zip(made).collect::<Vec<_>>());
+    out
 }
 
 type Built = OpResult<Vec<ValueId>>;
