@@ -3,7 +3,7 @@
 use super::fit::{Fit, fit_constant, fit_values};
 use super::keep::KeepF32;
 use crate::dtype::DType;
-use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use crate::graph::{Function, Module, NodeId, TensorType, ValueId};
 use crate::int::{const_dims, product};
 use crate::name::Name;
 use crate::ops::cast::Cast;
@@ -59,9 +59,8 @@ struct Decider<'a> {
     module: &'a Module,
     f: &'a Function,
     keep: &'a [KeepF32],
-    /// The function with every f32 value in f16, and the same with constants in f32: to ask ops what they would give.
-    all_half: Function,
-    data_half: Function,
+    /// The function with every f32 value in f16, to ask ops what they would give.
+    halves: Function,
     states: FxHashMap<ValueId, State>,
     fits: FxHashMap<Name, Fit>,
     matrices: bool,
@@ -85,8 +84,7 @@ pub(super) fn choose(
         module,
         f,
         keep,
-        all_half: with_halves(f, true),
-        data_half: with_halves(f, false),
+        halves: with_halves(f),
         states: FxHashMap::default(),
         fits: FxHashMap::default(),
         matrices,
@@ -102,13 +100,10 @@ pub(super) fn choose(
     d.choices
 }
 
-fn with_halves(f: &Function, constants: bool) -> Function {
+fn with_halves(f: &Function) -> Function {
     let mut out = f.clone();
-    for v in f.values.ids() {
-        let constant = f.def_op::<Const>(v).is_some();
-        if f.ty(v).dtype == DType::F32 && (constants || !constant) {
-            out.values[v].ty.dtype = DType::F16;
-        }
+    for v in f.values.ids().filter(|&v| f.ty(v).dtype == DType::F32) {
+        out.values[v].ty.dtype = DType::F16;
     }
     out
 }
@@ -138,11 +133,19 @@ impl Decider<'_> {
             Err((why, forced)) => Choice::Full { why, forced },
         };
         let large = self.gives_large(n, &choice, &states);
-        for &v in &node.outputs {
+        let halves: Vec<bool> = match &choice {
+            Choice::Half { single, .. } => {
+                let types = self.infer(n, single).unwrap_or_default();
+                types.iter().map(|t| t.dtype == DType::F16).collect()
+            }
+            Choice::ReadsInputs => vec![true; node.outputs.len()],
+            Choice::Full { .. } => vec![],
+        };
+        for (i, &v) in node.outputs.iter().enumerate() {
             if !self.is_single(v) {
                 continue;
             }
-            let half = matches!(choice, Choice::Half { .. }) && self.half_type(n, v) || choice == Choice::ReadsInputs;
+            let half = halves.get(i).copied().unwrap_or_default();
             let forced = matches!(choice, Choice::Full { forced: true, .. })
                 || states.iter().any(|s| matches!(s, State::Full { forced: true, .. }));
             self.states.insert(v, if half { State::Half } else { State::Full { forced, large } });
@@ -184,11 +187,15 @@ impl Decider<'_> {
         if class != Precision::Never {
             self.check_constants(n, &single)?;
         }
-        self.infer(n).map_err(|e| (format!("f16 operands are refused: {e}"), false))?;
         if class == Precision::Always && self.reads_inputs(n, &single) {
             return Ok(Choice::ReadsInputs);
         }
-        let single = self.single_beside_matrices(n, single);
+        let mut single = self.single_beside_matrices(n, single);
+        if class == Precision::Always {
+            single = self.taken_single(n, single);
+            self.check_constants(n, &single)?;
+        }
+        self.infer(n, &single).map_err(|e| (format!("f16 operands are refused: {e}"), false))?;
         let why = match class {
             Precision::Always => "its class is always, sums are kept in f32",
             Precision::Follow => "it follows its operands",
@@ -210,6 +217,16 @@ impl Decider<'_> {
                 }
         };
         (0..node.inputs.len()).filter(stays).collect()
+    }
+
+    /// `single` without slight operands where the op does not take them in f32 beside f16 data.
+    fn taken_single(&mut self, n: NodeId, mut single: Vec<usize>) -> Vec<usize> {
+        let taken = self.infer(n, &single).is_ok_and(|types| types.iter().all(|t| t.dtype == DType::F16));
+        if !taken {
+            let own = self.f.nodes[n].op.single_operands();
+            single.retain(|i| own.contains(i));
+        }
+        single
     }
 
     /// Those of `single` that stay f32 on matrix units, which take f16 for both operands of a product.
@@ -298,16 +315,18 @@ impl Decider<'_> {
         })
     }
 
-    fn infer(&self, n: NodeId) -> OpResult<Vec<crate::graph::TensorType>> {
+    /// The result types for f16 operands, of which the constants at the places `single` stay f32.
+    fn infer(&mut self, n: NodeId, single: &[usize]) -> OpResult<Vec<TensorType>> {
         let node = &self.f.nodes[n];
-        let view = if node.op.precision() == Precision::Never { &self.data_half } else { &self.all_half };
-        node.op.infer(&InferContext::new(self.module, view, &node.inputs, &node.regions))
-    }
-
-    /// The dtype of result `v` of `n` for f16 operands.
-    fn half_type(&self, n: NodeId, v: ValueId) -> bool {
-        let ValueDef::Result(_, i) = self.f.values[v].def else { return false };
-        self.infer(n).is_ok_and(|types| types.get(i).is_some_and(|t| t.dtype == DType::F16))
+        let kept: Vec<ValueId> = single.iter().filter_map(|&i| node.inputs[i]).filter(|&v| self.is_single(v)).collect();
+        for &v in &kept {
+            self.halves.values[v].ty.dtype = DType::F32;
+        }
+        let types = node.op.infer(&InferContext::new(self.module, &self.halves, &node.inputs, &node.regions));
+        for v in kept {
+            self.halves.values[v].ty.dtype = DType::F16;
+        }
+        types
     }
 
     /// A constant beyond f16 makes the result suspect; what follows it stays suspect, until an op of its own scale.

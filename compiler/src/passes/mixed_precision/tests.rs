@@ -3,6 +3,7 @@ use crate::dtype::DType;
 use crate::interpreter::run_function;
 use crate::ops::cast::Cast;
 use crate::passes::{Sequential, run_pass};
+use crate::profile::DeviceProfile;
 use crate::tensor::Tensor;
 use crate::text::{parse_module, random_tensor};
 use proptest::prelude::*;
@@ -49,6 +50,54 @@ fn the_pass_is_idempotent() {
     let x = [Tensor::from_vec(vec![2, 4], vec![0.5f32; 8])];
     let (a, b) = (run_function(&m, m.entry, &x).unwrap(), run_function(&again, m.entry, &x).unwrap());
     assert_eq!(a[0].to_f32_vec(), b[0].to_f32_vec());
+}
+
+/// Each op of class `always` with a constant at each place where it takes one, slight beside the data and not. Whatever
+/// of its constants stays in f32, the op takes it.
+const ALWAYS: &[(&str, &[&str])] = &[
+    ("conv", &["conv %y, %w {pads=[1,1,1,1]}", "conv %y, %w, %b {pads=[1,1,1,1]}", "conv %wide, %w"]),
+    ("conv_transpose", &["conv_transpose %y, %w", "conv_transpose %y, %w, %b", "conv_transpose %wide, %w"]),
+    ("matmul", &["matmul %y, %m", "matmul %m, %y", "matmul %flat, %m", "matmul %row, %y"]),
+    ("permuted_matmul", &["permuted_matmul %y, %m {perm_b=[1,0]}", "permuted_matmul %m, %y {perm_a=[1,0]}"]),
+    ("gemm", &["gemm %flat, %m", "gemm %m, %flat {trans_b=true}", "gemm %flat, %m, %row {alpha=0.5}"]),
+    (
+        "einsum",
+        &[
+            "einsum %y, %m {equation=\"nchw,wv->nchv\"}",
+            "einsum %m, %y {equation=\"vw,nchw->nchv\"}",
+            "einsum %y, %m, %row {equation=\"nchw,wv,v->nch\"}",
+            "einsum %row, %y {equation=\"w,nchw->c\"}",
+        ],
+    ),
+];
+
+#[test]
+fn members_of_the_class_always_take_the_constants_that_stay_in_f32() {
+    let default = |d: &crate::ops::OpDef| (d.from_attrs)(&Default::default()).ok();
+    for def in crate::ops::OPS.iter() {
+        let always = default(def).is_some_and(|op| op.precision() == crate::ops::Precision::Always);
+        assert_eq!(always, ALWAYS.iter().any(|m| m.0 == def.name), "`{}` and the cases of its class", def.name);
+    }
+    for node in ALWAYS.iter().flat_map(|m| m.1) {
+        let text = format!(
+            "const @w : f32[4,4,3,3] = random(1)\nconst @b : f32[4] = random(2)\nconst @m : f32[8,8] = random(3)\n\
+             const @row : f32[8] = random(4)\n\
+             graph @main(%x: f32[1,4,8,8]) -> (y: f32[1]) {{\n  %w = const @w\n  %b = const @b\n  %m = const @m\n  \
+             %row = const @row\n  %wide = concat %x, %x, %x, %x, %x, %x, %x, %x {{axis=2}}\n  \
+             %y = conv %x, %w {{pads=[1,1,1,1]}}\n  %flat = reshape %y {{shape=[32,8]}}\n  %0 = {node}\n  \
+             %1 = flatten %0 {{axis=0}}\n  %2 = reduce %1 {{kind=mean, axes=[1]}}\n  return %2\n}}\n"
+        );
+        for profile in [DeviceProfile::lavapipe(), DeviceProfile::named("ada").unwrap()] {
+            let before = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let mut after = before.clone();
+            let mut cx = PassContext::new(profile);
+            run_pass(&MixedPrecision::default(), &mut after, &mut cx).unwrap_or_else(|e| panic!("{node}: {e}"));
+            crate::verify::verify_module(&after).unwrap_or_else(|e| panic!("{node}: {e:?}"));
+            let input = [random_tensor(DType::F32, &[1, 4, 8, 8], 5)];
+            let [got, want] = [&after, &before].map(|m| run_function(m, m.entry, &input).unwrap()[0].to_f64_vec()[0]);
+            assert!((got - want).abs() <= 1e-2 * (1.0 + want.abs()), "{node}: {got}, not {want}");
+        }
+    }
 }
 
 /// One node of a random graph over values of shape `[3, 4]`: an op and the choice of its operands.
