@@ -1,12 +1,13 @@
 //! Lowering a primitive function to one tensor function.
 
+use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{Int, flatten_index};
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::{Access, Buffer, BufferId, Encoding, Expr, Param, Scalar, Scope, TensorFunction};
+use crate::tir::{Access, Buffer, BufferId, Encoding, Expr, Param, Scalar, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Why a group has no tensor function: it then runs on the host.
@@ -84,9 +85,40 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
         written.push(b);
         t.params.push(Param { buffer: b, access: Access::Write });
     }
+    round_compared(&mut t);
     let mut function = t.canonical();
     function.number_stages();
     Ok(LoweredGroup { function, stages })
+}
+
+/// Rounds the f16 and bf16 operands of comparisons of two values. A value of a stage keeps more precision until it is
+/// stored, so a stored element would differ from the same element computed again: the position of the largest one was
+/// not found. Maxima stay those of the rounded values, since rounding keeps the order. Parameters are rounded already.
+fn round_compared(t: &mut TensorFunction) {
+    let given: Vec<BufferId> = t.params.iter().filter(|p| p.access == Access::Read).map(|p| p.buffer).collect();
+    let mut body = std::mem::replace(&mut t.body, Stmt::Seq(vec![]));
+    body.visit_mut(&mut |s| {
+        let Stmt::Block(block) = s else { return };
+        let value = block.value.rewrite(&mut Int::clone, &mut |e| match e {
+            Expr::Binary(op, a, b) if op.is_comparison() && [a, b].iter().all(|e| !e.loads().is_empty()) => {
+                Some(Expr::binary(*op, rounded(a, t, &given), rounded(b, t, &given)))
+            }
+            _ => None,
+        });
+        block.value = value;
+    });
+    t.body = body;
+}
+
+/// A value of a type narrower than f32, or one widened to f32, without excess precision.
+fn rounded(e: &Expr, t: &TensorFunction, given: &[BufferId]) -> Expr {
+    match e {
+        Expr::Load(b, _) if given.contains(b) => e.clone(),
+        Expr::Cast(to, inner) if *to == DType::F32 && inner.dtype(t).is_float() => {
+            Expr::Cast(*to, Box::new(rounded(inner, t, given)))
+        }
+        _ => e.clone().rounded_cast(e.dtype(t), e.dtype(t)),
+    }
 }
 
 fn stage_count(t: &TensorFunction) -> usize {
