@@ -104,6 +104,8 @@ impl ModuleParser<'_> {
         self.expect_punct("->")?;
         self.result_types(&mut s.f)?;
         s.f.primitive = self.eat_word("primitive");
+        // A function that this one calls may call it: then the declared types are enough.
+        s.module.functions.insert(name, s.f.clone());
         self.expect_punct("{")?;
         self.block(&mut s, body, "return")?;
         if s.f.blocks[body].results.len() != s.f.result_types.len() {

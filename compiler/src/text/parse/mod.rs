@@ -79,8 +79,8 @@ impl ModuleParser<'_> {
         self.items.insert(at, Some(end));
         Ok(())
     }
-    /// Parses the function `name` before its turn when something that stands before it asks for its type. An item that
-    /// is begun and not done asks for its own: then nothing happens, and the type must be written.
+    /// Parses the function `name` before its turn when something that stands before it asks for its type. Of an
+    /// item that is begun and not done, the declared types are known.
     fn item_ahead(&mut self, m: &mut Module, name: Name) -> Result<()> {
         let known = m.functions.contains_key(&name) || m.tensor_functions.contains_key(&name);
         if known || self.nesting() >= MAX_NESTING {
