@@ -13,7 +13,7 @@ use super::owner::flat_sum;
 use super::view::{Leaf, Parallel, View};
 use crate::int::{self, Bounds, Int};
 use crate::name::Name;
-use crate::tir::{Buffer, BufferId, Cond, CondOp, LoopKind, TensorFunction};
+use crate::tir::{Block, Buffer, BufferId, Cond, CondOp, LoopKind, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Iterations that are tried, at most.
@@ -103,7 +103,7 @@ fn overwritten(f: &TensorFunction, leaf: &Leaf<'_>) -> Result<(), Gap> {
 fn covered(f: &TensorFunction, leaf: &Leaf<'_>) -> Option<Vec<(i64, i64)>> {
     let buffer = &f.buffers[leaf.block.buffer];
     let bounds = ranges(f, leaf);
-    let mut guards: Vec<&Cond> = leaf.block.guards.iter().collect();
+    let mut guards = deciding_guards(leaf.block);
     let each = by_dimension(leaf, &leaf.block.indices, &buffer.shape, &mut guards, &bounds);
     if each.is_some() && guards.is_empty() {
         return each;
@@ -112,11 +112,35 @@ fn covered(f: &TensorFunction, leaf: &Leaf<'_>) -> Option<Vec<(i64, i64)>> {
     let sum = flat_sum(&leaf.block.indices, &buffer.shape, &bounds);
     let flat = sum.unwrap_or_else(|| int::simplify(&int::flatten_index(&leaf.block.indices, &buffer.shape), &bounds));
     let numel = int::simplify(&buffer.numel(), &bounds);
-    let mut guards: Vec<&Cond> = leaf.block.guards.iter().collect();
+    let mut guards = deciding_guards(leaf.block);
     let ranges = by_dimension(leaf, &[flat], std::slice::from_ref(&numel), &mut guards, &bounds)?;
     let whole = ranges.is_empty() || ranges == [(0, numel.as_const()?)];
     let all = || buffer.shape.iter().map(|d| Some((0, d.as_const()?))).collect::<Option<Vec<(i64, i64)>>>();
     (guards.is_empty() && whole).then(|| all().unwrap_or_default())
+}
+
+/// The guards that decide which elements a block defines. In a reduction, those about its own loops alone leave out
+/// terms, and no element if the first iteration passes them all (a split that does not divide the extent).
+fn deciding_guards(b: &Block) -> Vec<&Cond> {
+    let own = |c: &Cond| {
+        let about_elements = |v: Name| b.indices.iter().any(|i| i.uses(v));
+        let vars = [&c.lhs, &c.rhs].map(Int::vars);
+        b.reduce.is_some() && !vars.iter().flatten().any(|v| about_elements(*v))
+    };
+    let passes = |c: &Cond| {
+        let at_first = |i: &Int| i.eval(&|_| Some(0));
+        at_first(&c.lhs).zip(at_first(&c.rhs)).is_some_and(|(l, r)| holds(c.op, l, r))
+    };
+    let (terms, elements): (Vec<&Cond>, Vec<&Cond>) = b.guards.iter().partition(|c| own(c));
+    if terms.iter().all(|c| passes(c)) { elements } else { b.guards.iter().collect() }
+}
+
+fn holds(op: CondOp, l: i64, r: i64) -> bool {
+    match op {
+        CondOp::Lt => l < r,
+        CondOp::Ge => l >= r,
+        CondOp::Eq => l == r,
+    }
 }
 
 fn by_dimension(
@@ -240,16 +264,11 @@ fn count(f: &TensorFunction, buffer: &Buffer, leaves: &[&Leaf<'_>]) -> Result<()
     for leaf in leaves {
         let b = leaf.block;
         let flat = int::simplify(&int::flatten_index(&b.indices, &buffer.shape), &ranges(f, leaf));
-        let done = for_each_store(leaf, &mut |env| {
+        let guards = deciding_guards(b);
+        let done = for_each_store(leaf, &guards, &mut |env| {
             let value = |i: &Int| i.eval(&|v| env.get(&v).copied());
-            for c in &b.guards {
-                let (l, r) = (value(&c.lhs)?, value(&c.rhs)?);
-                let holds = match c.op {
-                    CondOp::Lt => l < r,
-                    CondOp::Ge => l >= r,
-                    CondOp::Eq => l == r,
-                };
-                if !holds {
+            for c in &guards {
+                if !holds(c.op, value(&c.lhs)?, value(&c.rhs)?) {
                     return Some(());
                 }
             }
@@ -265,11 +284,15 @@ fn count(f: &TensorFunction, buffer: &Buffer, leaves: &[&Leaf<'_>]) -> Result<()
     Err(gap(first, format!("element {index:?} of the result `{}` is {times}", buffer.name)))
 }
 
-/// Calls `store` for all iterations of the loops that a block's indices and guards use.
-fn for_each_store(leaf: &Leaf<'_>, store: &mut dyn FnMut(&FxHashMap<Name, i64>) -> Option<()>) -> Option<()> {
+/// Calls `store` for all iterations of the loops that a block's indices and these guards use.
+fn for_each_store(
+    leaf: &Leaf<'_>,
+    guards: &[&Cond],
+    store: &mut dyn FnMut(&FxHashMap<Name, i64>) -> Option<()>,
+) -> Option<()> {
     let b = leaf.block;
     let uses = |v: Name| {
-        let guards = b.guards.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
+        let guards = guards.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
         guards || b.indices.iter().any(|i| i.uses(v))
     };
     // Loops of one axis share its index: the shortest of them limits it.
