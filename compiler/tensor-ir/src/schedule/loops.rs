@@ -79,7 +79,21 @@ pub fn find_loop(f: &TensorFunction, var: Name) -> Result<&For, Refusal> {
             found = Some(&**l)
         }
     });
-    found.ok_or_else(|| Refusal::new(format!("there is no loop `{var}`")))
+    found.ok_or_else(|| no_loop(f, var))
+}
+
+/// Names the loops that there are: instructions rename them, so the loop wanted is often among them.
+fn no_loop(f: &TensorFunction, var: Name) -> Refusal {
+    let mut there = Vec::new();
+    f.body.visit(&mut |s| {
+        if let Stmt::For(l) = s {
+            there.push(format!("`{}`", l.var));
+        }
+    });
+    match there.is_empty() {
+        true => Refusal::new(format!("there is no loop `{var}`, and no other")),
+        false => Refusal::new(format!("there is no loop `{var}`; there are {}", there.join(", "))),
+    }
 }
 
 /// The loop over `var`, mutable.
@@ -101,7 +115,8 @@ pub fn find_loop_mut(f: &mut TensorFunction, var: Name) -> Result<&mut For, Refu
             Stmt::Block(_) | Stmt::Barrier => None,
         }
     }
-    go(&mut f.body, var).ok_or_else(|| Refusal::new(format!("there is no loop `{var}`")))
+    find_loop(f, var)?;
+    Ok(go(&mut f.body, var).expect("found above"))
 }
 
 /// The block `name`.
@@ -186,7 +201,7 @@ pub fn loops_around_loop(f: &TensorFunction, var: Name) -> Result<Vec<LoopHead>,
     if loops_to(&f.body, &|s| matches!(s, Stmt::For(l) if l.var == var), &mut path) {
         Ok(path)
     } else {
-        Err(Refusal::new(format!("there is no loop `{var}`")))
+        Err(no_loop(f, var))
     }
 }
 
@@ -218,7 +233,8 @@ pub fn replace_loop(
             Stmt::Block(_) | Stmt::Barrier => None,
         }
     }
-    let place = go(&mut f.body, var).ok_or_else(|| Refusal::new(format!("there is no loop `{var}`")))?;
+    find_loop(f, var)?;
+    let place = go(&mut f.body, var).expect("found above");
     let Stmt::For(l) = std::mem::replace(place, Stmt::Barrier) else { unreachable!("found as a loop") };
     *place = rewrite(*l)?;
     flatten_sequences(&mut f.body);
