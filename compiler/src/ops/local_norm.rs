@@ -22,6 +22,8 @@ attr_struct! {
         pub beta: f64 = 0.75,
         /// Added to the scaled mean square.
         pub bias: f64 = 1.0,
+        /// The axis of channels.
+        pub axis: usize = 1,
     }
 }
 
@@ -44,27 +46,28 @@ impl Op for Lrn {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.float_data()?.clone();
-        if x.rank() < 2 || self.size < 1 {
-            return Err(format!("data of rank {} over {} channels", x.rank(), self.size).into());
+        if self.axis >= x.rank() || self.size < 1 {
+            let (rank, size, axis) = (x.rank(), self.size, self.axis);
+            return Err(format!("data of rank {rank} over {size} channels along axis {axis}").into());
         }
         Ok(vec![x])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
-        let acc = out.dtype.accumulator();
+        let (acc, axis) = (out.dtype.accumulator(), self.axis);
         // Neighbours beyond the first and last channel count for nothing, however many the window has.
-        let reach = out.shape[1].as_const().map_or(i64::MAX, |c| (c - 1).max(0));
+        let reach = out.shape[axis].as_const().map_or(i64::MAX, |c| (c - 1).max(0));
         let before = ((self.size - 1) / 2).min(reach);
         let after = (self.size / 2).min(reach);
         let squares = cx.reduce("squares", &out.shape, acc, &[(before + after + 1).into()], Combiner::Sum, |o, r| {
             let mut at = o.to_vec();
-            at[1] = o[1].clone() + &r[0] - before;
+            at[axis] = o[axis].clone() + &r[0] - before;
             let mut conds = vec![];
             if before > 0 {
-                conds.push(Cond::ge(at[1].clone(), 0));
+                conds.push(Cond::ge(at[axis].clone(), 0));
             }
             if after > 0 {
-                conds.push(Cond::lt(at[1].clone(), &out.shape[1]));
+                conds.push(Cond::lt(at[axis].clone(), &out.shape[axis]));
             }
             let x = Expr::load(x, at).cast(out.dtype, acc);
             Expr::guarded(conds, x.clone() * x, Expr::constant(0.0, acc))
@@ -81,16 +84,30 @@ impl Op for Lrn {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let op = Lrn { axis: permuted_axis(self.axis, perm), ..self.clone() };
+        Some(PermutedOp::uniform(op, perm, 1, 1))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        cx.simple(
-            "LRN",
-            vec![
-                ("size", OnnxAttr::Int(self.size)),
-                ("alpha", OnnxAttr::Float(self.alpha as f32)),
-                ("beta", OnnxAttr::Float(self.beta as f32)),
-                ("bias", OnnxAttr::Float(self.bias as f32)),
-            ],
-        );
+        let attrs = vec![
+            ("size", OnnxAttr::Int(self.size)),
+            ("alpha", OnnxAttr::Float(self.alpha as f32)),
+            ("beta", OnnxAttr::Float(self.beta as f32)),
+            ("bias", OnnxAttr::Float(self.bias as f32)),
+        ];
+        if self.axis == 1 {
+            cx.simple("LRN", attrs);
+            return Ok(());
+        }
+        // The exchange of two axes undoes itself.
+        let mut perm: Vec<i64> = (0..cx.output_types[0].rank() as i64).collect();
+        perm.swap(1, self.axis);
+        let exchange = || vec![("perm", OnnxAttr::Ints(perm.clone()))];
+        let (input, moved, outputs) = (cx.input(0), cx.fresh(), cx.outputs.clone());
+        cx.node("Transpose", vec![input], vec![moved.clone()], exchange());
+        let normalised = cx.fresh();
+        cx.node("LRN", vec![moved], vec![normalised.clone()], attrs);
+        cx.node("Transpose", vec![normalised], outputs, exchange());
         Ok(())
     }
 }
@@ -145,6 +162,7 @@ fn import_lrn(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         alpha: cx.attrs.float("alpha").unwrap_or(1e-4),
         beta: cx.attrs.float("beta").unwrap_or(0.75),
         bias: cx.attrs.float("bias").unwrap_or(1.0),
+        axis: 1,
     };
     Ok(vec![cx.add(op, &[x])?])
 }
@@ -172,7 +190,7 @@ mod tests {
     fn neighbours_end_at_the_edges() {
         let x = Tensor::from_vec(vec![1, 4, 1], vec![1.0f32, 2.0, 3.0, 4.0]);
         for (size, sums) in [(3, [5.0, 14.0, 29.0, 25.0]), (2, [5.0, 13.0, 25.0, 16.0]), (1, [1.0, 4.0, 9.0, 16.0])] {
-            let op = Lrn { size, alpha: size as f64, beta: 1.0, bias: 1.0 };
+            let op = Lrn { size, alpha: size as f64, beta: 1.0, bias: 1.0, axis: 1 };
             for (i, v) in run(op, &[&x]).to_f64_vec().into_iter().enumerate() {
                 assert!((v - (i + 1) as f64 / (1.0 + sums[i])).abs() < 1e-6, "{size} {i}: {v}");
             }

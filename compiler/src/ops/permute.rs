@@ -79,7 +79,9 @@ mod tests {
     use super::*;
     use crate::int::Int;
     use crate::ops::testing::{assert_permuted, random};
-    use crate::ops::{arg_reduce, broadcast, concat, gather, pad, reduce, reshape, resize, scan, scatter, search};
+    use crate::ops::{
+        arg_reduce, broadcast, concat, gather, local_norm, pad, reduce, reshape, resize, scan, scatter, search,
+    };
     use crate::ops::{slice, softmax, split, transpose};
     use crate::tensor::Tensor;
 
@@ -114,6 +116,7 @@ mod tests {
                 assert_permuted(scan::CumSum { axis: a, ..Default::default() }, &[&x], &perm);
                 assert_permuted(search::TopK { axis: a, k: Int::new(2), ..Default::default() }, &[&x], &perm);
                 assert_permuted(softmax::Softmax { axes: vec![axis] }, &[&x], &perm);
+                assert_permuted(local_norm::Lrn { size: 3, axis, ..Default::default() }, &[&x], &perm);
                 for keepdims in [false, true] {
                     assert_permuted(reduce::Reduce { axes: vec![axis], keepdims, ..Default::default() }, &[&x], &perm);
                     assert_permuted(arg_reduce::ArgReduce { axis, keepdims, ..Default::default() }, &[&x], &perm);

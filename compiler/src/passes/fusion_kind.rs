@@ -1,6 +1,6 @@
 //! Properties of a node for fusion: its kind, and the operands that its kernel reads.
 
-use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueDef, ValueId};
+use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::Const;
@@ -148,30 +148,58 @@ fn small_constant(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
     if is_small(f.ty(v)) { const_value(module, f, v) } else { None }
 }
 
-/// Whether the op accepts its operands with their axes in other orders, and gives its results with theirs in that
-/// order. Index maps simplify over axes of size 1, so that a matmul over one column reads like a broadcast; its shapes
-/// tell them apart.
+/// Whether the op computes alike on operands with their axes in other orders, and gives its results with theirs in that
+/// order. It is asked about operands without axes of size 1, since these hide which axes an op treats apart: a product
+/// over one column reads like a broadcast, a sum over one channel like its only element.
 fn fits_any_order(module: &Module, f: &Function, n: NodeId) -> bool {
-    let node = &f.nodes[n];
-    let rank = node.outputs.iter().map(|&v| f.ty(v).rank()).max().unwrap_or(0);
-    let orders: [fn(&mut [Int]); 2] = [|shape| shape.reverse(), |shape| shape.rotate_left(shape.len().min(1))];
+    let orders: [fn(&mut [Int]); 3] = [|_| {}, |shape| shape.reverse(), |shape| shape.rotate_left(shape.len().min(1))];
+    let grown = grown_types(f, n);
     orders.iter().all(|order| {
         let ordered = |v: ValueId| {
-            let ty = f.ty(v);
-            let ones = std::iter::repeat_n(Int::new(1), rank.saturating_sub(ty.rank()));
-            let mut shape: Vec<Int> = ones.chain(ty.shape.iter().cloned()).collect();
-            order(&mut shape);
-            TensorType::new(ty.dtype, shape)
+            let mut ty = grown[&v].clone();
+            order(&mut ty.shape);
+            ty
         };
-        let mut apart = Function::new("ordered");
-        let mut operand = |v: ValueId| {
-            let ty = if f.ty(v).rank() == 0 { f.ty(v).clone() } else { ordered(v) };
-            apart.fresh_value(ty, ValueDef::Arg(apart.body, 0), None)
-        };
-        let inputs: Vec<Option<ValueId>> = node.inputs.iter().map(|v| v.map(&mut operand)).collect();
-        let found = node.op.infer(&InferContext::new(module, &apart, &inputs, &[]));
-        found.is_ok_and(|types| types.iter().zip(&node.outputs).all(|(t, &v)| *t == ordered(v)))
+        let (apart, node) = alone(f, n, ordered);
+        let (inputs, outputs) = (&apart.nodes[node].inputs, &apart.nodes[node].outputs);
+        let found = apart.nodes[node].op.infer(&InferContext::new(module, &apart, inputs, &[]));
+        found.is_ok_and(|types| types.iter().zip(outputs).all(|(t, &v)| t == apart.ty(v)))
+            && group_expression(module, &apart, &[node]).is_ok_and(|(te, ..)| is_layout_agnostic(&te))
     })
+}
+
+/// The types of a node's operands and results, with leading dimensions of 1 up to the highest rank, where every
+/// dimension that is 1 in all of them is larger.
+fn grown_types(f: &Function, n: NodeId) -> FxHashMap<ValueId, TensorType> {
+    let node = &f.nodes[n];
+    let rank = node.outputs.iter().map(|&v| f.ty(v).rank()).max().unwrap_or(0);
+    let mut types: FxHashMap<ValueId, TensorType> =
+        node.inputs.iter().flatten().chain(&node.outputs).map(|&v| (v, f.ty(v).clone())).collect();
+    for ty in types.values_mut().filter(|t| t.rank() > 0) {
+        let ones = std::iter::repeat_n(Int::new(1), rank.saturating_sub(ty.rank()));
+        ty.shape = ones.chain(ty.shape.drain(..)).collect();
+    }
+    for axis in 0..rank {
+        if types.values().filter(|t| t.rank() > 0).all(|t| t.shape[axis].is(1)) {
+            let size = Int::new(GROWN + axis as i64);
+            types.values_mut().filter(|t| t.rank() > 0).for_each(|t| t.shape[axis] = size.clone());
+        }
+    }
+    types
+}
+
+/// Dimensions of 1 become this and more: different ones for different axes.
+const GROWN: i64 = 7;
+
+/// A function with node `n` alone, on values of other types.
+fn alone(f: &Function, n: NodeId, ty: impl Fn(ValueId) -> TensorType) -> (Function, NodeId) {
+    let mut apart = Function::new("alone");
+    let (node, body) = (&f.nodes[n], apart.body);
+    let mut fresh = |v: ValueId| apart.fresh_value(ty(v), ValueDef::Arg(body, 0), None);
+    let inputs = node.inputs.iter().map(|v| v.map(&mut fresh)).collect();
+    let outputs = node.outputs.iter().map(|&v| fresh(v)).collect();
+    let node = apart.nodes.push(Node { inputs, outputs, block: Some(body), ..node.clone() });
+    (apart, node)
 }
 
 /// The tensor function of one node alone, which operands it reads, and how often each is loaded in its text.
