@@ -20,8 +20,14 @@ impl Builder {
                 let square = self.mul(a, a);
                 return self.mul(square, square);
             }
-            Some(0.5) => return self.math(M::Sqrt, &[a]),
-            Some(-0.5) => return self.math(M::InverseSqrt, &[a]),
+            Some(0.5) => {
+                let base = self.positive_ends(a);
+                return self.math(M::Sqrt, &[base]);
+            }
+            Some(-0.5) => {
+                let base = self.positive_ends(a);
+                return self.math(M::InverseSqrt, &[base]);
+            }
             Some(-1.0) => {
                 let one = self.c(a, 1.0);
                 return self.binary(B::Divide, one, a);
@@ -65,6 +71,15 @@ impl Builder {
         let v = self.select(negative, below, p);
         let no_power = self.binary(B::Equal, b, zero);
         self.select(no_power, one, v)
+    }
+
+    /// The base with 0 and infinity made positive: their fractional powers do not depend on the sign.
+    fn positive_ends(&mut self, a: Value) -> Value {
+        let abs = self.math(M::Abs, &[a]);
+        let (zero, infinity) = (self.c(a, 0.0), self.c(a, f64::INFINITY));
+        let (is_zero, is_infinite) = (self.binary(B::Equal, abs, zero), self.binary(B::Equal, abs, infinity));
+        let is_end = self.binary(B::InclusiveOr, is_zero, is_infinite);
+        self.select(is_end, abs, a)
     }
 
     /// Integer power by squaring; a negative exponent gives 0 unless the base is 1 or -1.

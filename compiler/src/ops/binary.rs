@@ -10,7 +10,7 @@ use crate::int::{Cond, Dim};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::{BinaryOp, Expr};
+use crate::tir::{BinaryOp, Expr, UnaryOp};
 use crate::{attr_enum, attr_struct};
 
 /// Type of a broadcast function's result: both operands have one dtype of the domain.
@@ -202,7 +202,7 @@ impl Op for Pow {
             Some(1.0) => a,
             Some(2.0) => a.clone() * a,
             Some(3.0) => a.clone() * a.clone() * a,
-            Some(0.5) if float => Expr::unary(crate::tir::UnaryOp::Sqrt, a),
+            Some(0.5) if float => square_root(a, t),
             Some(-1.0) if float => Expr::constant(1.0, t) / a,
             _ => apply(BinaryOp::Pow, a, b),
         })
@@ -217,6 +217,14 @@ impl Op for Pow {
         cx.simple("Pow", vec![]);
         Ok(())
     }
+}
+
+/// `a ^ 0.5`: the root, where 0 and infinity count as positive.
+fn square_root(a: Expr, t: DType) -> Expr {
+    let size = Expr::unary(UnaryOp::Abs, a.clone());
+    let is = |end: f64| Expr::binary(BinaryOp::Eq, size.clone(), Expr::constant(end, t));
+    let at_end = Expr::binary(BinaryOp::Or, is(0.0), is(f64::INFINITY));
+    Expr::unary(UnaryOp::Sqrt, Expr::select(at_end, size, a))
 }
 
 attr_struct! {
@@ -384,6 +392,10 @@ mod tests {
         assert_eq!(to(3.0), [-8.0, 0.125, 27.0]);
         assert_eq!(to(-1.0)[..2], [-0.5, 2.0]);
         assert_eq!(to(0.0), [1.0, 1.0, 1.0]);
+        let ends = Tensor::from_vec(vec![3], vec![f32::NEG_INFINITY, -0.0, f32::INFINITY]);
+        let roots = run(Pow {}, &[&ends, &Tensor::scalar(0.5f32)]).to_f64_vec();
+        assert_eq!(roots, [f64::INFINITY, 0.0, f64::INFINITY]);
+        assert!(roots[1].is_sign_positive());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::graph::Constant;
 use crate::ops::binary::{Add, Div, Max, Min, Mul, Pow, Sub};
 use crate::ops::clip::Clip;
-use crate::ops::unary::{Exp, Neg, Reciprocal, Relu, Sigmoid, Sqrt};
+use crate::ops::unary::{Exp, Neg, Reciprocal, Relu, Sigmoid};
 use crate::passes::rules::{Change, Match, Operand, Rule};
 use crate::pattern::{commuted, constant, either, number, op, op_from, var};
 use crate::tensor::Tensor;
@@ -21,11 +21,6 @@ pub(super) const RULES: &[Rule] = &[
         equation: "1 / x = reciprocal(x)",
         pattern: || either([op::<Div>([number(1.0), var("x")]), op::<Pow>([var("x"), number(-1.0)])]).float(),
         apply: |m| Change::node(Reciprocal {}, [m.value("x")]),
-    },
-    Rule {
-        equation: "x ^ 0.5 = sqrt(x)",
-        pattern: || op::<Pow>([var("x"), number(0.5)]).float(),
-        apply: |m| Change::node(Sqrt {}, [m.value("x")]),
     },
     Rule {
         equation: "x - c = x + (-c)",

@@ -158,7 +158,8 @@ fn exponentials_over_sum(x: Pattern) -> Pattern {
 fn over_root_of_mean_square(data: Pattern, again: Pattern) -> Pattern {
     let square = either([op::<Pow>([again.clone(), number(2.0)]), op::<Mul>([again.clone(), again])]);
     let mean = kept(ReduceKind::Mean, square).named("square");
-    let root = op::<Sqrt>([commuted::<Add>(mean, constant().named("epsilon"))]);
+    let variance = commuted::<Add>(mean, constant().named("epsilon"));
+    let root = either([op::<Sqrt>([variance.clone()]), op::<Pow>([variance, number(0.5)])]);
     let inverse = either([op::<Reciprocal>([root.clone()]), op::<Div>([number(1.0), root.clone()])]);
     either([op::<Div>([data.clone(), root]), commuted::<Mul>(data, inverse)])
 }
