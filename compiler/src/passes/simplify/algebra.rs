@@ -12,6 +12,7 @@ use crate::ops::select::Where;
 use crate::ops::unary::{Abs, Identity, Neg, Relu};
 use crate::passes::rules::{Change, Match, Operand, Rule};
 use crate::pattern::{Pattern, any, any_op, commuted, constant, either, number, op, var};
+use crate::tensor::Tensor;
 
 pub(super) const RULES: &[Rule] = &[
     Rule { equation: "identity(x) = x", pattern: || op::<Identity>([var("x")]), apply: only_x },
@@ -59,12 +60,12 @@ pub(super) const RULES: &[Rule] = &[
         apply: casts,
     },
     Rule {
-        equation: "(x + a) + b = x + (a + b) for constants",
+        equation: "(x + a) + b = x + (a + b) for constants, unless that hides an overflow",
         pattern: || commuted::<Add>(commuted::<Add>(var("x"), small("a")).used_once(), small("b")),
         apply: |m| reassociate(m, Add {}.into()),
     },
     Rule {
-        equation: "(x * a) * b = x * (a * b) for constants whose product is in range",
+        equation: "(x * a) * b = x * (a * b) for constants whose product is in range, unless that hides an overflow",
         pattern: || commuted::<Mul>(commuted::<Mul>(var("x"), small("a")).used_once(), small("b")),
         apply: |m| reassociate(m, Mul {}.into()),
     },
@@ -146,10 +147,19 @@ fn reassociate(m: &Match<'_, '_>, op: OpRef) -> Option<Change> {
     let smallest =
         if joined.dtype() == DType::F16 { f64::from(half::f16::MIN_POSITIVE) } else { f64::from(f32::MIN_POSITIVE) };
     let in_range = |v: &f64| v.is_finite() && (op.is::<Add>() || v.abs() >= smallest);
-    if !joined.to_f64_vec().iter().all(in_range) {
+    if !joined.to_f64_vec().iter().all(in_range) || hides_overflow(&op, operands[0].as_ref()?, &joined) {
         return None;
     }
     Change::node(op, [Operand::Value(x), Operand::Constant("constant", Constant::from_tensor(&joined))])
+}
+
+/// Some `x` may overflow with the first constant and not with both joined: `(x * 2) * 0.5` of a large x is infinite.
+fn hides_overflow(op: &OpRef, first: &Tensor, joined: &Tensor) -> bool {
+    let sizes = |t: &Tensor| t.to_f64_vec().into_iter().map(f64::abs);
+    let (largest, least) = (sizes(first).fold(0.0, f64::max), sizes(joined).fold(f64::INFINITY, f64::min));
+    // A sum of the largest number and less than half its last digit does not overflow.
+    let harmless = if op.is::<Add>() { -first.dtype().lowest() * 2f64.powi(-25) } else { 1.0 };
+    largest > harmless && largest > least
 }
 
 /// True when every value of `from` is a value of `to`.
