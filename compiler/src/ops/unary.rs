@@ -224,7 +224,7 @@ unary_ops! {
     /// `log(1 + e^x)`, without overflow.
     Softplus("softplus"), "Softplus" 1, Float, |x, t| {
         let small = apply(UnaryOp::Exp, apply(UnaryOp::Neg, apply(UnaryOp::Abs, x.clone())));
-        x.max(number(0.0, t)) + apply(UnaryOp::Log, number(1.0, t) + small)
+        x.max(number(0.0, t)) + log_1p(small, t)
     } => nonnegative;
     /// `x / (1 + |x|)`.
     Softsign("softsign"), "Softsign" 1, Float, |x, t| x.clone() / (number(1.0, t) + apply(UnaryOp::Abs, x));
@@ -235,6 +235,16 @@ unary_ops! {
     };
     /// `x * tanh(softplus(x))`.
     Mish("mish"), "Mish" 18, Float, |x, t| mish(x, t);
+}
+
+/// `log(1 + u)` for `0 <= u <= 1`, as `2 artanh(s)` with `s = u / (2 + u)`, at most a third, by its series. The relative
+/// error is below 2e-8 before rounding (1e-17 in f64); `1 + u` itself would lose a small `u`.
+fn log_1p(u: Expr, t: DType) -> Expr {
+    let terms = if t == DType::F64 { 17 } else { 7 };
+    let s = u.clone() / (u + number(2.0, t));
+    let square = s.clone() * s.clone();
+    let term = |n: i32| number(2.0 / f64::from(2 * n + 1), t);
+    (0..terms - 1).rev().fold(term(terms - 1), |sum, n| sum * square.clone() + term(n)) * s
 }
 
 /// `1 / (1 + e^-x)`.
@@ -324,6 +334,19 @@ mod tests {
         assert_eq!(run(Mish {}, &[&x]).to_f64_vec()[2..], [100.0, 1e4]);
         assert!(run(Mish {}, &[&x]).to_f64_vec()[1].abs() < 1e-30);
         assert_eq!(run(Erf {}, &[&x]).to_f64_vec(), [-1.0, -1.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn softplus_keeps_the_precision_of_small_results() {
+        let xs = [-87.0, -40.0, -17.5, -12.34, -3.0, -0.5, -1e-3, 0.0, 1e-3, 0.7, 3.0, 12.0, 40.0];
+        for dtype in [DType::F32, DType::F64] {
+            let x = Tensor::from_f64(dtype, vec![xs.len()], xs);
+            let bound = if dtype == DType::F32 { 1e-6 } else { 1e-14 };
+            for (x, got) in x.to_f64_vec().into_iter().zip(run(Softplus {}, &[&x]).to_f64_vec()) {
+                let want = x.max(0.0) + (-x.abs()).exp().ln_1p();
+                assert!((got - want).abs() <= bound * want, "softplus({x}) = {got}, want {want}");
+            }
+        }
     }
 
     #[test]
