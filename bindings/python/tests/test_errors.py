@@ -21,7 +21,7 @@ def test_files(tmp_path):
     junk = tmp_path / "junk.onnx"
     junk.write_bytes(b"\x00\x01junk")
     assert str(junk) in str(failing(lambda: weft_nn.load(junk), 3))
-    assert "3 is" in str(failing(lambda: weft_nn.load(3), 2)) or "int" in str(failing(lambda: weft_nn.load(3), 2))
+    assert failing(lambda: weft_nn.load(3), 2).message == "a model cannot be loaded from int"
 
 
 def test_texts():

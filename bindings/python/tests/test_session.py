@@ -59,7 +59,8 @@ def test_open_sizes(tmp_path):
             session.run({"x": np.zeros((65, 3), np.float32)})
     with pytest.raises(weft_nn.Error) as error:
         weft_nn.load(path, dims={"m": 5})
-    assert error.value.code == 2 and "`n`" in str(error.value) or "n" in error.value.message
+    assert error.value.code == 2
+    assert error.value.message == "no dimension is called `m`; the open ones are: n"
 
 
 def test_threads_share_a_session(small):
@@ -137,12 +138,12 @@ def test_a_trace_is_explained_and_shown(small, tmp_path):
     trace.save(path)
     assert path.read_bytes() == trace.data
     assert "Groups, in the order they run" in session.explain()
-    assert "matmul" in session.explain("matmul_0") or "matmul" in session.explain(record["groups"][0]["origins"][0])
+    assert "matmul" in session.explain("matmul_0")
     with pytest.raises(weft_nn.Error) as error:
         session.explain("{no such node}")
     assert error.value.code == 2 and "{no such node}" in error.value.message
     page = trace.report()
-    assert page.startswith("<!DOCTYPE html>") or "<html" in page[:200]
+    assert page.startswith("<!doctype html>")
 
 
 def test_show_puts_the_page_into_a_notebook(small, capsys, monkeypatch):
