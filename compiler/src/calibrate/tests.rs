@@ -51,8 +51,8 @@ fn only_kernels_whose_rounding_matters_stay_in_f32() {
     assert!(found.used <= limits.used && found.error <= limits.used * F16_TOLERANCE, "{found:?}");
     assert!(found.runs <= limits.runs && !found.all_in_f32(), "{found:?}");
     let sources: Vec<&str> = found.listed().iter().map(|n| n.as_str()).collect();
-    assert!(sources.contains(&"Conv_0") || sources.contains(&"Conv_2"), "{sources:?}");
-    assert!(!sources.contains(&"Conv_4") && !sources.contains(&"Conv_6"), "{sources:?}");
+    // The steep branch; the other one, and what joins both, is in f16.
+    assert_eq!(sources, ["Conv_0", "Relu_1", "Conv_2", "Sigmoid_9"]);
 }
 
 /// What the calibration rounds is what a run of the mixed graph rounds: kept nodes bring the interpreter's result
