@@ -110,7 +110,9 @@ fn what_is_cut_off_or_changed_is_made_anew() {
                 let (kept, got) = run(&device, 1.0, cache.clone());
                 assert_eq!((kept, &got), (kind != "plan", &want), "{}", file.display());
                 let again = std::fs::read(&file).expect("reads");
-                assert!(again.len() > bad.len() || again != bad, "{} was not made anew", file.display());
+                // What a driver says of its pipelines need not be the same bytes.
+                let anew = if kind == "pipelines" { again != bad } else { again == whole };
+                assert!(anew, "{} was not made anew", file.display());
             }
         }
     }

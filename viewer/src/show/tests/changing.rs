@@ -122,26 +122,34 @@ pub(super) fn schedule() -> TestWindow {
     h
 }
 
-#[test]
-fn a_decision_is_edited_and_what_comes_of_it_is_seen() {
+/// Takes another value of the first choice, the rule of the convolution; what the pane then shows.
+fn with_rule(rule: &str) -> TestWindow {
     let mut h = schedule();
-    let k = h.state().kernel();
-    let line = h.state().trace().kernels[k].schedule.iter().find(|l| l.starts_with("choose ")).cloned().unwrap();
-    let instruction = compiler::text::parse_instructions(&line).unwrap();
-    let choose = compiler::schedule::Choose::of_instruction(&instruction[0]).unwrap().clone();
-    let other =
-        choose.of.iter().map(compiler::text::print_value).find(|v| *v != compiler::text::print_value(&choose.value));
-    let other = other.unwrap_or_else(|| panic!("one value alone: {line}"));
     // The first box with that label is the first such choice.
     let combo = |n: &egui_kittest::Node<'_>| n.accesskit_node().role() == egui::Role::ComboBox;
-    h.query_all_by_label(choose.point.as_str()).find(combo).expect("a box for the choice").click();
+    h.query_all_by_label("rule").find(combo).expect("a box for the choice").click();
     h.run_steps(4);
-    h.query_all_by_label(&other).last().expect("the other value").click();
+    h.query_all_by_label(rule).last().expect("the other value").click();
     settle(&mut h);
-    assert!(has(&h, "Legal") || has(&h, "Refused"), "{:#?}", texts(&h));
-    if has(&h, "Legal") {
-        assert!(has(&h, "times as long"), "{:#?}", texts(&h));
-    }
+    h
+}
+
+#[test]
+fn a_decision_is_edited_and_what_comes_of_it_is_seen() {
+    let mut h = with_rule("direct");
+    assert!(has(&h, "Legal") && !has(&h, "Refused"), "{:#?}", texts(&h));
+    assert!(has(&h, "times as long"), "{:#?}", texts(&h));
+    h.get_by_label("Reset").click();
+    settle(&mut h);
+    assert!(!has(&h, "Legal") && !has(&h, "Refused"));
+}
+
+#[test]
+fn a_decision_that_the_device_cannot_have_is_refused() {
+    let mut h = with_rule("\"matmul-matrix\"");
+    assert!(has(&h, "Refused") && !has(&h, "Legal"), "{:#?}", texts(&h));
+    assert!(has(&h, "rule matmul-matrix takes nothing of this kind"), "{:#?}", texts(&h));
+    assert!(!has(&h, "times as long"), "{:#?}", texts(&h));
     h.get_by_label("Reset").click();
     settle(&mut h);
     assert!(!has(&h, "Legal") && !has(&h, "Refused"));
@@ -157,24 +165,33 @@ fn all_values_of_a_choice_are_tried_and_one_is_taken() {
     let rows: Vec<String> = texts(&h).into_iter().filter(|t| t.starts_with(&format!("{point} "))).collect();
     assert!(rows.len() > 1, "{rows:?}");
     let before = h.state().kernel_pane.edit.text.clone();
-    // The last value that is not the present one: each value is a row that can be clicked.
-    let changed = rows.iter().rev().any(|row| {
+    // Each value is a row that can be clicked. One that was measured as faster can be kept, and no other one.
+    let mut verdict = |row: &str| {
         h.get_by_label(row).click();
         settle(&mut h);
-        h.state().kernel_pane.edit.text != before
-    });
-    assert!(changed, "a value was taken");
-    assert!(has(&h, "Legal") || has(&h, "Refused"), "{:#?}", texts(&h));
+        assert_eq!(has(&h, "Legal"), !has(&h, "Refused"), "{row}: {:#?}", texts(&h));
+        ["Refused", "Keep", "It is no faster"].map(|sign| has(&h, sign))
+    };
+    let (refused, faster, slower) = ([true, false, false], [false, true, false], [false, false, true]);
+    let seen: Vec<(&str, [bool; 3])> = rows.iter().map(|row| (row.as_str(), verdict(row))).collect();
+    let want = [
+        ("rule \"matmul-dot\"", refused),
+        ("rule \"matmul-matrix\"", refused),
+        // The present one.
+        ("rule \"matmul-subgroup\"", [false; 3]),
+        ("rule \"matmul-tiled\"", slower),
+        ("rule \"reduction-threads\"", slower),
+        ("rule direct", slower),
+        ("rule windows", faster),
+    ];
+    assert_eq!(seen, want);
+    assert_ne!(h.state().kernel_pane.edit.text, before, "a value was taken");
     // A legal one gives old and new WGSL side by side.
-    if has(&h, "Legal") {
-        // One that was measured as faster can be kept, and no other one.
-        assert_eq!(has(&h, "Keep"), !has(&h, "It is no faster"), "{:#?}", texts(&h));
-        h.state_mut().kernel_pane.wide = true;
-        settle(&mut h);
-        assert!(h.state().kernel_pane.columns.contains(&Form::Edited));
-        let k = h.state().kernel();
-        assert!(h.state_mut().edited_wgsl(k).is_some());
-    }
+    h.state_mut().kernel_pane.wide = true;
+    settle(&mut h);
+    assert!(h.state().kernel_pane.columns.contains(&Form::Edited));
+    let k = h.state().kernel();
+    assert!(h.state_mut().edited_wgsl(k).is_some());
 }
 
 #[test]
