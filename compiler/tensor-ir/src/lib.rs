@@ -6,6 +6,10 @@
 //!
 //! This crate uses no wgpu, no files, no environment and no clock.
 
+// Tests share a file with other crates, which name this one.
+#[cfg(test)]
+extern crate self as tensor_ir;
+
 pub mod arena;
 pub mod attr;
 pub mod bare;
