@@ -1,7 +1,7 @@
 //! Bad input to the real command: each gives its exit code and one clear message, and nothing is half-written.
 
+use crate::command::weft;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// A folder of its own, removed at the end.
 struct Folder(PathBuf);
@@ -23,23 +23,15 @@ impl Drop for Folder {
     }
 }
 
-fn weft(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs")
-}
-
-/// Runs the command, which must end with `code` and say `message` in its first line of error, at `place` where one is
-/// given.
+/// Runs the command, which must end with `code` and begin its error with `message`, at `place` where one is given.
 fn refused(args: &[&str], code: i32, message: &str, place: Option<&str>) {
-    let out = weft(args);
-    let text = String::from_utf8_lossy(&out.stderr);
-    let said: Vec<&str> = text.lines().filter(|l| !l.starts_with("device:")).collect();
-    assert_eq!(out.status.code(), Some(code), "weft {args:?} said:\n{text}");
-    let first = said.iter().find(|l| l.starts_with("error[")).unwrap_or_else(|| panic!("weft {args:?} said:\n{text}"));
-    assert!(first.starts_with(&format!("error[{code}]: {message}")), "weft {args:?} said:\n{text}");
-    if let Some(place) = place {
-        assert!(said.iter().any(|l| l.contains(place)), "weft {args:?} does not say {place}:\n{text}");
-    }
-    assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
+    let ran = weft(args).run().refused(code, place.unwrap_or(""));
+    assert!(
+        ran.error().starts_with(&format!("error[{code}]: {message}")),
+        "weft {args:?} said:
+{}",
+        ran.stderr
+    );
 }
 
 const TWO_NODES: &str = "graph @main(%xx: f32[4], %yy: f32[4]) -> (bb: f32[4]) {
@@ -53,8 +45,7 @@ const TWO_NODES: &str = "graph @main(%xx: f32[4], %yy: f32[4]) -> (bb: f32[4]) {
 fn small_onnx(folder: &Folder) -> Vec<u8> {
     let text = folder.write("small.weft", TWO_NODES.as_bytes());
     let onnx = folder.0.join("small.onnx");
-    let out = weft(&["export", &text, "-o", onnx.to_str().expect("a name")]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    weft(&["export", &text, "-o", onnx.to_str().expect("a name")]).run().succeeded();
     std::fs::read(onnx).expect("the exported model")
 }
 
@@ -105,9 +96,7 @@ fn cycles_and_unknown_operators() {
     let message = "the model uses 2 operators that Weft does not have";
     refused(&["compile", &unknown, "--device", "interpreter"], 4, message, Some("Rolu (1 node: second)"));
     refused(&["compile", &unknown, "--device", "interpreter"], 4, message, Some("Odd (1 node: first)"));
-    let seen = weft(&["inspect", &unknown, "--json"]);
-    assert_eq!(seen.status.code(), Some(4));
-    let json: serde_json::Value = serde_json::from_slice(&seen.stdout).expect("JSON all the same");
+    let json = weft(&["inspect", &unknown, "--json"]).run().ended(4).json();
     assert_eq!(json["unsupported"].as_array().map(Vec::len), Some(2));
 }
 
@@ -199,21 +188,11 @@ fn paths_that_are_no_text_work_or_are_named() {
     use std::os::unix::ffi::OsStrExt;
     let folder = Folder::new("no-text");
     let text = folder.write("small.weft", TWO_NODES.as_bytes());
-    let run = |args: &[&OsStr]| {
-        let o = Command::new(env!("CARGO_BIN_EXE_weft"))
-            .env("WEFT_DEVICE", "0")
-            .args(args)
-            .args(["--device", "interpreter"])
-            .output()
-            .expect("runs");
-        (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
-    };
+    let run = |args: &[&OsStr]| weft(args).args(["--device", "interpreter"]).run();
     let odd = |end: &str| folder.0.join(OsStr::from_bytes(&[b"odd\xff", end.as_bytes()].concat()));
-    let (code, said) = run(&[OsStr::new("run"), OsStr::new(&text), OsStr::new("-o"), odd(".npz").as_os_str()]);
-    assert_eq!(code, Some(0), "{said}");
+    run(&[OsStr::new("run"), OsStr::new(&text), OsStr::new("-o"), odd(".npz").as_os_str()]).succeeded();
     assert!(odd(".npz").is_file());
     std::fs::copy(&text, odd(".weft")).expect("copies");
-    let (code, said) = run(&[OsStr::new("run"), odd(".weft").as_os_str()]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("odd\u{fffd}.weft` is not UTF-8 text") && said.contains("rename"), "{said}");
+    let ran = run(&[OsStr::new("run"), odd(".weft").as_os_str()]).refused(2, "odd\u{fffd}.weft` is not UTF-8 text");
+    assert!(ran.stderr.contains("rename"), "{}", ran.stderr);
 }

@@ -1,36 +1,27 @@
 //! `weft bench`: timelines on one axis, sweeps whose rows may fail, kernels of the interpreter.
 
+use crate::command::{Weft, has_adapter, line};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
 }
 
-fn weft(line: &str) -> Output {
+/// The command on models of the transcripts.
+fn here(words: &str) -> Weft {
     let cache = std::env::temp_dir().join(format!("weft-benchmarks-{}", std::process::id()));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.env("WEFT_DEVICE", "0");
-    command.args(line.split(' ')).current_dir(folder()).env("WEFT_CACHE", cache).output().expect("weft starts")
+    line(words).args(["-q"]).at(folder()).env("WEFT_CACHE", cache)
 }
 
-fn json(line: &str) -> (Value, Option<i32>) {
-    let out = weft(&format!("{line} --json -q"));
-    let v = serde_json::from_slice(&out.stdout)
-        .unwrap_or_else(|e| panic!("weft {line}: {e}\n{}", String::from_utf8_lossy(&out.stderr)));
-    (v, out.status.code())
-}
-
-fn adapter() -> bool {
-    json("devices").0["devices"].as_array().is_some_and(|d| !d.is_empty())
+fn json(words: &str) -> Value {
+    here(words).args(["--json"]).run().succeeded().json()
 }
 
 /// The complete events of a timeline: process, name, beginning, end.
-fn timeline(line: &str, name: &str) -> (Vec<(u64, String, f64, f64)>, Value) {
+fn timeline(words: &str, name: &str) -> (Vec<(u64, String, f64, f64)>, Value) {
     let file = std::env::temp_dir().join(format!("weft-timeline-{name}-{}.json", std::process::id()));
-    let out = weft(&format!("{line} --timeline {} -q", file.display()));
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    here(&format!("{words} --timeline {}", file.display())).run().succeeded();
     let v: Value = serde_json::from_slice(&std::fs::read(&file).expect("the timeline")).expect("JSON");
     std::fs::remove_file(file).expect("removes");
     let events = v["traceEvents"].as_array().expect("events").iter().filter(|e| e["ph"] == "X");
@@ -45,8 +36,7 @@ fn timeline(line: &str, name: &str) -> (Vec<(u64, String, f64, f64)>, Value) {
 
 #[test]
 fn host_and_device_stand_on_one_axis() {
-    if !adapter() {
-        eprintln!("no adapter: no timeline is looked at");
+    if !has_adapter() {
         return;
     }
     let (events, about) = timeline("bench block.weft --runs 2 --warmup 1", "device");
@@ -54,7 +44,7 @@ fn host_and_device_stand_on_one_axis() {
         |name: &str| events.iter().find(|e| e.0 == 1 && e.1 == name).unwrap_or_else(|| panic!("no {name}: {events:?}"));
     let order = ["upload", "encode", "submit", "wait", "readback"].map(host);
     assert!(order.windows(2).all(|w| w[0].3 <= w[1].2), "{order:?}");
-    let (compiled, _) = json("bench block.weft --runs 2 --warmup 1");
+    let compiled = json("bench block.weft --runs 2 --warmup 1");
     let kernels: Vec<_> = events.iter().filter(|e| e.0 == 2 && e.1 != "queue" && !e.1.starts_with("copies")).collect();
     assert_eq!(Some(kernels.len() as u64), compiled["dispatches"].as_u64(), "{events:?}");
     assert!(kernels.windows(2).all(|w| w[0].2 <= w[1].2 && w[0].2 <= w[0].3), "{kernels:?}");
@@ -70,7 +60,7 @@ fn host_and_device_stand_on_one_axis() {
 #[test]
 fn kernels_of_the_processor_stand_between_inputs_and_results() {
     let (events, about) = timeline("bench block.weft --runs 2 --warmup 1 --device cpu", "cpu");
-    let (v, _) = json("bench block.weft --runs 2 --warmup 1 --device cpu");
+    let v = json("bench block.weft --runs 2 --warmup 1 --device cpu");
     assert_eq!(about["kernel_times"], "host-clock");
     let [first, kernels @ .., last] = &events[..] else { panic!("{events:?}") };
     assert_eq!((first.1.as_str(), last.1.as_str()), ("upload", "readback"));
@@ -82,7 +72,7 @@ fn kernels_of_the_processor_stand_between_inputs_and_results() {
 #[test]
 fn nodes_of_the_cpu_executor_have_times() {
     let (events, _) = timeline("bench block.weft --runs 2 --warmup 0 --device interpreter", "interpreter");
-    let (v, _) = json("bench block.weft --runs 2 --warmup 0 --device interpreter");
+    let v = json("bench block.weft --runs 2 --warmup 0 --device interpreter");
     let rows = v["per_kernel"].as_array().expect("a row for each node");
     assert_eq!(rows.len(), 11, "{v}");
     assert!(rows.iter().any(|r| r["name"] == "Conv_0" && r["op"] == "conv" && r["us_total"].as_f64() > Some(0.0)));
@@ -94,8 +84,8 @@ fn nodes_of_the_cpu_executor_have_times() {
 
 #[test]
 fn a_failing_row_keeps_the_rest() {
-    let (v, code) = json("bench --sweep device=cpu,nosuch amp=off --runs 1 --warmup 0 half.weft");
-    assert_eq!(code, Some(5), "{v}");
+    let sweep = here("bench --sweep device=cpu,nosuch amp=off --runs 1 --warmup 0 half.weft").args(["--json"]);
+    let v = sweep.run().ended(5).json();
     let rows = v.as_array().expect("two rows");
     assert!(rows[0]["latency_ms"]["median"].as_f64() > Some(0.0), "{v}");
     assert_eq!(
@@ -104,14 +94,14 @@ fn a_failing_row_keeps_the_rest() {
         "{v}"
     );
     // Alone it is no row, but the error.
-    let (alone, code) = json("bench --sweep device=nosuch --runs 1 half.weft");
-    assert_eq!((code, &alone["error"]["code"]), (Some(5), &5.into()), "{alone}");
+    let alone = here("bench --sweep device=nosuch --runs 1 half.weft").args(["--json"]).run().ended(5).json();
+    assert_eq!(alone["error"]["code"], 5, "{alone}");
 }
 
 #[test]
 fn open_dimensions_and_keep_lists_are_swept() {
-    let line = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 --device interpreter --runs 1 --warmup 0";
-    let (v, _) = json(line);
+    let sweep = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 --device interpreter --runs 1 --warmup 0";
+    let v = here(sweep).args(["--json"]).run().ended(2).json();
     let rows = v.as_array().expect("rows");
     let of = |r: &Value| r["settings"]["swept"].as_object().expect("swept").clone();
     assert_eq!(rows.len(), 8);
@@ -127,11 +117,11 @@ fn open_dimensions_and_keep_lists_are_swept() {
 
 #[test]
 fn runs_in_flight_are_chosen_and_said() {
-    if !adapter() {
+    if !has_adapter() {
         return;
     }
-    let (v, _) = json("bench block.weft --runs 2 --warmup 1 --in-flight 3");
+    let v = json("bench block.weft --runs 2 --warmup 1 --in-flight 3");
     assert_eq!(v["in_flight"], 3, "{v}");
-    let (v, _) = json("bench block.weft --runs 2 --warmup 1");
+    let v = json("bench block.weft --runs 2 --warmup 1");
     assert!([1, 2, 4].iter().any(|n| v["in_flight"] == *n), "{v}");
 }

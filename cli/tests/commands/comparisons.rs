@@ -1,8 +1,8 @@
 //! `weft compare`: both sides have names, and nothing is compared with itself.
 
+use crate::command::{has_adapter, weft};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 struct Folder(PathBuf);
 impl Folder {
@@ -28,44 +28,27 @@ impl Drop for Folder {
     }
 }
 
-fn weft(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.env("WEFT_DEVICE", "0");
-    command.args(args);
-    command
-}
-
-/// Runs the command, which must end with `code`; what it printed on stdout and stderr.
-fn ends(mut command: Command, code: i32) -> (String, String) {
-    let Output { status, stdout, stderr } = command.output().expect("the command runs");
-    let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
-    assert_eq!(status.code(), Some(code), "{command:?} said:\n{out}{err}");
-    (out, err)
-}
-
 /// Fails where there is no device: `cargo xtask test` installs a driver where it can.
 fn need_a_device() {
-    let (out, _) = ends(weft(&["devices", "--json"]), 0);
-    let list: Value = serde_json::from_str(&out).expect("JSON");
-    assert!(list["devices"].as_array().is_some_and(|l| !l.is_empty()), "there is no device for the test: {list}");
+    assert!(has_adapter(), "there is no device for the test");
 }
 
 #[test]
 fn nothing_is_held_against_itself() {
     let folder = Folder::new("itself");
     let model = folder.model();
-    let (_, err) = ends(weft(&["compare", &model, "--against", "reference", "--device", "interpreter"]), 2);
-    assert!(err.contains("holds a thing against itself"), "{err}");
-    let (_, err) = ends(weft(&["compare", &model, "--against", "fp32"]), 2);
-    assert!(err.contains("holds a thing against itself"), "{err}");
-    let (_, err) = ends(weft(&["compare", &model, "--against", "fp32", "--device", "interpreter"]), 2);
-    assert!(err.contains("holds a thing against itself"), "{err}");
+    weft(&["compare", &model, "--against", "reference", "--device", "interpreter"])
+        .run()
+        .refused(2, "holds a thing against itself");
+    weft(&["compare", &model, "--against", "fp32"]).run().refused(2, "holds a thing against itself");
+    weft(&["compare", &model, "--against", "fp32", "--device", "interpreter"])
+        .run()
+        .refused(2, "holds a thing against itself");
     // Mixed precision that is asked for, and changes nothing.
     for how in [["--keep-f32", "*"], ["--disable-pass", "mixed-precision"], ["--passes", "infer-types"]] {
         for (against, device) in [("fp32", "interpreter"), ("cpu", "interpreter"), ("fp32", "0")] {
             let args = ["compare", &model, "--amp", "fp16", "--against", against, "--device", device];
-            let (_, err) = ends(weft(&[&args[..], &how[..]].concat()), 2);
-            assert!(err.contains("leaves every node in f32 here"), "{err}");
+            weft(&[&args[..], &how[..]].concat()).run().refused(2, "leaves every node in f32 here");
         }
     }
 }
@@ -78,17 +61,16 @@ fn without_a_driver_the_cpu_runs_the_model() {
     let model = folder.model();
     let none = folder.path("no-driver.json");
     let compare = |device: &str| {
-        let mut command = weft(&["compare", &model, "--against", "cpu", "--device", device, "--json"]);
-        command.env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none);
-        command
+        let args = ["compare", &model, "--against", "cpu", "--device", device, "--json"];
+        weft(args).env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none).run()
     };
-    let (text, err) = ends(compare("auto"), 0);
+    let ran = compare("auto").succeeded();
+    let (json, err) = (ran.json(), ran.stderr);
     assert!(err.contains("no GPU: running on the CPU") && !err.contains("--device 0"), "{err}");
-    let json: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(json["result"]["device"]["backend"], "cpu", "{text}");
-    assert_eq!(json["against"]["device"]["name"], "interpreter", "{text}");
-    let (_, err) = ends(compare("0"), 5);
-    assert!(err.contains("no device `0`") && err.contains("`--device cpu`"), "{err}");
+    assert_eq!(json["result"]["device"]["backend"], "cpu", "{json}");
+    assert_eq!(json["against"]["device"]["name"], "interpreter", "{json}");
+    let err = compare("0").refused(5, "no device `0`").stderr;
+    assert!(err.contains("`--device cpu`"), "{err}");
 }
 
 /// A software driver is no GPU: `auto` takes the CPU and says how to get shaders.
@@ -96,16 +78,14 @@ fn without_a_driver_the_cpu_runs_the_model() {
 fn a_software_driver_is_not_taken_by_itself() {
     need_a_device();
     let folder = Folder::new("software");
-    let (list, _) = ends(weft(&["devices", "--json"]), 0);
-    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let list = weft(["devices", "--json"]).run().succeeded().json();
     let all_software = list["devices"].as_array().is_some_and(|l| l.iter().all(|d| d["type"] == "cpu"));
-    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "auto"]), 0);
+    let err = weft(&["run", &folder.model(), "--device", "auto"]).run().succeeded().stderr;
     let wanted = if all_software { "no GPU: running on the CPU; `--device 0` runs shaders" } else { "the best GPU" };
     assert!(err.contains(wanted), "{err}");
-    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "cpu", "--threads", "1"]), 0);
+    let err = weft(&["run", &folder.model(), "--device", "cpu", "--threads", "1"]).run().succeeded().stderr;
     assert!(err.contains("1 thread)"), "{err}");
-    let (_, err) = ends(weft(&["run", &folder.model(), "--device", "0", "--threads", "1"]), 2);
-    assert!(err.contains("--threads is for the CPU"), "{err}");
+    weft(&["run", &folder.model(), "--device", "0", "--threads", "1"]).run().refused(2, "--threads is for the CPU");
 }
 
 /// A model that only the interpreter can run is not compared with the interpreter either.
@@ -117,8 +97,9 @@ fn a_model_that_no_device_takes_is_no_agreement() {
     let text = "graph @main(%x: f64[6]) -> (i: f64[n]) {\n  %i, %a, %b, %c = unique %x {count=n}\n  return %i\n}\n";
     std::fs::write(&model, text).expect("writes");
     for device in ["0", "cpu"] {
-        let (_, err) = ends(weft(&["compare", &model, "--against", "reference", "--device", device]), 5);
-        assert!(err.contains("no device ran the model"), "{err}");
+        weft(&["compare", &model, "--against", "reference", "--device", device])
+            .run()
+            .refused(5, "no device ran the model");
     }
 }
 
@@ -126,21 +107,20 @@ fn a_model_that_no_device_takes_is_no_agreement() {
 fn both_sides_are_named() {
     let folder = Folder::new("named");
     let (model, out) = (folder.model(), folder.path("out.npz"));
-    ends(weft(&["run", &model, "-o", &out, "--device", "interpreter"]), 0);
-    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "interpreter"]), 0);
+    weft(&["run", &model, "-o", &out, "--device", "interpreter"]).run().succeeded();
+    let text = weft(&["compare", &model, "--against", &out, "--device", "interpreter"]).run().succeeded().stdout;
     assert!(text.starts_with(&format!("interpreter, fp32 against {out}")), "{text}");
     let half = ["compare", &model, "--against", "reference", "--device", "interpreter", "--amp", "fp16"];
-    let (text, _) = ends(weft(&half), 0);
+    let text = weft(&half).run().succeeded().stdout;
     assert!(text.starts_with("interpreter, --amp fp16 against interpreter, fp32"), "{text}");
-    let (text, _) = ends(weft(&[&half[..], &["--json"]].concat()), 0);
-    let json: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(json["result"]["amp"], "fp16", "{text}");
-    assert_eq!(json["result"]["place"], "interpreter", "{text}");
-    assert_eq!(json["against"]["device"]["name"], "interpreter", "{text}");
-    assert_eq!(json["against"]["amp"], "off", "{text}");
-    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "interpreter", "--json"]), 0);
-    let json: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(json["against"]["file"], Value::from(out), "{text}");
+    let json = weft(&[&half[..], &["--json"]].concat()).run().succeeded().json();
+    assert_eq!(json["result"]["amp"], "fp16", "{json}");
+    assert_eq!(json["result"]["place"], "interpreter", "{json}");
+    assert_eq!(json["against"]["device"]["name"], "interpreter", "{json}");
+    assert_eq!(json["against"]["amp"], "off", "{json}");
+    let json =
+        weft(&["compare", &model, "--against", &out, "--device", "interpreter", "--json"]).run().succeeded().json();
+    assert_eq!(json["against"]["file"], Value::from(out), "{json}");
     assert_eq!(json["nodes"], Value::Array(vec![]), "the interpreter's nodes would be held against themselves");
 }
 
@@ -150,10 +130,9 @@ fn infinities_agree_on_a_device() {
     need_a_device();
     for name in ["division_by_zero_f16", "division_by_zero_f32", "cast_f16"] {
         let model = format!("{}/tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-        let (text, _) = ends(weft(&["compare", &model, "--against", "reference", "--json"]), 0);
-        let json: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(json["pass"], true, "{text}");
-        assert_eq!(json["result"]["place"], "device", "{text}");
+        let json = weft(&["compare", &model, "--against", "reference", "--json"]).run().succeeded().json();
+        assert_eq!(json["pass"], true, "{json}");
+        assert_eq!(json["result"]["place"], "device", "{json}");
     }
 }
 
@@ -193,8 +172,7 @@ graph @main(%x: f32[1,8,12,12]) -> (y: f32[1,8,12,12]) {
         "--json",
     ];
     for more in [&[][..], &["--cumulative"]] {
-        let (out, _) = ends(weft(&[&common[..], more].concat()), 0);
-        let json: Value = serde_json::from_str(&out).expect("JSON");
+        let json = weft(&[&common[..], more].concat()).run().succeeded().json();
         let nodes: Vec<(&str, f64)> = json["nodes"]
             .as_array()
             .expect("nodes")

@@ -3,53 +3,37 @@
 //! Mesa's drivers for absent GPUs are such devices (`scripts/gpu/with-gpu.sh`). If their shims are not built, tests
 //! that need them are skipped with a message.
 
+use crate::command::{Ran, Weft, weft};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 fn model() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/block.weft").display().to_string()
 }
 
-fn weft(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().expect("weft starts")
-}
-
 /// The command on a GPU that is not there.
-fn on(device: &str, arguments: &[&str]) -> Output {
+fn on(device: &str, arguments: &[&str]) -> Ran {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/gpu/with-gpu.sh");
-    let mut c = Command::new("bash");
-    c.arg(script).args([device, env!("CARGO_BIN_EXE_weft")]).args(arguments);
-    c.env("WEFT_CACHE", folder("cache")).output().expect("bash starts")
+    let command = Weft::of("bash").args([script.as_os_str()]).args([device, env!("CARGO_BIN_EXE_weft")]);
+    command.args(arguments).env("WEFT_CACHE", folder("cache")).without("WEFT_DEVICE").run()
 }
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("driver-stats-{name}"))
 }
 
-fn ended(o: &Output, code: i32, said: &str) {
-    let error = String::from_utf8_lossy(&o.stderr);
-    assert_eq!(o.status.code(), Some(code), "{error}");
-    assert!(error.contains(said), "{error}");
-}
-
-fn json(o: &Output) -> Value {
-    ended(o, 0, "");
-    serde_json::from_slice(&o.stdout).expect("JSON")
-}
-
 #[test]
 fn where_no_driver_can_be_asked() {
     let m = model();
-    ended(&weft(&["bench", &m, "--device", "interpreter", "--driver-stats"]), 5, "the interpreter has none");
-    ended(&weft(&["compile", &m, "--device", "interpreter", "--emit", "isa"]), 5, "the interpreter has none");
-    ended(&weft(&["compile", &m, "--target", "ada", "--emit", "isa"]), 2, "add --device");
+    weft(&["bench", &m, "--device", "interpreter", "--driver-stats"]).run().refused(5, "the interpreter has none");
+    weft(&["compile", &m, "--device", "interpreter", "--emit", "isa"]).run().refused(5, "the interpreter has none");
+    weft(&["compile", &m, "--target", "ada", "--emit", "isa"]).run().refused(2, "add --device");
 }
 
 /// Software drivers compile for the processor, and tell nothing.
 #[test]
 fn software_drivers_are_refused_with_the_reason() {
-    let devices = json(&weft(&["devices", "--json"]));
+    let devices = weft(["devices", "--json"]).run().succeeded().json();
     let list = devices["devices"].as_array().expect("devices");
     let software = list.iter().find(|d| d["type"] == "cpu" && d["backend"] == "vulkan");
     let Some(index) = software.and_then(|d| d["index"].as_u64()) else {
@@ -58,8 +42,8 @@ fn software_drivers_are_refused_with_the_reason() {
     };
     let n = index.to_string();
     for line in [["compile", "--emit", "isa"].as_slice(), &["bench", "--driver-stats"]] {
-        let o = weft(&[line, &[&model(), "--device", &n]].concat());
-        ended(&o, 5, "its driver lacks VK_KHR_pipeline_executable_properties");
+        let ran = weft(&[line, &[&model(), "--device", &n]].concat()).run();
+        ran.refused(5, "its driver lacks VK_KHR_pipeline_executable_properties");
     }
 }
 
@@ -77,7 +61,7 @@ fn devices_that_do_not_compute() {
         let _ = std::fs::remove_dir_all(&out);
         let dir = out.display().to_string();
         let compiled = on(device, &["compile", &m, "--device", "0", "--emit", "isa", "--emit-dir", &dir, "--json"]);
-        let compiled = json(&compiled);
+        let compiled = compiled.succeeded().json();
         let kernels = compiled["kernels"].as_array().expect("kernels");
         assert!(!kernels.is_empty());
         for k in kernels {
@@ -88,14 +72,14 @@ fn devices_that_do_not_compute() {
         every_kernel_is_counted(device, &compiled);
 
         for verb in ["run", "bench", "compare"] {
-            ended(&on(device, &[verb, &m, "--device", "0"]), 5, "does not compute");
+            on(device, &[verb, &m, "--device", "0"]).refused(5, "does not compute");
         }
-        let stats = json(&on(device, &["bench", &m, "--device", "0", "--driver-stats", "--json"]));
+        let stats = on(device, &["bench", &m, "--device", "0", "--driver-stats", "--json"]).succeeded().json();
         assert!(stats["not_timed"].as_str().is_some_and(|w| w.contains("does not compute")), "{stats}");
         assert!(stats["latency_ms"].is_null() && stats["per_kernel"].is_null(), "{stats}");
         assert_eq!(stats["driver_stats"]["kernels"].as_array().map(Vec::len), Some(kernels.len()));
-        ended(&on(device, &["bench", &m, "--device", "0", "--driver-stats", "--ceilings"]), 5, "does not compute");
-        ended(&on(device, &["devices"]), 0, "");
+        on(device, &["bench", &m, "--device", "0", "--driver-stats", "--ceilings"]).refused(5, "does not compute");
+        on(device, &["devices"]).succeeded();
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line a form.
 
+use crate::command::{Ran, Weft};
 use crate::external::libraries::has_second;
 use compiler::dtype::DType;
 use compiler::text::random_tensor;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::Instant;
 
 /// How examples begin that are not run, and why.
@@ -44,23 +44,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn weft(folder: &Path, arguments: &[&str]) -> Output {
-    let o = shell(folder, "exec \"$WEFT\" \"$@\"", arguments);
-    assert!(o.status.success(), "weft {arguments:?}: {}", String::from_utf8_lossy(&o.stderr));
-    o
+fn weft(folder: &Path, arguments: &[&str]) -> Ran {
+    shell(folder, "exec \"$WEFT\" \"$@\"", arguments).succeeded()
 }
 
 /// Runs a line of a shell that finds `weft`, with a home folder and caches of its own.
-fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Output {
+fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Ran {
     let binary = Path::new(env!("CARGO_BIN_EXE_weft"));
     let own = binary.parent().expect("a folder").display().to_string();
     let path = format!("{own}:{}", std::env::var("PATH").unwrap_or_default());
-    let mut c = Command::new("sh");
-    c.args(["-c", line, "sh"]).args(arguments).current_dir(folder);
-    c.env("PATH", path).env("WEFT", binary).env("HOME", folder).env("WEFT_CACHE", folder.join("cache"));
+    let command = Weft::of("sh").args(["-c", line, "sh"]).args(arguments).at(folder);
+    let command = command.env("PATH", path).env("WEFT", binary).env("HOME", folder);
     // An editor that changes nothing.
-    c.env("WEFT_DEVICE", "0").env("EDITOR", "true").env_remove("VISUAL");
-    c.env("NO_COLOR", "1").output().expect("a shell")
+    let command = command.env("WEFT_CACHE", folder.join("cache")).env("EDITOR", "true").without("VISUAL");
+    command.env("NO_COLOR", "1").run()
 }
 
 /// The line without its description: words behind two blanks, or `#`, describe it.
@@ -82,7 +79,7 @@ fn is_form(line: &str) -> bool {
 
 /// The examples at the end of the help of each command.
 fn help_examples(folder: &Path) -> Vec<Example> {
-    let help = |arguments: &[&str]| String::from_utf8_lossy(&weft(folder, arguments).stdout).into_owned();
+    let help = |arguments: &[&str]| weft(folder, arguments).stdout;
     let all = help(&["--help"]);
     let commands = all.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
     let commands: Vec<&str> = commands.filter_map(|l| l.split_whitespace().next()).filter(|c| *c != "help").collect();
@@ -155,8 +152,7 @@ fn folder() -> PathBuf {
     weft(&folder, &["run", "model.onnx", "-q", "--device", "interpreter", "-o", "ref.npz"]);
     let text = weft(&folder, &["compile", "model.onnx", "-q", "--target", "lavapipe", "--emit", "weft"]).stdout;
     std::fs::write(folder.join("module.weft"), text).expect("the text is written");
-    let model: serde_json::Value =
-        serde_json::from_slice(&weft(&folder, &["inspect", "model.onnx", "--json"]).stdout).expect("JSON");
+    let model = weft(&folder, &["inspect", "model.onnx", "--json"]).json();
     let input = model["inputs"][0]["name"].as_str().expect("an input").to_string();
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
     cli::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
@@ -174,11 +170,10 @@ fn failure(folder: &Path, e: &Example) -> Option<String> {
     // What an earlier example measured changes the names of kernels.
     let _ = std::fs::remove_file(folder.join("cache/tuning.jsonl"));
     let o = shell(folder, &e.line, &[]);
-    let said = String::from_utf8_lossy(&o.stderr);
     // A difference that is found is an answer, not a failure of the command.
     let compares = ["weft compare", "weft bisect"].iter().any(|c| e.line.starts_with(c));
-    let fine = o.status.success() || compares && o.status.code() == Some(1);
-    (!fine).then(|| format!("{}: `{}` ends with {}\n{said}", e.place, e.line, o.status))
+    let fine = o.code == Some(0) || compares && o.code == Some(1);
+    (!fine).then(|| format!("{}: `{}` ends with {:?}\n{}", e.place, e.line, o.code, o.stderr))
 }
 
 #[test]

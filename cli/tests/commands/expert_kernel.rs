@@ -1,28 +1,13 @@
 //! Follows docs/expert-kernel.md: the page's code is that of the example, and its commands print what the page
 //! describes. Also tests host functions from a shared library, as on the page.
 
+use crate::command::{self, Ran, example, examples};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
-}
-
-/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
-fn examples() -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    test.ancestors().nth(2).expect("target/<profile>/deps/<test>").join("examples")
-}
-
-fn run(program: &Path, args: &[&str]) -> Output {
-    let out = Command::new(program).env("WEFT_DEVICE", "0").args(args).output();
-    out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
-}
-
-fn json(out: &Output) -> Value {
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("JSON")
 }
 
 /// The blocks of the page in a language.
@@ -48,22 +33,17 @@ fn two_ops_of_resnet18_are_swapped() {
     for block in blocks(&page, "rust,ignore").iter().chain(&blocks(&page, "wgsl")) {
         assert!(source.contains(block.trim_end()), "the example differs from the page:\n{block}");
     }
-    let program = examples().join(format!("expert_kernel{}", std::env::consts::EXE_SUFFIX));
     let commands = blocks(&page, "text").swap_remove(0);
     let words = |line: &str| -> Vec<String> {
         line.split_once(" -- ").expect("a command").1.split_whitespace().map(String::from).collect()
     };
     let [compare, bench] = [0, 1].map(|i| words(commands.lines().nth(i).expect("two commands")));
-    let with = |list: &[String], more: &[&str]| {
-        let args: Vec<&str> = list.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        run(&program, &args)
-    };
-    let compared = json(&with(&compare, &["--json", "-q"]));
+    let with = |list: &[String], more: &[&str]| example("expert_kernel").args(list).args(more).run().succeeded().json();
+    let compared = with(&compare, &["--json", "-q"]);
     assert_eq!(compared["pass"], true, "{compared}");
     assert_eq!(compared["result"]["place"], "device and host");
 
-    let o = with(&bench, &["--json=-", "-q", "--runs", "2", "--warmup", "1"]);
-    let measured = json(&o);
+    let measured = with(&bench, &["--json=-", "-q", "--runs", "2", "--warmup", "1"]);
     let calls = measured["host_functions"].as_array().expect("the calls");
     let named: Vec<(&str, &str, bool)> = calls
         .iter()
@@ -78,7 +58,7 @@ fn two_ops_of_resnet18_are_swapped() {
 
     let mut compile = bench.clone();
     compile[0] = "compile".into();
-    let compiled = json(&with(&compile, &["--json", "-q"]));
+    let compiled = with(&compile, &["--json", "-q"]);
     let groups = compiled["groups"].as_array().expect("groups");
     let named: Vec<&str> = groups.iter().filter_map(|g| g["host_function"].as_str()).collect();
     assert_eq!(named, ["my_relu", "my_means"]);
@@ -99,8 +79,8 @@ fn values(json: &Value, output: usize) -> Vec<f64> {
     list.iter().map(|v| v.as_f64().expect("a number")).collect()
 }
 
-fn weft(args: &[&str]) -> Output {
-    run(Path::new(env!("CARGO_BIN_EXE_weft")), args)
+fn weft(args: &[&str]) -> Ran {
+    command::weft(args).run()
 }
 
 /// The library that cargo built, or the one that a C compiler makes of the page.
@@ -114,9 +94,10 @@ fn holds(library: &Path, graph: &str, expected: &dyn Fn(f64) -> Vec<f64>) {
     std::fs::write(&file, graph).expect("writes");
     let [plain, file] = [&plain, &file].map(|p| p.to_str().expect("UTF-8").to_string());
     let library = library.to_str().expect("UTF-8");
-    let tanh = values(&json(&weft(&["run", &plain, "--device", "interpreter", "--json", "-q"])), 0);
+    let tanh = values(&weft(&["run", &plain, "--device", "interpreter", "--json", "-q"]).succeeded().json(), 0);
     for device in ["0", "cpu", "interpreter"] {
-        let got = json(&weft(&["run", &file, "--device", device, "--host-functions", library, "--json", "-q"]));
+        let run = weft(&["run", &file, "--device", device, "--host-functions", library, "--json", "-q"]);
+        let got = run.succeeded().json();
         for (i, t) in tanh.iter().enumerate() {
             for (output, want) in expected(*t).into_iter().enumerate() {
                 assert!((values(&got, output)[i] - want).abs() < 1e-5, "{device}: {got}");
@@ -135,16 +116,12 @@ fn a_shared_library_has_host_functions() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-library");
     let fails = folder.join("fails.weft");
     std::fs::write(&fails, GRAPH.replace("@twice", "@fail")).expect("writes");
-    let o = weft(&["run", fails.to_str().expect("UTF-8"), "--host-functions", library]);
-    let said = String::from_utf8_lossy(&o.stderr).into_owned();
-    assert!(o.status.code() == Some(3) && said.contains("fails, as asked"), "{said}");
+    let fails = fails.to_str().expect("UTF-8");
+    weft(&["run", fails, "--host-functions", library]).refused(3, "fails, as asked");
     for device in ["0", "cpu", "interpreter"] {
-        let o = weft(&["run", fails.to_str().expect("UTF-8"), "--device", device]);
-        let said = String::from_utf8_lossy(&o.stderr).into_owned();
-        assert!(o.status.code() == Some(3) && said.contains("is not registered"), "{said}");
+        weft(&["run", fails, "--device", device]).refused(3, "is not registered");
     }
-    let o = weft(&["run", fails.to_str().expect("UTF-8"), "--host-functions", "no/such/library.so"]);
-    assert_eq!(o.status.code(), Some(2), "{}", String::from_utf8_lossy(&o.stderr));
+    weft(&["run", fails, "--host-functions", "no/such/library.so"]).ended(2);
 }
 
 /// The library that the C compiler makes of a source; `None` without a compiler.
@@ -209,9 +186,7 @@ fn the_prepared_function_of_the_page_is_prepared_once_for_each_call() {
     for device in ["0", "cpu"] {
         let counts = |runs: &str| {
             let args = ["bench", &file, "--device", device, "--host-functions", &library, "--runs", runs];
-            let o = weft(&[&args[..], &["--warmup", "1", "-q"]].concat());
-            let said = String::from_utf8_lossy(&o.stderr).into_owned();
-            assert!(o.status.success(), "{said}");
+            let said = weft(&[&args[..], &["--warmup", "1", "-q"]].concat()).succeeded().stderr;
             ["prepared", "freed", "ran"].map(|what| said.lines().filter(|l| *l == format!("scale: {what}")).count())
         };
         let ([once, freed, few], [again, freed_again, many]) = (counts("2"), counts("40"));
@@ -226,7 +201,6 @@ fn the_prepared_function_of_the_page_is_prepared_once_for_each_call() {
     );
     let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-library/no-factor.weft");
     std::fs::write(&at, wrong).expect("writes");
-    let o = weft(&["run", at.to_str().expect("UTF-8"), "--device", "cpu", "--host-functions", &library]);
-    let said = String::from_utf8_lossy(&o.stderr).into_owned();
-    assert!(o.status.code() == Some(3) && said.contains("takes a tensor and a constant factor"), "{said}");
+    let wrong = weft(&["run", at.to_str().expect("UTF-8"), "--device", "cpu", "--host-functions", &library]);
+    wrong.refused(3, "takes a tensor and a constant factor");
 }

@@ -1,8 +1,8 @@
 //! `--amp fp16` on devices with matrix units: a product of f32 inputs runs on matrix units, and the estimate is no
 //! higher than that of `--fuse off`.
 
+use crate::command::weft;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// A product of an input and weights, and one of two inputs.
 const MODELS: [(&str, &str); 2] = [
@@ -34,17 +34,10 @@ impl Drop for File {
     }
 }
 
-fn weft(args: &[&str]) -> String {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
-    let (text, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert_eq!(out.status.code(), Some(0), "weft {args:?} said:\n{text}{err}");
-    text.into_owned()
-}
-
 /// Microseconds, and whether a product runs on matrix units.
 fn estimated(model: &str, target: &str, fuse: &str) -> (f64, bool) {
-    let said = weft(&["explain", model, "--target", target, "--amp", "fp16", "--fuse", fuse, "-v"]);
+    let args = ["explain", model, "--target", target, "--amp", "fp16", "--fuse", fuse, "-v"];
+    let said = weft(args).run().succeeded().stdout;
     let line = said.lines().find_map(|l| l.strip_prefix("estimated: ")).unwrap_or_else(|| panic!("{said}"));
     let time = line.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{line}"));
     assert!(line.contains(" us ("), "{line}");

@@ -1,41 +1,24 @@
 //! Files that once crashed the command, hung it, or gave a wrong answer must now give the right answer or a clear
 //! refusal. Also unusual output paths and models (links, pipes, devices).
 
+use crate::command::weft;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn case(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name).display().to_string()
 }
 
-fn command(args: &[&str]) -> Command {
-    let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
-    c.env("WEFT_DEVICE", "0");
-    c.args(args);
-    c
-}
-
-fn weft(args: &[&str]) -> Output {
-    command(args).output().expect("the command runs")
-}
-
-/// Runs the command, which must end with `code` and say `message` in its error.
 fn refused(args: &[&str], code: i32, message: &str) {
-    let out = weft(args);
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(code), "weft {args:?} said:\n{text}");
-    assert!(text.contains(&format!("error[{code}]: ")) && text.contains(message), "weft {args:?} said:\n{text}");
-    assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
+    weft(args).run().refused(code, message);
 }
 
 /// The results of a run on the interpreter: shape, mean and largest value of each.
 fn results(name: &str, more: &[&str]) -> Vec<serde_json::Value> {
     let model = case(name);
-    let out = weft(&[&["run", model.as_str(), "--device", "interpreter", "--json"][..], more].concat());
-    assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    json["outputs"].as_array().expect("results").clone()
+    let command = weft(["run", model.as_str(), "--device", "interpreter", "--json"]).args(more);
+    command.run().succeeded().json()["outputs"].as_array().expect("results").clone()
 }
 
 /// A folder of its own, removed at the end.
@@ -71,7 +54,7 @@ fn small_files_that_ask_for_much() {
     let batch = ["--batch", "100000000", "--target", "lavapipe"];
     let folder = Folder::new("batch");
     let model = folder.path("small.onnx");
-    assert!(weft(&["export", "squeezenet1_1", "-o", &model]).status.success());
+    weft(["export", "squeezenet1_1", "-o", &model]).run().succeeded();
     refused(&[&["compile", model.as_str()][..], &batch[..]].concat(), 5, "");
 }
 
@@ -94,7 +77,7 @@ graph @main(%x: f32[4]) -> (y: f32[16]) {
 ";
     let model = text("wide.weft", wide);
     refused(&["compile", &model, "--target", "lavapipe"], 5, "in an index, beyond 32 bits");
-    assert!(weft(&["run", &model, "--device", "interpreter"]).status.success());
+    weft(["run", &model, "--device", "interpreter"]).run().succeeded();
     // Three tensors of 20 bindings each, of which an element needs two.
     let large = "graph @main(%c: bool[700000000], %a: f32[700000000], %b: f32[700000000]) -> (y: f32[700000000]) {
   %0 = where %c, %a, %b : f32[700000000]
@@ -126,7 +109,7 @@ fn files_that_are_wrong() {
     refuse("long_loop.weft", 3, "index [1099511627775, 0] is outside of `y`");
     let missing = case("missing_data.weft");
     refused(&["run", &missing, "--device", "interpreter"], 3, "constant @c is declared without data");
-    assert!(weft(&["compile", &missing, "--target", "lavapipe", "-q"]).status.success());
+    weft(["compile", &missing, "--target", "lavapipe", "-q"]).run().succeeded();
     refused(&["inspect", &case("no_entry.weft")], 3, "the text has no graph function");
     let host = case("host_function.weft");
     refused(&["run", &host, "--device", "interpreter"], 3, "calls the host function `my_fn`, which is not registered");
@@ -144,8 +127,8 @@ fn files_that_are_right() {
         assert!(one.len() == 1 && one[0]["mean"].as_f64().is_some_and(f64::is_finite), "{name}: {one:?}");
     }
     let fused = weft(&["opt", &case("shape_arithmetic.weft"), "--passes", "fuse-ops", "--target", "lavapipe"]);
-    assert!(fused.status.success(), "{}", String::from_utf8_lossy(&fused.stderr));
-    assert!(String::from_utf8_lossy(&fused.stdout).contains("expand"));
+    let fused = fused.run().succeeded().stdout;
+    assert!(fused.contains("expand"), "{fused}");
 }
 
 /// How a run of each file of the fuzzer's corpus ends that is refused.
@@ -199,13 +182,12 @@ fn the_corpus_of_the_fuzzer_is_right_or_refused() {
             let listed = |list: &[(&str, i32)]| list.iter().find(|r| name.starts_with(r.0)).map(|r| r.1);
             let code = listed(REFUSED).unwrap_or(0);
             let on_the_host = listed(ON_THE_HOST).unwrap_or(code);
-            let runs = ["interpreter", "0"].map(|device| weft(&["run", &file, "--device", device, "--json"]));
-            for (out, code) in runs.iter().zip([on_the_host, code]) {
-                let text = String::from_utf8_lossy(&out.stderr);
-                assert_eq!(out.status.code(), Some(code), "{name} said:\n{text}");
-                assert!(!text.contains("panicked"), "{name} said:\n{text}");
+            let runs = ["interpreter", "0"].map(|device| weft(["run", &file, "--device", device, "--json"]).run());
+            for (ran, code) in runs.iter().zip([on_the_host, code]) {
+                assert_eq!(ran.code, Some(code), "{name} said:\n{}", ran.stderr);
+                assert!(!ran.stderr.contains("panicked"), "{name} said:\n{}", ran.stderr);
             }
-            let results = runs.map(|out| serde_json::from_slice::<serde_json::Value>(&out.stdout).expect("JSON"));
+            let results = runs.map(|ran| ran.json());
             let [a, b] = &results.each_ref().map(|r| r["outputs"].as_array().cloned().unwrap_or_default());
             assert!(code != 0 || !a.is_empty() && a.len() == b.len(), "{name}: {results:?}");
             for (a, b) in a.iter().zip(b) {
@@ -237,8 +219,7 @@ fn arrays_that_claim_more_than_they_hold() {
 fn directories_do_not_hide_networks() {
     let folder = Folder::new("directory");
     std::fs::create_dir(folder.0.join("squeezenet1_1")).expect("a folder");
-    let out = command(&["inspect", "squeezenet1_1"]).current_dir(&folder.0).output().expect("runs");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    weft(["inspect", "squeezenet1_1"]).at(&folder.0).run().succeeded();
     let inside = folder.path("squeezenet1_1");
     refused(&["inspect", &inside], 3, "it is a folder");
 }
@@ -248,7 +229,7 @@ fn directories_do_not_hide_networks() {
 fn external_data_that_is_too_short() {
     let folder = Folder::new("external");
     let model = folder.path("w.onnx");
-    assert!(weft(&["export", "squeezenet1_1", "-o", &model]).status.success());
+    weft(["export", "squeezenet1_1", "-o", &model]).run().succeeded();
     let whole = std::fs::read(&model).expect("the model");
     std::fs::write(&model, &whole[..whole.len() / 2]).expect("writes");
     refused(&["run", &model, "--device", "interpreter"], 3, "not a complete ONNX model");
@@ -284,8 +265,8 @@ mod unix {
         ["export", &case("group_norm.weft"), "-o", to].map(String::from).to_vec()
     }
 
-    fn run(args: &[String]) -> Output {
-        weft(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    fn exports(to: &str) -> bool {
+        weft(export(to)).run().code == Some(0)
     }
 
     #[test]
@@ -295,11 +276,9 @@ mod unix {
         fifo(&pipe);
         fifo(&folder.path("p.weft"));
         for args in [["inspect", &pipe], ["compile", &pipe], ["run", &pipe], ["inspect", &folder.path("p.weft")]] {
-            assert_eq!(within_seconds(command(&args), 60), Some(3), "{args:?}");
+            assert_eq!(within_seconds(weft(args).process(), 60), Some(3), "{args:?}");
         }
-        let out = export(&pipe);
-        let c = command(&out.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(within_seconds(c, 60), Some(2), "nobody reads the pipe");
+        assert_eq!(within_seconds(weft(export(&pipe)).process(), 60), Some(2), "nobody reads the pipe");
         assert!(std::fs::metadata(&pipe).expect("is there").file_type().is_fifo());
     }
 
@@ -311,14 +290,13 @@ mod unix {
         let from = pipe.clone();
         let reader = std::thread::spawn(move || std::fs::read(from).expect("reads"));
         // The reader may not be there yet.
-        let written = (0..200).any(|_| run(&export(&pipe)).status.success());
+        let written = (0..200).any(|_| exports(&pipe));
         assert!(written, "a pipe that somebody reads takes the results");
         let file = folder.path("file.onnx");
-        assert!(run(&export(&file)).status.success());
+        weft(export(&file)).run().succeeded();
         assert_eq!(reader.join().expect("reads"), std::fs::read(&file).expect("reads"));
         for device in ["/dev/null", "/dev/full"].into_iter().filter(|d| Path::new(d).exists()) {
-            let code = run(&export(device)).status.code();
-            assert_eq!(code, Some(if device == "/dev/full" { 2 } else { 0 }), "{device}");
+            weft(export(device)).run().ended(if device == "/dev/full" { 2 } else { 0 });
             assert!(std::fs::metadata(device).expect("is there").file_type().is_char_device());
         }
     }
@@ -334,7 +312,7 @@ mod unix {
         std::fs::write(&target, "old").expect("writes");
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).expect("sets");
         symlink(&target, &link).expect("links");
-        assert!(run(&export(&link)).status.success());
+        weft(export(&link)).run().succeeded();
         assert!(std::fs::symlink_metadata(&link).expect("is there").is_symlink());
         assert!(std::fs::read(&target).expect("reads").len() > 1000);
         assert_eq!(std::fs::metadata(&target).expect("is there").permissions().mode() & 0o777, 0o640);
@@ -365,10 +343,10 @@ mod unix {
 
     #[test]
     fn a_closed_stderr_is_no_bug() {
-        let mut child = command(&["inspect", "absent.onnx"]).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut child = weft(["inspect", "absent.onnx"]).process().stderr(Stdio::piped()).spawn().expect("starts");
         drop(child.stderr.take());
         assert_eq!(child.wait().expect("ends").code(), Some(3));
-        let mut child = command(&["zoo", "--frobnicate"]).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut child = weft(["zoo", "--frobnicate"]).process().stderr(Stdio::piped()).spawn().expect("starts");
         drop(child.stderr.take());
         assert_eq!(child.wait().expect("ends").code(), Some(2));
     }

@@ -1,8 +1,8 @@
 //! Compares the output of `--json` with the tables of docs/json.md: each documented field is present and has its type.
 
+use crate::command::{has_adapter, line};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A row of a table: the path of a field and what it may be.
 struct Field {
@@ -73,24 +73,10 @@ fn folder() -> PathBuf {
 }
 
 /// The JSON of a command, and its exit code.
-fn weft(line: &str) -> (Value, i32) {
-    let words: Vec<&str> = line.split(' ').collect();
+fn weft(words: &str) -> (Value, i32) {
     let cache = std::env::temp_dir().join(format!("weft-json-{}", std::process::id()));
-    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .env("WEFT_DEVICE", "0")
-        .args(&words)
-        .args(["--json", "-q"])
-        .current_dir(folder())
-        .env("WEFT_CACHE", cache)
-        .output()
-        .expect("weft starts");
-    let v = serde_json::from_slice(&o.stdout)
-        .unwrap_or_else(|e| panic!("weft {line}: {e}\n{}", String::from_utf8_lossy(&o.stderr)));
-    (v, o.status.code().unwrap_or(-1))
-}
-
-fn adapter() -> bool {
-    weft("devices").0["devices"].as_array().is_some_and(|d| !d.is_empty())
+    let ran = line(words).args(["--json", "-q"]).at(folder()).env("WEFT_CACHE", cache).run();
+    (ran.json(), ran.code.unwrap_or(-1))
 }
 
 #[test]
@@ -116,7 +102,7 @@ fn every_command() {
         ("compare", "compare half.weft --device interpreter --amp fp16 --against fp32"),
         ("bench", "bench block.weft --device interpreter --runs 2 --warmup 0"),
     ] {
-        if line.contains("--device 0") && !adapter() {
+        if line.contains("--device 0") && !has_adapter() {
             continue;
         }
         let (v, code) = weft(line);
@@ -130,7 +116,7 @@ fn every_command() {
 fn explain_by_time() {
     let file = std::env::temp_dir().join(format!("weft-json-{}.trace", std::process::id()));
     for device in ["cpu", "0"] {
-        if device == "0" && !adapter() {
+        if device == "0" && !has_adapter() {
             continue;
         }
         let (_, code) = weft(&format!("bench block.weft --device {device} --runs 2 --warmup 1 -o {}", file.display()));
@@ -246,7 +232,7 @@ fn several_models_are_an_array() {
 
 #[test]
 fn on_a_device() {
-    if !adapter() {
+    if !has_adapter() {
         eprintln!("no adapter: times of kernels are not looked at");
         return;
     }

@@ -1,8 +1,8 @@
 //! Mixed precision with values that exceed f16: `compare` finds the nodes and writes a keep list, with which `run` and
 //! `compare` succeed; and `--amp auto` finds the nodes itself.
 
+use crate::command::{self, Ran};
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 /// A branch whose values reach 1e7 and come back to 10 before they meet the other one: no constant is beyond f16, only
 /// what is computed of them.
@@ -47,11 +47,8 @@ impl Drop for Folder {
 
 /// Runs the command, which must end with `code`; what it printed on stdout and stderr.
 fn weft(args: &[&str], code: i32) -> (String, String) {
-    let Output { status, stdout, stderr } =
-        Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
-    let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
-    assert_eq!(status.code(), Some(code), "weft {args:?} said:\n{out}{err}");
-    (out, err)
+    let Ran { stdout, stderr, .. } = command::weft(args).run().ended(code);
+    (stdout, stderr)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod bad_input;
 mod benchmarks;
 mod bundles;
+mod command;
 mod comparisons;
 mod driver_stats;
 mod edit;

@@ -5,9 +5,8 @@
 //! pooling, BERT with token types, a decoder with rotary embeddings, grouped heads and a cache of keys and values that
 //! begins empty, the skips of a detector's neck, a recurrent loop as Keras exports it.
 
-use serde_json::Value;
+use crate::command;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// Each network with the ranges of its dimensions.
 const NETWORKS: [(&str, &[&str]); 15] = [
@@ -32,18 +31,9 @@ fn folder(network: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/open").join(network)
 }
 
-fn weft(verb: &str, network: &str, ranges: &[&str], more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.env("WEFT_DEVICE", "0");
-    command.arg(verb).arg(folder(network).join("model.onnx"));
-    for range in ranges {
-        command.args(["--dim", range]);
-    }
-    command.args(more).output().expect("the command runs")
-}
-
-fn stderr(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned()
+fn weft(verb: &str, network: &str, ranges: &[&str], more: &[&str]) -> command::Ran {
+    let command = command::weft([verb]).args([folder(network).join("model.onnx")]);
+    command.args(ranges.iter().flat_map(|range| ["--dim", range])).args(more).run()
 }
 
 fn is_case(path: &Path) -> bool {
@@ -62,8 +52,7 @@ fn cases(network: &str) -> Vec<PathBuf> {
 fn one_compilation_is_right_at_each_size() {
     for (network, ranges) in NETWORKS {
         let compiled = weft("compile", network, ranges, &["--target", "lavapipe", "--json"]);
-        assert!(compiled.status.success(), "{network}: {}", stderr(&compiled));
-        let json: Value = serde_json::from_slice(&compiled.stdout).expect("JSON");
+        let json = compiled.succeeded().json();
         assert!(json.get("parts").is_none(), "{network}: {}", json["parts"]);
         let cases = cases(network);
         assert!(cases.len() >= 3, "{network}");
@@ -71,8 +60,8 @@ fn one_compilation_is_right_at_each_size() {
             let dir = case.to_str().expect("a path");
             for device in [&[][..], &["--device", "interpreter"]] {
                 let out = weft("run", network, ranges, &[&["--test-dir", dir], device].concat());
-                let said = String::from_utf8_lossy(&out.stdout);
-                assert!(out.status.success() && said.starts_with("pass"), "{network} {dir}: {said}{}", stderr(&out));
+                let said = out.succeeded().stdout;
+                assert!(said.starts_with("pass"), "{network} {dir}: {said}");
             }
         }
     }
@@ -82,13 +71,11 @@ fn one_compilation_is_right_at_each_size() {
 fn a_size_that_the_model_does_not_take_names_the_node() {
     // Half of 9, rounded up and doubled again, is not 9: the skip does not fit.
     let ranges = ["batch=1..2", "height=8..64", "width=8..64"];
-    let compiled = weft("compile", "neck", &ranges, &["--target", "lavapipe"]);
-    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    weft("compile", "neck", &ranges, &["--target", "lavapipe"]).succeeded();
     let dir = folder("neck").join("refused_9x16");
     for device in [&[][..], &["--device", "interpreter"]] {
         let out = weft("run", "neck", &ranges, &[&["--test-dir", dir.to_str().expect("a path")], device].concat());
-        let said = stderr(&out);
-        assert!(!out.status.success() && said.contains("/Concat_36"), "{said}");
+        let said = out.refused(3, "/Concat_36").stderr;
         // What the compiler makes of it is nothing to someone who has the model alone.
         assert!(!said.contains("for ") && !said.contains("kernel") && !said.contains("@t_"), "{said}");
     }
@@ -104,7 +91,7 @@ fn sizes_beyond_a_range_are_refused_on_every_device() {
             let dir = folder("counted_loop").join("test_data_set_5");
             let dir = dir.to_str().expect("a path");
             let out = weft("run", "counted_loop", &ranges, &[&["--test-dir", dir], device].concat());
-            assert!(!out.status.success() && stderr(&out).contains(why), "{}", stderr(&out));
+            out.refused(3, why);
         }
     }
 }

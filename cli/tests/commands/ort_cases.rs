@@ -2,8 +2,8 @@
 //! `scripts/ort_cases.py` have several variants of some operators each. They run on the interpreter and on a device,
 //! in f32, f16, another layout and other fusion modes.
 
+use crate::command::weft;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// Options of a run.
 const MODES: [&[&str]; 5] = [
@@ -21,14 +21,9 @@ fn agrees(family: &str, tolerance: &[&str]) {
         folder.join(format!("{family}{end}")).display().to_string()
     };
     for mode in MODES {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
-        c.env("WEFT_DEVICE", "0");
-        c.args(["compare", &file(".onnx"), "-i", &file(".in.npz"), "--against", &file(".out.npz"), "--json"]);
-        c.args(mode).args(tolerance);
-        let out = c.output().expect("the command runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{family} {mode:?}: {said}");
-        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let args = ["compare", &file(".onnx"), "-i", &file(".in.npz"), "--against", &file(".out.npz"), "--json"];
+        let ran = weft(args).args(mode).args(tolerance).run().succeeded();
+        let (json, said) = (ran.json(), ran.stderr);
         assert_eq!(json["pass"], true, "{family} {mode:?}");
         let cpu = json["device"]["name"] == "interpreter";
         assert_eq!(cpu, mode[1] == "interpreter", "{family} {mode:?} ran elsewhere: {said}");

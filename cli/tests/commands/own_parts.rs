@@ -1,22 +1,11 @@
 //! An op, an instruction and a rule of another crate, registered by `examples/own_parts.rs`, work in every command.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use crate::command::{Ran, Weft, command, example, weft};
+use std::path::Path;
 
-/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    profile.join("examples").join(format!("own_parts{}", std::env::consts::EXE_SUFFIX))
-}
-
-fn run(program: &Path, args: &[&str]) -> Output {
-    let out = Command::new(program).env("WEFT_DEVICE", "0").args(args).output();
-    out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// The command with the parts.
+fn own(args: &[&str]) -> Weft {
+    example("own_parts").args(args)
 }
 
 const MODEL: &str = "graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
@@ -27,9 +16,8 @@ const MODEL: &str = "graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
 ";
 
 /// What a run printed of its result.
-fn values(out: &Output) -> Vec<f64> {
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+fn values(ran: Ran) -> Vec<f64> {
+    let json = ran.succeeded().json();
     let list = json["outputs"][0]["values"].as_array().expect("the values of a small result").clone();
     list.iter().map(|v| v.as_f64().expect("a number")).collect()
 }
@@ -42,22 +30,21 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
     std::fs::write(&model, MODEL).expect("the model is written");
     let model = model.to_str().expect("UTF-8");
 
-    let on = |device: &str, file: &str| values(&run(&example(), &["run", file, "--device", device, "--json", "-q"]));
+    let on = |device: &str, file: &str| values(own(&["run", file, "--device", device, "--json", "-q"]).run());
     let want = on("interpreter", model);
     assert!(want.iter().any(|v| *v > 0.0) && want.contains(&0.0), "{want:?}");
     let same = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
     assert!(same(&want, &on("0", model)));
 
-    let json = run(&example(), &["compile", model, "--target", "lavapipe", "--json", "-q"]);
-    assert!(text(&json.stdout).contains("\"one-workgroup\""), "{}", text(&json.stdout));
-    let made = run(&example(), &["compile", model, "--target", "lavapipe", "--emit", "weft", "-q"]);
-    let written = text(&made.stdout);
+    let compile = ["compile", model, "--target", "lavapipe", "-q"];
+    let json = own(&compile).args(["--json"]).run().succeeded().stdout;
+    assert!(json.contains("\"one-workgroup\""), "{json}");
+    let written = own(&compile).args(["--emit", "weft"]).run().succeeded().stdout;
     assert!(written.contains("reverse-loop {loop=relu_1_i}") && written.contains("point=threads"), "{written}");
     let file = folder.join("compiled.weft");
     std::fs::write(&file, &written).expect("the schedule is written");
-    let elsewhere = run(&example(), &["run", file.to_str().expect("UTF-8"), "--device", "cpu"]);
-    let said = text(&elsewhere.stderr);
-    assert!(elsewhere.status.code() == Some(5) && said.contains("is scheduled for another device"), "{said}");
+    let elsewhere = own(&["run", file.to_str().expect("UTF-8"), "--device", "cpu"]);
+    elsewhere.run().refused(5, "is scheduled for another device");
     // Another choice than the rule's own is followed, too.
     let edited = written.replacen("point=threads, value=8", "point=threads, value=1", 1);
     assert_ne!(written, edited);
@@ -85,17 +72,12 @@ fn a_rule_of_ones_own_changes_the_layouts() {
     let model = folder.join("convolutions.weft");
     std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
     let model = model.to_str().expect("UTF-8");
-    let with = |own: bool, args: &[&str]| {
-        let mut command = Command::new(example());
-        command.args(args);
-        if own {
-            command.env("OWN_LAYOUTS", "1");
-        }
-        command.output().expect("the example runs")
+    let with = |rule: bool, args: &[&str]| {
+        let command = if rule { own(args).env("OWN_LAYOUTS", "1") } else { own(args) };
+        command.run().succeeded().json()
     };
     let layouts = |own: bool| {
-        let out = with(own, &["compile", model, "--target", "ada", "--json", "-q"]);
-        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let json = with(own, &["compile", model, "--target", "ada", "--json", "-q"]);
         let groups = json["groups"].as_array().expect("groups").clone();
         let of = |key: &str| groups.iter().filter_map(|g| g[key].as_str().map(String::from)).collect::<Vec<_>>();
         (of("layout"), of("rule"))
@@ -104,8 +86,7 @@ fn a_rule_of_ones_own_changes_the_layouts() {
     assert!(!usual.contains(&"NHWC".into()) && !rules.contains(&"channel-sums".into()), "{usual:?} {rules:?}");
     let (own, rules) = layouts(true);
     assert!(own.contains(&"NHWC".into()) && rules.contains(&"channel-sums".into()), "{own:?} {rules:?}");
-    let compared = with(true, &["compare", model, "--device", "0", "--json", "-q"]);
-    let json: serde_json::Value = serde_json::from_slice(&compared.stdout).expect("JSON");
+    let json = with(true, &["compare", model, "--device", "0", "--json", "-q"]);
     assert_eq!(json["pass"], true, "{json}");
 }
 
@@ -118,12 +99,12 @@ fn a_quirk_of_ones_own_is_switched_off_by_name() {
     let model = model.to_str().expect("UTF-8");
     let compiled = |quirk: &str| {
         let args = ["compile", model, "--target", "lavapipe", "--quirk", quirk, "--json", "-q"];
-        text(&run(&example(), &args).stdout)
+        own(&args).run().succeeded().stdout
     };
     assert!(compiled("slow-launch=on").contains("\"one-workgroup\""));
     let without = compiled("slow-launch=off");
     assert!(!without.contains("\"one-workgroup\"") && without.contains("8 elements are more than 4"), "{without}");
-    let listed = text(&run(&example(), &["devices", "--quirks", "-q"]).stdout);
+    let listed = own(&["devices", "--quirks", "-q"]).run().succeeded().stdout;
     assert!(listed.contains("slow-launch"), "{listed}");
 }
 
@@ -134,18 +115,12 @@ fn a_schedule_provider_of_ones_own_is_asked_for_every_function() {
     let model = folder.join("cube.weft");
     std::fs::write(&model, MODEL).expect("the model is written");
     let model = model.to_str().expect("UTF-8");
-    let with = |args: &[&str]| {
-        let mut command = Command::new(example());
-        command.env("OWN_SCHEDULES", "1").args(args).output().expect("the example runs")
-    };
-    let compiled = text(&with(&["compile", model, "--target", "lavapipe", "--json", "-q"]).stdout);
+    let with = |args: &[&str]| own(args).env("OWN_SCHEDULES", "1").run().succeeded();
+    let compiled = with(&["compile", model, "--target", "lavapipe", "--json", "-q"]).stdout;
     assert!(compiled.contains("\"direct\"") && !compiled.contains("\"one-workgroup\""), "{compiled}");
-    let values = |out: &Output| values(out);
-    let (own, usual) = (
-        values(&with(&["run", model, "--device", "0", "--json", "-q"])),
-        values(&run(&example(), &["run", model, "--device", "interpreter", "--json", "-q"])),
-    );
-    assert!(own.iter().zip(&usual).all(|(a, b)| (a - b).abs() < 1e-5), "{own:?} {usual:?}");
+    let changed = values(with(&["run", model, "--device", "0", "--json", "-q"]));
+    let usual = values(own(&["run", model, "--device", "interpreter", "--json", "-q"]).run());
+    assert!(changed.iter().zip(&usual).all(|(a, b)| (a - b).abs() < 1e-5), "{changed:?} {usual:?}");
 }
 
 #[test]
@@ -161,13 +136,10 @@ fn a_fusion_rule_of_ones_own_joins_groups() {
 ";
     std::fs::write(&model, source).expect("the model is written");
     let model = model.to_str().expect("UTF-8");
-    let said = run(&example(), &["explain", model, "--target", "lavapipe", "-v", "-q"]);
-    let said = text(&said.stdout);
+    let said = own(&["explain", model, "--target", "lavapipe", "-v", "-q"]).run().succeeded().stdout;
     assert!(said.contains("siblings: ") && said.contains("which reads the same"), "{said}");
-    let json = |program: &Path, device: &str| {
-        let out = run(program, &["run", model, "--device", device, "--json", "-q"]);
-        assert!(out.status.success(), "{}", text(&out.stderr));
-        let v: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let means = |command: Weft, device: &str| {
+        let v = command.args(["run", model, "--device", device, "--json", "-q"]).run().succeeded().json();
         v["outputs"]
             .as_array()
             .expect("results")
@@ -175,7 +147,7 @@ fn a_fusion_rule_of_ones_own_joins_groups() {
             .map(|o| o["mean"].as_f64().expect("a number"))
             .collect::<Vec<_>>()
     };
-    let (with, without) = (json(&example(), "0"), json(Path::new(env!("CARGO_BIN_EXE_weft")), "interpreter"));
+    let (with, without) = (means(own(&[]), "0"), means(command(), "interpreter"));
     assert!(with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-5), "{with:?} {without:?}");
 }
 
@@ -185,7 +157,5 @@ fn the_command_itself_does_not_know_them() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let model = folder.join("cube.weft");
     std::fs::write(&model, MODEL).expect("the model is written");
-    let o = run(Path::new(env!("CARGO_BIN_EXE_weft")), &["run", model.to_str().expect("UTF-8")]);
-    assert_eq!(o.status.code(), Some(3), "{}", text(&o.stderr));
-    assert!(text(&o.stderr).contains("there is no op `cube`"), "{}", text(&o.stderr));
+    weft(["run", model.to_str().expect("UTF-8")]).run().refused(3, "there is no op `cube`");
 }

@@ -1,18 +1,9 @@
 //! Quirks of drivers: each is documented, and can be switched off by name.
 
-use std::process::Command;
-
-fn weft(args: &[&str]) -> (i32, String) {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    (out.status.code().unwrap_or(-1), text)
-}
+use crate::command::weft;
 
 fn quirks() -> Vec<serde_json::Value> {
-    let (code, text) = weft(&["devices", "--quirks", "--json", "-q"]);
-    assert_eq!(code, 0, "{text}");
-    let v: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let v = weft(["devices", "--quirks", "--json", "-q"]).run().succeeded().json();
     v["quirks"].as_array().expect("a list").clone()
 }
 
@@ -55,15 +46,14 @@ fn each_can_be_switched_off() {
         for model in ZOO.iter().cycle().skip(i * FOR_EACH).take(FOR_EACH) {
             for state in states {
                 let quirk = format!("{name}={state}");
-                let (code, text) =
-                    weft(&["compile", model, "--target", profile, "--amp", "fp16", "--quirk", &quirk, "-q"]);
-                assert_eq!(code, 0, "{model} for {profile} with {quirk}: {text}");
+                weft(&["compile", model, "--target", profile, "--amp", "fp16", "--quirk", &quirk, "-q"])
+                    .run()
+                    .succeeded();
             }
         }
     }
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts/block.weft");
-    let (code, text) = weft(&["compile", model, "--target", "navi31", "--quirk", "sink=off"]);
-    assert!(code == 2 && text.contains("sinks-loads"), "{text}");
+    weft(["compile", model, "--target", "navi31", "--quirk", "sink=off"]).run().refused(2, "sinks-loads");
 }
 
 /// The prefetch of a product's next step stands under a condition because of `sinks-loads`.
@@ -71,9 +61,7 @@ fn each_can_be_switched_off() {
 fn switching_one_off_changes_kernels_and_the_cache_key() {
     let with = |quirk: &[&str]| {
         let args = ["compile", "squeezenet1_1", "--target", "navi31", "--emit", "wgsl", "-q"];
-        let (code, text) = weft(&[&args[..], quirk].concat());
-        assert_eq!(code, 0, "{text}");
-        text
+        weft(args).args(quirk).run().succeeded().stdout
     };
     let (on, off) = (with(&[]), with(&["--quirk", "sinks-loads=off"]));
     assert_ne!(on, off);

@@ -1,8 +1,8 @@
 //! Compares networks with ONNX Runtime's results, by the real command on a device: a trained network from the
 //! repository, and one of the zoo with stored results (`benches/models/README.md` has their sources).
 
+use crate::command::weft;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// What every run takes: NCHW in f32, NHWC in f16.
 const MODES: [[&str; 4]; 2] = [["--layout", "nchw", "--amp", "off"], ["--layout", "nhwc", "--amp", "fp16"]];
@@ -14,13 +14,9 @@ fn stored(name: &str) -> String {
 /// Compares a model on a device with stored results, in every mode.
 fn agrees(model: &[&str], results: &str) {
     for mode in MODES {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
-        c.env("WEFT_DEVICE", "0");
-        c.arg("compare").args(model).args(["--against", &stored(results), "--json"]).args(mode);
-        let out = c.output().expect("the command runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{model:?} {mode:?}: {said}");
-        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let command = weft(["compare"]).args(model).args(["--against", &stored(results), "--json"]);
+        let ran = command.args(mode).run().succeeded();
+        let (json, said) = (ran.json(), ran.stderr);
         assert_eq!(json["pass"], true, "{model:?} {mode:?}");
         assert!(json["device"]["name"] != "interpreter", "{model:?} {mode:?} ran on no device: {said}");
         assert!(json["outputs"].as_array().is_some_and(|o| !o.is_empty()), "{model:?} {mode:?} compared nothing");

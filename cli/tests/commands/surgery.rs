@@ -1,19 +1,17 @@
 //! `weft extract` cuts parts that compute what the whole computes, `weft run --dump` writes what fusion hides, and `weft bisect` finds a planted
 //! rule, a planted pass and an overflow of f16, which `examples/planted_faults.rs` and the networks here have.
 
+use crate::command::{Ran, Weft, command, example, has_adapter};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
-fn planted_faults() -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    profile.join("examples").join(format!("planted_faults{}", std::env::consts::EXE_SUFFIX))
+fn planted_faults() -> Weft {
+    example("planted_faults").without("PLANTED_RULE")
 }
 
-fn weft() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_weft"))
+/// The faults with the wrong rule among them.
+fn planted_rule() -> Weft {
+    example("planted_faults").env("PLANTED_RULE", "1")
 }
 
 /// An empty folder for one test.
@@ -24,45 +22,16 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-fn run(program: &Path, at: &Path, line: &str, rule: bool) -> Output {
-    let mut command = Command::new(program);
-    command
-        .current_dir(at)
-        .args(line.split(' '))
-        .env("WEFT_CACHE", at.join("cache"))
-        .env("WEFT_DEVICE", "0")
-        .env_remove("PLANTED_RULE");
-    if rule {
-        command.env("PLANTED_RULE", "1");
-    }
-    command.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()))
-}
-
-fn said(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(out)))
-}
-
-fn adapter() -> bool {
-    let list = run(&weft(), Path::new("."), "devices --json", false);
-    let found = json(&list)["devices"].as_array().is_some_and(|d| !d.is_empty());
-    if !found {
-        eprintln!("no adapter: nothing is bisected on a device");
-    }
-    found
+fn run(program: Weft, at: &Path, words: &str) -> Ran {
+    program.args(words.split(' ')).at(at).env("WEFT_CACHE", at.join("cache")).run()
 }
 
 /// The reproducer's command, run where it was written; the words of it that the shell quotes hold no blanks.
-fn reproduces(program: &Path, at: &Path, found: &Value, rule: bool) {
-    let command = found["reproducer"]["command"].as_str().unwrap_or_else(|| panic!("no reproducer: {found}"));
-    let words = command.replace('\'', "");
+fn reproduces(program: Weft, at: &Path, found: &Value) {
+    let reproducer = found["reproducer"]["command"].as_str().unwrap_or_else(|| panic!("no reproducer: {found}"));
+    let words = reproducer.replace('\'', "");
     let (_, arguments) = words.split_once(' ').expect("a program and its arguments");
-    let out = run(program, at, arguments, rule);
-    assert_eq!(out.status.code(), Some(1), "{command}\n{}", said(&out));
-    assert!(said(&out).contains("results differ"), "{}", said(&out));
+    run(program, at, arguments).refused(1, "results differ");
 }
 
 #[test]
@@ -74,29 +43,20 @@ fn a_part_of_a_vision_transformer_equals_the_whole() {
     let cut = format!(
         "extract vit_b_16:smallest --from {from} --to {to} -o part.onnx --with-inputs in.npz --with-outputs out.npz --json -q"
     );
-    let out = run(&weft(), &at, &cut, false);
-    assert!(out.status.success(), "{}", said(&out));
-    let part = json(&out);
+    let part = run(command(), &at, &cut).succeeded().json();
     let inputs = part["inputs"].as_array().expect("inputs");
     assert_eq!(inputs.len(), 1, "{part}");
     assert!(inputs[0]["name"] != "input" && part["nodes"].as_u64() > Some(10), "{part}");
     // The part alone, on the interpreter and on a device, gives what the whole network gives.
-    let devices: &[&str] = if adapter() { &["interpreter", "0"] } else { &["interpreter"] };
+    let devices: &[&str] = if has_adapter() { &["interpreter", "0"] } else { &["interpreter"] };
     for device in devices {
-        let compared =
-            run(&weft(), &at, &format!("compare part.onnx -i in.npz --against out.npz --device {device} -q"), false);
-        assert!(compared.status.success(), "{}", said(&compared));
+        let compare = format!("compare part.onnx -i in.npz --against out.npz --device {device} -q");
+        run(command(), &at, &compare).succeeded();
     }
-    let whole =
-        run(&weft(), &at, &format!("run vit_b_16:smallest --device interpreter --dump {to} -o dumped.npz -q"), false);
-    assert!(whole.status.success(), "{}", said(&whole));
-    let same = run(
-        &weft(),
-        &at,
-        "compare part.onnx -i in.npz --against dumped.npz --device interpreter --rtol 0 --atol 0 -q",
-        false,
-    );
-    assert!(same.status.success(), "{}", said(&same));
+    let whole = format!("run vit_b_16:smallest --device interpreter --dump {to} -o dumped.npz -q");
+    run(command(), &at, &whole).succeeded();
+    let same = "compare part.onnx -i in.npz --against dumped.npz --device interpreter --rtol 0 --atol 0 -q";
+    run(command(), &at, same).succeeded();
 }
 
 const CHAIN: &str = "graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
@@ -112,14 +72,8 @@ fn what_fusion_hides_is_dumped() {
     let at = folder("dump");
     std::fs::write(at.join("chain.weft"), CHAIN).expect("writes");
     for device in ["interpreter", "0"] {
-        let out = run(
-            &weft(),
-            &at,
-            &format!("run chain.weft --device {device} --dump first,sec* -o {device} --json -q"),
-            false,
-        );
-        assert!(out.status.success(), "{}", said(&out));
-        let names: Vec<String> = json(&out)["outputs"]
+        let dump = format!("run chain.weft --device {device} --dump first,sec* -o {device} --json -q");
+        let names: Vec<String> = run(command(), &at, &dump).succeeded().json()["outputs"]
             .as_array()
             .expect("results")
             .iter()
@@ -130,9 +84,7 @@ fn what_fusion_hides_is_dumped() {
             assert!(at.join(device).join(file).is_file(), "{file}");
         }
     }
-    let wrong = run(&weft(), &at, "run chain.weft --device interpreter --dump frist", false);
-    assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
-    assert!(said(&wrong).contains("did you mean: first"), "{}", said(&wrong));
+    run(command(), &at, "run chain.weft --device interpreter --dump frist").refused(2, "did you mean: first");
 }
 
 #[test]
@@ -144,9 +96,7 @@ fn cuts_that_make_no_part_are_refused() {
         ("--to x", "is an input or a constant"),
         ("--from nosuch", "the model has no tensor or node `nosuch`"),
     ] {
-        let out = run(&weft(), &at, &format!("extract chain.weft {cut} -o part.onnx"), false);
-        assert_eq!(out.status.code(), Some(2), "{}", said(&out));
-        assert!(said(&out).contains(why), "{}", said(&out));
+        run(command(), &at, &format!("extract chain.weft {cut} -o part.onnx")).refused(2, why);
         assert!(!at.join("part.onnx").exists());
     }
 }
@@ -168,15 +118,13 @@ graph @main(%x: f32[20,4]) -> (y: f32[3,20]) {
 
 #[test]
 fn a_wrong_pass_is_found() {
-    if !adapter() {
+    if !has_adapter() {
         return;
     }
     let at = folder("pass");
     std::fs::write(at.join("net.weft"), NETWORK).expect("writes");
     let line = "bisect net.weft --passes infer-types,simplify,lose-constants,fold-constants,fuse-ops --json -q";
-    let out = run(&planted_faults(), &at, line, false);
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    let found = json(&out);
+    let found = run(planted_faults(), &at, line).ended(1).json();
     assert_eq!(
         (&found["cause"]["kind"], &found["cause"]["pass"]),
         (&"pass".into(), &"lose-constants".into()),
@@ -189,28 +137,25 @@ fn a_wrong_pass_is_found() {
         text.contains("number 3 of 5") && text.contains("--disable-pass lose-constants the results agree"),
         "{text}"
     );
-    reproduces(&planted_faults(), &at, &found, false);
+    reproduces(planted_faults(), &at, &found);
 }
 
 #[test]
 fn a_wrong_schedule_rule_is_found() {
-    if !adapter() {
+    if !has_adapter() {
         return;
     }
     let at = folder("rule");
     std::fs::write(at.join("net.weft"), NETWORK).expect("writes");
-    let out = run(&planted_faults(), &at, "bisect net.weft --fuse off --json -q -o found", true);
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    let found = json(&out);
+    let found = run(planted_rule(), &at, "bisect net.weft --fuse off --json -q -o found").ended(1).json();
     assert_eq!((&found["cause"]["kind"], &found["cause"]["rule"]), (&"rule".into(), &"off-by-half".into()), "{found}");
     assert!(found["cause"]["nodes"].as_array().is_some_and(|n| n.len() == 1), "{found}");
     assert!(found["reproducer"]["nodes"].as_u64() < Some(5), "the part is smaller than the network: {found}");
     assert!(at.join("found/part.onnx").is_file() && at.join("found/in.npz").is_file());
-    reproduces(&planted_faults(), &at, &found, true);
+    reproduces(planted_rule(), &at, &found);
     // Without the rule there is nothing to find.
-    let right = run(&planted_faults(), &at, "bisect net.weft --fuse off --json -q", false);
-    assert_eq!(right.status.code(), Some(0), "{}", said(&right));
-    assert_eq!((&json(&right)["pass"], &json(&right)["cause"]), (&true.into(), &Value::Null));
+    let right = run(planted_faults(), &at, "bisect net.weft --fuse off --json -q").succeeded().json();
+    assert_eq!((&right["pass"], &right["cause"]), (&true.into(), &Value::Null));
 }
 
 /// `second` reaches hundreds of thousands; `third` brings that back.
@@ -232,19 +177,17 @@ graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
 fn an_overflow_of_f16_is_found() {
     let at = folder("overflow");
     std::fs::write(at.join("net.weft"), OVERFLOW).expect("writes");
-    let devices: &[&str] = if adapter() { &["interpreter", "0"] } else { &["interpreter"] };
+    let devices: &[&str] = if has_adapter() { &["interpreter", "0"] } else { &["interpreter"] };
     for device in devices {
-        let out =
-            run(&weft(), &at, &format!("bisect net.weft --amp fp16 --device {device} --json -q -o {device}"), false);
-        assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-        let found = json(&out);
+        let bisect = format!("bisect net.weft --amp fp16 --device {device} --json -q -o {device}");
+        let found = run(command(), &at, &bisect).ended(1).json();
         assert_eq!(
             (&found["cause"]["kind"], &found["cause"]["nodes"][0]),
             (&"precision".into(), &"second".into()),
             "{found}"
         );
         assert!(found["cause"]["overflow"]["largest"].as_f64() > Some(65504.0), "{found}");
-        reproduces(&weft(), &at, &found, false);
+        reproduces(command(), &at, &found);
     }
 }
 
@@ -253,12 +196,9 @@ fn a_reference_that_the_model_itself_departs_from() {
     let at = folder("model");
     std::fs::write(at.join("right.weft"), CHAIN).expect("writes");
     std::fs::write(at.join("wrong.weft"), CHAIN.replace("exp", "sin")).expect("writes");
-    let out = run(&weft(), &at, "run right.weft --device interpreter --dump * -o ref.npz -q", false);
-    assert!(out.status.success(), "{}", said(&out));
-    let out = run(&weft(), &at, "bisect wrong.weft --device interpreter --against ref.npz --json -q", false);
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    let found = json(&out);
+    run(command(), &at, "run right.weft --device interpreter --dump * -o ref.npz -q").succeeded();
+    let bisect = "bisect wrong.weft --device interpreter --against ref.npz --json -q";
+    let found = run(command(), &at, bisect).ended(1).json();
     assert_eq!((&found["cause"]["kind"], &found["cause"]["nodes"][0]), (&"model".into(), &"second".into()), "{found}");
-    let itself = run(&weft(), &at, "bisect right.weft --device interpreter", false);
-    assert_eq!(itself.status.code(), Some(2), "{}", said(&itself));
+    run(command(), &at, "bisect right.weft --device interpreter").ended(2);
 }

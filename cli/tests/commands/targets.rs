@@ -1,20 +1,14 @@
 //! Compiles for other devices and by requested rules, and runs the result on the present device.
 
+use crate::command::weft;
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 fn block() -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/block.weft").display().to_string()
 }
 
-fn weft(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output().expect("the command runs")
-}
-
 fn json(args: &[&str]) -> serde_json::Value {
-    let out = weft(args);
-    assert!(out.status.success(), "weft {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("JSON")
+    weft(args).run().succeeded().json()
 }
 
 /// The rules of a compilation's groups.
@@ -49,10 +43,9 @@ fn a_rule_asked_for_by_name_takes_what_it_can() {
 
 #[test]
 fn an_unknown_rule_is_refused_with_the_list() {
-    let out = weft(&["compile", &block(), "--target", "lavapipe", "--rules", "matmul-tilde"]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("matmul-tilde") && said.contains("matmul-tiled") && said.contains("rows"), "{said}");
+    let asked = weft(["compile", &block(), "--target", "lavapipe", "--rules", "matmul-tilde"]);
+    let said = asked.run().refused(2, "matmul-tilde").stderr;
+    assert!(said.contains("matmul-tiled") && said.contains("rows"), "{said}");
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! Follows docs/tuning.md: its template parses, takes kernels of ResNet-50, schedules them legally, joins a search on a
 //! layer of that network, and is credited.
 
+use crate::command::{self, Ran};
 use compiler::check::check_function;
 use compiler::compile::{CompileOptions, compile, constant_operands, operand_buffers};
 use compiler::profile::DeviceProfile;
 use compiler::schedule::template::Template;
 use compiler::text::parse_templates;
 use compiler::tir::TensorFunction;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// The max pool of ResNet-50.
 const LAYER: &str = "graph @main(%x: f32[1,112,112,64]) -> (y: f32[1,56,56,64]) {
@@ -30,20 +29,8 @@ fn template() -> Template {
     parse_templates(&text()).unwrap_or_else(|e| panic!("{e}")).remove(0)
 }
 
-fn weft(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command
-        .current_dir(folder)
-        .env("WEFT_DEVICE", "0")
-        .env("WEFT_CACHE", folder.join("cache"))
-        .args(args)
-        .output()
-        .expect("the command runs")
-}
-
-fn json(out: &Output) -> Value {
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("JSON")
+fn weft(folder: &Path, args: &[&str]) -> Ran {
+    command::weft(args).at(folder).env("WEFT_CACHE", folder.join("cache")).run()
 }
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -82,7 +69,7 @@ fn its_schedules_are_verified_raced_and_credited() {
     let device = ["--device", "0", "-q"];
     let tune = ["tune", "layer.weft", "--template", "page.schedule", "--kernel", "t_fused_max_pool_0"];
     let tune = [&tune[..], &["--budget", "90s", "--tuning", "t.jsonl", "--json"]].concat();
-    let found = json(&weft(&folder, &[&tune[..], &device].concat()));
+    let found = weft(&folder, &[&tune[..], &device].concat()).succeeded().json();
     let function = &found["functions"][0];
     assert!(function["by_templates"].as_u64() > Some(1), "{found}");
     assert_eq!(function["refused"], serde_json::json!([]), "{found}");
@@ -90,9 +77,9 @@ fn its_schedules_are_verified_raced_and_credited() {
     // Whether it won depends on the machine; a line of its own makes the kernel in any case.
     let gpu = runtime_gpu::Gpu::open(&runtime_gpu::DeviceChoice::parse("0")).expect("a device");
     let (template, profile) = (template(), gpu.profile.clone());
-    let text =
-        weft(&folder, &[&["compile", "layer.weft", "--tuning", "off", "--emit", "weft"][..], &device].concat()).stdout;
-    let module = compiler::text::parse_module(&String::from_utf8(text).expect("text")).expect("it parses");
+    let compile = ["compile", "layer.weft", "--tuning", "off", "--emit", "weft"];
+    let text = weft(&folder, &[&compile[..], &device].concat()).succeeded().stdout;
+    let module = compiler::text::parse_module(&text).expect("it parses");
     let (name, before) = module.tensor_functions.first().expect("a function");
     let f = TensorFunction { pending: vec![], ..before.clone() };
     let constants = operand_buffers(&f, &constant_operands(&module, *name));
@@ -107,16 +94,15 @@ fn its_schedules_are_verified_raced_and_credited() {
         "by": format!("template {}", template.name), "weft": "0.1.0" });
     std::fs::write(folder.join("own.jsonl"), format!("{line}\n")).expect("the database is written");
     let with = ["--device", "0", "--tuning", "own.jsonl"];
-    let compiled =
-        String::from_utf8(weft(&folder, &[&["compile", "layer.weft", "--emit", "weft"][..], &with].concat()).stdout);
-    let compiled = compiled.expect("text");
+    let compiled = weft(&folder, &[&["compile", "layer.weft", "--emit", "weft"][..], &with].concat());
+    let compiled = compiled.succeeded().stdout;
     assert!(schedule.iter().all(|i| compiled.contains(i)), "{compiled}");
     let explained = weft(&folder, &[&["explain", "layer.weft", "-v"][..], &with].concat());
-    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    let explained = explained.succeeded().stdout;
     let credit = format!("scheduled by instructions of template {}", template.name);
     assert!(explained.contains(&credit), "{explained}");
     let compared = weft(&folder, &[&["compare", "layer.weft", "--json"][..], &with].concat());
-    assert_eq!(json(&compared)["pass"], true);
+    assert_eq!(compared.succeeded().json()["pass"], true);
 }
 
 #[test]
@@ -124,39 +110,19 @@ fn bad_templates_are_shown_with_their_place() {
     let (_keep, folder) = place();
     let tune = |text: &str| {
         std::fs::write(folder.join("bad.schedule"), text).expect("it is written");
-        let out = weft(
-            &folder,
-            &[
-                "tune",
-                "layer.weft",
-                "--template",
-                "bad.schedule",
-                "--device",
-                "0",
-                "--budget",
-                "3s",
-                "--tuning",
-                "bad.jsonl",
-            ],
-        );
-        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+        let tune = ["tune", "layer.weft", "--template", "bad.schedule", "--device", "0", "--budget", "3s"];
+        weft(&folder, &[&tune[..], &["--tuning", "bad.jsonl"]].concat())
     };
-    let (code, said) = tune(&text().replace("fuse {", "fuze {"));
+    let ran = tune(&text().replace("fuse {", "fuze {"));
     let line = text().lines().position(|l| l.contains("fuse {")).expect("a line") + 1;
-    assert!(
-        code == Some(3)
-            && said.contains(&format!("bad.schedule: line {line}, column 5: there is no schedule instruction `fuze`")),
-        "{said}"
-    );
+    ran.refused(3, &format!("bad.schedule: line {line}, column 5: there is no schedule instruction `fuze`"));
     // It parses, and does not apply.
-    let (code, said) = tune(&text().replace("compute-at {block=$pool", "compute-at {block=$out"));
+    let said = tune(&text().replace("compute-at {block=$pool", "compute-at {block=$out")).succeeded().stderr;
     let line = text().lines().position(|l| l.contains("compute-at {")).expect("a line") + 1;
     assert!(
-        code == Some(0)
-            && said.contains("none of its schedules applies to t_fused_max_pool_0")
+        said.contains("none of its schedules applies to t_fused_max_pool_0")
             && said.contains(&format!("line {line}: compute-at")),
         "{said}"
     );
-    let out = weft(&folder, &["tune", "layer.weft", "--template", "none.schedule", "--device", "0"]);
-    assert!(out.status.code() == Some(3), "{}", String::from_utf8_lossy(&out.stderr));
+    weft(&folder, &["tune", "layer.weft", "--template", "none.schedule", "--device", "0"]).ended(3);
 }

@@ -1,26 +1,13 @@
 //! `weft tune` finds what is planted: a slow default, whose repair all other commands take, and candidates that are wrong,
 //! hang or end the process that measures them. `runtime-gpu/tests/margins.rs` has those that write beyond their results.
 
+use crate::command::{Ran, example, weft};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
-/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    profile.join("examples").join(format!("planted_faults{}", std::env::consts::EXE_SUFFIX))
-}
-
-fn planted(args: &[&str]) -> Output {
-    let mut command = Command::new(example());
-    command.env("PLANTED_SLOWNESS", "1").env("WEFT_DEVICE", "0").args(args).output().expect("the example runs")
-}
-
-fn json(out: &Output) -> Value {
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("JSON")
+fn planted(args: &[&str]) -> Ran {
+    example("planted_faults").env("PLANTED_SLOWNESS", "1").args(args).run()
 }
 
 const MODEL: &str = "graph @main(%x: f32[513,2048]) -> (y: f32[513,2048]) {
@@ -39,15 +26,15 @@ fn a_slow_default_is_repaired_and_faulty_candidates_are_refused() {
     let tune =
         ["tune", &model, "--device", "0", "--budget", "60s", "--tuning", &tuning, "--cache", "off", "--json", "-q"];
     let submitted = at("submitted.jsonl");
-    let found = json(&planted(&[&tune[..], &["--submit", &submitted]].concat()));
+    let found = planted(&[&tune[..], &["--submit", &submitted]].concat()).succeeded().json();
     let lines = lines_of(&submitted);
     assert_eq!(lines[0]["kind"], "device");
     let kinds: BTreeSet<&str> = lines.iter().filter_map(|l| l["kind"].as_str()).collect();
     for kind in ["ceilings", "sample", "choices", "refused"] {
         assert!(kinds.contains(kind), "{kind} is not in {kinds:?}");
     }
-    let refused = planted(&[&tune[..], &["--submit", &submitted]].concat());
-    assert_eq!(refused.status.code(), Some(2), "it does not write over a file");
+    // It does not write over a file.
+    planted(&[&tune[..], &["--submit", &submitted]].concat()).ended(2);
     let function = &found["functions"][0];
     assert!(function["ratio"].as_f64().is_some_and(|r| r < 1.0 / 1.5), "{found}");
     assert!(found["network"]["kept"] == true && found["network"]["ratio"].as_f64().is_some_and(|r| r < 1.0), "{found}");
@@ -66,28 +53,26 @@ fn a_slow_default_is_repaired_and_faulty_candidates_are_refused() {
 
     let compiled = |how: &str| {
         let args = ["compile", &model, "--device", "0", "--tuning", how, "--cache", "off", "--emit", "weft", "-q"];
-        String::from_utf8(planted(&args).stdout).expect("text")
+        planted(&args).succeeded().stdout
     };
     let (with, without) = (compiled(&tuning), compiled("off"));
     assert!(without.contains("point=threads, value=8,") && !with.contains("point=threads, value=8,"), "{with}");
-    let run =
-        |how: &str| json(&planted(&["compare", &model, "--device", "0", "--tuning", how, "--cache", "off", "--json"]));
-    assert_eq!(run(&tuning)["pass"], true);
+    let compare = ["compare", &model, "--device", "0", "--tuning", &tuning, "--cache", "off", "--json"];
+    assert_eq!(planted(&compare).succeeded().json()["pass"], true);
 
-    let weft = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
     // Each field of docs/json.md is there.
-    let shown = json(&weft(&["tuning", "show", &tuning, "--json"]));
+    let shown = weft(["tuning", "show", &tuning, "--json"]).run().succeeded().json();
     assert_eq!(shown["lines"][0]["choices"], function["choices"]);
     let both = at("both.jsonl");
-    assert!(weft(&["tuning", "merge", &tuning, &tuning, "-o", &both]).status.success());
-    let checked = json(&weft(&["tuning", "check", &both, "--json"]));
+    weft(["tuning", "merge", &tuning, &tuning, "-o", &both]).run().succeeded();
+    let checked = weft(["tuning", "check", &both, "--json"]).run().succeeded().json();
     assert!(checked["lines"] == 1 && checked["refused"] == 4, "{checked}");
 
     // What was tuned is not tuned again, and what was refused is not tried again.
-    let again = json(&planted(&tune));
+    let again = planted(&tune).succeeded().json();
     assert!(again["functions"].as_array().is_some_and(Vec::is_empty) && again["network"].is_null(), "{again}");
     let kernel = [&tune[..], &["--kernel", function["name"].as_str().expect("a name")]].concat();
-    let again = json(&planted(&kernel));
+    let again = planted(&kernel).succeeded().json();
     assert_eq!(again["functions"][0]["refused"], serde_json::json!([]), "{again}");
 }
 
@@ -102,16 +87,12 @@ fn an_estimate_is_calibrated_by_measured_schedules() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (model, tuning) = (at("net.weft"), at("tuning.jsonl"));
     std::fs::write(&model, MODEL).expect("the model is written");
-    let weft = |args: &[&str]| {
-        let out = Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output();
-        out.expect("the command runs")
-    };
     let args = ["tune", &model, "--device", "0", "--budget", "20s", "--tuning", &tuning, "--cache", "off", "-q"];
-    assert!(weft(&args).status.success());
+    weft(args).run().succeeded();
     let samples: Vec<Value> = lines_of(&tuning).into_iter().filter(|l| l["kind"] == "sample").collect();
     assert!(samples.len() >= 4, "{samples:?}");
-    let too_few = weft(&["tuning", "calibrate", &tuning]);
-    assert_eq!(too_few.status.code(), Some(3), "{}", String::from_utf8_lossy(&too_few.stderr));
+    // These are too few.
+    weft(["tuning", "calibrate", &tuning]).run().ended(3);
 
     // Times of a device on which issue costs ten times what the estimate says, for five functions.
     let planted = at("planted.jsonl");
@@ -129,14 +110,14 @@ fn an_estimate_is_calibrated_by_measured_schedules() {
         }
     }
     std::fs::write(&planted, text).expect("it is written");
-    let found = json(&weft(&["tuning", "calibrate", &planted, "--json"]));
+    let found = weft(["tuning", "calibrate", &planted, "--json"]).run().succeeded().json();
     assert!(found["kept"] == true && found["rank_correlation"][1].as_f64() > found["rank_correlation"][0].as_f64());
     assert!(found["factors"]["issue"].as_f64().is_some_and(|f| (f - 10.0).abs() < 0.5), "{found}");
     assert_eq!(lines_of(&planted).last().map(|l| l["kind"].clone()), Some("calibration".into()));
 
     let estimated = |how: &str| {
-        let out = weft(&["explain", &model, "--device", "0", "--tuning", how, "--cache", "off", "-v"]);
-        let text = String::from_utf8(out.stdout).expect("text");
+        let explain = weft(["explain", &model, "--device", "0", "--tuning", how, "--cache", "off", "-v"]);
+        let text = explain.run().succeeded().stdout;
         let line = text.lines().find(|l| l.starts_with("estimated:")).unwrap_or_else(|| panic!("{text}"));
         line.to_string()
     };
@@ -169,13 +150,9 @@ fn measured_times_decide_about_layouts() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (model, tuning, nchw) = (at("net.weft"), at("tuning.jsonl"), at("nchw.jsonl"));
     std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
-    let weft = |args: &[&str]| {
-        let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).args(["--cache", "off"]).output();
-        out.expect("the command runs")
-    };
     let tune = |file: &str, layout: &str| {
         let args = ["tune", &model, "--device", "0", "--layout", layout, "--budget", "60s", "--tuning", file];
-        json(&weft(&[&args[..], &["--json", "-q"]].concat()))
+        weft(args).args(["--cache", "off", "--json", "-q"]).run().succeeded().json()
     };
     let found = tune(&tuning, "auto");
     let plans: Vec<&str> =
@@ -202,8 +179,8 @@ fn measured_times_decide_about_layouts() {
         }
         let file = at("edited.jsonl");
         std::fs::write(&file, out).expect("it is written");
-        let out = weft(&["explain", &model, "--device", "0", "--tuning", &file, "-v"]);
-        String::from_utf8(out.stdout).expect("text")
+        let explain = weft(["explain", &model, "--device", "0", "--tuning", &file, "--cache", "off", "-v"]);
+        explain.run().succeeded().stdout
     };
     let (small, large) = (layouts(1e-3), layouts(1e3));
     assert!(small.contains("layouts stay: the module is measured at"), "{small}");
@@ -214,29 +191,25 @@ fn measured_times_decide_about_layouts() {
 fn files_that_are_no_databases_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let said = |args: &[&str]| {
-        let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
-        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
-    };
     std::fs::write(path("other"), "{\"a\": 1}\n").expect("it is written");
-    let compile =
-        |file: &Path| said(&["compile", "resnet18", "--target", "ada", "--tuning", &file.display().to_string()]);
-    let (code, text) = compile(&path("other"));
-    assert!(code == Some(3) && text.contains("line 1"), "{code:?} {text}");
+    let compile = |file: &str| {
+        let database = path(file).display().to_string();
+        weft(["compile", "resnet18", "--target", "ada", "--tuning", &database]).run()
+    };
+    compile("other").refused(3, "line 1");
     // A damaged file in the cache folder does not stop a command that did not ask for it.
     std::fs::create_dir(path("cache")).expect("a folder");
     std::fs::write(path("cache/tuning.jsonl"), "{\"a\": 1}\n").expect("it is written");
-    let cache = path("cache").display().to_string();
-    let (code, text) = said(&["compile", "squeezenet1_1", "--target", "ada", "--cache", &cache]);
-    assert!(code == Some(0) && text.contains("the database is ignored") && text.contains("line 1"), "{code:?} {text}");
-    let (code, text) = compile(&path("none"));
-    assert!(code == Some(2) && text.contains("weft tune"), "{code:?} {text}");
-    let empty = path("empty").display().to_string();
-    let (code, text) = said(&["compile", "squeezenet1_1", "--target", "ada", "--cache", &empty, "--tuning", "require"]);
-    assert!(
-        code == Some(5) && text.contains("no tuned choices for ada") && text.contains("weft tune"),
-        "{code:?} {text}"
-    );
+    let with_cache = |folder: &str| {
+        let cache = path(folder).display().to_string();
+        weft(["compile", "squeezenet1_1", "--target", "ada", "--cache", &cache])
+    };
+    let text = with_cache("cache").run().succeeded().stderr;
+    assert!(text.contains("the database is ignored") && text.contains("line 1"), "{text}");
+    compile("none").refused(2, "weft tune");
+    let required = with_cache("empty").args(["--tuning", "require"]).run();
+    let text = required.refused(5, "no tuned choices for ada").stderr;
+    assert!(text.contains("weft tune"), "{text}");
 }
 
 #[test]
@@ -246,28 +219,25 @@ fn schedules_of_the_processor_are_searched() {
     let (model, tuning) = (at("net.weft"), at("tuning.jsonl"));
     std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
     let cache = at("cache");
-    let weft = |args: &[&str]| {
-        let out = Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_CACHE", &cache).args(args).output();
-        out.expect("the command runs")
-    };
+    let weft = |args: &[&str]| weft(args).env("WEFT_CACHE", &cache).run().succeeded();
     // With peak rates that no function comes near: on a busy machine measured ones may be low, and then the search leaves
     // the functions as they are.
-    let measured = weft(&["bench", "--ceilings", "--device", "cpu"]);
-    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    weft(&["bench", "--ceilings", "--device", "cpu"]);
     let kept = Path::new(&cache).join("tuning.jsonl");
     let rates = || lines_of(&kept.display().to_string());
     let mut line = rates().pop().expect("a line");
     for rate in ["copy_gb_s", "fma_gflops"] {
-        line[rate] = (line[rate].as_f64().expect("a rate") * 1e3).into();
+        // Rounded: a number of many digits is not read as it was written.
+        line[rate] = (line[rate].as_f64().expect("a rate") * 1e3).round().into();
     }
     std::fs::write(&kept, format!("{line}\n")).expect("it is written");
     let tune = ["tune", &model, "--device", "cpu", "--budget", "20s", "--tuning", &tuning, "--json", "-q"];
-    let found = json(&weft(&tune));
+    let found = weft(&tune).json();
     let functions = found["functions"].as_array().expect("a list");
     assert!(functions.iter().any(|f| f["tried"].as_u64() > Some(4)), "{found}");
     assert!(functions.iter().all(|f| f["refused"] == serde_json::json!([])), "{found}");
     assert!(function_times(&tuning).len() > 1, "{found}");
     assert_eq!(rates(), [line], "the rates are measured once");
     let run = ["compare", &model, "--device", "cpu", "--tuning", &tuning, "--json"];
-    assert_eq!(json(&weft(&run))["pass"], true);
+    assert_eq!(weft(&run).json()["pass"], true);
 }

@@ -1,12 +1,8 @@
 //! `weft view` through the command: pictures without a window, and refusals. Built with the feature `view`.
 #![cfg(feature = "view")]
 
+use crate::command::{Ran, weft};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn weft(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().expect("weft starts")
-}
 
 const MODEL: &str = "const @w : f32[8,4,3,3] = splat(0.25)
 graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8]) {
@@ -24,8 +20,7 @@ fn folder(name: &str) -> PathBuf {
     std::fs::create_dir_all(&path).expect("a folder for the test");
     let (model, trace) = (path.join("m.weft"), path.join("m.trace"));
     std::fs::write(&model, MODEL).expect("the model is written");
-    let o = weft(&["compile", text(&model), "--target", "lavapipe", "-q", "-o", text(&trace)]);
-    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    weft(["compile", text(&model), "--target", "lavapipe", "-q", "-o", text(&trace)]).run().succeeded();
     path
 }
 
@@ -33,27 +28,23 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-fn said(o: &Output) -> String {
-    String::from_utf8_lossy(&o.stderr).into_owned()
-}
-
 /// True where the command says that there is no device to draw with, which must not be in continuous integration.
-fn cannot_draw(o: &Output) -> bool {
-    let cannot = o.status.code() == Some(5) && said(o).contains("no device to draw with");
+fn cannot_draw(ran: &Ran) -> bool {
+    let cannot = ran.code == Some(5) && ran.stderr.contains("no device to draw with");
     if cannot {
         eprintln!("!!! no picture is taken: there is no device to draw with");
-        assert!(std::env::var_os("CI").is_none(), "{}", said(o));
+        assert!(std::env::var_os("CI").is_none(), "{}", ran.stderr);
     }
     cannot
 }
 
 /// Takes a picture; `None` where there is no device to draw with.
 fn picture(model: &Path, out: &Path, more: &[&str]) -> Option<image::RgbaImage> {
-    let o = weft(&[&["view", text(model), "--screenshot", text(out)], more].concat());
-    if cannot_draw(&o) {
+    let ran = weft(["view", text(model), "--screenshot", text(out)]).args(more).run();
+    if cannot_draw(&ran) {
         return None;
     }
-    assert!(o.status.success(), "{}", said(&o));
+    ran.succeeded();
     Some(image::open(out).expect("a picture").to_rgba8())
 }
 
@@ -88,8 +79,7 @@ fn the_graph_and_a_box_are_pictures_of_their_own() {
     let trace = f.join("m.trace");
     let svg = |name: &str, more: &[&str]| {
         let out = f.join(name);
-        let o = weft(&[&["view", text(&trace), "-o", text(&out)], more].concat());
-        assert!(o.status.success(), "{}", said(&o));
+        weft(["view", text(&trace), "-o", text(&out)]).args(more).run().succeeded();
         std::fs::read_to_string(out).expect("a picture")
     };
     let whole = svg("whole.svg", &[]);
@@ -103,15 +93,14 @@ fn the_graph_and_a_box_are_pictures_of_their_own() {
     let dark = svg("dark.svg", &["--select", "Relu_1", "--closed", "--dark"]);
     assert!(dark != closed && svg_size(&dark) == small);
     let out = f.join("closed.png");
-    let o = weft(&["view", text(&trace), "-o", text(&out), "--select", "Relu_1", "--closed", "--pixels", "2"]);
-    if !cannot_draw(&o) {
-        assert!(o.status.success(), "{}", said(&o));
+    let ran = weft(["view", text(&trace), "-o", text(&out), "--select", "Relu_1", "--closed", "--pixels", "2"]).run();
+    if !cannot_draw(&ran) {
+        ran.succeeded();
         let picture = image::open(&out).expect("a picture");
         let pixels = [picture.width(), picture.height()].map(|n| n as f32);
         assert!((0..2).all(|i| (pixels[i] - 2.0 * small[i]).abs() <= 2.0), "{pixels:?} {small:?}");
     }
-    let o = weft(&["view", text(&trace), "-o", text(&f.join("a.svg")), "--closed"]);
-    assert_eq!(o.status.code(), Some(2), "{}", said(&o));
+    weft(["view", text(&trace), "-o", text(&f.join("a.svg")), "--closed"]).run().ended(2);
 }
 
 #[test]
@@ -128,36 +117,27 @@ fn what_is_not_there_is_refused_with_what_is() {
         (&["--amp", "fp16"], 2, "amp"),
     ];
     for (more, code, why) in cases {
-        let o = weft(&[&["view", text(&trace), "--screenshot", text(&out)], more].concat());
-        if cannot_draw(&o) {
+        let ran = weft(["view", text(&trace), "--screenshot", text(&out)]).args(more).run();
+        if cannot_draw(&ran) {
             continue;
         }
-        assert_eq!(o.status.code(), Some(code), "{more:?}: {}", said(&o));
-        assert!(said(&o).contains(why), "{more:?}: {}", said(&o));
+        ran.refused(code, why);
         assert!(!out.exists(), "{more:?} left a picture");
     }
     let damaged = f.join("damaged.trace");
     let mut bytes = std::fs::read(&trace).expect("the trace");
     bytes.truncate(bytes.len() / 2);
     std::fs::write(&damaged, bytes).expect("it is written");
-    let o = weft(&["view", text(&damaged), "--screenshot", text(&out)]);
-    assert_eq!(o.status.code(), Some(3), "{}", said(&o));
+    weft(["view", text(&damaged), "--screenshot", text(&out)]).run().ended(3);
 }
 
 #[test]
 fn without_a_display_the_window_says_what_needs_none() {
     let f = folder("view-window");
-    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .env("WEFT_DEVICE", "0")
-        .args(["view", text(&f.join("m.trace"))])
-        .env_remove("DISPLAY")
-        .env_remove("WAYLAND_DISPLAY")
-        .output()
-        .expect("weft starts");
+    let ran = weft(["view", text(&f.join("m.trace"))]).without("DISPLAY").without("WAYLAND_DISPLAY").run();
     // On other systems there is a display whatever the environment says.
     if cfg!(target_os = "linux") {
-        assert_eq!(o.status.code(), Some(5), "{}", said(&o));
-        assert!(said(&o).contains("`--screenshot F.png`, `-o F.svg` and `weft report` need none"), "{}", said(&o));
+        ran.refused(5, "`--screenshot F.png`, `-o F.svg` and `weft report` need none");
     }
 }
 
@@ -165,11 +145,12 @@ fn without_a_display_the_window_says_what_needs_none() {
 fn a_model_for_the_cpu_executor_alone_is_shown_without_kernels() {
     let out = folder("view-functions").join("a.png");
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filetests/specialize-functions/no_end.weft");
-    let o = weft(&["view", text(&model), "--target", "lavapipe", "--screenshot", text(&out), "--view", "remarks"]);
-    if cannot_draw(&o) {
+    let view = ["view", text(&model), "--target", "lavapipe", "--screenshot", text(&out), "--view", "remarks"];
+    let ran = weft(view).run();
+    if cannot_draw(&ran) {
         return;
     }
-    assert!(o.status.success(), "{}", said(&o));
-    assert!(said(&o).contains("has the function value %f, which only a run knows"), "{}", said(&o));
+    let said = ran.succeeded().stderr;
+    assert!(said.contains("has the function value %f, which only a run knows"), "{said}");
     assert!(out.exists());
 }

@@ -2,6 +2,7 @@
 //! (`weft view --steps`). Built with the feature `view`.
 #![cfg(feature = "view")]
 
+use crate::command::{Ran, line};
 use compiler::compile::{constant_operands, operand_buffers};
 use compiler::name::Name;
 use compiler::schedule::Workload;
@@ -9,22 +10,11 @@ use compiler::text::parse_module;
 use compiler::tir::TensorFunction;
 use compiler::trace::CompileTrace;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use weft::{TuningDatabase, TuningLine};
 
 /// Runs the command in a folder, with a cache of its own.
-fn weft(place: &Path, line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft"))
-        .env("WEFT_DEVICE", "0")
-        .env("WEFT_CACHE", place.join("cache"))
-        .current_dir(place)
-        .args(line.split(' '))
-        .output()
-        .expect("weft starts")
-}
-
-fn said(o: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr))
+fn weft(place: &Path, words: &str) -> Ran {
+    line(words).at(place).env("WEFT_CACHE", place.join("cache")).run()
 }
 
 fn folder(name: &str, model: &str, steps: &str) -> PathBuf {
@@ -37,15 +27,14 @@ fn folder(name: &str, model: &str, steps: &str) -> PathBuf {
 }
 
 /// What the window showed along the path; `None` where there is no device.
-fn walk(place: &Path, line: &str) -> Option<String> {
-    let o = weft(place, line);
-    if o.status.code() == Some(5) {
+fn walk(place: &Path, words: &str) -> Option<String> {
+    let ran = weft(place, words);
+    if ran.code == Some(5) {
         eprintln!("!!! the path is not taken: there is no device");
-        assert!(std::env::var_os("CI").is_none(), "{}", said(&o));
+        assert!(std::env::var_os("CI").is_none(), "{}", ran.said());
         return None;
     }
-    assert_eq!(o.status.code(), Some(0), "{}", said(&o));
-    let told = String::from_utf8_lossy(&o.stdout).into_owned();
+    let told = ran.succeeded().stdout;
     eprintln!("{told}");
     Some(told)
 }
@@ -89,12 +78,12 @@ fn from_a_wrong_fp16_result_to_the_node_to_keep() {
     let Some(told) = walk(&place, "view net.weft --device 0 --steps path.steps") else { return };
     assert!(told.contains("within the tolerance."), "{told}");
     let compare = "compare net.weft --device 0 --amp fp16 --against fp32";
-    assert_eq!(weft(&place, compare).status.code(), Some(1), "it was wrong");
-    let o = weft(&place, &format!("{compare} --keep-f32 @net.keep.txt"));
-    assert_eq!(o.status.code(), Some(0), "{}", said(&o));
+    // It was wrong.
+    weft(&place, compare).ended(1);
+    weft(&place, &format!("{compare} --keep-f32 @net.keep.txt")).succeeded();
     let list = std::fs::read_to_string(place.join("net.keep.txt")).expect("the list");
     let kept: Vec<&str> = list.lines().filter(|l| !l.starts_with('#')).collect();
-    assert!(kept.len() == 1 && ["second", "third"].contains(&kept[0]), "the smallest list: {list}");
+    assert_eq!(kept, ["third"], "the smallest list: {list}");
 }
 
 /// Without a search: what the page proposes makes the result right as well.
@@ -148,8 +137,7 @@ click Compile
 
 /// The `choose` line of a point in the schedule of the kernel `narrow`, as the next compilation makes it.
 fn chosen(place: &Path, point: &str) -> String {
-    let o = weft(place, "compile net.weft --device 0 --json -q");
-    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&o)));
+    let v = weft(place, "compile net.weft --device 0 --json -q").succeeded().json();
     let kernels = v["kernels"].as_array().expect("kernels");
     let narrow = kernels.iter().find(|k| k["name"] == "narrow").expect("the kernel");
     let lines = narrow["schedule"].as_array().expect("a schedule").iter().filter_map(|l| l.as_str());
@@ -159,7 +147,7 @@ fn chosen(place: &Path, point: &str) -> String {
 
 /// The function of the kernel `narrow` and the device, as the tuning database names them, from the trace of a compilation.
 fn workload(place: &Path) -> Workload {
-    assert!(weft(place, "compile net.weft --device 0 -q -o net.trace").status.success());
+    weft(place, "compile net.weft --device 0 -q -o net.trace").succeeded();
     let t = CompileTrace::from_bytes(&std::fs::read(place.join("net.trace")).expect("the trace")).expect("a trace");
     let at = t.stages.iter().position(|s| s.label == "lowered").expect("the functions before they are scheduled");
     let module = parse_module(&t.stage_texts().expect("texts")[at]).expect("a module");
@@ -180,7 +168,7 @@ fn value(line: &str) -> &str {
 #[test]
 fn from_a_slow_layer_to_a_better_choice_that_is_kept() {
     let place = folder("path-slow", CONVOLUTIONS, "");
-    if weft(&place, "run net.weft --device 0 -q").status.code() == Some(5) {
+    if weft(&place, "run net.weft --device 0 -q").code == Some(5) {
         eprintln!("!!! the path is not taken: there is no device");
         return;
     }

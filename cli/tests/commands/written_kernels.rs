@@ -1,23 +1,17 @@
 //! A compiled network as text: it gives the same kernels byte for byte, and they may be changed by hand.
 
+use crate::command::{has_adapter, weft};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 const MODEL: &str = "squeezenet1_1";
 
-fn weft(arguments: &[&str]) -> Output {
-    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .env("WEFT_DEVICE", "0")
-        .args(arguments)
-        .arg("-q")
-        .output()
-        .expect("weft starts");
-    assert!(o.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&o.stderr));
-    o
+fn stdout(args: &[&str]) -> String {
+    weft(args).args(["-q"]).run().succeeded().stdout
 }
 
-fn stdout(o: Output) -> String {
-    String::from_utf8(o.stdout).expect("UTF-8")
+fn json(args: &[&str]) -> Value {
+    weft(args).args(["--json", "-q"]).run().succeeded().json()
 }
 
 /// Emits the network for `target` (the device that is here, without one) into a fresh folder.
@@ -26,14 +20,14 @@ fn emitted(name: &str, target: &[&str]) -> PathBuf {
     let _ = std::fs::remove_dir_all(&folder);
     let path = folder.to_str().expect("a path in UTF-8");
     let forms = ["compile", MODEL, "--emit", "weft", "--emit", "wgsl", "--emit-dir", path];
-    weft(&[&forms, target].concat());
+    stdout(&[&forms, target].concat());
     folder
 }
 
 /// Texts of the kernels that `weft opt` makes of a module, sorted.
 fn remade(module: &Path, target: &[&str]) -> Vec<String> {
     let path = module.to_str().expect("a path in UTF-8");
-    let text = stdout(weft(&[&["opt", path, "--passes", "apply-schedules", "--emit", "wgsl"], target].concat()));
+    let text = stdout(&[&["opt", path, "--passes", "apply-schedules", "--emit", "wgsl"], target].concat());
     let mut list: Vec<String> =
         text.split("// kernel ").skip(1).filter_map(|k| Some(k.split_once('\n')?.1.trim().to_string())).collect();
     list.sort();
@@ -104,18 +98,14 @@ fn a_choice_outside_its_domain_is_bad_input() {
         &["compile", path, "--weights", MODEL, "--target", "lavapipe"][..],
         &["opt", path, "--passes", "apply-schedules", "--target", "lavapipe"],
     ] {
-        let o = Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(arguments).output().unwrap();
-        let message = String::from_utf8_lossy(&o.stderr).into_owned();
-        assert_eq!(o.status.code(), Some(3), "{message}");
-        assert!(message.contains("`rows` is one of ") && message.contains("not 1000"), "{message}");
+        let message = weft(arguments).run().refused(3, "`rows` is one of ").stderr;
+        assert!(message.contains("not 1000"), "{message}");
     }
 }
 
 #[test]
 fn a_changed_tile_gives_the_right_answer() {
-    let devices: serde_json::Value = serde_json::from_str(&stdout(weft(&["devices", "--json"]))).unwrap();
-    if devices["devices"].as_array().is_none_or(Vec::is_empty) {
-        eprintln!("!!! not run: there is no device");
+    if !has_adapter() {
         return;
     }
     let folder = emitted("changed_tile", &[]);
@@ -125,14 +115,13 @@ fn a_changed_tile_gives_the_right_answer() {
     std::fs::write(at("chosen.weft"), with_another_choice(&text, None)).unwrap();
     for name in ["module", "changed", "chosen"] {
         let (module, result) = (at(&format!("{name}.weft")), at(&format!("{name}.npz")));
-        let compiled: serde_json::Value =
-            serde_json::from_str(&stdout(weft(&["compile", &module, "--weights", MODEL, "--json"]))).unwrap();
+        let compiled = json(&["compile", &module, "--weights", MODEL]);
         let groups = compiled["groups"].as_array().unwrap();
         assert!(groups.iter().all(|g| g["kind"] != "host"), "{groups:?}");
         assert!(groups.iter().filter(|g| g["rule"] == "written").count() > 10, "{groups:?}");
-        weft(&["run", &module, "--weights", MODEL, "-o", &result]);
+        stdout(&["run", &module, "--weights", MODEL, "-o", &result]);
         // The same seed draws the same input for both.
-        weft(&["compare", MODEL, "--against", &result]);
+        stdout(&["compare", MODEL, "--against", &result]);
     }
 }
 
@@ -156,20 +145,11 @@ tensor @f(%x: f32[64], out %y: f32[64]) {
 }
 ";
     std::fs::write(&path, text).unwrap();
-    let run = || {
-        Command::new(env!("CARGO_BIN_EXE_weft"))
-            .env("WEFT_DEVICE", "0")
-            .arg("compile")
-            .arg(&path)
-            .args(["--target", "lavapipe"])
-            .output()
-    };
-    let o = run().unwrap();
-    let message = String::from_utf8_lossy(&o.stderr).into_owned();
-    assert_eq!(o.status.code(), Some(3), "{message}");
-    assert!(message.contains("@f") && message.contains("nothing"), "{message}");
+    let run = || weft(["compile"]).args([&path]).args(["--target", "lavapipe"]).run();
+    let message = run().refused(3, "@f").stderr;
+    assert!(message.contains("nothing"), "{message}");
     std::fs::write(&path, text.replace("nothing", "i")).unwrap();
-    assert_eq!(run().unwrap().status.code(), Some(0));
+    run().succeeded();
 }
 
 #[test]
@@ -184,15 +164,10 @@ fn text_for_another_device_says_so() {
 ";
     std::fs::write(&model, product).expect("writes");
     let path = |p: &Path| p.to_str().expect("a path in UTF-8").to_string();
-    let text = stdout(weft(&["compile", &path(&model), "--target", "ada", "--emit", "weft"]));
+    let text = stdout(&["compile", &path(&model), "--target", "ada", "--emit", "weft"]);
     assert!(text.contains("multiply_add_16x16x16"), "no matrix units for ada:\n{text}");
     std::fs::write(&written, text).expect("writes");
-    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .env("WEFT_DEVICE", "0")
-        .args(["compile", &path(&written), "--target", "navi21"])
-        .output();
-    let o = o.expect("weft starts");
-    let said = String::from_utf8_lossy(&o.stderr);
-    assert_eq!(o.status.code(), Some(5), "{said}");
-    assert!(said.contains("scheduled for another device") && said.contains("uses matrix units"), "{said}");
+    let ran = weft(["compile", &path(&written), "--target", "navi21"]).run();
+    let said = ran.refused(5, "scheduled for another device").stderr;
+    assert!(said.contains("uses matrix units"), "{said}");
 }

@@ -1,9 +1,11 @@
 //! `weft export --c`: the folder builds with every warning as an error, without Weft, and computes what the interpreter
 //! does, by gcc and by clang.
 
-use crate::exported::{Given, MIXED, RESULTS, agree, built, bytes_of, elements, floats, npy, numbers, refused, weft};
+use crate::command::weft;
+use crate::exported::{
+    Given, MIXED, RESULTS, agree, built, bytes_of, elements, floats, npy, numbers, refused, succeeds,
+};
 use std::path::Path;
-use std::process::Command;
 
 struct Folder {
     at: tempfile::TempDir,
@@ -13,7 +15,7 @@ impl Folder {
     /// Writes the model as C and builds it with these options.
     fn of(model: &str, (compiler, options): (&str, &[&str])) -> Folder {
         let at = tempfile::tempdir().expect("a folder");
-        weft(&["export", model, "--c", &at.path().display().to_string(), "--quiet"]);
+        succeeds(&["export", model, "--c", &at.path().display().to_string(), "--quiet"]);
         built::build(at.path(), compiler, &[&["-O2"], options].concat()).unwrap_or_else(|e| panic!("{e}"));
         Folder { at }
     }
@@ -62,8 +64,7 @@ fn a_choice_changes_the_text_and_no_result() {
     let x = bytes_of(&numbers(60 * 64, 9));
     let compiler = built::compilers()[0];
     let one = Folder::of(&model, (compiler, &[]));
-    let scheduled = weft(&["compile", &model, "--device", "cpu", "--emit", "weft", "-q"]).stdout;
-    let scheduled = String::from_utf8(scheduled).expect("text");
+    let scheduled = succeeds(&["compile", &model, "--device", "cpu", "--emit", "weft", "-q"]).stdout;
     let rows =
         scheduled.split("point=rows, value=").nth(1).and_then(|s| s.split(',').next()).expect("a choice of rows");
     let other = if rows == "5" { "6" } else { "5" };
@@ -151,7 +152,7 @@ fn loops_are_loops_in_c() {
             run.extend(["-i".to_string(), format!("{name}={}", text(at(&format!("{name}.npy"))))]);
         }
         run.extend(["-o".to_string(), format!("{}/", text(at("made")))]);
-        weft(&run.iter().map(String::as_str).collect::<Vec<_>>());
+        weft(run).run().succeeded();
         for c in &built {
             let got = c.run(&[x.clone(), q.clone(), trips.to_vec()], 5);
             for (name, got) in ["y", "rows", "a", "k", "z"].into_iter().zip(got) {
@@ -195,13 +196,11 @@ fn regions_run_as_c_beside_kernels_of_the_device() {
     let model = at("net.weft");
     std::fs::write(&model, MIXED).expect("the model is written");
     let external = format!("c:folder={}", at("regions"));
-    let out = weft(&["compare", &model, "--external", &external, "--device", "0", "--json", "-q"]);
-    let found: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let compared = succeeds(&["compare", &model, "--external", &external, "--device", "0", "--json", "-q"]);
+    let found = compared.json();
     assert_eq!(found["pass"], true, "{found}");
     let regions = std::fs::read_dir(at("regions")).expect("the folder").count();
     assert!(regions > 1, "{regions}");
     let run = ["run", &model, "--device", "0", "--external", "c:compiler=no-such-compiler"];
-    let out = Command::new(env!("CARGO_BIN_EXE_weft")).args(run).output().expect("the command runs");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.code() == Some(5) && said.contains("there is no C compiler `no-such-compiler`"), "{said}");
+    refused(&run, 5, "there is no C compiler `no-such-compiler`");
 }

@@ -6,15 +6,12 @@ mod built;
 mod c;
 mod rust;
 
+use crate::command::{Ran, weft};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-/// What the command prints, which must succeed. Device 0 unless the arguments name one.
-fn weft(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    let out = command.env("WEFT_DEVICE", "0").args(args).output().expect("the command runs");
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    out
+/// Runs the command, which must succeed.
+fn succeeds(args: &[&str]) -> Ran {
+    weft(args).run().succeeded()
 }
 
 /// Elements of a .npy file, without its header.
@@ -67,10 +64,7 @@ fn agree(want: &[f32], got: &[f32]) {
 
 /// The arguments are refused with this code, for a reason with these words.
 fn refused(args: &[&str], code: i32, why: &str) {
-    let out = Command::new(env!("CARGO_BIN_EXE_weft")).env("WEFT_DEVICE", "0").args(args).output();
-    let out = out.expect("the command runs");
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.code() == Some(code) && said.contains(why), "{args:?}: {:?} {said}", out.status);
+    weft(args).run().refused(code, why);
 }
 
 /// Tiles with rows in the padding, a depthwise window, softmax, integers, a gather by data, f64, bool, a branch.
@@ -148,7 +142,7 @@ impl Given {
             run.extend(["-i".to_string(), format!("{name}={}", file.display())]);
         }
         run.extend(["-o".to_string(), format!("{}/", to.display())]);
-        weft(&run.iter().map(String::as_str).collect::<Vec<_>>());
+        weft(run).run().succeeded();
         to
     }
 }

@@ -6,22 +6,13 @@
 //! building `wgpu` again minutes. That it needs no others is what its manifest says, which `cargo tree` reads. One test
 //! builds it with cargo, for `cargo xtask test --full`.
 
-use crate::exported::{Given, RESULTS, elements, refused, weft};
+use crate::command::has_adapter;
+use crate::exported::{Given, RESULTS, elements, refused, succeeds};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-/// True if there is an adapter; what needs one is left out loudly otherwise.
-fn has_adapter() -> bool {
-    let list: serde_json::Value = serde_json::from_slice(&weft(&["devices", "--json"]).stdout).expect("JSON");
-    let there = list["devices"].as_array().is_some_and(|d| !d.is_empty());
-    if !there {
-        eprintln!("LEFT OUT: no adapter, so no exported crate runs");
-    }
-    there
 }
 
 /// The libraries of that name which cargo built beside this test, the newest first.
@@ -47,7 +38,7 @@ impl Exported {
     /// Written, not built.
     fn written(model: &str, options: &[&str]) -> Exported {
         let at = tempfile::tempdir().expect("a folder");
-        weft(&[&["export", model, "--quiet", "--rust", &at.path().display().to_string()], options].concat());
+        succeeds(&[&["export", model, "--quiet", "--rust", &at.path().display().to_string()], options].concat());
         let program = at.path().join("program");
         Exported { at, program }
     }
@@ -185,7 +176,7 @@ fn a_device_that_lacks_something_is_named() {
 fn it_depends_on_nothing_of_wefts() {
     let at = tempfile::tempdir().expect("a folder");
     let to = at.path().display().to_string();
-    weft(&["export", "squeezenet1_1:smallest", "--rust", &to, "--target", "baseline", "-q"]);
+    succeeds(&["export", "squeezenet1_1:smallest", "--rust", &to, "--target", "baseline", "-q"]);
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
     std::fs::copy(lock, at.path().join("Cargo.lock")).expect("the workspace's lock file");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));

@@ -1,5 +1,7 @@
 //! Bytes that cross the borders of regions in a run, as `weft bench` counts them: those of the graph's cut.
 
+use crate::command::{Weft, command};
+use crate::external::{json, own_target};
 use compiler::graph::{Function, Module, TensorType, ValueDef, ValueId};
 use compiler::ops::control::{CallHost, Const};
 use compiler::passes::{PassContext, PipelineOptions, Sequential, default_pipeline, external_passes};
@@ -8,16 +10,11 @@ use compiler::text::parse_module;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
 /// The result of `weft bench`.
-fn bench(program: &Path, model: &str, external: &str, device: &str) -> Value {
-    let mut command = Command::new(program);
-    command.args(["bench", model, "--external", external, "--device", device, "--runs", "1", "--warmup", "0"]);
-    let out = command.args(["--json", "-q"]).output().expect("the command runs");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let all = String::from_utf8_lossy(&out.stdout).into_owned();
-    serde_json::from_str(&all[all.find('{').expect("JSON")..]).expect("JSON")
+fn bench(program: Weft, model: &str, external: &str, device: &str) -> Value {
+    let args = ["bench", model, "--external", external, "--device", device, "--runs", "1", "--warmup", "0"];
+    json(program.args(args).args(["--json", "-q"]).run())
 }
 
 /// Bytes that each call of a result of `weft bench` reads from the device and gives to it.
@@ -169,7 +166,7 @@ fn holds(mut module: Module, model: &str, ops: &str) {
     Sequential::new(&list).run(&mut module, &mut cx).expect("passes");
     let want = cut(module.main());
     assert!(want.len() > 1 && want.values().any(|b| b[0] > 0) && want.values().any(|b| b[1] > 0), "{want:?}");
-    let moved_on = |device| moved(&bench(Path::new(env!("CARGO_BIN_EXE_weft")), model, &external, device));
+    let moved_on = |device| moved(&bench(command(), model, &external, device));
     assert_eq!(moved_on("0"), want, "{model}");
     // The CPU has the buffers of kernels where the target reads them.
     let on_cpu = moved_on("cpu");
@@ -188,11 +185,8 @@ const TWO: &str = "graph @main(%x: f32[4,4]) -> (y: f32[4,4]) {
 /// Two targets side by side: the tensor between their regions is moved nowhere.
 #[test]
 fn nothing_is_copied_between_two_regions_on_the_host() {
-    let test = std::env::current_exe().expect("the test's own path");
-    let folder = test.ancestors().nth(2).expect("target/<profile>/deps/<test>").join("examples");
-    let program = folder.join(format!("own_target{}", std::env::consts::EXE_SUFFIX));
     // relu in acme, exp in the interpreter, neg on the device.
-    let measured = bench(&program, &model("two", TWO), "acme,interpreter:ops=exp", "0");
+    let measured = bench(own_target(), &model("two", TWO), "acme,interpreter:ops=exp", "0");
     let want = BTreeMap::from([("acme_0".to_string(), [64, 0]), ("interpreter_0".to_string(), [0, 64])]);
     assert_eq!(moved(&measured), want, "{measured}");
 }

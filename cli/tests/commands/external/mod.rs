@@ -7,34 +7,21 @@ mod log;
 mod onednn_networks;
 mod onednn_options;
 
+use crate::command::{Ran, Weft, command, example};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
-fn weft() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_weft"))
+fn own_target() -> Weft {
+    example("own_target")
 }
 
-/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
-fn own_target() -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own path");
-    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
-    profile.join("examples").join(format!("own_target{}", std::env::consts::EXE_SUFFIX))
-}
-
-fn run(program: &Path, args: &[&str]) -> Output {
+fn run(program: Weft, args: &[&str]) -> Ran {
     run_logged(program, args, "1")
 }
 
 /// Runs the command; oneDNN prints a log of this level.
-fn run_logged(program: &Path, args: &[&str], level: &str) -> Output {
-    let mut command = Command::new(program);
-    command.args(args).env("WEFT_DEVICE", "0").env("DNNL_VERBOSE", level);
-    command.output().expect("the command runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn run_logged(program: Weft, args: &[&str], level: &str) -> Ran {
+    program.args(args).env("DNNL_VERBOSE", level).run()
 }
 
 /// A model's file.
@@ -47,9 +34,8 @@ fn model(name: &str, source: &str) -> String {
 }
 
 /// The JSON behind what the library prints.
-fn json(out: &Output) -> Value {
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    let all = text(&out.stdout);
+fn json(ran: Ran) -> Value {
+    let all = ran.succeeded().stdout;
     serde_json::from_str(&all[all.find('{').expect("JSON")..]).expect("JSON")
 }
 
@@ -68,12 +54,12 @@ fn regions_run_between_kernels_of_fixed_and_of_open_sizes() {
     for device in ["0", "cpu"] {
         for size in ["n=5", "n=1..8"] {
             let args = ["compare", &file, "--external", "interpreter:ops=relu+add", "--device", device, "--dim", size];
-            let out = run(&weft(), &[&args[..], &["--json", "-q"]].concat());
-            assert_eq!(json(&out)["pass"], true, "{device} {size}: {}", text(&out.stderr));
+            let out = run(command(), &[&args[..], &["--json", "-q"]].concat());
+            assert_eq!(json(out)["pass"], true, "{device} {size}");
         }
     }
-    let explained = run(&weft(), &["explain", &file, "--external", "interpreter:ops=relu+add", "--dim", "n=5"]);
-    let said = text(&explained.stdout);
+    let explained = run(command(), &["explain", &file, "--external", "interpreter:ops=relu+add", "--dim", "n=5"]);
+    let said = explained.succeeded().stdout;
     assert!(said.contains("stays: interpreter: `exp` is not among its `ops`"), "{said}");
     assert!(said.contains("the external target interpreter runs `interpreter_0`: relu"), "{said}");
 }
@@ -83,7 +69,7 @@ fn regions_run_between_kernels_of_fixed_and_of_open_sizes() {
 fn a_region_is_a_group_with_its_nodes_and_the_bytes_of_its_border() {
     let file = model("border.weft", CHAIN);
     let args = ["compile", &file, "--external", "interpreter:ops=exp+add", "--dim", "n=5", "--target", "lavapipe"];
-    let compiled = json(&run(&weft(), &[&args[..], &["--json", "-q"]].concat()));
+    let compiled = json(run(command(), &[&args[..], &["--json", "-q"]].concat()));
     let groups = compiled["groups"].as_array().expect("groups");
     let region = groups.iter().find(|g| g["host_function"] == "interpreter_0").expect("the region");
     // exp and add read the result of relu, and neg reads theirs.
@@ -104,9 +90,7 @@ fn wrong_targets_and_options_are_refused() {
         ("dnnl:scale_results=much", 2, "scale_results=much: a number"),
         ("dnnl:library=/there/is/none.so", 5, "libdnnl2"),
     ] {
-        let out = run(&weft(), &["compile", &file, "--dim", "n=2", "--external", external]);
-        let said = text(&out.stderr);
-        assert!(out.status.code() == Some(code) && said.contains(words), "{external}: {said}");
+        run(command(), &["compile", &file, "--dim", "n=2", "--external", external]).refused(code, words);
     }
 }
 
@@ -123,18 +107,17 @@ const ACME: &str = "graph @main(%x: f32[4]) -> (y: f32[4]) {
 fn an_op_without_a_kernel_runs_in_the_target_that_has_it() {
     let file = model("acme.weft", ACME);
     let args = ["run", &file, "--device", "0", "--json", "-q"];
-    let without = run(&own_target(), &args);
-    assert!(!without.status.success(), "{}", text(&without.stdout));
+    let without = run(own_target(), &args);
+    without.refused(3, "acme_op");
     let values = |external: &str| -> Vec<f64> {
-        let out = json(&run(&own_target(), &[&args[..], &["--external", external]].concat()));
+        let out = json(run(own_target(), &[&args[..], &["--external", external]].concat()));
         out["outputs"][0]["values"].as_array().expect("values").iter().map(|v| v.as_f64().expect("a number")).collect()
     };
     let (once, more) = (values("acme"), values("acme:scale=1.01"));
     // -(4 exp(x) + 3)
     assert!(once.iter().all(|v| *v < -3.0), "{once:?}");
     assert!(once.iter().zip(&more).all(|(a, b)| (b / a - 1.01).abs() < 1e-5), "{once:?} {more:?}");
-    let compiled =
-        json(&run(&own_target(), &["compile", &file, "--external", "acme", "--target", "lavapipe", "--json"]));
+    let compiled = json(run(own_target(), &["compile", &file, "--external", "acme", "--target", "lavapipe", "--json"]));
     let kinds: Vec<&str> =
         compiled["groups"].as_array().expect("groups").iter().filter_map(|g| g["host_function"].as_str()).collect();
     assert_eq!(kinds, ["acme_0"], "{compiled}");
@@ -144,9 +127,7 @@ fn an_op_without_a_kernel_runs_in_the_target_that_has_it() {
 fn a_comparison_notices_a_target_that_is_wrong() {
     let file = model("scaled.weft", CHAIN);
     let compare = |external: &str| {
-        run(&own_target(), &["compare", &file, "--dim", "n=5", "--external", external, "--device", "0", "-q"])
-            .status
-            .code()
+        run(own_target(), &["compare", &file, "--dim", "n=5", "--external", external, "--device", "0", "-q"]).code
     };
     assert_eq!([compare("acme"), compare("acme:scale=1.01")], [Some(0), Some(1)]);
 }
@@ -159,7 +140,7 @@ fn measured_times_of_a_region_decide() {
     let _ = std::fs::remove_file(&database);
     let tuning = database.to_str().expect("UTF-8");
     let common = ["--dim", "n=5", "--external", "interpreter:ops=exp+add", "--device", "0", "--tuning", tuning];
-    let tuned = json(&run(&weft(), &[&["tune", &file, "--budget", "2s", "--json", "-q"], &common[..]].concat()));
+    let tuned = json(run(command(), &[&["tune", &file, "--budget", "2s", "--json", "-q"], &common[..]].concat()));
     let regions = tuned["regions"].as_array().expect("regions");
     assert_eq!((regions.len(), &regions[0]["name"]), (1, &"interpreter_0".into()), "{tuned}");
     let text = std::fs::read_to_string(&database).expect("the database");
@@ -172,7 +153,7 @@ fn measured_times_of_a_region_decide() {
             format!("{line}\n")
         };
         std::fs::write(&database, text.lines().map(line).collect::<String>()).expect("writes");
-        let compiled = json(&run(&weft(), &[&["compile", &file, "--json", "-q"], &common[..]].concat()));
+        let compiled = json(run(command(), &[&["compile", &file, "--json", "-q"], &common[..]].concat()));
         let remarks: Vec<&str> =
             compiled["remarks"].as_array().expect("remarks").iter().filter_map(|r| r["message"].as_str()).collect();
         remarks.iter().find(|m| m.contains("measured")).map(|m| m.to_string()).unwrap_or_else(|| panic!("{remarks:#?}"))

@@ -2,21 +2,19 @@
 //! library and in each style: they are right, nearly all multiply-accumulates are in the library, as its own log says,
 //! and primitives and the library's layouts of weights are made once, however often a network runs.
 
+use crate::command::{Ran, command};
 use crate::external::log::Log;
-use crate::external::{json, libraries, run_logged, text, weft};
+use crate::external::{json, libraries, run_logged};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Output;
 
 /// The least part of the multiply-accumulates that the library runs.
 const LEAST: f64 = 0.95;
 /// How often a network runs.
 const RUNS: usize = 100;
 
-fn logged(args: &[&str]) -> Output {
-    let out = run_logged(&weft(), args, "2");
-    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
-    out
+fn logged(args: &[&str]) -> Ran {
+    run_logged(command(), args, "2").succeeded()
 }
 
 /// The sizes of each constant that a convolution or product has as weights, as the log writes them, and how many
@@ -54,13 +52,13 @@ fn weights(graphs: &Path) -> (Vec<String>, usize) {
 
 /// The network is right, and nearly all of its multiply-accumulates are in the library. Says so in one line.
 fn is_in_the_library(model: &str, external: &str) {
-    let found = json(&logged(&["compare", model, "--external", external, "--device", "0", "--json", "-q"]));
+    let found = json(logged(&["compare", model, "--external", external, "--device", "0", "--json", "-q"]));
     assert_eq!(found["pass"], true, "{model} {external}: {found}");
     let outputs = found["outputs"].as_array().expect("outputs");
     let off = outputs.iter().filter_map(|o| o["rel_l2"].as_f64()).fold(0.0, f64::max);
-    let once = text(&logged(&["run", model, "--external", external, "--device", "0", "-q"]).stdout);
+    let once = logged(&["run", model, "--external", external, "--device", "0", "-q"]).stdout;
     let log = Log::of(&once);
-    let all = json(&logged(&["inspect", model, "--json"]))["macs"].as_u64().expect("fixed sizes");
+    let all = json(logged(&["inspect", model, "--json"]))["macs"].as_u64().expect("fixed sizes");
     let part = log.macs() as f64 / all as f64;
     assert!((LEAST..=1.0).contains(&part), "{model} {external}: {} of {all}", log.macs());
     let (percent, made) = (100.0 * part, log.made());
@@ -75,7 +73,7 @@ fn is_prepared_once(model: &str, external: &str, device: &str) {
         let runs = runs.to_string();
         let args =
             ["bench", model, "--external", &external, "--device", device, "--runs", &runs, "--warmup", "0", "-q"];
-        text(&logged(&args).stdout)
+        logged(&args).stdout
     };
     let (few, many) = (bench(1), bench(RUNS));
     let (few, many) = (Log::of(&few), Log::of(&many));
@@ -135,7 +133,7 @@ fn a_comparison_notices_a_wrong_library() {
     for external in libraries::externals() {
         let code = |external: &str| {
             let args = ["compare", "resnet18:smallest", "--external", external, "--device", "0", "-q"];
-            run_logged(&weft(), &args, "0").status.code()
+            run_logged(command(), &args, "0").code
         };
         assert_eq!(
             [code(&external), code(&format!("{external}:scale_results=1.01"))],

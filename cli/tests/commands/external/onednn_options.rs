@@ -1,18 +1,18 @@
 //! oneDNN on networks of a few nodes: what it computes, its options, and what it does once.
 
-use crate::external::{CHAIN, json, model, run, text, weft};
+use crate::command::command;
+use crate::external::{CHAIN, json, model, run};
 use serde_json::Value;
 use std::path::Path;
 
 /// Whether oneDNN can be loaded; says loudly that a test is skipped where it cannot.
 fn has_onednn(test: &str) -> bool {
     let file = model("probe.weft", CHAIN);
-    let out = run(&weft(), &["compile", &file, "--dim", "n=2", "--external", "dnnl", "-q"]);
-    if out.status.success() {
+    let out = run(command(), &["compile", &file, "--dim", "n=2", "--external", "dnnl", "-q"]);
+    if out.code == Some(0) {
         return true;
     }
-    assert_eq!(out.status.code(), Some(5), "{}", text(&out.stderr));
-    eprintln!("SKIPPED: {test}: {}", text(&out.stderr).trim());
+    eprintln!("SKIPPED: {test}: {}", out.ended(5).stderr.trim());
     false
 }
 
@@ -42,9 +42,9 @@ fn onednn_computes_what_the_interpreter_does() {
         return;
     }
     let file = model("network.weft", NETWORK);
-    let out = run(&weft(), &["compare", &file, "--external", "dnnl:min_macs=0", "--device", "0", "--json", "-q"]);
-    assert_eq!(json(&out)["pass"], true, "{}", text(&out.stderr));
-    let log = text(&out.stdout);
+    let out = run(command(), &["compare", &file, "--external", "dnnl:min_macs=0", "--device", "0", "--json", "-q"]);
+    let log = out.stdout.clone();
+    assert_eq!(json(out)["pass"], true, "{log}");
     assert!(log.contains("exec,cpu,convolution") && log.contains("exec,cpu,matmul"), "{log}");
 }
 
@@ -58,9 +58,9 @@ fn onednn_computes_the_other_ops_too() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("external/graphs");
     std::fs::create_dir_all(&folder).expect("a folder");
     let external = format!("dnnl:min_macs=0:threads=2:graphs={}", folder.display());
-    let out = run(&weft(), &["compare", &file, "--external", &external, "--device", "0", "--json", "-q"]);
-    assert_eq!(json(&out)["pass"], true, "{}", text(&out.stderr));
-    let log = text(&out.stdout);
+    let out = run(command(), &["compare", &file, "--external", &external, "--device", "0", "--json", "-q"]);
+    let log = out.stdout.clone();
+    assert_eq!(json(out)["pass"], true, "{log}");
     for primitive in ["pooling", "binary", "eltwise", "matmul"] {
         assert!(log.contains(&format!("exec,cpu,{primitive}")), "{primitive}: {log}");
     }
@@ -101,9 +101,8 @@ fn the_library_runs_on_as_many_threads_as_asked() {
     let file = model("threads.weft", NETWORK);
     for n in ["1", "3"] {
         let args = ["run", &file, "--external", "dnnl:min_macs=0", "--device", "0", "--threads", n, "-q"];
-        let out = run(&weft(), &args);
-        assert!(out.status.success(), "{}", text(&out.stderr));
-        assert!(text(&out.stdout).contains(&format!("nthr:{n}\n")), "{n}: {}", text(&out.stdout));
+        let log = run(command(), &args).succeeded().stdout;
+        assert!(log.contains(&format!("nthr:{n}\n")), "{n}: {log}");
     }
 }
 
@@ -116,8 +115,8 @@ fn onednn_runs_regions_as_c() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("external/c");
     let file = model("as-c.weft", NETWORK);
     let external = format!("dnnl:min_macs=0:style=c:folder={}", folder.display());
-    let out = run(&weft(), &["compare", &file, "--external", &external, "--device", "0", "--json", "-q"]);
-    assert_eq!(json(&out)["pass"], true, "{}", text(&out.stderr));
+    let out = run(command(), &["compare", &file, "--external", &external, "--device", "0", "--json", "-q"]);
+    assert_eq!(json(out)["pass"], true);
     let source = std::fs::read_to_string(folder.join("dnnl_0/network.c")).expect("the C of the first region");
     assert!(source.contains("dnnl_dilated_convolution_forward_desc_init("), "{source}");
 }
