@@ -112,12 +112,23 @@ impl Builder {
                 let (inside, size) = (self.math(M::Clamp, &[a, low, high]), self.math(M::Abs, &[a]));
                 let far = self.binary(B::Greater, size, high);
                 let near = self.select(far, inside, a);
-                self.math(M::Tanh, &[near])
+                let v = self.math(M::Tanh, &[near]);
+                self.near_zero(a, v, 0.1, &[2.0 / 15.0, -1.0 / 3.0])
             }
-            UnaryOp::Atan | UnaryOp::Sinh | UnaryOp::Cosh => {
-                // Mesa computes the first by clamping, SwiftShader the others by its exponential.
-                let v = self.math(float_function(op), &[a]);
+            UnaryOp::Atan => {
+                // Mesa computes it by clamping.
+                let v = self.math(M::Atan, &[a]);
                 self.keep_nan(a, v)
+            }
+            UnaryOp::Sinh => {
+                let [half, inverse] = self.half_exponentials(a);
+                let size = self.sub(half, inverse);
+                let v = self.with_sign(a, size);
+                self.near_zero(a, v, 0.5, &[1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0])
+            }
+            UnaryOp::Cosh => {
+                let [half, inverse] = self.half_exponentials(a);
+                self.add(half, inverse)
             }
             UnaryOp::QuantizeF16 => self.quantize_half(a),
             UnaryOp::QuantizeBf16 => self.quantize_brain_half(a),
@@ -131,7 +142,8 @@ impl Builder {
                 let ratio = self.binary(B::Divide, up, down);
                 let log = self.log(ratio);
                 let half = self.c(a, 0.5);
-                self.mul(half, log)
+                let v = self.mul(half, log);
+                self.near_zero(a, v, 0.25, &[1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0])
             }
             _ => self.math(float_function(op), &[a]),
         }
@@ -176,7 +188,42 @@ impl Builder {
         self.select(is_nan, a, v)
     }
 
-    /// `sign(x) * log(|x| + sqrt(x*x + 1))`, beyond 1e10 `log(|x|) + log 2`, near 0 the series `x - x^3/6`.
+    /// `e^|x| / 2` and `e^-|x| / 2`, up to the end of f32: `e^|x|` itself is infinite before its half is.
+    fn half_exponentials(&mut self, a: Value) -> [Value; 2] {
+        let (abs, half, quarter) = (self.math(M::Abs, &[a]), self.c(a, 0.5), self.c(a, 0.25));
+        let halved = self.mul(abs, half);
+        let root = self.exp(halved);
+        let up = self.mul(root, half);
+        let up = self.mul(up, root);
+        [up, self.binary(B::Divide, quarter, up)]
+    }
+
+    /// `size`, or minus that where `a` is negative.
+    fn with_sign(&mut self, a: Value, size: Value) -> Value {
+        let zero = self.c(a, 0.0);
+        let negative = self.less(a, zero);
+        let minus = self.unary(U::Negate, size);
+        self.select(negative, minus, size)
+    }
+
+    /// `v`, but within `limit` of zero the series `x + x^3 P(x^2)` of an odd function, `series` being the coefficients
+    /// of `P` from the highest down. Built-in functions and logarithms have an absolute error there (WGSL allows it),
+    /// which is large beside small results.
+    fn near_zero(&mut self, a: Value, v: Value, limit: f64, series: &[f64]) -> Value {
+        let square = self.mul(a, a);
+        let mut sum = self.c(a, series[0]);
+        for &next in &series[1..] {
+            let next = self.c(a, next);
+            sum = self.math(M::Fma, &[sum, square, next]);
+        }
+        let cube = self.mul(square, a);
+        let near = self.math(M::Fma, &[cube, sum, a]);
+        let (size, limit) = (self.math(M::Abs, &[a]), self.c(a, limit));
+        let is_near = self.less(size, limit);
+        self.select(is_near, near, v)
+    }
+
+    /// `sign(x) * log(|x| + sqrt(x*x + 1))`, beyond 1e10 `log(|x|) + log 2`.
     fn asinh(&mut self, a: Value) -> Value {
         let abs = self.math(M::Abs, &[a]);
         let one = self.c(a, 1.0);
@@ -188,17 +235,8 @@ impl Builder {
         let limit = self.c(a, 1e10);
         let is_far = self.less(limit, abs);
         let v = self.select(is_far, far, near);
-        let cube = self.mul(abs, abs);
-        let cube = self.mul(cube, abs);
-        let sixth = self.c(a, -1.0 / 6.0);
-        let series = self.math(M::Fma, &[cube, sixth, abs]);
-        let small = self.c(a, 0.02);
-        let is_small = self.less(abs, small);
-        let v = self.select(is_small, series, v);
-        let zero = self.c(a, 0.0);
-        let negative = self.less(a, zero);
-        let minus = self.unary(U::Negate, v);
-        self.select(negative, minus, v)
+        let v = self.with_sign(a, v);
+        self.near_zero(a, v, 0.2, &[-15.0 / 336.0, 3.0 / 40.0, -1.0 / 6.0])
     }
 
     /// `log(x + sqrt((x-1)*(x+1)))`, beyond 1e10 `log(x) + log 2`.
@@ -430,15 +468,11 @@ fn float_function(op: UnaryOp) -> M {
         UnaryOp::Tan => M::Tan,
         UnaryOp::Asin => M::Asin,
         UnaryOp::Acos => M::Acos,
-        UnaryOp::Atan => M::Atan,
-        UnaryOp::Sinh => M::Sinh,
-        UnaryOp::Cosh => M::Cosh,
         UnaryOp::Floor => M::Floor,
         UnaryOp::Ceil => M::Ceil,
         UnaryOp::Round => M::Round,
         UnaryOp::Trunc => M::Trunc,
         UnaryOp::Abs => M::Abs,
-        UnaryOp::Sign => M::Sign,
-        _ => M::Tanh,
+        _ => M::Sign,
     }
 }
