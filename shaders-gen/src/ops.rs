@@ -195,7 +195,10 @@ impl Builder {
         let root = self.exp(halved);
         let up = self.mul(root, half);
         let up = self.mul(up, root);
-        [up, self.binary(B::Divide, quarter, up)]
+        // A quotient by infinity is NaN on some drivers.
+        let most = self.c(a, 1e30);
+        let divisor = self.math(M::Min, &[up, most]);
+        [up, self.binary(B::Divide, quarter, divisor)]
     }
 
     /// `size`, or minus that where `a` is negative.
