@@ -163,7 +163,7 @@ impl Subject<'_> {
         }
         let keeps = self.a.keep || self.talks() && asks("keep it? [y/N] ", false);
         if keeps {
-            TuningDatabase::append(file, &self.line(&raced, file)?).map_err(CliError::input)?;
+            TuningDatabase::append(file, &self.line(&raced, file)?).map_err(CliError::usage)?;
             log(common, format!("edit: kept in {}; the next compilation uses it", file.display()));
         } else if !quiet {
             print_text("it is not kept; --keep keeps it")?;

@@ -279,7 +279,7 @@ fn search_all(
             }
         };
         let line = outcome.line(unit, a.common.seed);
-        TuningDatabase::append(file, &line).map_err(CliError::input)?;
+        TuningDatabase::append(file, &line).map_err(CliError::usage)?;
         if line.is_tuned() {
             lines.push(line);
         }

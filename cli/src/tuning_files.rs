@@ -58,7 +58,7 @@ fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
     let found = weft::calibration::calibrate(&samples).map_err(CliError::input)?;
     let line = found.line(device, &samples);
     if found.is_better() {
-        TuningDatabase::append(output, &line).map_err(CliError::input)?;
+        TuningDatabase::append(output, &line).map_err(CliError::usage)?;
     }
     let value = json!({ "schema": 1, "device": device, "factors": line.factors, "functions": line.functions,
         "schedules": line.schedules, "rank_correlation": line.ranks, "kept": found.is_better() });

@@ -29,6 +29,10 @@ impl ByHand<'_> {
         let (choices, schedule) = schedule_lines(self.unit, self.target, self.after);
         let is_before = |l: &&&TuningLine| (&l.choices, &l.schedule) == (&before.0, &before.1);
         let so_far = known.best().get(&self.unit.workload).filter(is_before).map_or(1.0, |l| l.ratio);
+        // The last one that was kept wins, also where a clock was ahead.
+        let own = known.lines.iter().filter(|l| l.workload() == self.unit.workload);
+        let latest = own.map(|l| l.kept_at).max();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs());
         let family = self.unit.function.family();
         TuningLine {
             device: self.unit.workload.device.clone(),
@@ -46,7 +50,7 @@ impl ByHand<'_> {
             estimated_us: self.estimated_us.map(|us| us.unwrap_or(0.0)),
             seed: self.seed,
             by: BY_HAND.into(),
-            kept_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs()),
+            kept_at: now.max(latest.map_or(0, |at| at.saturating_add(1))),
             weft: env!("CARGO_PKG_VERSION").into(),
         }
     }

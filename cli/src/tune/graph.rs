@@ -92,7 +92,7 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
         log(&a.common, "tune: the decisions by measured times are withdrawn");
         for line in &added {
             let withdrawn = FunctionLine { withdrawn: true, ..line.clone() };
-            TuningDatabase::append(s.file, &withdrawn).map_err(CliError::input)?;
+            TuningDatabase::append(s.file, &withdrawn).map_err(CliError::usage)?;
         }
     }
     let functions = [first.beyond(last), last.beyond(first)];
@@ -182,7 +182,7 @@ impl Timing<'_> {
                     let (device, name) = (s.target.profile.identity(), f.function.name.to_string());
                     let weft = env!("CARGO_PKG_VERSION").into();
                     let line = FunctionLine { device, form, name, us, withdrawn: false, weft };
-                    TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
+                    TuningDatabase::append(s.file, &line).map_err(CliError::usage)?;
                     self.added.push(line);
                     count += 1;
                 }
@@ -215,7 +215,7 @@ impl Timing<'_> {
             let same = |l: &&FunctionLine| !l.withdrawn && (&l.device, &l.form) == (&line.device, &line.form);
             let is_new = !self.added.iter().any(|l| l.form == line.form);
             if is_new && known.functions.iter().filter(same).all(|l| line.us < l.us) {
-                TuningDatabase::append(s.file, &line).map_err(CliError::input)?;
+                TuningDatabase::append(s.file, &line).map_err(CliError::usage)?;
                 self.added.push(line);
             }
         }

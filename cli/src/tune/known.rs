@@ -88,7 +88,7 @@ impl Watching for Recorder<'_> {
             estimator: estimate::digest().into(),
             weft: VERSION.into(),
         };
-        TuningDatabase::append(self.file, line).map_err(CliError::input)
+        TuningDatabase::append(self.file, line).map_err(CliError::usage)
     }
 
     fn refused(&mut self, c: &Candidate, why: &str) -> CliResult<()> {
@@ -101,6 +101,6 @@ impl Watching for Recorder<'_> {
         }
         let line =
             RefusedLine { device, function, constants, choices, schedule, why: why.into(), weft: VERSION.into() };
-        TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::input)
+        TuningDatabase::append(self.file, Line::Refused(line)).map_err(CliError::usage)
     }
 }

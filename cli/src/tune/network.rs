@@ -39,7 +39,7 @@ pub fn judge(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[Tunin
     log(&a.common, "tune: the new choices are withdrawn");
     for line in lines {
         let withdrawn = TuningLine { withdrawn: true, ..line.clone() };
-        TuningDatabase::append(file, &withdrawn).map_err(CliError::input)?;
+        TuningDatabase::append(file, &withdrawn).map_err(CliError::usage)?;
     }
     found
 }
@@ -58,7 +58,7 @@ pub struct Sides<'a> {
 pub fn compare(a: &TuneArgs, (model, options): (&str, &[String]), sides: &Sides<'_>) -> CliResult<Value> {
     let without = tempfile::NamedTempFile::new().map_err(|e| CliError::input(e.to_string()))?;
     for line in sides.before.merged() {
-        TuningDatabase::append(without.path(), line).map_err(CliError::input)?;
+        TuningDatabase::append(without.path(), line).map_err(CliError::usage)?;
     }
     let mut progress = Progress::new(&a.common, &[]);
     let (mut all, mut before_ns, start) = (Standing::default(), Vec::new(), Instant::now());

@@ -63,7 +63,7 @@ pub fn measure(
             weft_us,
             weft: env!("CARGO_PKG_VERSION").into(),
         };
-        TuningDatabase::append(file, line).map_err(CliError::input)?;
+        TuningDatabase::append(file, line).map_err(CliError::usage)?;
         rows.push(json!({ "name": name, "target": spec.name(), "ops": region.summary(), "target_us": target_us,
             "weft_us": weft_us }));
     }

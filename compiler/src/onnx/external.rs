@@ -45,8 +45,13 @@ pub fn verify_location(location: &str) -> Result<(), String> {
     if location.contains(':') {
         return refuse("holds a colon");
     }
-    if location.split(['/', '\\']).any(|part| part == "..") {
-        return refuse("leaves the model's folder");
+    let mut depth = 0_usize;
+    for part in location.split(['/', '\\']) {
+        depth = match part {
+            ".." => depth.checked_sub(1).map_or_else(|| refuse("leaves the model's folder").map(|()| 0), Ok)?,
+            "" | "." => depth,
+            _ => depth + 1,
+        };
     }
     Ok(())
 }
@@ -57,10 +62,10 @@ mod tests {
 
     #[test]
     fn locations_stay_inside() {
-        for good in ["w.bin", "sub/w.bin", "./w.bin", "a..b/w"] {
+        for good in ["w.bin", "sub/w.bin", "./w.bin", "a..b/w", "a/../w", "./a/./../w", "a\\..\\w"] {
             assert!(verify_location(good).is_ok(), "{good}");
         }
-        for bad in ["", "/etc/passwd", "\\x", "../w", "a/../../w", "a\\..\\w", "C:\\w", "c:w", "a\0b"] {
+        for bad in ["", "/etc/passwd", "\\x", "../w", "a/../../w", "./../w", "a//../../w", "C:\\w", "c:w", "a\0b"] {
             assert!(verify_location(bad).is_err(), "{bad}");
         }
     }

@@ -206,8 +206,10 @@ fn read_external(t: &TensorProto, byte_len: u64, external: &dyn ExternalData) ->
         |key: &str| t.external_data.iter().find(|e| e.key.as_deref() == Some(key)).and_then(|e| e.value.as_deref());
     let number = |key: &str| -> Result<Option<u64>, TensorError> {
         let text = entry(key);
-        let parsed = text.map(|v| v.trim().parse::<u64>()).transpose();
-        parsed.map_err(|_| TensorError::Invalid(format!("external data {key} {text:?} is no number")))
+        let parse = |v: &str| {
+            v.trim().parse().map_err(|_| TensorError::Invalid(format!("external data {key} `{v}` is no number")))
+        };
+        text.map(parse).transpose()
     };
     let location = entry("location").ok_or_else(|| TensorError::Invalid("external data has no location".into()))?;
     let inline = location == MODEL_FILE;
