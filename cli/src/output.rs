@@ -55,12 +55,12 @@ pub fn write_file_with(path: &Path, content: impl FnOnce(&mut dyn Write) -> CliR
     let fail = |e: std::io::Error| cannot_write(path, &e);
     match Destination::of(path).map_err(fail)? {
         Destination::File(target) => {
-            let mut file = beside(&target).map_err(fail)?;
-            let mut buffered = std::io::BufWriter::new(file.as_file_mut());
+            let file = beside(&target).map_err(fail)?;
+            let mut buffered = std::io::BufWriter::new(file.as_file());
             content(&mut buffered)?;
             buffered.flush().map_err(fail)?;
             drop(buffered);
-            file.persist(&target).map(drop).map_err(|e| fail(e.error))
+            file.persist(&target).map_err(fail)
         }
         Destination::Stream => content(&mut open_stream(path).map_err(fail)?),
     }
@@ -120,20 +120,89 @@ impl Destination {
     }
 }
 
-/// A temporary file in the folder of `target`, with the owner and permissions that `target` has or will get. It goes
-/// away unless it is persisted.
-fn beside(target: &Path) -> std::io::Result<NamedTempFile> {
-    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// A file that is written beside its place. It goes away unless it is persisted.
+enum Pending {
+    /// Without a name, where the system has such files: a process that is stopped leaves nothing behind.
+    Unnamed(File),
+    Named(NamedTempFile),
+}
+
+impl Pending {
+    fn in_folder(folder: &Path) -> std::io::Result<Pending> {
+        match unnamed_in(folder) {
+            Some(file) => Ok(Pending::Unnamed(file)),
+            None => with_usual_permissions(&mut named()).tempfile_in(folder).map_err(plain_error).map(Pending::Named),
+        }
+    }
+    fn as_file(&self) -> &File {
+        match self {
+            Pending::Unnamed(file) => file,
+            Pending::Named(file) => file.as_file(),
+        }
+    }
+    /// Puts the file in its place.
+    fn persist(self, target: &Path) -> std::io::Result<()> {
+        match self {
+            Pending::Unnamed(file) => {
+                let linked = named().make_in(folder_of(target), |path| link(&file, path)).map_err(plain_error)?;
+                linked.persist(target).map_err(|e| e.error)
+            }
+            Pending::Named(file) => file.persist(target).map(drop).map_err(|e| e.error),
+        }
+    }
+}
+
+fn named() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".weft-");
-    match std::fs::metadata(target) {
-        Ok(old) => {
-            let file = builder.tempfile_in(folder).map_err(plain_error)?;
-            keep_owner(file.as_file(), &old)?;
-            file.as_file().set_permissions(old.permissions())?;
-            Ok(file)
-        }
-        Err(_) => with_usual_permissions(&mut builder).tempfile_in(folder).map_err(plain_error),
+    builder
+}
+
+fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The open files of this process, from which one without a name gets one.
+#[cfg(target_os = "linux")]
+const OPEN_FILES: &str = "/proc/self/fd";
+
+/// A new file without a name; `None` where the file system has no such files.
+#[cfg(target_os = "linux")]
+fn unnamed_in(folder: &Path) -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut open = OpenOptions::new();
+    // The process's mask takes its part off, as for any new file.
+    open.read(true).write(true).mode(0o666).custom_flags(libc::O_TMPFILE);
+    if Path::new(OPEN_FILES).is_dir() { open.open(folder).ok() } else { None }
+}
+#[cfg(not(target_os = "linux"))]
+fn unnamed_in(_folder: &Path) -> Option<File> {
+    None
+}
+
+/// Gives a file without a name this one.
+#[cfg(target_os = "linux")]
+fn link(file: &File, path: &Path) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+    let from = std::ffi::CString::new(format!("{OPEN_FILES}/{}", file.as_raw_fd()))?;
+    let to = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: both are texts that end with a zero, and live until the call returns.
+    let done =
+        unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+#[cfg(not(target_os = "linux"))]
+fn link(_file: &File, _path: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// A file in the folder of `target`, with the owner and permissions that `target` has or will get.
+fn beside(target: &Path) -> std::io::Result<Pending> {
+    let file = Pending::in_folder(folder_of(target))?;
+    if let Ok(old) = std::fs::metadata(target) {
+        keep_owner(file.as_file(), &old)?;
+        file.as_file().set_permissions(old.permissions())?;
     }
 }
 
@@ -310,7 +379,30 @@ pub fn si(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::verify_writable;
+    use super::{verify_writable, write_file_with};
+    use std::io::Write;
+
+    /// A process that is stopped while it writes leaves nothing behind.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_has_no_name_before_it_is_whole() {
+        let folder = tempfile::tempdir_in(".").expect("a folder");
+        let names = || -> Vec<_> {
+            std::fs::read_dir(folder.path()).expect("reads").map(|e| e.expect("an entry").file_name()).collect()
+        };
+        let path = folder.path().join("net.bundle");
+        for content in ["first", "second"] {
+            let before = names();
+            let write = |to: &mut dyn Write| {
+                to.write_all(content.as_bytes()).and_then(|()| to.flush()).expect("writes");
+                assert_eq!(names(), before);
+                Ok(())
+            };
+            write_file_with(&path, write).expect("writes");
+            assert_eq!(std::fs::read_to_string(&path).expect("reads"), content);
+            assert_eq!(names(), ["net.bundle"]);
+        }
+    }
 
     #[test]
     fn errors_name_the_file_that_was_asked_for() {
