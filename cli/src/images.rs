@@ -224,10 +224,28 @@ fn decode(path: &Path) -> CliResult<DynamicImage> {
     let reader = ImageReader::open(path).map_err(|e| fail(e.to_string()))?;
     let reader = reader.with_guessed_format().map_err(|e| fail(e.to_string()))?;
     let mut decoder = reader.into_decoder().map_err(|e| fail(e.to_string()))?;
+    let (w, h) = decoder.dimensions();
+    check_size(w, h, decoder.color_type().bytes_per_pixel()).map_err(fail)?;
     let orientation = decoder.orientation().map_err(|e| fail(e.to_string()))?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(|e| fail(e.to_string()))?;
     image.apply_orientation(orientation);
     Ok(image)
+}
+
+/// The most bytes of an image's pixels: a file may say that it has any number of them.
+const MOST_BYTES: u64 = 512 << 20;
+
+/// Refuses an image of more bytes, before it is decoded or resized.
+fn check_size(width: u32, height: u32, bytes_per_pixel: u8) -> Result<(), String> {
+    let bytes = u64::from(width) * u64::from(height) * u64::from(bytes_per_pixel);
+    match bytes > MOST_BYTES {
+        true => Err(format!(
+            "an image of {width} x {height} pixels takes {} MiB, more than {} MiB",
+            bytes.div_ceil(1 << 20),
+            MOST_BYTES >> 20
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The image in `height` times `width` pixels, each as it is where that is open.
@@ -239,22 +257,22 @@ fn fit(image: &DynamicImage, height: Option<usize>, width: Option<usize>, how: R
     };
     let (Some(height), Some(width)) = (height, width) else {
         let whole = match how {
-            Resize::Shorter(n) => scaled(n as f64 / w.min(h) as f64),
+            Resize::Shorter(n) => scaled(n as f64 / w.min(h) as f64)?,
             _ => image.clone(),
         };
         let (th, tw) = (height.map_or(whole.height(), |n| n as u32), width.map_or(whole.width(), |n| n as u32));
-        return Ok(resized(&whole, tw, th));
+        return resized(&whole, tw, th);
     };
     let (tw, th) = (width as u32, height as u32);
     let (x, y) = (tw as f64 / w as f64, th as f64 / h as f64);
     match how {
-        Resize::Stretch => Ok(resized(image, tw, th)),
-        Resize::Crop => Ok(middle(&scaled(x.max(y)), tw, th)),
+        Resize::Stretch => resized(image, tw, th),
+        Resize::Crop => Ok(middle(&scaled(x.max(y))?, tw, th)),
         Resize::Shorter(n) if n < tw.min(th) => {
             Err(format!("a shorter side of {n} pixels does not fill {th} x {tw}; give a larger --resize, or crop"))
         }
         Resize::Shorter(n) => {
-            let whole = scaled(n as f64 / w.min(h) as f64);
+            let whole = scaled(n as f64 / w.min(h) as f64)?;
             match whole.width() < tw || whole.height() < th {
                 true => {
                     Err(format!("with --resize {n} the image does not fill {th} x {tw}; give a larger one, or crop"))
@@ -263,7 +281,7 @@ fn fit(image: &DynamicImage, height: Option<usize>, width: Option<usize>, how: R
             }
         }
         Resize::Pad => {
-            let inner = scaled(x.min(y));
+            let inner = scaled(x.min(y))?;
             let mut canvas = DynamicImage::new(tw, th, image.color());
             let (left, top) = ((tw.saturating_sub(inner.width())) / 2, (th.saturating_sub(inner.height())) / 2);
             image::imageops::replace(&mut canvas, &inner, left.into(), top.into());
@@ -273,11 +291,12 @@ fn fit(image: &DynamicImage, height: Option<usize>, width: Option<usize>, how: R
 }
 
 /// Bilinear, with the support of a smaller result widened against aliasing.
-fn resized(image: &DynamicImage, width: u32, height: u32) -> DynamicImage {
-    match (image.width(), image.height()) == (width, height) {
+fn resized(image: &DynamicImage, width: u32, height: u32) -> Result<DynamicImage, String> {
+    check_size(width, height, image.color().bytes_per_pixel())?;
+    Ok(match (image.width(), image.height()) == (width, height) {
         true => image.clone(),
         false => image.resize_exact(width, height, FilterType::Triangle),
-    }
+    })
 }
 
 fn middle(image: &DynamicImage, width: u32, height: u32) -> DynamicImage {

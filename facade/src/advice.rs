@@ -107,7 +107,7 @@ impl Adviser<'_> {
                 "please report this with the model; `{} interpreter` needs no kernels",
                 self.0.option("device")
             )),
-            Error::Processor(CpuError::Open(_)) => Advice::new(Code::Device, e),
+            Error::Processor(CpuError::Open(_) | CpuError::NoRoom(_)) => Advice::new(Code::Device, e),
             Error::NoShaders { .. } => Advice::new(Code::Usage, e)
                 .help(format!("`{} 0` runs them on the first adapter of `weft devices`", self.0.option("device"))),
             Error::Processor(CpuError::HostFunction(_)) | Error::Run(ExecError::UnknownHostFunction { .. }) => {

@@ -10,14 +10,20 @@ use std::sync::Arc;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::encode_tensor;
 use tensor_ir::plan::{Content, HostContent, Plan, PlanBuffer};
-use tensor_ir::tensor::Tensor;
+use tensor_ir::tensor::{Tensor, ensure_room};
 use tensor_ir::tir::{Encoding, TensorFunction};
 
 /// Memory that is aligned to cache lines.
 pub(crate) struct Block(Vec<Line>);
 impl Block {
-    pub(crate) fn of(bytes: u64) -> Block {
-        Block(vec![Line::ZERO; (bytes as usize).div_ceil(64).max(1)])
+    /// Zeros.
+    ///
+    /// # Errors
+    /// More bytes than there is memory for.
+    pub(crate) fn of(bytes: u64) -> Result<Block, CpuError> {
+        let lines = (bytes as usize).div_ceil(64).max(1);
+        ensure_room(lines.saturating_mul(64)).map_err(|e| CpuError::NoRoom(format!("a buffer of the network: {e}")))?;
+        Ok(Block(vec![Line::ZERO; lines]))
     }
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let n = self.0.len() * 64;
@@ -77,15 +83,15 @@ enum Held {
 
 impl Held {
     /// The memory of a buffer with these data, and its place: the data themselves if they are aligned and whole.
-    fn of(b: &PlanBuffer, data: Bytes) -> (Held, Place) {
+    fn of(b: &PlanBuffer, data: Bytes) -> Result<(Held, Place), CpuError> {
         if data.as_ptr().cast::<Line>().is_aligned() && data.len() as u64 >= b.bytes {
             let place = Place { at: data.as_ptr().cast_mut(), bytes: data.len() };
-            return (Held::Given(data), place);
+            return Ok((Held::Given(data), place));
         }
-        let mut block = Block::of(b.bytes.max(data.len() as u64));
+        let mut block = Block::of(b.bytes.max(data.len() as u64))?;
         block.bytes_mut()[..data.len()].copy_from_slice(&data);
         let place = block.place();
-        (Held::Own(block), place)
+        Ok((Held::Own(block), place))
     }
 }
 
@@ -109,7 +115,7 @@ impl Constants {
                         Some(bytes) => bytes,
                         None => pack(read(*name)?)?.into(),
                     };
-                    let (held, place) = Held::of(b, bytes);
+                    let (held, place) = Held::of(b, bytes)?;
                     places[i] = place;
                     memory.push(held);
                 }
@@ -157,9 +163,9 @@ fn pack(b: &PlanBuffer, t: &Tensor, packer: &TensorFunction, isa: Isa) -> Option
     let elements = packer.buffers[output].numel().as_const()?;
     let size = elements as usize * packer.buffers[output].dtype.size();
     let given = encode_tensor(t, Encoding::Native).ok()?;
-    let mut from = Block::of(given.len() as u64);
+    let mut from = Block::of(given.len() as u64).ok()?;
     from.bytes_mut()[..given.len()].copy_from_slice(&given);
-    let mut to = Block::of(size as u64);
+    let mut to = Block::of(size as u64).ok()?;
     let places = [(input, from.place()), (output, to.place())].map(|(b, p)| (b, p.at, p.bytes));
     catch_unwind(AssertUnwindSafe(|| kernel.run_on(&places, isa))).ok()?.ok()?;
     Some(to.bytes_mut()[..size].to_vec())

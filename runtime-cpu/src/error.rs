@@ -7,6 +7,9 @@ pub enum CpuError {
     /// An instruction set that the machine lacks, or threads that do not start.
     #[error("{0}")]
     Open(String),
+    /// There is no memory for the constants or for what a run computes.
+    #[error("{0}")]
+    NoRoom(String),
     /// An input that is missing, or of another type or shape.
     #[error("{0}")]
     Input(String),

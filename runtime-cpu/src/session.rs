@@ -137,7 +137,7 @@ impl Session {
         measure: bool,
     ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let activations = held.unwrap_or_else(|| self.activations());
+        let activations = held.map_or_else(|| self.activations(), Ok)?;
         let mut run = Run {
             session: self,
             places: activations.places.clone(),
@@ -158,10 +158,10 @@ impl Session {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
         Ok((outputs?, spans))
     }
-    fn activations(&self) -> Activations {
+    fn activations(&self) -> Result<Activations, CpuError> {
         let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
-        let total = self.plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64)).sum();
-        let mut arena = Block::of(total);
+        let total = self.plan.buffers.iter().filter(|b| own(&b.content)).map(|b| b.bytes.next_multiple_of(64));
+        let mut arena = Block::of(total.fold(0, u64::saturating_add))?;
         let all = arena.place();
         let mut at = 0;
         let places = self.plan.buffers.iter().zip(&self.constants.places).map(|(b, constant)| {
@@ -172,7 +172,7 @@ impl Session {
             at += b.bytes.next_multiple_of(64) as usize;
             place
         });
-        Activations { places: places.collect(), _arena: arena }
+        Ok(Activations { places: places.collect(), _arena: arena })
     }
 }
 
@@ -365,7 +365,7 @@ impl Run<'_> {
     fn collect(&mut self, row: usize, all: usize, at: u64, bytes: usize, grows: bool) -> Result<(), CpuError> {
         let start = at as usize * bytes;
         if grows && start + bytes > self.places[all].bytes {
-            let mut block = Block::of((2 * (start + bytes)) as u64);
+            let mut block = Block::of((2 * (start + bytes)) as u64)?;
             let old = self.places[all].read(start);
             block.bytes_mut()[..old.len()].copy_from_slice(old);
             self.places[all] = block.place();
@@ -387,7 +387,7 @@ impl Run<'_> {
             f.buffers.iter().map(|&b| (self.places[b], self.host[b].take())).collect();
         if self.depth[c.callee] > 0 {
             for &b in &f.buffers {
-                let mut block = Block::of(self.session.plan.buffers[b].bytes);
+                let mut block = Block::of(self.session.plan.buffers[b].bytes)?;
                 self.places[b] = Place { bytes: self.session.plan.buffers[b].bytes as usize, ..block.place() };
                 self.more.push(block);
             }

@@ -16,7 +16,7 @@ use crate::name::Name;
 use crate::plan::{EmitFailure, EmittedKernel, PlanKernel};
 use crate::schedule::ScheduleTarget;
 use crate::schedule::{Version, apply, has_own_schedule, rules, schedule_as_written};
-use crate::tir::{BufferId, InstrRef, TensorFunction};
+use crate::tir::{BufferId, InstrRef, Stage, TensorFunction};
 use crate::traffic;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -149,6 +149,12 @@ impl Built {
     }
 }
 
+/// The loops of the stage have more iterations in all than a kernel's 32-bit index counts.
+fn iterates_beyond_32_bits(stage: &Stage<'_>) -> bool {
+    let mut sizes = stage.loops.iter().filter_map(|l| l.1.as_const());
+    sizes.try_fold(1i64, |n, size| n.checked_mul(size)).is_none_or(|n| n > i64::from(i32::MAX))
+}
+
 fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError> {
     let Backend { target, emitter, schedules } = backend;
     let profile = target.profile;
@@ -164,6 +170,9 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
         (false, Some(_)) if !t.symbols.is_empty() => {
             let dims: Vec<&str> = t.symbols.iter().map(|s| s.0.as_str()).collect();
             CompileError::NoOpenSchedule { function: t.name, dims: dims.join(", ") }
+        }
+        (false, Some(stages)) if stages.iter().any(iterates_beyond_32_bits) => {
+            CompileError::NeedsCpu(format!("@{}: {message}", t.name))
         }
         (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };

@@ -11,6 +11,7 @@
 mod bind;
 mod builder;
 mod copy;
+mod expansion;
 mod extract;
 mod instantiate;
 pub use crate::tensor_type::{Signature, TensorType};
@@ -20,6 +21,7 @@ pub use bind::{
 };
 pub use builder::{BuildError, FunctionBuilder};
 pub(crate) use copy::CopyNodes;
+pub use expansion::{EXPANSION_LIMIT, NESTING_LIMIT, check_expansion};
 pub use extract::{ExtractError, Extracted, extract, outer_operands};
 pub use instantiate::instantiate_functions;
 pub(crate) use instantiate::sized;

@@ -79,6 +79,9 @@ pub enum ImportError {
         /// How large.
         message: String,
     },
+    /// Functions and loops of the model become more nodes than a network may have.
+    #[error("the model is too large: {0}")]
+    Expansion(String),
     /// Shapes were chosen that the model's inputs do not have.
     #[error(transparent)]
     Shape(#[from] crate::graph::BindError),

@@ -15,7 +15,7 @@
 use super::infer_types::instantiated;
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{CopyNodes, Function, Module, ValueDef, ValueId};
+use crate::graph::{CopyNodes, EXPANSION_LIMIT, Function, Module, ValueDef, ValueId};
 use crate::name::Name;
 use crate::ops::control::Call;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,7 +24,7 @@ attr_struct! {
     /// Puts the nodes of graph functions where they are called.
     pub struct InlineFunctions("inline-functions") {
         /// Nodes that a function may have afterwards.
-        pub max_nodes: usize = 100_000,
+        pub max_nodes: usize = EXPANSION_LIMIT as usize,
     }
 }
 

@@ -5,7 +5,9 @@
 //! - the entry is a graph function (if there is any graph function) and not a fused group;
 //! - global names are distinct across graph functions, tensor functions and constants, and equal the keys of the
 //!   tables;
-//! - constants have as many bytes in memory as their type says.
+//! - constants have as many bytes in memory as their type says;
+//! - calls of graph functions expand to no more nodes than [`EXPANSION_LIMIT`](crate::graph::EXPANSION_LIMIT), and are
+//!   not nested deeper than [`NESTING_LIMIT`](crate::graph::NESTING_LIMIT).
 //!
 //! Checked for a graph function:
 //! - live nodes stand in exactly one block, blocks are owned by exactly one node, and both say so;
@@ -29,8 +31,10 @@ mod schedules;
 pub use schedules::check_module;
 pub use tensor_ir::verify::{VerifyError, verify_tensor_function};
 
-use crate::graph::Module;
+use crate::graph::{Module, check_expansion};
 use crate::name::Name;
+use crate::ops::OpRef;
+use crate::ops::control::CallHost;
 use crate::tensor::ConstData;
 use rustc_hash::FxHashMap;
 
@@ -67,7 +71,23 @@ pub fn verify_module(m: &Module) -> Result<(), Vec<VerifyError>> {
     for f in m.tensor_functions.values() {
         errors.extend(verify_tensor_function(f).err().unwrap_or_default());
     }
+    if errors.is_empty()
+        && let Err(message) = check_expansion(m.entry, &|name| calls_of(m, name))
+    {
+        errors.push(VerifyError { function: m.entry, place: None, message });
+    }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// The nodes of a graph function, and the graph functions that they call. Those of a fused group are one kernel, so only
+/// its calls count.
+fn calls_of(m: &Module, name: Name) -> (u64, Vec<Name>) {
+    let Some(f) = m.functions.get(&name) else { return (0, vec![]) };
+    let nodes = f.walk();
+    let reference = |op: &OpRef| op.downcast::<CallHost>().and_then(CallHost::reference_function);
+    let called = nodes.iter().map(|&n| &f.nodes[n].op).filter_map(|op| reference(op).or_else(|| op.callee()));
+    let called: Vec<Name> = called.filter(|c| m.functions.contains_key(c)).collect();
+    (if f.primitive { called.len() } else { nodes.len() } as u64, called)
 }
 
 fn verify_names(m: &Module, report: &mut dyn FnMut(Name, String)) {

@@ -29,8 +29,8 @@ pub(crate) use support::unsupported_ops;
 use super::error::ImportError;
 use super::external::ExternalData;
 use super::formats::no_model;
-use super::proto::{FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto};
-use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use super::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, TypeValue, ValueInfoProto};
+use crate::graph::{EXPANSION_LIMIT, FunctionBuilder, Module, TensorType, ValueId, check_expansion};
 use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::control::Const;
@@ -47,9 +47,6 @@ use std::cell::Cell;
 /// The oldest opset of ai.onnx that is imported as a whole: broadcasting follows NumPy since then. Of older ones those
 /// operators are known that did not change.
 pub const OLDEST_OPSET: i64 = 7;
-
-/// Nodes that may come out of inlining functions and unrolling loops.
-const NODE_LIMIT: usize = 1_000_000;
 
 /// Bytes of constants that nodes may make, beside those of the file: windows, grids, filled tensors.
 const MADE_LIMIT: usize = 1 << 30;
@@ -178,8 +175,9 @@ pub(crate) struct Importer<'p> {
     functions: FxHashMap<(&'p str, &'p str), &'p FunctionProto>,
     external: &'p dyn ExternalData,
     opsets: Opsets,
-    /// Nodes imported so far.
-    imported: Cell<usize>,
+    /// Nodes imported so far, and the most: those of the file, and as many as calls and loops may become.
+    imported: Cell<u64>,
+    limit: u64,
     /// Bytes of constants made so far.
     made: Cell<usize>,
 }
@@ -210,13 +208,20 @@ impl<'p> Importer<'p> {
     /// Looks up functions and opsets.
     ///
     /// # Errors
-    /// A model without a graph.
+    /// A model without a graph, or whose functions expand beyond [`EXPANSION_LIMIT`].
     pub(crate) fn new(model: &'p ModelProto, external: &'p dyn ExternalData) -> Result<Self, ImportError> {
         let Some(graph) = &model.graph else { return Err(ImportError::Malformed("it has no graph".into())) };
         let opsets = Opsets::new(&model.opset_import);
         let key = |f: &'p FunctionProto| (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
-        let functions = model.functions.iter().map(|f| (key(f), f)).collect();
-        Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0), made: Cell::new(0) })
+        let functions: FxHashMap<_, _> = model.functions.iter().map(|f| (key(f), f)).collect();
+        let body = |key| match key {
+            None => calls_of(&graph.node, &functions),
+            Some(key) => functions.get(&key).map_or((0, vec![]), |f| calls_of(&f.node, &functions)),
+        };
+        check_expansion(None, &body).map_err(ImportError::Expansion)?;
+        let in_file = functions.keys().map(|&k| Some(k)).chain([None]).map(|k| body(k).0).sum::<u64>();
+        let limit = EXPANSION_LIMIT + in_file;
+        Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0), limit, made: Cell::new(0) })
     }
 
     /// Refuses operators that nothing imports, all at once.
@@ -305,6 +310,27 @@ impl<'p> Importer<'p> {
         }
         Ok(())
     }
+}
+
+/// A function of the model: domain and name.
+type FunctionKey<'p> = (&'p str, &'p str);
+
+/// Nodes, those of branches and bodies included, and the functions of the model that they call; `None` is the graph.
+fn calls_of<'p>(
+    nodes: &'p [NodeProto],
+    functions: &FxHashMap<FunctionKey<'p>, &'p FunctionProto>,
+) -> (u64, Vec<Option<FunctionKey<'p>>>) {
+    let (mut count, mut called) = (0, vec![]);
+    let mut open = vec![nodes];
+    while let Some(nodes) = open.pop() {
+        count += nodes.len() as u64;
+        for node in nodes {
+            let key = (canonical_domain(node.domain.as_deref()), node.op_type.as_deref().unwrap_or(""));
+            called.extend(functions.contains_key(&key).then_some(Some(key)));
+            open.extend(node.attribute.iter().filter_map(|a| a.g.as_ref()).map(|g| &g.node[..]));
+        }
+    }
+    (count, called)
 }
 
 /// Operands that became attributes and folded shape arithmetic leave constants that nobody reads.

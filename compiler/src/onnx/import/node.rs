@@ -7,10 +7,10 @@ use super::binding::Binding;
 use super::control::Control;
 use super::fold::fold_new_nodes;
 use super::support::Resolved;
-use super::{Environment, Importer, MADE_LIMIT, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
+use super::{Environment, Importer, MADE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
 use crate::arena::Id;
 use crate::fault::{Fault, FaultKind};
-use crate::graph::{Constant, FunctionBuilder, NodeId, Origins, TensorType, ValueId};
+use crate::graph::{Constant, EXPANSION_LIMIT, FunctionBuilder, NodeId, Origins, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::const_value;
 use crate::ops::control::Const;
@@ -146,8 +146,9 @@ impl<'p> Importer<'p> {
         scope: &mut Scope<'_, 'p>,
     ) -> Result<(), ImportError> {
         self.imported.set(self.imported.get() + 1);
-        if self.imported.get() > NODE_LIMIT {
-            return Err(node.unsupported(format!("the model has more than {NODE_LIMIT} nodes when inlined")));
+        if self.imported.get() > self.limit {
+            let message = format!("its calls and loops become more than {EXPANSION_LIMIT} nodes");
+            return Err(ImportError::Expansion(format!("{message}: the last one is `{}`", node.name)));
         }
         let lookup = |name: &'p String| match name.as_str() {
             "" => Ok(Binding::Absent),
