@@ -7,6 +7,7 @@ use crate::translate::translate;
 use crate::{Isa, Processor, execute};
 use rustc_hash::FxHashMap;
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
@@ -114,7 +115,13 @@ impl EmitKernel for Emitter {
     fn restore(&self, bytes: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
         let f: TensorFunction = postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
         let kernel = f.kernels().first().map(|k| k.0).ok_or("a kernel without a body")?;
-        Ok(Arc::new(Kernel::new(&f, kernel)?))
+        let made = Kernel::new(&f, kernel)?;
+        if f.symbols.is_empty() {
+            // The bytes may come from a stranger: names and numbers that are none would end a run.
+            let translated = catch_unwind(AssertUnwindSafe(|| made.program(&[])));
+            translated.map_err(|_| format!("kernel `{kernel}` names what is not there"))??;
+        }
+        Ok(Arc::new(made))
     }
 }
 
@@ -167,4 +174,33 @@ fn grid(f: &TensorFunction, kernel: Name) -> [tensor_ir::int::Int; 3] {
         });
     }
     grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tensor_ir::text::parse_tensor_function;
+
+    /// Saved kernels may come from a stranger's bundle: one that names a loop that is not there must not be restored.
+    #[test]
+    fn a_forged_kernel_is_refused() {
+        let text = "tensor @t(%x: f32[4], out %y: f32[4]) {\n  kernel k {\n    for loop_i in 0..4 { block y { %y[loop_i] <- \
+                    %x[loop_i] } }\n  }\n}\n";
+        let f = parse_tensor_function(text).expect("it parses");
+        let bytes = postcard::to_stdvec(&Kernel::new(&f, Name::new("k")).expect("a kernel").function).expect("bytes");
+        assert!(Emitter.restore(&bytes).is_ok());
+        let mut refused = 0;
+        for at in (0..bytes.len()).filter(|&at| bytes[at..].starts_with(b"loop_i")) {
+            let mut forged = bytes.clone();
+            forged[at + 5] = b'j';
+            refused += usize::from(Emitter.restore(&forged).is_err());
+        }
+        assert!(refused > 0, "a use of a loop that is not there was restored");
+        for bit in 0..8 * bytes.len() {
+            let mut forged = bytes.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            // Whatever it is, it is an error or a kernel.
+            let _ = Emitter.restore(&forged);
+        }
+    }
 }
