@@ -68,7 +68,8 @@ pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
     Ok(())
 }
 
-/// As [`read`], but the file of the cache folder was not asked for, so a damaged one is reported and ignored.
+/// As [`read`], but the file of the cache folder was not asked for, so one that cannot be read is reported and ignored.
+/// Lines that do not parse are reported once.
 ///
 /// # Errors
 /// A file named by `--tuning` that cannot be read.
@@ -78,7 +79,22 @@ pub fn read_or_warn(common: &Common) -> CliResult<TuningDatabase> {
             log_once(common, format!("tuning: the database is ignored: {why}"));
             Ok(TuningDatabase::default())
         }
-        database => database.map_err(CliError::input),
+        database => {
+            let database = database.map_err(CliError::input)?;
+            report_bad(&database, common);
+            Ok(database)
+        }
+    }
+}
+
+/// Says, once a process, which lines of a database were skipped.
+pub fn report_bad(database: &TuningDatabase, common: &Common) {
+    if let Some(first) = database.bad.first() {
+        let others = match database.bad.len() - 1 {
+            0 => String::new(),
+            n => format!(", and {n} more lines"),
+        };
+        log_once(common, format!("tuning: skipped {first}{others}; `weft tuning check FILE --mend` drops them"));
     }
 }
 
@@ -92,7 +108,15 @@ pub fn read(common: &Common) -> Result<TuningDatabase, String> {
         Some("require") | None => usual(common),
         Some(file) => Some(PathBuf::from(file)),
     };
-    file.map_or_else(|| Ok(TuningDatabase::default()), |f| remembered(&f))
+    let database = file.map_or_else(|| Ok(TuningDatabase::default()), |f| remembered(&f))?;
+    // A file that was named and has no line of a database is another file.
+    let is_named = common.tuning.as_deref().is_some_and(|word| !matches!(word, "off" | "require"));
+    match database.bad.first() {
+        Some(bad) if is_named && database == (TuningDatabase { bad: database.bad.clone(), ..Default::default() }) => {
+            Err(bad.clone())
+        }
+        _ => Ok(database),
+    }
 }
 
 /// A file as it was when this process last read it, by its size and the time of its last change.

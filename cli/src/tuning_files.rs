@@ -2,7 +2,8 @@
 
 use crate::args::{TuningAction, TuningArgs};
 use crate::error::{CliError, CliResult};
-use crate::output::{print_text, table, write_file, write_json};
+use crate::output::{print_text, show_table, table, write_file, write_json};
+use crate::tuning::report_bad;
 use compiler::schedule::estimate::Cost;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -13,6 +14,9 @@ use weft::{TuningDatabase, TuningLine};
 /// # Errors
 /// Files that cannot be read, and lines that are none, by their number.
 pub fn execute(a: &TuningArgs) -> CliResult<()> {
+    if a.mend {
+        return mend(a);
+    }
     let mut all = TuningDatabase::default();
     for file in &a.files {
         if !file.exists() {
@@ -20,6 +24,7 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
         }
         all.extend(TuningDatabase::read(file).map_err(CliError::input)?);
     }
+    report_bad(&all, &a.common);
     if let Some(device) = &a.of {
         let wanted = device.to_lowercase();
         all.retain(|device| device.to_lowercase().contains(&wanted));
@@ -33,6 +38,25 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
         TuningAction::Merge | TuningAction::Export => write(a, &all),
         TuningAction::Calibrate => calibrate(a, &all),
     }
+}
+
+/// Drops the lines that do not parse; all others stay as they are.
+fn mend(a: &TuningArgs) -> CliResult<()> {
+    if a.action != TuningAction::Check {
+        return Err(CliError::usage("--mend is for `weft tuning check`"));
+    }
+    let mut dropped = 0;
+    for file in &a.files {
+        let (good, bad) = TuningDatabase::good_lines(file).map_err(CliError::input)?;
+        if bad > 0 {
+            write_file(file, &good)?;
+        }
+        dropped += bad;
+    }
+    if write_json(&a.common, &json!({ "schema": 1, "dropped": dropped }))? {
+        return Ok(());
+    }
+    print_text(&format!("{dropped} lines that do not parse were dropped"))
 }
 
 /// Fits the estimate to the measured schedules of one device, and appends the factors to the file if they rank functions
@@ -119,7 +143,7 @@ fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
     let tuned = all.best().len();
     let found = json!({ "schema": 1, "lines": all.lines.len(), "functions": searched.len(), "tuned": tuned,
         "refused": all.refused.len(), "function_times": all.functions.len(),
-        "schedule_times": all.samples.len(), "calibrations": all.calibrations.len(), "devices": devices });
+        "schedule_times": all.samples.len(), "bad_lines": all.bad.len(), "calibrations": all.calibrations.len(), "devices": devices });
     if write_json(&a.common, &found)? {
         return Ok(());
     }
@@ -134,6 +158,9 @@ fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
         text.push_str(&format!("\n{} lines of a later version of Weft, which are not read", all.others.len()));
     }
     devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
+    if !all.bad.is_empty() {
+        text.push_str(&format!("\n{} lines that do not parse, which --mend drops", all.bad.len()));
+    }
     print_text(&text)
 }
 

@@ -6,7 +6,7 @@
 //! Each line is self-contained, so concatenating files merges them. If a workload has several lines with schedules, the
 //! one that a user kept last wins, else the smallest ratio, and of several times the smallest, independently of their
 //! order. A line without choices and schedule records a search that found nothing. A withdrawn line cancels the lines
-//! with the same workload and schedule.
+//! with the same workload and schedule. A line that does not parse is skipped.
 
 mod lines;
 
@@ -15,6 +15,7 @@ pub use lines::{
     TuningLine, describe_choices, parse_choices,
 };
 
+use crate::plain_files::read_plain;
 use compiler::cost::{Measurements, RegionTimes};
 use compiler::schedule::estimate;
 use compiler::schedule::{FamilyMember, ScheduleProvider, Tuned, Workload};
@@ -32,6 +33,20 @@ fn is_of_later_kind(line: &str) -> bool {
     let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
     let kind = parsed.as_ref().and_then(|v| v["kind"].as_str());
     kind.is_some_and(|kind| !KINDS.contains(&kind))
+}
+
+/// The bytes of a plain file; none of a missing one.
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    match read_plain(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(vec![]),
+        read => read.map_err(|e| format!("{}: {e}", path.display())),
+    }
+}
+
+/// The lines that end. A last one that does not is incomplete: the process that wrote it was stopped.
+fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+    bytes[..whole].split_inclusive(|b| *b == b'\n').map(|line| &line[..line.len() - 1])
 }
 
 /// Lines of a tuning database.
@@ -55,37 +70,56 @@ pub struct TuningDatabase {
     pub devices: Vec<DeviceLine>,
     /// Lines of kinds that later versions of Weft write.
     pub others: Vec<String>,
+    /// Lines that do not parse: the number of each, and why.
+    pub bad: Vec<String>,
 }
 
 impl TuningDatabase {
-    /// Reads a file. A missing file is an empty database.
+    /// Reads a file. A missing file is an empty database. Lines that do not parse are skipped, and named in
+    /// [`TuningDatabase::bad`].
     ///
     /// # Errors
-    /// A file that cannot be read; the number of the first line that does not parse.
+    /// A file that cannot be read, or is no plain file.
     pub fn read(path: &Path) -> Result<TuningDatabase, String> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(TuningDatabase::default()),
-            Err(e) => return Err(format!("{}: {e}", path.display())),
-        };
-        TuningDatabase::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+        let mut out = TuningDatabase::parse(&bytes_of(path)?);
+        out.bad.iter_mut().for_each(|b| *b = format!("{}: {b}", path.display()));
+        Ok(out)
     }
-    /// Parses the text of a file.
-    ///
-    /// # Errors
-    /// The number of the first line that does not parse.
-    pub fn parse(text: &str) -> Result<TuningDatabase, String> {
+    /// Parses the bytes of a file. Lines that do not parse are skipped.
+    pub fn parse(bytes: &[u8]) -> TuningDatabase {
         let mut out = TuningDatabase::default();
-        // A last line without a newline is incomplete: the process that wrote it was stopped.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        for (n, line) in whole.lines().enumerate().filter(|l| !l.1.trim().is_empty()) {
-            match serde_json::from_str(line) {
-                Ok(parsed) => out.push(parsed).map_err(|e| format!("line {}: {e}", n + 1))?,
-                Err(_) if is_of_later_kind(line) => out.others.push(line.into()),
-                Err(e) => return Err(format!("line {}: {e}", n + 1)),
+        for (n, line) in whole_lines(bytes).enumerate() {
+            if let Err(e) = out.push_line(line) {
+                out.bad.push(format!("line {}: {e}", n + 1));
             }
         }
-        Ok(out)
+        out
+    }
+    /// The lines of a file that parse, as they stand there, and the number of those that do not.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no plain file.
+    pub fn good_lines(path: &Path) -> Result<(Vec<u8>, usize), String> {
+        let (bytes, mut good, mut bad) = (bytes_of(path)?, vec![], 0);
+        for line in whole_lines(&bytes) {
+            match TuningDatabase::default().push_line(line) {
+                Ok(()) => good.extend([line, b"\n"].concat()),
+                Err(_) => bad += 1,
+            }
+        }
+        Ok((good, bad))
+    }
+    fn push_line(&mut self, line: &[u8]) -> Result<(), String> {
+        let line = std::str::from_utf8(line).map_err(|e| e.to_string())?;
+        match serde_json::from_str(line) {
+            _ if line.trim().is_empty() => Ok(()),
+            Ok(parsed) => self.push(parsed),
+            Err(_) if is_of_later_kind(line) => {
+                self.others.push(line.into());
+                Ok(())
+            }
+            Err(e) => Err(e.to_string()),
+        }
     }
     fn push(&mut self, line: Line) -> Result<(), String> {
         match line {
@@ -117,6 +151,7 @@ impl TuningDatabase {
         self.ceilings.extend(other.ceilings);
         self.devices.extend(other.devices);
         self.others.extend(other.others);
+        self.bad.extend(other.bad);
     }
     /// Drops the lines of devices for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
@@ -129,6 +164,7 @@ impl TuningDatabase {
         self.ceilings.retain(|l| keep(&l.device));
         self.devices.retain(|l| keep(&l.device));
         self.others.clear();
+        self.bad.clear();
     }
     /// The lines that count, each once: the best choices of each workload, refused schedules, the smallest time of each
     /// function. Their order depends on neither the order nor the repetition of the lines that were read.
@@ -231,7 +267,7 @@ impl TuningDatabase {
         }
         let mut text = serde_json::to_string(&line.into()).map_err(|e| fail(&e))?;
         text.push('\n');
-        let kept = std::fs::read(path).unwrap_or_default();
+        let kept = bytes_of(path)?;
         let whole = kept.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
         let mut open = std::fs::OpenOptions::new();
         let mut file = open.create(true).write(true).truncate(false).open(path).map_err(|e| fail(&e))?;
@@ -362,8 +398,8 @@ mod tests {
         });
         let all = [time("a", 7.0), refused.clone(), time("b", 3.0), time("a", 5.0), refused, Line::from(&tuned)];
         let text: Vec<String> = all.iter().map(|l| serde_json::to_string(l).expect("JSON") + "\n").collect();
-        let forward = TuningDatabase::parse(&text.concat()).expect("it parses");
-        let backward = TuningDatabase::parse(&text.iter().rev().cloned().collect::<String>()).expect("it parses");
+        let forward = TuningDatabase::parse(text.concat().as_bytes());
+        let backward = TuningDatabase::parse(text.iter().rev().cloned().collect::<String>().as_bytes());
         assert_eq!(forward.merged(), backward.merged());
         assert_eq!(forward.merged().len(), 4);
         assert_eq!(forward.measurements().functions["a device"]["a"], 5e3);
@@ -376,14 +412,15 @@ mod tests {
             "{later}\n{}\n{later}\n",
             serde_json::to_string(&Line::from(&line("f", 0.9, &[ROWS]))).expect("JSON")
         );
-        let db = TuningDatabase::parse(&text).expect("it parses");
+        let db = TuningDatabase::parse(text.as_bytes());
         assert_eq!((db.lines.len(), db.others.as_slice()), (1, &[later.to_string(), later.to_string()][..]));
         for kind in KINDS {
-            let e = TuningDatabase::parse(&format!("{{\"kind\":\"{kind}\"}}\n")).unwrap_err();
+            let bad = TuningDatabase::parse(format!("{{\"kind\":\"{kind}\"}}\n").as_bytes()).bad;
+            let [e] = &bad[..] else { panic!("{bad:?}") };
             assert!(e.starts_with("line 1: missing field"), "{kind}: {e}");
         }
-        let e = TuningDatabase::parse("{\"us\":1}\n").unwrap_err();
-        assert!(e.starts_with("line 1: "), "{e}");
+        let bad = TuningDatabase::parse(b"{\"us\":1}\n").bad;
+        assert!(bad.len() == 1 && bad[0].starts_with("line 1: "), "{bad:?}");
     }
 
     #[test]
@@ -398,21 +435,35 @@ mod tests {
             assert_eq!(db.best().into_values().collect::<Vec<_>>(), [&written]);
         }
         let text = serde_json::to_string(&Line::from(&written)).expect("JSON") + "\n";
-        assert_eq!(TuningDatabase::parse(&text).expect("it parses").lines, [written]);
+        assert_eq!(TuningDatabase::parse(text.as_bytes()).lines, [written]);
         assert!(!serde_json::to_string(&fast).expect("JSON").contains("kept_at"));
-        let e = TuningDatabase::parse(&text.replace("cut-kernel", "cut-kernels")).expect_err("no instruction");
-        assert!(e.starts_with("line 1: ") && e.contains("cut-kernels"), "{e}");
+        let bad = TuningDatabase::parse(text.replace("cut-kernel", "cut-kernels").as_bytes()).bad;
+        assert!(bad.len() == 1 && bad[0].starts_with("line 1: ") && bad[0].contains("cut-kernels"), "{bad:?}");
     }
 
     #[test]
-    fn what_is_no_line_is_named_by_its_number() {
+    fn a_bad_line_is_skipped_and_named_by_its_number() {
         let good = serde_json::to_string(&Line::from(&line("f", 0.8, &[ROWS]))).expect("JSON");
         let half = &good[..good.len() / 2];
-        let cut = TuningDatabase::parse(&format!("{good}\n{half}\n{good}\n")).unwrap_err();
-        assert!(cut.starts_with("line 2: "), "{cut}");
         let other = serde_json::to_string(&Line::from(&line("f", 0.8, &["unroll {loop=i}"]))).expect("JSON");
-        let e = TuningDatabase::parse(&format!("{good}\n\n{other}\n")).unwrap_err();
-        assert!(e.starts_with("line 3: ") && e.contains("chooses nothing"), "{e}");
+        let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).filter(|b| *b != b'\n').collect();
+        let bad = [half.as_bytes(), b"\xff\xfe garbage", other.as_bytes(), b"null", &utf16];
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tuning.jsonl");
+        for bad in bad {
+            for at in 0..3 {
+                let mut lines = vec![good.as_bytes(), b"", good.as_bytes()];
+                lines.insert(at, bad);
+                let bytes = [lines.join(&b'\n'), vec![b'\n']].concat();
+                let db = TuningDatabase::parse(&bytes);
+                assert_eq!(db.lines.len(), 2, "{bad:?} at {at}");
+                assert!(db.bad.len() == 1 && db.bad[0].starts_with(&format!("line {}: ", at + 1)), "{:?}", db.bad);
+                std::fs::write(&path, &bytes).expect("writes");
+                let kept = TuningDatabase::good_lines(&path).expect("reads");
+                lines.remove(at);
+                assert_eq!(kept, ([lines.join(&b'\n'), vec![b'\n']].concat(), 1));
+            }
+        }
     }
 
     /// The plan of a small network with the choices of a database, byte for byte.

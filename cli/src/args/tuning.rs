@@ -130,6 +130,9 @@ pub struct TuningArgs {
     /// Only lines whose device has this in its name
     #[arg(long, value_name = "DEVICE")]
     pub of: Option<String>,
+    /// Of `check`: drop the lines that do not parse, and keep all others
+    #[arg(long)]
+    pub mend: bool,
     /// File of `merge` and `export` [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -205,7 +205,7 @@ fn files_that_are_no_databases_are_refused() {
         weft(["compile", "squeezenet1_1", "--target", "ada", "--cache", &cache])
     };
     let text = with_cache("cache").run().succeeded().stderr;
-    assert!(text.contains("the database is ignored") && text.contains("line 1"), "{text}");
+    assert!(text.contains("skipped") && text.contains("line 1"), "{text}");
     compile("none").refused(2, "weft tune");
     let required = with_cache("empty").args(["--tuning", "require"]).run();
     let text = required.refused(5, "no tuned choices for ada").stderr;
