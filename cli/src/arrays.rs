@@ -8,7 +8,7 @@ use half::f16;
 use npyz::{DType as NpyType, NpyFile, WriterBuilder};
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
-use weft::plain_files::{open_plain, read_plain};
+use weft::plain_files::open_plain;
 
 /// Named tensors in file order.
 pub type Named = Vec<(String, Tensor)>;
@@ -22,10 +22,8 @@ pub fn read_npz(path: &Path) -> CliResult<Named> {
     for i in 0..archive.len() {
         let entry = archive.by_index(i).map_err(|e| fail(e.to_string()))?;
         let Some(name) = npyz::npz::array_name_from_file_name(entry.name()).map(String::from) else { continue };
-        // The archive's size is not trusted: memory grows with the actual data.
-        let (size, mut bytes) = (entry.size(), Vec::new());
-        let read = entry.take(size).read_to_end(&mut bytes).map_err(|e| e.to_string());
-        let t = read.and_then(|_| read_array(&bytes)).map_err(|e| fail(format!("`{name}`: {e}")))?;
+        let (size, mut entry) = (entry.size(), entry);
+        let t = read_array(&mut entry, size).map_err(|e| fail(format!("`{name}`: {e}")))?;
         out.push((name, t));
     }
     Ok(out)
@@ -34,21 +32,52 @@ pub fn read_npz(path: &Path) -> CliResult<Named> {
 /// Reads one npy file.
 pub fn read_npy(path: &Path) -> CliResult<Tensor> {
     let fail = |why: String| CliError::input(format!("cannot read {}: {why}", path.display()));
-    read_array(&read_plain(path).map_err(|e| fail(e.to_string()))?).map_err(fail)
+    let mut file = open_plain(path).map_err(|e| fail(e.to_string()))?;
+    let size = file.metadata().map_err(|e| fail(e.to_string()))?.len();
+    read_array(&mut file, size).map_err(fail)
 }
 
-/// Refuses a header that is longer than the file, and an array of more elements than a number counts or than there are
-/// bytes. The header is Python's text of a dictionary.
-fn check_size(bytes: &[u8]) -> Result<(), String> {
+/// The longest header of an array: a dictionary with a type and a shape.
+const MOST_HEADER: usize = 1 << 16;
+
+/// Reads an array from what is said to have `size` bytes. Neither that nor what stands in the header is trusted: no more
+/// is read than the array has by its header, into memory that grows with the data.
+fn read_array(from: &mut impl Read, size: u64) -> Result<Tensor, String> {
+    let fail = |e: std::io::Error| e.to_string();
+    let mut bytes = vec![];
+    from.by_ref().take(12).read_to_end(&mut bytes).map_err(fail)?;
+    let header = header_end(&bytes).unwrap_or(bytes.len());
+    if header > MOST_HEADER {
+        return Err(format!("its header is {header} bytes long, more than {MOST_HEADER}"));
+    }
+    from.by_ref().take(header.saturating_sub(bytes.len()) as u64).read_to_end(&mut bytes).map_err(fail)?;
+    let elements = check_size(&bytes, size)?;
+    from.by_ref().take(elements.saturating_mul(8)).read_to_end(&mut bytes).map_err(fail)?;
+    parse_array(&bytes)
+}
+
+/// Where the header ends, by its length; `None` for less than a length.
+fn header_end(bytes: &[u8]) -> Option<usize> {
     let length = match bytes {
         [_, _, _, _, _, _, 1, _, a, b, ..] => 2 + usize::from(u16::from_le_bytes([*a, *b])),
         [_, _, _, _, _, _, _, _, a, b, c, d, ..] => 4 + u32::from_le_bytes([*a, *b, *c, *d]) as usize,
-        _ => return Ok(()),
+        _ => return None,
     };
-    let end = length.saturating_add(8);
+    Some(length.saturating_add(8))
+}
+
+/// The elements of an array by its header, Python's text of a dictionary. `size`: bytes of the array with its header.
+///
+/// # Errors
+/// A header that is longer than what there is, and an array of more elements than a number counts or than there are
+/// bytes.
+fn check_size(bytes: &[u8], size: u64) -> Result<u64, String> {
+    let Some(end) = header_end(bytes) else { return Ok(0) };
     if end > bytes.len() {
-        return Err(format!("its header is {length} bytes long, but it holds {}", bytes.len() - 8));
+        return Err(format!("its header is {} bytes long, but it holds {}", end - 8, bytes.len().saturating_sub(8)));
     }
+    let data = size.saturating_sub(end as u64);
+    let mut most = 0;
     let header = String::from_utf8_lossy(&bytes[8..end]);
     for (at, _) in header.match_indices("shape") {
         let list = header[at..].split_once(['(', '[']).and_then(|l| l.1.split_once([')', ']'])).map_or("", |l| l.0);
@@ -58,15 +87,15 @@ fn check_size(bytes: &[u8]) -> Result<(), String> {
             empty |= d == 0;
             elements = elements.checked_mul(d.max(1)).ok_or(format!("its shape ({list}) is not possible"))?;
         }
-        if !empty && elements > (bytes.len() - end) as u64 {
-            return Err(format!("its shape is ({list}), but it holds {} bytes", bytes.len() - end));
+        if !empty && elements > data {
+            return Err(format!("its shape is ({list}), but it holds {data} bytes"));
         }
+        most = most.max(elements);
     }
-    Ok(())
+    Ok(most)
 }
 
-fn read_array(bytes: &[u8]) -> Result<Tensor, String> {
-    check_size(bytes)?;
+fn parse_array(bytes: &[u8]) -> Result<Tensor, String> {
     let npy = NpyFile::new(bytes).map_err(|e| e.to_string())?;
     let shape: Vec<usize> = npy.shape().iter().map(|&d| d as usize).collect();
     let fortran = npy.order() == npyz::Order::Fortran && shape.len() > 1;
@@ -223,9 +252,9 @@ mod tests {
             let length = u16::try_from(header.len()).expect("short").to_le_bytes();
             [&b"\x93NUMPY\x01\x00"[..], &length, header.as_bytes(), &[0; 16]].concat()
         };
-        assert_eq!(read_array(&array("(2, 2)")).expect("reads").shape(), [2, 2]);
+        assert_eq!(read_array(&mut &array("(2, 2)")[..], 1000).expect("reads").shape(), [2, 2]);
         for shape in ["(5,)", "(2147483647, 2, 2)", "(1, 9223372036854775807, 4)", "(0, 9223372036854775807, 4)"] {
-            assert!(read_array(&array(shape)).is_err(), "{shape}");
+            assert!(read_array(&mut &array(shape)[..], array(shape).len() as u64).is_err(), "{shape}");
         }
     }
 }

@@ -11,8 +11,13 @@ pub const MAGIC: &[u8; 8] = b"WEFTRACE";
 /// The version that this build writes and reads.
 pub const VERSION: u32 = 15;
 
-/// A trace never takes more memory than this.
+/// A trace never takes more memory than this ...
 const MOST_BYTES: u64 = 4 << 30;
+
+/// ... nor so many times the bytes of its file, beyond the first ones: stages resemble each other, and are written with
+/// a tenth to a hundredth of their bytes.
+const MOST_RATIO: u64 = 512;
+const LEAST_BYTES: u64 = 16 << 20;
 
 /// zstd's level: above it, time grows faster than size shrinks.
 const LEVEL: i32 = 9;
@@ -78,9 +83,11 @@ impl CompileTrace {
         let mut decoder = zstd::Decoder::new(frame).map_err(|e| damaged(&e))?;
         decoder.window_log_max(WINDOW_LOG + 2).map_err(|e| damaged(&e))?;
         let mut plain = Vec::new();
-        decoder.take(MOST_BYTES + 1).read_to_end(&mut plain).map_err(|e| damaged(&e))?;
-        if plain.len() as u64 > MOST_BYTES {
-            return Err(TraceError::Damaged(format!("it holds more than {MOST_BYTES} bytes")));
+        let most = (frame.len() as u64 * MOST_RATIO).clamp(LEAST_BYTES, MOST_BYTES);
+        decoder.take(most + 1).read_to_end(&mut plain).map_err(|e| damaged(&e))?;
+        if plain.len() as u64 > most {
+            let bytes = frame.len();
+            return Err(TraceError::Damaged(format!("its {bytes} bytes expand to more than {} MiB", most >> 20)));
         }
         let (trace, rest) = postcard::take_from_bytes::<CompileTrace>(&plain).map_err(|e| damaged(&e))?;
         if !rest.is_empty() {

@@ -450,3 +450,16 @@ fn positions_out_of_range_are_refused() {
     assert!(damaged(|t| t.kernels[0].lines.push(KernelLines { first: 0, count: 1, block: Some(99), r#loop: None })));
     assert!(damaged(|t| t.times = Some(Times::default())));
 }
+
+#[test]
+fn a_small_file_does_not_expand_to_all_memory() {
+    let zeros = |bytes: usize| {
+        let head = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        let mut encoder = zstd::Encoder::new(head, 1).unwrap();
+        let block = vec![0; 1 << 20];
+        (0..bytes >> 20).for_each(|_| std::io::Write::write_all(&mut encoder, &block).unwrap());
+        CompileTrace::from_bytes(&encoder.finish().unwrap()).unwrap_err().to_string()
+    };
+    assert!(zeros(256 << 20).contains("expand to more than 16 MiB"), "{}", zeros(256 << 20));
+    assert!(zeros(8 << 20).contains("damaged"));
+}
