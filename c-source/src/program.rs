@@ -5,6 +5,7 @@ use crate::kernel::Kernel;
 use crate::places::{Places, arena_bytes, host_type, places, view_type};
 use crate::steps::Steps;
 use std::fmt::Write as _;
+use tensor_ir::bare::shown_in_line;
 use tensor_ir::dtype::DType;
 use tensor_ir::plan::{BufferView, Plan, PlanBuffer};
 
@@ -53,7 +54,7 @@ fn described(v: &BufferView) -> String {
     let c = host_type(v.dtype);
     let note = if c == "uint16_t" { format!(" ({})", v.dtype) } else { String::new() };
     // A name of the model must not end the comment.
-    let name: String = v.name.as_str().chars().filter(|c| *c != '*' && !c.is_control()).collect();
+    let name = shown_in_line(v.name.as_str()).replace('*', "");
     format!("{name}: {c}{note} {:?}, {} elements", v.shape, elements(v))
 }
 
@@ -65,7 +66,7 @@ fn header(plan: &Plan, places: &Places, name: &str) -> String {
         let size = |v: &BufferView| format!("{} * sizeof({})", elements(v), host_type(v.dtype));
         views.iter().map(size).collect::<Vec<_>>().join(", ")
     };
-    let name: String = name.chars().filter(|c| *c != '*' && !c.is_control()).collect();
+    let name = shown_in_line(name).replace('*', "");
     format!(
         "/* {name}, written by Weft. A C11 compiler builds it with nothing else; the options let GCC and Clang use vectors
    and fused multiply-adds:

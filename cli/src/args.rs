@@ -228,7 +228,7 @@ pub struct BundleArgs {
     /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
     #[arg(long)]
     pub require_compiled: bool,
-    /// Let a bundle run code of this machine, if external targets are in it (dnnl, c)
+    /// Let a bundle or a text run code of this machine, if external targets are in it (dnnl, c)
     #[arg(long)]
     pub allow_native: bool,
 }

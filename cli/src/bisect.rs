@@ -18,7 +18,7 @@ use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
 use crate::models::{inputs_for, load, short_name};
-use crate::output::{print_text, table, verdict, write_json};
+use crate::output::{print_text, show_table, table, verdict, write_json};
 use cause::Cause;
 use compiler::passes::default_pipeline;
 use reproducer::Reproducer;
@@ -159,7 +159,7 @@ fn report(
         for row in tried.iter() {
             t.add_row([verdict(row.outcome.agrees()), row.what.as_str().into(), row.outcome.text().into()]);
         }
-        print_text(&t.to_string())?;
+        show_table(&t)?;
         let found = cause.map(|c| format!("cause: {}", c.text()));
         let agreed = format!("the results agree with {}: there is nothing to find", a.against);
         print_text(&found.unwrap_or(agreed))?;

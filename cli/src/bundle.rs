@@ -4,7 +4,7 @@ use crate::args::shared::refuse_but;
 use crate::args::{BundleArgs, Common};
 use crate::error::{CliError, CliResult};
 use crate::executor::{Device, cache, compile_options, pipeline_options, profile_on, watching};
-use crate::output::{print_text, si, table, write_json};
+use crate::output::{print_text, show_table, si, table, write_json};
 use serde_json::Value;
 use std::path::Path;
 use weft::plain_files::begins_as_bundle;
@@ -24,7 +24,8 @@ pub fn find(model: &str) -> CliResult<Option<Bundle>> {
 /// As [`find`], to run it: options that ask for another compilation are refused.
 pub fn opened(model: &str, common: &Common, asked: BundleArgs) -> CliResult<Option<Bundle>> {
     let given = [("--require-compiled", asked.require_compiled), ("--allow-native", asked.allow_native)];
-    match (find(model)?, given.iter().find(|g| g.1)) {
+    let is_text = Path::new(model).extension().is_some_and(|e| e == "weft");
+    match (find(model)?, given.iter().find(|g| g.1 && !(is_text && g.0 == "--allow-native"))) {
         (Some(bundle), _) => {
             refuse_but(common, model, TAKEN)?;
             Ok(Some(if asked.allow_native { bundle.allow_native() } else { bundle }))
@@ -89,7 +90,7 @@ pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
             ports.add_row([kind.into(), text(&p["name"]), text(&p["type"])]);
         }
     }
-    print_text(&ports.to_string())?;
+    show_table(&ports)?;
     for name in list("native") {
         print_text(&format!("runs code of the machine through {}: --allow-native", text(&name)))?;
     }
@@ -114,7 +115,7 @@ pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
             text(&e["form"]),
         ]);
     }
-    print_text(&entries.to_string())?;
+    show_table(&entries)?;
     print_unread(&list("entries"))?;
     if common.verbose > 0 {
         let mut parts = table(&["part", "of", "offset", "bytes", "crc32"]);
@@ -122,7 +123,7 @@ pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
             let sum = p["crc32"].as_u64().map_or(String::new(), |c| format!("{c:08x}"));
             parts.add_row([text(&p["kind"]), text(&p["name"]), p["offset"].to_string(), p["bytes"].to_string(), sum]);
         }
-        print_text(&parts.to_string())?;
+        show_table(&parts)?;
     }
     Ok(())
 }

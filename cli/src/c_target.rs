@@ -79,6 +79,9 @@ impl ExternalTarget for CSource {
             ("folder", "a folder, into which the C of each region is written; none is kept by default"),
         ]
     }
+    fn machine_options(&self) -> &'static [&'static str] {
+        &["compiler", "folder"]
+    }
     fn check(&self, options: &TargetOptions) -> Result<(), String> {
         check_compiler(options.get("compiler").unwrap_or("cc"))
     }

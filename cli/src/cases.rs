@@ -7,7 +7,7 @@
 
 use crate::args::{CasesArgs, RunArgs};
 use crate::error::{CliError, CliResult};
-use crate::output::print_text;
+use crate::output::print_json;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub fn execute(a: &CasesArgs) -> CliResult<()> {
             Ok(agreed) => (0, agreed.place.to_string(), agreed.constants),
             Err(e) => (e.code as u8, e.to_string(), vec![]),
         };
-        print_text(&serde_json::json!({ "code": code, "message": message, "constants": constants }).to_string())?;
+        print_json(&serde_json::json!({ "code": code, "message": message, "constants": constants }).to_string())?;
         std::io::stdout().flush().map_err(|e| CliError::usage(format!("stdout: {e}")))?;
     }
     Ok(())

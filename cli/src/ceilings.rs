@@ -9,7 +9,7 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::machine::Machine;
-use crate::output::{Progress, log_once, print_text, table, write_json};
+use crate::output::{Progress, log_once, show_table, table, write_json};
 use crate::tuning;
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
@@ -46,7 +46,7 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
     ] {
         value.map(|v| t.add_row([name.to_string(), format!("{v:.1} {unit}")]));
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 /// Measures a device and keeps the result in the tuning database of the cache folder.

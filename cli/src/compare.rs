@@ -13,7 +13,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors};
-use crate::output::{log_once, print_text, table, verdict, write_json};
+use crate::output::{log_once, print_text, show_table, table, verdict, write_json};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
 use crate::range_checks::{count_out_of_range, out_of_range_json, print_out_of_range};
@@ -175,7 +175,7 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
             (d.nan + d.inf).into(),
         ]);
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     let bad: Vec<_> = nodes.iter().filter(|n| !n.difference.pass || a.common.verbose > 0).collect();
     if !bad.is_empty() {
         let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude", "nan, inf"]);
@@ -190,7 +190,7 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
                 (d.nan + d.inf).into(),
             ]);
         }
-        print_text(&t.to_string())?;
+        show_table(&t)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::args::DevicesArgs;
 use crate::error::CliResult;
-use crate::output::{print_text, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use compiler::profile::quirks::QUIRKS;
 use compiler::profile::{DeviceProfile, MatrixShape, Quirk};
 use runtime_cpu::Processor;
@@ -174,5 +174,5 @@ fn profiles(a: &DevicesArgs) -> CliResult<()> {
             shapes(&p.matrix_shapes),
         ]);
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }

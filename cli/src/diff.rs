@@ -4,7 +4,7 @@ mod verdict;
 
 use crate::args::DiffArgs;
 use crate::error::{CliError, CliResult};
-use crate::output::{print_text, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
 use compiler::trace::comparison::{Comparison, Row, Source};
@@ -167,7 +167,7 @@ fn layers([first, second]: [&str; 2], c: &Comparison, most: usize) -> CliResult<
         let why = r.reason.clone().unwrap_or_default();
         rows.add_row([r.name.clone(), a, b, difference(r.delta_us()), ratio(r.ratio()), noise, why]);
     }
-    print_text(&rows.to_string())?;
+    show_table(&rows)?;
     match changed.len().saturating_sub(most) {
         0 => Ok(()),
         more => print_text(&format!("  ... {more} more (-v shows them)")),

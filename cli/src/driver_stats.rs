@@ -4,7 +4,7 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::Device;
-use crate::output::{Progress, print_text, si, table};
+use crate::output::{Progress, print_text, show_table, si, table};
 use compiler::compile::Compiled;
 use compiler::plan::kernel_file;
 use compiler::trace::DriverStats;
@@ -82,7 +82,7 @@ pub fn show(stats: &Value, wanted: impl Fn(usize) -> bool) -> CliResult<()> {
         let cell = |c: &&(_, &str, fn(f64) -> String)| e[c.1].as_f64().map_or(String::new(), c.2);
         t.add_row(std::iter::once(name.to_string()).chain(filled.iter().map(cell)));
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     let of = rows.iter().find_map(|r| r.1["occupancy_of"].as_str());
     let occupancy = of.map_or(String::new(), |of| format!("; occupancy in subgroups of {of}"));
     let device = stats["device"].as_str().unwrap_or("");

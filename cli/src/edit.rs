@@ -7,7 +7,7 @@ use crate::args::EditArgs;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, compile_with, open_device, pipeline_for, profile_on, scheduling};
 use crate::models::{inputs_for, load};
-use crate::output::{log, print_text, table, write_json};
+use crate::output::{log, print_text, show_table, table, write_json};
 use crate::terminal::asks;
 use crate::tune::by_hand::ByHand;
 use crate::tune::measurer::Measurer;
@@ -219,7 +219,7 @@ impl Subject<'_> {
         let estimated = raced.edited.estimated_ns.map(|ns| ns / 1e3);
         t.add_row(["edited", &us(Some(raced.us[1])), &us(estimated), &ratio, &rounds]);
         print_text("the edited schedule gives the right results")?;
-        print_text(&t.to_string())
+        show_table(&t)
     }
 
     /// The line that keeps the schedule.

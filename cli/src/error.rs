@@ -1,5 +1,6 @@
 //! Errors of the command: an exit code, one sentence, the place, the reason, and what to do.
 
+use crate::output::print_error;
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::onnx::ImportError;
@@ -66,10 +67,9 @@ impl CliError {
         serde_json::json!({ "schema": 1, "error": { "code": self.code as u8, "message": self.message,
             "where": self.place, "help": self.help } })
     }
-    /// As a terminal has it.
-    pub fn render(&self) -> String {
-        let label = format!("error[{}]:", self.code as u8);
-        self.to_string().replacen(&label, &crate::terminal::alarming(&label), 1)
+    /// Shows it on stderr.
+    pub fn print(&self) {
+        print_error(&self.to_string(), &format!("error[{}]:", self.code as u8));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::args::ExtractArgs;
 use crate::arrays::{Named as Arrays, write_npz};
 use crate::error::{CliError, CliResult, Code};
 use crate::models::{inputs_for, load};
-use crate::output::{print_text, table, write_file, write_json};
+use crate::output::{print_text, show_table, table, write_file, write_json};
 use crate::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
 use compiler::graph::{ExtractError, Extracted, Module, TensorType, ValueId, extract, input_ports};
 use compiler::name::Name;
@@ -121,7 +121,7 @@ fn report(a: &ExtractArgs, part: &Module, going_round: &[Name]) -> CliResult<()>
     for (side, (name, ty)) in inputs.iter().map(|p| ("input", p)).chain(results.iter().map(|p| ("output", p))) {
         rows.add_row([side.to_string(), name.to_string(), ty.dtype.to_string(), dims_of(ty)]);
     }
-    print_text(&rows.to_string())?;
+    show_table(&rows)?;
     print_text(&format!("{nodes} nodes in {}", a.output.display()))?;
     let cut: Vec<&str> = inputs.iter().map(|i| i.0.as_str()).filter(|i| going_round.contains(&Name::new(i))).collect();
     if !a.from.is_empty() && !cut.is_empty() {

@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use crate::host_library::load_library;
-use crate::output::{print_text, table};
+use crate::output::{print_text, show_table, table};
 use benches::statistics::Statistics;
 use compiler::attr::{AttrStruct, Attrs};
 use compiler::compile::Compiled;
@@ -108,7 +108,7 @@ pub fn show(result: &Value) -> CliResult<()> {
             let [us, waits] = [us, waits].map(|us| format!("{us:.1}"));
             t.add_row([text("function"), text("name"), place.into(), bytes, us, moved.to_string(), waits]);
         }
-        print_text(&t.to_string())?;
+        show_table(&t)?;
         show_edges(&calls)?;
     }
     let plain = &result["without_host_calls"];
@@ -134,7 +134,7 @@ fn show_edges(calls: &[Value]) -> CliResult<()> {
             t.add_row([tensor, from, to, bytes.to_string(), format!("{us:.1}")]);
         }
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::args::shared::refuse_for_trace;
 use crate::args::{Common, InspectArgs};
 use crate::error::{CliError, CliResult, Code};
 use crate::models::{is_onnx, load, load_open, sizes};
-use crate::output::{print_text, si, table, write_json};
+use crate::output::{print_text, show_table, si, table, write_json};
 use compiler::inspect::{Inspection, inspect_module};
 use compiler::int::Dim;
 use compiler::onnx::{ImportError, ImportOptions, inspect_onnx, onnx_inputs};
@@ -94,12 +94,12 @@ fn show(model: &str, i: &Inspection) -> CliResult<()> {
             t.add_row([kind.to_string(), p.name.clone(), p.dtype.to_string(), shape]);
         }
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     let mut t = table(&["op", "count"]);
     for (op, n) in &i.ops {
         t.add_row([op.clone(), n.to_string()]);
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     let json = i.to_json();
     let number = |k: &str| json[k].as_f64().map_or("unknown".to_string(), |v| si(v).trim().to_string());
     print_text(&format!("opset {}   parameters {}   MACs {}", json["opset"], number("parameters"), number("macs")))?;

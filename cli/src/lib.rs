@@ -105,6 +105,8 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
     let result = registered.and_then(|functions| {
         // SAFETY: no thread was started yet.
         unsafe { external::provide_threads(cli.command.common()) };
+        let bundle = cli.command.bundle_args();
+        cli.command.common_mut().allow_native = bundle.allow_native;
         cli.command.common_mut().functions = functions;
         cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
@@ -119,7 +121,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
     match result {
         Ok(()) => 0,
         Err(e) => {
-            output::print_error(&e.render().to_string());
+            e.print();
             if !common.state.json_is_written() {
                 // Where even this cannot be written, the exit code says it.
                 let _ = output::write_json(common, &e.to_json());
@@ -140,11 +142,10 @@ fn usage(e: &clap::Error, args: &[OsString]) -> u8 {
             .help("rename the file or folder, or give a link to it"),
         None => CliError::from_usage(e),
     };
-    let text = match no_text {
-        Some(_) => error.render().to_string(),
-        None => e.render().to_string().replacen("error:", &terminal::alarming(&label), 1),
-    };
-    output::print_error(text.trim_end());
+    match no_text {
+        Some(_) => error.print(),
+        None => output::print_error(e.render().to_string().replacen("error:", &label, 1).trim_end(), &label),
+    }
     let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
     if let Some(json) = json {
         let target = json.strip_prefix("--json=").unwrap_or("-").to_string();

@@ -8,7 +8,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, open_device, profile_on, scheduling};
 use crate::machine::{Failure, Loaded, Machine};
 use crate::models::{inputs_for, load};
-use crate::output::print_text;
+use crate::output::print_json;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile, function_alone};
 use compiler::dtype::DType;
@@ -102,7 +102,7 @@ pub fn execute(a: &MeasureArgs) -> CliResult<()> {
             Err(Failure::Refused(why)) => Reply::Refused { why },
             Err(Failure::Lost(why)) => Reply::Lost { why },
         };
-        print_text(&serde_json::to_string(&reply).map_err(|e| CliError::usage(e.to_string()))?)?;
+        print_json(&serde_json::to_string(&reply).map_err(|e| CliError::usage(e.to_string()))?)?;
         if let Reply::Lost { why } = reply {
             return Err(CliError::new(Code::Device, why));
         }

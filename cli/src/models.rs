@@ -100,7 +100,7 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     }
     if path.extension().is_some_and(|e| e == "weft") {
         let text = read_text(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
-        let parsed = Model::from_text(&text).map_err(|e| CliError::from(e).at(model))?;
+        let parsed = Model::from_native_text(&text, common.allow_native).map_err(|e| CliError::from(e).at(model))?;
         let mut module = parsed.module().clone();
         if let Some(source) = &common.weights {
             fill_constants(&mut module, source, common)?;

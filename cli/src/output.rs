@@ -7,7 +7,10 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use crate::said::State;
+use crate::table::Table;
 pub use crate::table::{table, verdict};
+use crate::terminal::alarming;
+use compiler::bare::{shown, shown_in_json};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
@@ -21,15 +24,29 @@ pub fn write_json(common: &Common, value: &serde_json::Value) -> CliResult<bool>
     let text = serde_json::to_string_pretty(value).map_err(|e| CliError::usage(e.to_string()))?;
     common.state.json_stands();
     if target == "-" {
-        print_text(&text)?;
+        print_json(&text)?;
         return Ok(true);
     }
-    write_file(target.as_ref(), text.as_bytes())?;
+    write_file(target.as_ref(), shown_in_json(&text).as_bytes())?;
     Ok(false)
 }
 
-/// Prints a line to stdout; a closed pipe ends quietly.
+/// Prints a line to stdout; a closed pipe ends quietly. Names in it may come from files: hidden characters are shown.
 pub fn print_text(text: &str) -> CliResult<()> {
+    print_line(&shown(text))
+}
+
+/// Prints a table to stdout as [`print_text`]; its cells are shown already, and may be coloured.
+pub fn show_table(table: &Table) -> CliResult<()> {
+    print_line(&table.to_string())
+}
+
+/// Prints a text of JSON to stdout as [`print_text`].
+pub fn print_json(text: &str) -> CliResult<()> {
+    print_line(&shown_in_json(text))
+}
+
+fn print_line(text: &str) -> CliResult<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -39,8 +56,14 @@ pub fn print_text(text: &str) -> CliResult<()> {
     }
 }
 
-/// Prints a line to stderr. A closed pipe is ignored.
-pub fn print_error(text: &str) {
+/// Prints a line to stderr, with hidden characters shown. A closed pipe is ignored.
+pub fn print_log(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", shown(text));
+}
+
+/// Prints an error to stderr as [`print_log`], with `label` in it in red where stderr takes colours.
+pub fn print_error(text: &str, label: &str) {
+    let text = shown(text).replacen(label, &alarming(label), 1);
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -204,6 +227,7 @@ fn beside(target: &Path) -> std::io::Result<Pending> {
         keep_owner(file.as_file(), &old)?;
         file.as_file().set_permissions(old.permissions())?;
     }
+    Ok(file)
 }
 
 /// The system's error without the path of the temporary file, which nobody asked for.
@@ -269,7 +293,7 @@ fn open_stream(path: &Path) -> std::io::Result<File> {
 /// A log line on stderr.
 pub fn log(common: &Common, text: impl AsRef<str>) {
     if !common.quiet {
-        print_error(text.as_ref());
+        print_log(text.as_ref());
     }
 }
 
@@ -319,11 +343,11 @@ impl Progress {
             self.stage = Some((name.to_string(), Instant::now()));
             if let Some(bar) = &self.bar {
                 bar.reset();
-                bar.set_message(name.to_string());
+                bar.set_message(shown(name));
             }
         }
         if let Some(bar) = &self.bar {
-            bar.set_prefix(at_work.to_string());
+            bar.set_prefix(shown(at_work));
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         }

@@ -7,7 +7,7 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for};
-use crate::output::{print_text, table};
+use crate::output::{show_table, table};
 use compiler::compile::{
     CompileError, CompileOptions, Compiled, NetworkParts, PartValue, compile_graph, split_network,
 };
@@ -240,7 +240,7 @@ impl Parts {
                 [said("reads", &p.reads), said("decides", &p.decides)].concat().join(", "),
             ]);
         }
-        print_text(&rows.to_string())
+        show_table(&rows)
     }
 }
 

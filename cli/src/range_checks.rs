@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use crate::output::{print_text, table};
+use crate::output::{print_text, show_table, table};
 use compiler::graph::Module;
 use compiler::interpreter::{Interpreter, NodeOutOfRange};
 use compiler::tensor::Tensor;
@@ -36,5 +36,5 @@ pub fn print_out_of_range(found: &[NodeOutOfRange]) -> CliResult<()> {
     for n in found {
         t.add_row([n.node.to_string(), n.op.to_string(), n.found.count.to_string(), n.found.first.clone()]);
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }

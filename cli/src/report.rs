@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult};
 use crate::executor::Device;
-use crate::output::{print_text, shape, table, write_json};
+use crate::output::{print_text, shape, show_table, table, write_json};
 use crate::range_checks::{out_of_range_json, print_out_of_range};
 use compiler::interpreter::NodeOutOfRange;
 use compiler::tensor::Tensor;
@@ -137,7 +137,7 @@ fn show_statistics(rows: &[&Value]) -> CliResult<()> {
         }
         t.add_row(row);
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 /// The number of classes when a result holds one value for each class of each image: other dimensions of it are 1.
@@ -201,7 +201,7 @@ fn show_best(r: &Value, labelled: bool, rows: usize) -> CliResult<()> {
             }
             t.add_row(line);
         }
-        print_text(&t.to_string())?;
+        show_table(&t)?;
     }
     match all.len() > rows {
         true => print_text(&format!("... {} more images (-v shows them)", all.len() - rows)),

@@ -3,6 +3,7 @@
 
 use crate::terminal::colours;
 use comfy_table::{Attribute, Cell, Color, Row};
+use compiler::bare::shown;
 use std::fmt;
 use std::io::IsTerminal;
 
@@ -60,9 +61,14 @@ fn is_text(content: &str) -> bool {
 }
 
 impl Table {
-    /// Adds a row.
+    /// Adds a row. Hidden characters in it are shown.
     pub fn add_row(&mut self, row: impl Into<Row>) -> &mut Table {
-        self.inner.add_row(row);
+        let row: Row = row.into();
+        let cell = |cell: &Cell| match shown(&cell.content()) {
+            text if text == cell.content() => cell.clone(),
+            text => Cell::new(text),
+        };
+        self.inner.add_row(row.cell_iter().map(cell).collect::<Vec<Cell>>());
         self
     }
 

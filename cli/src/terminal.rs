@@ -1,5 +1,6 @@
 //! Colours and questions on a terminal.
 
+use compiler::bare::shown;
 use std::io::{IsTerminal, Write};
 
 /// True if `stream` is a terminal and colours are not switched off (<https://no-color.org>).
@@ -22,7 +23,7 @@ pub fn asks(question: &str, usual: bool) -> bool {
     let mut stderr = std::io::stderr();
     let mut line = String::new();
     // Where the question cannot be shown or answered, nothing is done.
-    let shown = write!(stderr, "{question}").and_then(|()| stderr.flush()).is_ok();
+    let shown = write!(stderr, "{}", shown(question)).and_then(|()| stderr.flush()).is_ok();
     if !shown || std::io::stdin().read_line(&mut line).is_err() {
         return false;
     }

@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::args::shared::{refuse_but, refuse_for_trace};
 use crate::error::{CliError, CliResult, Code};
-use crate::output::{log, print_text, si, table, write_file, write_json};
+use crate::output::{log, print_text, show_table, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
 use compiler::trace::{CompileTrace, Contents, OpenDim};
 use serde_json::Value;
@@ -96,7 +96,7 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
             if t.is_stated(i) { si(g.bytes as f64) } else { g.open_bytes.clone().unwrap_or_default() },
         ]);
     }
-    print_text(&rows.to_string())?;
+    show_table(&rows)?;
     let versions = t.kernels.iter().filter(|k| !k.when.is_empty()).count();
     let some = if versions == 0 { String::new() } else { format!(", {versions} of them for some sizes only") };
     print_text(&format!(
@@ -155,7 +155,7 @@ fn show_passes(t: &CompileTrace) -> CliResult<()> {
             added.to_string(),
         ]);
     }
-    print_text(&rows.to_string())
+    show_table(&rows)
 }
 
 fn show_kernels(t: &CompileTrace) -> CliResult<()> {
@@ -173,7 +173,7 @@ fn show_kernels(t: &CompileTrace) -> CliResult<()> {
             t.time_of_kernel(i).map_or(String::new(), |t| format!("{:.1}", t.median_us)),
         ]);
     }
-    print_text(&rows.to_string())
+    show_table(&rows)
 }
 
 fn show_measured(t: &CompileTrace) -> CliResult<()> {
@@ -204,7 +204,7 @@ fn show_weights(t: &CompileTrace, common: &Common) -> CliResult<()> {
             row.push(w.hash()[..16].to_string());
             rows.add_row(row);
         }
-        print_text(&rows.to_string())?;
+        show_table(&rows)?;
     }
     let elements: usize = t.weights.iter().map(|w| w.shape.iter().product::<usize>()).sum();
     print_text(&format!(

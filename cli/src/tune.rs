@@ -26,7 +26,7 @@ use crate::args::{Common, TuneArgs};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::{inputs_for, load};
-use crate::output::{Progress, log, print_text, table, write_json};
+use crate::output::{Progress, log, print_text, show_table, table, write_json};
 use crate::{ceilings, tuning};
 use candidates::Maker;
 use compiler::schedule::template::{Match, Template};
@@ -353,7 +353,7 @@ fn show(
             o.describe(),
         ]);
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     let refused: usize = reports.iter().map(|r| r.refused.len()).sum();
     if refused > 0 {
         print_text(&format!("{refused} candidates gave wrong results or did not run; --json names them"))?;

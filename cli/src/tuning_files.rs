@@ -99,8 +99,9 @@ fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
         true => format!("they are kept in {}", output.display()),
         false => "they are not kept: the estimate ranks better without them".into(),
     };
+    show_table(&t)?;
     print_text(&format!(
-        "{t}\n{} schedules of {} functions; mean rank correlation of estimates with times {before:.3}, with factors by the \
+        "{} schedules of {} functions; mean rank correlation of estimates with times {before:.3}, with factors by the \
          other functions {after:.3}; {verdict}",
         line.schedules, line.functions
     ))
@@ -130,7 +131,7 @@ fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
             l.device.split(" | ").next().unwrap_or_default().to_string(),
         ]);
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 /// How many lines there are, and how many count.
@@ -157,10 +158,10 @@ fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
     if !all.others.is_empty() {
         text.push_str(&format!("\n{} lines of a later version of Weft, which are not read", all.others.len()));
     }
-    devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
     if !all.bad.is_empty() {
         text.push_str(&format!("\n{} lines that do not parse, which --mend drops", all.bad.len()));
     }
+    devices.iter().for_each(|d| text.push_str(&format!("\n  {d}")));
     print_text(&text)
 }
 

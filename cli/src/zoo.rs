@@ -2,7 +2,7 @@
 
 use crate::args::ZooArgs;
 use crate::error::CliResult;
-use crate::output::{print_text, si, table, write_json};
+use crate::output::{show_table, si, table, write_json};
 
 /// Lists the built-in models.
 pub fn execute(a: &ZooArgs) -> CliResult<()> {
@@ -24,5 +24,5 @@ pub fn execute(a: &ZooArgs) -> CliResult<()> {
             z.description.to_string(),
         ]);
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }

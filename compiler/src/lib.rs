@@ -25,9 +25,8 @@ pub mod text;
 pub mod trace;
 pub mod verify;
 
-use tensor_ir::bare;
 pub use tensor_ir::{
-    arena, attr, attr_enum, attr_struct, candidate, check, define_id, dtype, fault, fingerprint, int, name, plan,
+    arena, attr, attr_enum, attr_struct, bare, candidate, check, define_id, dtype, fault, fingerprint, int, name, plan,
     profile, recent, registry, schedule, te, tensor, tensor_type, tir, traffic,
 };
 

@@ -133,6 +133,15 @@ impl Adviser<'_> {
                 "{} allows it; run bundles of people that you would run a program of",
                 self.0.option("allow-native")
             )),
+            Error::NativeText(_) => Advice::new(Code::Usage, e).help(
+                "load the network without the calls, and let the option `external` give its parts to the target; \
+                 `weft run` and `weft bench` also have --allow-native, for texts that you would run as a program",
+            ),
+            Error::MachineOptions(options) => Advice::new(Code::Usage, e).help(format!(
+                "leave them out of the file; `{} {}=...` sets them for a network whose parts it gives to the target",
+                self.0.option("external"),
+                options.first().map_or("", String::as_str)
+            )),
             Error::Extension(_) => Advice::new(Code::Usage, e),
             _ => Advice::new(Code::Input, e),
         }

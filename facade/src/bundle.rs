@@ -9,6 +9,7 @@ use crate::device::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;
+use crate::origin::refuse_machine_code;
 use crate::program::Program;
 use crate::tuning::TuningDatabase;
 use bytes::Bytes;
@@ -262,6 +263,7 @@ impl Bundle {
             let part = ConstantPart { file, entry, dtype: there.dtype, shape: there.shape.clone() };
             there.data = ConstData::Lazy(Arc::new(part));
         }
+        refuse_machine_code(&module, true)?;
         module.dims = self.ranges();
         compiler::verify::verify_module(&module)
             .map_err(|list| fail(list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;

@@ -54,6 +54,15 @@ pub enum Error {
         /// The targets.
         targets: Vec<String>,
     },
+    /// A text whose external targets run code of the machine, where that is not allowed.
+    #[error("the text runs code of this machine through {}, which has to be allowed", .0.join(", "))]
+    NativeText(Vec<String>),
+    /// A network from a file that sets options of external targets which are the caller's: each as `TARGET:OPTION`.
+    #[error(
+        "the network sets {}, which name a program, a library or a folder of this machine; a file must not set them",
+        .0.iter().map(|o| format!("`{o}`")).collect::<Vec<_>>().join(" and ")
+    )]
+    MachineOptions(Vec<String>),
     /// A model that has no plan before a run, for a bundle.
     #[error("a bundle holds plans, and the model has none before a run: {0}")]
     NotPlanned(String),

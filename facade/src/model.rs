@@ -4,6 +4,7 @@ use crate::compiled::CompiledModel;
 use crate::error::Error;
 use crate::files::{licence, read_onnx};
 use crate::options::Options;
+use crate::origin::refuse_machine_code;
 use crate::plain_files::read_text;
 use crate::sizes::Sizes;
 use bytes::Bytes;
@@ -82,7 +83,17 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Text`], [`Error::Schedule`], [`Error::NoEntry`]: text that does not parse or verify, with the place.
+    /// [`Error::NativeText`], [`Error::MachineOptions`]: text that asks for code or folders of the machine.
     pub fn from_text(text: &str) -> Result<Model, Error> {
+        Model::from_native_text(text, false)
+    }
+
+    /// As [`Model::from_text`]; `allows_native`: external targets in it may run code of the machine, such as a library
+    /// or what a C compiler makes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_native_text(text: &str, allows_native: bool) -> Result<Model, Error> {
         let module = compiler::text::parse_module(text).map_err(|e| Error::Text(e.to_string()))?;
         compiler::verify::verify_module(&module).map_err(|list| {
             let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
@@ -92,6 +103,7 @@ impl Model {
         if !module.functions.contains_key(&module.entry) {
             return Err(Error::NoEntry);
         }
+        refuse_machine_code(&module, allows_native)?;
         Ok(Model::from_module(module))
     }
 

@@ -17,6 +17,7 @@ use crate::changes::{Mark, Marks, changes};
 use crate::picture::Picture;
 use crate::svg::{escape, fill};
 use crate::timeline::{about_run, run_spans};
+use compiler::bare::shown_in_json;
 use compiler::trace::{CompileTrace, Span, TraceError};
 pub use difference::Beside;
 use graphs::Graphs;
@@ -49,7 +50,7 @@ pub fn report(trace: &CompileTrace) -> Result<String, TraceError> {
 /// As for [`report`].
 pub fn page(measured: &Measured) -> Result<String, TraceError> {
     // Inside a script element only `</` and `<!--` could end it.
-    let text = data(measured)?.to_string().replace('<', "\\u003c");
+    let text = shown_in_json(&data(measured)?.to_string()).replace('<', "\\u003c");
     let title = escape(&format!("{}: Weft report", measured.trace.model));
     let page = PAGE.replacen("{{title}}", &title, 1).replacen("{{style}}", STYLE, 1);
     let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);

@@ -1,6 +1,7 @@
 //! What pictures as SVG and HTML have in common: colours of categories, and text between tags.
 
 use crate::picture::Category;
+use compiler::bare::shown;
 
 /// Fill colour of a category, for light backgrounds; the hues keep their distance for the colour-blind.
 pub fn fill(category: Category) -> &'static str {
@@ -19,16 +20,15 @@ pub fn fill(category: Category) -> &'static str {
     }
 }
 
-/// The text with XML's reserved characters as entities, and without characters that XML forbids.
+/// The text with XML's reserved characters as entities, and hidden characters shown: XML forbids some of them.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in shown(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -95,6 +95,9 @@ impl ExternalTarget for Dnnl {
             ("threads", "threads of a run; by default those of the library"),
         ]
     }
+    fn machine_options(&self) -> &'static [&'static str] {
+        &["compiler", "folder", "graphs", "library"]
+    }
     fn check_options(&self, options: &TargetOptions) -> Result<(), String> {
         self.threads(options)?;
         self.scale(options)?;

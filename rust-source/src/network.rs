@@ -3,6 +3,7 @@
 use crate::names::fields;
 use shaders_gen::GeneratedModule;
 use std::fmt::Write as _;
+use tensor_ir::bare::shown_in_line;
 use tensor_ir::dtype::DType;
 use tensor_ir::plan::{BufferView, Content, Dispatch, HostContent, Plan, PlanBuffer, PlanKernel, Step, kernel_file};
 use tensor_ir::profile::DeviceProfile;
@@ -95,8 +96,8 @@ pub(crate) fn source(plan: &Plan, profile: &DeviceProfile, places: &Places, mode
     let generated = plan.kernels.iter().map(generated).collect::<Result<Vec<_>, String>>()?;
     let mut out = format!(
         "//! {} for the profile {}, written by Weft: its inputs and outputs, and tables of what a run does.\n\n",
-        plain(model),
-        plain(&profile.name)
+        shown_in_line(model),
+        shown_in_line(&profile.name)
     );
     out.push_str("use crate::device::{Buffer, Kernel, Step};\nuse crate::tensor::{Form, Place, Tensor, from_bytes, to_bytes};\n\n");
     structures(&mut out, plan)?;
@@ -130,13 +131,8 @@ fn generated(k: &PlanKernel) -> Result<&GeneratedModule, String> {
     Ok(module)
 }
 
-/// Text for a comment of one line.
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
-}
-
 fn described(v: &BufferView) -> String {
-    format!("`{}`: {}{:?}", plain(v.name.as_str()), v.dtype, v.shape)
+    format!("`{}`: {}{:?}", shown_in_line(v.name.as_str()), v.dtype, v.shape)
 }
 
 /// `Inputs` and `Outputs`, with a field for each tensor.
@@ -327,5 +323,10 @@ fn steps(out: &mut String, plan: &Plan, places: &Places, list: &[Step], depth: u
 fn run(d: &Dispatch, plan: &Plan, places: &Places) -> Result<String, String> {
     let name = &plan.kernels[d.kernel].name;
     let buffers = d.buffers.iter().map(|&b| places.row(b, name)).collect::<Result<Vec<_>, String>>()?;
-    Ok(format!("Step::Run {{ kernel: {}, buffers: &{buffers:?}, grid: {:?} }}, // {}", d.kernel, d.grid, plain(name)))
+    Ok(format!(
+        "Step::Run {{ kernel: {}, buffers: &{buffers:?}, grid: {:?} }}, // {}",
+        d.kernel,
+        d.grid,
+        shown_in_line(name)
+    ))
 }

@@ -120,9 +120,10 @@ impl Module {
     ///
     /// Returns the name of the first function of the text, for `callee=` of `call_tensor` and `call`.
     ///
-    /// Raises weft_nn.Error: code 3 for a text that does not parse.
+    /// Raises weft_nn.Error: code 3 for a text that does not parse, 2 for one that runs code of the machine.
     fn define(&self, text: &str) -> PyResult<String> {
         let defined = extend::parse_module(text).map_err(|e| raise(&weft::Error::Text(e.to_string())))?;
+        weft::refuse_machine_code(&defined, false).map_err(|e| raise(&e))?;
         self.held.change(|m| {
             edit::define(m, defined).map(|name| name.to_string()).map_err(|why| usage(why, "give it another name"))
         })

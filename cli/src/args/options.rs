@@ -174,6 +174,9 @@ pub struct Common {
     /// Messages and times so far; clones share them.
     #[arg(skip)]
     pub state: State,
+    /// A text may run code of the machine.
+    #[arg(skip)]
+    pub allow_native: bool,
     /// Measured times, if not those of files.
     #[arg(skip)]
     pub times: Times,

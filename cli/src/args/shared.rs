@@ -1,7 +1,7 @@
 //! Which command supports which of the shared options. A command refuses options that it does not use, so a mistake is
 //! never ignored silently.
 
-use super::{Cli, Command, Common};
+use super::{BundleArgs, Cli, Command, Common};
 use crate::error::{CliError, CliResult};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -362,6 +362,14 @@ impl Command {
             Command::Cases(a) => &a.common,
             Command::Measure(a) => &a.common,
             Command::Oracle(a) => &a.common,
+        }
+    }
+    /// What is asked of a bundle.
+    pub fn bundle_args(&self) -> BundleArgs {
+        match self {
+            Command::Run(a) => a.bundle,
+            Command::Bench(a) => a.bundle,
+            _ => BundleArgs::default(),
         }
     }
     /// The shared options of the command, to be completed.

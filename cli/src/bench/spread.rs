@@ -2,7 +2,7 @@
 
 use super::number;
 use crate::error::CliResult;
-use crate::output::{print_text, si, table};
+use crate::output::{print_text, show_table, si, table};
 use serde_json::Value;
 
 /// Deviation, as a share of the median, from which on a measurement is called unstable.
@@ -26,7 +26,7 @@ pub fn show(r: &Value) -> CliResult<()> {
             t.add_row(row);
         }
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     let ms = |k: &str| r["compile_ms"][k].as_f64().map(|ms| format!("{ms:.0} ms {k}"));
     let compile: Vec<String> = ["cold", "warm"].into_iter().filter_map(ms).collect();
     print_text(&format!("compilation, session and first run: {}", compile.join(", ")))?;

@@ -4,7 +4,7 @@ use super::sweep::Setting;
 use super::{number, spread};
 use crate::driver_stats;
 use crate::error::CliResult;
-use crate::output::{Rows, print_text, table};
+use crate::output::{Rows, print_text, show_table, table};
 use serde_json::Value;
 
 /// Names of the columns, and their least width.
@@ -153,6 +153,6 @@ fn show_kernels(one: &Value) -> CliResult<()> {
         }
         t.add_row(row);
     }
-    print_text(&t.to_string())?;
+    show_table(&t)?;
     print_text(&format!("time source: {}", one["time_source"].as_str().unwrap_or("")))
 }

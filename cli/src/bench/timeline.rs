@@ -6,6 +6,7 @@ use super::executor_times::NodeTime;
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{log, write_file};
+use compiler::bare::shown_in_json;
 use compiler::compile::Compiled;
 use compiler::plan::Dispatch;
 use compiler::tensor::Tensor;
@@ -116,7 +117,7 @@ impl Recorded {
         }
         let about = |i: usize| self.dispatches.get(i).cloned().unwrap_or_default();
         let events = graphview::timeline::events(&self.run, device, &about);
-        write_file(path, events.to_string().as_bytes())?;
+        write_file(path, shown_in_json(&events.to_string()).as_bytes())?;
         log(&a.common, format!("wrote the timeline to {}: ui.perfetto.dev shows it", path.display()));
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::args::CompareArgs;
 use crate::error::CliResult;
 use crate::executor::Device;
 use crate::node_errors::{NodeError, node_errors};
-use crate::output::{Progress, log, print_text, table};
+use crate::output::{Progress, log, print_text, show_table, table};
 use crate::precision::on_this_device;
 use compiler::agreement::{Difference, Tolerance};
 use compiler::calibrate::{Accumulated, Passed, Point, accumulate};
@@ -147,7 +147,7 @@ fn print_points(a: &CompareArgs, r: &Accumulated) -> CliResult<()> {
         let figures = [format!("{:.3e}", p.error), format!("{:.2}", p.used)];
         t.add_row([p.node.to_string(), p.op.clone()].into_iter().chain(figures));
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 fn passed_text(r: &Accumulated, p: &Passed) -> String {

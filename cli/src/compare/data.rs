@@ -9,7 +9,7 @@ use crate::executor::{Device, execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors};
-use crate::output::{Progress, log, print_text, table, verdict, write_json};
+use crate::output::{Progress, log, print_text, show_table, table, verdict, write_json};
 use crate::report::{best_classes, classes_of};
 use comfy_table::Cell;
 use compiler::agreement::Difference;
@@ -252,7 +252,7 @@ fn print_distribution(summaries: &[Value], inputs: usize) -> CliResult<()> {
             t.add_row(row);
         }
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 fn print_worst(cases: &[Case]) -> CliResult<()> {
@@ -273,7 +273,7 @@ fn print_worst(cases: &[Case]) -> CliResult<()> {
             top.unwrap_or_else(|| "-".into()).into(),
         ]);
     }
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::relations::{Relations, how};
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
-use crate::output::{print_text, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use compiler::trace::{CompileTrace, DispatchTime, Group, NodeError, Spent};
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
             row.error.map_or(String::new(), |e| e.name.clone()),
         ]);
     }
-    print_text(&list.to_string())?;
+    show_table(&list)?;
     let rest = r.t.time_spent().into_iter().filter(|s| !matches!(s.0, Spent::Dispatch(_)));
     let mut rest = rest.map(|(what, ms)| format!("{}: {ms:.2} ms", r.t.spent_name(what, ms)));
     rest.try_for_each(|line| print_text(&line))

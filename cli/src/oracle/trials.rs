@@ -5,7 +5,7 @@ use super::table::{Measured, Table};
 use crate::args::OracleArgs;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::scheduling;
-use crate::output::{print_text, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use crate::tune::candidate::Candidate;
 use crate::tune::candidates::Maker;
 use crate::tune::search::Search;
@@ -186,7 +186,7 @@ pub fn searches(a: &OracleArgs) -> CliResult<()> {
     }
     let mean = [format!("{default:.3}"), format!("{search:.3}"), format!("{random:.3}")];
     t.add_row(["geometric mean".to_string(), String::new(), String::new()].into_iter().chain(mean));
-    print_text(&t.to_string())
+    show_table(&t)
 }
 
 /// Calibrates the estimate by tables, and prints how it ranks the schedules of each shape: without factors, and with

@@ -69,13 +69,18 @@ pub struct Machine {
     place: OnceLock<Result<Place, String>>,
 }
 
+/// The model that a trace names, as an argument that no command takes for an option.
+fn operand(model: &str) -> String {
+    if model.starts_with('-') { format!("./{model}") } else { model.to_string() }
+}
+
 impl Machine {
     /// For the model of a trace; `given` are the arguments of `weft view`, in which it is called `shown`. Kernels are timed
     /// on the device of `common`; if that is left open, on the device of the trace where it is here.
     pub fn new(given: &[String], shown: &str, trace: &CompileTrace, common: &Common) -> Machine {
         let mut arguments = without_options(given, OWN);
         if let Some(place) = arguments.iter_mut().find(|a| *a == shown) {
-            *place = trace.model.clone();
+            *place = operand(&trace.model);
         }
         let asked = DeviceChoice::parse(&common.device);
         let own = (asked == DeviceChoice::Auto).then(|| DeviceChoice::parse(&trace.profile_name));
@@ -254,6 +259,14 @@ mod tests {
         assert_eq!(without_options(&given, OWN), ["resnet18", "--batch", "2", "--device", "0"]);
         let m = Machine::new(&["a.trace".to_string()], "a.trace", &trace("resnet18"), &Common::default());
         assert_eq!(m.arguments, ["resnet18"]);
+    }
+
+    /// A trace names a model; it must not give the commands that the viewer starts an option, such as a library.
+    #[test]
+    fn the_model_of_a_trace_is_no_option() {
+        let hostile = trace("--host-functions=evil.so");
+        let m = Machine::new(&["a.trace".to_string()], "a.trace", &hostile, &Common::default());
+        assert_eq!(m.arguments, ["./--host-functions=evil.so"]);
     }
 
     #[test]

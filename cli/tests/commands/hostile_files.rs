@@ -131,6 +131,167 @@ fn files_that_are_right() {
     assert!(fused.contains("expand"), "{fused}");
 }
 
+/// Runs the command, which must end within 10 s of CPU time and 4 GB of address space, with `code` and `message`.
+#[cfg(target_os = "linux")]
+fn refused_early(folder: &Folder, line: &str, code: i32, message: &str) {
+    let limits = "ulimit -v 4000000; ulimit -t 10; exec \"$@\"";
+    let mut c = Command::new("sh");
+    c.args(["-c", limits, "sh", env!("CARGO_BIN_EXE_weft")]).args(line.split(' ')).current_dir(&folder.0);
+    let out = c.stdin(Stdio::null()).output().expect("the command runs");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "weft {line} said:\n{text}");
+    assert!(text.contains(message), "weft {line} said:\n{text}");
+}
+
+/// Bytes of an ONNX message: a field of a number and bytes.
+fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![];
+    for mut n in [number << 3 | 2, bytes.len()] {
+        while n >= 128 {
+            out.push(n as u8 | 128);
+            n >>= 7;
+        }
+        out.push(n as u8);
+    }
+    [out, bytes.to_vec()].concat()
+}
+
+/// A model whose function `i` calls function `i + 1` so many times, `functions` of them.
+fn nested_functions(functions: usize, calls: usize) -> Vec<u8> {
+    let node = |op: &str, from: &str, to: &str, domain: &str| {
+        let own = if domain.is_empty() { vec![] } else { field(7, domain.as_bytes()) };
+        [field(1, from.as_bytes()), field(2, to.as_bytes()), field(4, op.as_bytes()), own].concat()
+    };
+    let opset = |domain: &str, version: u8| [field(1, domain.as_bytes()), vec![0x10, version]].concat();
+    let function = |i: usize| {
+        let (op, domain) = if i + 1 < functions { (format!("f{}", i + 1), "own") } else { ("Relu".to_string(), "") };
+        let name = |k: usize| {
+            if k == 0 {
+                "x".to_string()
+            } else if k == calls {
+                "y".into()
+            } else {
+                format!("v{k}")
+            }
+        };
+        let nodes = (0..calls).flat_map(|k| field(7, &node(&op, &name(k), &name(k + 1), domain)));
+        let mut out = [field(1, format!("f{i}").as_bytes()), field(4, b"x"), field(5, b"y")].concat();
+        out.extend(nodes);
+        [out, field(9, &opset("", 17)), field(9, &opset("own", 1)), field(10, b"own")].concat()
+    };
+    let value = |name: &str| {
+        let shape = field(2, &field(1, &[0x08, 2]));
+        [field(1, name.as_bytes()), field(2, &field(1, &[vec![0x08, 1], shape].concat()))].concat()
+    };
+    let graph =
+        [field(1, &node("f0", "x", "y", "own")), field(2, b"g"), field(11, &value("x")), field(12, &value("y"))];
+    let mut out =
+        [vec![0x08, 9], field(7, &graph.concat()), field(8, &opset("", 17)), field(8, &opset("own", 1))].concat();
+    (0..functions).for_each(|i| out.extend(field(25, &function(i))));
+    out
+}
+
+/// Files of some bytes that expand to any number of nodes or to deep calls.
+#[cfg(target_os = "linux")]
+#[test]
+fn expansion_is_bounded_before_it_begins() {
+    let folder = Folder::new("expansion");
+    let text = |functions: usize, calls: usize, kind: &str| {
+        let mut out =
+            format!("graph @main(%a: f32[4]) -> (b: f32[4]) {{\n  %b = call @g0 %a : f32[4]\n  return %b\n}}\n");
+        for i in 0..functions {
+            out += &format!("graph @g{i}(%v0: f32[4]) -> (b: f32[4]){kind} {{\n");
+            for k in 0..calls {
+                let op = if i + 1 < functions { format!("call @g{}", i + 1) } else { "relu".into() };
+                out += &format!("  %v{} = {op} %v{k} : f32[4]\n", k + 1);
+            }
+            out += &format!("  return %v{calls}\n}}\n");
+        }
+        out
+    };
+    let files: [(&str, Vec<u8>, &str); 7] = [
+        ("wide20.onnx", nested_functions(20, 2), "more than 100000"),
+        ("wide40.onnx", nested_functions(40, 2), "more than 100000"),
+        ("deep.onnx", nested_functions(10_000, 1), "deep, more than 64"),
+        ("wide20.weft", text(20, 2, "").into_bytes(), "more than 100000"),
+        ("wide70.weft", text(64, 4, "").into_bytes(), "more than 100000"),
+        ("fused40.weft", text(40, 2, " primitive").into_bytes(), "more than 100000"),
+        ("deep.weft", text(1000, 1, "").into_bytes(), "deep, more than 64"),
+    ];
+    for (name, bytes, message) in files {
+        std::fs::write(folder.path(name), bytes).expect("writes");
+        for verb in ["inspect", "compile --target ada", "run --device cpu", "run --device interpreter"] {
+            let (verb, options) = verb.split_once(' ').unwrap_or((verb, "-q"));
+            refused_early(&folder, &format!("{verb} {name} {options}"), 3, message);
+        }
+    }
+    std::fs::write(folder.path("narrow.onnx"), nested_functions(10, 2)).expect("writes");
+    assert!(weft(&["run", &folder.path("narrow.onnx"), "--device", "interpreter"]).status.success());
+}
+
+/// A PNG of no data that says it has this size.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let chunk = |kind: &[u8; 4], data: &[u8]| {
+        let body = [&kind[..], data].concat();
+        let crc = crc32fast::hash(&body).to_be_bytes();
+        [&(data.len() as u32).to_be_bytes()[..], &body, &crc].concat()
+    };
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
+    let data = [0x78, 0x9c, 0x03, 0x00, 0x00, 0x00, 0x00, 0x01];
+    [b"\x89PNG\r\n\x1a\n", &chunk(b"IHDR", &header)[..], &chunk(b"IDAT", &data), &chunk(b"IEND", b"")].concat()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn sizes_in_files_are_bounded_before_memory_is_taken() {
+    let folder = Folder::new("sizes");
+    std::fs::write(folder.path("big.png"), png(65535, 65535)).expect("writes");
+    let line = "run squeezenet1_1:smallest --device cpu -i big.png";
+    refused_early(&folder, line, 3, "65535 x 65535 pixels takes 12288 MiB, more than 512 MiB");
+    let long = image::RgbImage::new(65535, 1);
+    long.save(folder.path("long.png")).expect("writes");
+    let line = "run squeezenet1_1:smallest --device cpu -i long.png";
+    refused_early(&folder, line, 3, "more than 512 MiB");
+    // A buffer between two kernels.
+    let buffer = "tensor @t(%x: f32[4], out %y: f32[4]) {
+ buffer %b: f32[1099511627776] global
+ for i in 0..4 { block b { %b[i] <- %x[i] } }
+ for j in 0..4 { block y { %y[j] <- %b[j] } }
+ schedule { cut-kernel } }
+graph @main(%x: f32[4]) -> (y: f32[4]) {
+ %y = call_tensor @t %x : f32[4]
+ return %y
+}
+";
+    std::fs::write(folder.path("big.weft"), buffer).expect("writes");
+    for device in ["cpu", "interpreter"] {
+        refused_early(&folder, &format!("run big.weft --device {device}"), 5, "MiB");
+    }
+    // Loops of more iterations than 32 bits count.
+    for name in ["one_hot_deep.onnx", "arg_max_long.onnx"] {
+        let model = case(name);
+        refused_early(&folder, &format!("compile {model} --target ada"), 5, "");
+        refused_early(&folder, &format!("run {model} --device cpu"), 5, "MiB");
+    }
+}
+
+/// What is read is bounded by what a file says of itself.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_are_read_as_far_as_they_say() {
+    let folder = Folder::new("reads");
+    for device in ["/dev/zero", "/dev/stdin"] {
+        let line = format!("compile squeezenet1_1:smallest --target ada --tuning {device}");
+        refused_early(&folder, &line, 3, "no plain file");
+    }
+    let cache = folder.path("cache");
+    std::fs::create_dir(&cache).expect("a folder");
+    let made = Command::new("mkfifo").arg(Path::new(&cache).join("tuning.jsonl")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let line = format!("compile squeezenet1_1:smallest --target ada --cache {cache}");
+    refused_early(&folder, &line, 0, "no plain file");
+}
+
 /// How a run of each file of the fuzzer's corpus ends that is refused.
 const REFUSED: &[(&str, i32)] = &[
     ("bound_without_kernel", 3),
@@ -349,5 +510,67 @@ mod unix {
         let mut child = weft(["zoo", "--frobnicate"]).process().stderr(Stdio::piped()).spawn().expect("starts");
         drop(child.stderr.take());
         assert_eq!(child.wait().expect("ends").code(), Some(2));
+    }
+}
+
+/// A model of `y = relu(x)` in which the input has this name.
+fn relu_of(input: &str) -> Vec<u8> {
+    let value = |name: &str| {
+        let shape = field(2, &field(1, &[0x08, 2]));
+        [field(1, name.as_bytes()), field(2, &field(1, &[vec![0x08, 1], shape].concat()))].concat()
+    };
+    let node = [field(1, input.as_bytes()), field(2, b"y"), field(3, input.as_bytes()), field(4, b"Relu")].concat();
+    let graph = [field(1, &node), field(2, b"g"), field(11, &value(input)), field(12, &value("y"))].concat();
+    [vec![0x08, 9], field(7, &graph), field(8, &[field(1, b""), vec![0x10, 17]].concat())].concat()
+}
+
+/// Names that command a terminal, or change the order of the characters around them, are shown escaped: on terminals, in
+/// JSON, in comments of exported code and in pages.
+#[test]
+fn hidden_characters_in_names_are_shown() {
+    let folder = Folder::new("names");
+    let model = folder.path("names.onnx");
+    let hidden = |text: &str| text.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200b}']);
+    std::fs::write(&model, relu_of("x\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}1m\u{202e}\u{2066}\u{200b}")).expect("writes");
+    let (c, rust) = (folder.path("c"), folder.path("rust"));
+    let (page, trace, text) = (folder.path("a.html"), folder.path("a.trace"), folder.path("a.weft"));
+    for args in [
+        &["inspect", &model][..],
+        &["inspect", &model, "--json"],
+        &["compile", &model, "--target", "ada", "-o", &trace],
+        &["compile", &model, "--target", "ada", "--json"],
+        &["compile", &model, "--target", "ada", "--emit", "weft"],
+        &["run", &model, "--device", "cpu"],
+        &["run", &model, "--device", "cpu", "--json"],
+        &["compare", &model, "--device", "cpu"],
+        &["explain", &trace],
+        &["inspect", &trace, "-v"],
+        &["report", &trace, "-o", &page],
+        &["export", &model, "--c", &c],
+        &["export", &model, "--rust", &rust, "--target", "ada"],
+        &["run", &model, "--device", "cpu", "--dump", "nothing"],
+        &["run", &model, "--dim", "nothing=3"],
+    ] {
+        let out = weft(args);
+        let all = [out.stdout, out.stderr].map(|o| String::from_utf8(o).expect("UTF-8"));
+        assert!(!all.iter().any(|o| hidden(o)), "weft {args:?}: {all:?}");
+        if args.contains(&"--json") {
+            let json: serde_json::Value = serde_json::from_str(&all[0]).expect("JSON");
+            assert!(hidden(&json.to_string()), "weft {args:?} names the input as it is: {json}");
+        }
+        if args.contains(&"weft") {
+            std::fs::write(&text, &all[0]).expect("writes");
+            assert!(weft(&["inspect", &text]).status.success(), "the text does not parse: {}", all[0]);
+        }
+    }
+    let mut files = vec![PathBuf::from(page)];
+    for folder in [c.clone(), rust.clone(), format!("{rust}/src"), format!("{rust}/kernels")] {
+        let all = std::fs::read_dir(&folder).expect("a folder").map(|e| e.expect("an entry").path());
+        files.extend(all.filter(|p| p.is_file() && p.extension().is_none_or(|e| e != "bin")));
+    }
+    assert!(files.len() > 5);
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("text");
+        assert!(!hidden(&text), "{}:\n{text}", file.display());
     }
 }

@@ -15,6 +15,7 @@ mod half_products;
 mod hostile_files;
 mod json;
 mod keep_lists;
+mod machine_code;
 mod open_models;
 mod ort_cases;
 mod own_parts;

@@ -18,5 +18,5 @@ mod target;
 pub use options::TargetOptions;
 pub use region::Region;
 pub use site::CallSite;
-pub use table::{TargetSpec, find_target, native_targets, register_target};
+pub use table::{TargetSpec, find_target, machine_options, native_targets, register_target};
 pub use target::{ExternalPattern, ExternalTarget, Prepared};

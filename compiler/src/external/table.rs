@@ -8,6 +8,7 @@ use crate::fingerprint::Fingerprint;
 use crate::graph::Module;
 use crate::name::Name;
 use crate::ops::control::CallHost;
+use crate::ops::external_scope::External;
 use crate::registry::Table;
 use std::collections::BTreeSet;
 
@@ -40,14 +41,33 @@ pub fn find_target(name: Name) -> Result<&'static dyn ExternalTarget, String> {
     })
 }
 
-/// The targets that a partitioned module calls and that run code of the machine, by name, each once. One that is not
-/// registered counts.
+/// The targets that a module names and that run code of the machine, by name, each once. One that is not registered
+/// counts.
 pub fn native_targets(module: &Module) -> Vec<String> {
-    let nodes = module.functions.values().flat_map(|f| f.nodes.iter().map(|n| n.1));
-    let called = nodes.filter_map(|n| n.op.downcast::<CallHost>()?.external_target());
+    let named = targets_of(module).map(|t| t.0);
     let native: BTreeSet<String> =
-        called.filter(|&t| find_target(t).map_or(true, |t| t.is_native())).map(|t| t.to_string()).collect();
+        named.filter(|&t| find_target(t).map_or(true, |t| t.is_native())).map(|t| t.to_string()).collect();
     native.into_iter().collect()
+}
+
+/// The options in a module that name a program, a library or a folder of the machine, as `TARGET:OPTION`, each once. A
+/// target does not run with options that it does not have, so those do not count.
+pub fn machine_options(module: &Module) -> Vec<String> {
+    let specs = targets_of(module).filter_map(|(target, options)| TargetSpec::new(target, options).ok());
+    let given = |spec: TargetSpec| {
+        let names = spec.target.machine_options().iter().filter(move |o| spec.options.get(o).is_some());
+        names.map(move |o| format!("{}:{o}", spec.target.name())).collect::<Vec<_>>()
+    };
+    specs.flat_map(given).collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// The targets that nodes of a module name, with the options of each.
+fn targets_of(module: &Module) -> impl Iterator<Item = (Name, &str)> {
+    let nodes = module.functions.values().flat_map(|f| f.nodes.iter().map(|n| n.1));
+    nodes.filter_map(|n| match n.op.downcast::<CallHost>() {
+        Some(call) => Some((call.external_target()?, call.options.as_str())),
+        None => n.op.downcast::<External>().map(|e| (e.target, e.options.as_str())),
+    })
 }
 
 /// A target with options.

@@ -14,6 +14,11 @@ pub trait ExternalTarget: Send + Sync {
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// The options that name a program, a library or a folder of this machine. The command line and the caller set them;
+    /// a network from a file must not.
+    fn machine_options(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// Checks the values of its options, whenever options are read.
     ///
     /// # Errors

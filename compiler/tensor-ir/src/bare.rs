@@ -1,4 +1,5 @@
-//! Which names are written without quotes in text, and how the others are quoted.
+//! Which names are written without quotes in text, how the others are quoted, and how names from files are shown:
+//! without characters that command a terminal or change the order of the characters around them.
 
 /// Words that mean something as a bare attribute value.
 fn is_reserved(word: &str) -> bool {
@@ -44,17 +45,68 @@ pub fn quote(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
-            c => out.push(c),
+            c => out = push_shown(out, c),
         }
     }
     out.push('"');
     out
 }
 
+/// True for a character that shows nothing itself: of control, of a text's direction, without width, or a tag.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn push_shown(mut out: String, c: char) -> String {
+    match is_hidden(c) {
+        true => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+        false => out.push(c),
+    }
+    out
+}
+
+/// The text in one line, with hidden characters as `\u{202e}`: for comments.
+pub fn shown_in_line(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), push_shown)
+}
+
+/// The text with hidden characters as `\u{202e}`, but for ends of lines and tabs: for terminals and pages.
+pub fn shown(text: &str) -> String {
+    text.split_inclusive(['\n', '\t']).fold(String::with_capacity(text.len()), |mut out, part| {
+        let line = part.trim_end_matches(['\n', '\t']);
+        out = line.chars().fold(out, push_shown);
+        out + &part[line.len()..]
+    })
+}
+
+/// A JSON text with hidden characters, which stand in its strings alone, as JSON writes them: `\u202e`.
+pub fn shown_in_json(text: &str) -> String {
+    let mut units = [0; 2];
+    let push = |out: &mut String, unit: &u16| out.push_str(&format!("\\u{unit:04x}"));
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) && c != '\n' {
+            true => c.encode_utf16(&mut units).iter().for_each(|unit| push(&mut out, unit)),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_characters_are_shown() {
+        let hostile = "a\u{1b}[2J\u{202e}b\u{e0041}\n\tc\u{9b}é";
+        assert_eq!(shown(hostile), "a\\u{1b}[2J\\u{202e}b\\u{e0041}\n\tc\\u{9b}é");
+        assert_eq!(shown_in_line(hostile), "a\\u{1b}[2J\\u{202e}b\\u{e0041}\\u{a}\\u{9}c\\u{9b}é");
+        assert_eq!(shown_in_json("{\n\"\u{202e}\u{e0041}\u{7f}\"}"), "{\n\"\\u202e\\udb40\\udc41\\u007f\"}");
+        assert_eq!(quote("\u{202e}\n"), r#""\u{202e}\n""#);
+    }
 
     #[test]
     fn odd_names_are_quoted() {

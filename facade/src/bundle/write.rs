@@ -6,6 +6,7 @@ use crate::device::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;
+use crate::origin::refuse_machine_code;
 use crate::tuning::TuningDatabase;
 use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, compile_graph, renumber_host_steps};
 use compiler::external::native_targets;
@@ -84,6 +85,8 @@ impl Made {
         let profile = options.profile.clone().unwrap_or_else(DeviceProfile::baseline);
         let emitter = emitter(&profile);
         let graph = compile_graph(module.clone(), &options.compile_options(), &profile)?.module;
+        // The bundle would be refused when it is read.
+        refuse_machine_code(&graph, true)?;
         let (text, read) = as_text(&graph)?;
         let kept = Arc::new(Kept::default());
         let recorded = CompileOptions { record: true, keep: Some(kept.clone()), ..options.compile_options() };
