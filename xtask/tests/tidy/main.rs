@@ -772,19 +772,16 @@ fn every_chore_and_document_is_there() {
     assert_none("missing", missing.map(|f| f.to_string()).collect());
 }
 
-/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: each test file that starts it
-/// names the first adapter, and so do the checks of `xtask test`.
+/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: it is started in one place, and for
+/// transcripts, and both name the first adapter. So do the checks of `xtask test`.
 #[test]
 fn checks_still_dispatch_shaders() {
-    let tests: Vec<(PathBuf, String)> = std::fs::read_dir(place_of("cli").join("tests"))
-        .expect("tests of the command")
-        .flatten()
-        .filter(|f| f.path().extension().is_some_and(|e| e == "rs"))
-        .map(|f| (f.path(), read(&f.path())))
-        .collect();
+    let folder = place_of("cli").join("tests");
     let starts = |text: &str| text.contains("CARGO_BIN_EXE_weft") && text.contains("Command::new");
-    let starting: Vec<_> = tests.iter().filter(|t| starts(&t.1)).collect();
-    assert!(starting.len() >= 18, "{} files start the command", starting.len());
+    let tests = rust_files(&folder).into_iter().map(|f| (read(&f), f)).map(|(text, f)| (f, text));
+    let starting: Vec<(PathBuf, String)> = tests.filter(|t| starts(&t.1)).collect();
+    let places: BTreeSet<&Path> = starting.iter().map(|t| t.0.strip_prefix(&folder).expect("a test")).collect();
+    assert_eq!(places, BTreeSet::from(["commands/command.rs", "transcripts.rs"].map(Path::new)));
     let silent = starting.iter().filter(|t| !t.1.contains("\"WEFT_DEVICE\", \"0\""));
     let mut broken: Vec<String> = silent.map(|t| format!("{} sets no WEFT_DEVICE", t.0.display())).collect();
     for file in ["networks.rs", "demo.rs", "conformance/ledger.rs"] {
