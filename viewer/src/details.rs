@@ -1,10 +1,11 @@
 //! What the node pane says about a box. It is computed once, when the box is chosen: frames only read it.
 
-use crate::document::Document;
-use crate::panes::groups::title;
+use crate::document::{Document, group_title};
+use crate::drawing::Drawn;
 use compiler::remark::RemarkKind;
 use graphview::picture::{Category, Node};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Rows of one list; the rest is a count. A large layer has thousands.
 const ROWS: usize = 40;
@@ -83,6 +84,22 @@ pub struct Details {
     pub reasons: Rows<Reason>,
 }
 
+/// The details of the last box that was asked for, in the graph that was shown then.
+#[derive(Default)]
+pub struct Last(Option<(Arc<Drawn>, Arc<Details>)>);
+
+impl Last {
+    /// The details, if they are of the box `key` in this graph.
+    pub fn of(&self, key: &str, shown: Option<&Arc<Drawn>>) -> Option<Arc<Details>> {
+        let (drawn, details) = self.0.as_ref()?;
+        (details.node.key == key && Arc::ptr_eq(drawn, shown?)).then(|| details.clone())
+    }
+    /// Keeps details.
+    pub fn keep(&mut self, shown: Option<Arc<Drawn>>, details: &Arc<Details>) {
+        self.0 = shown.map(|s| (s, details.clone()));
+    }
+}
+
 impl Details {
     /// The details of a box of the document's pictures.
     pub fn of(d: &Document, node: Node) -> Details {
@@ -108,7 +125,7 @@ impl Details {
             neighbours: Rows::of(&neighbours, |&(word, other, from, to)| Neighbour {
                 word,
                 group: other,
-                title: title(other, &d.trace().groups[other]),
+                title: group_title(other, &d.trace().groups[other]),
                 why: d.border_between(from, to).iter().map(|r| r.message.clone()).collect(),
             }),
             reasons: Rows::of(&remarks, |r| Reason {
@@ -128,7 +145,7 @@ fn group(d: &Document, group: usize, own: &FxHashSet<&str>) -> OwnGroup {
         OwnKernel { kernel: k, name: t.kernels[k].name.clone(), lines: lines.unwrap_or(0) }
     };
     let kernels = d.calls_of(group).iter().take(ROWS).map(kernel).collect();
-    OwnGroup { group, title: title(group, &t.groups[group]), kernels }
+    OwnGroup { group, title: group_title(group, &t.groups[group]), kernels }
 }
 
 /// Groups beside a group: the word, the other group, the one that is read and the one that reads.

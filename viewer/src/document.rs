@@ -1,6 +1,7 @@
 //! A trace with indices for fast look-ups.
 
 use crate::units::{milliseconds, si};
+use compiler::compile::GroupKind;
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::remark::Remark;
@@ -203,4 +204,17 @@ impl Document {
         let each = own.filter_map(|n| if errors.cumulative { Some(n.rel_l2) } else { n.accumulated });
         each.max_by(f64::total_cmp)
     }
+}
+
+/// A group in one line.
+pub fn group_title(index: usize, g: &Group) -> String {
+    let how = match g.kind {
+        GroupKind::Kernel => format!("by {}", g.rule),
+        GroupKind::View => "a view".to_string(),
+        GroupKind::Host => "on the host".to_string(),
+        GroupKind::Control => "control flow".to_string(),
+    };
+    let anchor = g.anchor.as_ref().map_or(String::new(), |a| format!(", anchor {a}"));
+    let layout = g.layout.as_ref().map_or(String::new(), |l| format!(", {l}"));
+    format!("{index}  {} ({how}{anchor}{layout})", g.ops.join(" + "))
 }

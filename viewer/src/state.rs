@@ -3,7 +3,7 @@
 use crate::beside::{Compared, Other};
 use crate::canvas::Canvas;
 use crate::canvas::colour::ColourBy;
-use crate::details::Details;
+use crate::details::{Details, Last};
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
 use crate::live::{Again, Host};
@@ -82,7 +82,7 @@ pub struct Viewer {
     /// Another compilation to hold this one against.
     pub(crate) other: Option<Other>,
     marks: Option<Compared>,
-    details: Option<(Arc<Drawn>, Arc<Details>)>,
+    details: Last,
 }
 
 /// An edge that was chosen.
@@ -136,7 +136,7 @@ impl Viewer {
             again: Again::new(&document.trace().options),
             other: None,
             marks: None,
-            details: None,
+            details: Last::default(),
             document,
         })
     }
@@ -324,15 +324,12 @@ impl Viewer {
     pub(crate) fn details(&mut self) -> Option<Arc<Details>> {
         let focus = self.focus.clone()?;
         let shown = self.after().and_then(Result::ok);
-        let same = |(drawn, d): &&(Arc<Drawn>, Arc<Details>)| {
-            d.node.key == focus && shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, drawn))
-        };
-        if let Some((_, details)) = self.details.as_ref().filter(same) {
-            return Some(details.clone());
+        if let Some(known) = self.details.of(&focus, shown.as_ref()) {
+            return Some(known);
         }
         let node = self.focus_node()?;
         let details = Arc::new(Details::of(&self.document, node));
-        self.details = shown.map(|s| (s, details.clone()));
+        self.details.keep(shown, &details);
         Some(details)
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.

@@ -13,6 +13,11 @@ pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|v| v == "true" || v == "1")
 }
 
+/// The workspace with the viewer's window and pictures. All steps select the same, since another selection has other
+/// features of dependencies, and nearly all of them would be built again. The Python package is among them; its tests run
+/// from a wheel with the module that was built here (`cargo xtask wheel`).
+pub const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
+
 /// A cargo command in the workspace's root.
 pub fn cargo(args: &[&str]) -> Command {
     let mut c = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()));

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
 
-use crate::cargo::{cargo, in_ci, run as run_command, show, succeeds, target_dir, tested_weft};
+use crate::cargo::{ALL, cargo, in_ci, run as run_command, show, succeeds, target_dir, tested_weft};
 use crate::conformance;
 use crate::driver;
 use crate::heading::heading;
@@ -172,11 +172,6 @@ fn add_library() {
         eprintln!("\n!!! oneDNN cannot be had ({why}): its tests are left out.\n");
     }
 }
-
-/// The workspace with the viewer's window and pictures. All steps select the same, since another selection has other
-/// features of dependencies, and nearly all of them would be built again. The Python package is among them; its tests run
-/// from a wheel with the module that was built here (`cargo xtask wheel`).
-pub const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };

@@ -2,10 +2,9 @@
 //!
 //! The module has the command `weft` in it. Maturin and the packages of the tests come from PyPI.
 
-use crate::cargo::{cargo, in_ci, root, run as run_command, target_dir};
+use crate::cargo::{ALL, cargo, in_ci, root, run as run_command, target_dir};
 use crate::heading::heading;
 use crate::python;
-use crate::test::ALL;
 use crate::vulkan::quiet_loader;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

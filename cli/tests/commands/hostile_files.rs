@@ -226,7 +226,7 @@ fn expansion_is_bounded_before_it_begins() {
         }
     }
     std::fs::write(folder.path("narrow.onnx"), nested_functions(10, 2)).expect("writes");
-    assert!(weft(&["run", &folder.path("narrow.onnx"), "--device", "interpreter"]).status.success());
+    weft(["run", &folder.path("narrow.onnx"), "--device", "interpreter"]).run().succeeded();
 }
 
 /// A PNG of no data that says it has this size.
@@ -551,8 +551,8 @@ fn hidden_characters_in_names_are_shown() {
         &["run", &model, "--device", "cpu", "--dump", "nothing"],
         &["run", &model, "--dim", "nothing=3"],
     ] {
-        let out = weft(args);
-        let all = [out.stdout, out.stderr].map(|o| String::from_utf8(o).expect("UTF-8"));
+        let out = weft(args).run();
+        let all = [out.stdout, out.stderr];
         assert!(!all.iter().any(|o| hidden(o)), "weft {args:?}: {all:?}");
         if args.contains(&"--json") {
             let json: serde_json::Value = serde_json::from_str(&all[0]).expect("JSON");
@@ -560,7 +560,7 @@ fn hidden_characters_in_names_are_shown() {
         }
         if args.contains(&"weft") {
             std::fs::write(&text, &all[0]).expect("writes");
-            assert!(weft(&["inspect", &text]).status.success(), "the text does not parse: {}", all[0]);
+            weft(["inspect", &text]).run().succeeded();
         }
     }
     let mut files = vec![PathBuf::from(page)];

@@ -1,24 +1,10 @@
 //! Fused groups: their nodes, how they run, and why they end where they do.
 
 use crate::canvas::colour::{milliseconds, pastel};
+use crate::document::group_title;
 use crate::state::Viewer;
-use compiler::compile::GroupKind;
 use compiler::remark::RemarkKind;
-use compiler::trace::Group;
 use egui::{RichText, ScrollArea, Ui};
-
-/// A group in one line.
-pub fn title(index: usize, g: &Group) -> String {
-    let how = match g.kind {
-        GroupKind::Kernel => format!("by {}", g.rule),
-        GroupKind::View => "a view".to_string(),
-        GroupKind::Host => "on the host".to_string(),
-        GroupKind::Control => "control flow".to_string(),
-    };
-    let anchor = g.anchor.as_ref().map_or(String::new(), |a| format!(", anchor {a}"));
-    let layout = g.layout.as_ref().map_or(String::new(), |l| format!(", {l}"));
-    format!("{index}  {} ({how}{anchor}{layout})", g.ops.join(" + "))
-}
 
 /// Draws the list.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
@@ -38,7 +24,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
             ui.horizontal(|ui| {
                 let (patch, _) = ui.allocate_exact_size(egui::vec2(8.0, 14.0), egui::Sense::hover());
                 ui.painter().rect_filled(patch, 2.0, pastel(i, ui.visuals().dark_mode));
-                if ui.selectable_label(marked, title(i, g)).clicked() {
+                if ui.selectable_label(marked, group_title(i, g)).clicked() {
                     chosen = Some(i);
                 }
                 if let Some(ms) = v.document().time_of_group(i) {
