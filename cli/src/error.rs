@@ -1,6 +1,6 @@
 //! Errors of the command: an exit code, one sentence, the place, the reason, and what to do.
 
-use crate::output::print_error;
+use crate::terminal::print_error;
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::onnx::ImportError;

@@ -144,7 +144,7 @@ fn usage(e: &clap::Error, args: &[OsString]) -> u8 {
     };
     match no_text {
         Some(_) => error.print(),
-        None => output::print_error(e.render().to_string().replacen("error:", &label, 1).trim_end(), &label),
+        None => terminal::print_error(e.render().to_string().replacen("error:", &label, 1).trim_end(), &label),
     }
     let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
     if let Some(json) = json {

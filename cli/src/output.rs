@@ -9,7 +9,7 @@ use crate::error::{CliError, CliResult};
 use crate::said::State;
 use crate::table::Table;
 pub use crate::table::{table, verdict};
-use crate::terminal::alarming;
+use crate::terminal::print_log;
 use compiler::bare::{shown, shown_in_json};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, Metadata, OpenOptions};
@@ -54,17 +54,6 @@ fn print_line(text: &str) -> CliResult<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Prints a line to stderr, with hidden characters shown. A closed pipe is ignored.
-pub fn print_log(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", shown(text));
-}
-
-/// Prints an error to stderr as [`print_log`], with `label` in it in red where stderr takes colours.
-pub fn print_error(text: &str, label: &str) {
-    let text = shown(text).replacen(label, &alarming(label), 1);
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Writes a file completely or not at all: to a temporary file beside it, which then replaces it. For a symbolic link,

@@ -13,6 +13,17 @@ pub fn alarming(text: &str) -> String {
     if colours(&std::io::stderr()) { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_string() }
 }
 
+/// Prints a line to stderr, with hidden characters shown. A closed pipe is ignored.
+pub fn print_log(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", shown(text));
+}
+
+/// Prints an error to stderr as [`print_log`], with `label` in it in red where stderr takes colours.
+pub fn print_error(text: &str, label: &str) {
+    let text = shown(text).replacen(label, &alarming(label), 1);
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Asks a question that is answered by yes or no, on a terminal; `usual` is the answer of an empty line. Without a
 /// terminal nobody is asked, and the answer is no.
 pub fn asks(question: &str, usual: bool) -> bool {

@@ -4,6 +4,8 @@
 //! operation that can leave it. Tables are flat matches, so their functions are longer than usual here. If a driver's
 //! log and exp are finite at the edges of their domain (the quirk `loose-log-exp`), selects give the right values.
 
+mod hyperbolic;
+
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
 use naga::{BinaryOperator as B, MathFunction as M, UnaryOperator as U};
@@ -106,45 +108,21 @@ impl Builder {
             UnaryOp::IsInf => self.magnitude_bits(a, B::Equal),
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
             _ if !float => a,
-            UnaryOp::Tanh => {
-                // tanh of more than 10 is 1 in f32; some drivers overflow to NaN far out. A clamp alone would lose NaN.
-                let (low, high) = (self.c(a, -10.0), self.c(a, 10.0));
-                let (inside, size) = (self.math(M::Clamp, &[a, low, high]), self.math(M::Abs, &[a]));
-                let far = self.binary(B::Greater, size, high);
-                let near = self.select(far, inside, a);
-                let v = self.math(M::Tanh, &[near]);
-                self.near_zero(a, v, 0.1, &[2.0 / 15.0, -1.0 / 3.0])
-            }
+            UnaryOp::Tanh => self.tanh(a),
             UnaryOp::Atan => {
                 // Mesa computes it by clamping.
                 let v = self.math(M::Atan, &[a]);
                 self.keep_nan(a, v)
             }
-            UnaryOp::Sinh => {
-                let [half, inverse] = self.half_exponentials(a);
-                let size = self.sub(half, inverse);
-                let v = self.with_sign(a, size);
-                self.near_zero(a, v, 0.5, &[1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0])
-            }
-            UnaryOp::Cosh => {
-                let [half, inverse] = self.half_exponentials(a);
-                self.add(half, inverse)
-            }
+            UnaryOp::Sinh => self.sinh(a),
+            UnaryOp::Cosh => self.cosh(a),
             UnaryOp::QuantizeF16 => self.quantize_half(a),
             UnaryOp::QuantizeBf16 => self.quantize_brain_half(a),
             UnaryOp::Exp => self.exp(a),
             UnaryOp::Log => self.log(a),
             UnaryOp::Asinh => self.asinh(a),
             UnaryOp::Acosh => self.acosh(a),
-            UnaryOp::Atanh => {
-                let one = self.c(a, 1.0);
-                let (up, down) = (self.add(one, a), self.sub(one, a));
-                let ratio = self.binary(B::Divide, up, down);
-                let log = self.log(ratio);
-                let half = self.c(a, 0.5);
-                let v = self.mul(half, log);
-                self.near_zero(a, v, 0.25, &[1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0])
-            }
+            UnaryOp::Atanh => self.atanh(a),
             _ => self.math(float_function(op), &[a]),
         }
     }
@@ -186,82 +164,6 @@ impl Builder {
         }
         let is_nan = self.is_nan(a);
         self.select(is_nan, a, v)
-    }
-
-    /// `e^|x| / 2` and `e^-|x| / 2`, up to the end of f32: `e^|x|` itself is infinite before its half is.
-    fn half_exponentials(&mut self, a: Value) -> [Value; 2] {
-        let (abs, half, quarter) = (self.math(M::Abs, &[a]), self.c(a, 0.5), self.c(a, 0.25));
-        let halved = self.mul(abs, half);
-        let root = self.exp(halved);
-        let up = self.mul(root, half);
-        let up = self.mul(up, root);
-        // A quotient by infinity is NaN on some drivers.
-        let most = self.c(a, 1e30);
-        let divisor = self.math(M::Min, &[up, most]);
-        [up, self.binary(B::Divide, quarter, divisor)]
-    }
-
-    /// `size`, or minus that where `a` is negative.
-    fn with_sign(&mut self, a: Value, size: Value) -> Value {
-        let zero = self.c(a, 0.0);
-        let negative = self.less(a, zero);
-        let minus = self.unary(U::Negate, size);
-        self.select(negative, minus, size)
-    }
-
-    /// `v`, but within `limit` of zero the series `x + x^3 P(x^2)` of an odd function, `series` being the coefficients
-    /// of `P` from the highest down. Built-in functions and logarithms have an absolute error there (WGSL allows it),
-    /// which is large beside small results.
-    fn near_zero(&mut self, a: Value, v: Value, limit: f64, series: &[f64]) -> Value {
-        let square = self.mul(a, a);
-        let mut sum = self.c(a, series[0]);
-        for &next in &series[1..] {
-            let next = self.c(a, next);
-            sum = self.math(M::Fma, &[sum, square, next]);
-        }
-        let cube = self.mul(square, a);
-        let near = self.math(M::Fma, &[cube, sum, a]);
-        let (size, limit) = (self.math(M::Abs, &[a]), self.c(a, limit));
-        let is_near = self.less(size, limit);
-        self.select(is_near, near, v)
-    }
-
-    /// `sign(x) * log(|x| + sqrt(x*x + 1))`, beyond 1e10 `log(|x|) + log 2`.
-    fn asinh(&mut self, a: Value) -> Value {
-        let abs = self.math(M::Abs, &[a]);
-        let one = self.c(a, 1.0);
-        let square = self.math(M::Fma, &[abs, abs, one]);
-        let root = self.math(M::Sqrt, &[square]);
-        let sum = self.add(abs, root);
-        let near = self.log(sum);
-        let far = self.log_twice(abs);
-        let limit = self.c(a, 1e10);
-        let is_far = self.less(limit, abs);
-        let v = self.select(is_far, far, near);
-        let v = self.with_sign(a, v);
-        self.near_zero(a, v, 0.2, &[-15.0 / 336.0, 3.0 / 40.0, -1.0 / 6.0])
-    }
-
-    /// `log(x + sqrt((x-1)*(x+1)))`, beyond 1e10 `log(x) + log 2`.
-    fn acosh(&mut self, a: Value) -> Value {
-        let one = self.c(a, 1.0);
-        let (down, up) = (self.sub(a, one), self.add(a, one));
-        let product = self.mul(down, up);
-        let root = self.math(M::Sqrt, &[product]);
-        let sum = self.add(a, root);
-        let near = self.log(sum);
-        let far = self.log_twice(a);
-        let limit = self.c(a, 1e10);
-        let is_far = self.less(limit, a);
-        let v = self.select(is_far, far, near);
-        let (outside, nan) = (self.less(a, one), self.c(a, f64::NAN));
-        self.select(outside, nan, v)
-    }
-
-    fn log_twice(&mut self, a: Value) -> Value {
-        let log = self.log(a);
-        let two = self.c(a, std::f64::consts::LN_2);
-        self.add(log, two)
     }
 
     /// `a op b`, both of dtype `t`; `exponent` is `b` where it is a constant.

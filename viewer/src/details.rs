@@ -95,8 +95,10 @@ impl Last {
         (details.node.key == key && Arc::ptr_eq(drawn, shown?)).then(|| details.clone())
     }
     /// Keeps details.
-    pub fn keep(&mut self, shown: Option<Arc<Drawn>>, details: &Arc<Details>) {
+    pub fn keep(&mut self, shown: Option<Arc<Drawn>>, details: Details) -> Arc<Details> {
+        let details = Arc::new(details);
         self.0 = shown.map(|s| (s, details.clone()));
+        details
     }
 }
 

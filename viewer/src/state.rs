@@ -322,15 +322,11 @@ impl Viewer {
     }
     /// The details of that box, computed when it or the graph changed.
     pub(crate) fn details(&mut self) -> Option<Arc<Details>> {
-        let focus = self.focus.clone()?;
-        let shown = self.after().and_then(Result::ok);
-        if let Some(known) = self.details.of(&focus, shown.as_ref()) {
-            return Some(known);
-        }
-        let node = self.focus_node()?;
-        let details = Arc::new(Details::of(&self.document, node));
-        self.details.keep(shown, &details);
-        Some(details)
+        let (focus, shown) = (self.focus.clone()?, self.after().and_then(Result::ok));
+        self.details.of(&focus, shown.as_ref()).or_else(|| {
+            let node = self.focus_node()?;
+            Some(self.details.keep(shown, Details::of(&self.document, node)))
+        })
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
     pub fn focus_key(&mut self, key: &str) {

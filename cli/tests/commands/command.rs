@@ -11,9 +11,12 @@ use std::process::Command;
 /// The command with arguments, which has not run yet.
 pub struct Weft(Command);
 
+/// The command's program.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_weft");
+
 /// The command, which arguments may be added to.
 pub fn command() -> Weft {
-    Weft::of(env!("CARGO_BIN_EXE_weft"))
+    Weft::of(PROGRAM)
 }
 
 /// The command with these arguments.

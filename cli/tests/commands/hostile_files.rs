@@ -1,7 +1,7 @@
 //! Files that once crashed the command, hung it, or gave a wrong answer must now give the right answer or a clear
 //! refusal. Also unusual output paths and models (links, pipes, devices).
 
-use crate::command::weft;
+use crate::command::{PROGRAM, Weft, weft};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -135,12 +135,8 @@ fn files_that_are_right() {
 #[cfg(target_os = "linux")]
 fn refused_early(folder: &Folder, line: &str, code: i32, message: &str) {
     let limits = "ulimit -v 4000000; ulimit -t 10; exec \"$@\"";
-    let mut c = Command::new("sh");
-    c.args(["-c", limits, "sh", env!("CARGO_BIN_EXE_weft")]).args(line.split(' ')).current_dir(&folder.0);
-    let out = c.stdin(Stdio::null()).output().expect("the command runs");
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(code), "weft {line} said:\n{text}");
-    assert!(text.contains(message), "weft {line} said:\n{text}");
+    let command = Weft::of("sh").args(["-c", limits, "sh", PROGRAM]).args(line.split(' ')).at(&folder.0);
+    command.input("").run().refused(code, message);
 }
 
 /// Bytes of an ONNX message: a field of a number and bytes.

@@ -1,7 +1,7 @@
 //! No file starts a program, loads a library or writes files: every place in which a file could name one.
 
+use crate::command::{Ran, line};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// A folder of its own with a program that leaves a file behind when it is started; removed at the end.
 struct Folder(PathBuf);
@@ -20,15 +20,11 @@ impl Folder {
         self.write(name, "#!/bin/sh\ntouch \"$(dirname \"$0\")/STARTED\"\nexit 1\n");
         std::fs::set_permissions(self.0.join(name), std::fs::Permissions::from_mode(0o755)).expect("a program");
     }
-    fn weft(&self, line: &str) -> Output {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
-        c.current_dir(&self.0).args(line.split_whitespace()).output().expect("the command runs")
+    fn weft(&self, words: &str) -> Ran {
+        line(words).at(&self.0).run()
     }
     fn refused(&self, line: &str, code: i32, words: &str) {
-        let out = self.weft(line);
-        let text = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(code), "weft {line} said:\n{text}");
-        assert!(text.contains(words), "weft {line} said:\n{text}");
+        self.weft(line).refused(code, words);
     }
 }
 impl Drop for Folder {
@@ -112,13 +108,12 @@ fn a_text_runs_code_of_the_machine_where_that_is_allowed() {
     let at = Folder::new("allowed");
     at.write("c.weft", &text("c", ""));
     at.refused("run c.weft --device cpu", 2, "the text runs code of this machine through c");
-    let allowed = at.weft("run c.weft --device cpu --allow-native");
-    assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+    at.weft("run c.weft --device cpu --allow-native").succeeded();
     at.write("i.weft", &text("interpreter", ""));
-    assert!(at.weft("run i.weft --device cpu").status.success());
+    at.weft("run i.weft --device cpu").succeeded();
     at.write("none.weft", "graph @main(%x: f32[2]) -> (y: f32[2]) {\n  %y = neg %x : f32[2]\n  return %y\n}\n");
-    let given = at.weft("run none.weft --device cpu --external c:folder=regions");
-    assert!(given.status.success(), "the command line sets them: {}", String::from_utf8_lossy(&given.stderr));
+    // The command line sets them.
+    at.weft("run none.weft --device cpu --external c:folder=regions").succeeded();
 }
 
 /// A bundle keeps no such option: it would be refused where it is read.
@@ -156,8 +151,8 @@ fn external_data_stay_in_the_folder() {
     ] {
         std::fs::write(at.0.join("model/m.onnx"), model_with_data_in(location)).expect("writes");
         let out = at.weft("run model/m.onnx --device cpu");
-        let text = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(code), "`{location}`: {text}");
+        let text = &out.stderr;
+        assert_eq!(out.code, Some(code), "`{location}`: {text}");
         assert!(
             code == 0 || text.contains("leaves the model's folder") || text.contains("is an absolute path"),
             "`{location}`: {text}"
