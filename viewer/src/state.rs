@@ -323,10 +323,8 @@ impl Viewer {
     /// The details of that box, computed when it or the graph changed.
     pub(crate) fn details(&mut self) -> Option<Arc<Details>> {
         let (focus, shown) = (self.focus.clone()?, self.after().and_then(Result::ok));
-        self.details.of(&focus, shown.as_ref()).or_else(|| {
-            let node = self.focus_node()?;
-            Some(self.details.keep(shown, Details::of(&self.document, node)))
-        })
+        let known = self.details.of(&focus, shown.as_ref());
+        known.or_else(|| self.focus_node().map(|n| self.details.keep(shown, Details::of(&self.document, n))))
     }
     /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
     pub fn focus_key(&mut self, key: &str) {

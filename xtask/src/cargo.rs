@@ -29,6 +29,16 @@ pub fn cargo(args: &[&str]) -> Command {
     c
 }
 
+/// This program. The tests build it anew while it runs, and Linux then says that the running one is deleted.
+///
+/// # Errors
+/// Where the system does not say.
+pub fn own_program() -> Result<PathBuf, String> {
+    let path = std::env::current_exe().map_err(|e| e.to_string())?;
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from))
+}
+
 /// Cargo's output folder, wherever the user's settings put it.
 ///
 /// # Errors

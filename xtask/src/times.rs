@@ -4,7 +4,7 @@
 //! a file that the step reads. CPU time is user and system time of a process with all of its children; it is known on
 //! Unix.
 
-use crate::cargo::target_dir;
+use crate::cargo::{own_program, target_dir};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -99,7 +99,7 @@ pub fn watch(command: &mut Command) -> Option<PathBuf> {
     let file = target_dir().ok()?.join("times.tsv");
     let _ = std::fs::remove_file(&file);
     let variable = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_"));
-    let own = std::env::current_exe().ok()?;
+    let own = own_program().ok()?;
     command.env(variable, format!("{} timed", own.display())).env(FILE, &file);
     Some(file)
 }

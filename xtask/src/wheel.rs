@@ -2,7 +2,7 @@
 //!
 //! The module has the command `weft` in it. Maturin and the packages of the tests come from PyPI.
 
-use crate::cargo::{ALL, cargo, in_ci, root, run as run_command, target_dir};
+use crate::cargo::{ALL, cargo, in_ci, own_program, root, run as run_command, target_dir};
 use crate::heading::heading;
 use crate::python;
 use crate::vulkan::quiet_loader;
@@ -83,7 +83,7 @@ pub const REAL_CARGO: &str = "WEFT_REAL_CARGO";
 /// The wheel for tests on this machine, with the module as the tests of the workspace build it: for the package alone
 /// cargo would choose other features, and build all dependencies again.
 fn plain() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let own = own_program()?;
     let real = cargo(&[]).get_program().to_os_string();
     build(&maturin(&[])?, "test", &["--profile", "dev"], &[("CARGO", own.into()), (REAL_CARGO, real)])
 }

@@ -23,7 +23,6 @@ fn graph_rules() {
         ("%0 = let %x : f32[2] {\n yield %x\n }\n return %0", "1 operands; the op takes 0 to 0"),
         ("%0 = let : f32[2] (%a: f32[2]) {\n yield %a\n }\n return %0", "its regions take no arguments"),
         ("%0 = call_host @h %x {dtypes=[f32], shapes=[[`-2`]]} : f32[-2]\n return %0", "impossible type f32[-2]"),
-        ("%0 = const @w : f32[2]\n %1 = const @t : f32[2]\n return %0", "taken by a constant and a tensor function"),
         ("%0 = const @w : f32[2]\n %1 = const @f : f32[2]\n return %0", "constant @f is not in the module"),
         (
             "%0 = call_host @h {dtypes=[f32], shapes=[[3]]} : f32[3]\n return %0",
@@ -36,6 +35,13 @@ fn graph_rules() {
         assert!(got.contains(message), "{body}\n{got}");
     }
     assert!(messages("entry @g\ngraph @f() -> () {\n return\n}").contains("the entry is not in the module"));
+    let mut m = parse_module("graph @f() -> () {\n return\n}").expect("parses");
+    m.add_constant("f", &crate::tensor::Tensor::scalar(1.0f32));
+    let f = m.constants.keys().next().copied().expect("a constant");
+    let constant = m.constants.swap_remove(&f).expect("the constant");
+    m.constants.insert(m.entry, constant);
+    let all = verify_module(&m).expect_err("one name twice");
+    assert!(all.iter().any(|e| e.message.contains("taken by a constant and a graph function")), "{all:?}");
 }
 
 #[test]
