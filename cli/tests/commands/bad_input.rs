@@ -45,7 +45,7 @@ const TWO_NODES: &str = "graph @main(%xx: f32[4], %yy: f32[4]) -> (bb: f32[4]) {
 fn small_onnx(folder: &Folder) -> Vec<u8> {
     let text = folder.write("small.weft", TWO_NODES.as_bytes());
     let onnx = folder.0.join("small.onnx");
-    weft(&["export", &text, "-o", onnx.to_str().expect("a name")]).run().succeeded();
+    weft(["export", &text, "-o", onnx.to_str().expect("a name")]).run().succeeded();
     std::fs::read(onnx).expect("the exported model")
 }
 
@@ -96,7 +96,7 @@ fn cycles_and_unknown_operators() {
     let message = "the model uses 2 operators that Weft does not have";
     refused(&["compile", &unknown, "--device", "interpreter"], 4, message, Some("Rolu (1 node: second)"));
     refused(&["compile", &unknown, "--device", "interpreter"], 4, message, Some("Odd (1 node: first)"));
-    let json = weft(&["inspect", &unknown, "--json"]).run().ended(4).json();
+    let json = weft(["inspect", &unknown, "--json"]).run().ended(4).json();
     assert_eq!(json["unsupported"].as_array().map(Vec::len), Some(2));
 }
 

@@ -37,18 +37,18 @@ fn need_a_device() {
 fn nothing_is_held_against_itself() {
     let folder = Folder::new("itself");
     let model = folder.model();
-    weft(&["compare", &model, "--against", "reference", "--device", "interpreter"])
+    weft(["compare", &model, "--against", "reference", "--device", "interpreter"])
         .run()
         .refused(2, "holds a thing against itself");
-    weft(&["compare", &model, "--against", "fp32"]).run().refused(2, "holds a thing against itself");
-    weft(&["compare", &model, "--against", "fp32", "--device", "interpreter"])
+    weft(["compare", &model, "--against", "fp32"]).run().refused(2, "holds a thing against itself");
+    weft(["compare", &model, "--against", "fp32", "--device", "interpreter"])
         .run()
         .refused(2, "holds a thing against itself");
     // Mixed precision that is asked for, and changes nothing.
     for how in [["--keep-f32", "*"], ["--disable-pass", "mixed-precision"], ["--passes", "infer-types"]] {
         for (against, device) in [("fp32", "interpreter"), ("cpu", "interpreter"), ("fp32", "0")] {
             let args = ["compare", &model, "--amp", "fp16", "--against", against, "--device", device];
-            weft(&[&args[..], &how[..]].concat()).run().refused(2, "leaves every node in f32 here");
+            weft([&args[..], &how[..]].concat()).run().refused(2, "leaves every node in f32 here");
         }
     }
 }
@@ -80,12 +80,12 @@ fn a_software_driver_is_not_taken_by_itself() {
     let folder = Folder::new("software");
     let list = weft(["devices", "--json"]).run().succeeded().json();
     let all_software = list["devices"].as_array().is_some_and(|l| l.iter().all(|d| d["type"] == "cpu"));
-    let err = weft(&["run", &folder.model(), "--device", "auto"]).run().succeeded().stderr;
+    let err = weft(["run", &folder.model(), "--device", "auto"]).run().succeeded().stderr;
     let wanted = if all_software { "no GPU: running on the CPU; `--device 0` runs shaders" } else { "the best GPU" };
     assert!(err.contains(wanted), "{err}");
-    let err = weft(&["run", &folder.model(), "--device", "cpu", "--threads", "1"]).run().succeeded().stderr;
+    let err = weft(["run", &folder.model(), "--device", "cpu", "--threads", "1"]).run().succeeded().stderr;
     assert!(err.contains("1 thread)"), "{err}");
-    weft(&["run", &folder.model(), "--device", "0", "--threads", "1"]).run().refused(2, "--threads is for the CPU");
+    weft(["run", &folder.model(), "--device", "0", "--threads", "1"]).run().refused(2, "--threads is for the CPU");
 }
 
 /// A model that only the interpreter can run is not compared with the interpreter either.
@@ -97,7 +97,7 @@ fn a_model_that_no_device_takes_is_no_agreement() {
     let text = "graph @main(%x: f64[6]) -> (i: f64[n]) {\n  %i, %a, %b, %c = unique %x {count=n}\n  return %i\n}\n";
     std::fs::write(&model, text).expect("writes");
     for device in ["0", "cpu"] {
-        weft(&["compare", &model, "--against", "reference", "--device", device])
+        weft(["compare", &model, "--against", "reference", "--device", device])
             .run()
             .refused(5, "no device ran the model");
     }
@@ -107,19 +107,19 @@ fn a_model_that_no_device_takes_is_no_agreement() {
 fn both_sides_are_named() {
     let folder = Folder::new("named");
     let (model, out) = (folder.model(), folder.path("out.npz"));
-    weft(&["run", &model, "-o", &out, "--device", "interpreter"]).run().succeeded();
-    let text = weft(&["compare", &model, "--against", &out, "--device", "interpreter"]).run().succeeded().stdout;
+    weft(["run", &model, "-o", &out, "--device", "interpreter"]).run().succeeded();
+    let text = weft(["compare", &model, "--against", &out, "--device", "interpreter"]).run().succeeded().stdout;
     assert!(text.starts_with(&format!("interpreter, fp32 against {out}")), "{text}");
     let half = ["compare", &model, "--against", "reference", "--device", "interpreter", "--amp", "fp16"];
-    let text = weft(&half).run().succeeded().stdout;
+    let text = weft(half).run().succeeded().stdout;
     assert!(text.starts_with("interpreter, --amp fp16 against interpreter, fp32"), "{text}");
-    let json = weft(&[&half[..], &["--json"]].concat()).run().succeeded().json();
+    let json = weft([&half[..], &["--json"]].concat()).run().succeeded().json();
     assert_eq!(json["result"]["amp"], "fp16", "{json}");
     assert_eq!(json["result"]["place"], "interpreter", "{json}");
     assert_eq!(json["against"]["device"]["name"], "interpreter", "{json}");
     assert_eq!(json["against"]["amp"], "off", "{json}");
     let json =
-        weft(&["compare", &model, "--against", &out, "--device", "interpreter", "--json"]).run().succeeded().json();
+        weft(["compare", &model, "--against", &out, "--device", "interpreter", "--json"]).run().succeeded().json();
     assert_eq!(json["against"]["file"], Value::from(out), "{json}");
     assert_eq!(json["nodes"], Value::Array(vec![]), "the interpreter's nodes would be held against themselves");
 }
@@ -130,7 +130,7 @@ fn infinities_agree_on_a_device() {
     need_a_device();
     for name in ["division_by_zero_f16", "division_by_zero_f32", "cast_f16"] {
         let model = format!("{}/tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-        let json = weft(&["compare", &model, "--against", "reference", "--json"]).run().succeeded().json();
+        let json = weft(["compare", &model, "--against", "reference", "--json"]).run().succeeded().json();
         assert_eq!(json["pass"], true, "{json}");
         assert_eq!(json["result"]["place"], "device", "{json}");
     }
@@ -172,7 +172,7 @@ graph @main(%x: f32[1,8,12,12]) -> (y: f32[1,8,12,12]) {
         "--json",
     ];
     for more in [&[][..], &["--cumulative"]] {
-        let json = weft(&[&common[..], more].concat()).run().succeeded().json();
+        let json = weft([&common[..], more].concat()).run().succeeded().json();
         let nodes: Vec<(&str, f64)> = json["nodes"]
             .as_array()
             .expect("nodes")

@@ -25,9 +25,9 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn where_no_driver_can_be_asked() {
     let m = model();
-    weft(&["bench", &m, "--device", "interpreter", "--driver-stats"]).run().refused(5, "the interpreter has none");
-    weft(&["compile", &m, "--device", "interpreter", "--emit", "isa"]).run().refused(5, "the interpreter has none");
-    weft(&["compile", &m, "--target", "ada", "--emit", "isa"]).run().refused(2, "add --device");
+    weft(["bench", &m, "--device", "interpreter", "--driver-stats"]).run().refused(5, "the interpreter has none");
+    weft(["compile", &m, "--device", "interpreter", "--emit", "isa"]).run().refused(5, "the interpreter has none");
+    weft(["compile", &m, "--target", "ada", "--emit", "isa"]).run().refused(2, "add --device");
 }
 
 /// Software drivers compile for the processor, and tell nothing.
@@ -42,7 +42,7 @@ fn software_drivers_are_refused_with_the_reason() {
     };
     let n = index.to_string();
     for line in [["compile", "--emit", "isa"].as_slice(), &["bench", "--driver-stats"]] {
-        let ran = weft(&[line, &[&model(), "--device", &n]].concat()).run();
+        let ran = weft([line, &[&model(), "--device", &n]].concat()).run();
         ran.refused(5, "its driver lacks VK_KHR_pipeline_executable_properties");
     }
 }

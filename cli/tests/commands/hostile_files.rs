@@ -126,7 +126,7 @@ fn files_that_are_right() {
         let one = results(&format!("{name}.weft"), &[]);
         assert!(one.len() == 1 && one[0]["mean"].as_f64().is_some_and(f64::is_finite), "{name}: {one:?}");
     }
-    let fused = weft(&["opt", &case("shape_arithmetic.weft"), "--passes", "fuse-ops", "--target", "lavapipe"]);
+    let fused = weft(["opt", &case("shape_arithmetic.weft"), "--passes", "fuse-ops", "--target", "lavapipe"]);
     let fused = fused.run().succeeded().stdout;
     assert!(fused.contains("expand"), "{fused}");
 }
@@ -136,7 +136,7 @@ fn files_that_are_right() {
 fn refused_early(folder: &Folder, line: &str, code: i32, message: &str) {
     let limits = "ulimit -v 4000000; ulimit -t 10; exec \"$@\"";
     let command = Weft::of("sh").args(["-c", limits, "sh", PROGRAM]).args(line.split(' ')).at(&folder.0);
-    command.input("").run().refused(code, message);
+    command.run().refused(code, message);
 }
 
 /// Bytes of an ONNX message: a field of a number and bytes.
@@ -194,7 +194,7 @@ fn expansion_is_bounded_before_it_begins() {
     let folder = Folder::new("expansion");
     let text = |functions: usize, calls: usize, kind: &str| {
         let mut out =
-            format!("graph @main(%a: f32[4]) -> (b: f32[4]) {{\n  %b = call @g0 %a : f32[4]\n  return %b\n}}\n");
+            "graph @main(%a: f32[4]) -> (b: f32[4]) {\n  %b = call @g0 %a : f32[4]\n  return %b\n}\n".to_string();
         for i in 0..functions {
             out += &format!("graph @g{i}(%v0: f32[4]) -> (b: f32[4]){kind} {{\n");
             for k in 0..calls {

@@ -46,7 +46,7 @@ fn each_can_be_switched_off() {
         for model in ZOO.iter().cycle().skip(i * FOR_EACH).take(FOR_EACH) {
             for state in states {
                 let quirk = format!("{name}={state}");
-                weft(&["compile", model, "--target", profile, "--amp", "fp16", "--quirk", &quirk, "-q"])
+                weft(["compile", model, "--target", profile, "--amp", "fp16", "--quirk", &quirk, "-q"])
                     .run()
                     .succeeded();
             }
