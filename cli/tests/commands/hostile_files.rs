@@ -136,7 +136,8 @@ fn files_that_are_right() {
 fn refused_early(folder: &Folder, line: &str, code: i32, message: &str) {
     let limits = "ulimit -v 4000000; ulimit -t 10; exec \"$@\"";
     let command = Weft::of("sh").args(["-c", limits, "sh", PROGRAM]).args(line.split(' ')).at(&folder.0);
-    command.run().refused(code, message);
+    let ran = command.run().ended(code);
+    assert!(ran.stderr.contains(message), "weft {line} said:\n{}", ran.stderr);
 }
 
 /// Bytes of an ONNX message: a field of a number and bytes.
