@@ -121,7 +121,8 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
 
 /// What `--rules` and `--versions` ask of the schedule rules.
 pub fn scheduling(common: &Common) -> ScheduleOptions {
-    ScheduleOptions { rules: common.rules.clone(), versions: Versions::parse(&common.versions).unwrap_or_default() }
+    let versions = Versions::parse(&common.versions).unwrap_or_default();
+    ScheduleOptions { rules: common.rules.clone(), versions, ..ScheduleOptions::default() }
 }
 
 /// Refuses names of passes that there are none of, before any work is done.

@@ -47,7 +47,13 @@ impl<'a> Barriers<'a> {
             Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => false,
         };
         let alone = axes.workgroup().iter().product::<u32>() == 1;
-        let shared = if alone { FxHashSet::default() } else { written.into_iter().filter(visible).collect() };
+        let mut shared = if alone { FxHashSet::default() } else { written };
+        shared.retain(visible);
+        if !shared.is_empty() {
+            let mut elsewhere = FxHashSet::default();
+            read_elsewhere(root, &mut elsewhere);
+            shared.retain(|b| function.buffers[*b].scope == Scope::Shared || elsewhere.contains(b));
+        }
         let mut bounds = Bounds::new();
         for axis in axes.all() {
             bounds.insert(axis.var, 0, axis.extent - 1);
@@ -160,6 +166,35 @@ impl<'a> Barriers<'a> {
     fn names_one_thread(&self, indices: &[Int]) -> bool {
         let tells = |a: &Axis| indices.iter().any(|i| self.tells(i, a));
         self.axes.local.iter().flatten().filter(|a| a.extent > 1).all(tells)
+    }
+}
+
+/// Buffers with loads that are not of what the same iteration has stored just before, by a leaf of the same sequence. A
+/// block stores each element of device memory once, so no other thread stores what such a load reads.
+fn read_elsewhere(node: &Node, out: &mut FxHashSet<BufferId>) {
+    match node {
+        Node::Seq(list) => list.iter().enumerate().for_each(|(i, n)| match n {
+            Node::Leaf(leaf) => loads_elsewhere(leaf, &list[..i], out),
+            n => read_elsewhere(n, out),
+        }),
+        Node::Loop { body, .. } | Node::If { body, .. } => read_elsewhere(body, out),
+        Node::Leaf(leaf) => loads_elsewhere(leaf, &[], out),
+        Node::Barrier => {}
+    }
+}
+
+/// The buffers of [`read_elsewhere`] of one leaf, with what precedes it in its sequence.
+fn loads_elsewhere(leaf: &Leaf, before: &[Node], out: &mut FxHashSet<BufferId>) {
+    let stored = |b: BufferId, ix: &[Int]| {
+        before.iter().any(|n| matches!(n, Node::Leaf(w) if w.stores_for(leaf) && w.buffer == b && w.indices == ix))
+    };
+    leaf.visit_loads(&mut |b, ix| {
+        if !stored(b, ix) {
+            out.insert(b);
+        }
+    });
+    if leaf.combiner.is_some() {
+        out.insert(leaf.buffer);
     }
 }
 

@@ -40,6 +40,9 @@ const FEATURES: &[(Capabilities, &str)] = &[
 /// they are rounded up, out of the range.
 const LARGEST: [&str; 2] = ["340282350000000000000000000000000000000f", "340282346638528859811704183484516925440f"];
 
+/// The line without which WGSL has no f16.
+const ENABLE_HALVES: &str = "enable f16;";
+
 /// First line of WGSL with matrices that are not square.
 const OBLONG: &str =
     "// No WGSL reader takes this text: its types coop_mat<rows>x<columns> are not square, which only SPIR-V can say.";
@@ -181,6 +184,9 @@ impl GeneratedModule {
     pub fn emit_wgsl(&self) -> Result<String, EmitError> {
         let text = naga::back::wgsl::write_string(&self.module, &self.info, naga::back::wgsl::WriterFlags::empty())
             .map_err(|e| self.invalid(e))?;
+        // naga's writer looks at types; some kernels have halves in conversions only.
+        let halves = self.capabilities.contains(Capabilities::SHADER_FLOAT16) && !text.contains(ENABLE_HALVES);
+        let text = if halves { format!("{ENABLE_HALVES}\n{text}") } else { text };
         Ok(if self.has_oblong_matrices() { format!("{OBLONG}\n{}", rows_by_columns(&text)) } else { text })
     }
     /// True if it has subgroup matrices. HLSL has none, and MSL only matrices of eight rows and columns.
@@ -201,11 +207,29 @@ impl GeneratedModule {
         let oblong = |t: &naga::Type| matches!(t.inner, naga::TypeInner::CooperativeMatrix { columns, rows, .. } if columns != rows);
         self.module.types.iter().any(|(_, t)| oblong(t))
     }
-    /// WGSL text in a dialect.
+    /// Reads the WGSL text back with exactly the features that the kernel asks for. False where no reader takes it, as
+    /// its first line says.
+    ///
+    /// # Errors
+    /// naga's message.
+    pub fn reads_back(&self) -> Result<bool, String> {
+        if self.has_oblong_matrices() {
+            return Ok(false);
+        }
+        let text = self.emit_wgsl().map_err(|e| e.to_string())?;
+        // Packing halves in words needs no feature.
+        let plain = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let asked = FEATURES.iter().filter(|(c, _)| self.capabilities.contains(*c)).map(|f| f.0).collect();
+        check_wgsl_with(&text, plain.union(asked)).map(|()| true)
+    }
+    /// WGSL text in a dialect, for a reader.
     ///
     /// # Errors
     /// [`EmitError::Unsupported`] for what the dialect lacks; [`EmitError::Invalid`], which is a bug.
     pub fn emit_wgsl_in(&self, dialect: WgslDialect) -> Result<String, EmitError> {
+        if self.has_oblong_matrices() {
+            return Err(EmitError::unsupported("WGSL has square matrices only; SPIR-V has others"));
+        }
         let text = self.emit_wgsl()?;
         if dialect == WgslDialect::Wgpu {
             return Ok(text);
@@ -348,6 +372,10 @@ pub fn check_wgsl(text: &str) -> Result<(), String> {
         | Capabilities::SUBGROUP
         | Capabilities::COOPERATIVE_MATRIX
         | Capabilities::IMMEDIATES;
+    check_wgsl_with(text, capabilities)
+}
+
+fn check_wgsl_with(text: &str, capabilities: Capabilities) -> Result<(), String> {
     let mut parser = naga::front::wgsl::Frontend::new();
     let options = naga::front::wgsl::Options { capabilities, ..naga::front::wgsl::Options::new() };
     parser.set_options(options);

@@ -131,6 +131,11 @@ impl Leaf {
         self.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
         found
     }
+    /// True if each iteration of `other`, which follows in the same sequence, finds what this leaf stored in it.
+    pub fn stores_for(&self, other: &Leaf) -> bool {
+        let lanes = |l: &Leaf| l.lane.as_ref().map(|lane| (lane.var, lane.count));
+        self.combiner.is_none() && !self.across && self.guards == other.guards && lanes(self) == lanes(other)
+    }
     /// Every load: those of the value, and those inside its index expressions, guards included.
     pub fn visit_loads(&self, f: &mut dyn FnMut(BufferId, &[Int])) {
         self.value.visit(&mut |e| {

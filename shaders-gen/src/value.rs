@@ -57,7 +57,7 @@ impl KernelEmitter<'_> {
                 let divides = *op == BinaryOp::Div || *op == BinaryOp::Pow && exponent.is_some_and(|e| e < 0.0);
                 let pins = divides && t.is_float() && (*op == BinaryOp::Pow || self.may_fold_to_zero(b));
                 let (mut left, mut right) = (self.value(a)?, self.value(b)?);
-                if *op == BinaryOp::Mul && t.is_float() && leaves_range(literal_factor(a), literal_factor(b)) {
+                if *op == BinaryOp::Mul && t.is_float() && leaves_range(a, b) {
                     (left, right) = (self.out_of_reach(left), self.out_of_reach(right));
                 }
                 if pins && self.may_fold_to_zero(a) {
@@ -220,10 +220,14 @@ fn literal_factor(e: &Expr) -> f64 {
     }
 }
 
-/// True when two factors are normal numbers of f32, and their product is none.
-fn leaves_range(a: f64, b: f64) -> bool {
+/// True when two operands have factors that are normal numbers of f32, and a driver that multiplies these first loses
+/// something: their product is no normal number, or it hides that the inner product overflows.
+fn leaves_range(a: &Expr, b: &Expr) -> bool {
+    let (first, last) = if matches!(a, Expr::Const(..)) { (b, a) } else { (a, b) };
+    let (first, last) = (literal_factor(first).abs(), literal_factor(last).abs());
     let normal = |v: f64| (v as f32).is_normal();
-    a != 1.0 && b != 1.0 && normal(a) && normal(b) && !normal(a * b)
+    let hides = first > 1.0 && last < 1.0;
+    first != 1.0 && last != 1.0 && normal(first) && normal(last) && (!normal(first * last) || hides)
 }
 
 /// A constant in a float register: values that are too small become 0.

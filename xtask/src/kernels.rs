@@ -18,11 +18,41 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// One line for the usage.
 pub const HELP: &str = "[MODEL ...] every kernel of the zoo as WGSL, SPIR-V (through spirv-val), standard WGSL (through Tint), MSL and HLSL";
 
-/// Devices compiled for: small subgroups and none, f16 and none, few bindings and many.
-const PROFILES: &[&str] = &["lavapipe", "swiftshader", "hopper"];
+/// A device that is compiled for, and how.
+#[derive(Clone, Copy)]
+struct Form {
+    /// The profile.
+    profile: &'static str,
+    /// Mixed precision.
+    amp: &'static str,
+    /// Kernels use matrix units, which SPIR-V and the WGSL of wgpu have.
+    matrices: bool,
+}
 
-/// What a kernel's file ends in, in each language.
-const EXTENSIONS: &[&str] = &["wgsl", "spv", "metal", "hlsl"];
+/// In f32: small subgroups and none, f16 and none, few bindings and many. In f16: halves that are numbers of the shader,
+/// halves packed in words, matrix units.
+const FORMS: &[Form] = &[
+    Form { profile: "lavapipe", amp: "off", matrices: false },
+    Form { profile: "swiftshader", amp: "off", matrices: false },
+    Form { profile: "hopper", amp: "off", matrices: false },
+    Form { profile: "navi21", amp: "fp16", matrices: false },
+    Form { profile: "baseline", amp: "fp16", matrices: false },
+    Form { profile: "navi31", amp: "fp16", matrices: true },
+];
+
+/// Networks that are also compiled in f16.
+const IN_HALVES: &[&str] = &["resnet18", "mobilenet_v3_small", "encoder"];
+
+impl Form {
+    fn name(&self) -> String {
+        if self.amp == "off" { self.profile.into() } else { format!("{} in {}", self.profile, self.amp) }
+    }
+    /// The languages, as options have them, and what the files of kernels end in.
+    fn languages(&self) -> &'static [(&'static str, &'static str)] {
+        let all = &[("wgsl", "wgsl"), ("spirv", "spv"), ("msl", "metal"), ("hlsl", "hlsl")];
+        if self.matrices { &all[..2] } else { all }
+    }
+}
 
 /// The folder of the kernels in standard WGSL, beside the others.
 const STANDARD: &str = "standard";
@@ -45,15 +75,17 @@ pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
     let tint = tint::find();
     let models = if models.is_empty() { zoo(weft)? } else { models.to_vec() };
     let folder = target_dir()?.join("kernels");
-    let jobs: Vec<(&str, &String)> = PROFILES.iter().flat_map(|p| models.iter().map(move |m| (*p, m))).collect();
+    let all = FORMS.iter().flat_map(|f| models.iter().map(move |m| (f, m)));
+    let jobs: Vec<(&Form, &String)> = all.filter(|(f, m)| f.amp == "off" || IN_HALVES.contains(&m.as_str())).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
-        while let Some((profile, model)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match check_one(weft, profile, model, &folder.join(profile).join(model), validator, tint.is_some()) {
-                Ok(kernels) => eprintln!("{model} for {profile}: {kernels} kernels"),
+        while let Some((form, model)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let what = format!("{model} for {}", form.name());
+            match check_one(weft, form, model, &place(&folder, form, model), validator, tint.is_some()) {
+                Ok(kernels) => eprintln!("{what}: {kernels} kernels"),
                 Err(why) => {
-                    eprintln!("{model} for {profile}: FAILED\n{why}");
-                    failed.lock().unwrap_or_else(|e| e.into_inner()).push(format!("{model} for {profile}"));
+                    eprintln!("{what}: FAILED\n{why}");
+                    failed.lock().unwrap_or_else(|e| e.into_inner()).push(what);
                 }
             }
         }
@@ -65,7 +97,7 @@ pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
     });
     let mut failed = failed.into_inner().unwrap_or_else(|e| e.into_inner());
     if let Some(module) = tint {
-        let standard = jobs.iter().map(|(profile, model)| folder.join(profile).join(model).join(STANDARD));
+        let standard = jobs.iter().map(|(form, model)| place(&folder, form, model).join(STANDARD));
         let folders: Vec<PathBuf> = standard.filter(|f| f.exists()).collect();
         if let Err(why) = tint::check(&module, &folders) {
             eprintln!("{why}");
@@ -73,6 +105,11 @@ pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("kernels of {}", failed.join(", "))) }
+}
+
+/// The folder of a network's kernels.
+fn place(folder: &Path, form: &Form, model: &str) -> PathBuf {
+    folder.join(format!("{}-{}", form.profile, form.amp)).join(model)
 }
 
 /// Whether `spirv-val` is here; it is installed where apt allows it.
@@ -102,7 +139,7 @@ fn output(c: &mut Command) -> Result<String, String> {
 /// Emits one network for one device and checks the files; returns the number of kernels.
 fn check_one(
     weft: &Path,
-    profile: &str,
+    form: &Form,
     model: &str,
     folder: &Path,
     validator: bool,
@@ -113,9 +150,10 @@ fn check_one(
         std::fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     let mut compile = Command::new(weft);
-    compile.args(["compile", model, "--target", profile, "-q", "--verify", "--emit-dir"]).arg(folder);
-    for form in ["weft", "wgsl", "spirv", "msl", "hlsl"] {
-        compile.args(["--emit", form]);
+    let Form { profile, amp, .. } = form;
+    compile.args(["compile", model, "--target", profile, "--amp", amp, "-q", "--verify", "--emit-dir"]).arg(folder);
+    for language in std::iter::once("weft").chain(form.languages().iter().map(|l| l.0)) {
+        compile.args(["--emit", language]);
     }
     output(&mut compile)?;
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -128,7 +166,7 @@ fn check_one(
     if names.is_empty() {
         return Err("no kernels came out".into());
     }
-    if let Some(other) = EXTENSIONS.iter().find(|e| of(e) != names) {
+    if let Some((_, other)) = form.languages().iter().find(|l| of(l.1) != names) {
         return Err(format!("{} kernels, but {} files end in {other}", names.len(), of(other).len()));
     }
     if validator {
@@ -137,7 +175,7 @@ fn check_one(
         }
     }
     replay(weft, profile, folder, &names)?;
-    if tint {
+    if tint && !form.matrices {
         write_standard(weft, profile, folder, names.len())?;
     }
     Ok(names.len())

@@ -14,8 +14,7 @@ use crate::graph::Module;
 use crate::int::{Cond, Int};
 use crate::name::Name;
 use crate::plan::{EmitFailure, EmittedKernel, PlanKernel};
-use crate::schedule::ScheduleTarget;
-use crate::schedule::{Version, apply, has_own_schedule, rules, schedule_as_written};
+use crate::schedule::{RefusedCandidate, ScheduleTarget, Version, apply, has_own_schedule, rules, schedule_as_written};
 use crate::tir::{BufferId, InstrRef, Stage, TensorFunction};
 use crate::traffic;
 use indexmap::IndexMap;
@@ -156,7 +155,7 @@ fn iterates_beyond_32_bits(stage: &Stage<'_>) -> bool {
 }
 
 fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError> {
-    let Backend { target, emitter, schedules } = backend;
+    let Backend { target, schedules, .. } = backend;
     let profile = target.profile;
     let t = &request.function;
     let written = !t.pending.is_empty() || !t.kernels().is_empty();
@@ -176,11 +175,14 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
         }
         (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };
-    let scheduled = match written {
-        true => as_written(t, &request.constants, backend),
-        false => provided(t, &request.constants, backend),
-    };
-    let scheduled = scheduled.map_err(fail)?;
+    let (scheduled, kernels) = match written {
+        true => as_written(t, &request.constants, backend).map(|s| {
+            let kernels = emitted(&s.function, backend);
+            (s, kernels)
+        }),
+        false => emitted_or_next(t, &request.constants, backend),
+    }
+    .map_err(fail)?;
     let open = !written && !t.symbols.is_empty();
     let versions = match open {
         true => schedules.versions(t, &request.constants, target, &scheduled),
@@ -195,14 +197,11 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
     if !written && !profile.software && profile.subgroup.1 > 0 {
         applied.extend(traffic::describe(&function, profile));
     }
-    let emit = |(kernel, _)| {
-        emitter.emit(&function, kernel, profile).map_err(|e| match e {
-            EmitFailure::BeyondDevice(message) if !written => CompileError::NeedsCpu(format!("@{}: {message}", t.name)),
-            EmitFailure::BeyondDevice(message) => CompileError::OtherDevice { function: t.name.to_string(), message },
-            other => fail(format!("kernel {kernel}: {other}")),
-        })
-    };
-    let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>()?;
+    let kernels = kernels.map_err(|(kernel, e)| match e {
+        EmitFailure::BeyondDevice(message) if !written => CompileError::NeedsCpu(format!("@{}: {message}", t.name)),
+        EmitFailure::BeyondDevice(message) => CompileError::OtherDevice { function: t.name.to_string(), message },
+        other => fail(format!("kernel {kernel}: {other}")),
+    })?;
     let mut before = t.clone();
     if before.kernels().is_empty() {
         before.pending = function.trace.clone();
@@ -210,6 +209,63 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
     let versions = versions.into_iter().filter_map(|v| version(v, t.name, backend)).collect::<Vec<_>>();
     applied.extend(versions.iter().flat_map(|v: &BuiltVersion| v.built.applied.iter().take(1).cloned()));
     Ok(Built { before, function, rule, applied, declined, kernels, versions })
+}
+
+/// The kernels of a scheduled function, or the one that the generator refuses.
+type EmittedKernels = Result<Vec<EmittedKernel>, (Name, EmitFailure)>;
+
+fn emitted(function: &TensorFunction, Backend { target, emitter, .. }: Backend<'_>) -> EmittedKernels {
+    let emit = |(kernel, _)| emitter.emit(function, kernel, target.profile).map_err(|e| (kernel, e));
+    function.kernels().into_iter().map(emit).collect()
+}
+
+/// Candidates of one rule for a unit that are tried, if the generator refuses each of them.
+const TRIES: usize = 4;
+
+/// A function as the provider schedules it, and its kernels. Where the generator refuses one, the candidate that it
+/// comes from is not taken again, and the next one is tried; if none is left, the first refusal counts.
+fn emitted_or_next(
+    t: &TensorFunction,
+    constants: &[BufferId],
+    backend: Backend<'_>,
+) -> Result<(rules::Scheduled, EmittedKernels), String> {
+    let first = provided(t, constants, backend)?;
+    let mut kernels = emitted(&first.function, backend);
+    if kernels.is_ok() {
+        return Ok((first, kernels));
+    }
+    let mut options = backend.target.options.clone();
+    let mut last = first.function.clone();
+    while let Err((kernel, why)) = &kernels {
+        if !refuse(&mut options.refused, &last, *kernel, why) {
+            break;
+        }
+        let backend = Backend { target: options.on(backend.target.profile), ..backend };
+        let Ok(next) = provided(t, constants, backend) else { break };
+        kernels = emitted(&next.function, backend);
+        if kernels.is_ok() {
+            return Ok((next, kernels));
+        }
+        last = next.function;
+    }
+    let kernels = emitted(&first.function, backend);
+    Ok((first, kernels))
+}
+
+/// Adds the candidate that a refused kernel comes from; the whole rule after [`TRIES`] of its candidates. False if it was
+/// refused before.
+fn refuse(list: &mut Vec<RefusedCandidate>, f: &TensorFunction, kernel: Name, why: &EmitFailure) -> bool {
+    let kernels = f.kernels();
+    let body = kernels.iter().find(|k| k.0 == kernel).map(|k| k.1);
+    let blocks: Vec<Name> = body.map_or(vec![], |b| b.blocks().iter().map(|b| b.name).collect());
+    let taken = RefusedCandidate::of_trace(&f.trace, &blocks, &why.to_string());
+    let Some(mut new) = taken.into_iter().find(|r| !list.contains(r)) else { return false };
+    if list.iter().filter(|r| r.unit == new.unit && r.rule == new.rule).count() + 1 >= TRIES {
+        new.values.clear();
+    }
+    let known = list.contains(&new);
+    list.push(new);
+    !known
 }
 
 /// The kernels of a version; `None` if the device does not support them, since the function for all sizes can run
@@ -308,5 +364,65 @@ impl Emitted {
         self.unscheduled.insert(b.name(), b.before.clone());
         module.tensor_functions.insert(b.name(), b.function.clone());
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{EmitKernel, StandInEmitter};
+    use crate::profile::DeviceProfile;
+    use crate::schedule::rules::{GIVEN_UP, choices};
+    use crate::schedule::{Choose, Rules};
+    use crate::text::parse_tensor_function;
+
+    /// Refuses the kernels of schedules with such choices.
+    struct Refusing<F>(F);
+
+    impl<F: Fn(&[&Choose]) -> bool + Send + Sync> EmitKernel for Refusing<F> {
+        fn emit(&self, f: &TensorFunction, kernel: Name, p: &DeviceProfile) -> Result<EmittedKernel, EmitFailure> {
+            match self.0(&choices(&f.trace)) {
+                true => Err(EmitFailure::Lowering("planted".into())),
+                false => StandInEmitter { version: 1 }.emit(f, kernel, p),
+            }
+        }
+    }
+
+    /// A product that matrix units take, built with such a generator.
+    fn product(refused: impl Fn(&[&Choose]) -> bool + Send + Sync) -> Result<Built, CompileError> {
+        let text = "tensor @mm(%a: f16[64,64], %b: f16[64,64], out %y: f32[64,64]) {
+  for i in 0..64 { for j in 0..64 { for k in 0..64 {
+    block mm reduce sum init { %y[i, j] <- f32(%a[i, k]) * f32(%b[k, j]) }
+  } } }
+}";
+        let function = parse_tensor_function(text).expect("a tensor function");
+        let profile = DeviceProfile::named("ada").expect("a profile");
+        let backend = Backend { target: (&profile).into(), emitter: &Refusing(refused), schedules: &Rules };
+        build(&Request { function, constants: vec![] }, backend)
+    }
+
+    fn values(list: &[&Choose]) -> Vec<crate::attr::Attr> {
+        list.iter().map(|c| c.value.clone()).collect()
+    }
+
+    #[test]
+    fn what_the_generator_refuses_falls_to_the_next_candidate() {
+        let usual = product(|_| false).expect("kernels");
+        assert_eq!(usual.rule, "matmul-matrix");
+        assert!(usual.declined.iter().all(|d| !d.contains(GIVEN_UP)), "{:?}", usual.declined);
+
+        let first = values(&choices(&usual.function.trace));
+        let other = product(|list| values(list) == first).expect("kernels");
+        assert_eq!(other.rule, "matmul-matrix");
+        assert_ne!(values(&choices(&other.function.trace)), first);
+
+        let rule = crate::attr::Attr::Str("matmul-matrix".into());
+        let plain = product(|list| values(list).contains(&rule)).expect("kernels");
+        assert_ne!(plain.rule, "matmul-matrix");
+        let remark = plain.declined.iter().find(|d| d.contains(GIVEN_UP)).expect("a remark");
+        assert!(remark.contains("matmul-matrix") && remark.contains("planted"), "{remark}");
+
+        let error = product(|_| true).map(|b| b.rule).expect_err("nothing is left");
+        assert!(error.to_string().contains("planted"), "{error}");
     }
 }

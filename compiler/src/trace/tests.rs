@@ -373,7 +373,8 @@ fn differences_are_named() {
     assert!(d.stages.iter().any(|s| s.label == "fuse-ops" && s.removed > 0 && s.added > 0), "{:?}", d.stages);
     assert!(!d.remarks_removed.is_empty(), "fusion remarks are gone");
 
-    let scheduling = ScheduleOptions { rules: vec!["direct".into()], versions: Versions::Off };
+    let scheduling =
+        ScheduleOptions { rules: vec!["direct".into()], versions: Versions::Off, ..ScheduleOptions::default() };
     let pipeline = PipelineOptions { scheduling, ..PipelineOptions::default() };
     let asked = trace_of(chain(8), &CompileOptions { pipeline, ..full.clone() });
     let d = TraceDiff::between(&a, &asked).unwrap();

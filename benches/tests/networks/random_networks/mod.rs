@@ -9,6 +9,7 @@
 
 mod c;
 mod control;
+mod kinds;
 mod nan;
 mod native;
 mod open;

@@ -79,7 +79,7 @@ pub use compute_at::LocalScope;
 pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
-pub use target::{ScheduleOptions, ScheduleTarget, Versions};
+pub use target::{RefusedCandidate, ScheduleOptions, ScheduleTarget, Versions};
 pub use tuned::{FamilyMember, Tuned, TunedSchedule, Workload};
 pub use written::schedule_as_written;
 

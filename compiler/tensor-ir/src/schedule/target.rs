@@ -3,7 +3,13 @@
 //! A profile has facts about a device. Which rules to try first and which versions to make are wishes of the user.
 //! Both decide schedules and their estimates, so both are part of the keys of cached plans and of traces.
 
+use super::Choose;
+use super::rules::Candidate;
+use crate::attr::Attr;
+use crate::attr::print::print_value;
+use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::tir::InstrRef;
 
 crate::attr_enum! {
     /// Which kernels for some sizes only a function of open sizes gets.
@@ -26,10 +32,59 @@ pub struct ScheduleOptions {
     pub rules: Vec<String>,
     /// Which versions functions of open sizes get.
     pub versions: Versions,
+    /// Candidates that are not to be taken, since the shader generator refused them.
+    #[serde(skip)]
+    pub refused: Vec<RefusedCandidate>,
 }
 
 /// Nothing is asked for.
-static NOTHING: ScheduleOptions = ScheduleOptions { rules: Vec::new(), versions: Versions::Auto };
+static NOTHING: ScheduleOptions = ScheduleOptions { rules: Vec::new(), versions: Versions::Auto, refused: Vec::new() };
+
+/// Candidates of a rule for one unit that the shader generator refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RefusedCandidate {
+    /// The unit: [`Choose::unit`].
+    pub unit: Name,
+    /// The rule.
+    pub rule: String,
+    /// The choices, as (point, value in text). Those of all candidates that have these values; of all the rule's without
+    /// any.
+    pub values: Vec<(Name, String)>,
+    /// The generator's message.
+    pub why: String,
+}
+
+impl RefusedCandidate {
+    /// The candidates that a schedule took for the blocks of a kernel, by the `choose` lines of its trace. `blocks` are
+    /// the kernel's; where no unit has one of them, all units of the schedule are given.
+    pub fn of_trace(trace: &[InstrRef], blocks: &[Name], why: &str) -> Vec<RefusedCandidate> {
+        let mut all: Vec<RefusedCandidate> = Vec::new();
+        for c in trace.iter().filter_map(Choose::of_instruction) {
+            match (&c.value, c.point.as_str()) {
+                (Attr::Str(rule), "function" | "rule") => {
+                    let (unit, rule, why) = (c.unit, rule.clone(), why.to_string());
+                    all.push(RefusedCandidate { unit, rule, values: vec![], why });
+                }
+                _ => {
+                    if let Some(last) = all.last_mut().filter(|l| l.unit == c.unit) {
+                        last.values.push((c.point, print_value(&c.value)));
+                    }
+                }
+            }
+        }
+        let own = |r: &RefusedCandidate| blocks.iter().any(|b| b.as_str().starts_with(r.unit.as_str()));
+        if all.iter().any(own) {
+            all.retain(own);
+        }
+        all
+    }
+    /// True if it is this candidate of the rule for the unit.
+    fn is(&self, unit: Name, rule: &str, candidate: &Candidate) -> bool {
+        let value = |point: &str| self.values.iter().find(|v| v.0.as_str() == point).map(|v| &v.1);
+        let same = |(point, v): (&str, Attr)| value(point).is_none_or(|given| *given == print_value(&v));
+        self.unit == unit && self.rule == rule && candidate.points().into_iter().all(same)
+    }
+}
 
 impl ScheduleOptions {
     /// Asks for these rules, in this order.
@@ -39,6 +94,14 @@ impl ScheduleOptions {
     /// True if the rule `name` is asked for.
     pub fn asks_for(&self, name: &str) -> bool {
         self.rules.iter().any(|r| r == name)
+    }
+    /// True if nothing speaks for or against a candidate.
+    pub(in crate::schedule) fn are_open(&self) -> bool {
+        self.rules.is_empty() && self.refused.is_empty()
+    }
+    /// Why the shader generator refused the candidate, if it did.
+    pub(in crate::schedule) fn refusal(&self, unit: Name, rule: &str, candidate: &Candidate) -> Option<&str> {
+        self.refused.iter().find(|r| r.is(unit, rule, candidate)).map(|r| r.why.as_str())
     }
     /// These options on a device.
     pub fn on<'a>(&'a self, profile: &'a DeviceProfile) -> ScheduleTarget<'a> {

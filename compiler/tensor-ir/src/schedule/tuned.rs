@@ -112,7 +112,7 @@ impl Tuned {
 
     /// The sizes of a function with one open size for which choices were tuned, in ascending order.
     fn buckets(&self, f: &TensorFunction, constants: &[BufferId], target: ScheduleTarget<'_>) -> Vec<(i64, &[Choice])> {
-        if f.symbols.len() != 1 || self.members.is_empty() || !target.options.rules.is_empty() {
+        if f.symbols.len() != 1 || self.members.is_empty() || !target.options.are_open() {
             return vec![];
         }
         let (own, family) = (Workload::of(f, constants, target.profile), f.family().fingerprint.to_string());
@@ -145,8 +145,8 @@ impl ScheduleProvider for Tuned {
         target: ScheduleTarget<'_>,
     ) -> Result<Scheduled, ScheduleError> {
         let workload = Workload::of(function, constants, target.profile);
-        // Rules that the user asks for by name precede tuned choices.
-        let applies = function.symbols.is_empty() && target.options.rules.is_empty();
+        // Rules that the user asks for by name precede tuned choices, and refused kernels are not made again.
+        let applies = function.symbols.is_empty() && target.options.are_open();
         if let Some((size, choices)) = self.buckets(function, constants, target).last()
             && let Ok(mut tuned) = schedule_with(function, constants, target, choices)
         {

@@ -7,7 +7,9 @@ use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iteratio
 use super::scheduled::operations_of;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
-use crate::schedule::rules::{LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, usually_unrolled, window_index};
+use crate::schedule::rules::{
+    LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, fits_text, usually_unrolled, window_index,
+};
 use crate::tir::{BufferId, Expr};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
@@ -140,10 +142,12 @@ fn thread_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, neighbours: Op
     let ((mut order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let mut demand = of_elements(stages, r);
     stages.pack(&mut demand, &order);
-    let all = iterations(&taps) as i64 <= usually_unrolled(stages.profile);
+    let (count, block) = (iterations(&taps) as i64, stages.list[r].block);
+    let copies = count.saturating_mul(neighbours.map_or(1, |n| n.windows));
+    let known: Vec<Name> = taps.iter().map(|l| l.0).chain(neighbours.map(|n| n.along)).collect();
+    let all = count <= usually_unrolled(stages.profile) && fits_text(block, &known, copies);
     let moves = |v: Name| neighbours.is_some_and(|n| n.moving.contains(&v));
     let (mut unrolled, rolled): (Vec<Loop>, Vec<Loop>) = taps.iter().partition(|l| all || moves(l.0));
-    let block = stages.list[r].block;
     // Where a thread has all results along a loop, each knows its own place there.
     let whole = neighbours.and_then(|n| order.iter().find(|l| l.0 == n.along && l.1 == n.windows));
     let known: Vec<Loop> = unrolled.iter().chain(whole).copied().collect();

@@ -9,11 +9,13 @@ use super::packing::pack_constants;
 use super::pooling::{inside, open_windows};
 use super::sketch::{Decline, Sketch};
 use super::view::View;
+use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::estimate::{KernelEstimate, flat_kernel, own_reduction};
 use crate::schedule::{ComputeAt, LocalScope};
+use crate::tir::{Block, Expr};
 
 /// Iterations of reduction loops that are unrolled, at most.
 const MOST_UNROLLED: i64 = 64;
@@ -22,6 +24,36 @@ const MOST_UNROLLED: i64 = 64;
 /// larger window at once.
 pub(in crate::schedule) fn usually_unrolled(p: &DeviceProfile) -> i64 {
     if p.software { 25 } else { 9 }
+}
+
+/// Nodes of a value that is light: a window's load, condition and product, of halves too. How often it is repeated is
+/// limited by iterations and registers alone.
+const LIGHT: usize = 12;
+/// Nodes of all copies of a heavier value, at most: each is about a line of the shader.
+const MOST_TEXT: usize = 200;
+
+/// Whether the shader's text may have so many copies of what the block computes, in which the loops `known` have known
+/// values: conditions on them are decided (a matrix of constants becomes the constant).
+pub(in crate::schedule) fn fits_text(block: &Block, known: &[Name], copies: i64) -> bool {
+    let nodes = text(&block.value, known);
+    nodes <= LIGHT || nodes.saturating_mul(copies.max(0) as usize) <= MOST_TEXT
+}
+
+/// Nodes of a value in one copy of its text.
+fn text(e: &Expr, known: &[Name]) -> usize {
+    let of = |e: &Expr| text(e, known);
+    let decided = |i: &Int| i.vars().iter().all(|v| known.contains(v));
+    match e {
+        Expr::Const(..) => 0,
+        Expr::Load(..) | Expr::Index(..) => 1,
+        Expr::All(conds) => conds.len(),
+        Expr::Unary(_, a) | Expr::Cast(_, a) => 1 + of(a),
+        Expr::Binary(_, a, b) => 1 + of(a) + of(b),
+        Expr::Select(c, a, b) => match &**c {
+            Expr::All(conds) if conds.iter().all(|c| decided(&c.lhs) && decided(&c.rhs)) => of(a).max(of(b)),
+            c => 1 + of(c) + of(a) + of(b),
+        },
+    }
 }
 
 /// Any unit. Vector, threads and what is unrolled are chosen as the loops are split.
@@ -73,6 +105,11 @@ fn finish_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) 
     Ok(())
 }
 
+/// Iterations of loops together; open sizes count as many.
+fn iterations(sketch: &Sketch<'_>, loops: &[Name]) -> i64 {
+    loops.iter().fold(1, |n: i64, &v| n.saturating_mul(sketch.extent_of(v).unwrap_or(i64::MAX)))
+}
+
 /// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop
 /// (with `vector`) and the others are unrolled, with the reduction loops in `unrolled`.
 pub(super) fn accumulate_at(
@@ -99,6 +136,9 @@ pub(super) fn accumulate_at(
         Ok(around[start..].iter().map(|l| l.var).filter(|v| !reductions.contains(v)).collect())
     };
     let init = Name::new(&format!("{reduce}_init"));
+    let repeated = &spatial[..spatial.len().saturating_sub(usize::from(vector))];
+    let results = iterations(sketch, repeated);
+    let known: Vec<Name> = reductions.iter().chain(repeated).copied().collect();
     let mut nests = vec![spatial];
     nests.extend(inner(sketch, init).ok());
     for nest in nests {
@@ -108,11 +148,58 @@ pub(super) fn accumulate_at(
         }
     }
     // Small windows are unrolled: the taps' index arithmetic then folds into constants.
-    let taps: i64 = reductions.iter().map(|v| sketch.extent_of(*v).unwrap_or(i64::MAX).min(1 << 20)).product();
-    let domain: &[bool] = if reductions.is_empty() || taps > MOST_UNROLLED { &[false] } else { &[true, false] };
+    let taps = iterations(sketch, &reductions);
+    let fits = sketch.view().block(reduce).is_some_and(|b| fits_text(b, &known, taps.saturating_mul(results)));
+    let may = !reductions.is_empty() && taps <= MOST_UNROLLED && fits;
+    let domain: &[bool] = if may { &[true, false] } else { &[false] };
     let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= usually_unrolled(sketch.profile))?;
     for v in reductions.into_iter().filter(|v| all || unrolled.contains(v)) {
         sketch.unroll(v)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::rules::schedule;
+    use crate::schedule::testing::depthwise;
+    use crate::text::parse_tensor_function;
+    use crate::tir::{LoopKind, Stmt, TensorFunction};
+
+    /// Copies of the body of each reduction that unrolled loops make, and whether the body is light.
+    fn copies(f: &TensorFunction) -> Vec<(i64, Block)> {
+        fn go(s: &Stmt, copies: i64, out: &mut Vec<(i64, Block)>) {
+            match s {
+                Stmt::Seq(list) => list.iter().for_each(|s| go(s, copies, out)),
+                Stmt::Kernel(_, s) => go(s, copies, out),
+                Stmt::For(l) if l.kind == LoopKind::Unroll => go(&l.body, copies * l.extent.as_const().unwrap(), out),
+                Stmt::For(l) => go(&l.body, copies, out),
+                Stmt::Block(b) if b.reduce.is_some() => out.push((copies, (**b).clone())),
+                Stmt::Block(_) | Stmt::Barrier => {}
+            }
+        }
+        let mut out = vec![];
+        go(&f.body, 1, &mut out);
+        out
+    }
+
+    #[test]
+    fn only_light_bodies_are_repeated_by_iterations_alone() {
+        let blend = "(%x[r, i/8, j/8]*0.3 + %x[r, i/8 + 1, j/8]*0.7)*0.4 + (%x[r, i/8, j/8 + 1]*0.3 + %x[r, i/8 + 1, j/8 + 1]*0.7)*0.6";
+        for channels in [2, 21, 150] {
+            let text = format!(
+                "tensor @t(%x: f32[{channels},17,17], out %y: f32[128,128]) {{ for i in 0..128 {{ for j in 0..128 {{ \
+                 for r in 0..{channels} {{ block y reduce max init {{ %y[i, j] <- {blend} }} }} }} }} }}"
+            );
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            for profile in [DeviceProfile::lavapipe(), DeviceProfile::baseline()] {
+                let s = schedule(&f, &[], &profile).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                let all = copies(&s.function);
+                assert!(!all.is_empty() && all.iter().all(|(n, b)| fits_text(b, &[], *n)), "{channels}: {:?}", s.rule);
+            }
+        }
+        let s = schedule(&depthwise(8, 14, 3, 1, 1, true), &[], &DeviceProfile::lavapipe()).unwrap();
+        assert!(copies(&s.function).iter().any(|(n, _)| *n >= 9), "a small window is unrolled");
+    }
 }

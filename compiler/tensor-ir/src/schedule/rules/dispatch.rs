@@ -101,6 +101,7 @@ impl Picks {
             match (rule.candidates)(view, unit) {
                 Ok(list) => {
                     let list = considered(list, unit, script);
+                    let list = picks.without_refused(&view.target, unit, (position, rule), list);
                     picks.rest.extend(list.into_iter().map(|candidate| {
                         let kernels = (rule.price)(view, unit, &candidate);
                         Pick { rule, by_name, candidate, kernels, position }
@@ -110,6 +111,24 @@ impl Picks {
             }
         }
         picks
+    }
+    /// The candidates of a rule that the shader generator did not refuse; the others are noted.
+    fn without_refused(
+        &mut self,
+        target: &ScheduleTarget<'_>,
+        unit: &Unit,
+        (position, rule): (usize, &'static Rule),
+        mut list: Vec<Candidate>,
+    ) -> Vec<Candidate> {
+        list.retain(|c| {
+            let why = target.options.refusal(unit.name(), rule.name, c);
+            let noted = self.declined.iter().any(|d| d.0 == position);
+            if let Some(why) = why.filter(|_| !noted) {
+                self.declined.push((position, rule.name, refusal(c, why)));
+            }
+            why.is_none()
+        });
+        list
     }
     /// The cheapest of those that were not tried yet.
     pub fn next(&mut self) -> Option<Pick> {
@@ -175,6 +194,13 @@ impl Picks {
         let with_reason = self.declined.iter().filter(|d| !d.2.is_empty());
         with_reason.map(|(_, rule, why)| format!("rule {rule}: {}: {why}", unit.name())).collect()
     }
+}
+
+/// That a candidate was chosen, and the shader generator refused its kernel.
+fn refusal(c: &Candidate, why: &str) -> String {
+    let choices = c.to_string();
+    let with = if choices.is_empty() { choices } else { format!("with {choices} ") };
+    format!("{with}{GIVEN_UP}: {why}")
 }
 
 /// For each point, the candidates with the requested values if there are any; else those that need no request.

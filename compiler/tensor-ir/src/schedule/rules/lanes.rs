@@ -17,7 +17,7 @@ use crate::schedule::estimate::{KernelEstimate, lane_kernel};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::intrinsic::strides;
-use crate::tir::{Block, BufferId, Encoding, Scope};
+use crate::tir::{Block, BufferId, Encoding, Expr, Scope};
 
 /// Lanes from which on an operation's dispatch is a small part of it.
 const ENOUGH: i64 = 256;
@@ -40,7 +40,9 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEs
 /// Makes tasks of the outer loops.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
     if sketch.loops(unit.output)?.is_empty() {
-        return Ok(());
+        let Some(reduce) = unit.reduce else { return Ok(()) };
+        let mut order: Vec<Name> = sketch.loops(reduce)?.iter().map(|l| l.var).collect();
+        return join_run(sketch, reduce, &mut order);
     }
     if unit.window.is_none() {
         pack_constants(sketch, unit);
@@ -99,7 +101,7 @@ fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) ->
         taps.retain(|t| *t != v);
         taps.push(v);
     }
-    let order: Vec<Name> = match across {
+    let mut order: Vec<Name> = match across {
         Some(_) => spatial.iter().chain(&taps).copied().collect(),
         None => {
             let (outer, lane) = spatial.split_at(spatial.len().saturating_sub(1));
@@ -107,6 +109,9 @@ fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) ->
         }
     };
     sketch.reorder(&order)?;
+    if across.is_some() {
+        join_run(sketch, reduce, &mut order)?;
+    }
     match order.first() {
         Some(first) if !reductions.is_empty() => {
             sketch.apply(DecomposeReduction { block: reduce, at: *first })?;
@@ -114,6 +119,32 @@ fn accumulate(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name, task: Name) ->
         }
         _ => Ok(()),
     }
+}
+
+/// Fuses the last of the loops in `order` while they read element after element. A run is added up in many partial
+/// sums, and its sum to one accumulator: many short runs would lose digits there.
+fn join_run(sketch: &mut Sketch<'_>, reduce: Name, order: &mut Vec<Name>) -> Result<(), Decline> {
+    while let [.., outer, inner] = order[..] {
+        if !continues(&sketch.view(), reduce, outer, inner) {
+            break;
+        }
+        sketch.fuse(&[outer, inner], inner)?;
+        order.remove(order.len() - 2);
+    }
+    Ok(())
+}
+
+/// True if each load of the reduction goes on in the next iteration of loop `outer` where loop `inner` ended, and
+/// nothing else of its value depends on the two.
+fn continues(view: &View<'_>, reduce: Name, outer: Name, inner: Name) -> bool {
+    let reductions = view.f.reduction_loops(reduce);
+    let (Some(block), Ok(loops)) = (view.block(reduce), view.loops(reduce)) else { return false };
+    let Some(n) = loops.iter().find(|l| l.var == inner).and_then(|l| l.extent.as_const()) else { return false };
+    let mut plain = [outer, inner].iter().all(|v| reductions.contains(v));
+    block.value.visit(&mut |e| plain &= !matches!(e, Expr::Index(..) | Expr::All(_)));
+    let goes_on =
+        |load| matches!((stride(view, load, outer), stride(view, load, inner)), (Some(o), Some(i)) if o == i * n);
+    plain && block.value.loads().into_iter().all(goes_on)
 }
 
 /// The reduction loop along which the operands are adjacent in memory, if they are not along the lanes of the result.
@@ -143,4 +174,34 @@ pub(super) fn is_plain(view: &View<'_>, buffer: BufferId) -> bool {
 /// The distance in elements between the elements that a load reads in two iterations of a loop that follow each other.
 pub(super) fn stride(view: &View<'_>, (buffer, ix): (BufferId, &[Int]), v: Name) -> Option<i64> {
     strides(&view.f.buffers[buffer], ix, &[v], &view.f.bounds())?.first().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::profile::DeviceProfile;
+    use crate::schedule::rules::schedule;
+    use crate::text::parse_tensor_function;
+
+    /// Elements that follow each other in memory are one run, however many axes they lie along.
+    #[test]
+    fn short_inner_axes_are_summed_in_one_run() {
+        let nest = "for a in 0..700 { for b in 0..2 { for c in 0..2 {";
+        let whole = format!(
+            "tensor @s(%x: f32[700,2,2], out %y: f32[]) {{ {nest} block s reduce sum init {{ %y[] <- %x[a, b, c] }} }} }} }} }}"
+        );
+        let rows = format!(
+            "tensor @s(%x: f32[9,700,2,2], out %y: f32[9]) {{ for i in 0..9 {{ {nest} block s reduce sum init {{ %y[i] <- %x[i, a, b, c] }} }} }} }} }} }}"
+        );
+        let apart = format!(
+            "tensor @s(%x: f32[700,9,2,2], out %y: f32[9]) {{ for i in 0..9 {{ {nest} block s reduce sum init {{ %y[i] <- %x[a, i, b, c] }} }} }} }} }} }}"
+        );
+        let tile = DeviceProfile::processor(2, [6, 16]);
+        for (text, runs) in [(whole, 1), (rows, 1), (apart, 2)] {
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let s = schedule(&f, &[], &tile).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let name =
+                s.function.body.blocks().iter().find(|b| b.reduce.is_some()).map(|b| b.name).expect("a reduction");
+            assert_eq!(s.function.reduction_loops(name).len(), runs, "{text}");
+        }
+    }
 }

@@ -69,7 +69,7 @@ pub use alternatives::{Alternative, Neighbour, alternatives, neighbours, values}
 pub use analysis::Unit;
 pub use attention::one_kernel;
 pub use candidate::{Candidate, Choices};
-pub(in crate::schedule) use direct::usually_unrolled;
+pub(in crate::schedule) use direct::{fits_text, usually_unrolled};
 pub use dispatch::GIVEN_UP;
 pub(in crate::schedule) use matmul_dot::byte_tiles;
 pub(in crate::schedule) use packing::dimension_to_pack;

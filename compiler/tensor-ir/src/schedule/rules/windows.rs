@@ -7,7 +7,7 @@
 
 use super::analysis::{Unit, output_variables};
 use super::candidate::Candidate;
-use super::direct::{accumulate_at, usually_unrolled};
+use super::direct::{accumulate_at, fits_text, usually_unrolled};
 use super::elementwise::bind_flat;
 use super::packing::pack_constants;
 use super::sketch::{Decline, Sketch};
@@ -172,8 +172,12 @@ fn tiles_of(
             if results / l.extent * count / lanes < fewest {
                 continue;
             }
-            let unrolled: Vec<(Name, i64)> =
-                window.iter().filter(|w| taps <= usually_unrolled(p) || moving.contains(&w.0)).copied().collect();
+            let known: Vec<Name> = window.iter().map(|w| w.0).chain([v]).collect();
+            let all = taps <= usually_unrolled(p) && fits_text(r, &known, taps * windows);
+            let unrolled: Vec<(Name, i64)> = window.iter().filter(|w| all || moving.contains(&w.0)).copied().collect();
+            if !fits_text(r, &known, unrolled.iter().map(|w| w.1).product::<i64>() * windows) {
+                continue;
+            }
             let held = || live(r, &unrolled, (v, windows), lane).is_none_or(|n| n + OTHERS <= i64::from(p.registers));
             if p.registers > 0 && !held() {
                 continue;
