@@ -41,7 +41,8 @@ pub(crate) fn tanh(x: f32) -> f32 {
     let p = p * s - 5.373_971_6e-2;
     let p = p * s + 1.333_144_2e-1;
     let p = p * s - 3.333_332_6e-1;
-    let small = p * s * x + x;
+    // A product with `x` keeps the sign of a zero.
+    let small = x * (p * s + 1.0);
     let e = exp(2.0 * x.abs());
     let large = (1.0 - 2.0 / (e + 1.0)).copysign(x);
     let y = if x.abs() < 0.625 { small } else { large };

@@ -220,14 +220,15 @@ fn literal_factor(e: &Expr) -> f64 {
     }
 }
 
-/// True when two operands have factors that are normal numbers of f32, and a driver that multiplies these first loses
-/// something: their product is no normal number, or it hides that the inner product overflows.
+/// True when two operands have factors, and a driver that multiplies these first loses something: their product is no
+/// normal number although both are, or it hides that the inner product overflows.
 fn leaves_range(a: &Expr, b: &Expr) -> bool {
     let (first, last) = if matches!(a, Expr::Const(..)) { (b, a) } else { (a, b) };
     let (first, last) = (literal_factor(first).abs(), literal_factor(last).abs());
     let normal = |v: f64| (v as f32).is_normal();
-    let hides = first > 1.0 && last < 1.0;
-    first != 1.0 && last != 1.0 && normal(first) && normal(last) && (!normal(first * last) || hides)
+    let lost = normal(last) && !normal(first * last);
+    let hidden = first > 1.0 && last < 1.0 && last > 0.0;
+    first != 1.0 && last != 1.0 && normal(first) && (lost || hidden)
 }
 
 /// A constant in a float register: values that are too small become 0.

@@ -61,7 +61,7 @@ impl Builder {
         self.select(negative, minus, size)
     }
 
-    /// `v`, but within `limit` of zero the series `x + x^3 P(x^2)` of an odd function, `series` being the coefficients
+    /// `v`, but within `limit` of zero the series `x (1 + x^2 P(x^2))` of an odd function, `series` being the coefficients
     /// of `P` from the highest down. Built-in functions and logarithms have an absolute error there (WGSL allows it),
     /// which is large beside small results.
     fn near_zero(&mut self, a: Value, v: Value, limit: f64, series: &[f64]) -> Value {
@@ -71,8 +71,10 @@ impl Builder {
             let next = self.c(a, next);
             sum = self.math(M::Fma, &[sum, square, next]);
         }
-        let cube = self.mul(square, a);
-        let near = self.math(M::Fma, &[cube, sum, a]);
+        // A product with `x` keeps the sign of a zero.
+        let one = self.c(a, 1.0);
+        let factor = self.math(M::Fma, &[square, sum, one]);
+        let near = self.mul(a, factor);
         let (size, limit) = (self.math(M::Abs, &[a]), self.c(a, limit));
         let is_near = self.less(size, limit);
         self.select(is_near, near, v)
