@@ -429,7 +429,7 @@ impl<'a> KernelEmitter<'a> {
             (Expr::Binary(BinaryOp::Mul, x, y), None)
                 if combiner == tensor_ir::tir::Combiner::Sum && kind == Kind::F32 =>
             {
-                let (x, y) = (self.value(x)?, self.value(y)?);
+                let (x, y) = self.pinned_operands(BinaryOp::Mul, x, y)?;
                 self.b.math(naga::MathFunction::Fma, &[x, y, old])
             }
             (value, None) => {

@@ -56,20 +56,15 @@ impl KernelEmitter<'_> {
                 };
                 let divides = *op == BinaryOp::Div || *op == BinaryOp::Pow && exponent.is_some_and(|e| e < 0.0);
                 let pins = divides && t.is_float() && (*op == BinaryOp::Pow || self.may_fold_to_zero(b));
-                let (mut left, mut right) = (self.value(a)?, self.value(b)?);
-                if *op == BinaryOp::Mul && t.is_float() && leaves_range(a, b) {
-                    (left, right) = (self.out_of_reach(left), self.out_of_reach(right));
-                }
+                let (mut left, mut right) = match t.is_float() {
+                    true => self.pinned_operands(*op, a, b)?,
+                    false => (self.value(a)?, self.value(b)?),
+                };
                 if pins && self.may_fold_to_zero(a) {
                     left = self.out_of_reach(left);
                 }
                 if pins && *op == BinaryOp::Div {
                     right = self.out_of_reach(right);
-                }
-                if t.is_float() && self.may_lose_nan(*op, (a, left), (b, right)) {
-                    // Applied to one side only: two equal sides would remain equal.
-                    right = self.out_of_reach(right);
-                    left = if *op == BinaryOp::Mul { self.out_of_reach(left) } else { left };
                 }
                 Ok(self.b.binary_op(*op, left, right, t, exponent))
             }
@@ -134,6 +129,21 @@ impl KernelEmitter<'_> {
             _ => false,
         };
         known && self.b.nan == Nan::Keep
+    }
+
+    /// The operands of an operation on floats, those hidden from the driver's compiler with which it would lose a NaN
+    /// or an overflow.
+    pub fn pinned_operands(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Result<(Value, Value), EmitError> {
+        let (mut left, mut right) = (self.value(a)?, self.value(b)?);
+        if op == BinaryOp::Mul && leaves_range(a, b) {
+            (left, right) = (self.out_of_reach(left), self.out_of_reach(right));
+        }
+        if self.may_lose_nan(op, (a, left), (b, right)) {
+            // Applied to one side only: two equal sides would remain equal.
+            right = self.out_of_reach(right);
+            left = if op == BinaryOp::Mul { self.out_of_reach(left) } else { left };
+        }
+        Ok((left, right))
     }
 
     /// The same float, hidden from the driver's compiler.
