@@ -41,7 +41,15 @@ impl FunctionPass for EliminateCommonSubexpr {
 }
 
 type Key = (&'static str, Vec<Option<ValueId>>);
-type DataKey = (DType, Vec<usize>, Bytes);
+type DataKey = (DType, Vec<usize>, Data);
+
+/// What two constants with the same data have in common.
+#[derive(PartialEq, Eq, Hash)]
+enum Data {
+    Bytes(Bytes),
+    /// The identity of their source.
+    Of(String),
+}
 
 struct Search<'a> {
     pass: &'a EliminateCommonSubexpr,
@@ -89,16 +97,19 @@ impl Search<'_> {
         }
         r.erase(n);
     }
-    /// Lets a constant stand for all small ones with the same data.
+    /// Lets a constant stand for all with the same data: small ones, and those of one source.
     fn unify_constant(&mut self, r: &mut Rewriter<'_>, n: NodeId) {
         let Some(name) = r.f.nodes[n].op.downcast::<Const>().map(|c| c.name) else { return };
-        let Some(Constant { dtype, shape, data: ConstData::Inline(bytes) }) = r.module.constants.get(&name) else {
-            return;
+        let Some(Constant { dtype, shape, data }) = r.module.constants.get(&name) else { return };
+        let data = match data {
+            ConstData::Inline(bytes) if bytes.len() <= 4096 => Data::Bytes(bytes.clone()),
+            ConstData::Inline(_) => return,
+            ConstData::Lazy(source) => match source.identity() {
+                Some(identity) => Data::Of(identity),
+                None => return,
+            },
         };
-        if bytes.len() > 4096 {
-            return;
-        }
-        let first = *self.constants.entry((*dtype, shape.clone(), bytes.clone())).or_insert(name);
+        let first = *self.constants.entry((*dtype, shape.clone(), data)).or_insert(name);
         if first != name {
             r.update(n, Const { name: first }.into(), vec![]);
         }

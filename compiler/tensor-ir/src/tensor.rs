@@ -296,6 +296,10 @@ pub trait DataSource: Send + Sync {
     fn identity(&self) -> Option<String> {
         None
     }
+    /// What stands for the bytes in the text of a module, where a few words do: `random(7)`.
+    fn initial_text(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Data of a constant.

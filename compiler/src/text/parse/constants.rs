@@ -9,9 +9,9 @@ use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::sync::Arc;
+use tensor_ir::text::RandomData;
 use tensor_ir::text::lexer::Tok;
 use tensor_ir::text::parse::describe;
-use tensor_ir::text::random_tensor;
 
 /// Largest constant that text may fill with an initialiser.
 const MAX_BYTES: usize = 64 << 20;
@@ -42,15 +42,10 @@ impl ModuleParser<'_> {
         };
         let data = if self.eat_punct("=") {
             let at = self.at();
-            let t = if bytes > MAX_BYTES {
+            if bytes > MAX_BYTES {
                 return self.error_at(at, format!("text fills constants of at most {MAX_BYTES} bytes"));
-            } else {
-                initial(self, ty.dtype, &shape)?
-            };
-            if t.shape() != shape {
-                return self.error_at(at, "the values do not fit the type");
             }
-            ConstData::Inline(t.bytes().clone())
+            initial(self, ty.dtype, &shape)?
         } else {
             ConstData::Lazy(Arc::new(MissingData(name)))
         };
@@ -59,7 +54,7 @@ impl ModuleParser<'_> {
     }
 }
 
-fn initial(p: &mut Parser<'_>, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+fn initial(p: &mut Parser<'_>, dtype: DType, shape: &[usize]) -> Result<ConstData> {
     let at = p.at();
     let count: usize = shape.iter().product();
     let data = match p.advance() {
@@ -83,7 +78,7 @@ fn initial(p: &mut Parser<'_>, dtype: DType, shape: &[usize]) -> Result<Tensor> 
             p.expect_punct("(")?;
             let seed = p.integer()?;
             p.expect_punct(")")?;
-            return Ok(random_tensor(dtype, shape, seed));
+            return Ok(ConstData::Lazy(Arc::new(RandomData::new(dtype, shape.to_vec(), seed))));
         }
         Tok::Word(w) if w == "hex" => {
             p.expect_punct("(")?;
@@ -108,7 +103,7 @@ fn initial(p: &mut Parser<'_>, dtype: DType, shape: &[usize]) -> Result<Tensor> 
         }
     };
     match Tensor::from_bytes(dtype, shape.to_vec(), Bytes::from(data)) {
-        Ok(t) => Ok(t),
+        Ok(t) => Ok(ConstData::Inline(t.bytes().clone())),
         Err(message) => p.error_at(at, message),
     }
 }

@@ -5,34 +5,38 @@ use crate::dtype::DType;
 use crate::graph::Constant;
 use crate::name::Name;
 use crate::tensor::{ConstData, Tensor};
+use bytes::Bytes;
 use half::{bf16, f16};
 use tensor_ir::text::print_type;
 
-/// One line: `const @name : f32[2] = [1.0, 2.0]`; a large one stands by reference, without data.
+/// One line: `const @name : f32[2] = [1.0, 2.0]`; a large one by the few words that stand for its data, or by reference,
+/// without data.
 pub fn print_constant(name: Name, c: &Constant, inline_elements: usize) -> String {
     let head = format!("const @{} : {}", bare::after_sigil(name.as_str()), print_type(&c.ty()));
     let elements = c.shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d)).unwrap_or(usize::MAX);
-    let value = if elements <= inline_elements {
-        c.load().ok().map(|t| print_elements(&t))
-    } else {
-        match &c.data {
-            ConstData::Inline(bytes) if elements > 0 && is_uniform(bytes, c.dtype.size()) => {
-                let one = bytes.slice(..c.dtype.size());
-                let one = Tensor::from_bytes(c.dtype, vec![], one).ok();
-                one.and_then(|t| element_texts(&t)).map(|t| format!("splat({})", t.concat()))
-            }
-            _ => None,
+    let value = match &c.data {
+        ConstData::Lazy(source) => source.initial_text(),
+        ConstData::Inline(bytes) if elements > inline_elements && is_uniform(bytes, c.dtype.size()) => {
+            splat(c.dtype, bytes)
         }
+        ConstData::Inline(_) => None,
     };
-    match value {
+    let listed = || c.load().ok().filter(|_| elements <= inline_elements).map(|t| print_elements(&t));
+    match value.or_else(listed) {
         Some(v) => format!("{head} = {v}\n"),
         None => format!("{head}\n"),
     }
 }
 
+/// The text of a constant whose elements are all the first one.
+fn splat(dtype: DType, bytes: &Bytes) -> Option<String> {
+    let one = Tensor::from_bytes(dtype, vec![], bytes.slice(..dtype.size())).ok()?;
+    element_texts(&one).map(|t| format!("splat({})", t.concat()))
+}
+
 /// True when every element has the same bytes.
 fn is_uniform(bytes: &[u8], size: usize) -> bool {
-    bytes.chunks_exact(size).all(|c| c == &bytes[..size])
+    bytes.len() >= size && bytes.chunks_exact(size).all(|c| c == &bytes[..size])
 }
 
 fn print_elements(t: &Tensor) -> String {

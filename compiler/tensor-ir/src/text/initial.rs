@@ -1,7 +1,36 @@
 //! The values of `random(seed)` in text.
 
 use crate::dtype::DType;
-use crate::tensor::Tensor;
+use crate::fault::Fault;
+use crate::tensor::{DataSource, Tensor};
+use bytes::Bytes;
+use std::sync::OnceLock;
+
+/// The data of a constant that text fills with `random(seed)`, made when it is first read.
+pub struct RandomData {
+    dtype: DType,
+    shape: Vec<usize>,
+    seed: u64,
+    made: OnceLock<Bytes>,
+}
+impl RandomData {
+    /// Data of this type, of [`random_tensor`].
+    pub fn new(dtype: DType, shape: Vec<usize>, seed: u64) -> RandomData {
+        RandomData { dtype, shape, seed, made: OnceLock::new() }
+    }
+}
+impl DataSource for RandomData {
+    fn read(&self) -> Result<Bytes, Fault> {
+        let made = self.made.get_or_init(|| random_tensor(self.dtype, &self.shape, self.seed).bytes().clone());
+        Ok(made.clone())
+    }
+    fn identity(&self) -> Option<String> {
+        Some(format!("{}{:?} = random({})", self.dtype, self.shape, self.seed))
+    }
+    fn initial_text(&self) -> Option<String> {
+        Some(format!("random({})", self.seed))
+    }
+}
 
 /// Numbers of a fixed sequence: floats uniform in [-1, 1), integers in 0..=7, bools even. The same on every machine.
 pub fn random_tensor(dtype: DType, shape: &[usize], seed: u64) -> Tensor {

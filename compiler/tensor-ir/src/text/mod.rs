@@ -13,7 +13,7 @@ pub mod parse;
 mod print;
 
 pub use error::ParseError;
-pub use initial::random_tensor;
+pub use initial::{RandomData, random_tensor};
 pub use parse::{edit_distance, parse_instructions, parse_templates, parse_tensor_function};
 pub use print::{
     print_attrs, print_cond, print_expr, print_instruction, print_int, print_stmt, print_tensor_function, print_type,
