@@ -185,7 +185,8 @@ def rotary(m):
         m.add("RotaryEmbedding", f"part_{name}", [m.draw(2, 3, 24), at, cos, sin], constant=(2, 3), num_heads=2, rotary_embedding_dim=8, **attrs)
 
 
-def group_query(m):
+def grouped_steps(m, constant):
+    """A function that adds steps of a decoder; `constant`: whether the total length is known when the model is compiled."""
     n, g, d = 4, 2, 16
     cos, sin = np.cos(m.draw(16, d // 2)), np.sin(m.draw(16, d // 2))
     total = lambda t: np.array(t, np.int32)
@@ -197,9 +198,14 @@ def group_query(m):
         caches = [m.draw(b, g, past, d), m.draw(b, g, past, d)] if past else [None, None]
         extra = attrs.pop("more", [])
         tables = [cos, sin] if rotary else [None, None]
-        m.add("GroupQueryAttention", name, [*qkv, *caches, np.array(ends, np.int32), total(t), *tables, *extra], 3, constant=(6, 7, 8),
+        m.add("GroupQueryAttention", name, [*qkv, *caches, np.array(ends, np.int32), total(t), *tables, *extra], 3, constant=(6, 7, 8) if constant else (7, 8),
               num_heads=n, kv_num_heads=g, **attrs)
 
+    return step
+
+
+def group_query(m):
+    step = grouped_steps(m, True)
     step("prompt", 4, 0, [3, 3], 4)
     step("prompt_rotary", 4, 0, [3, 3], 4, do_rotary=1)
     step("prompt_packed", 4, 0, [3, 3], 4, packed=True, do_rotary=1, rotary_interleaved=1)
@@ -213,8 +219,17 @@ def group_query(m):
     step("smooth", 3, 0, [2, 2], 3, smooth_softmax=1)
     step("places", 3, 0, [2], 3, do_rotary=1, more=[np.array([[3, 4, 5]], np.int64)])
     step("places_token", 1, 5, [5, 5], 6, do_rotary=1, more=[np.array([[2], [3]], np.int64)])
-    step("bias", 3, 0, [2, 2], 3, more=[None, m.draw(1, n, 3, 3)])
-    step("sink", 3, 0, [2, 2], 3, more=[None, None, m.draw(n)])
+    step("bias", 3, 0, [2, 2], 3, more=[None, m.draw(1, 4, 3, 3)])
+    step("sink", 3, 0, [2, 2], 3, more=[None, None, m.draw(4)])
+
+
+def group_query_grown(m):
+    step = grouped_steps(m, False)
+    step("token", 1, 5, [5, 5], 6, do_rotary=1)
+    step("token_ragged", 1, 5, [5, 3], 6, do_rotary=1, scale=0.4)
+    step("token_buffer", 1, 8, [5, 5], 6, do_rotary=1)
+    step("chunk", 3, 4, [6], 7, do_rotary=1, softcap=2.0)
+    step("window_token", 1, 6, [6, 6], 7, local_window_size=3)
 
 
 def nbits(m):
@@ -372,7 +387,7 @@ def sequences(m):
     m.outputs += ["stacked", "joined", "length", "inserted", "last", "third", "alone", "looped", "there", "positive"]
 
 
-FAMILIES = [norms, embeddings, activations, products, attention, rotary, group_query, nbits, quantized, quantized_products, lstm, sequences]
+FAMILIES = [norms, embeddings, activations, products, attention, rotary, group_query, group_query_grown, nbits, quantized, quantized_products, lstm, sequences]
 
 
 def main():

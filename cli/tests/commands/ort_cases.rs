@@ -53,6 +53,7 @@ families! {
     attention: [];
     embeddings: [];
     group_query: [];
+    group_query_grown: [];
     lstm: [];
     nbits: [];
     norms: [];

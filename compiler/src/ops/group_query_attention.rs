@@ -4,6 +4,7 @@
 use super::OpResult;
 use super::attention::{Scores, merge_heads, own_result, places, rotate, split_heads};
 use super::binary::{Add, And, Greater, Less, LessOrEqual, Max, Sub};
+use super::broadcast::Expand;
 use super::concat::Concat;
 use super::generate::Full;
 use super::multi_head_attention::{angles, part, past_length, turned_features};
@@ -81,6 +82,8 @@ struct Places {
     own: ValueId,
     /// Keys that the cache has room for behind the run.
     total: Dim,
+    /// Zeros for the room that the cache has beyond the past, `[room]`, where only operand 6 says how many.
+    free: Option<ValueId>,
 }
 
 /// Operand 5 has for each entry of the batch the place of its last token. Where there is no past, tokens stand at the
@@ -89,18 +92,16 @@ fn find_places(cx: &mut Context<'_, '_>, length: &Dim) -> OpResult<Places> {
     let past = past_length(cx, cx.opt(3))?;
     let own = places(cx, length)?;
     if past.is(0) {
-        return Ok(Places { before: None, own, total: length.clone() });
+        return Ok(Places { before: None, own, total: length.clone(), free: None });
     }
     let known = cx.int_values(6).and_then(|v| v.first()?.as_const());
-    let total = match (past.as_const(), length.as_const(), known) {
-        (Some(past), _, Some(total)) => Int::new(past.max(total)),
+    let (total, free) = match (past.as_const(), length.as_const(), known) {
+        (Some(past), _, Some(total)) => (Int::new(past.max(total)), None),
         (Some(past), Some(_), None) => {
-            return Err(Fault::unsupported(format!(
-                "input 6 (`total_sequence_length`) is not known at compile time, and a past of {past} may be a buffer or all \
-                 of it: make the size of the past open, or the input a constant"
-            )));
+            let free = room_beyond(cx, past)?;
+            (cx.type_of(free).shape[0].clone() + past, Some(free))
         }
-        _ => past + length,
+        _ => (past + length, None),
     };
     let last = cx.input(5)?;
     let last = cx.cast(last, DType::I64)?;
@@ -113,7 +114,20 @@ fn find_places(cx: &mut Context<'_, '_>, length: &Dim) -> OpResult<Places> {
     let before = cx.add(Max {}, &[before, none])?;
     let column = cx.add(Unsqueeze { axes: vec![1] }, &[before])?;
     let own = cx.add(Add {}, &[own, column])?;
-    Ok(Places { before: Some(before), own, total })
+    Ok(Places { before: Some(before), own, total, free })
+}
+
+/// Zeros of the past's type, as many as operand 6 (`total_sequence_length`) is more than the past has: the past may be
+/// all of the cache, or a buffer for more tokens than have been.
+fn room_beyond(cx: &mut Context<'_, '_>, past: i64) -> OpResult<ValueId> {
+    let total = cx.input(6)?;
+    let total = cx.cast(total, DType::I64)?;
+    let total = cx.reshape(total, vec![Int::new(1)])?;
+    let (past, none) = (cx.number(past as f64, DType::I64), cx.number(0.0, DType::I64));
+    let room = cx.add(Sub {}, &[total, past])?;
+    let room = cx.add(Max {}, &[room, none])?;
+    let (dtype, dims) = (cx.ty(3)?.dtype, vec![cx.fresh_dim("room", 0)]);
+    cx.add(Full { shape: vec![], value: 0.0, dtype, dims }, &[room])
 }
 
 impl Places {
@@ -134,7 +148,13 @@ impl Places {
         if !room.is(0) {
             let mut shape = ty.shape.clone();
             shape[2] = room;
-            let free = cx.add(Full { shape, value: 0.0, dtype: ty.dtype, dims: vec![] }, &[])?;
+            let free = match self.free {
+                Some(zeros) => {
+                    let column = cx.add(Unsqueeze { axes: vec![1] }, &[zeros])?;
+                    cx.add(Expand { shape, dims: vec![] }, &[column])?
+                }
+                None => cx.add(Full { shape, value: 0.0, dtype: ty.dtype, dims: vec![] }, &[])?,
+            };
             cache = cx.add(Concat { axis: 2 }, &[past, free])?;
         }
         cx.add(TensorScatter { axis: 2, circular: false }, &[cache, x, before])
