@@ -8,7 +8,7 @@ use compiler::name::Name;
 use compiler::onnx::ImportError;
 use compiler::passes::PassError;
 use runtime_cpu::CpuError;
-use runtime_gpu::GpuError;
+use runtime_gpu::{GpuError, PartError};
 use std::fmt::Display;
 use std::path::Path;
 
@@ -151,6 +151,12 @@ impl Error {
             Error::Onnx { source, .. } => Error::Onnx { place: path.display().to_string(), source },
             other => other,
         }
+    }
+}
+
+impl PartError for Error {
+    fn is_too_wide(&self) -> bool {
+        matches!(self, Error::Device(GpuError::TooWide(_)) | Error::Processor(CpuError::TooWide(_)))
     }
 }
 

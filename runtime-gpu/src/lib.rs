@@ -68,7 +68,7 @@ pub use resident::{Edge, HostCallTime, Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
-pub use staged::{Open, OpenPlanned, Part, PartRun, Ran, RunPart, Staged, Visit};
+pub use staged::{Open, OpenPlanned, Part, PartError, PartRun, Ran, RunPart, Staged, Visit};
 pub use tensors::{DeviceTensor, RunInput};
 pub use timeline::{Span, Timeline};
 pub use transfers::Transfers;

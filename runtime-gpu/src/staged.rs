@@ -97,6 +97,23 @@ pub enum Part<E> {
     Loop(Box<(LoopParts, Part<E>)>),
 }
 
+/// What goes wrong in a part.
+pub trait PartError: From<GpuError> {
+    /// True if kernels do not take an integer of the run, which is beyond 32 bits; the interpreter does.
+    fn is_too_wide(&self) -> bool;
+}
+impl PartError for GpuError {
+    fn is_too_wide(&self) -> bool {
+        matches!(self, GpuError::TooWide(_))
+    }
+}
+
+/// A part that is open, with its module: the interpreter runs it where its plan does not take the integers of a run.
+struct Opened<E> {
+    part: Part<E>,
+    module: Module,
+}
+
 /// Compiles a module with all known sizes, and opens it.
 pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 
@@ -105,12 +122,12 @@ pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 type Sizes = (Vec<(Name, i64)>, Vec<Vec<usize>>, Vec<String>);
 
 /// Parts for lists of sizes.
-type Kept<E> = Recent<Sizes, Part<E>>;
+type Kept<E> = Recent<Sizes, Opened<E>>;
 
 /// A network in parts.
 pub struct Staged<E> {
     /// `None` if the head computes nothing that is used later.
-    head: Option<Part<E>>,
+    head: Option<Opened<E>>,
     stages: NetworkParts,
     /// The ranges of the network's open dimensions.
     ranges: DimRanges,
@@ -205,7 +222,7 @@ impl Operand {
     }
 }
 
-impl<E: From<GpuError>> Staged<E> {
+impl<E: PartError> Staged<E> {
     /// Opens the head and, if no dimension is open, the nodes that decide sizes. The tail opens when its sizes are
     /// known. `ranges` are those of the open dimensions.
     ///
@@ -217,7 +234,7 @@ impl<E: From<GpuError>> Staged<E> {
         functions: HostFunctions,
         open: Open<E>,
     ) -> Result<Staged<E>, E> {
-        let head = if gives(&stages.head) { Some(open(stages.head.clone())?) } else { None };
+        let head = if gives(&stages.head) { Some(Opened::new(&open, stages.head.clone())?) } else { None };
         let staged = Staged { head, stages, ranges, sizings: Kept::default(), tails: Kept::default(), open, functions };
         if open_dims(&staged.stages.head).is_empty() && gives(&staged.stages.sizing) {
             let operands = input_ports(&staged.stages.sizing);
@@ -230,13 +247,13 @@ impl<E: From<GpuError>> Staged<E> {
     }
 
     /// The nodes that decide sizes, for operands of these shapes: on the device if there are loops.
-    fn sizing(&self, dims: Vec<(Name, i64)>, shapes: Vec<Vec<usize>>) -> Result<Arc<Part<E>>, E> {
+    fn sizing(&self, dims: Vec<(Name, i64)>, shapes: Vec<Vec<usize>>) -> Result<Arc<Opened<E>>, E> {
         self.sizings.get((dims, shapes, vec![]), |(dims, shapes, _)| {
             let module = self.stages.sizing_at(dims, shapes).map_err(|e| GpuError::Input(e.to_string()))?;
             let main = module.main();
             match main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>()) {
-                true => (self.open)(module),
-                false => Ok(Part::Host(Box::new(module))),
+                true => Opened::new(&self.open, module),
+                false => Ok(Opened { part: Part::Host(Box::new(module.clone())), module }),
             }
         })
     }
@@ -249,7 +266,7 @@ impl<E: From<GpuError>> Staged<E> {
     }
 
     /// The part that decides sizes, with its operands; `None` if no node has to run for that.
-    fn deciding(&self, run: &Run<'_>) -> Result<Option<(Arc<Part<E>>, Vec<Tensor>)>, E> {
+    fn deciding(&self, run: &Run<'_>) -> Result<Option<(Arc<Opened<E>>, Vec<Tensor>)>, E> {
         if !gives(&self.stages.sizing) {
             return Ok(None);
         }
@@ -273,14 +290,12 @@ impl<E: From<GpuError>> Staged<E> {
         }
         let tail = self.tail(&run)?;
         let operands = &self.stages.tail_operands;
-        match &*tail {
-            Part::Session(planned) => {
-                let given = run.operands(operands, &planned.session)?;
-                let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
-                let done = pollster::block_on(planned.session.run_in_place(&given, &[]))?;
-                Ok(pollster::block_on(done.read())?)
-            }
-            other => other.run(&run.read(operands)?, &self.functions),
+        match &tail.part {
+            Part::Session(planned) => match in_place(&planned.session, &run, operands) {
+                Err(GpuError::TooWide(_)) => interpret(&tail.module, &run.read(operands)?, &self.functions),
+                other => Ok(other?),
+            },
+            _ => tail.run(&run.read(operands)?, &self.functions),
         }
     }
 
@@ -311,14 +326,14 @@ impl<E: From<GpuError>> Staged<E> {
     }
 
     /// The second part for the sizes of this run.
-    fn tail(&self, run: &Run<'_>) -> Result<Arc<Part<E>>, E> {
+    fn tail(&self, run: &Run<'_>) -> Result<Arc<Opened<E>>, E> {
         let shapes = self.stages.tail_operands.iter().map(|&v| run.shape(v)).collect();
         let read = run.read(&self.stages.reads())?;
         let form = self.stages.tail_form(&read).map_err(|e| GpuError::Input(e.to_string()))?;
         let sizes: Sizes = (run.dims.clone(), shapes, form);
         self.tails.get(sizes, |(dims, shapes, _)| {
             let module = self.stages.tail_at(dims, shapes, &read).map_err(|e| GpuError::Input(e.to_string()))?;
-            (self.open)(module)
+            Opened::new(&self.open, module)
         })
     }
 
@@ -336,11 +351,53 @@ impl<E: From<GpuError>> Staged<E> {
         self.any_part(&|p| p.has_host_steps())
     }
     fn any_part(&self, is: &dyn Fn(&Part<E>) -> bool) -> bool {
-        self.head.iter().any(is) || self.sizings.any(is) || self.tails.any(is)
+        let is = |opened: &Opened<E>| is(&opened.part);
+        self.head.iter().any(is) || self.sizings.any(&is) || self.tails.any(&is)
     }
 }
 
-impl<E: From<GpuError>> Part<E> {
+/// Runs a session with the operands in `list`, those on the device as they are.
+fn in_place(session: &Session, run: &Run<'_>, list: &[PartValue]) -> Result<Vec<Tensor>, GpuError> {
+    let given = run.operands(list, session)?;
+    let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
+    let done = pollster::block_on(session.run_in_place(&given, &[]))?;
+    pollster::block_on(done.read())
+}
+
+impl<E: PartError> Opened<E> {
+    fn new(open: &Open<E>, module: Module) -> Result<Opened<E>, E> {
+        Ok(Opened { part: open(module.clone())?, module })
+    }
+    /// As [`Part::run`], with integers of any width.
+    fn run(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Vec<Tensor>, E> {
+        match self.part.run(inputs, functions) {
+            Err(e) if e.is_too_wide() => interpret(&self.module, inputs, functions),
+            other => other,
+        }
+    }
+    /// As [`Part::start`], with integers of any width.
+    fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
+        match self.part.start(inputs, functions) {
+            Err(e) if e.is_too_wide() => Ok(Results::Host(interpret(&self.module, inputs, functions)?)),
+            other => other,
+        }
+    }
+    /// As [`Part::visit`], with integers of any width.
+    fn visit(
+        &self,
+        named: (&str, u64),
+        inputs: &[Tensor],
+        functions: &HostFunctions,
+        visit: &mut Visit<'_, E>,
+    ) -> Result<Vec<Tensor>, E> {
+        match self.part.visit(named, inputs, functions, visit) {
+            Err(e) if e.is_too_wide() => visit_on_host(&self.module, named, inputs, functions, visit),
+            other => other,
+        }
+    }
+}
+
+impl<E: PartError> Part<E> {
     /// Runs once.
     ///
     /// # Errors
@@ -381,10 +438,7 @@ impl<E: From<GpuError>> Part<E> {
                 start = Instant::now();
                 (Ran::Other(part.as_any()), part.run(inputs)?)
             }
-            Part::Host(module) => {
-                start = Instant::now();
-                (Ran::Host(module), interpret(module, inputs, functions)?)
-            }
+            Part::Host(module) => return visit_on_host(module, (name, times), inputs, functions, visit),
             Part::Staged(staged) => return staged.visit_within((&format!("{name}."), times), inputs, visit),
             Part::Loop(l) => {
                 let (mut first, mut trips) = (None, 0);
@@ -439,6 +493,21 @@ impl<E: From<GpuError>> Part<E> {
             Part::Loop(_) => true,
         }
     }
+}
+
+/// Interprets a part, and lets `visit` look at it.
+fn visit_on_host<E: PartError>(
+    module: &Module,
+    (name, times): (&str, u64),
+    inputs: &[Tensor],
+    functions: &HostFunctions,
+    visit: &mut Visit<'_, E>,
+) -> Result<Vec<Tensor>, E> {
+    let start = Instant::now();
+    let results = interpret(module, inputs, functions)?;
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    visit(&PartRun { name, ran: Ran::Host(module), operands: inputs, ms, times })?;
+    Ok(results)
 }
 
 /// True for a part that computes anything.

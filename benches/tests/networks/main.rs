@@ -12,4 +12,5 @@ mod layouts;
 mod open_sizes;
 mod plans;
 mod random_networks;
+mod wide_integers;
 mod zoo_text;

@@ -1,5 +1,6 @@
 //! Tensors that are made from numbers and shapes only.
 
+use super::broadcast::Expand;
 use super::cast::{Cast, dtype_of_onnx, onnx_code};
 use super::host_copy::{check_count, check_sizes};
 use super::permute::normalize_axis;
@@ -11,7 +12,7 @@ use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int, const_dims};
 use crate::name::Name;
-use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport, held_number};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Cond, Expr};
@@ -141,13 +142,10 @@ impl Op for Range {
         !self.dynamic
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-        let dtype = inputs[0].as_ref()?.dtype();
-        let all: Option<Vec<f64>> = inputs.iter().map(|t| t.as_ref()?.to_f64_vec().first().copied()).collect();
-        let &[start, limit, delta] = all?.as_slice() else { return None };
-        let size = range_size(start, limit, delta);
-        Some(size.and_then(|n| {
-            check_count(dtype, &[n as usize])?;
-            Ok(vec![Tensor::from_f64(dtype, vec![n as usize], (0..n).map(|i| start + i as f64 * delta))])
+        let [Some(start), Some(limit), Some(delta)] = inputs else { return None };
+        Some(range_size([start, limit, delta]).and_then(|n| {
+            check_count(start.dtype(), &[n as usize])?;
+            Ok(vec![numbers(start, delta, n)])
         }))
     }
     fn defined_symbols(&self) -> Vec<Name> {
@@ -157,14 +155,11 @@ impl Op for Range {
         &[0, 1, 2]
     }
     fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
-        let number = |i: usize| operands.get(i)?.as_ref()?.to_f64_vec().first().copied();
-        let (Some(start), Some(limit), Some(delta)) = (number(0), number(1), number(2)) else {
+        let [Some(start), Some(limit), Some(delta)] = operands else {
             return Err("start, limit or step is missing".into());
         };
-        Ok((
-            Range { size: Int::new(range_size(start, limit, delta)?), dynamic: false }.into(),
-            vec![Some(0), None, Some(2)],
-        ))
+        let size = Int::new(range_size([start, limit, delta])?);
+        Ok((Range { size, dynamic: false }.into(), vec![Some(0), None, Some(2)]))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if cx.input(1).is_empty() {
@@ -178,13 +173,38 @@ impl Op for Range {
 /// Numbers of a range that are refused: 2^36.
 const MOST_NUMBERS: f64 = 68_719_476_736.0;
 
-fn range_size(start: f64, limit: f64, delta: f64) -> OpResult<i64> {
-    let n = ((limit - start) / delta).ceil();
-    match n {
+/// How many numbers a range has from its start, limit and step; integers are counted as such.
+fn range_size(operands: [&Tensor; 3]) -> OpResult<i64> {
+    let refused = |[start, limit, delta]: [String; 3]| -> OpResult<i64> {
+        Err(format!("from {start} to {limit} in steps of {delta} are more than 2^36 numbers").into())
+    };
+    if operands[0].dtype().is_int() {
+        let [start, limit, delta] = operands.map(|t| t.to_i64_vec().first().map_or(0, |&n| i128::from(n)));
+        if delta == 0 {
+            return Err("the step is 0".into());
+        }
+        let (span, step) = if delta > 0 { (limit - start, delta) } else { (start - limit, -delta) };
+        let count = (span.max(0) + step - 1) / step;
+        let count = i64::try_from(count).ok().filter(|&n| (n as f64) < MOST_NUMBERS);
+        return count.map_or_else(|| refused([start, limit, delta].map(|n| n.to_string())), Ok);
+    }
+    let [start, limit, delta] = operands.map(|t| t.to_f64_vec().first().copied().unwrap_or(0.0));
+    match ((limit - start) / delta).ceil() {
         _ if delta == 0.0 => Err("the step is 0".into()),
         n if n.is_finite() && n < MOST_NUMBERS => Ok(n.max(0.0) as i64),
-        _ => Err(format!("from {start} to {limit} in steps of {delta} are more than 2^36 numbers").into()),
+        _ => refused([start, limit, delta].map(|n| n.to_string())),
     }
+}
+
+/// The `n` numbers of a range.
+fn numbers(start: &Tensor, delta: &Tensor, n: i64) -> Tensor {
+    let (dtype, shape) = (start.dtype(), vec![n as usize]);
+    if dtype == DType::I64 {
+        let [start, delta] = [start, delta].map(|t| t.to_i64_vec()[0]);
+        return Tensor::from_vec(shape, (0..n).map(|i| start.wrapping_add(i.wrapping_mul(delta))).collect());
+    }
+    let [start, delta] = [start, delta].map(|t| t.to_f64_vec()[0]);
+    Tensor::from_f64(dtype, shape, (0..n).map(|i| start + i as f64 * delta))
 }
 
 attr_struct! {
@@ -283,7 +303,10 @@ pub const ONNX: &[OnnxImport] = &[
 fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let value = cx.attrs.tensor("value").cloned().unwrap_or(Tensor::zeros(DType::F32, vec![1]));
     let dtype = value.dtype();
-    let value = *value.to_f64_vec().first().ok_or("the value is empty")?;
+    if value.is_empty() {
+        return Err("the value is empty".into());
+    }
+    let Some(value) = held_number(&value) else { return spread_constant(cx, &value) };
     let Some(shape) = cx.int_values(0) else {
         let dims = cx.fresh_dims("full", 0)?;
         let shape = cx.input(0)?;
@@ -298,12 +321,24 @@ fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Valu
     }
 }
 
+/// A constant in every place of the shape that operand 0 says.
+fn spread_constant(cx: &mut ImportContext<'_, '_>, value: &Tensor) -> OpResult<Vec<ValueId>> {
+    let value = cx.constant(&value.reshaped(vec![1]));
+    Ok(vec![match cx.int_values(0) {
+        Some(shape) => cx.add(Expand { shape, dims: vec![] }, &[value])?,
+        None => {
+            let (dims, shape) = (cx.fresh_dims("full", 0)?, cx.input(0)?);
+            cx.add(Expand { shape: vec![], dims }, &[value, shape])?
+        }
+    }])
+}
+
 fn import_range(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
-    let constant = |i| cx.const_tensor(i).and_then(|t| t.to_f64_vec().first().copied());
+    let constants = [0, 1, 2].map(|i| cx.const_tensor(i));
     let ints = |i| cx.int_values(i).and_then(|mut v: Vec<Dim>| v.pop());
-    let known = if let (Some(start), Some(limit), Some(delta)) = (constant(0), constant(1), constant(2)) {
-        Some(Int::new(range_size(start, limit, delta)?))
+    let known = if let [Some(start), Some(limit), Some(delta)] = &constants {
+        Some(Int::new(range_size([start, limit, delta])?))
     } else if let (Some(start), Some(limit), Some(delta)) = (ints(0), ints(1), ints(2)) {
         delta.as_const().filter(|&c| c != 0).map(|step| {
             let span = if step > 0 { limit - start } else { start - limit };
@@ -358,7 +393,15 @@ mod tests {
         assert_eq!(of(1.0, 2.0, 0.5, 2), [1.0, 1.5]);
         assert_eq!(of(3.0, 0.0, -2.0, 2), [3.0, 1.0]);
         assert_eq!(of(3.0, 0.0, 1.0, 0), [0.0; 0]);
-        assert!(range_size(0.0, 1.0, 0.0).is_err());
+        let of = |list: [i64; 3]| {
+            let [start, limit, delta] = list.map(Tensor::scalar);
+            range_size([&start, &limit, &delta]).map(|n| (n, numbers(&start, &delta, n).to_i64_vec()))
+        };
+        assert!(of([0, 1, 0]).is_err() && of([0, i64::MAX, 1]).is_err());
+        let far = 1 << 60;
+        assert_eq!(of([far + 1, far + 9, 3]).unwrap(), (3, vec![far + 1, far + 4, far + 7]));
+        assert_eq!(of([far, far - 5, -2]).unwrap(), (3, vec![far, far - 2, far - 4]));
+        assert_eq!(of([1, 1, 1]).unwrap().0 + of([2, 1, 1]).unwrap().0, 0);
     }
 
     #[test]

@@ -185,6 +185,10 @@ impl ImportContext<'_, '_> {
     pub fn const_ints(&self, i: usize) -> Option<Vec<i64>> {
         crate::ops::int_value(self.b.module, &self.b.function, self.opt(i)?, 0)?.iter().map(|d| d.as_const()).collect()
     }
+    /// The number that operand `i` is, where it is constant and an attribute holds it ([`held_number`]).
+    pub fn const_number(&self, i: usize) -> Option<f64> {
+        held_number(&self.const_tensor(i)?)
+    }
     /// Integer elements of operand `i` where they are constant or symbolic: shape arithmetic.
     pub fn int_values(&self, i: usize) -> Option<Vec<Dim>> {
         crate::ops::int_value(self.b.module, &self.b.function, self.opt(i)?, 0)
@@ -383,4 +387,11 @@ impl ExportContext<'_> {
         let outputs = self.outputs.clone();
         self.node(op_type, inputs, outputs, attrs);
     }
+}
+
+/// The first element as a float; `None` for an integer of more bits than a float has.
+pub fn held_number(t: &Tensor) -> Option<f64> {
+    let number = t.to_f64_vec().first().copied()?;
+    let held = !t.dtype().is_int() || t.to_i64_vec().first() == Some(&(number as i64));
+    held.then_some(number)
 }

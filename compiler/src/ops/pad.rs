@@ -284,7 +284,7 @@ fn import_attributes(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 fn import_operands(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let (ty, mode) = (cx.ty(0)?, import_mode(cx)?);
-    let constant = cx.const_tensor(2).and_then(|t| t.to_f64_vec().first().copied());
+    let constant = cx.const_number(2);
     let value = constant.unwrap_or(0.0);
     let value_operand = if constant.is_some() { None } else { cx.opt(2) };
     let axes = if cx.opt(3).is_some() { cx.const_ints(3) } else { Some((0..ty.rank() as i64).collect()) };

@@ -6,7 +6,8 @@
 //! return %0                    return %0
 //! ```
 //!
-//! Operands of a removed node are removed if they have no other users. Stateful nodes and their operands stay.
+//! Operands of a removed node are removed if they have no other users. Stateful nodes and their operands stay, and nodes
+//! that decide a size of what stays.
 
 use super::remove_unused_functions::{reachable, remove_unread_constants};
 use super::{Pass, PassContext, PassError};
@@ -15,7 +16,7 @@ use crate::attr_struct;
 use crate::graph::{Function, Module, NodeId};
 use crate::name::Name;
 use crate::ops::control::Const;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 attr_struct! {
     /// Removes unused nodes.
@@ -69,7 +70,8 @@ fn is_stateful(f: &Function, n: NodeId, functions: &FxHashSet<Name>) -> bool {
     op.effects().stateful || op.callee().is_some_and(|c| functions.contains(&c))
 }
 
-/// One sweep from the last node to the first: a node lives when it has an effect or a live result. An op's regions are
+/// One sweep from the last node to the first: a node lives when it has an effect or a live result, or decides a size of a
+/// live one. An op's regions are
 /// visited after (that is, swept before) the op's own operands, and live when the op does.
 fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
     let order = f.walk();
@@ -82,6 +84,8 @@ fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
             effect[owner.index()] = true;
         }
     }
+    let symbols = |n: NodeId| f.nodes[n].op.defined_symbols().into_iter().map(move |symbol| (symbol, n));
+    let deciding: FxHashMap<Name, NodeId> = order.iter().flat_map(|&n| symbols(n)).collect();
     let mut live_value = vec![false; f.values.len()];
     let mut live_node = vec![false; f.nodes.len()];
     let mut work: Vec<NodeId> = order.iter().copied().filter(|n| effect[n.index()]).collect();
@@ -100,6 +104,8 @@ fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
         }
         let node = &f.nodes[n];
         values.extend(node.inputs.iter().flatten());
+        let dims = node.outputs.iter().filter(|_| !deciding.is_empty()).flat_map(|&v| &f.ty(v).shape);
+        work.extend(dims.flat_map(|d| d.vars()).filter_map(|symbol| deciding.get(&symbol)));
         for &r in &node.regions {
             values.extend(&f.blocks[r].results);
         }
