@@ -20,6 +20,7 @@ use crate::range_checks::{count_out_of_range, out_of_range_json, print_out_of_ra
 use cause::{Cause, Run, cause_of};
 use compiler::agreement::{Difference, Tolerance};
 use compiler::calibrate::{Stored, storage_of};
+use compiler::compile::lost_positions;
 use compiler::dtype::DType;
 use compiler::passes::mixed_precision::keep_list;
 use compiler::profile::Nan;
@@ -51,14 +52,15 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
         return Ok(());
     }
     let names = executor.output_names();
-    let (got, place) = executor.run_placed(&inputs)?;
+    let (got, place) = executor.run_unchecked(&inputs)?;
+    let lost = lost_positions(&module, &inputs, &got);
     drop(executor);
     let result = Side::of_run(&device, place, if mixed { &a.common.amp } else { "off" });
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let (want, against) = reference.run(&a.common, &module, &device, &inputs, &result)?;
     drop(reference);
     let rows = differences(a, &names, &got, &want, mixed)?;
-    let pass = rows.iter().all(|r| r.1.pass);
+    let pass = lost.is_empty() && rows.iter().all(|r| r.1.pass);
     let nodes = node_errors(a, &module, &inputs, &device, &pipeline)?;
     let (module, inputs, device, profile, pipeline) = (&module, &inputs[..], &device, &profile, &pipeline);
     let run = Run { module, inputs, device, profile, pipeline, chosen: &chosen, mixed };
@@ -83,6 +85,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
         "mixed": stored.map(|s| serde_json::json!({ "nodes": s.nodes, "kept": s.kept, "fp32_bytes": s.single, "saved_bytes": s.saved })),
         "cause": cause.as_ref().map(Cause::to_json),
         "keep": keep,
+        "lost_positions": lost,
     });
     if let Some(found) = &counted {
         json["out_of_range"] = out_of_range_json(found);
@@ -93,13 +96,15 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
             print_text(&stored_text(&s))?;
         }
         print_table(a, &rows, &nodes)?;
+        lost.iter().try_for_each(|l| print_text(&format!("{l}: a fault of a kernel, which found nothing")))?;
         cause.iter().try_for_each(|c| c.print(a))?;
         counted.as_deref().map_or(Ok(()), print_out_of_range)?;
     }
     if pass {
         return Ok(());
     }
-    let why: Vec<String> = rows.iter().filter(|r| !r.1.pass).map(|r| format!("{}: {}", r.0, r.1.why)).collect();
+    let differ = rows.iter().filter(|r| !r.1.pass).map(|r| format!("{}: {}", r.0, r.1.why));
+    let why: Vec<String> = differ.chain(lost).collect();
     let e = CliError::new(Code::Check, format!("results differ: {}", why.join("; ")));
     Err(match mixed && keep.is_none() {
         true => {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::native::Native;
 use crate::outputs::Outputs;
 use crate::staged::StagedModel;
-use compiler::compile::{Compiled, check_ranges};
+use compiler::compile::{CompileError, Compiled, check_ranges, lost_positions};
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::int::DimRanges;
 use compiler::interpreter::Interpreter;
@@ -96,8 +96,20 @@ impl Session {
             Err(GpuError::TooWide(_)) => tensors = interpret(&self.module, &self.functions, &given)?,
             other => drop(other?),
         }
-        *outputs = self.named(tensors);
+        *outputs = self.named(self.checked(&given, tensors)?);
         Ok(())
+    }
+
+    /// The results of a run with these inputs. Debug builds refuse positions that there are not, as the fault of a
+    /// kernel.
+    fn checked(&self, inputs: &[Tensor], results: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+        if cfg!(debug_assertions) {
+            let lost = lost_positions(&self.module, inputs, &results);
+            if !lost.is_empty() {
+                return Err(CompileError::Bug { at: self.place().into(), message: lost.join("; ") }.into());
+            }
+        }
+        Ok(results)
     }
 
     /// Runs once, without blocking the polling thread while the device works. Runs that are controlled by the host
@@ -126,7 +138,7 @@ impl Session {
         };
         match results {
             Err(GpuError::TooWide(_)) => self.interpret_async(self.module.clone(), given).await,
-            other => Ok(self.named(other?)),
+            other => Ok(self.named(self.checked(&given, other?)?)),
         }
     }
 
@@ -148,6 +160,15 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn run_placed(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, &'static str), Error> {
+        let (results, place) = self.run_unchecked(inputs)?;
+        Ok((self.checked(inputs, results)?, place))
+    }
+
+    /// As [`Session::run_placed`], with whatever positions kernels find.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_unchecked(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, &'static str), Error> {
         let results = match &self.execution {
             Execution::Gpu { session, .. } => session.run(inputs),
             Execution::Open { session, .. } => session.run(inputs),

@@ -160,7 +160,7 @@ impl Reference {
                 Ok((names.zip(results).collect(), side))
             }
             Reference::Plain(e) => {
-                let (results, place) = e.run_placed(inputs)?;
+                let (results, place) = e.run_unchecked(inputs)?;
                 let side = Side::of_run(device, place, "off");
                 result.differs_from(&side)?;
                 Ok((e.output_names().into_iter().zip(results).collect(), side))

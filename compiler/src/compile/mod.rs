@@ -23,6 +23,7 @@ mod network_parts;
 mod numbering;
 mod open;
 mod planning;
+mod positions;
 mod ready;
 mod regions;
 mod residency;
@@ -44,6 +45,7 @@ pub use measure::{AskedFunction, KernelTimes, MeasuredCost};
 pub use memory::{Lifetime, assign_pool};
 pub use network_parts::{NetworkParts, PartValue, SizedNode, split_network};
 pub use open::{KernelVersion, OpenPlan, SizeError, check_ranges};
+pub use positions::lost_positions;
 
 use crate::attr::AttrStruct;
 use crate::cost::EstimatedCost;

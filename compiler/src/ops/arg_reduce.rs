@@ -6,7 +6,7 @@ use super::softmax::{Split, check_axes, import_axes};
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Int, flatten_index, product};
+use crate::int::{Dim, Int, flatten_index, product};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, BufferId, Combiner, Expr, UnaryOp};
@@ -74,7 +74,8 @@ impl Place {
 /// Stages `best` and `place`: the extreme over the split's axes and its position in the flattened axes.
 ///
 /// Any NaN comes before all numbers, whether or not `best` is NaN. For the first position NaN at `p` is `p` and a
-/// number there `p + count`, of which the least is taken; for the last position it is the other way round.
+/// number there `p + count`, of which the least is taken; for the last position it is the other way round. A position
+/// that is not found is none: it is below 0, or beyond all.
 fn locate(
     cx: &mut ComputeContext<'_>,
     split: &Split,
@@ -88,7 +89,7 @@ fn locate(
     let best = cx.reduce("best", shape, dtype, &extents, kind.combiner(), |o, r| {
         Expr::load(x, operand_index(split, keepdims, o, r))
     });
-    let (combiner, none) = if last { (Combiner::Max, 0) } else { (Combiner::Min, i32::MAX as i64) };
+    let (combiner, none) = if last { (Combiner::Max, -1) } else { (Combiner::Min, i32::MAX as i64) };
     let count = dtype.is_float().then(|| product(&extents));
     let buffer = cx.reduce("place", shape, DType::I32, &extents, combiner, |o, r| {
         let value = Expr::load(x, operand_index(split, keepdims, o, r));
@@ -133,6 +134,9 @@ impl Op for ArgReduce {
         let out = cx.compute("", &shape, DType::I64, |o| place.at(o.to_vec()).cast(DType::I32, DType::I64));
         cx.output(0, out);
         Ok(())
+    }
+    fn positions(&self, _result: usize, operands: &[Option<&TensorType>]) -> Option<Dim> {
+        operands.first()?.as_ref()?.shape.get(self.axis).cloned()
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let op = ArgReduce { axis: permuted_axis(self.axis, perm), ..self.clone() };

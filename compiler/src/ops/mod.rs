@@ -235,6 +235,11 @@ pub trait Op: AttrObject {
     fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
+    /// For a result whose elements are positions: how many positions there are. Each element is at least 0 and below
+    /// that; a kernel that finds none of them, which is a fault, says a number outside.
+    fn positions(&self, _result: usize, _operands: &[Option<&TensorType>]) -> Option<Dim> {
+        None
+    }
     /// True for an op that runs its one region, which takes no arguments, at once.
     fn is_scope(&self) -> bool {
         false

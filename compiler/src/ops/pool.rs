@@ -182,6 +182,9 @@ impl Op for MaxPool {
         }
         Ok(())
     }
+    fn positions(&self, result: usize, operands: &[Option<&TensorType>]) -> Option<Int> {
+        (result == 1).then_some(operands.first()?.as_ref()?.numel())
+    }
     fn homogeneity(&self) -> Homogeneity {
         if self.indices { Homogeneity::None } else { Homogeneity::Positive }
     }

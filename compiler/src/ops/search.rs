@@ -67,6 +67,10 @@ impl Op for TopK {
         };
         Some(self.select(x, k))
     }
+    fn positions(&self, result: usize, operands: &[Option<&TensorType>]) -> Option<Dim> {
+        let shape = &operands.first()?.as_ref()?.shape;
+        (result == 1).then_some(shape[normalize_axis(self.axis, shape.len()).ok()?].clone())
+    }
     fn defined_symbols(&self) -> Vec<Name> {
         self.k.as_var().filter(|_| self.dynamic).into_iter().collect()
     }
@@ -100,8 +104,8 @@ impl Op for TopK {
 const RANKED: i64 = 4096;
 
 impl TopK {
-    /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, the element of
-    /// that rank) and the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts.
+    /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, 1 and the place of
+    /// the element of that rank; 0 if there were none) and the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts.
     fn compute_ranked(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let (ty, shape, dtype) = (cx.output_type(0).clone(), cx.shape(x), cx.dtype(x));
@@ -137,14 +141,15 @@ impl TopK {
         let place = cx.reduce("place", &ty.shape, DType::I32, std::slice::from_ref(&n), Combiner::Sum, |i, r| {
             let wanted = Expr::Index(i[axis].clone(), DType::I32);
             let found = Expr::binary(BinaryOp::Eq, Expr::load(rank, along(i, &r[0])), wanted);
-            Expr::select(found, Expr::Index(r[0].clone(), DType::I32), Expr::int(0, DType::I32))
+            Expr::select(found, Expr::Index(r[0].clone() + 1, DType::I32), Expr::int(0, DType::I32))
         });
         let values = cx.compute("", &ty.shape, ty.dtype, |i| {
-            let at = Int::load(place, i.to_vec()).rem(&n);
+            let at = (Int::load(place, i.to_vec()) - 1).rem(&n);
             Expr::load(x, along(i, &at))
         });
-        let places = cx
-            .compute("indices", &ty.shape, DType::I64, |i| Expr::load(place, i.to_vec()).cast(DType::I32, DType::I64));
+        let places = cx.compute("indices", &ty.shape, DType::I64, |i| {
+            (Expr::load(place, i.to_vec()) - Expr::int(1, DType::I32)).cast(DType::I32, DType::I64)
+        });
         cx.output(0, values);
         cx.output(1, places);
         Ok(())
@@ -217,6 +222,9 @@ impl Op for NonZero {
             out.extend(found.iter().map(|flat| (flat / stride % d) as i64));
         }
         Some(Ok(vec![Tensor::from_vec(vec![x.shape().len(), found.len()], out)]))
+    }
+    fn positions(&self, _result: usize, operands: &[Option<&TensorType>]) -> Option<Dim> {
+        operands.first()?.map(TensorType::numel)
     }
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]

@@ -62,6 +62,9 @@ impl Op for Unique {
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         Some(self.run(inputs[0].as_ref()?))
     }
+    fn positions(&self, result: usize, operands: &[Option<&TensorType>]) -> Option<Dim> {
+        matches!(result, 1 | 2).then_some(operands.first()?.as_ref()?.numel())
+    }
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
     }
