@@ -9,6 +9,7 @@ mod calls;
 mod cast_chains;
 mod device_tensors;
 mod layouts;
+mod members;
 mod open_sizes;
 mod plans;
 mod random_networks;
