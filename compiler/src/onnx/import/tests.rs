@@ -477,3 +477,63 @@ fn narrow_types_are_moved_and_not_computed_with() {
     let shape = vec![narrow(), node("Shape", &["n"], &["y"], vec![])];
     assert!(import(&over_x(shape, &[], &["y"])).is_ok(), "the shape has no element of it");
 }
+
+/// A model whose function `i` calls function `i + 1` so many times, `functions` of them; the last one has as many nodes.
+fn nested_functions(functions: usize, calls: usize) -> ModelProto {
+    let opset = |domain: &str, version| OperatorSetId { domain: Some(domain.into()), version: Some(version) };
+    let own = |n: NodeProto| NodeProto { domain: Some("own".into()), ..n };
+    let function = |i: usize| {
+        let name = |k: usize| format!("v{k}");
+        let step = |k: usize| match i + 1 < functions {
+            true => own(node(&format!("f{}", i + 1), &[&name(k)], &[&name(k + 1)], vec![])),
+            false => node("Relu", &[&name(k)], &[&name(k + 1)], vec![]),
+        };
+        FunctionProto {
+            name: Some(format!("f{i}")),
+            domain: Some("own".into()),
+            input: vec![name(0)],
+            output: vec![name(calls)],
+            node: (0..calls).map(step).collect(),
+            opset_import: vec![opset("", 17), opset("own", 1)],
+            ..FunctionProto::default()
+        }
+    };
+    let dims = vec![Some(DimensionValue::Value(2))];
+    let graph = GraphProto {
+        node: vec![own(node("f0", &["x"], &["y"], vec![]))],
+        input: vec![input("x", dims.clone(), 1)],
+        output: vec![input("y", dims, 1)],
+        ..GraphProto::default()
+    };
+    let opset_import = vec![opset("", 17), opset("own", 1)];
+    ModelProto { opset_import, functions: (0..functions).map(function).collect(), ..model(graph) }
+}
+
+#[test]
+fn functions_expand_to_a_bounded_number_of_nodes() {
+    for (functions, calls, why) in
+        [(20, 2, "more than 100000"), (40, 2, "more than 100000"), (10_000, 1, "10000 deep, more than 64")]
+    {
+        let bytes = Bytes::from(nested_functions(functions, calls).encode_to_vec());
+        let e = import_onnx(bytes.clone(), &NoExternalData).expect_err("an expansion");
+        assert!(matches!(e, ImportError::Expansion(_)) && e.to_string().contains(why), "{e}");
+        let e = inspect_onnx(bytes, &NoExternalData, &ImportOptions::default()).expect_err("an expansion");
+        assert!(e.to_string().contains(why), "{e}");
+    }
+    let narrow = import(&nested_functions(10, 2)).expect("1024 nodes");
+    assert_eq!(narrow.main().nodes.len(), 1024);
+}
+
+#[test]
+fn files_of_wrong_ranks_and_sizes_are_refused() {
+    let cases: [(&[u8], &str); 4] = [
+        (include_bytes!("cases/linear_attention_decay_rank.onnx"), "not of rank 3"),
+        (include_bytes!("cases/linear_attention_query_rank.onnx"), "not of rank 3"),
+        (include_bytes!("cases/nll_target_outside.onnx"), "the target is"),
+        (include_bytes!("cases/reshape_rank_4g.onnx"), "the result has 4294967295 dimensions"),
+    ];
+    for (bytes, why) in cases {
+        let e = import_onnx(Bytes::from_static(bytes), &NoExternalData).expect_err(why);
+        assert!(e.to_string().contains(why), "{e}");
+    }
+}
