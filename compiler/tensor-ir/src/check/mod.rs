@@ -18,6 +18,8 @@ mod bounds;
 mod coverage;
 mod digits;
 mod owner;
+#[cfg(test)]
+mod proof_tests;
 pub mod sharing;
 #[cfg(test)]
 mod tests;

@@ -170,3 +170,30 @@ impl Clamp<'_> {
         i.min(extent.clone() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::schedule::testing::parsed;
+
+    /// A load of `x[index]`, of 16 elements, in bounds for `q` below 5 and `r` below 4.
+    fn clamped(index: &str) -> Int {
+        let f = parsed(&format!(
+            "tensor @f(%x: f32[16], out %y: f32[5,4]) {{
+  for q in 0..5 {{ for r in 0..4 {{ block y {{ %y[q, r] <- %x[{index}] }} }} }}
+}}"
+        ));
+        let Expr::Load(_, ix) = clamp_loads(&f, &f.body.blocks()[0].value, &f.bounds()) else { panic!("a load") };
+        ix[0].clone()
+    }
+
+    #[test]
+    fn clamps_keep_groups_together() {
+        let (q, r) = (Int::var(Name::new("q")), Int::var(Name::new("r")));
+        assert_eq!(clamped("q*4 + r"), q.clone().min(3) * 4 + r.clone());
+        assert_eq!(clamped("q*5 + r"), (q.clone() * 5 + r.clone()).min(15));
+        assert_eq!(clamped("q*2 + r"), q.clone() * 2 + r.clone());
+        assert_eq!(clamped("q*4 - r"), ((q * 4 - r).min(15)).max(0));
+    }
+}

@@ -386,7 +386,7 @@ mod tests {
     use crate::int::Int;
     use crate::name::Name;
     use crate::schedule::testing::*;
-    use crate::tir::{Combiner, Expr};
+    use crate::tir::{Combiner, Expr, TensorFunction};
 
     #[test]
     fn an_accumulator_moves_into_registers() {
@@ -466,5 +466,58 @@ mod tests {
         let f = softmax(4, 7);
         assert!(refusal(&f, "compute-at {block=exp, at=y_i0}").contains("not around block `sum`"));
         assert!(refusal(&f, "compute-at {block=y, at=y_i0}").contains("parameter"));
+    }
+
+    /// `y[i, k] = t[i + times*k]` and `z[i] = t[i]`, where `t` has `size` elements.
+    fn windows(size: i64, [rows, taps, times]: [i64; 3]) -> TensorFunction {
+        parsed(&format!(
+            "tensor @f(%x: f32[{size}], out %y: f32[{rows},{taps}], out %z: f32[{rows}]) {{
+  buffer %t: f32[{size}] global
+  for j in 0..{size} {{ block t {{ %t[j] <- %x[j] * 2.0 }} }}
+  for i in 0..{rows} {{
+    for k in 0..{taps} {{ block y {{ %y[i, k] <- %t[i + k*{times}] }} }}
+    block z {{ %z[i] <- %t[i] }}
+  }}
+}}"
+        ))
+    }
+
+    /// Moves `t` under `at` after `split`, and says how many elements are kept.
+    fn kept(f: &TensorFunction, split: &[&str], at: &str) -> Vec<Int> {
+        let move_it = format!("compute-at {{block=t, at={at}, scope=register}}");
+        let g = scheduled(f, &[split, &[move_it.as_str()]].concat());
+        assert_same(f, &g);
+        g.buffers.iter().find(|b| b.1.name == Name::new("t")).expect("t").1.shape.clone()
+    }
+
+    #[test]
+    fn what_one_iteration_reaches_is_kept() {
+        assert_eq!(kept(&windows(10, [8, 3, 1]), &[], "i"), [Int::new(3)]);
+        // Each iteration reaches all of it.
+        assert_eq!(
+            kept(&windows(10, [8, 3, 1]), &["split {loop=i, factors=[0, 8], into=[io, ii]}"], "io"),
+            [Int::new(10)]
+        );
+    }
+
+    #[test]
+    fn what_an_iteration_reaches_past_the_end_is_clamped() {
+        let split = "split {loop=i, factors=[0, 3], into=[io, ii]}";
+        assert_eq!(kept(&windows(10, [8, 3, 1]), &[split], "io"), [Int::new(5)]);
+        // Groups of four, so that vectors stay together.
+        let split = "split {loop=i, factors=[0, 2, 4], into=[io, ii, v]}";
+        assert_eq!(kept(&windows(16, [12, 2, 4]), &[split], "io"), [Int::new(12)]);
+    }
+
+    #[test]
+    fn a_clamp_is_one_that_ends_with_the_dimension() {
+        let (i, q, r) = (Int::var(Name::new("i")), Int::var(Name::new("q")), Int::var(Name::new("r")));
+        let of = |index: &Int, n: i64| super::Clamp::of_index(index, n).map(|(c, inner)| ((c.of, c.last), inner));
+        assert_eq!(of(&i.clone().min(9), 10), Some(((1, 9), i.clone())));
+        assert_eq!(of(&i.clone().min(8), 10), None);
+        let groups = q.clone().min(3) * 4 + r.clone();
+        assert_eq!(of(&groups, 16), Some(((4, 3), q * 4 + r)));
+        assert_eq!(of(&groups, 20), None);
+        assert_eq!(of(&i, 10), None);
     }
 }

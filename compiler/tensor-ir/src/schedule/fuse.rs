@@ -93,4 +93,11 @@ mod tests {
         let f = matmul(3, 4, 5);
         assert!(refusal(&f, "fuse {loops=[mm_i0, mm_r0], into=p}").contains("not directly"));
     }
+
+    #[test]
+    fn the_new_loop_takes_the_name_of_one_of_its_own_or_a_free_one() {
+        let f = elementwise_chain(&[3, 4]);
+        assert_same(&f, &scheduled(&f, &["fuse {loops=[y_i0, y_i1], into=y_i1}"]));
+        assert!(refusal(&f, "fuse {loops=[y_i0, y_i1], into=t0_i0}").contains("taken"));
+    }
 }

@@ -429,3 +429,33 @@ pub fn too_large(f: &TensorFunction) -> Option<(Name, i64)> {
 pub fn derived_name(prefix: Name, var: Name) -> Name {
     Name::new(&format!("{prefix}_{var}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::testing::parsed;
+
+    #[test]
+    fn extents_are_replaced_with_the_variables_that_they_use() {
+        let text = "tensor @f(%x: f32[4,4], out %y: f32[4,4]) {
+  for i in 0..4 { for j in 0..i + 1 { block y { %y[i, j] <- %x[i, j] } } }
+}";
+        let Stmt::For(mut l) = parsed(text).body else { panic!("a loop") };
+        substitute_stmt(&mut l.body, &[(l.var, Int::new(2))].into_iter().collect());
+        let Stmt::For(inner) = &l.body else { panic!("a loop") };
+        assert_eq!(inner.extent.eval(&|_| None), Some(3));
+    }
+
+    #[test]
+    fn a_workgroup_has_65536_threads_along_an_axis_at_most() {
+        let of = |kind: &str, n: i64| {
+            too_long(&parsed(&format!(
+                "tensor @f(%x: f32[{n}], out %y: f32[{n}]) {{\n  kernel k {{ {kind} t in 0..{n} {{ block y {{ %y[t] <- %x[t] }} }} }}\n}}"
+            )))
+        };
+        assert_eq!(of("local_x for", 65536), None);
+        assert_eq!(of("for", 65537), None);
+        let (_, why) = of("local_x for", 65537).expect("too long");
+        assert_eq!(why, "loop `t` would have 65537 threads, which no workgroup has");
+    }
+}

@@ -181,4 +181,19 @@ mod tests {
         let f = crate::text::parse_tensor_function(text).expect("a tensor function");
         assert!(refusal(&f, "merge-nests {block=y, into=s}").contains("reads what is written after `s`"));
     }
+
+    #[test]
+    fn what_is_made_before_both_stays_before_them() {
+        let text = "tensor @f(%x: f32[8], out %s: f32[8], out %y: f32[8]) {
+  buffer %t: f32[8] global
+  for j in 0..8 { block t { %t[j] <- %x[j] * 2.0 } }
+  for i in 0..8 { block s { %s[i] <- max(%t[i], 0.0) } }
+  for k in 0..8 { block y { %y[k] <- %t[k] - %s[k] } }
+}";
+        let f = parsed(text);
+        let g = scheduled(&f, &["merge-nests {block=y, into=s}"]);
+        let order: Vec<&str> = g.body.blocks().iter().map(|b| b.name.as_str()).collect();
+        assert_eq!(order, ["t", "s", "y"]);
+        assert_same(&f, &g);
+    }
 }

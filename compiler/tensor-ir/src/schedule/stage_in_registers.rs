@@ -42,7 +42,10 @@ impl Instruction for StageInRegisters {
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DType;
+    use crate::int::Int;
     use crate::schedule::testing::*;
+    use crate::tir::{BinaryOp, Expr};
 
     #[test]
     fn stages_what_varies_inside_the_loop() {
@@ -114,5 +117,24 @@ mod tests {
         assert!(refusal(&f, "stage-in-registers {block=mm, operand=\"2\", at=mm_r0, into=wr}").contains("no operand"));
         assert!(refusal(&f, "stage-in-registers {block=mm, operand=x, at=mm_r0, into=wr}").contains("operand path"));
         assert!(refusal(&f, "stage-in-registers {block=mm, operand=\"0\", at=y_i0, into=wr}").contains("not around"));
+    }
+
+    #[test]
+    fn an_operand_of_a_condition_is_staged() {
+        let f = function(&[("x", &[6, 4])], |c, ids| {
+            let load = |i: &[Int]| Expr::load(ids[0], i.to_vec());
+            let zero = || Expr::constant(0.0, DType::F32);
+            stage(c, "y", |c| {
+                c.compute("", &ints(&[6, 4]), DType::F32, |i| {
+                    Expr::select(Expr::binary(BinaryOp::Lt, load(i), zero()), zero(), load(i))
+                })
+            })
+        });
+        for operand in ["0.0", "2"] {
+            let g =
+                scheduled(&f, &[&format!("stage-in-registers {{block=y, operand=\"{operand}\", at=y_i0, into=xr}}")]);
+            assert_eq!(g.body.blocks().len(), 2);
+            assert_same(&f, &g);
+        }
     }
 }

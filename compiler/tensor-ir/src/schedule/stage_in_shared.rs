@@ -59,6 +59,7 @@ impl Instruction for StageInShared {
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DType;
     use crate::schedule::testing::*;
 
     #[test]
@@ -106,5 +107,24 @@ mod tests {
         };
         assert!(refused("order=[y_i0]").contains("not around"));
         assert!(refused("pad=4").contains("cannot have rows"));
+    }
+
+    #[test]
+    fn only_halves_and_bytes_are_kept_narrow() {
+        let of = |dtype: &str, value: &str| {
+            parsed(&format!(
+                "tensor @f(%a: {dtype}[6,8], %b: f32[8,5], out %y: f32[6,5]) {{
+  for i in 0..6 {{ for j in 0..5 {{ for k in 0..8 {{
+    block y reduce sum init {{ %y[i, j] <- {value} * %b[k, j] }}
+  }} }} }}
+}}"
+            ))
+        };
+        let stage = "stage-in-shared {block=y, operand=\"0\", at=k, into=as, narrow=true}";
+        let g = scheduled(&of("f16", "f32(%a[i, k])"), &[stage]);
+        assert_eq!(g.buffers.iter().find(|b| b.1.name == "as".into()).expect("buffer").1.dtype, DType::F16);
+        for f in [of("i32", "f32(%a[i, k])"), of("f32", "%a[i, k]")] {
+            assert!(refusal(&f, stage).contains("no f16 and no byte that was cast"));
+        }
     }
 }

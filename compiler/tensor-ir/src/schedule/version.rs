@@ -108,11 +108,12 @@ mod tests {
     fn its_sizes_are_those_of_its_condition() {
         let list = [Version { symbol: "n".into(), below: 32, multiple_of: 0 }];
         let multiples = [2, 4, 16].map(|of| Version { symbol: "n".into(), below: 0, multiple_of: of });
-        for v in list.iter().chain(&multiples) {
-            let (low, high) = v.range((3, 100)).expect("a range");
+        // 16 is a multiple of each.
+        for (least, v) in [3, 16].into_iter().flat_map(|l| list.iter().chain(&multiples).map(move |v| (l, v))) {
+            let (low, high) = v.range((least, 100)).expect("a range");
             let of = v.multiple_of.max(1);
             let holds = |n: i64| v.when().holds(&|_| Some(n)) == Some(true);
-            for n in 3..=100 {
+            for n in least..=100 {
                 let own = n % of == 0 && (low..=high).contains(&(n / of));
                 assert_eq!(own, holds(n), "{n}: {v:?}");
             }
