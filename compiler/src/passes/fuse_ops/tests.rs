@@ -310,3 +310,26 @@ graph @main(%x: f32[1,14,14,96]) -> (y: f32[1,96,14,14]) {{
     assert_eq!(groups, ["conv", "transpose"], "{remarks:#?}");
     assert!(remarks.iter().any(|r| r.starts_with("permuted-store: ") && r.contains(" as one, ")), "{remarks:#?}");
 }
+
+#[test]
+fn the_anchor_of_a_group_is_its_convolution_or_else_its_sum() {
+    let anchors = |m: &Module| -> Vec<String> {
+        let groups = m.functions.values().filter(|f| f.primitive);
+        groups.map(|f| group_anchor(m, f).map_or("none".into(), |n| f.nodes[n].op.name().to_string())).collect()
+    };
+    let text = "const @w : f32[4,4,1,1] = random(1)
+graph @main(%x: f32[1,4,3,3]) -> (y: f32[1,3,3]) {
+  %w = const @w
+  %0 = conv %x, %w : f32[1,4,3,3]
+  %1 = relu %0 : f32[1,4,3,3]
+  %2 = exp %1 : f32[1,4,3,3]
+  %3 = reduce %2 {axes=[1], keepdims=false} : f32[1,3,3]
+  %4 = relu %3 : f32[1,3,3]
+  return %4
+}
+";
+    let pass = FuseOps { mode: Some(FuseMode::Classic), ..FuseOps::default() };
+    let (groups, _, m) = fuse(text, &pass, DeviceProfile::lavapipe());
+    assert_eq!(groups, ["conv relu exp", "reduce", "relu"]);
+    assert_eq!(anchors(&m), ["conv", "reduce", "none"]);
+}
