@@ -110,7 +110,8 @@ fn import_operands(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{run, try_run};
+    use crate::ops::onnx::OnnxAttr;
+    use crate::ops::testing::{run, run_onnx, try_run};
 
     #[test]
     fn bounds_are_attributes_or_operands() {
@@ -121,5 +122,21 @@ mod tests {
         // A lower bound above the upper one: the upper one wins.
         assert_eq!(run(Clip { min: Some(3.0), max: Some(1.0) }, &[&x]).to_f64_vec(), [1.0, 1.0, 1.0]);
         assert!(try_run(Clip::default(), &[&x, &Tensor::scalar(1i32)]).is_err());
+    }
+
+    #[test]
+    fn bounds_of_a_model_are_attributes_constants_or_operands() {
+        let x = Tensor::from_vec(vec![1, 3], vec![-2i32, 1, 9]);
+        let (low, high) = (Tensor::scalar(0i32), Tensor::scalar(6i32));
+        let clip = |inputs: &[Option<&Tensor>]| run_onnx(("Clip", 12), &[], inputs, 1).expect("runs")[0].to_f64_vec();
+        assert_eq!(clip(&[Some(&x), Some(&low), Some(&high)]), [0.0, 1.0, 6.0]);
+        assert_eq!(clip(&[Some(&x), Some(&low)]), [0.0, 1.0, 9.0]);
+        assert_eq!(clip(&[Some(&x), None, Some(&high)]), [-2.0, 1.0, 6.0]);
+        // Floats are operands here.
+        let x = Tensor::from_vec(vec![3], vec![-2.0f32, 0.5, 9.0]);
+        let (low, high) = (Tensor::scalar(-1.0f32), Tensor::scalar(3.0f32));
+        assert_eq!(clip(&[Some(&x), Some(&low), Some(&high)]), [-1.0, 0.5, 3.0]);
+        let attributes = [("min", OnnxAttr::Float(0.0)), ("max", OnnxAttr::Float(6.0))];
+        assert_eq!(run_onnx(("Clip", 6), &attributes, &[Some(&x)], 1).expect("runs")[0].to_f64_vec(), [0.0, 0.5, 6.0]);
     }
 }
