@@ -58,7 +58,8 @@ fn results(base: &Base, f: &TensorFunction, constants: &[BufferId], plan: &Plan)
     let packed = |b: &PlanBuffer| {
         let Content::Constant { name, packer } = &b.content else { return Ok(vec![]) };
         let data = each().find(|(b, _)| f.buffers[*b].name == *name).map(|(_, t)| t.clone());
-        pack_constant(b, data.ok_or_else(|| format!("there is no constant {name}"))?, packer.as_deref(), Isa::best())
+        let data = data.ok_or_else(|| format!("there is no constant {name}"))?;
+        Ok(pack_constant(b, data, packer.as_deref(), Isa::best())?)
     };
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     for file in c_source::program(plan, &packed, "an edited schedule")? {

@@ -130,6 +130,7 @@ void weft_error_free(weft_error *error);
  *   dim.NAME=N        the size of a dimension; A..B, A..B:STEP or `open` keep it open
  *   shape.NAME=1x3    the shape of an input
  *   keep_open=true    sizes that nothing decides stay open
+ *   allow_native=true a .weft text may run code of the machine, if external targets are in it; else WEFT_USAGE
  * NULL with WEFT_INPUT, WEFT_UNSUPPORTED or WEFT_USAGE if it cannot be loaded. */
 weft_model *weft_model_load(const char *path, const char *options, weft_error **error);
 /* As weft_model_load, from the bytes of a file, which are copied. ONNX models without external data. */

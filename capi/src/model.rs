@@ -1,7 +1,7 @@
 //! Networks and bundles before compilation.
 
 use crate::error::{Failure, WeftError, free, guarded, object, text};
-use crate::options::sizes;
+use crate::options::loading;
 use crate::tensor::{Ports, WeftPort, listed, slice};
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -42,20 +42,31 @@ impl WeftModel {
         if begins_as_bundle(Path::new(path)) {
             return WeftModel::bundle(Bundle::open(path)?, options);
         }
-        Ok(WeftModel::network(Model::load_with(path, &options.map_or(Ok(Sizes::default()), sizes)?)?))
+        let (sizes, allows_native) = options.map_or(Ok((Sizes::default(), false)), loading)?;
+        if allows_native && !Path::new(path).extension().is_some_and(|e| e == "weft") {
+            return Err(not_native());
+        }
+        Ok(WeftModel::network(Model::load_native(path, &sizes, allows_native)?))
     }
     fn from_bytes(bytes: &[u8], options: Option<&str>) -> Result<WeftModel, Failure> {
         if bytes.starts_with(BUNDLE_MAGIC) {
             return WeftModel::bundle(Bundle::from_bytes(bytes.to_vec())?, options);
         }
-        let sizes = options.map_or(Ok(Sizes::default()), sizes)?;
+        let (sizes, allows_native) = options.map_or(Ok((Sizes::default(), false)), loading)?;
         // No ONNX model is text: its first field, of whatever number, has control characters.
         let is_text = |b: &u8| !b.is_ascii_control() || b.is_ascii_whitespace();
         Ok(WeftModel::network(match std::str::from_utf8(bytes) {
-            Ok(text) if bytes.iter().all(is_text) => Model::from_text(text)?.with_sizes(&sizes)?,
+            Ok(text) if bytes.iter().all(is_text) => {
+                Model::from_native_text(text, allows_native)?.with_sizes(&sizes)?
+            }
+            _ if allows_native => return Err(not_native()),
             _ => Model::from_onnx_with(bytes.to_vec(), &sizes)?,
         }))
     }
+}
+
+fn not_native() -> Failure {
+    Failure::usage("allow_native is for texts and bundles, and this is an ONNX model")
 }
 
 /// Options that may be left out.

@@ -3,8 +3,8 @@
 use crate::error::Failure;
 use weft::{AmpMode, Cache, FuseMode, KeepF32, LayoutMode, Options, Sizes};
 
-/// Keys of [`sizes`].
-const OF_SIZES: &str = "batch, dim.NAME, shape.NAME, keep_open";
+/// Keys of [`loading`].
+const OF_LOADING: &str = "batch, dim.NAME, shape.NAME, keep_open, allow_native";
 /// Keys of [`Request::parse`].
 const OF_REQUESTS: &str = "device, threads, cache, cache_weights, runs_in_flight, target, amp, keep_f32, layout, fuse, \
                            opt_level, host_call.NODE, require_compiled, allow_native";
@@ -39,13 +39,14 @@ fn mode<T: Copy>(key: &str, value: &str, all: &[T], name: fn(T) -> &'static str)
     all.iter().copied().find(|&m| name(m) == value).ok_or_else(|| wrong(key, value, &format!("one of {}", names())))
 }
 
-/// The options of loading a model.
-pub(crate) fn sizes(text: &str) -> Result<Sizes, Failure> {
-    let mut sizes = Sizes::default();
+/// The options of loading a model: sizes, and whether a text may run code of the machine.
+pub(crate) fn loading(text: &str) -> Result<(Sizes, bool), Failure> {
+    let (mut sizes, mut allows_native) = (Sizes::default(), false);
     for (key, value) in pairs(text)? {
         match key.split_once('.').unwrap_or((key, "")) {
             ("batch", "") => sizes.batch = Some(number(key, value)?),
             ("keep_open", "") => sizes.keep_open = truth(key, value)?,
+            ("allow_native", "") => allows_native = truth(key, value)?,
             ("dim", name) => {
                 sizes.set_dim(name, value).map_err(|why| wrong(key, value, why.trim_start_matches("needs ")))?
             }
@@ -54,10 +55,10 @@ pub(crate) fn sizes(text: &str) -> Result<Sizes, Failure> {
                 let shape = shape.ok_or_else(|| wrong(key, value, "a shape such as 1x3x224x224"))?;
                 sizes.shapes.push((name.into(), shape));
             }
-            _ => return Err(unknown(key, OF_SIZES)),
+            _ => return Err(unknown(key, OF_LOADING)),
         }
     }
-    Ok(sizes)
+    Ok((sizes, allows_native))
 }
 
 /// What is asked of a compilation.
@@ -138,14 +139,16 @@ mod tests {
 
     #[test]
     fn lines_are_keys_and_values() {
-        let s = sizes("batch=4\n\n dim.h = 32..64:32 \nshape.x=1x3\nkeep_open=true").map_err(drop).expect("parses");
+        let text = "batch=4\n\n dim.h = 32..64:32 \nshape.x=1x3\nkeep_open=true";
+        let (s, allows_native) = loading(text).map_err(drop).expect("parses");
+        assert!(!allows_native && loading("allow_native=true").is_ok_and(|l| l.1));
         assert_eq!((s.batch, s.keep_open, &s.shapes), (Some(4), true, &vec![("x".to_string(), vec![1, 3])]));
         assert_eq!((&s.open, &s.steps), (&vec![("h".to_string(), 32, 64)], &vec![("h".to_string(), 32)]));
         let r = Request::parse("device=cpu\nthreads=2\namp=fp16\nkeep_f32=a,b").map_err(drop).expect("parses");
         assert_eq!((r.device.as_str(), r.threads, r.options.pipeline.keep_f32.len()), ("cpu", 2, 2));
         assert_eq!(r.of_compilation, ["amp", "keep_f32"]);
         for bad in ["x", "batch=x", "dim.h=5..3", "shape.x=3,4", "batches=1", "keep_open=1"] {
-            assert!(sizes(bad).is_err(), "{bad}");
+            assert!(loading(bad).is_err(), "{bad}");
         }
         let r = Request::parse("host_call.op:relu=f\nhost_call./a.b=g").map_err(drop).expect("parses");
         assert_eq!(r.host_calls, [("op:relu".into(), "f".into()), ("/a.b".into(), "g".into())]);

@@ -228,7 +228,7 @@ impl ScheduleProvider for SmallOnes {
         let direct = ScheduleOptions::of_rules(["direct"]);
         Rules.schedule(function, constants, direct.on(target.profile))
     }
-    fn identity(&self) -> Option<String> {
+    fn identity(&self, _: &compiler::profile::DeviceProfile) -> Option<String> {
         Some("small ones are direct".into())
     }
 }

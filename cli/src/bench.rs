@@ -331,7 +331,7 @@ fn part_times(
         return Ok(PartTimes::of(a, executor, inputs, ceilings, None, progress)?);
     }
     let profile = profile_on(common, &place.device)?;
-    let options = compile_options(pipeline_for(module, common, &profile, inputs)?, common)?;
+    let options = compile_options(pipeline_for(module, common, &profile, inputs)?, common, &profile)?;
     let quiet = Common { quiet: true, ..common.clone() };
     let recording = crate::executor::execute_recorded(module.clone(), &quiet, &place.device, inputs)?;
     recording.run_in_order(inputs)?;
@@ -349,7 +349,7 @@ fn not_timed(
     why: &str,
 ) -> CliResult<Measured> {
     let profile = profile_on(common, &place.device)?;
-    let options = compile_options(pipeline_for(&module, common, &profile, inputs)?, common)?;
+    let options = compile_options(pipeline_for(&module, common, &profile, inputs)?, common, &profile)?;
     let c = compile_with(module, &options, common, &profile)?;
     let stats = place.stats(a, &c, common)?;
     let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),

@@ -5,6 +5,7 @@ use crate::args::{BundleArgs, Common};
 use crate::error::{CliError, CliResult};
 use crate::executor::{Device, cache, compile_options, pipeline_options, profile_on, watching};
 use crate::output::{print_text, show_table, si, table, write_json};
+use compiler::profile::DeviceProfile;
 use serde_json::Value;
 use std::path::Path;
 use weft::plain_files::begins_as_bundle;
@@ -41,9 +42,11 @@ pub fn opened(model: &str, common: &Common, asked: BundleArgs) -> CliResult<Opti
 /// A session of the bundle on a device; `require`: nothing may be compiled.
 pub fn session(bundle: &Bundle, common: &Common, device: &Device, require: bool) -> CliResult<Session> {
     let on_device = !matches!(device, Device::Interpreter);
+    let profile = on_device.then(|| profile_on(common, device)).transpose()?;
+    let target = profile.clone().unwrap_or_else(DeviceProfile::baseline);
     let options = Options {
-        profile: on_device.then(|| profile_on(common, device)).transpose()?,
-        compile: compile_options(pipeline_options(common)?, common)?,
+        profile,
+        compile: compile_options(pipeline_options(common)?, common, &target)?,
         cache: cache(common),
         host_functions: common.functions.clone(),
         watch: watching(common),

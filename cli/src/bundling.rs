@@ -9,7 +9,7 @@ use crate::output::{log, write_file_with};
 use compiler::profile::DeviceProfile;
 use std::path::Path;
 use weft::plain_files::read_text;
-use weft::{Bundle, Model, Options, files};
+use weft::{Bundle, Model, Options, TuningDatabase, files};
 
 /// Writes the bundle of a model.
 pub fn write(a: &CompileArgs, path: &Path) -> CliResult<()> {
@@ -29,15 +29,19 @@ pub fn write(a: &CompileArgs, path: &Path) -> CliResult<()> {
     let target = |profile: DeviceProfile| -> CliResult<Options> {
         let pipeline = pipeline_for(&module, common, &profile, &inputs)?;
         Ok(Options {
-            compile: compile_options(pipeline.clone(), common)?,
+            compile: compile_options(pipeline.clone(), common, &profile)?,
             profile: Some(profile),
             pipeline,
             watch: watching(common),
             ..Options::default()
         })
     };
+    let devices: Vec<String> = profiles.iter().map(DeviceProfile::identity).collect();
     let targets = profiles.into_iter().map(target).collect::<CliResult<Vec<_>>>()?;
-    let tuning = crate::tuning::read(common).map_err(CliError::input)?;
+    let mut tuning = TuningDatabase::default();
+    for device in devices {
+        tuning.extend(TuningDatabase::clone(&*crate::tuning::read(common, &device).map_err(CliError::input)?));
+    }
     let model_of = Model::from_module(module.clone()).with_licence(licence(a, model)?);
     write_file_with(path, |to| Ok(Bundle::write(&model_of, &short_name(model), &targets, &tuning, to)?))?;
     let bundle = Bundle::open(path)?;

@@ -96,10 +96,13 @@ impl ExternalTarget for CSource {
     }
     fn prepare(&self, region: Region, options: &TargetOptions) -> Result<Box<dyn Prepared>, String> {
         let (compiled, files) = c_of(region.module())?;
+        // The name may be one of the network's file, which must not leave the folder.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+        let name: String = region.function().name.as_str().chars().map(plain).collect();
         let build = Build {
             compiler: options.get("compiler").unwrap_or("cc"),
             level: "-O3",
-            folder: options.get("folder").map(|f| Path::new(f).join(region.function().name.as_str())),
+            folder: options.get("folder").map(|f| Path::new(f).join(name)),
             libraries: vec![],
         };
         let library = build.load(&files)?;

@@ -410,12 +410,14 @@ tensor @read(%x: f32[{n}], out %y: f32[{n}]) {{
 
 /// Earlier measurements on this device.
 pub fn stored_of(device: &AdapterDescription) -> Option<Ceilings> {
-    tuning::in_cache().ceilings_of(&device.profile.identity())
+    let device = device.profile.identity();
+    tuning::in_cache(&device).ceilings_of(&device)
 }
 
 /// Earlier measurements on an opened device.
 pub fn stored(device: &Device) -> Option<Ceilings> {
-    tuning::in_cache().ceilings_of(&device.profile().identity())
+    let device = device.profile().identity();
+    tuning::in_cache(&device).ceilings_of(&device)
 }
 
 /// The line of the database for an opened device.

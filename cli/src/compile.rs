@@ -36,8 +36,11 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
         let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-        let options =
-            CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
+        let options = CompileOptions {
+            record: a.output.is_some(),
+            verify: a.verify,
+            ..compile_options(pipeline, &a.common, &profile)?
+        };
         let parted = compile_parts(module, &options, &a.common, &profile)?;
         let Parted { compiled: c, parts, .. } = &parted;
         if a.verify && !profile.is_processor() {

@@ -78,7 +78,7 @@ pub fn execute(a: &EditArgs) -> CliResult<()> {
     let module = load(&a.model, common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let profile = profile_on(common, &device)?;
-    let options = compile_options(pipeline_for(&module, common, &profile, &inputs)?, common)?;
+    let options = compile_options(pipeline_for(&module, common, &profile, &inputs)?, common, &profile)?;
     let compiled = compile_with(module, &options, common, &profile)?;
     let name = owner(&compiled, &a.kernel)?;
     let (unit, before) = Unit::of(&compiled, name, &profile)
@@ -224,7 +224,7 @@ impl Subject<'_> {
 
     /// The line that keeps the schedule.
     fn line(&self, raced: &Raced, file: &Path) -> CliResult<TuningLine> {
-        let known = TuningDatabase::read(file).map_err(CliError::input)?;
+        let known = TuningDatabase::read_for(file, &[&self.target.profile.identity()]).map_err(CliError::input)?;
         let by_hand = ByHand {
             unit: &self.unit,
             target: self.target,

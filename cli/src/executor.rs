@@ -163,12 +163,16 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
     Ok(profile)
 }
 
-/// How to compile with these passes and modes.
+/// How to compile with these passes and modes for a device.
 ///
 /// # Errors
 /// Measured costs that cannot be read.
-pub fn compile_options(pipeline: PipelineOptions, common: &Common) -> CliResult<CompileOptions> {
-    let measurements = crate::layout_options::measurements(common)?;
+pub fn compile_options(
+    pipeline: PipelineOptions,
+    common: &Common,
+    profile: &DeviceProfile,
+) -> CliResult<CompileOptions> {
+    let measurements = crate::layout_options::measurements(common, profile)?;
     let dims = crate::dims::declared_ranges(common)?;
     Ok(CompileOptions {
         pipeline,
@@ -355,7 +359,7 @@ fn open_session(
     let options = Options {
         profile: (!matches!(device, Device::Interpreter)).then(|| profile.clone()),
         pipeline: pipeline.clone(),
-        compile: compile_options(pipeline, common)?,
+        compile: compile_options(pipeline, common, profile)?,
         cache: Cache { plans: cached, weights: cached && cache.weights, ..cache },
         host_functions: common.functions.clone(),
         watch: Arc::new(watch),

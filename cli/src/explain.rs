@@ -50,7 +50,7 @@ fn compiled(a: &ExplainArgs) -> CliResult<(CompileTrace, Option<Parts>)> {
     // Estimates are told from the recorded stages.
     let record = a.common.verbose > 0 || a.kernel.is_some() || a.left;
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-    let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
+    let options = CompileOptions { record, ..compile_options(pipeline, &a.common, &profile)? };
     let c = compile_parts(module, &options, &a.common, &profile)?;
     Ok((c.trace(&a.model, &options, Contents::Summary)?, c.parts))
 }

@@ -64,7 +64,7 @@ fn compiled(
     refused: &dyn Fn(String) -> CliError,
 ) -> CliResult<Compiled> {
     let inputs = inputs_for(&module, None, common)?;
-    let options = compile_options(pipeline_for(&module, common, profile, &inputs)?, common)?;
+    let options = compile_options(pipeline_for(&module, common, profile, &inputs)?, common, profile)?;
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
     compile(module, &options, profile, emitter, &mut |s, d, t| progress.report(s, d, t)).map_err(|e| match e {
         CompileError::NeedsCpu(why) => refused(why),

@@ -98,7 +98,7 @@ impl Machine {
                 let constants = &compiled.module.constants;
                 let load = |name: Name| {
                     let constant = constants.get(&name).ok_or_else(|| format!("there is no constant {name}"))?;
-                    constant.load().map_err(|e| e.to_string())
+                    constant.load()
                 };
                 let session = runtime_cpu::Session::open(processor.clone(), &compiled.plan, &load)?;
                 if session.has_host_steps() {

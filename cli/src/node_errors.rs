@@ -129,7 +129,7 @@ fn stored_nodes(
     if matches!(device, Device::Interpreter) {
         pipeline.fuse = FuseMode::Off;
     }
-    let compiled = compile_graph(module.clone(), &compile_options(pipeline, &a.common)?, profile)?.module;
+    let compiled = compile_graph(module.clone(), &compile_options(pipeline, &a.common, profile)?, profile)?.module;
     let (f, source) = (compiled.main(), module.main());
     let order = source.blocks[source.body].nodes.iter().enumerate().map(|(i, &n)| (source.nodes[n].name, i)).collect();
     let nodes = f.blocks[f.body].nodes.iter().map(|&n| &f.nodes[n]).filter(|n| !n.op.is::<Const>());

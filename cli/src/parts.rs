@@ -187,7 +187,7 @@ pub fn recorded(
     inputs: &[Tensor],
 ) -> CliResult<CompileTrace> {
     let pipeline = pipeline_for(&module, common, profile, inputs)?;
-    let options = CompileOptions { record: true, ..compile_options(pipeline, common)? };
+    let options = CompileOptions { record: true, ..compile_options(pipeline, common, profile)? };
     compile_parts(module, &options, common, profile)?.trace(model, &options, Contents::Full)
 }
 

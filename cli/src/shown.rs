@@ -27,7 +27,7 @@ fn compiled(model: &str, input: &InputArgs, common: &Common) -> CliResult<Compil
     let module = crate::models::load(model, common, given.as_ref())?;
     let inputs = crate::models::calibration_inputs(&module, given.as_ref(), common)?;
     let pipeline = pipeline_for(&module, common, &profile, &inputs)?;
-    let options = CompileOptions { record: true, ..compile_options(pipeline, common)? };
+    let options = CompileOptions { record: true, ..compile_options(pipeline, common, &profile)? };
     let c = match compile_with(module.clone(), &options, common, &profile) {
         Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, common, &profile)? {
             // For a network that decides sizes at run time, the graphs of all parts are shown.

@@ -192,7 +192,7 @@ fn tune(
     }
     let scheduling = scheduling(common);
     let target = scheduling.on(&profile);
-    let known = TuningDatabase::read(file).map_err(CliError::input)?;
+    let known = TuningDatabase::read_for(file, &[&profile.identity()]).map_err(CliError::input)?;
     let (before, taken) = (units.len(), taken_by(common, templates, &units, target));
     let again = |u: &Unit| a.kernel.is_some() || taken.contains(&u.workload);
     units.retain(|u| again(u) || !known.lines.iter().any(|l| l.workload() == u.workload));
@@ -297,7 +297,7 @@ fn search_one(
 ) -> CliResult<(Outcome, usize, usize)> {
     let (unit, seed) = (maker.unit, a.common.seed);
     measurer.take(&unit.function, &unit.positions)?;
-    let now = TuningDatabase::read(recorder.file).map_err(CliError::input)?;
+    let now = TuningDatabase::read_for(recorder.file, &[&unit.workload.device]).map_err(CliError::input)?;
     let mut lists = vec![(known::seeds(&now, maker)?, usize::MAX)];
     lists.extend(maker.of_templates(seed));
     let mut search = Search::new(measurer, maker, recorder, seed);

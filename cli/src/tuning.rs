@@ -5,9 +5,12 @@ use crate::args::{Common, Schedules};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::log_once;
 use compiler::profile::DeviceProfile;
-use compiler::schedule::{Rules, ScheduleProvider};
+use compiler::schedule::rules::{FunctionVersion, Scheduled};
+use compiler::schedule::{Rules, ScheduleError, ScheduleProvider, ScheduleTarget, Tuned};
+use compiler::tir::{BufferId, TensorFunction};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use weft::{TuningDatabase, cache_dir};
 
@@ -28,9 +31,9 @@ pub fn file_in_cache() -> Option<PathBuf> {
     Some(cache_dir()?.join(FILE))
 }
 
-/// Its lines; none of a file that cannot be read, which commands that use it report.
-pub fn in_cache() -> TuningDatabase {
-    file_in_cache().and_then(|f| remembered(&f).ok()).unwrap_or_default()
+/// Its lines for a device; none of a file that cannot be read, which commands that use it report.
+pub fn in_cache(device: &str) -> Arc<TuningDatabase> {
+    file_in_cache().and_then(|f| remembered(&f, device).ok()).unwrap_or_default()
 }
 
 /// The file that `weft tune` writes.
@@ -60,11 +63,68 @@ pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
         let why = format!("--tuning {file}: there is no such file");
         return Err(CliError::usage(why).help("`weft tune MODEL --tuning FILE` makes one"));
     }
-    let database = read_or_warn(common)?;
-    if !database.lines.is_empty() {
-        let rest = common.schedules.0.clone().unwrap_or_else(|| Arc::new(Rules) as Arc<dyn ScheduleProvider>);
-        common.schedules = Schedules(Some(Arc::new(database.provider(rest))));
+    let Some(file) = file_to_read(common) else { return Ok(()) };
+    match TuningDatabase::is_empty_file(&file) {
+        Ok(true) => {}
+        Ok(false) => {
+            let rest = common.schedules.0.clone().unwrap_or_else(|| Arc::new(Rules) as Arc<dyn ScheduleProvider>);
+            common.schedules = Schedules(Some(Arc::new(ByDevice { file, rest, read: Mutex::default() })));
+        }
+        Err(why) => ignore(common, &why)?,
     }
+    Ok(())
+}
+
+/// The tuned choices of a file, of which the lines of a device are read when a function is scheduled for it.
+struct ByDevice {
+    file: PathBuf,
+    rest: Arc<dyn ScheduleProvider>,
+    read: Mutex<BTreeMap<String, Arc<Tuned>>>,
+}
+
+impl ByDevice {
+    fn of(&self, profile: &DeviceProfile) -> Arc<Tuned> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let device = profile.identity();
+        // What is wrong with the file was said when the profile was made.
+        let tuned =
+            |device: &String| Arc::new(remembered(&self.file, device).unwrap_or_default().provider(self.rest.clone()));
+        read.entry(device).or_insert_with_key(tuned).clone()
+    }
+}
+
+impl ScheduleProvider for ByDevice {
+    fn schedule(
+        &self,
+        function: &TensorFunction,
+        constants: &[BufferId],
+        target: ScheduleTarget<'_>,
+    ) -> Result<Scheduled, ScheduleError> {
+        self.of(target.profile).schedule(function, constants, target)
+    }
+    fn versions(
+        &self,
+        function: &TensorFunction,
+        constants: &[BufferId],
+        target: ScheduleTarget<'_>,
+        all: &Scheduled,
+    ) -> Vec<FunctionVersion> {
+        self.of(target.profile).versions(function, constants, target, all)
+    }
+    fn identity(&self, profile: &DeviceProfile) -> Option<String> {
+        self.of(profile).identity(profile)
+    }
+}
+
+/// A database that cannot be read: an error if the user named it, else a line that says so.
+///
+/// # Errors
+/// As just said.
+fn ignore(common: &Common, why: &str) -> CliResult<()> {
+    if common.tuning.is_some() {
+        return Err(CliError::input(why));
+    }
+    log_once(common, format!("tuning: the database is ignored: {why}"));
     Ok(())
 }
 
@@ -73,17 +133,13 @@ pub fn provide(common: &mut Common, creates: bool) -> CliResult<()> {
 ///
 /// # Errors
 /// A file named by `--tuning` that cannot be read.
-pub fn read_or_warn(common: &Common) -> CliResult<TuningDatabase> {
-    match read(common) {
-        Err(why) if common.tuning.is_none() => {
-            log_once(common, format!("tuning: the database is ignored: {why}"));
-            Ok(TuningDatabase::default())
-        }
-        database => {
-            let database = database.map_err(CliError::input)?;
+pub fn read_or_warn(common: &Common, device: &str) -> CliResult<Arc<TuningDatabase>> {
+    match read(common, device) {
+        Ok(database) => {
             report_bad(&database, common);
             Ok(database)
         }
+        Err(why) => ignore(common, &why).map(|()| Arc::default()),
     }
 }
 
@@ -98,44 +154,45 @@ pub fn report_bad(database: &TuningDatabase, common: &Common) {
     }
 }
 
-/// The database of the command line.
-///
-/// # Errors
-/// A file that cannot be read.
-pub fn read(common: &Common) -> Result<TuningDatabase, String> {
-    let file = match common.tuning.as_deref() {
+/// The file that `--tuning` names.
+fn file_to_read(common: &Common) -> Option<PathBuf> {
+    match common.tuning.as_deref() {
         Some("off") => None,
         Some("require") | None => usual(common),
         Some(file) => Some(PathBuf::from(file)),
-    };
-    let database = file.map_or_else(|| Ok(TuningDatabase::default()), |f| remembered(&f))?;
-    // A file that was named and has no line of a database is another file.
+    }
+}
+
+/// The lines for a device in the database of the command line.
+///
+/// # Errors
+/// A file that cannot be read, and one that was named and has no line of a database: it is another file.
+pub fn read(common: &Common, device: &str) -> Result<Arc<TuningDatabase>, String> {
+    let database = file_to_read(common).map_or_else(|| Ok(Arc::default()), |f| remembered(&f, device))?;
     let is_named = common.tuning.as_deref().is_some_and(|word| !matches!(word, "off" | "require"));
     match database.bad.first() {
-        Some(bad) if is_named && database == (TuningDatabase { bad: database.bad.clone(), ..Default::default() }) => {
-            Err(bad.clone())
-        }
+        Some(bad) if is_named && database.has_only_bad_lines() => Err(bad.clone()),
         _ => Ok(database),
     }
 }
 
-/// A file as it was when this process last read it, by its size and the time of its last change.
-type Remembered = (PathBuf, u64, SystemTime, TuningDatabase);
+/// A file as it was when this process last read its lines for a device: its size, the time of its last change, the lines.
+type Remembered = (u64, SystemTime, Arc<TuningDatabase>);
 
-/// The file is read once a process unless it changes: several steps of a command need it, and it may have thousands of
-/// lines.
-fn remembered(path: &Path) -> Result<TuningDatabase, String> {
-    static LAST: Mutex<Option<Remembered>> = Mutex::new(None);
+/// The lines of a device are read once a process unless the file changes: several steps of a command need them.
+fn remembered(path: &Path, device: &str) -> Result<Arc<TuningDatabase>, String> {
+    static READ: Mutex<BTreeMap<(PathBuf, String), Remembered>> = Mutex::new(BTreeMap::new());
     let state = std::fs::metadata(path).and_then(|m| Ok((m.len(), m.modified()?))).ok();
-    let Some((len, changed)) = state else { return TuningDatabase::read(path) };
-    let mut last = LAST.lock().map_err(|e| e.to_string())?;
-    if let Some((file, l, c, database)) = &*last
-        && (file.as_path(), *l, *c) == (path, len, changed)
+    let Some((len, changed)) = state else { return TuningDatabase::read_for(path, &[device]).map(Arc::new) };
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (path.to_path_buf(), device.to_string());
+    if let Some((l, c, database)) = read.get(&key)
+        && (*l, *c) == (len, changed)
     {
         return Ok(database.clone());
     }
-    let database = TuningDatabase::read(path)?;
-    *last = Some((path.into(), len, changed, database.clone()));
+    let database = Arc::new(TuningDatabase::read_for(path, &[device])?);
+    read.insert(key, (len, changed, database.clone()));
     Ok(database)
 }
 
@@ -144,7 +201,7 @@ fn remembered(path: &Path) -> Result<TuningDatabase, String> {
 /// # Errors
 /// A file named by `--tuning` that cannot be read.
 pub fn calibrated(common: &Common, profile: DeviceProfile) -> CliResult<DeviceProfile> {
-    let database = read_or_warn(common)?;
+    let database = read_or_warn(common, &profile.identity())?;
     let found = database.calibration(&profile.identity()).map(|l| l.factors);
     Ok(DeviceProfile { factors: found.unwrap_or(profile.factors), ..profile })
 }
@@ -157,7 +214,7 @@ pub fn check_required(common: &Common, profile: &DeviceProfile) -> CliResult<()>
     if common.tuning.as_deref() != Some("require") {
         return Ok(());
     }
-    let database = read(common).map_err(CliError::input)?;
+    let database = read(common, &profile.identity()).map_err(CliError::input)?;
     if database.best().keys().any(|w| w.device == profile.identity()) {
         return Ok(());
     }

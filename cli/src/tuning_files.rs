@@ -7,6 +7,7 @@ use crate::tuning::report_bad;
 use compiler::schedule::estimate::Cost;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::Path;
 use weft::{TuningDatabase, TuningLine};
 
 /// Runs the command.
@@ -19,9 +20,7 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
     }
     let mut all = TuningDatabase::default();
     for file in &a.files {
-        if !file.exists() {
-            return Err(CliError::input(format!("{}: there is no such file", file.display())));
-        }
+        check_there(file)?;
         all.extend(TuningDatabase::read(file).map_err(CliError::input)?);
     }
     report_bad(&all, &a.common);
@@ -40,6 +39,11 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
     }
 }
 
+fn check_there(file: &Path) -> CliResult<()> {
+    let why = || CliError::input(format!("{}: there is no such file", file.display()));
+    if file.exists() { Ok(()) } else { Err(why()) }
+}
+
 /// Drops the lines that do not parse; all others stay as they are.
 fn mend(a: &TuningArgs) -> CliResult<()> {
     if a.action != TuningAction::Check {
@@ -47,6 +51,9 @@ fn mend(a: &TuningArgs) -> CliResult<()> {
     }
     let mut dropped = 0;
     for file in &a.files {
+        check_there(file)?;
+        // No line that another process appends meanwhile is lost.
+        let _held = TuningDatabase::lock(file).map_err(CliError::usage)?;
         let (good, bad) = TuningDatabase::good_lines(file).map_err(CliError::input)?;
         if bad > 0 {
             write_file(file, &good)?;

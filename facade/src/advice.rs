@@ -162,7 +162,7 @@ impl Adviser<'_> {
         let option = |name| self.0.option(name);
         let device = Advice::new(Code::Device, e);
         match e {
-            GpuError::Input(_) | GpuError::Host(_) | GpuError::Depth { .. } => Advice::new(Code::Input, e),
+            GpuError::Input(_) | GpuError::Host(_) | GpuError::Plan(_) | GpuError::Depth { .. } => Advice::new(Code::Input, e),
             GpuError::Internal(_) => {
                 Advice::new(Code::Bug, e).help("please report this with the model and `weft devices`")
             }

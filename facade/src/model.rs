@@ -39,10 +39,18 @@ impl Model {
     /// # Errors
     /// As there; names that the model does not have, sizes that its nodes do not take.
     pub fn load_with(path: impl AsRef<Path>, sizes: &Sizes) -> Result<Model, Error> {
+        Model::load_native(path, sizes, false)
+    }
+
+    /// As [`Model::load_with`]; `allows_native` as in [`Model::from_native_text`], for a `.weft` file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_native(path: impl AsRef<Path>, sizes: &Sizes, allows_native: bool) -> Result<Model, Error> {
         let path = path.as_ref();
         if path.extension().is_some_and(|e| e == "weft") {
             let text = read_text(path).map_err(|e| Error::file(path, e))?;
-            return Model::from_text(&text)?.with_sizes(sizes);
+            return Model::from_native_text(&text, allows_native)?.with_sizes(sizes);
         }
         let (bytes, external) = read_onnx(path)?;
         Model::import(bytes, &*external, sizes).map_err(|e| e.in_file(path))

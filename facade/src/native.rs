@@ -1,6 +1,7 @@
 //! Plans on the processor, for fixed and for open sizes.
 
 use crate::error::Error;
+use crate::memory::check_run_memory;
 use crate::options::Options;
 use crate::program::Program;
 use compiler::compile::{Compiled, OpenPlan, SizeError};
@@ -42,7 +43,7 @@ impl Native {
     /// Opens a session of a program.
     ///
     /// # Errors
-    /// Constants that cannot be read.
+    /// Constants that cannot be read; no memory for them or for a run.
     pub(crate) fn open(
         program: &mut Program,
         module: &Module,
@@ -51,6 +52,9 @@ impl Native {
     ) -> Result<Native, Error> {
         let first = Arc::new(program.open_on(processor, options)?);
         let plan = program.compiled.as_ref().and_then(|c| c.open.clone());
+        if plan.is_none() {
+            check_run_memory(first.plan())?;
+        }
         let open = plan.map(|plan| {
             let (module, processor, options) = (module.clone(), processor.clone(), options.clone());
             let alone = move |sizes: &[(Name, i64)]| {
@@ -58,7 +62,9 @@ impl Native {
                 bind_dims(&mut module, sizes)?;
                 let profile = options.profile.clone().unwrap_or_else(|| processor.profile());
                 let mut program = Program::new(&module, &profile, &options)?;
-                Ok((program.open_on(&processor, &options)?, program.compiled))
+                let session = program.open_on(&processor, &options)?;
+                check_run_memory(session.plan())?;
+                Ok((session, program.compiled))
             };
             OpenNative { plan, kept: Recent::default(), alone: Box::new(alone) }
         });
@@ -78,7 +84,11 @@ impl Native {
         let Some(open) = &self.open else { return Ok(self.first.clone()) };
         open.kept.get(open.sizes(inputs)?, |sizes| match open.plan.at(sizes) {
             Err(SizeError::BeyondOpenPlan(_)) => Ok((open.alone)(sizes)?.0),
-            plan => Ok(self.first.with_plan(plan.map_err(error_of)?.0)),
+            plan => {
+                let plan = plan.map_err(error_of)?.0;
+                check_run_memory(&plan)?;
+                Ok(self.first.with_plan(plan))
+            }
         })
     }
 
@@ -101,6 +111,7 @@ impl Native {
             }
             plan => plan.map_err(error_of)?,
         };
+        check_run_memory(&plan)?;
         let session = self.first.with_plan(plan.clone());
         if let Some(c) = &mut compiled {
             c.take_sizes(plan, memory);
@@ -124,7 +135,7 @@ impl Native {
 pub fn packed_constant(compiled: &Compiled, buffer: &PlanBuffer, isa: Isa) -> Result<Vec<u8>, String> {
     let Content::Constant { name, packer } = &buffer.content else { return Ok(vec![]) };
     let constant = compiled.module.constants.get(name).ok_or_else(|| format!("there is no constant {name}"))?;
-    pack_constant(buffer, constant.load().map_err(|e| e.to_string())?, packer.as_deref(), isa)
+    Ok(pack_constant(buffer, constant.load()?, packer.as_deref(), isa)?)
 }
 
 impl OpenNative {

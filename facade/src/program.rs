@@ -9,9 +9,12 @@
 use crate::build::build;
 use crate::device::emitter;
 use crate::error::Error;
+use crate::memory::check_weights;
 use crate::options::Options;
 use bytes::Bytes;
-use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
+use compiler::compile::{
+    CompileError, CompileOptions, Compiled, KeepKernels, are_of_types, bind_host_steps, compile_graph,
+};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::{Module, open_dims};
 use compiler::name::Name;
@@ -84,6 +87,10 @@ impl Program {
         ready: Vec<(usize, Bytes, Fingerprint)>,
     ) -> Result<Program, String> {
         bind_host_steps(&mut plan, &passed)?;
+        let f = passed.main();
+        if !(are_of_types(&plan.inputs, f, f.params().iter()) && are_of_types(&plan.outputs, f, f.results().iter())) {
+            return Err("it has other inputs or results than its network".into());
+        }
         let fits = |b: &(usize, Bytes, Fingerprint)| {
             plan.buffers.get(b.0).is_some_and(|buffer| b.1.len() as u64 <= buffer.bytes)
         };
@@ -91,6 +98,11 @@ impl Program {
             Some((buffer, ..)) => Err(format!("the data of buffer {buffer} are larger than the buffer")),
             None => Ok(Program { plan, compiled: None, source: passed, is_passed: true, ready, profile, key: None }),
         }
+    }
+
+    /// The plan is from a bundle, which may come from a stranger.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.is_passed
     }
 
     /// The passes have to run for the module that constants are read from.
@@ -138,12 +150,11 @@ impl Program {
     ) -> Result<runtime_cpu::Session, Error> {
         let passed = if self.lacks_passes() { Some(self.pass_again(options)?) } else { None };
         let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
-        let load = |name: Name| {
-            let constant = module.constants.get(&name).ok_or_else(|| "there is no such constant".to_string())?;
-            constant.load().map_err(|e| e.to_string())
-        };
+        let load = |name: Name| module.constants.get(&name).ok_or("there is no such constant")?.load();
         let ready = |buffer: usize| self.ready.iter().find(|b| b.0 == buffer).map(|b| b.1.clone());
-        Ok(runtime_cpu::Session::open_packed(processor.clone(), &self.plan, &load, &ready)?)
+        check_weights(&self.plan, |buffer| self.ready.iter().any(|b| b.0 == buffer))?;
+        let session = runtime_cpu::Session::open_packed(processor.clone(), &self.plan, &load, &ready)?;
+        Ok(if self.is_foreign() { session.of_foreign_plan() } else { session })
     }
 
     /// The module after its passes, for a plan from disk, whose host steps then compute.
@@ -178,6 +189,7 @@ impl Program {
             prepacked: prepacked.map(Arc::new),
             host_functions: options.host_functions.clone(),
             runs_in_flight: options.runs_in_flight,
+            is_foreign: self.is_foreign(),
         };
         Ok(Session::open(gpu.clone(), &self.plan, module, &opening, &mut options.watch.opens())?)
     }
@@ -225,8 +237,8 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
         return None;
     }
     let schedules = match &options.compile.schedules {
-        Some(provider) => provider.identity()?,
-        None => Rules.identity()?,
+        Some(provider) => provider.identity(profile)?,
+        None => Rules.identity(profile)?,
     };
     let module = module_fingerprint(module).ok()?;
     let profile = postcard::to_stdvec(profile).ok()?;

@@ -15,13 +15,17 @@ pub use lines::{
     TuningLine, describe_choices, parse_choices,
 };
 
-use crate::plain_files::read_plain;
+use crate::plain_files::open_plain;
 use compiler::cost::{Measurements, RegionTimes};
 use compiler::schedule::estimate;
 use compiler::schedule::{FamilyMember, ScheduleProvider, Tuned, Workload};
 use compiler::trace::Ceilings;
+use memchr::memmem::Finder;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Seek, SeekFrom, Write};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,11 +39,73 @@ fn is_of_later_kind(line: &str) -> bool {
     kind.is_some_and(|kind| !KINDS.contains(&kind))
 }
 
+/// Bytes of a database, at most.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A database, if it is there.
+fn open(path: &Path) -> Result<Option<File>, String> {
+    let fail = |e: &dyn Display| format!("{}: {e}", path.display());
+    let file = match open_plain(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|e| fail(&e))?,
+    };
+    match file.metadata().map_err(|e| fail(&e))?.len() {
+        bytes if bytes > MOST_BYTES => {
+            Err(fail(&format!("it has {} MiB, and a tuning database at most {}", bytes >> 20, MOST_BYTES >> 20)))
+        }
+        _ => Ok(Some(file)),
+    }
+}
+
 /// The bytes of a plain file; none of a missing one.
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
-    match read_plain(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(vec![]),
-        read => read.map_err(|e| format!("{}: {e}", path.display())),
+    let mut out = vec![];
+    if let Some(mut file) = open(path)? {
+        file.read_to_end(&mut out).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(out)
+}
+
+/// The bytes up to the end of the last line that ends.
+fn bytes_of_whole_lines(file: &mut File) -> std::io::Result<u64> {
+    let mut block = vec![0; 1 << 16];
+    let mut end = file.metadata()?.len();
+    while end > 0 {
+        let start = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..(end - start) as usize];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(part)?;
+        if let Some(at) = memchr::memrchr(b'\n', part) {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Lines that may be about some devices, found without parsing.
+struct Filter {
+    devices: Vec<Finder<'static>>,
+    /// Names may be written with other escapes than this program's.
+    escape: Finder<'static>,
+    /// The field that every line has.
+    field: Finder<'static>,
+}
+
+impl Filter {
+    fn new(devices: &[&str]) -> Filter {
+        let quoted = |d: &&str| Finder::new(&Value::from(*d).to_string()).into_owned();
+        let [escape, field] = ["\\u", "\"device\""].map(|text| Finder::new(text).into_owned());
+        Filter { devices: devices.iter().map(quoted).collect(), escape, field }
+    }
+    fn takes(&self, line: &[u8]) -> bool {
+        let found = self.devices.iter().any(|f| f.find(line).is_some()) || self.escape.find(line).is_some();
+        found || !self.is_like_a_line(line.trim_ascii())
+    }
+    /// True for what looks like a line of a database.
+    fn is_like_a_line(&self, line: &[u8]) -> bool {
+        let is_object = line.starts_with(b"{") && line.ends_with(b"}") && self.field.find(line).is_some();
+        line.is_empty() || is_object && std::str::from_utf8(line).is_ok()
     }
 }
 
@@ -47,6 +113,18 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
 fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
     bytes[..whole].split_inclusive(|b| *b == b'\n').map(|line| &line[..line.len() - 1])
+}
+
+/// True if the path still names the file, which another process may have replaced.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |m: std::io::Result<std::fs::Metadata>| m.map(|m| (m.dev(), m.ino())).ok();
+    id(file.metadata()) == id(std::fs::metadata(path))
+}
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 /// Lines of a tuning database.
@@ -72,6 +150,8 @@ pub struct TuningDatabase {
     pub others: Vec<String>,
     /// Lines that do not parse: the number of each, and why.
     pub bad: Vec<String>,
+    /// Lines of other devices than those that were asked for, which were not parsed.
+    pub skipped: usize,
 }
 
 impl TuningDatabase {
@@ -84,6 +164,43 @@ impl TuningDatabase {
         let mut out = TuningDatabase::parse(&bytes_of(path)?);
         out.bad.iter_mut().for_each(|b| *b = format!("{}: {b}", path.display()));
         Ok(out)
+    }
+    /// As [`TuningDatabase::read`], the lines of these devices alone: all others are skipped without parsing them, and
+    /// named in [`TuningDatabase::bad`] only if they do not look like lines at all.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_for(path: &Path, devices: &[&str]) -> Result<TuningDatabase, String> {
+        let mut out = TuningDatabase::default();
+        let Some(file) = open(path)? else { return Ok(out) };
+        let fail = |e: &dyn Display| format!("{}: {e}", path.display());
+        let mut from = BufReader::with_capacity(1 << 20, file.take(MOST_BYTES));
+        let (filter, mut line) = (Filter::new(devices), vec![]);
+        for n in 1.. {
+            line.clear();
+            from.read_until(b'\n', &mut line).map_err(|e| fail(&e))?;
+            // The last one is incomplete if it does not end.
+            let Some(line) = line.strip_suffix(b"\n") else { break };
+            if !filter.takes(line) {
+                out.skipped += 1;
+            } else if let Err(e) = out.push_line(line) {
+                out.bad.push(fail(&format!("line {n}: {e}")));
+            }
+        }
+        out.retain_devices(|device| devices.contains(&device));
+        Ok(out)
+    }
+    /// True for a file without a byte, and for a missing one.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no plain file.
+    pub fn is_empty_file(path: &Path) -> Result<bool, String> {
+        let bytes = open(path)?.map_or(Ok(0), |f| f.metadata().map(|m| m.len()));
+        bytes.map(|n| n == 0).map_err(|e| format!("{}: {e}", path.display()))
+    }
+    /// True if there are lines, and none parses.
+    pub fn has_only_bad_lines(&self) -> bool {
+        !self.bad.is_empty() && *self == (TuningDatabase { bad: self.bad.clone(), ..Default::default() })
     }
     /// Parses the bytes of a file. Lines that do not parse are skipped.
     pub fn parse(bytes: &[u8]) -> TuningDatabase {
@@ -152,9 +269,15 @@ impl TuningDatabase {
         self.devices.extend(other.devices);
         self.others.extend(other.others);
         self.bad.extend(other.bad);
+        self.skipped += other.skipped;
     }
     /// Drops the lines of devices for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.retain_devices(keep);
+        self.others.clear();
+        self.bad.clear();
+    }
+    fn retain_devices(&mut self, keep: impl Fn(&str) -> bool) {
         self.lines.retain(|l| keep(&l.device));
         self.refused.retain(|l| keep(&l.device));
         self.functions.retain(|l| keep(&l.device));
@@ -163,8 +286,6 @@ impl TuningDatabase {
         self.calibrations.retain(|l| keep(&l.device));
         self.ceilings.retain(|l| keep(&l.device));
         self.devices.retain(|l| keep(&l.device));
-        self.others.clear();
-        self.bad.clear();
     }
     /// The lines that count, each once: the best choices of each workload, refused schedules, the smallest time of each
     /// function. Their order depends on neither the order nor the repetition of the lines that were read.
@@ -256,24 +377,39 @@ impl TuningDatabase {
         }
         out
     }
-    /// Appends a line and syncs the file. An incomplete last line is removed first.
+    /// The file, which other processes do not change until it is dropped; it is made if it is missing. On a file system
+    /// without locks nobody waits.
+    ///
+    /// # Errors
+    /// A file that cannot be written, or is no plain file.
+    pub fn lock(path: &Path) -> Result<File, String> {
+        let fail = |e: &dyn Display| format!("{}: {e}", path.display());
+        loop {
+            open(path)?;
+            let mut options = std::fs::OpenOptions::new();
+            let options = options.create(true).read(true).write(true).truncate(false);
+            let file = options.open(path).map_err(|e| fail(&e))?;
+            if file.lock().is_err() || is_at(&file, path) {
+                return Ok(file);
+            }
+        }
+    }
+    /// Appends a line and syncs the file, while no other process does. An incomplete last line is removed first.
     ///
     /// # Errors
     /// A file that cannot be written.
     pub fn append(path: &Path, line: impl Into<Line>) -> Result<(), String> {
-        let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let fail = |e: &dyn Display| format!("{}: {e}", path.display());
         if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|e| fail(&e))?;
         }
         let mut text = serde_json::to_string(&line.into()).map_err(|e| fail(&e))?;
         text.push('\n');
-        let kept = bytes_of(path)?;
-        let whole = kept.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
-        let mut open = std::fs::OpenOptions::new();
-        let mut file = open.create(true).write(true).truncate(false).open(path).map_err(|e| fail(&e))?;
-        let write = |file: &mut std::fs::File| {
-            file.set_len(whole as u64)?;
-            file.seek(SeekFrom::End(0))?;
+        let mut file = TuningDatabase::lock(path)?;
+        let write = |file: &mut File| {
+            let whole = bytes_of_whole_lines(file)?;
+            file.set_len(whole)?;
+            file.seek(SeekFrom::Start(whole))?;
             file.write_all(text.as_bytes())?;
             file.sync_data()
         };

@@ -163,7 +163,10 @@ impl ExternalTarget for Dnnl {
     fn prepare(&self, region: Region, options: &TargetOptions) -> Result<Box<dyn Prepared>, String> {
         let (graph, constants) = convert(&region)?;
         if let Some(folder) = options.get("graphs") {
-            let path = std::path::Path::new(folder).join(format!("{}.json", region.function().name));
+            // The name may be one of the network's file, which must not leave the folder.
+            let plain = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+            let name: String = region.function().name.as_str().chars().map(plain).collect();
+            let path = std::path::Path::new(folder).join(name + ".json");
             let text = serde_json::to_string_pretty(&graph).map_err(|e| e.to_string())?;
             std::fs::write(&path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
         }

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let start = Instant::now();
     let constants = &compiled.module.constants;
-    let load = |name| constants.get(&name).ok_or("no such constant".to_string())?.load().map_err(|e| e.to_string());
+    let load = |name| constants.get(&name).ok_or("no such constant")?.load();
     let session = Session::open(processor, &compiled.plan, &load)?;
     println!("opened in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
     let inputs: Vec<Tensor> = session

@@ -36,7 +36,7 @@ impl ScheduleProvider for Rows {
             rows.map(|c| Choice { unit: c.unit, point: c.point, value: Attr::Int(self.0) }).collect();
         rules::schedule_with(function, constants, target, &values)
     }
-    fn identity(&self) -> Option<String> {
+    fn identity(&self, _: &DeviceProfile) -> Option<String> {
         None
     }
 }
@@ -72,7 +72,7 @@ fn difference(m: &Module, made: &Compiled, processor: Arc<Processor>) -> Differe
     let x = Tensor::from_f64(DType::F32, vec![1, 15, 16, 8], values);
     let want = run_function(m, m.entry, std::slice::from_ref(&x)).expect("a result");
     let constants = &made.module.constants;
-    let load = |name| constants.get(&name).ok_or("no such constant".to_string())?.load().map_err(|e| e.to_string());
+    let load = |name| constants.get(&name).ok_or("no such constant")?.load();
     let session = Session::open(processor, &made.plan, &load).expect("a session");
     let got = session.run(&[x], &HostFunctions::default()).expect("a result");
     agree(&got[0], &want[0], &Tolerance::new(DType::F32, Some(1e-5), None))

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::encode_tensor;
 use tensor_ir::plan::{Content, HostContent, Plan, PlanBuffer};
@@ -56,7 +57,7 @@ impl Place {
         unsafe { std::slice::from_raw_parts(self.at, self.bytes.min(bytes)) }
     }
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CpuError> {
-        if at + bytes.len() > self.bytes {
+        if at.saturating_add(bytes.len()) > self.bytes {
             return Err(CpuError::Internal(format!("{} bytes at {at} of a buffer of {}", bytes.len(), self.bytes)));
         }
         // SAFETY: in bounds, as just checked; the source is another buffer, or the very same place.
@@ -99,14 +100,17 @@ impl Constants {
     /// `ready`: bytes of buffers that were packed before.
     pub(crate) fn load(
         plan: &Plan,
-        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        load: &dyn Fn(Name) -> Result<Tensor, Fault>,
         ready: &dyn Fn(usize) -> Option<Bytes>,
         isa: Isa,
     ) -> Result<Constants, CpuError> {
         let (mut places, mut memory) = (vec![Place::NONE; plan.buffers.len()], vec![]);
         let mut host = FxHashMap::default();
         for (i, b) in plan.buffers.iter().enumerate() {
-            let failed = |name: Name, e: String| CpuError::Constant(name.to_string(), e);
+            let failed = |name: Name, e: Fault| {
+                let message = format!("constant {name}: {e}");
+                CpuError::of(Fault { message, ..e.clone() }, |_| CpuError::Constant(name.to_string(), e.message))
+            };
             let read = |name: Name| load(name).map_err(|e| failed(name, e));
             match &b.content {
                 Content::Constant { name, packer } => {
@@ -138,13 +142,13 @@ impl Constants {
 /// The bytes of `t` as kernels of any device read them: through `packer`, if there is one, in the storage form of `b`.
 ///
 /// # Errors
-/// A value without a storage form.
+/// A value without a storage form; no room.
 pub fn pack_constant(
     b: &PlanBuffer,
     mut t: Tensor,
     packer: Option<&TensorFunction>,
     isa: Isa,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Fault> {
     if let Some(packer) = packer {
         if let Some(bytes) = pack(b, &t, packer, isa) {
             return Ok(bytes);

@@ -123,6 +123,12 @@ impl EmitKernel for Emitter {
         }
         Ok(Arc::new(made))
     }
+    fn check_restored(&self, kernel: &EmittedKernel) -> Result<(), String> {
+        let made = kernel.module.downcast_ref::<Kernel>().ok_or("the kernel has another generator")?;
+        let same = kernel.bindings == bindings(&made.function)
+            && kernel.immediate_bytes as usize == 4 * made.function.symbols.len();
+        if same { Ok(()) } else { Err("it has other bindings than its function".into()) }
+    }
 }
 
 fn emitted(

@@ -1,5 +1,7 @@
 //! What may go wrong in a session.
 
+use tensor_ir::fault::{Fault, FaultKind};
+
 /// Why a session does not open or run.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,7 +27,20 @@ pub enum CpuError {
     /// A host step or a host function.
     #[error("{0}")]
     Host(String),
+    /// A plan from a file does what no plan of Weft does.
+    #[error("its plan does not run, so it is damaged or forged: {0}")]
+    Plan(String),
     /// A bug.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl CpuError {
+    /// The error of a fault: `other` makes it, unless there is no room.
+    pub(crate) fn of(fault: Fault, other: impl FnOnce(String) -> CpuError) -> CpuError {
+        match fault.kind {
+            FaultKind::NoRoom | FaultKind::TooLarge => CpuError::NoRoom(fault.message),
+            FaultKind::Invalid | FaultKind::Unsupported => other(fault.message),
+        }
+    }
 }

@@ -10,12 +10,13 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
 use tensor_ir::plan::{
     Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
 };
-use tensor_ir::tensor::Tensor;
+use tensor_ir::tensor::{Tensor, reserve};
 
 /// Calls of the plan's functions inside each other, at most.
 const MOST_CALLS: usize = 1000;
@@ -24,6 +25,8 @@ const MOST_CALLS: usize = 1000;
 pub struct Session {
     processor: Arc<Processor>,
     plan: Plan,
+    /// The plan may come from a stranger: what would be a bug is an error of its file.
+    is_foreign: bool,
     constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
@@ -59,7 +62,7 @@ impl Session {
     pub fn open(
         processor: Arc<Processor>,
         plan: &Plan,
-        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        load: &dyn Fn(Name) -> Result<Tensor, Fault>,
     ) -> Result<Session, CpuError> {
         Session::open_packed(processor, plan, load, &|_| None)
     }
@@ -72,20 +75,27 @@ impl Session {
     pub fn open_packed(
         processor: Arc<Processor>,
         plan: &Plan,
-        load: &dyn Fn(Name) -> Result<Tensor, String>,
+        load: &dyn Fn(Name) -> Result<Tensor, Fault>,
         ready: &dyn Fn(usize) -> Option<Bytes>,
     ) -> Result<Session, CpuError> {
         for k in &plan.kernels {
             kernel_of(k.emitted.module.as_ref(), &k.name)?;
         }
         let constants = Constants::load(plan, load, ready, processor.isa())?;
-        Ok(Session { processor, plan: plan.clone(), constants, free: Mutex::default() })
+        Ok(Session { processor, plan: plan.clone(), is_foreign: false, constants, free: Mutex::default() })
     }
 
     /// A session with the same constants for another plan: one with the same kernels and constants, for other sizes.
     pub fn with_plan(&self, plan: Plan) -> Session {
         let constants = self.constants.of(&plan.same_constants(&self.plan));
-        Session { processor: self.processor.clone(), plan, constants, free: Mutex::default() }
+        let (processor, is_foreign) = (self.processor.clone(), self.is_foreign);
+        Session { processor, plan, is_foreign, constants, free: Mutex::default() }
+    }
+
+    /// The session, whose plan may come from a stranger's file: if a run fails where it never should, that is
+    /// [`CpuError::Plan`].
+    pub fn of_foreign_plan(self) -> Session {
+        Session { is_foreign: true, ..self }
     }
 
     /// The plan.
@@ -156,6 +166,10 @@ impl Session {
         let spans = run.log.take().map_or(vec![], Log::done);
         drop(run);
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(activations);
+        let outputs = outputs.map_err(|e| match e {
+            CpuError::Internal(why) if self.is_foreign => CpuError::Plan(why),
+            other => other,
+        });
         Ok((outputs?, spans))
     }
     fn activations(&self) -> Result<Activations, CpuError> {
@@ -240,14 +254,15 @@ impl Run<'_> {
             *first = *rows;
         }
         let bytes = self.places[view.buffer].read(usize::MAX);
-        decode_tensor(bytes, view.dtype, &shape, view.encoding).map_err(CpuError::Internal)
+        decode_tensor(bytes, view.dtype, &shape, view.encoding).map_err(|e| CpuError::of(e, CpuError::Internal))
     }
     fn write(&mut self, view: &BufferView, t: &Tensor) -> Result<(), CpuError> {
         if self.is_on_host(view.buffer) {
             self.host[view.buffer] = Some(t.clone());
             return Ok(());
         }
-        let bytes = encode_tensor(t, view.encoding).map_err(|e| CpuError::TooWide(format!("`{}`: {e}", view.name)))?;
+        let too_wide = |e| CpuError::TooWide(format!("`{}`: {e}", view.name));
+        let bytes = encode_tensor(t, view.encoding).map_err(|e| CpuError::of(e, too_wide))?;
         self.places[view.buffer].write(0, &bytes)
     }
     fn steps(&mut self, steps: &[Step]) -> Result<(), CpuError> {
@@ -286,7 +301,8 @@ impl Run<'_> {
             if lacks {
                 CpuError::HostFunction(format!("`{}` {e}", h.name))
             } else {
-                CpuError::Host(format!("{}: {e}", h.name))
+                let message = format!("{}: {e}", h.name);
+                CpuError::of(Fault { message, ..e }, CpuError::Host)
             }
         })?;
         self.note(start, || Work::Host(h.name.to_string()));
@@ -356,16 +372,16 @@ impl Run<'_> {
             }
             if self.is_on_host(c.all) {
                 let all = Tensor::stack(c.row.dtype, &c.row.shape, rows);
-                self.host[c.all] = Some(all.map_err(|e| CpuError::Host(e.to_string()))?);
+                self.host[c.all] = Some(all.map_err(|e| CpuError::of(e, CpuError::Host))?);
             }
         }
         Ok(())
     }
     /// Keeps a row of an iteration, in more memory where there is none left.
     fn collect(&mut self, row: usize, all: usize, at: u64, bytes: usize, grows: bool) -> Result<(), CpuError> {
-        let start = at as usize * bytes;
-        if grows && start + bytes > self.places[all].bytes {
-            let mut block = Block::of((2 * (start + bytes)) as u64)?;
+        let start = (at as usize).saturating_mul(bytes);
+        if grows && start.saturating_add(bytes) > self.places[all].bytes {
+            let mut block = Block::of(2 * (start as u64).saturating_add(bytes as u64))?;
             let old = self.places[all].read(start);
             block.bytes_mut()[..old.len()].copy_from_slice(old);
             self.places[all] = block.place();
@@ -405,11 +421,16 @@ impl Run<'_> {
         self.put(results?, &c.results)
     }
     fn take(&self, list: &[Handover]) -> Result<Vec<Value>, CpuError> {
-        let one = |h: &Handover| match self.is_on_host(h.to) {
-            true => Value::Host(self.host[h.from].clone()),
-            false => Value::Bytes(self.places[h.from].read(self.session.plan.buffers[h.from].bytes as usize).to_vec()),
+        let one = |h: &Handover| {
+            if self.is_on_host(h.to) {
+                return Ok(Value::Host(self.host[h.from].clone()));
+            }
+            let from = self.places[h.from].read(self.session.plan.buffers[h.from].bytes as usize);
+            let mut bytes = reserve(from.len()).map_err(|e| CpuError::NoRoom(e.message))?;
+            bytes.extend_from_slice(from);
+            Ok(Value::Bytes(bytes))
         };
-        Ok(list.iter().map(one).collect())
+        list.iter().map(one).collect()
     }
     fn put(&mut self, values: Vec<Value>, list: &[Handover]) -> Result<(), CpuError> {
         for (value, h) in values.into_iter().zip(list) {

@@ -64,7 +64,7 @@ fn a_thousand_runs_allocate_alike() {
     let options = CompileOptions::default();
     let compiled = compile(module, &options, &processor.profile(), &Emitter, &mut |_, _, _| ());
     let compiled = compiled.unwrap_or_else(|e| panic!("{e}"));
-    let session = Session::open(processor, &compiled.plan, &|name| Err(format!("no constant {name}")));
+    let session = Session::open(processor, &compiled.plan, &|name| Err(format!("no constant {name}").into()));
     let session = session.unwrap_or_else(|e| panic!("{e}"));
     let each = session.plan().inputs.iter().map(|v| {
         let n: usize = v.shape.iter().product();

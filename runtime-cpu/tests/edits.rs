@@ -60,7 +60,7 @@ fn on_processor_if_taken(base: &Base, f: &TensorFunction) -> Option<Result<Vec<f
         let processor = Arc::new(Processor::open(1, Some(isa)).map_err(|e| e.to_string())?);
         let each = || f.inputs().zip(&base.inputs);
         let named = |name: Name| each().find(|(b, _)| f.buffers[*b].name == name).map(|(_, t)| t.clone());
-        let load = |name: Name| named(name).ok_or_else(|| format!("there is no constant {name}"));
+        let load = |name: Name| named(name).ok_or_else(|| format!("there is no constant {name}").into());
         let session = Session::open(processor, &plan, &load).map_err(|e| e.to_string())?;
         let given: Vec<Tensor> = each().filter(|(b, _)| !constants.contains(b)).map(|(_, t)| t.clone()).collect();
         let results = session.run(&given, &NoFunctions).map_err(|e| e.to_string())?;

@@ -35,9 +35,7 @@ fn check(f: &TensorFunction) -> Vec<String> {
             let given: Vec<Tensor> = given.collect();
             let load = |name: Name| {
                 let mut each = f.inputs().zip(&all);
-                each.find(|(b, _)| f.buffers[*b].name == name)
-                    .map(|(_, t)| t.clone())
-                    .ok_or_else(|| "unknown".to_string())
+                each.find(|(b, _)| f.buffers[*b].name == name).map(|(_, t)| t.clone()).ok_or_else(|| "unknown".into())
             };
             for threads in [1, 2] {
                 let processor = Processor::open(threads, Some(isa)).map(std::sync::Arc::new);

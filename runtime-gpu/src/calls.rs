@@ -7,8 +7,8 @@
 
 use crate::buffers::{allocate, new_encoder};
 use crate::error::GpuError;
+use crate::host_memory::available_memory;
 use crate::resources::{Active, BoundSteps, Frame, Resources, Shared, bind_steps};
-use crate::session::available_memory;
 use compiler::interpreter::MAX_CALL_DEPTH;
 use compiler::plan::{Call, Handover};
 use compiler::tensor::Tensor;

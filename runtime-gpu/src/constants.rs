@@ -137,7 +137,7 @@ pub(crate) fn storage_parts(
     let host = |e: String| GpuError::Host(format!("constant {name}: {e}"));
     let mut encoded = |t: &Tensor| -> Result<(), GpuError> {
         let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
-        write(&encode_tensor(t, encoding.unwrap_or(narrow)).map_err(host)?)
+        write(&encode_tensor(t, encoding.unwrap_or(narrow)).map_err(|e| host(e.message))?)
     };
     let Some(f) = packer else { return encoded(&source) };
     let source = [source];

@@ -166,7 +166,7 @@ impl DeviceTensor {
         mapped.recv().await.map_err(|e| GpuError::Lost(e.to_string()))??;
         gpu.check_lost()?;
         let bytes = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
-        decode_tensor(&bytes, self.dtype, &self.shape, self.encoding).map_err(GpuError::Host)
+        decode_tensor(&bytes, self.dtype, &self.shape, self.encoding).map_err(GpuError::of_fault)
     }
 }
 

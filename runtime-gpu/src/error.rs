@@ -1,5 +1,7 @@
 //! Errors of devices and sessions.
 
+use compiler::fault::{Fault, FaultKind};
+
 /// Errors on a device. Each message says what was requested and what is available.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -42,6 +44,9 @@ pub enum GpuError {
         /// The error.
         why: String,
     },
+    /// There is no room in host memory for a tensor.
+    #[error("{0}")]
+    NoRoom(String),
     /// Host memory ran out while a constant was read.
     #[error("not enough memory for constant {name}: {why}")]
     HostMemory {
@@ -104,9 +109,29 @@ pub enum GpuError {
     /// A host step failed, or a constant could not be read.
     #[error("{0}")]
     Host(String),
+    /// A plan from a file does what no plan of Weft does.
+    #[error("its plan does not run, so it is damaged or forged: {0}")]
+    Plan(String),
     /// The driver or wgpu refused something Weft made: a bug.
     #[error("internal error on the device: {0}")]
     Internal(String),
+}
+
+impl GpuError {
+    /// The error of a plan that may come from a stranger: what would be a bug is an error of its file.
+    pub(crate) fn of_plan(self, is_foreign: bool) -> GpuError {
+        match self {
+            GpuError::Internal(why) if is_foreign => GpuError::Plan(why),
+            other => other,
+        }
+    }
+    /// The error of a host computation.
+    pub(crate) fn of_fault(fault: Fault) -> GpuError {
+        match fault.kind {
+            FaultKind::NoRoom | FaultKind::TooLarge => GpuError::NoRoom(fault.message),
+            FaultKind::Invalid | FaultKind::Unsupported => GpuError::Host(fault.message),
+        }
+    }
 }
 
 fn list(names: &[String]) -> String {

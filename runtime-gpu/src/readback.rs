@@ -156,10 +156,10 @@ fn decode(
 ) -> Result<Tensor, GpuError> {
     let view = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
     match old {
-        None => decode_tensor(&view, tensor.dtype, shape, tensor.encoding).map_err(GpuError::Host),
+        None => decode_tensor(&view, tensor.dtype, shape, tensor.encoding).map_err(GpuError::of_fault),
         Some(old) => {
             let mut t = TensorMut::of(old);
-            decode_into(&view, tensor.encoding, &mut t).map_err(GpuError::Host)?;
+            decode_into(&view, tensor.encoding, &mut t).map_err(GpuError::of_fault)?;
             Ok(t.freeze())
         }
     }

@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) host_functions: HostFunctions,
     /// Those on device buffers, ready to run.
     pub(crate) device_functions: BTreeMap<Name, DeviceFunction>,
+    /// The plan may come from a stranger's file.
+    pub is_foreign: bool,
     /// Device buffers of which the host keeps tensors that it read or gave.
     pub(crate) kept_on_host: BTreeSet<usize>,
 }

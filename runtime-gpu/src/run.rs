@@ -8,6 +8,7 @@ use crate::readback::Readback;
 use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
 use crate::transfers::Transfers;
+use compiler::fault::Fault;
 use compiler::plan::{BufferView, Call, HostStep};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<RunTimes, GpuError> {
-        pollster::block_on(self.run_polled(inputs, outputs, Polling::Caller))
+        let done = pollster::block_on(self.run_polled(inputs, outputs, Polling::Caller));
+        done.map_err(|e| e.of_plan(self.shared.is_foreign))
     }
 
     /// Runs once without blocking the polling thread while it waits for resources or for the device. Work of the host
@@ -62,7 +64,8 @@ impl Session {
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
         let mut outputs = vec![];
-        self.run_polled(inputs, &mut outputs, Polling::Thread).await?;
+        let done = self.run_polled(inputs, &mut outputs, Polling::Thread).await;
+        done.map_err(|e| e.of_plan(self.shared.is_foreign))?;
         Ok(outputs)
     }
 
@@ -132,7 +135,7 @@ impl Shared {
     /// What the function says.
     pub(crate) fn host_results(&self, h: &HostStep, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, GpuError> {
         let functions = self.host_functions.on_tensors();
-        (h.run)(inputs, functions).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))
+        (h.run)(inputs, functions).map_err(|e| GpuError::of_fault(Fault { message: format!("{}: {e}", h.name), ..e }))
     }
 }
 

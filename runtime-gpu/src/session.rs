@@ -7,6 +7,7 @@ use crate::error::GpuError;
 use crate::first_dispatch::compile_in_driver;
 use crate::host_copies::kept_on_host;
 use crate::host_functions::HostFunctions;
+use crate::host_memory::available_memory;
 use crate::pipelines::{Built, PipelineCache, build_all};
 use crate::pool::Pool;
 use crate::prepacked::Prepacked;
@@ -30,6 +31,8 @@ pub struct SessionOptions {
     pub host_functions: HostFunctions,
     /// Runs that may be under way at once, each with memory of its own for activations; 0 is 1.
     pub runs_in_flight: usize,
+    /// The plan may come from a stranger's file: if it fails where it never should, that is [`GpuError::Plan`].
+    pub is_foreign: bool,
 }
 
 /// Times of opening a session, in milliseconds.
@@ -66,6 +69,17 @@ impl Session {
     /// # Errors
     /// Limits, memory, unreadable constants: before anything is dispatched.
     pub fn open(
+        gpu: Arc<Gpu>,
+        plan: &Plan,
+        module: &Module,
+        options: &SessionOptions,
+        progress: &mut dyn FnMut(&str, usize, usize),
+    ) -> Result<Session, GpuError> {
+        let opened = Session::open_as_it_is(gpu, plan, module, options, progress);
+        opened.map_err(|e| e.of_plan(options.is_foreign))
+    }
+
+    fn open_as_it_is(
         gpu: Arc<Gpu>,
         plan: &Plan,
         module: &Module,
@@ -146,6 +160,7 @@ impl Session {
             host_constants,
             host_functions,
             device_functions,
+            is_foreign: options.is_foreign,
         };
         let runs: Vec<Resources> = (0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect();
         let mark = Instant::now();
@@ -189,6 +204,7 @@ impl Session {
             host_constants,
             host_functions: s.host_functions.clone(),
             device_functions: s.device_functions.clone(),
+            is_foreign: s.is_foreign,
         };
         let pool = Pool::of((0..self.pool.size()).map(|_| Resources::new(&shared)).collect());
         match pollster::block_on(memory.pop()) {
@@ -261,12 +277,4 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
         return Err(GpuError::OutOfMemory { device: gpu.description.name.clone(), need, why });
     }
     Ok(())
-}
-
-/// Available bytes of host memory, if the system reports them: the system overcommits, and a software device allocates
-/// there.
-pub fn available_memory() -> Option<u64> {
-    let mut system = sysinfo::System::new().ok()?;
-    system.refresh_memory();
-    Some(system.available_memory()).filter(|&bytes| bytes > 0)
 }

@@ -69,7 +69,7 @@ impl ScheduleProvider for Compared {
     ) -> Vec<FunctionVersion> {
         Rules.versions(f, constants, target, all)
     }
-    fn identity(&self) -> Option<String> {
+    fn identity(&self, _: &DeviceProfile) -> Option<String> {
         None
     }
 }

@@ -5,7 +5,7 @@ use crate::errors::{Raised, usage};
 use crate::host;
 use crate::interrupt::on_thread;
 use crate::json::loads;
-use crate::model::{GivenSizes, Model, allowed_model_of, shapes_of};
+use crate::model::{GivenSizes, Model, model_of, shapes_of};
 use crate::passes::own_passes;
 use crate::schedules::tuned;
 use crate::session::Session;
@@ -133,7 +133,7 @@ fn in_order(model: &weft::Model, inputs: &[(String, Tensor)]) -> Result<Vec<Tens
 /// tuning: a file of `weft_nn.tune`, whose choices are used.
 /// require_compiled: of a bundle: an error (code 5) if it has no plan for the device. Without, its network is then compiled,
 ///     and a warning says why.
-/// allow_native: of a bundle, as `weft_nn.load` takes it.
+/// allow_native: of a text or a bundle, as `weft_nn.load` takes it.
 ///
 /// A bundle takes the options of sessions alone: device, cache, runs_in_flight, host_functions and these two.
 ///
@@ -196,11 +196,11 @@ pub fn compile(
         options.host_functions = host::host_functions(given, &raised)?;
     }
     if let Some(path) = tuning {
-        tuned(&mut options, &path)?;
+        tuned(py, &mut options, &path)?;
     }
     let inputs = inputs.as_ref().map(tensors_of).transpose()?.unwrap_or_default();
     let shapes = shapes.as_ref().map(shapes_of).transpose()?;
-    let model = allowed_model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open }, allow_native)?;
+    let model = model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open }, allow_native)?;
     fits_bundle(&model, of_compilation, require_compiled)?;
     let anew = Arc::new(Anew::default());
     options.watch = anew.clone();

@@ -30,10 +30,15 @@ pub struct Model {
 impl Model {
     /// A model in the text form of Weft's graphs, as `Model.text` gives it.
     ///
-    /// Raises weft_nn.Error (code 3) with the line if the text does not parse or is no valid module.
+    /// allow_native: its external targets may run code of the machine (libraries, what a C compiler makes).
+    ///
+    /// Raises weft_nn.Error: code 3 with the line if the text does not parse or is no valid module; 2 for code of the
+    /// machine that is not allowed.
     #[staticmethod]
-    fn from_text(text: &str) -> PyResult<Model> {
-        Ok(Model::new(weft::Model::from_text(text).map_err(|e| raise(&e))?, "model".into()))
+    #[pyo3(signature = (text, *, allow_native=false))]
+    fn from_text(text: &str, allow_native: bool) -> PyResult<Model> {
+        let model = weft::Model::from_native_text(text, allow_native).map_err(|e| raise(&e))?;
+        Ok(Model::new(model, "model".into()))
     }
     /// The model as text. Large constants stand there by name and shape alone.
     fn text(&self) -> String {
@@ -221,12 +226,15 @@ impl Source {
             Source::Onnx(bytes) => bytes.starts_with(BUNDLE_MAGIC),
         }
     }
-    fn load(self, sizes: &Sizes) -> Result<Model, weft::Error> {
+    fn is_text(&self) -> bool {
+        matches!(self, Source::Path(path) if path.extension().is_some_and(|e| e == "weft"))
+    }
+    fn load(self, sizes: &Sizes, allow_native: bool) -> Result<Model, weft::Error> {
         let (name, is_bundle) = (self.name(), self.is_bundle());
         match self {
             Source::Path(path) if is_bundle => Model::of_bundle(Bundle::open(path)?, name),
             Source::Onnx(bytes) if is_bundle => Model::of_bundle(Bundle::from_bytes(bytes)?, name),
-            Source::Path(path) => Ok(Model::new(weft::Model::load_with(path, sizes)?, name)),
+            Source::Path(path) => Ok(Model::new(weft::Model::load_native(path, sizes, allow_native)?, name)),
             Source::Onnx(bytes) => Ok(Model::new(weft::Model::from_onnx_with(bytes, sizes)?, name)),
         }
     }
@@ -244,17 +252,21 @@ impl Source {
     }
 }
 
-/// The model that `source` is, or that is loaded from it.
+/// The model that `source` is, or that is loaded from it. `allow_native`: a text or a bundle may run code of the machine.
 ///
 /// # Errors
 /// As [`load`].
-pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>) -> PyResult<Model> {
+pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native: bool) -> PyResult<Model> {
+    let not_native = || usage("allow_native=True is for texts and bundles, and this is a model", "leave it out");
     let (py, sizes) = (source.py(), given.decided()?);
     let has_sizes =
         || usage("a bundle has its sizes already", "load it without batch=, dims=, shapes=, values= and keep_open=");
     if let Some(model) = Model::of(source)? {
+        if allow_native && model.bundle.is_none() {
+            return Err(not_native());
+        }
         if given.is_empty() {
-            return Ok(model);
+            return Ok(model.allowing_native(allow_native));
         }
         if model.bundle.is_some() {
             return Err(has_sizes());
@@ -267,19 +279,10 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>) -> PyResult<M
     if !given.is_empty() && source.is_bundle() {
         return Err(has_sizes());
     }
-    on_thread(py, move || source.load(&sizes))
-}
-
-/// As [`model_of`], for a caller that says whether a bundle may run code of the machine.
-///
-/// # Errors
-/// As [`load`].
-pub fn allowed_model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native: bool) -> PyResult<Model> {
-    let model = model_of(source, given)?;
-    if allow_native && model.bundle.is_none() {
-        return Err(usage("allow_native=True is for bundles, and this is a model", "leave it out"));
+    if allow_native && !source.is_bundle() && !source.is_text() {
+        return Err(not_native());
     }
-    Ok(model.allowing_native(allow_native))
+    Ok(on_thread(py, move || source.load(&sizes, allow_native))?.allowing_native(allow_native))
 }
 
 /// Loads a network.
@@ -293,8 +296,8 @@ pub fn allowed_model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow
 /// values: inputs that become constants, by name, such as sizes and axes.
 /// keep_open: dimensions that nothing gives a size stay open. Otherwise a first dimension is 1, and any other one is an
 ///     error (code 2) that names it.
-/// allow_native: of a bundle: its external targets may run code of the machine (libraries, what a C compiler makes). Without,
-///     compiling such a bundle is an error (code 2).
+/// allow_native: of a text or a bundle: its external targets may run code of the machine (libraries, what a C compiler
+///     makes). Without, loading such a text, and compiling such a bundle, is an error (code 2).
 ///
 /// Raises weft_nn.Error: code 3 for a file that is no model or is damaged, 4 for operators that Weft does not have (all of them at
 /// once), 2 for sizes that are open or do not fit.
@@ -311,7 +314,7 @@ pub fn load(
     allow_native: bool,
 ) -> PyResult<Model> {
     let shapes = shapes.as_ref().map(shapes_of).transpose()?;
-    allowed_model_of(source, &GivenSizes { batch, dims, shapes, values, keep_open }, allow_native)
+    model_of(source, &GivenSizes { batch, dims, shapes, values, keep_open }, allow_native)
 }
 
 /// Shapes by name.

@@ -72,11 +72,11 @@ pub fn rescheduled(
     })
 }
 
-/// Adds the tuned choices of a database to options.
+/// Adds the tuned choices of a database to options. A line that does not parse is skipped with a warning.
 ///
 /// # Errors
 /// A file that cannot be read, or is no database.
-pub fn tuned(options: &mut Options, path: &std::path::Path) -> PyResult<()> {
+pub fn tuned(py: Python<'_>, options: &mut Options, path: &std::path::Path) -> PyResult<()> {
     let refuse = |why: String| {
         usage(format!("tuning={:?}: {why}", path.display().to_string()), "weft_nn.tune makes such a file")
     };
@@ -84,6 +84,16 @@ pub fn tuned(options: &mut Options, path: &std::path::Path) -> PyResult<()> {
         return Err(refuse("there is no such file".into()));
     }
     let database = TuningDatabase::read(path).map_err(refuse)?;
+    if let Some(first) = database.bad.first() {
+        if database.has_only_bad_lines() {
+            return Err(refuse(first.clone()));
+        }
+        let others = database.bad.len() - 1;
+        let more = if others > 0 { format!(", and {others} more lines") } else { String::new() };
+        let text = format!("tuning: skipped {first}{more}; `weft_nn.command` `tuning check --mend` drops them");
+        let text = std::ffi::CString::new(text).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), &text, 1)?;
+    }
     let rest: Arc<dyn ScheduleProvider> = Arc::new(Rules);
     options.compile.schedules = Some(Arc::new(database.provider(rest)));
     Ok(())

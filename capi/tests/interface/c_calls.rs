@@ -165,3 +165,36 @@ fn sizes_that_are_open_are_told_with_the_options_of_c() {
     assert_eq!((code, message.as_str()), (2, "the model leaves `n` open"));
     assert!(help.contains("dim.n=128") && help.contains("dim.n=A..B"), "{help}");
 }
+
+/// A text with an external target that nobody has registered, which counts as code of the machine.
+const NATIVE: &CStr = c"graph @main(%x: f32[2]) -> (y: f32[2]) {
+  %y = call_host @c_0 %x {dtypes=[f32], shapes=[[2]], reference=c_0, target=unknown_target, options=\"\"} : f32[2]
+  return %y
+}
+graph @c_0(%x: f32[2]) -> (y: f32[2]) primitive {
+  %2 = neg %x : f32[2]
+  return %2
+}
+";
+
+#[test]
+fn a_text_runs_code_of_the_machine_only_where_that_is_allowed() {
+    let load = |bytes: &[u8], options: *const c_char| {
+        let mut error = null_mut();
+        // SAFETY: the texts end in 0, the data are as long as said.
+        let model = unsafe { weft_model_from_bytes(bytes.as_ptr().cast(), bytes.len(), options, &mut error) };
+        match model.is_null() {
+            true => Some(taken(error)),
+            false => {
+                // SAFETY: the model was just made.
+                unsafe { weft_model_free(model) };
+                None
+            }
+        }
+    };
+    let refused = load(NATIVE.to_bytes(), null()).expect("it is refused");
+    assert!(refused.0 == 2 && refused.1.contains("unknown_target"), "{refused:?}");
+    assert_eq!(load(NATIVE.to_bytes(), c"allow_native=true".as_ptr()), None);
+    let onnx = load(&[8, 9], c"allow_native=true".as_ptr()).expect("it is refused");
+    assert!(onnx.0 == 2 && onnx.1.contains("allow_native"), "{onnx:?}");
+}

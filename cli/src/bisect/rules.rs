@@ -62,7 +62,7 @@ impl ScheduleProvider for Partly {
         }
         Ok(done)
     }
-    fn identity(&self) -> Option<String> {
+    fn identity(&self, _: &compiler::profile::DeviceProfile) -> Option<String> {
         None
     }
 }

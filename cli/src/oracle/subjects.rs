@@ -33,7 +33,7 @@ pub fn measurer(a: &OracleArgs) -> Measurer {
 /// The tensor function of a shape with the most time by the estimate.
 pub fn unit_of(a: &OracleArgs, shape: &Shape, profile: &DeviceProfile) -> CliResult<Unit> {
     let module = compiler::text::parse_module(&shape.model()).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
-    let options = compile_options(pipeline_for(&module, &a.common, profile, &[])?, &a.common)?;
+    let options = compile_options(pipeline_for(&module, &a.common, profile, &[])?, &a.common, profile)?;
     let compiled = compile_with(module, &options, &a.common, profile)?;
     let scheduling = scheduling(&a.common);
     let mut found: Option<(f64, Unit)> = None;

@@ -84,7 +84,7 @@ pub fn decide(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<Value>
     if first.is(last) {
         return Ok(json!({ "plans": rows, "changed": false }));
     }
-    let all = TuningDatabase::read(s.file).map_err(CliError::input)?;
+    let all = TuningDatabase::read_for(s.file, &[&s.target.profile.identity()]).map_err(CliError::input)?;
     let before =
         TuningDatabase { functions: all.functions.iter().filter(|l| !added.contains(*l)).cloned().collect(), ..all };
     let found = network::compare(a, s.model, &Sides { before: &before, after: s.file });
@@ -131,7 +131,8 @@ fn measure_plans(a: &TuneArgs, s: &Subject<'_>, until: Instant) -> CliResult<(Ve
     }
     drop(progress);
     for round in 1..=ROUNDS {
-        let known = TuningDatabase::read(s.file).map_err(CliError::input)?.measurements();
+        let known =
+            TuningDatabase::read_for(s.file, &[&s.target.profile.identity()]).map_err(CliError::input)?.measurements();
         let times = Arc::new(KernelTimes::new(known).recording());
         let by_times = |c: &mut Common| c.times = Times(Some(times.clone()));
         let decided = timing.measure(a, s, (&format!("decided by times, round {round}"), &by_times))?;
@@ -207,7 +208,7 @@ impl Timing<'_> {
     /// Makes a plan and appends the times of its functions. A form is written once in a search: if each plan could lower
     /// its time, forms that occur in many plans would get smaller times than others.
     fn plan(&mut self, s: &Subject<'_>, name: &str, list: Vec<Timed>) -> CliResult<Plan> {
-        let known = TuningDatabase::read(s.file).map_err(CliError::input)?;
+        let known = TuningDatabase::read_for(s.file, &[&s.target.profile.identity()]).map_err(CliError::input)?;
         let mut plan = Plan { name: name.into(), forms: BTreeMap::new(), us: 0.0 };
         for Timed { line, calls } in list {
             plan.us += line.us * calls as f64;

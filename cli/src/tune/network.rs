@@ -29,7 +29,7 @@ pub fn judge(a: &TuneArgs, model: (&str, &[String]), file: &Path, lines: &[Tunin
     if lines.is_empty() {
         return Ok(Value::Null);
     }
-    let all = TuningDatabase::read(file).map_err(CliError::input)?;
+    let all = TuningDatabase::read_for(file, &[&lines[0].device]).map_err(CliError::input)?;
     let others = all.lines.iter().filter(|l| !lines.iter().any(|new| new.key() == l.key()));
     let before = TuningDatabase { lines: others.cloned().collect(), ..all.clone() };
     let found = compare(a, model, &Sides { before: &before, after: file });

@@ -37,7 +37,7 @@ pub fn measure(
         return Ok(vec![]);
     }
     let profile = profile_on(&a.common, device)?;
-    let known = TuningDatabase::read(file).map_err(CliError::input)?;
+    let known = TuningDatabase::read_for(file, &[&profile.identity()]).map_err(CliError::input)?;
     let regions = regions(&a.common, module, inputs, &profile)?;
     let (mut progress, mut rows) = (Progress::new(&a.common, &[]), vec![]);
     for (n, (spec, region)) in regions.iter().enumerate() {

@@ -26,8 +26,7 @@ pub fn write(a: &TuneArgs, device: &Device, database: &Path, path: &Path) -> Cli
     let profile = profile_on(&a.common, device)?;
     let identity = profile.identity();
     let profile = DeviceProfile { factors: CostFactors::default(), ..profile };
-    let mut own = TuningDatabase::read(database).map_err(CliError::input)?;
-    own.retain(|d| d == identity);
+    let mut own = TuningDatabase::read_for(database, &[&identity]).map_err(CliError::input)?;
     let about =
         Line::Device(Box::new(DeviceLine { device: identity, profile, weft: env!("CARGO_PKG_VERSION").into() }));
     own.ceilings.extend(ceilings::stored(device).map(|c| ceilings::line(device, c)));

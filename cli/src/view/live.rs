@@ -233,7 +233,7 @@ impl Host for Machine {
             estimated_us: estimated_us.map_or([None; 2], |us| us.map(Some)),
             seed: 0,
         };
-        TuningDatabase::append(path, &by_hand.line(&TuningDatabase::read(path)?))?;
+        TuningDatabase::append(path, &by_hand.line(&TuningDatabase::read_for(path, &[&profile.identity()])?))?;
         Ok(path.display().to_string())
     }
 }

@@ -145,6 +145,67 @@ fn a_device_without_a_plan_compiles_or_is_refused() {
     refused(&at, "run old.bundle --device cpu --require-compiled", 5, "");
 }
 
+/// A network with kernels, host steps (doubles), a branch and a constant that is packed.
+const MIXED: &str = "const @w : f32[32,48] = random(1)
+const @v : f64[48] = random(2)
+graph @main(%x: f32[8,32], %c: bool[]) -> (y: f32[8,48], z: f64[8,48]) {
+  %w = const @w : f32[32,48]
+  %v = const @v : f64[48]
+  %0 = matmul %x, %w : f32[8,48]
+  %1 = softmax %0 {axes=[1]} : f32[8,48]
+  %2 = if %c : f32[8,48] {
+    %3 = relu %1 : f32[8,48]
+    yield %3
+  } {
+    %4 = neg %1 : f32[8,48]
+    yield %4
+  }
+  %5 = cast %2 {to=f64} : f64[8,48]
+  %6 = add %5, %v : f64[8,48]
+  %7 = cumsum %6 {axis=1} : f64[8,48]
+  return %2, %7
+}
+";
+
+/// The file with one bit of a plan changed, and checksums that are right.
+fn with_flipped_bit(bytes: &[u8], place: u64) -> Vec<u8> {
+    let mut forged = bytes.to_vec();
+    let index = with_index(bytes, |index| {
+        let plan = index["entries"][0]["plan"].as_u64().expect("a plan") as usize;
+        let part = &mut index["parts"][plan];
+        let [offset, size] = ["offset", "bytes"].map(|key| part[key].as_u64().expect("a number") as usize);
+        let bit = (place % (8 * size as u64)) as usize;
+        forged[offset + bit / 8] ^= 1 << (bit % 8);
+        part["crc32"] = crc32fast::hash(&forged[offset..offset + size]).into();
+    });
+    // The parts are in front of the index, whose length may have changed.
+    let parts = index_at(bytes);
+    [&forged[..parts], &index[parts..]].concat()
+}
+
+/// Whoever makes checksums that are right gets an error of the file, or results, never an error of Weft's.
+#[test]
+fn a_forged_plan_is_an_error_of_the_file() {
+    let at = folder("forged");
+    std::fs::write(at.join("net.weft"), MIXED).expect("writes");
+    for device in devices() {
+        let profile = if device == "cpu" { "cpu" } else { "lavapipe" };
+        succeeds(&at, &format!("compile net.weft -o net.bundle --for {profile}"));
+        let bytes = std::fs::read(at.join("net.bundle")).expect("reads");
+        let (mut place, mut refused) = (0x2545_f491_4f6c_dd1d_u64, 0);
+        for n in 0..48 {
+            place ^= place << 13;
+            place ^= place >> 7;
+            place ^= place << 17;
+            std::fs::write(at.join("forged.bundle"), with_flipped_bit(&bytes, place)).expect("writes");
+            let ran = run(&at, &format!("run forged.bundle --device {device}"));
+            assert!(matches!(ran.code, Some(0 | 3 | 4)), "flip {n} on {device}: {:?}\n{}", ran.code, ran.said());
+            refused += usize::from(ran.code != Some(0));
+        }
+        assert!(refused > 4, "{refused} of 48 are refused on {device}");
+    }
+}
+
 /// `tests/bundles` says how the bundle was made.
 #[test]
 fn a_bundle_of_an_earlier_build_is_read() {
@@ -227,10 +288,15 @@ fn code_of_the_machine_is_run_where_it_is_allowed() {
     succeeds(&at, "run i.bundle --device cpu");
 }
 
+/// Where the index begins.
+fn index_at(bytes: &[u8]) -> usize {
+    let trailer = &bytes[bytes.len() - TRAILER..];
+    u64::from_le_bytes(trailer[..8].try_into().expect("8 bytes")) as usize
+}
+
 /// The bundle with another index, whose checksum is right.
 fn with_index(bytes: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
-    let trailer = &bytes[bytes.len() - TRAILER..];
-    let offset = u64::from_le_bytes(trailer[..8].try_into().expect("8 bytes")) as usize;
+    let (trailer, offset) = (&bytes[bytes.len() - TRAILER..], index_at(bytes));
     let mut index = serde_json::from_slice(&bytes[offset..bytes.len() - TRAILER]).expect("an index");
     change(&mut index);
     let index = serde_json::to_vec(&index).expect("JSON");

@@ -225,6 +225,219 @@ graph @main(%x: f32[4]) -> (y: f32[4]) {
     }
 }
 
+/// Texts of networks that ask for much or for code of the machine, with the exit codes of `inspect` and of a run. In
+/// each, `;` ends a line.
+const HOSTILE: &[(&str, i32, i32)] = &[
+    // Programs, libraries and folders.
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = external {target=c, options=\"compiler=./evil\"} : f32[2] {; %0 = neg %x; yield %0; }; return %y; }",
+        2,
+        2,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = external {target=c, options=\"folder=/tmp/evil\"} : f32[2] {; %0 = neg %x; yield %0; }; return %y; }",
+        2,
+        2,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = external {target=dnnl, options=\"library=./evil.so\"} : f32[2] {; %0 = neg %x; yield %0; }; return %y; }",
+        2,
+        2,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = external {target=dnnl, options=\"graphs=/tmp\"} : f32[2] {; %0 = neg %x; yield %0; }; return %y; }",
+        2,
+        2,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = external {target=c, options=\"\"} : f32[2] {; %0 = neg %x; yield %0; }; return %y; }",
+        2,
+        2,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = external {target=nobody, options=\"\"} : f32[2] {; %0 = neg %x; yield %0; }; return %y; }",
+        2,
+        2,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = call_host @system %x {dtypes=[f32], shapes=[[2]]} : f32[2]; return %y; }",
+        0,
+        3,
+    ),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = call_host @\"../../lib.so\" %x {dtypes=[f32], shapes=[[2]]} : f32[2]; return %y; }",
+        0,
+        3,
+    ),
+    // Memory.
+    ("graph @main(%x: f32[1000000000000]) -> (y: f32[]) {; %y = reduce %x {axes=[0], kind=max}; return %y; }", 0, 5),
+    (
+        "graph @main(%x: f32[4294967296,4294967296]) -> (y: f32[]) {; %y = reduce %x {axes=[0,1], kind=max}; return %y; }",
+        3,
+        3,
+    ),
+    (
+        "graph @main(%x: f32[1]) -> (y: f32[]) {; %0 = expand %x {shape=[1000000,1000000]}; %1 = cumsum %0 {axis=0}; %y = reduce %1 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[1]) -> (y: f32[]) {; %0 = tile %x {repeats=[99999999999]}; %1 = cumsum %0 {axis=0}; %y = reduce %1 {axes=[0], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[2,2]) -> (y: f32[]) {; %0 = pad %x {pads=[0,0,900000,900000]}; %1 = cumsum %0 {axis=0}; %y = reduce %1 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[1,1,2,2]) -> (y: f32[]) {; %0 = resize %x {sizes=[1,1,900000,900000]}; %1 = cumsum %0 {axis=2}; %y = reduce %1 {axes=[0,1,2,3], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[900000], %z: f32[900000]) -> (y: f32[]) {; %0 = einsum %x, %z {equation=\"i,j->ij\"}; %1 = cumsum %0 {axis=0}; %y = reduce %1 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[900000,1], %z: f32[1,900000]) -> (y: f32[]) {; %0 = matmul %x, %z; %1 = softmax %0 {axes=[0]}; %y = reduce %1 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[900000,1], %z: f32[1,900000]) -> (y: i64[]) {; %0 = add %x, %z; %1 = non_zero %0 {count=n}; %y = reduce %1 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f64[900000,1], %z: f64[1,900000]) -> (y: f64[]) {; %0 = add %x, %z; %1 = cumsum %0 {axis=1}; %y = reduce %1 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "graph @main(%x: f32[100000]) -> (y: f32[]) {; %v, %r = loop _, _, %x {trips=1000000} : f32[100000], f32[1000000,100000] (%i: i64[], %a: f32[100000]) {; %1 = sin %a; yield %1, %1; }; %2 = cumsum %r {axis=0}; %y = reduce %2 {axes=[0,1], kind=max}; return %y; }",
+        0,
+        5,
+    ),
+    (
+        "const @w : f32[1000000,1000000] = splat(1.0);graph @main(%x: f32[1,1000000]) -> (y: f32[1,1000000]) {; %w = const @w; %y = matmul %x, %w; return %y; }",
+        3,
+        3,
+    ),
+    (
+        "const @w : f32[1000000,1000000] = random(1);graph @main(%x: f32[1,1000000]) -> (y: f32[1,1000000]) {; %w = const @w; %y = matmul %x, %w; return %y; }",
+        3,
+        3,
+    ),
+    (
+        "const @w : f32[9223372036854775807] = zeros;graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = neg %x; return %y; }",
+        3,
+        3,
+    ),
+    (
+        "tensor @t(%x: f32[4], out %y: f32[4]) {; buffer %b: f32[1099511627776] global; for i in 0..4 { block b { %b[i] <- %x[i] } }; for j in 0..4 { block y { %y[j] <- %b[j] } }; schedule { cut-kernel } };graph @main(%x: f32[4]) -> (y: f32[4]) {; %y = call_tensor @t %x : f32[4]; return %y; }",
+        0,
+        5,
+    ),
+    // What does not parse, or not as a network.
+    ("", 3, 3),
+    (";", 3, 3),
+    ("graph", 3, 3),
+    ("graph @main(", 3, 3),
+    ("graph @main() -> (y: f32[2]) {; return; }", 3, 3),
+    ("graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = nothing %x; return %y; }", 3, 3),
+    ("graph @main(%x: f32[2]) -> (y: f32[2]) {; return %y; }", 3, 3),
+    ("graph @main(%x: f32[2]) -> (y: f32[3]) {; return %x; }", 3, 3),
+    ("graph @main(%x: f32[-1]) -> (y: f32[-1]) {; return %x; }", 3, 3),
+    ("graph @main(%x: f32[99999999999999999999]) -> (y: f32[2]) {; return %x; }", 3, 3),
+    (
+        "graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = neg %x {a=((((((((((((((((((((((((1))))))))))))))))))))))))}; return %y; }",
+        3,
+        3,
+    ),
+    ("graph @f(%x: f32[2]) -> (y: f32[2]) primitive {; %y = neg %x; return %y; };entry @f", 3, 3),
+    ("graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = call @main %x : f32[2]; return %y; }", 0, 3),
+    ("graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = call @nobody %x : f32[2]; return %y; }", 3, 3),
+    ("graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = call_tensor @nobody %x : f32[2]; return %y; }", 3, 3),
+    ("const @w : f32[2] = hex(\"zz\");graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = neg %x; return %y; }", 3, 3),
+    ("const @w : f32[2] = [1.0];graph @main(%x: f32[2]) -> (y: f32[2]) {; %y = neg %x; return %y; }", 3, 3),
+    ("const @w : f32[2];graph @main(%x: f32[2]) -> (y: f32[2]) {; %w = const @w; %y = add %x, %w; return %y; }", 0, 3),
+    (
+        "tensor @t(%x: f32[4], out %y: f32[4]) {; for i in 0..4 { block y { %y[i] <- %x[i+100] } } };graph @main(%x: f32[4]) -> (y: f32[4]) {; %y = call_tensor @t %x : f32[4]; return %y; }",
+        3,
+        3,
+    ),
+    (
+        "tensor @t(%x: f32[4], out %y: f32[4]) {; for i in 0..9 { block y { %y[i] <- %x[0] } } };graph @main(%x: f32[4]) -> (y: f32[4]) {; %y = call_tensor @t %x : f32[4]; return %y; }",
+        3,
+        3,
+    ),
+];
+
+/// Files that are no text, by name, each with a command and the exit code.
+fn hostile_bytes() -> Vec<(&'static str, Vec<u8>, &'static str, i32)> {
+    let network = "run squeezenet1_1:smallest --device cpu -i";
+    let compile = "compile squeezenet1_1:smallest --target ada --tuning";
+    let sparse = |head: &[u8], bytes: usize| [head, &vec![0; bytes]].concat();
+    vec![
+        ("huge.png", png(60000, 60000), network, 3),
+        ("wide.png", png(u32::MAX, 1), network, 3),
+        ("flat.png", png(0, 7), network, 3),
+        ("cut.png", png(8, 8)[..30].to_vec(), network, 3),
+        ("none.jpg", b"\xff\xd8\xff".to_vec(), network, 3),
+        ("text.png", b"not an image".to_vec(), network, 3),
+        ("none.npz", b"PK\x03\x04".to_vec(), network, 3),
+        ("none.npy", b"\x93NUMPY\x01\x00\xff\xff".to_vec(), network, 3),
+        ("empty.onnx", vec![], "inspect", 3),
+        ("zeros.onnx", vec![0; 4096], "inspect", 3),
+        ("long.onnx", b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f".to_vec(), "inspect", 3),
+        ("nested.onnx", nested_functions(300, 1), "inspect", 3),
+        ("calls.onnx", nested_functions(25, 2), "inspect", 3),
+        ("cut.onnx", nested_functions(3, 1)[..40].to_vec(), "inspect", 3),
+        ("none.bundle", b"WEFTBNDL".to_vec(), "inspect", 3),
+        ("later.bundle", b"WEFTBNDL\xff\xff\xff\xff".to_vec(), "inspect", 3),
+        ("zeros.bundle", sparse(b"WEFTBNDL\x01\x00\x00\x00", 1 << 20), "run", 3),
+        ("none.trace", compiler::trace::MAGIC.to_vec(), "inspect", 3),
+        ("zeros.trace", sparse(compiler::trace::MAGIC, 1 << 16), "inspect", 3),
+        ("garbage.jsonl", b"garbage\n".to_vec(), compile, 3),
+        ("binary.jsonl", sparse(b"\xff\xfe", 100).into_iter().chain(*b"\n").collect(), compile, 3),
+    ]
+}
+
+/// 64 files: refused in one line, within 5 s of CPU time, and with 1 GiB of memory beside what a process begins with.
+#[cfg(target_os = "linux")]
+#[test]
+fn hostile_files_are_refused_early() {
+    let folder = Folder::new("hostile");
+    let bytes = hostile_bytes();
+    assert!(HOSTILE.len() + bytes.len() >= 60, "{} files", HOSTILE.len() + bytes.len());
+    let ends = |words: &str, code: i32| {
+        let limits = "ulimit -v 1500000; ulimit -t 5; exec \"$@\"";
+        let command = Weft::of("sh").args(["-c", limits, "sh", PROGRAM]).args(words.split(' ')).at(&folder.0);
+        let ran = command.env("RAYON_NUM_THREADS", "1").env("WEFT_CACHE", "off").run();
+        let lines = ran.stderr.lines().filter(|l| l.starts_with("error[")).count();
+        assert!(
+            ran.code == Some(code) && lines == usize::from(code != 0),
+            "weft {words}: {:?}\n{}",
+            ran.code,
+            ran.said()
+        );
+    };
+    for (n, (text, inspected, run)) in HOSTILE.iter().enumerate() {
+        let name = format!("{n}.weft");
+        std::fs::write(folder.path(&name), text.replace(';', "\n")).expect("writes");
+        ends(&format!("inspect {name}"), *inspected);
+        ends(&format!("run {name} --device cpu --threads 1"), *run);
+    }
+    for (name, bytes, words, code) in bytes {
+        std::fs::write(folder.path(name), bytes).expect("writes");
+        ends(&format!("{words} {name}"), code);
+    }
+    assert!(!Path::new("/tmp/evil").exists(), "a file named a folder");
+}
+
 /// What is read is bounded by what a file says of itself.
 #[cfg(target_os = "linux")]
 #[test]

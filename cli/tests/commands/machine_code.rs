@@ -159,6 +159,75 @@ fn external_data_stay_in_the_folder() {
     assert!(Path::new(&absolute).exists());
 }
 
+/// Names of results, functions and nodes are parts of file names, never of paths.
+#[test]
+fn names_of_results_are_no_paths() {
+    let at = Folder::new("paths");
+    std::fs::create_dir_all(at.0.join("in/ner")).expect("a folder");
+    at.write(
+        "in/ner/net.weft",
+        "graph @main(%\"../../x\": f32[4,4]) -> (\"../../y\": f32[4,4], \"/z\": f32[4,4]) {
+  %0 = matmul %\"../../x\", %\"../../x\" : f32[4,4] !name(\"../../product\") !from(\"../../product\")
+  %1 = call @\"../../f\" %0 : f32[4,4]
+  return %0, %1
+}
+graph @\"../../f\"(%a: f32[4,4]) -> f32[4,4] {
+  %0 = softmax %a {axes=[1]}
+  return %0
+}
+",
+    );
+    let listed = |folder: &Path| -> Vec<String> {
+        let all = std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry"));
+        all.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    };
+    let inner = |words: &str| line(words).at(at.0.join("in/ner")).run();
+    inner("run net.weft --device cpu -o results").succeeded();
+    inner("compile net.weft --device cpu --emit weft --emit-dir kernels").succeeded();
+    inner("compile net.weft --target ada --emit wgsl --emit-dir shaders").succeeded();
+    inner("export net.weft --c c").succeeded();
+    inner("export net.weft --rust rust --target ada").succeeded();
+    inner("run net.weft --device cpu --external c:min_macs=0:folder=regions");
+    assert_eq!(listed(&at.0), ["in"]);
+    assert_eq!(listed(&at.0.join("in")), ["ner"]);
+    assert_eq!(listed(&at.0.join("in/ner/results")).len(), 2);
+}
+
+/// What a tuning database says of templates is a label.
+#[test]
+fn a_database_names_nothing() {
+    let at = Folder::new("database");
+    at.write(
+        "db.jsonl",
+        "{\"kind\":\"choices\",\"device\":\"d\",\"function\":\"f\",\"constants\":[],\"name\":\"../../n\",\"choices\":[],\"schedule\":[\"cut-kernel\"],\"ratio\":0.5,\"rounds\":[1,1],\"us\":[1.0,1.0],\"estimated_us\":[1.0,1.0],\"seed\":0,\"by\":\"template ../../evil.py\",\"weft\":\"0\"}\n",
+    );
+    let ran = at.weft("tuning show db.jsonl").succeeded();
+    assert!(ran.stdout.contains("template ../../evil.py"), "{}", ran.stdout);
+    at.weft("compile squeezenet1_1:smallest --target ada --tuning db.jsonl").succeeded();
+}
+
+/// Commands on a trace open the trace alone.
+#[test]
+fn a_trace_names_nothing() {
+    let at = Folder::new("trace");
+    at.write("net.weft", "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = neg %x : f32[4]\n  return %y\n}\n");
+    at.weft("compile net.weft --target ada -o net.trace").succeeded();
+    std::fs::remove_file(at.0.join("net.weft")).expect("removes");
+    for words in ["inspect net.trace", "report net.trace -o net.html", "diff net.trace net.trace"] {
+        at.weft(words).succeeded();
+    }
+}
+
+/// A list of patterns has patterns, no names of further lists.
+#[test]
+fn a_list_of_patterns_names_no_file() {
+    let at = Folder::new("patterns");
+    at.write("net.weft", "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = neg %x : f32[4]\n  return %y\n}\n");
+    at.write("list.txt", "@/etc/passwd\n");
+    let ran = at.weft("compile net.weft --target ada --amp fp16 --keep-f32 @list.txt");
+    assert!(!ran.said().contains("root:"), "{}", ran.said());
+}
+
 /// y = x + w, where w: f32[2] is in another file.
 fn model_with_data_in(location: &str) -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| {

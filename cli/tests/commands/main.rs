@@ -16,6 +16,7 @@ mod hostile_files;
 mod json;
 mod keep_lists;
 mod machine_code;
+mod memory;
 mod open_models;
 mod ort_cases;
 mod own_parts;

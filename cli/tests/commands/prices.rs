@@ -82,7 +82,7 @@ impl ScheduleProvider for Watched {
     ) -> Vec<FunctionVersion> {
         Rules.versions(function, constants, target, all)
     }
-    fn identity(&self) -> Option<String> {
+    fn identity(&self, _: &DeviceProfile) -> Option<String> {
         None
     }
 }

@@ -3,12 +3,13 @@
 use super::callees::join;
 use crate::arena::Id;
 use crate::external::{CallSite, Region, TargetSpec};
-use crate::graph::{Function, Module, NodeId};
+use crate::fault::Fault;
+use crate::graph::{Function, Module, NodeId, TensorType, ValueId};
 use crate::int::Dim;
-use crate::interpreter::{Interpreter, declared_results, host_site};
+use crate::interpreter::{ExecError, Interpreter, declared_results, host_site};
 use crate::name::Name;
 use crate::ops::control::{Call, CallHost, CallTensor};
-use crate::plan::{HostCall, HostComputation, HostStep, Plan, Step};
+use crate::plan::{BufferView, HostCall, HostComputation, HostStep, Plan, Step};
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -43,9 +44,22 @@ pub fn bind_host_steps(plan: &mut Plan, module: &Module) -> Result<(), String> {
         if !(main.walk().contains(&node) && main.nodes[node].name == h.name) {
             return Err(format!("the module has no node `{}` where the plan has it", h.name));
         }
+        let (inputs, outputs) = (main.nodes[node].inputs.iter().flatten(), main.nodes[node].outputs.iter());
+        if !(are_of_types(&h.inputs, &main, inputs) && are_of_types(&h.outputs, &main, outputs)) {
+            return Err(format!("the node `{}` has other operands or results than the plan says", h.name));
+        }
         h.run = host_computation(&module, &main, node);
         Ok(())
     })
+}
+
+/// True when each view has the type of its value, as far as that is known before a run.
+pub fn are_of_types<'v>(views: &[BufferView], f: &Function, values: impl Iterator<Item = &'v ValueId>) -> bool {
+    let types: Vec<_> = values.map(|&v| f.ty(v)).collect();
+    let same = |(view, ty): (&BufferView, &&TensorType)| {
+        view.dtype == ty.dtype && ty.const_shape().is_none_or(|shape| shape == view.shape)
+    };
+    types.len() == views.len() && views.iter().zip(&types).all(same)
 }
 
 /// Gives the host steps of a plan whose module is `from` the numbers that their nodes have in `to`, which was read from
@@ -99,7 +113,7 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
     let op = node.op.clone();
     if let Some(function) = op.downcast::<Call>().map(|c| c.callee) {
         return Arc::new(move |inputs, functions| {
-            Interpreter::new(&module).with_host(functions).run(function, &inputs).map_err(|e| e.to_string())
+            Interpreter::new(&module).with_host(functions).run(function, &inputs).map_err(fault_of)
         });
     }
     if let Some(call) = op.downcast::<CallHost>().filter(|c| c.external_target().is_some()) {
@@ -113,15 +127,24 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
             let sizes = open_sizes(&operands, &inputs);
             let size = |d: &Dim| usize::try_from(d.eval(&|v| sizes.get(&v).copied())?).ok();
             let shapes: Vec<_> = results.iter().map(|s| s.iter().map(size).collect()).collect();
-            functions.call(&site, inputs, &declared_results(&call, &shapes))
+            Ok(functions.call(&site, inputs, &declared_results(&call, &shapes))?)
         });
     }
     let present: Vec<bool> = node.inputs.iter().map(|v| v.is_some()).collect();
     Arc::new(move |inputs, _| {
         let mut given = inputs.into_iter();
         let operands: Vec<_> = present.iter().map(|&p| if p { given.next() } else { None }).collect();
-        Ok(crate::interpreter::eval_node(&op, &operands, &module)?)
+        crate::interpreter::eval_node(&op, &operands, &module)
     })
+}
+
+/// The error of a run as a fault of the same kind.
+fn fault_of(e: ExecError) -> Fault {
+    let message = e.to_string();
+    match e {
+        ExecError::Node { why, .. } => Fault { message, ..why },
+        _ => message.into(),
+    }
 }
 
 /// The sizes of open dimensions that the shapes of operands show.
@@ -137,9 +160,9 @@ fn external_computation(module: &Module, call: &CallHost) -> HostComputation {
     match spec.and_then(|spec| Ok((spec, region.ok_or_else(|| format!("there is no function @{}", call.reference))?))) {
         Ok((spec, region)) => {
             let site = CallSite::new(spec, region);
-            Arc::new(move |inputs, _| site.run(&inputs))
+            Arc::new(move |inputs, _| Ok(site.run(&inputs)?))
         }
-        Err(why) => Arc::new(move |_, _| Err(why.clone())),
+        Err(why) => Arc::new(move |_, _| Err(why.clone().into())),
     }
 }
 

@@ -171,7 +171,8 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
             CompileError::NoOpenSchedule { function: t.name, dims: dims.join(", ") }
         }
         (false, Some(stages)) if stages.iter().any(iterates_beyond_32_bits) => {
-            CompileError::NeedsCpu(format!("@{}: {message}", t.name))
+            // The loops, which the lines below show, are none that a user wrote.
+            CompileError::NeedsCpu(format!("@{}: {}", t.name, message.lines().next().unwrap_or_default()))
         }
         (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };

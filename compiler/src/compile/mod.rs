@@ -38,7 +38,7 @@ pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use alone::{constant_operands, function_alone, operand_buffers};
 pub use edited::{EditRefused, Edited, compile_edited};
 pub use forms::assign_encodings;
-pub use host::{bind_host_steps, renumber_host_steps};
+pub use host::{are_of_types, bind_host_steps, renumber_host_steps};
 pub use kept_kernels::KeepKernels;
 pub use loop_parts::{LoopParts, split_loop};
 pub use measure::{AskedFunction, KernelTimes, MeasuredCost};

@@ -1,5 +1,6 @@
 //! The plan: everything that is decided before the first run, as plain data. The runtime executes it.
 
+mod check;
 mod saved;
 mod site;
 mod stand_in;
@@ -174,6 +175,14 @@ pub trait EmitKernel: Send + Sync {
     /// Bytes of something else.
     fn restore(&self, _bytes: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
         Err("this generator's shaders cannot be kept".into())
+    }
+
+    /// Holds what a saved plan says of a kernel against its restored module.
+    ///
+    /// # Errors
+    /// Bindings or sizes that are not the module's.
+    fn check_restored(&self, _kernel: &EmittedKernel) -> Result<(), String> {
+        Ok(())
     }
 }
 

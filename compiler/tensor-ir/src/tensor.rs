@@ -5,6 +5,7 @@ use crate::fault::Fault;
 use bytes::{Bytes, BytesMut};
 use half::{bf16, f16};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,6 +21,13 @@ pub fn limit_host_memory(bytes: usize) {
     HOST_LIMIT.store(bytes, Ordering::Relaxed);
 }
 
+thread_local!(static RESERVING: Cell<bool> = const { Cell::new(false) });
+
+/// True while this thread is in [`reserve`], which expects that the system has no memory. For allocators.
+pub fn is_reserving() -> bool {
+    RESERVING.try_with(Cell::get).unwrap_or(false)
+}
+
 /// An empty vector with room for `len` elements. All memory whose size comes from a file or from data is allocated
 /// here.
 ///
@@ -29,7 +37,10 @@ pub fn reserve<T>(len: usize) -> Result<Vec<T>, Fault> {
     let limit = HOST_LIMIT.load(Ordering::Relaxed);
     let bytes = len.checked_mul(size_of::<T>());
     let mut out = Vec::new();
-    if bytes.is_none_or(|b| b > limit) || out.try_reserve_exact(len).is_err() {
+    RESERVING.set(true);
+    let refused = bytes.is_none_or(|b| b > limit) || out.try_reserve_exact(len).is_err();
+    RESERVING.set(false);
+    if refused {
         let size = bytes.map_or_else(|| format!("{len} elements"), |bytes| format!("{} MiB", bytes >> 20));
         return Err(Fault::no_room(format!("{size} are more than there is memory for")));
     }

@@ -46,7 +46,8 @@ impl Packing {
         if packed_type != dtype {
             return Err(format!("the packer makes {packed_type} of {dtype}"));
         }
-        let read = |bytes: &[u8]| decode_tensor(bytes, dtype, &[elements], self.encoding.unwrap_or(Encoding::Native));
+        let encoding = self.encoding.unwrap_or(Encoding::Native);
+        let read = |bytes: &[u8]| decode_tensor(bytes, dtype, &[elements], encoding).map_err(String::from);
         let packed = read(bytes)?;
         let buffer =
             PlanBuffer { content: compiler::plan::Content::Pool, bytes: 0, slice_bytes: 0, encoding: self.encoding };

@@ -41,7 +41,7 @@ fn open(
     let c = compile(m.clone(), &options, &processor.profile(), &Emitter, &mut |_, _, _| ())?;
     let load = |name: Name| {
         let constant = c.module.constants.get(&name).ok_or("there is no such constant")?;
-        constant.load().map_err(|e| e.to_string())
+        constant.load()
     };
     let session = Session::open(processor, &c.plan, &load).map_err(bug)?;
     Ok((c, session))

@@ -4,8 +4,9 @@
 //! form that is: a cache's key has the build that wrote them, a bundle the text of [`saved_form`]. Host functions of
 //! steps are bound again from the module after its passes (`compile::bind_host_steps`).
 
-use super::{EmitKernel, HostComputation, Plan};
+use super::{EmitKernel, HostComputation, Plan, Step};
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The version of the bytes, generators' forms left out. Postcard stores no field names, so every change of a type in a
@@ -59,9 +60,11 @@ impl Plan {
         }
         for (kernel, shader) in plan.kernels.iter_mut().zip(&shaders) {
             let restored = emitter.restore(shader);
-            kernel.emitted.module =
-                restored.map_err(|why| SavedPlanError::Shader { kernel: kernel.name.clone(), why })?;
+            let refused = |why| SavedPlanError::Shader { kernel: kernel.name.clone(), why };
+            kernel.emitted.module = restored.map_err(refused)?;
+            emitter.check_restored(&kernel.emitted).map_err(refused)?;
         }
+        plan.check().map_err(SavedPlanError::Damaged)?;
         Ok(plan)
     }
 }
@@ -74,6 +77,21 @@ pub(super) fn no_module() -> Arc<dyn Any + Send + Sync> {
 /// Placeholder for the computation of a host step until it is bound.
 pub(super) fn no_computation() -> HostComputation {
     Arc::new(|_, _| Err("the step of a saved plan is not bound to its module".into()))
+}
+
+/// Steps inside steps, at most so deep: bytes of a stranger must not exhaust the stack.
+const MOST_NESTED: usize = 64;
+
+/// The steps inside a step.
+pub(super) fn steps<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Step>, D::Error> {
+    thread_local!(static DEPTH: Cell<usize> = const { Cell::new(0) });
+    let depth = DEPTH.replace(DEPTH.get() + 1);
+    let read = match depth < MOST_NESTED {
+        true => serde::Deserialize::deserialize(from),
+        false => Err(serde::de::Error::custom(format!("steps inside steps, more than {MOST_NESTED} deep"))),
+    };
+    DEPTH.set(depth);
+    read
 }
 
 /// A packer as the text of its tensor function.

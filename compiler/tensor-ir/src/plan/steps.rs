@@ -5,6 +5,7 @@
 //! a function of the plan).
 
 use super::{BufferIndex, BufferView, HostResult, HostSite, KernelIndex, saved};
+use crate::fault::Fault;
 use crate::name::Name;
 use crate::tensor::Tensor;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub trait HostCaller {
 }
 
 /// The computation of a host step on tensors in host memory, with the host functions of the session.
-pub type HostComputation = Arc<dyn Fn(Vec<Tensor>, &dyn HostCaller) -> Result<Vec<Tensor>, String> + Send + Sync>;
+pub type HostComputation = Arc<dyn Fn(Vec<Tensor>, &dyn HostCaller) -> Result<Vec<Tensor>, Fault> + Send + Sync>;
 
 /// A host function that a step calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -152,8 +153,10 @@ pub struct Branch {
     /// One bool.
     pub condition: BufferView,
     /// The steps for true.
+    #[serde(deserialize_with = "saved::steps")]
     pub then: Vec<Step>,
     /// The steps for false.
+    #[serde(deserialize_with = "saved::steps")]
     pub otherwise: Vec<Step>,
     /// Group that the branch belongs to.
     pub group: usize,
@@ -171,6 +174,7 @@ pub struct Loop {
     /// The number of the iteration, from 0, written before each iteration; `None` if nothing reads it.
     pub index: Option<BufferView>,
     /// An iteration.
+    #[serde(deserialize_with = "saved::steps")]
     pub body: Vec<Step>,
     /// The values that each iteration reads and writes for the next one.
     pub carried: Vec<Carried>,

@@ -1,8 +1,9 @@
 //! Host tensors to storage form and back: what [`Encoding`] means in bytes.
 
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::plan::BufferView;
-use crate::tensor::{Tensor, TensorMut};
+use crate::tensor::{Tensor, TensorMut, reserve};
 use crate::tir::Encoding;
 use std::borrow::Cow;
 
@@ -12,12 +13,12 @@ const PORTION: usize = 1024;
 /// The tensor's bytes in storage form, not padded.
 ///
 /// # Errors
-/// When a value does not fit the storage form (an i64 beyond i32).
-pub fn encode_tensor(t: &Tensor, encoding: Encoding) -> Result<Cow<'_, [u8]>, String> {
+/// When a value does not fit the storage form (an i64 beyond i32), or there is no room.
+pub fn encode_tensor(t: &Tensor, encoding: Encoding) -> Result<Cow<'_, [u8]>, Fault> {
     if is_stored_as_it_is(encoding, t.dtype()) {
         return Ok(Cow::Borrowed(&t.bytes()[..]));
     }
-    let mut out = Vec::with_capacity(t.len() * 4);
+    let mut out = reserve(t.len().saturating_mul(4))?;
     encode_portions(t, encoding, &mut |part| out.extend_from_slice(part))?;
     Ok(Cow::Owned(out))
 }
@@ -26,7 +27,7 @@ pub fn encode_tensor(t: &Tensor, encoding: Encoding) -> Result<Cow<'_, [u8]>, St
 ///
 /// # Errors
 /// As [`encode_tensor`].
-pub fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+pub fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
     let dtype = t.dtype();
     if is_stored_as_it_is(encoding, dtype) {
         write(t.bytes());
@@ -38,7 +39,7 @@ pub fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u
         _ => false,
     };
     if !in_words {
-        return Err(format!("no storage form {encoding:?} for {dtype}"));
+        return Err(format!("no storage form {encoding:?} for {dtype}").into());
     }
     let mut words = [0i32; PORTION];
     for part in t.bytes().chunks(PORTION * dtype.size()) {
@@ -75,6 +76,13 @@ fn integer(dtype: DType, bytes: &[u8]) -> i64 {
     }
 }
 
+/// True when tensors of this type have this storage form.
+pub(super) fn has_form(encoding: Encoding, dtype: DType) -> bool {
+    is_stored_as_it_is(encoding, dtype)
+        || matches!(encoding, Encoding::Native | Encoding::Narrow) && dtype.is_int()
+        || (encoding, dtype) == (Encoding::Native, DType::Bool)
+}
+
 /// Bytes of `n` elements in storage form, not padded.
 fn bytes_of(n: usize, dtype: DType, encoding: Encoding) -> usize {
     match (encoding, dtype) {
@@ -92,13 +100,15 @@ pub fn stored_bytes(view: &BufferView) -> u64 {
 /// A host tensor from bytes in storage form.
 ///
 /// # Errors
-/// When there are too few bytes.
-pub fn decode_tensor(bytes: &[u8], dtype: DType, shape: &[usize], encoding: Encoding) -> Result<Tensor, String> {
+/// When there are too few bytes, or there is no room.
+pub fn decode_tensor(bytes: &[u8], dtype: DType, shape: &[usize], encoding: Encoding) -> Result<Tensor, Fault> {
     if is_stored_as_it_is(encoding, dtype) && dtype != DType::Bool {
         let raw = raw(bytes, dtype, shape.iter().product(), encoding)?;
-        return Tensor::from_bytes(dtype, shape.to_vec(), raw.to_vec().into());
+        let mut data = reserve(raw.len())?;
+        data.extend_from_slice(raw);
+        return Ok(Tensor::from_bytes(dtype, shape.to_vec(), data.into())?);
     }
-    let mut out = TensorMut::zeros(dtype, shape.to_vec()).map_err(|e| e.to_string())?;
+    let mut out = TensorMut::zeros(dtype, shape.to_vec())?;
     decode_into(bytes, encoding, &mut out)?;
     Ok(out.freeze())
 }
@@ -107,7 +117,7 @@ pub fn decode_tensor(bytes: &[u8], dtype: DType, shape: &[usize], encoding: Enco
 ///
 /// # Errors
 /// When there are too few bytes.
-pub fn decode_into(bytes: &[u8], encoding: Encoding, out: &mut TensorMut) -> Result<(), String> {
+pub fn decode_into(bytes: &[u8], encoding: Encoding, out: &mut TensorMut) -> Result<(), Fault> {
     let dtype = out.dtype();
     let raw = raw(bytes, dtype, out.shape().iter().product(), encoding)?;
     let to = out.bytes_mut();
@@ -125,16 +135,16 @@ pub fn decode_into(bytes: &[u8], encoding: Encoding, out: &mut TensorMut) -> Res
                 to[n..].fill(if high(word) { 0xff } else { 0 });
             }
         }
-        (e, d) => return Err(format!("no storage form {e:?} for {d}")),
+        (e, d) => return Err(format!("no storage form {e:?} for {d}").into()),
     }
     Ok(())
 }
 
 /// The bytes of `n` elements among those given.
-fn raw(bytes: &[u8], dtype: DType, n: usize, encoding: Encoding) -> Result<&[u8], String> {
+fn raw(bytes: &[u8], dtype: DType, n: usize, encoding: Encoding) -> Result<&[u8], Fault> {
     let need = bytes_of(n, dtype, encoding);
     let enough = bytes.get(..need);
-    enough.ok_or_else(|| format!("a {dtype} tensor of {n} elements needs {need} bytes, got {}", bytes.len()))
+    enough.ok_or_else(|| format!("a {dtype} tensor of {n} elements needs {need} bytes, got {}", bytes.len()).into())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::rules::{self, FunctionVersion, Scheduled};
 use super::{ScheduleError, ScheduleTarget};
+use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
 
 /// Schedules tensor functions for a device, as the user asks.
@@ -30,9 +31,9 @@ pub trait ScheduleProvider: Send + Sync {
         let _ = (function, constants, target, all);
         vec![]
     }
-    /// Everything besides function and target that its schedules depend on, as part of the key of cached plans. With
-    /// `None`, plans are not cached.
-    fn identity(&self) -> Option<String>;
+    /// Everything besides function and target that its schedules for a device depend on, as part of the key of cached
+    /// plans. With `None`, plans are not cached.
+    fn identity(&self, profile: &DeviceProfile) -> Option<String>;
 }
 
 /// The schedule rules ([`rules::RULES`]).
@@ -57,7 +58,7 @@ impl ScheduleProvider for Rules {
     ) -> Vec<FunctionVersion> {
         rules::versions(function, constants, target, all)
     }
-    fn identity(&self) -> Option<String> {
+    fn identity(&self, _: &DeviceProfile) -> Option<String> {
         Some("rules".into())
     }
 }

@@ -189,8 +189,11 @@ impl ScheduleProvider for Tuned {
         out.extend(self.rest.versions(function, constants, target, all));
         out
     }
-    fn identity(&self) -> Option<String> {
-        let rest = self.rest.identity()?;
+    fn identity(&self, profile: &DeviceProfile) -> Option<String> {
+        let rest = self.rest.identity(profile)?;
+        if self.schedules.is_empty() && self.members.is_empty() {
+            return Some(rest);
+        }
         let mut all: Vec<_> = self.schedules.iter().collect();
         all.sort_by(|a, b| a.0.cmp(b.0));
         let mut members: Vec<String> = self.members.iter().map(|m| format!("{m:?}")).collect();
@@ -286,7 +289,7 @@ mod tests {
         let below: Vec<i64> = versions.iter().map(|v| v.line.below).filter(|b| *b > 0).collect();
         assert!(below.starts_with(&[12, 64, 512]), "{below:?}");
         // The order of the lines does not matter, and those of other functions are left alone.
-        assert_eq!(tuned.identity(), provider(members.into_iter().rev().collect()).identity());
+        assert_eq!(tuned.identity(&profile), provider(members.into_iter().rev().collect()).identity(&profile));
         let other = FamilyMember { extents: vec![8, 32, 50], ..member(8) };
         assert!(provider(vec![other]).buckets(&f, &[], (&profile).into()).is_empty());
     }
