@@ -75,3 +75,34 @@ def test_open_sizes_are_named_as_python_writes_them(tmp_path):
     assert 'dims={"h": "A..B"}' in error.help
     assert "range" in failing(lambda: weft_nn.compile(path, dims={"h": "4..2", "w": 3}), 2).message
     assert "size" in failing(lambda: weft_nn.compile(path, dims={"h": "many", "w": 3}), 2).message
+
+
+NATIVE = """graph @main(%x: f32[2,2]) -> (y: f32[2,2]) {
+  %y = call_host @c_0 %x {dtypes=[f32], shapes=[[2,2]], reference=c_0, target=TARGET, options=""} : f32[2,2]
+  return %y
+}
+graph @c_0(%x: f32[2,2]) -> (y: f32[2,2]) primitive {
+  %2 = matmul %x, %x : f32[2,2]
+  return %2
+}
+"""
+
+
+def test_texts_run_code_of_the_machine_only_where_that_is_allowed(tmp_path):
+    """A target that nobody has registered counts as code of the machine."""
+    text = NATIVE.replace("TARGET", "unknown_target")
+    file = tmp_path / "native.weft"
+    file.write_text(text)
+    for call in [
+        lambda: weft_nn.Model.from_text(text),
+        lambda: weft_nn.load(file),
+        lambda: weft_nn.compile(file, device="cpu"),
+    ]:
+        assert "unknown_target" in failing(call, 2).message
+    assert weft_nn.Model.from_text(text, allow_native=True).inputs[0].name == "x"
+    assert weft_nn.load(file, allow_native=True).outputs[0].name == "y"
+    plain = NATIVE.replace("TARGET", "interpreter")
+    session = weft_nn.compile(weft_nn.Model.from_text(plain), device="cpu")
+    x = np.eye(2, dtype=np.float32)
+    np.testing.assert_array_equal(session.run({"x": x})["y"], x)
+    assert "allow_native" in failing(lambda: weft_nn.load(weft_nn.Model.from_text(plain), allow_native=True), 2).message

@@ -66,6 +66,14 @@ def test_tuning(tmp_path):
     session = weft_nn.compile(model, device="cpu", tuning=file)
     w = np.random.default_rng(6).standard_normal((32, 24)).astype(np.float32)
     np.testing.assert_allclose(session.run({"x": X, "w": w})["y"], X @ w, rtol=1e-4, atol=1e-4)
+    with file.open("ab") as lines:
+        lines.write(b"no line of a database\n")
+    with pytest.warns(UserWarning, match="skipped .*line [0-9]+: "):
+        session = weft_nn.compile(model, device="cpu", tuning=file)
+    np.testing.assert_allclose(session.run({"x": X, "w": w})["y"], X @ w, rtol=1e-4, atol=1e-4)
+    (tmp_path / "garbage.jsonl").write_text("no line of a database\n")
+    with pytest.raises(weft_nn.Error, match="line 1: "):
+        weft_nn.compile(model, device="cpu", tuning=tmp_path / "garbage.jsonl")
     with pytest.raises(weft_nn.Error) as error:
         weft_nn.compile(model, tuning=tmp_path / "missing.jsonl")
     assert error.value.code == 2 and "weft_nn.tune" in error.value.help
