@@ -259,7 +259,7 @@ fn refuse(list: &mut Vec<RefusedCandidate>, f: &TensorFunction, kernel: Name, wh
     let kernels = f.kernels();
     let body = kernels.iter().find(|k| k.0 == kernel).map(|k| k.1);
     let blocks: Vec<Name> = body.map_or(vec![], |b| b.blocks().iter().map(|b| b.name).collect());
-    let taken = RefusedCandidate::of_trace(&f.trace, &blocks, &why.to_string());
+    let taken = rules::taken_candidates(&f.trace, &blocks, &why.to_string());
     let Some(mut new) = taken.into_iter().find(|r| !list.contains(r)) else { return false };
     if list.iter().filter(|r| r.unit == new.unit && r.rule == new.rule).count() + 1 >= TRIES {
         new.values.clear();
@@ -391,8 +391,8 @@ mod tests {
 
     /// A product that matrix units take, built with such a generator.
     fn product(refused: impl Fn(&[&Choose]) -> bool + Send + Sync) -> Result<Built, CompileError> {
-        let text = "tensor @mm(%a: f16[64,64], %b: f16[64,64], out %y: f32[64,64]) {
-  for i in 0..64 { for j in 0..64 { for k in 0..64 {
+        let text = "tensor @mm(%a: f16[512,512], %b: f16[512,512], out %y: f32[512,512]) {
+  for i in 0..512 { for j in 0..512 { for k in 0..512 {
     block mm reduce sum init { %y[i, j] <- f32(%a[i, k]) * f32(%b[k, j]) }
   } } }
 }";

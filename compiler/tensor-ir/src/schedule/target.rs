@@ -3,13 +3,8 @@
 //! A profile has facts about a device. Which rules to try first and which versions to make are wishes of the user.
 //! Both decide schedules and their estimates, so both are part of the keys of cached plans and of traces.
 
-use super::Choose;
-use super::rules::Candidate;
-use crate::attr::Attr;
-use crate::attr::print::print_value;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::InstrRef;
 
 crate::attr_enum! {
     /// Which kernels for some sizes only a function of open sizes gets.
@@ -43,7 +38,7 @@ static NOTHING: ScheduleOptions = ScheduleOptions { rules: Vec::new(), versions:
 /// Candidates of a rule for one unit that the shader generator refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RefusedCandidate {
-    /// The unit: [`Choose::unit`].
+    /// The block that names the unit.
     pub unit: Name,
     /// The rule.
     pub rule: String,
@@ -55,34 +50,11 @@ pub struct RefusedCandidate {
 }
 
 impl RefusedCandidate {
-    /// The candidates that a schedule took for the blocks of a kernel, by the `choose` lines of its trace. `blocks` are
-    /// the kernel's; where no unit has one of them, all units of the schedule are given.
-    pub fn of_trace(trace: &[InstrRef], blocks: &[Name], why: &str) -> Vec<RefusedCandidate> {
-        let mut all: Vec<RefusedCandidate> = Vec::new();
-        for c in trace.iter().filter_map(Choose::of_instruction) {
-            match (&c.value, c.point.as_str()) {
-                (Attr::Str(rule), "function" | "rule") => {
-                    let (unit, rule, why) = (c.unit, rule.clone(), why.to_string());
-                    all.push(RefusedCandidate { unit, rule, values: vec![], why });
-                }
-                _ => {
-                    if let Some(last) = all.last_mut().filter(|l| l.unit == c.unit) {
-                        last.values.push((c.point, print_value(&c.value)));
-                    }
-                }
-            }
-        }
-        let own = |r: &RefusedCandidate| blocks.iter().any(|b| b.as_str().starts_with(r.unit.as_str()));
-        if all.iter().any(own) {
-            all.retain(own);
-        }
-        all
-    }
-    /// True if it is this candidate of the rule for the unit.
-    fn is(&self, unit: Name, rule: &str, candidate: &Candidate) -> bool {
+    /// True if a candidate of the rule for the unit has these values at its points.
+    fn is(&self, unit: Name, rule: &str, points: &[(&'static str, String)]) -> bool {
         let value = |point: &str| self.values.iter().find(|v| v.0.as_str() == point).map(|v| &v.1);
-        let same = |(point, v): (&str, Attr)| value(point).is_none_or(|given| *given == print_value(&v));
-        self.unit == unit && self.rule == rule && candidate.points().into_iter().all(same)
+        let same = |(point, v): &(&str, String)| value(point).is_none_or(|given| given == v);
+        self.unit == unit && self.rule == rule && points.iter().all(same)
     }
 }
 
@@ -99,9 +71,14 @@ impl ScheduleOptions {
     pub(in crate::schedule) fn are_open(&self) -> bool {
         self.rules.is_empty() && self.refused.is_empty()
     }
-    /// Why the shader generator refused the candidate, if it did.
-    pub(in crate::schedule) fn refusal(&self, unit: Name, rule: &str, candidate: &Candidate) -> Option<&str> {
-        self.refused.iter().find(|r| r.is(unit, rule, candidate)).map(|r| r.why.as_str())
+    /// Why the shader generator refused the candidate with these values, if it did.
+    pub(in crate::schedule) fn refusal(
+        &self,
+        unit: Name,
+        rule: &str,
+        points: &[(&'static str, String)],
+    ) -> Option<&str> {
+        self.refused.iter().find(|r| r.is(unit, rule, points)).map(|r| r.why.as_str())
     }
     /// These options on a device.
     pub fn on<'a>(&'a self, profile: &'a DeviceProfile) -> ScheduleTarget<'a> {

@@ -71,6 +71,10 @@ impl Candidate {
     pub fn points(&self) -> Vec<(&'static str, Attr)> {
         self.choices.points()
     }
+    /// The same, with the values in text.
+    pub fn printed(&self) -> Vec<(&'static str, String)> {
+        self.points().into_iter().map(|(p, v)| (p, print_value(&v))).collect()
+    }
     /// The value of a point.
     pub fn value(&self, point: &str) -> Option<Attr> {
         self.points().into_iter().find(|p| p.0 == point).map(|p| p.1)
@@ -88,7 +92,7 @@ impl Candidate {
 /// `tile=[16,16,1,1,4], depth=16, slices=1`
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list: Vec<String> = self.points().iter().map(|(p, v)| format!("{p}={}", print_value(v))).collect();
+        let list: Vec<String> = self.printed().iter().map(|(p, v)| format!("{p}={v}")).collect();
         f.write_str(&list.join(", "))
     }
 }

@@ -121,7 +121,7 @@ impl Picks {
         mut list: Vec<Candidate>,
     ) -> Vec<Candidate> {
         list.retain(|c| {
-            let why = target.options.refusal(unit.name(), rule.name, c);
+            let why = target.options.refusal(unit.name(), rule.name, &c.printed());
             let noted = self.declined.iter().any(|d| d.0 == position);
             if let Some(why) = why.filter(|_| !noted) {
                 self.declined.push((position, rule.name, refusal(c, why)));

@@ -90,7 +90,9 @@ pub use view::View;
 pub(in crate::schedule) use windows::Neighbours;
 
 use super::estimate::KernelEstimate;
-use super::{Choose, InstrRef, ScheduleError, ScheduleTarget, TransformLayout, Version};
+use super::{Choose, InstrRef, RefusedCandidate, ScheduleError, ScheduleTarget, TransformLayout, Version};
+use crate::attr::Attr;
+use crate::attr::print::print_value;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
@@ -326,6 +328,30 @@ fn script_of(pending: &[InstrRef]) -> Script {
 /// The choices that a schedule was made with, in order, each with its domain.
 pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
     trace.iter().filter_map(Choose::of_instruction).collect()
+}
+
+/// The candidates that a schedule took for the blocks of a kernel, by the `choose` lines of its trace, as refused ones.
+/// `blocks` are the kernel's; where no unit has one of them, all units of the schedule are given.
+pub fn taken_candidates(trace: &[InstrRef], blocks: &[Name], why: &str) -> Vec<RefusedCandidate> {
+    let mut all: Vec<RefusedCandidate> = Vec::new();
+    for c in trace.iter().filter_map(Choose::of_instruction) {
+        match (&c.value, c.point.as_str()) {
+            (Attr::Str(rule), FUNCTION | RULE) => {
+                let (unit, rule, why) = (c.unit, rule.clone(), why.to_string());
+                all.push(RefusedCandidate { unit, rule, values: vec![], why });
+            }
+            _ => {
+                if let Some(last) = all.last_mut().filter(|l| l.unit == c.unit) {
+                    last.values.push((c.point, print_value(&c.value)));
+                }
+            }
+        }
+    }
+    let own = |r: &RefusedCandidate| blocks.iter().any(|b| b.as_str().starts_with(r.unit.as_str()));
+    if all.iter().any(own) {
+        all.retain(own);
+    }
+    all
 }
 
 /// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the

@@ -1,0 +1,111 @@
+//! Runs of the parts of a network whose sizes are decided at run time: what may run a part, how it ran, and what may go
+//! wrong.
+
+use crate::error::GpuError;
+use crate::host_functions::HostFunctions;
+use crate::open::OpenSession;
+use crate::planned::Planned;
+use compiler::compile::Compiled;
+use compiler::fault::Fault;
+use compiler::graph::Module;
+use compiler::interpreter::Interpreter;
+use compiler::tensor::Tensor;
+use std::any::Any;
+use std::time::Instant;
+
+/// A session for inputs of any sizes, with its compilation, if there is one.
+pub struct OpenPlanned {
+    /// The session.
+    pub session: OpenSession,
+    /// The compilation.
+    pub compiled: Option<Box<Compiled>>,
+}
+
+impl OpenPlanned {
+    /// For inputs of these shapes.
+    pub(crate) fn at(&self, inputs: &[Tensor]) -> Result<Planned, GpuError> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        self.session.planned(&shapes, self.compiled.clone())
+    }
+}
+
+/// How a part ran.
+pub enum Ran<'a> {
+    /// By its plan.
+    Plan(&'a Planned),
+    /// By a plan, on something else than a device: what [`RunPart::as_any`] gives.
+    Other(&'a dyn Any),
+    /// The host interpreted it.
+    Host(&'a Module),
+}
+
+/// A run of a part.
+pub struct PartRun<'a> {
+    /// `before` (head), `deciding` or `after` (tail); parts of a split part have its name as prefix, `after.before`.
+    pub name: &'a str,
+    /// How it ran.
+    pub ran: Ran<'a>,
+    /// Its operands.
+    pub operands: &'a [Tensor],
+    /// Milliseconds, with operands and results in host memory.
+    pub ms: f64,
+    /// How often it runs: a part of a loop's body is looked at once.
+    pub times: u64,
+}
+
+/// A visitor of the parts.
+pub type Visit<'a, E> = dyn FnMut(&PartRun<'_>) -> Result<(), E> + 'a;
+
+/// A part that something else than a device runs by a plan.
+pub trait RunPart<E>: Send + Sync {
+    /// Runs once, with operands and results in the order of the part.
+    ///
+    /// # Errors
+    /// A failed run.
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E>;
+    /// True when it computes something in kernels.
+    fn has_kernels(&self) -> bool;
+    /// True when it computes something on the host, outside of kernels.
+    fn has_host_steps(&self) -> bool;
+    /// Itself, for the crate that knows what it is.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What goes wrong in a part.
+pub trait PartError: From<GpuError> {
+    /// True if kernels do not take an integer of the run, which is beyond 32 bits; the interpreter does.
+    fn is_too_wide(&self) -> bool;
+}
+impl PartError for GpuError {
+    fn is_too_wide(&self) -> bool {
+        matches!(self, GpuError::TooWide(_))
+    }
+}
+
+/// Interprets a part, and lets `visit` look at it.
+pub(crate) fn visit_on_host<E: PartError>(
+    module: &Module,
+    (name, times): (&str, u64),
+    inputs: &[Tensor],
+    functions: &HostFunctions,
+    visit: &mut Visit<'_, E>,
+) -> Result<Vec<Tensor>, E> {
+    let start = Instant::now();
+    let results = interpret(module, inputs, functions)?;
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    visit(&PartRun { name, ran: Ran::Host(module), operands: inputs, ms, times })?;
+    Ok(results)
+}
+
+pub(crate) fn of_host<E: From<GpuError>>(why: Fault) -> E {
+    GpuError::Host(why.to_string()).into()
+}
+
+pub(crate) fn interpret<E: From<GpuError>>(
+    module: &Module,
+    inputs: &[Tensor],
+    functions: &HostFunctions,
+) -> Result<Vec<Tensor>, E> {
+    let run = Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs);
+    Ok(run.map_err(|e| GpuError::Host(e.to_string()))?)
+}
