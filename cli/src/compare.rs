@@ -103,15 +103,20 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     if pass {
         return Ok(());
     }
+    Err(differs(&rows, lost, mixed && keep.is_none()))
+}
+
+/// That results differ or hold lost positions, and perhaps what to do.
+fn differs(rows: &[(String, Difference)], lost: Vec<String>, advise: bool) -> CliError {
     let differ = rows.iter().filter(|r| !r.1.pass).map(|r| format!("{}: {}", r.0, r.1.why));
     let why: Vec<String> = differ.chain(lost).collect();
     let e = CliError::new(Code::Check, format!("results differ: {}", why.join("; ")));
-    Err(match mixed && keep.is_none() {
+    match advise {
         true => {
             e.help("--write-keep F looks for the smallest list of nodes to keep in f32 with which the results agree")
         }
         false => e,
-    })
+    }
 }
 
 /// The effect of mixed precision, in one line.

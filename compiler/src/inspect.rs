@@ -5,7 +5,6 @@ use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::control::{CallTensor, Const};
-use crate::ops::node_types;
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
@@ -155,7 +154,7 @@ fn macs_of_function(module: &Module, f: &Function, depth: usize) -> u64 {
 
 fn macs_at(module: &Module, f: &Function, n: NodeId, depth: usize) -> u64 {
     let node = &f.nodes[n];
-    let (inputs, outputs) = node_types(f, n);
+    let (inputs, outputs) = f.node_types(n);
     match node.op.callee().and_then(|c| module.functions.get(&c)) {
         Some(callee) if depth < CALL_DEPTH => macs_of_function(module, callee, depth + 1),
         _ => match (node.op.downcast::<CallTensor>(), module.tensor_callee(&node.op)) {

@@ -9,7 +9,6 @@ use compiler::inspect::macs_of_node;
 use compiler::interpreter::Interpreter;
 use compiler::name::Name;
 use compiler::ops::control::Const;
-use compiler::ops::node_types;
 use compiler::tensor::Tensor;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -94,7 +93,7 @@ impl Row {
 
 /// Floating-point operations of a node, and bytes of its operands and results; none where a size is open.
 fn work(module: &Module, f: &Function, node: NodeId) -> (u64, Option<u64>) {
-    let (inputs, outputs) = node_types(f, node);
+    let (inputs, outputs) = f.node_types(node);
     let size = |t: &TensorType| Some(t.const_shape()?.iter().product::<usize>() as u64 * t.dtype.size() as u64);
     let bytes = inputs.into_iter().flatten().chain(outputs).map(size).sum();
     (2 * macs_of_node(module, f, node), bytes)

@@ -5,7 +5,6 @@ use crate::agreement::{Difference, Tolerance, agree};
 use crate::arena::Id;
 use crate::graph::{Function, Module, ValueId};
 use crate::interpreter::{ExecError, Interpreter, collect_uses};
-use crate::ops::node_types;
 use crate::tensor::Tensor;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -112,7 +111,7 @@ fn rounded_values<'k>(kernels: impl IntoIterator<Item = &'k Kernel>) -> FxHashSe
 fn work_of_nodes(f: &Function, values: &Values) -> Vec<f64> {
     let mut work = vec![0.0; f.nodes.len()];
     for &n in &f.blocks[f.body].nodes {
-        let (inputs, outputs) = node_types(f, n);
+        let (inputs, outputs) = f.node_types(n);
         let elements: usize = f.nodes[n].outputs.iter().filter_map(|v| values.get(v)).map(Tensor::len).sum();
         work[n.index()] = elements as f64 + MAC * f.nodes[n].op.macs(&inputs, &outputs) as f64;
     }

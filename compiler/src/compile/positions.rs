@@ -4,7 +4,6 @@
 use crate::graph::{Function, Module, ValueDef, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::ops::node_types;
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
 
@@ -36,7 +35,7 @@ fn positions_of(f: &Function, mut v: ValueId) -> Option<Dim> {
     loop {
         let ValueDef::Result(n, result) = f.values[v].def else { return None };
         let node = &f.nodes[n];
-        let operands = node_types(f, n).0;
+        let operands = f.node_types(n).0;
         if let Some(count) = node.op.positions(result, &operands) {
             return Some(count);
         }

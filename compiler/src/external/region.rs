@@ -4,7 +4,6 @@ use crate::graph::{BindError, Function, Module, NodeId, TensorType, ValueId, set
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::external_scope::Composite;
-use crate::ops::node_types;
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
 
@@ -103,7 +102,7 @@ impl Region {
     pub fn macs(&self) -> u64 {
         let f = self.function();
         let of = |n: NodeId| {
-            let (inputs, outputs) = node_types(f, n);
+            let (inputs, outputs) = f.node_types(n);
             f.nodes[n].op.macs(&inputs, &outputs)
         };
         self.nodes().into_iter().map(of).sum()

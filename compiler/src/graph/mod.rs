@@ -225,6 +225,12 @@ impl Function {
     pub fn ty(&self, v: ValueId) -> &TensorType {
         &self.values[v].ty
     }
+    /// The types of a node's operands and results.
+    pub fn node_types(&self, n: NodeId) -> (Vec<Option<&TensorType>>, Vec<&TensorType>) {
+        let node = &self.nodes[n];
+        let inputs = node.inputs.iter().map(|v| v.map(|v| self.ty(v))).collect();
+        (inputs, node.outputs.iter().map(|&v| self.ty(v)).collect())
+    }
     /// The node that defines `v`, unless it is a block argument.
     pub fn def_node(&self, v: ValueId) -> Option<NodeId> {
         match self.values[v].def {

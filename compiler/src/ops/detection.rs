@@ -53,7 +53,6 @@ impl Op for NonMaxSuppression {
         Some(self.select(boxes, scores, most, number(3).unwrap_or(0.0), number(4)).map(|t| vec![t]))
     }
     fn positions(&self, _result: usize, operands: &[Option<&TensorType>]) -> Option<Dim> {
-        // Images, classes and boxes.
         operands.get(1)?.map(TensorType::numel)
     }
     fn defined_symbols(&self) -> Vec<Name> {

@@ -100,7 +100,7 @@ pub use weights::WeightChannels;
 
 use crate::attr::{AttrObject, AttrStruct, Attrs};
 use crate::fault::Fault;
-use crate::graph::{BuildError, Function, Node, NodeId, TensorType};
+use crate::graph::{BuildError, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::counted::{Counted, CountedOperand, Counting};
@@ -235,8 +235,7 @@ pub trait Op: AttrObject {
     fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
-    /// For a result whose elements are positions: how many positions there are. Each element is at least 0 and below
-    /// that; a kernel that finds none of them, which is a fault, says a number outside.
+    /// For a result of positions: how many there are. A kernel that finds none, which is a fault, says another number.
     fn positions(&self, _result: usize, _operands: &[Option<&TensorType>]) -> Option<Dim> {
         None
     }
@@ -441,8 +440,7 @@ ops! {
     quantized_functions {}
 }
 
-/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for
-/// ai.onnx.
+/// The importer of an ONNX op: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {
     ONNX_IMPORTS
         .iter()
@@ -461,10 +459,4 @@ impl OpDef {
 /// The table row of an op name.
 pub fn find_op(name: &str) -> Option<&'static OpDef> {
     OPS.iter().find(|d| d.name == name)
-}
-
-/// Node-level view used by passes that only need properties.
-pub fn node_types(f: &Function, n: NodeId) -> (Vec<Option<&TensorType>>, Vec<&TensorType>) {
-    let node: &Node = &f.nodes[n];
-    (node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect(), node.outputs.iter().map(|&v| f.ty(v)).collect())
 }

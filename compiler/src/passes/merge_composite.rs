@@ -19,8 +19,8 @@ use crate::attr_struct;
 use crate::external::{ExternalPattern, TargetSpec};
 use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
+use crate::ops::OpRef;
 use crate::ops::external_scope::Composite;
-use crate::ops::{OpRef, node_types};
 use crate::pattern::{Found, Plain};
 use rustc_hash::FxHashSet;
 use tensor_ir::text::print_attrs;
@@ -151,7 +151,7 @@ fn make(f: &mut Function, m: &Match, name: Name) {
     let Some(&root) = m.nodes.last() else { return };
     let ops: Vec<&str> = m.nodes.iter().map(|&n| f.nodes[n].op.name()).collect();
     let macs = |n: &NodeId| {
-        let (inputs, outputs) = node_types(f, *n);
+        let (inputs, outputs) = f.node_types(*n);
         f.nodes[*n].op.macs(&inputs, &outputs)
     };
     // The first one of the largest.

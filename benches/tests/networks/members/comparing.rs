@@ -224,7 +224,7 @@ fn the_ops_that_compare_are_those_listed() {
                 found.insert(name);
             }
             // A position that is not found would be told from one that is.
-            let operands = compiler::ops::node_types(f, n).0;
+            let operands = f.node_types(n).0;
             let positions = f.nodes[n].outputs.iter().enumerate().filter(|(_, v)| f.ty(**v).dtype == DType::I64);
             let said = positions.filter(|(i, _)| f.nodes[n].op.positions(*i, &operands).is_some()).count();
             let gives = f.nodes[n].outputs.iter().any(|&v| f.ty(v).dtype == DType::I64);

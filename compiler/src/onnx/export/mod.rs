@@ -18,7 +18,6 @@ use super::tensor_data::{dtype_to_onnx, write_tensor};
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, Const, If, Loop};
-use crate::ops::node_types;
 use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
 use crate::tensor::Tensor;
 use bytes::Bytes;
@@ -258,7 +257,7 @@ impl<'m> Exporter<'m> {
         let node = &f.nodes[n];
         let inputs = node.inputs.iter().map(|v| v.map(|v| body.name(v))).collect();
         let outputs: Vec<String> = node.outputs.iter().map(|&v| body.define(v)).collect();
-        let (input_types, output_types) = node_types(f, n);
+        let (input_types, output_types) = f.node_types(n);
         self.counter += 1;
         let prefix = format!("{}{}", self.prefix, self.counter);
         let mut cx = ExportContext {

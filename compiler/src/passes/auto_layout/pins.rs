@@ -6,7 +6,7 @@ use super::scheme::Scheme;
 use super::{AutoLayout, LayoutMode};
 use crate::graph::{Function, NodeId};
 use crate::name::Name;
-use crate::ops::{DataLayout, node_types};
+use crate::ops::DataLayout;
 use rustc_hash::FxHashMap;
 
 /// Pins of one run, and which of them found a node.
@@ -79,7 +79,7 @@ impl Pins {
                 colour = colour.or(self.scheme.colour(p.layout));
             }
             let counted = || {
-                let (inputs, outputs) = node_types(f, n);
+                let (inputs, outputs) = f.node_types(n);
                 f.nodes[n].op.macs(&inputs, &outputs) > 0
             };
             let by_mode = match self.mode {
