@@ -43,7 +43,7 @@ impl WeftModel {
             return WeftModel::bundle(Bundle::open(path)?, options);
         }
         let (sizes, allows_native) = options.map_or(Ok((Sizes::default(), false)), loading)?;
-        if allows_native && !Path::new(path).extension().is_some_and(|e| e == "weft") {
+        if allows_native && Path::new(path).extension().is_none_or(|e| e != "weft") {
             return Err(not_native());
         }
         Ok(WeftModel::network(Model::load_native(path, &sizes, allows_native)?))
