@@ -67,8 +67,8 @@ def test_what_does_not_apply_is_refused(bundle):
     with pytest.raises(weft_nn.Error, match="kernels already"):
         weft_nn.compile(bundle, device="cpu").with_schedules({})
     model = weft_nn.Model.from_text(SMALL)
-    for option in ["allow_native", "require_compiled"]:
-        with pytest.raises(weft_nn.Error, match="is for bundles") as error:
+    for option, of in [("allow_native", "is for texts and bundles"), ("require_compiled", "is for bundles")]:
+        with pytest.raises(weft_nn.Error, match=of) as error:
             weft_nn.compile(model, **{option: True})
         assert error.value.code == 2
 
