@@ -11,7 +11,8 @@
 //! [`Build`] lets the system's compiler make a shared object of files of C and loads it: external targets that write C
 //! use it.
 //!
-//! Deliberately absent: graphs, ops, threads; steps on the host, calls, loops with as many rows as data decide, open sizes.
+//! Deliberately absent: graphs, ops, threads; steps on the host, calls, loops with as many rows as data decide, open
+//! sizes.
 #![warn(missing_docs)]
 
 mod emit;

@@ -18,13 +18,13 @@ pub struct File {
 }
 
 const MATH: &str = include_str!("weft_math.h");
-/// `main.c`: a program that runs a network on files of raw elements. `network.h` declares what it calls: `network_run`, or
-/// with `NETWORK_PREPARED` also `network_prepare` and `network_free`.
+/// `main.c`: a program that runs a network on files of raw elements. `network.h` declares what it calls: `network_run`,
+/// or with `NETWORK_PREPARED` also `network_prepare` and `network_free`.
 pub const MAIN: &str = include_str!("main.c");
 
 /// The files for a plan whose kernels [`Emitter`](crate::Emitter) made: `network.c` and `network.h`, `weft_math.h`,
-/// `main.c` and `weights.bin`. `packed` has the bytes of a constant's buffer as kernels read them; `name` is that of the
-/// model, for a comment.
+/// `main.c` and `weights.bin`. `packed` has the bytes of a constant's buffer as kernels read them; `name` is that of
+/// the model, for a comment.
 ///
 /// # Errors
 /// Steps that run on the host, loops whose results have as many rows as data decide, and calls, by name; what `packed`

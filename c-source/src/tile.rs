@@ -1,7 +1,7 @@
 //! Nests that `tensorize` made one operation: rows x columns of sums over a depth.
 //!
-//! The sums of a row are GNU vectors that stay in registers while the depth runs; each element is summed in the order of
-//! the nest. A compiler without vectors gets the nest as it stands, with the depth outside.
+//! The sums of a row are GNU vectors that stay in registers while the depth runs; each element is summed in the order
+//! of the nest. A compiler without vectors gets the nest as it stands, with the depth outside.
 
 use crate::expr::{buffer_name, variable};
 use crate::left::factors;

@@ -58,6 +58,7 @@ typedef struct weft_session weft_session;             /* a compiled network on a
 typedef struct weft_outputs weft_outputs;             /* the results of a run */
 typedef struct weft_device_tensor weft_device_tensor; /* a tensor that stays on the device */
 typedef struct weft_functions weft_functions;         /* functions by name */
+typedef struct weft_record weft_record;               /* what was measured */
 
 /* The part of DLPack's dlpack.h that is used; include that first where you have it. */
 #if !defined(DLPACK_DLPACK_H_) && !defined(WEFT_DLPACK)
@@ -155,6 +156,8 @@ void weft_model_free(weft_model *model);
  *   layout=auto|nchw|...    data layout
  *   fuse=full|classic|off   fusion
  *   opt_level=0..3
+ *   ...                     and all options of the command for devices and compilations (`weft help compile`), with
+ *                           underscores: nan=fast, rules=NAME, external=dnnl, tuning=FILE, quirk.NAME=off
  *   host_call.NODE=NAME     a function of weft_compile_with in the place of a node, or of all of an operator: op:Relu
  *   require_compiled=true   a bundle without a plan for the device fails with WEFT_DEVICE instead of being compiled
  *   allow_native=true       a bundle may run code of the machine, if external targets are in it; else WEFT_USAGE
@@ -192,6 +195,25 @@ const weft_tensor *weft_outputs_tensors(const weft_outputs *outputs, size_t *cou
 DLManagedTensor *weft_outputs_dlpack(const weft_outputs *outputs, size_t n, weft_error **error);
 /* Frees the results of a run; NULL is ignored. */
 void weft_outputs_free(weft_outputs *outputs);
+
+/* Times a session on `inputs`, as weft_run takes them. `options` is NULL or lines of `key=value`:
+ *   warmup=N                runs before the timed ones; 10
+ *   runs=N                  timed runs; 100
+ *   duration=3s             timed for so long instead
+ *   in_flight=N             runs in flight for the throughput
+ * The record is that of `weft bench --json` without what the command alone knows (docs/json.md): latency_ms, and, where the
+ * session runs kernels of one compilation, device_ms, split_ms, per_kernel and so on. */
+weft_record *weft_bench(const weft_session *session, const weft_tensor *inputs, size_t count, const char *options,
+                        weft_error **error);
+/* Compares the results of `session` on `inputs` with those of `reference`, another session of the same network, such as
+ * one with device=interpreter. `options` is NULL or lines of `key=value`: rtol=1e-3, atol=1e-3. The record has `pass`, and
+ * `outputs` with the differences of each result, as `weft compare --json` has them. */
+weft_record *weft_compare(const weft_session *session, const weft_session *reference, const weft_tensor *inputs,
+                          size_t count, const char *options, weft_error **error);
+/* The record as JSON; it lives as long as the record. */
+const char *weft_record_json(const weft_record *record);
+/* Frees a record; NULL is ignored. */
+void weft_record_free(weft_record *record);
 
 /* Uploads a tensor for an input once, for many runs; without a name it is for the first input. It can be an input of
  * each session: sessions on the same device use it where it is, for others it goes through host memory. If the session

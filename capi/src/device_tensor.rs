@@ -63,7 +63,7 @@ impl WeftDeviceTensor {
     /// # Safety
     /// The name, shape and data of `given` do not change during the call.
     unsafe fn upload(session: &WeftSession, given: &WeftTensor) -> Result<WeftDeviceTensor, Failure> {
-        let names: Vec<String> = session.input_types.iter().map(|i| i.0.clone()).collect();
+        let names: Vec<&str> = session.input_types.iter().map(|i| i.0.as_str()).collect();
         // SAFETY: as the function's own contract says.
         let name = unsafe { name_of(given.name, 0, &names, "input") }?;
         // SAFETY: as the function's own contract says.

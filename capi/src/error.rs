@@ -72,6 +72,12 @@ impl From<weft::Error> for Failure {
     }
 }
 
+impl From<workbench::Error> for Failure {
+    fn from(e: workbench::Error) -> Failure {
+        Failure(e.spelled(&KeyValues))
+    }
+}
+
 /// Text for C; what stands behind a 0 is cut off.
 pub(crate) fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());

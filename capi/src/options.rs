@@ -1,27 +1,26 @@
 //! Options as lines of `key=value`.
 
 use crate::error::Failure;
-use weft::{AmpMode, Cache, FuseMode, KeepF32, LayoutMode, Options, Sizes};
+use weft::Sizes;
+use workbench::options::{Heading, Opt, Tabled};
+use workbench::settings::Settings;
 
 /// Keys of [`loading`].
 const OF_LOADING: &str = "batch, dim.NAME, shape.NAME, keep_open, allow_native";
-/// Keys of [`Request::parse`].
-const OF_REQUESTS: &str = "device, threads, cache, cache_weights, runs_in_flight, target, amp, keep_f32, layout, fuse, \
-                           opt_level, host_call.NODE, require_compiled, allow_native";
 
 /// The pairs of a text, in order.
-fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Failure> {
+pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Failure> {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
     let pair = |l| str::split_once(l, '=').ok_or_else(|| Failure::usage(format!("option `{l}`: give key=value")));
     lines.map(|l| pair(l).map(|(key, value)| (key.trim(), value.trim()))).collect()
 }
 
 /// What a value has to be.
-fn wrong(key: &str, value: &str, needs: &str) -> Failure {
+pub(crate) fn wrong(key: &str, value: &str, needs: &str) -> Failure {
     Failure::usage(format!("option {key}={value}: needs {needs}"))
 }
 
-fn unknown(key: &str, there: &str) -> Failure {
+pub(crate) fn unknown(key: &str, there: &str) -> Failure {
     Failure::usage(format!("there is no option `{key}`")).help(format!("there are: {there}"))
 }
 
@@ -31,12 +30,6 @@ fn number(key: &str, value: &str) -> Result<usize, Failure> {
 
 fn truth(key: &str, value: &str) -> Result<bool, Failure> {
     value.parse().map_err(|_| wrong(key, value, "true or false"))
-}
-
-/// The mode of that name.
-fn mode<T: Copy>(key: &str, value: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, Failure> {
-    let names = || all.iter().map(|&m| name(m)).collect::<Vec<_>>().join(", ");
-    all.iter().copied().find(|&m| name(m) == value).ok_or_else(|| wrong(key, value, &format!("one of {}", names())))
 }
 
 /// The options of loading a model: sizes, and whether a text may run code of the machine.
@@ -63,73 +56,75 @@ pub(crate) fn loading(text: &str) -> Result<(Sizes, bool), Failure> {
 
 /// What is asked of a compilation.
 pub(crate) struct Request {
-    pub device: String,
-    pub threads: usize,
-    pub target: Option<String>,
+    pub settings: Settings,
     pub require_compiled: bool,
     pub allow_native: bool,
-    pub options: Options,
-    /// Nodes, and the functions that take their places.
-    pub host_calls: Vec<(String, String)>,
-    /// The keys that ask for another compilation, which a bundle has behind it.
-    pub of_compilation: Vec<String>,
+    pub runs_in_flight: usize,
+}
+
+/// Keys of a request beside the options of the table.
+const BESIDE: &str = "runs_in_flight, require_compiled, allow_native";
+
+/// The keys of a request; of an option whose values have names, `option.NAME`.
+fn keys() -> String {
+    let key = |row: &Opt<Settings>| match row.value.split_once('=') {
+        Some((name, _)) => format!("{}.{name}", row.name),
+        None => row.name.to_string(),
+    };
+    let taken = Settings::rows().iter().filter(|row| is_taken(row));
+    taken.map(key).chain([BESIDE.to_string()]).collect::<Vec<_>>().join(", ")
+}
+
+/// Options of the model are those of loading.
+fn is_taken(row: &Opt<Settings>) -> bool {
+    row.heading != Heading::Model
 }
 
 impl Request {
     pub(crate) fn parse(text: &str) -> Result<Request, Failure> {
-        let mut request = Request {
-            device: "auto".into(),
-            threads: 0,
-            target: None,
-            require_compiled: false,
-            allow_native: false,
-            options: Options::default(),
-            host_calls: vec![],
-            of_compilation: vec![],
-        };
-        let mut cache_weights = false;
+        let settings = Settings::of_program();
+        let mut request = Request { settings, require_compiled: false, allow_native: false, runs_in_flight: 1 };
         for (key, value) in pairs(text)? {
-            let pipeline = &mut request.options.pipeline;
             match key {
-                "device" => request.device = value.into(),
-                "threads" => request.threads = number(key, value)?,
                 "require_compiled" => request.require_compiled = truth(key, value)?,
                 "allow_native" => request.allow_native = truth(key, value)?,
-                "runs_in_flight" => request.options.runs_in_flight = number(key, value)?,
-                "cache_weights" => cache_weights = truth(key, value)?,
-                "cache" => {
-                    request.options.cache = match value {
-                        "off" => Cache::default(),
-                        "user" => Cache::of_user(),
-                        folder => Cache::at(folder),
-                    }
-                }
-                "target" => request.target = Some(value.into()),
-                "amp" => pipeline.amp = mode(key, value, &[AmpMode::Off, AmpMode::Fp16], AmpMode::name)?,
-                "keep_f32" => pipeline.keep_f32 = value.split(',').map(KeepF32::listed).collect(),
-                "layout" => pipeline.layout = mode(key, value, LayoutMode::ALL, LayoutMode::name)?,
-                "fuse" => pipeline.fuse = mode(key, value, FuseMode::ALL, FuseMode::name)?,
-                "opt_level" => {
-                    let level = value.parse().ok().filter(|n| *n <= 3);
-                    pipeline.opt_level = level.ok_or_else(|| wrong(key, value, "0, 1, 2 or 3"))?;
-                }
-                _ => match key.strip_prefix("host_call.") {
-                    Some(node) if !node.is_empty() && !value.is_empty() => {
-                        request.host_calls.push((node.into(), value.into()));
-                    }
-                    _ => return Err(unknown(key, OF_REQUESTS)),
-                },
-            }
-            if key.starts_with("host_call.")
-                || matches!(key, "target" | "amp" | "keep_f32" | "layout" | "fuse" | "opt_level")
-            {
-                request.of_compilation.push(key.into());
+                "runs_in_flight" => request.runs_in_flight = number(key, value)?,
+                // One for each core.
+                "threads" if value == "0" => {}
+                "cache" if value == "user" => request.settings.cache = None,
+                _ => request.take(key, value)?,
             }
         }
-        if cache_weights {
-            request.options.cache = request.options.cache.with_weights();
+        request.settings.allow_native = request.allow_native;
+        if request.settings.amp == "auto" {
+            return Err(Failure::usage("option amp=auto: needs values to calibrate with, which C has no way to give")
+                .help("it is off or fp16 here; `weft compare --write-keep` finds the nodes for keep_f32="));
         }
         Ok(request)
+    }
+
+    fn take(&mut self, key: &str, value: &str) -> Result<(), Failure> {
+        let (name, part) = key.split_once('.').unwrap_or((key, ""));
+        let found = Settings::row(name).filter(|row| is_taken(row) && row.value.contains('=') != part.is_empty());
+        let Some(row) = found.filter(|_| !part.is_empty() || !key.ends_with('.')) else {
+            return Err(unknown(key, &keys()));
+        };
+        let named = (!part.is_empty()).then(|| format!("{part}={value}"));
+        let texts = match named {
+            Some(_) if value.is_empty() => return Err(wrong(key, value, "a value")),
+            Some(text) => vec![text],
+            None if row.many && !row.listed => value.split(',').map(str::to_string).collect(),
+            None => vec![value.to_string()],
+        };
+        texts.iter().try_for_each(|t| self.settings.ask(row.name, t)).map_err(|why| wrong(key, value, &why))
+    }
+
+    /// The first option that asks for another compilation, which a bundle has behind it.
+    pub(crate) fn of_compilation(&self) -> Option<&str> {
+        let asks = |name: &&String| {
+            Settings::row(name).is_some_and(|row| row.heading == Heading::Compiler || row.name == "target")
+        };
+        self.settings.given.iter().find(asks).map(String::as_str)
     }
 }
 
@@ -145,13 +140,16 @@ mod tests {
         assert_eq!((s.batch, s.keep_open, &s.shapes), (Some(4), true, &vec![("x".to_string(), vec![1, 3])]));
         assert_eq!((&s.open, &s.steps), (&vec![("h".to_string(), 32, 64)], &vec![("h".to_string(), 32)]));
         let r = Request::parse("device=cpu\nthreads=2\namp=fp16\nkeep_f32=a,b").map_err(drop).expect("parses");
-        assert_eq!((r.device.as_str(), r.threads, r.options.pipeline.keep_f32.len()), ("cpu", 2, 2));
-        assert_eq!(r.of_compilation, ["amp", "keep_f32"]);
+        let s = &r.settings;
+        assert_eq!((s.device.as_str(), s.threads, s.keep_f32.len()), ("cpu", Some(2), 2));
+        assert_eq!(r.of_compilation(), Some("amp"));
         for bad in ["x", "batch=x", "dim.h=5..3", "shape.x=3,4", "batches=1", "keep_open=1"] {
             assert!(loading(bad).is_err(), "{bad}");
         }
         let r = Request::parse("host_call.op:relu=f\nhost_call./a.b=g").map_err(drop).expect("parses");
-        assert_eq!(r.host_calls, [("op:relu".into(), "f".into()), ("/a.b".into(), "g".into())]);
+        assert_eq!(r.settings.host_call, ["op:relu=f", "/a.b=g"]);
+        let r = Request::parse("nan=fast\nrules=direct\nquirk.some=off\nexternal=c").map_err(drop).expect("parses");
+        assert_eq!((r.settings.nan.as_str(), r.settings.external.len()), ("fast", 1));
         for bad in [
             "host_call.=f",
             "host_call.a=",

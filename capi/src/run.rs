@@ -69,9 +69,22 @@ impl WeftSession {
 /// Runs once on copies of the inputs.
 ///
 /// # Safety
-/// `inputs` points to `count` tensors whose names, shapes and data do not change during the call.
+/// As [`given`].
 unsafe fn run(session: &WeftSession, inputs: *const WeftTensor, count: usize) -> Result<Outputs, Failure> {
-    let names: Vec<String> = session.input_types.iter().map(|i| i.0.clone()).collect();
+    // SAFETY: as the function's own contract says.
+    run_tensors(session, &unsafe { given(session, inputs, count) }?)
+}
+
+/// Copies of the inputs, by name.
+///
+/// # Safety
+/// `inputs` points to `count` tensors whose names, shapes and data do not change during the call.
+pub(crate) unsafe fn given<'s>(
+    session: &'s WeftSession,
+    inputs: *const WeftTensor,
+    count: usize,
+) -> Result<Vec<(&'s str, Tensor)>, Failure> {
+    let names: Vec<&str> = session.input_types.iter().map(|i| i.0.as_str()).collect();
     // SAFETY: as the function's own contract says.
     let inputs = unsafe { slice(inputs, count, "the inputs") }?;
     let mut given: Vec<(&str, Tensor)> = vec![];
@@ -84,11 +97,11 @@ unsafe fn run(session: &WeftSession, inputs: *const WeftTensor, count: usize) ->
         // SAFETY: as the function's own contract says.
         given.push((name, unsafe { tensor(t, name) }?));
     }
-    run_tensors(session, &given)
+    Ok(given)
 }
 
 /// Runs once on tensors by name.
-fn run_tensors(session: &WeftSession, given: &[(&str, Tensor)]) -> Result<Outputs, Failure> {
+pub(crate) fn run_tensors(session: &WeftSession, given: &[(&str, Tensor)]) -> Result<Outputs, Failure> {
     for (name, tensor) in given {
         session.check(name, tensor.dtype(), tensor.shape())?;
     }
@@ -120,7 +133,7 @@ unsafe fn run_dlpack(session: &WeftSession, inputs: *const DLTensor, count: usiz
 /// # Safety
 /// `buffers` points to `count` entries, each with a name as [`name_of`] takes it and `bytes` of memory at `data`.
 unsafe fn copy(outputs: &Outputs, buffers: *const WeftBuffer, count: usize) -> Result<(), Failure> {
-    let names: Vec<String> = outputs.names().map(String::from).collect();
+    let names: Vec<&str> = outputs.names().collect();
     // SAFETY: as the function's own contract says.
     let buffers = unsafe { slice(buffers, count, "the outputs") }?;
     let mut found = vec![];

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
-use weft::{Device, Session, TensorType};
+use weft::{Device, HostFunctions, Session, TensorType};
+use workbench::executor::{library_options, pipeline_options, profile_on};
 
 /// A network that is ready to run.
 pub struct WeftSession {
@@ -18,6 +19,8 @@ pub struct WeftSession {
     pub(crate) outputs: Arc<Ports>,
     pub(crate) input_types: Vec<(String, TensorType)>,
     pub(crate) device: Device,
+    /// The functions that the network may call.
+    pub(crate) functions: HostFunctions,
     label: CString,
     place: CString,
 }
@@ -40,18 +43,16 @@ fn device_of(name: &str, threads: usize) -> Result<Device, weft::Error> {
 
 impl WeftSession {
     fn open(model: &WeftModel, request: Request, functions: Option<&WeftFunctions>) -> Result<WeftSession, Failure> {
-        let (device, threads, options) = (request.device, request.threads, request.options);
-        let host_calls: Vec<(&str, &str)> = request.host_calls.iter().map(|c| (c.0.as_str(), c.1.as_str())).collect();
-        let mut options = if host_calls.is_empty() { options } else { options.host_calls(&host_calls) };
+        weft::external::register()?;
+        let mut settings = request.settings.clone();
         if let Some(functions) = functions {
-            options.host_functions = functions.host_functions();
+            settings.functions = functions.host_functions();
         }
-        let device = device_of(&device, threads)?;
-        if !matches!(device, Device::Interpreter) {
-            options.profile = Some(device.profile_as(request.target.as_deref())?);
-        } else {
-            options.profile = None;
-        }
+        workbench::tuning::provide(&mut settings, false)?;
+        let device = device_of(&settings.device, settings.threads.map_or(0, |n| n as usize))?;
+        let profile = profile_on(&settings, &device)?;
+        let options = library_options(&settings, pipeline_options(&settings)?, (&device, &profile))?;
+        let options = options.runs_in_flight(request.runs_in_flight);
         let compiled = match &model.source {
             Source::Model(m) => {
                 match [("require_compiled", request.require_compiled), ("allow_native", request.allow_native)]
@@ -63,7 +64,7 @@ impl WeftSession {
                 }
             }
             Source::Bundle(b) => {
-                if let Some(key) = request.of_compilation.first() {
+                if let Some(key) = request.of_compilation() {
                     let text = format!("{key} does not apply to a bundle, which is compiled already");
                     return Err(Failure::usage(text).help("compile the model itself with it"));
                 }
@@ -76,6 +77,7 @@ impl WeftSession {
             inputs: Ports::of(session.inputs()),
             outputs: model.outputs.clone(),
             input_types: session.inputs(),
+            functions: settings.functions,
             label: c_text(&device.label()),
             device,
             place: c_text(session.place()),

@@ -115,18 +115,18 @@ pub(crate) unsafe fn listed<T>(list: &[T], count: *mut usize) -> *const T {
 pub(crate) unsafe fn name_of<'a>(
     name: *const c_char,
     n: usize,
-    names: &'a [String],
+    names: &[&'a str],
     what: &str,
 ) -> Result<&'a str, Failure> {
     if name.is_null() {
-        let there = names.get(n).map(String::as_str);
+        let there = names.get(n).copied();
         return there.ok_or_else(|| Failure::input(format!("the network has {} {what}s, not {}", names.len(), n + 1)));
     }
     // SAFETY: as the function's own contract says.
     let given = unsafe { text(name, "a name") }?;
     names
         .iter()
-        .map(String::as_str)
+        .copied()
         .find(|n| *n == given)
         .ok_or_else(|| Failure::input(format!("the network has no {what} `{given}`; there are: {}", names.join(", "))))
 }

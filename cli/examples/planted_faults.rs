@@ -109,8 +109,8 @@ attr_struct! {
     pub struct Plant("plant") {
         /// The block.
         pub block: Name = "".into(),
-        /// `forgets` stores one half whatever the block reads; `tail` makes the last element wrong; `hangs` and `aborts`
-        /// act on the process that measures.
+        /// `forgets` stores one half whatever the block reads; `tail` makes the last element wrong; `hangs` and
+        /// `aborts` act on the process that measures.
         pub fault: String = String::new(),
     }
 }

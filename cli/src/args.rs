@@ -1,35 +1,30 @@
 //! The command line: the options of each command. [`Common`] has options that several commands share; [`shared`] lists
 //! which command supports which.
 
+mod headings;
 mod listing;
 mod options;
 mod paths;
-pub mod pictures;
 pub mod shared;
 mod surgery;
+mod tabled;
 mod tuning;
 mod view;
 
 use clap::{Args, Parser, Subcommand};
 pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
-pub use options::{Common, Schedules, Times};
-pub use paths::{BUNDLE, names_folder};
+pub use options::Common;
+pub use paths::BUNDLE;
 use paths::{npz_or_folder, path_of, trace_or_bundle};
-use pictures::{ImageLayout, Resize};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
-pub use tuning::{EditArgs, MeasureArgs, OracleArgs, OracleShapes, TuneArgs, TuningAction, TuningArgs};
+use tabled::FromTable;
+pub use tuning::{EditArgs, MeasureArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::{ReportArgs, ViewArgs};
-
-const INPUTS: &str = "Inputs";
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "at least 1 is needed".into())
-}
-
-fn finite(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| "needs numbers, as in 0.485,0.456,0.406".into())
-}
+use workbench::bench::Timing;
+use workbench::bundles::BundleOptions;
+use workbench::compare::Against;
+use workbench::inputs::Inputs;
 
 /// What `weft --help` ends with.
 const FIRST_STEPS: &str = "\
@@ -40,8 +35,8 @@ First steps with a network of one's own:
   weft view model.onnx           the graph before and after every pass, fusion, kernels
   weft help bench                the options of a command";
 
-/// Weft compiles neural networks (ONNX, its own text, built-in models) to GPU compute shaders and runs them on any Vulkan,
-/// Metal or DX12 device
+/// Weft compiles neural networks (ONNX, its own text, built-in models) to GPU compute shaders and runs them on any
+/// Vulkan, Metal or DX12 device
 ///
 /// It folds and simplifies the graph, chooses fp16 and layouts by cost, fuses elementwise chains into convolutions and
 /// products, and generates a scheduled kernel for each group. Every step can be looked at.
@@ -100,46 +95,13 @@ pub enum Command {
     /// Verify and time the candidates of `weft tune`
     #[command(hide = true)]
     Measure(MeasureArgs),
-    /// Measure tables of schedules, and run searches on them
-    #[command(hide = true)]
-    Oracle(OracleArgs),
 }
 
 /// Inputs of a model.
-#[derive(Args, Debug, Clone, Default)]
-pub struct InputArgs {
-    /// Arrays by name (.npz), an array (.npy), or images (.png, .jpg; several are a batch)
-    #[arg(short = 'i', long = "input", value_name = "[NAME=]FILE", help_heading = INPUTS)]
-    pub files: Vec<String>,
-    /// What is taken from each channel of an image, where white is 1
-    #[arg(long, value_name = "R,G,B", value_delimiter = ',', num_args = 1..=4, value_parser = finite, help_heading = INPUTS)]
-    pub mean: Vec<f64>,
-    /// What each channel of an image is divided by then
-    #[arg(long, value_name = "R,G,B", value_delimiter = ',', num_args = 1..=4, value_parser = finite, help_heading = INPUTS)]
-    pub std: Vec<f64>,
-    /// What an image's bytes are divided by before all that [default: 255]
-    #[arg(long, value_name = "N", value_parser = finite, help_heading = INPUTS)]
-    pub scale: Option<f64>,
-    /// Size of images: crop (the middle), stretch, pad, or N (shorter side to N, then the middle) [default: crop]
-    #[arg(long, value_name = "HOW", value_parser = Resize::parse, help_heading = INPUTS)]
-    pub resize: Option<Resize>,
-    /// All of that as usual for imagenet, inception (-1..1), unit (0..1) or bytes (0..255); zoo models know theirs
-    #[arg(long, value_name = "NAME", help_heading = INPUTS)]
-    pub preset: Option<String>,
-    /// Where channels stand, if the shape does not say
-    #[arg(long, value_name = "LAYOUT", help_heading = INPUTS)]
-    pub image_layout: Option<ImageLayout>,
-    /// Blue first
-    #[arg(long, help_heading = INPUTS)]
-    pub bgr: bool,
-}
-impl InputArgs {
-    /// True when an option is given that only images heed.
-    pub fn about_images(&self) -> bool {
-        let numbers = !self.mean.is_empty() || !self.std.is_empty() || self.scale.is_some();
-        numbers || self.resize.is_some() || self.preset.is_some() || self.image_layout.is_some() || self.bgr
-    }
-}
+pub type InputArgs = FromTable<Inputs>;
+
+/// What is asked of a bundle.
+pub type BundleArgs = FromTable<BundleOptions>;
 
 /// `weft devices`
 #[derive(Args, Debug)]
@@ -172,7 +134,8 @@ pub struct CompileArgs {
     /// Models: paths or zoo names
     #[arg(required = true)]
     pub models: Vec<String>,
-    /// Write the compile trace, or a bundle: the network, its weights, plans and kernels as one file that `weft run` takes
+    /// Write the compile trace, or a bundle: the network, its weights, plans and kernels as one file that `weft run`
+    /// takes
     #[arg(short, long, value_name = "F.trace|F.bundle", value_parser = trace_or_bundle())]
     pub output: Option<PathBuf>,
     /// Profiles that a bundle is made for, as `weft devices --profiles` lists them, and `cpu` [default: the device]
@@ -181,8 +144,8 @@ pub struct CompileArgs {
     /// Text of the licence, which a bundle keeps [default: what the ONNX file says of it]
     #[arg(long, value_name = "FILE")]
     pub licence: Option<PathBuf>,
-    /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes
-    /// with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
+    /// Print these texts, or write them with --emit-dir; isa is what the driver of --device makes of each kernel, and
+    /// comes with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
     pub emit: Vec<String>,
     /// WGSL as wgpu takes it, or as the standard has it, for browsers
@@ -211,7 +174,7 @@ pub struct OptArgs {
     /// Where to write; stdout by default
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// What to print instead of the module: the kernels' WGSL
+    /// Text to print: the module, or the kernels' WGSL
     #[arg(long, value_parser = ["weft", "wgsl"], default_value = "weft")]
     pub emit: String,
     /// WGSL as wgpu takes it, or as the standard has it, for browsers
@@ -220,17 +183,6 @@ pub struct OptArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
-}
-
-/// What is asked of a bundle.
-#[derive(Args, Debug, Clone, Copy, Default)]
-pub struct BundleArgs {
-    /// End with exit 5 rather than compile anything, if a bundle has no plan for the device
-    #[arg(long)]
-    pub require_compiled: bool,
-    /// Let a bundle or a text run code of this machine, if external targets are in it (dnnl, c)
-    #[arg(long)]
-    pub allow_native: bool,
 }
 
 /// `weft run`
@@ -293,18 +245,9 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,
-    /// Runs before the timed ones
-    #[arg(long, default_value_t = 10)]
-    pub warmup: usize,
-    /// Timed runs
-    #[arg(long, default_value_t = 100, value_parser = at_least_one)]
-    pub runs: usize,
-    /// Timed for so long instead: 3s, 500ms
-    #[arg(long)]
-    pub duration: Option<String>,
-    /// Runs in flight for the throughput [default: the fastest of 1, 2 and 4]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub in_flight: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub timing: FromTable<Timing>,
     /// Write one run as a timeline for Perfetto or Chrome: upload, encoding, queue, kernels, readback
     #[arg(long, value_name = "F.json", value_parser = path_of("json"))]
     pub timeline: Option<PathBuf>,
@@ -344,11 +287,6 @@ impl BenchArgs {
     }
 }
 
-/// The reference's old name becomes the new one.
-fn against(text: &str) -> Result<String, String> {
-    Ok(if text == "cpu" { "reference" } else { text }.to_string())
-}
-
 /// `weft compare`
 #[derive(Args, Debug, Clone)]
 pub struct CompareArgs {
@@ -360,15 +298,9 @@ pub struct CompareArgs {
     /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
     #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"])]
     pub data: Option<PathBuf>,
-    /// What to compare with: reference (the interpreter; cpu is its old name), fp32, or a file of results
-    #[arg(long, default_value = "reference", value_parser = against, value_name = "reference|fp32|ref.npz")]
-    pub against: String,
-    /// Relative tolerance
-    #[arg(long)]
-    pub rtol: Option<f64>,
-    /// Absolute tolerance, as a share of the largest magnitude
-    #[arg(long)]
-    pub atol: Option<f64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub against: FromTable<Against>,
     /// Errors of each node with the errors before it (otherwise each node alone gets exact inputs)
     #[arg(long)]
     pub cumulative: bool,
@@ -397,7 +329,7 @@ pub struct ExplainArgs {
     /// One kernel, by its name: what its schedule chose, and what the other choices are estimated to cost
     #[arg(long, value_name = "NAME", conflicts_with_all = ["node", "sort"])]
     pub kernel: Option<String>,
-    /// What fusion left: results that go from kernel to kernel through memory, why, and what one kernel would gain
+    /// Show what fusion left: results that go from kernel to kernel through memory, why, and what one kernel would gain
     #[arg(long, conflicts_with_all = ["node", "kernel", "sort"])]
     pub left: bool,
     /// A table of the groups by what was measured of them: their times, or their errors

@@ -1,62 +1,14 @@
-//! Bundles as `run`, `bench`, `inspect`, `explain` and `view` take them; `compile -o F.bundle` writes them (`bundling`).
+//! `weft inspect` of a bundle.
 
-use crate::args::shared::refuse_but;
-use crate::args::{BundleArgs, Common};
-use crate::error::{CliError, CliResult};
-use crate::executor::{Device, cache, compile_options, pipeline_options, profile_on, watching};
-use crate::output::{print_text, show_table, si, table, write_json};
-use compiler::profile::DeviceProfile;
+use crate::args::Common;
+use crate::output::{print_text, show_table, table, write_json};
 use serde_json::Value;
-use std::path::Path;
-use weft::plain_files::begins_as_bundle;
-use weft::{Bundle, Options, Session};
-
-/// Options of the device and of runs, which a bundle takes though it is compiled.
-const TAKEN: &[&str] = &["device", "threads", "seed", "cache", "host_functions"];
-
-/// The bundle that the file is; `None` for other files and names.
-pub fn find(model: &str) -> CliResult<Option<Bundle>> {
-    Ok(match begins_as_bundle(Path::new(model)) {
-        true => Some(Bundle::open(model)?),
-        false => None,
-    })
-}
-
-/// As [`find`], to run it: options that ask for another compilation are refused.
-pub fn opened(model: &str, common: &Common, asked: BundleArgs) -> CliResult<Option<Bundle>> {
-    let given = [("--require-compiled", asked.require_compiled), ("--allow-native", asked.allow_native)];
-    let is_text = Path::new(model).extension().is_some_and(|e| e == "weft");
-    match (find(model)?, given.iter().find(|g| g.1 && !(is_text && g.0 == "--allow-native"))) {
-        (Some(bundle), _) => {
-            refuse_but(common, model, TAKEN)?;
-            Ok(Some(if asked.allow_native { bundle.allow_native() } else { bundle }))
-        }
-        (None, Some((option, _))) => {
-            let text = format!("{option} is for bundles, and {model} is a model");
-            Err(CliError::usage(text).help("`weft compile MODEL -o F.bundle` makes a bundle"))
-        }
-        (None, None) => Ok(None),
-    }
-}
-
-/// A session of the bundle on a device; `require`: nothing may be compiled.
-pub fn session(bundle: &Bundle, common: &Common, device: &Device, require: bool) -> CliResult<Session> {
-    let on_device = !matches!(device, Device::Interpreter);
-    let profile = on_device.then(|| profile_on(common, device)).transpose()?;
-    let target = profile.clone().unwrap_or_else(DeviceProfile::baseline);
-    let options = Options {
-        profile,
-        compile: compile_options(pipeline_options(common)?, common, &target)?,
-        cache: cache(common),
-        host_functions: common.functions.clone(),
-        watch: watching(common),
-        ..Options::default()
-    };
-    Ok(bundle.compile(&options, require)?.session(device)?)
-}
+use weft::Bundle;
+use workbench::Result;
+use workbench::figures::si;
 
 /// Names the profiles whose kernels another build made in another form.
-fn print_unread(entries: &[Value]) -> CliResult<()> {
+fn print_unread(entries: &[Value]) -> Result<()> {
     for e in entries.iter().filter(|e| e["is_read"] == false) {
         let text = |key: &str| e[key].as_str().unwrap_or_default();
         print_text(&format!(
@@ -69,7 +21,7 @@ fn print_unread(entries: &[Value]) -> CliResult<()> {
 }
 
 /// Shows what is in a bundle.
-pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> CliResult<()> {
+pub fn inspect(bundle: &Bundle, path: &str, common: &Common) -> Result<()> {
     bundle.check()?;
     let json = bundle.to_json();
     if write_json(common, &json)? {

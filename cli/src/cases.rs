@@ -6,18 +6,18 @@
 //! panics is reported like any other bug. The caller must notice a case that kills the process or does not end.
 
 use crate::args::{CasesArgs, RunArgs};
-use crate::error::{CliError, CliResult};
 use crate::output::print_json;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
+use workbench::{Error, Result};
 
 /// Runs the cases of stdin.
-pub fn execute(a: &CasesArgs) -> CliResult<()> {
-    let device = crate::executor::open_device(&a.common)?;
+pub fn execute(a: &CasesArgs) -> Result<()> {
+    let device = workbench::executor::open_device(&a.common)?;
     for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|e| CliError::input(format!("stdin: {e}")))?;
+        let line = line.map_err(|e| Error::input(format!("stdin: {e}")))?;
         let [model, data, constant_inputs] = line.split('\t').collect::<Vec<_>>()[..] else {
-            return Err(CliError::usage(format!("`{line}` is not MODEL<tab>DATA_SET<tab>CONSTANT_INPUTS")));
+            return Err(Error::usage(format!("`{line}` is not MODEL<tab>DATA_SET<tab>CONSTANT_INPUTS")));
         };
         let run = RunArgs {
             model: model.into(),
@@ -26,13 +26,13 @@ pub fn execute(a: &CasesArgs) -> CliResult<()> {
             common: a.common.clone(),
             ..RunArgs::default()
         };
-        let result = crate::error::catch_bugs(|| crate::run::run_test_dir(&run, data.as_ref(), &device));
+        let result = workbench::error::catch_bugs(|| crate::run::run_test_dir(&run, data.as_ref(), &device));
         let (code, message, constants) = match result {
             Ok(agreed) => (0, agreed.place.to_string(), agreed.constants),
             Err(e) => (e.code as u8, e.to_string(), vec![]),
         };
         print_json(&serde_json::json!({ "code": code, "message": message, "constants": constants }).to_string())?;
-        std::io::stdout().flush().map_err(|e| CliError::usage(format!("stdout: {e}")))?;
+        std::io::stdout().flush().map_err(|e| Error::usage(format!("stdout: {e}")))?;
     }
     Ok(())
 }

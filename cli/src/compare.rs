@@ -1,122 +1,99 @@
-//! `weft compare`: compares the results of a device with another way of computing them.
-//!
-//! A comparison names both sides. Comparing a side with itself proves nothing and is refused.
-
-mod cause;
-mod data;
-mod keep;
-mod side;
+//! `weft compare`: what a comparison found, shown.
 
 use crate::args::CompareArgs;
-use crate::arrays::Named;
-use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
-use crate::models::{inputs_for, load};
-use crate::node_errors::{NodeError, node_errors};
-use crate::output::{log_once, print_text, show_table, table, verdict, write_json};
-use crate::parts::recorded;
-use crate::precision::on_this_device;
-use crate::range_checks::{count_out_of_range, out_of_range_json, print_out_of_range};
-use cause::{Cause, Run, cause_of};
-use compiler::agreement::{Difference, Tolerance};
-use compiler::calibrate::{Stored, storage_of};
-use compiler::compile::lost_positions;
-use compiler::dtype::DType;
-use compiler::passes::mixed_precision::keep_list;
-use compiler::profile::Nan;
-use compiler::trace::{self, Errors};
-use keep::Found;
-pub use side::reference_of;
-use side::{Reference, Side, differences, judge_all_in_f32, refuse_itself};
+use crate::output::{print_text, show_table, table, verdict, write_json};
+use crate::range_checks::print_out_of_range;
+use comfy_table::Cell;
+use compiler::agreement::Difference;
+use compiler::calibrate::{Accumulated, Passed, Stored};
+use compiler::passes::mixed_precision::escape_pattern;
+use serde_json::Value;
 use std::path::Path;
+use workbench::Result;
+use workbench::compare::{
+    Case, Cause, Comparison, FIGURES, FolderComparison, NodeError, Request, Side, WORST, compare, over_folder,
+};
+use workbench::written::write_file;
+
+/// Nodes that the table of errors names, at most: those that add most.
+const ROWS: usize = 12;
 
 /// Compares a device with a reference.
-pub fn execute(a: &CompareArgs) -> CliResult<()> {
-    refuse_itself(a)?;
-    keep::refuse_without_f16(a)?;
-    if let Some(folder) = &a.data {
-        warn_of_lost_nan(a);
-        return data::execute(a, folder);
+pub fn execute(a: &CompareArgs) -> Result<()> {
+    match &a.data {
+        Some(folder) => over_inputs(a, folder),
+        None => once(a),
     }
-    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
-    let module = load(&a.model, &a.common, given.as_ref())?;
-    let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
-    let device = crate::executor::open_device(&a.common)?;
-    warn_of_lost_nan(a);
-    let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, &a.common)).transpose()?;
-    let profile = profile_on(&a.common, &device)?;
-    let (pipeline, chosen) = calibrated_pipeline(&module, &a.common, &profile, &inputs)?;
-    let executor = execute_with(module.clone(), pipeline.clone(), &a.common, &device, &profile, false)?;
-    let mixed = executor.is_mixed();
-    if judge_all_in_f32(a, &device, mixed)? {
-        return Ok(());
-    }
-    let names = executor.output_names();
-    let (got, place) = executor.run_unchecked(&inputs)?;
-    let lost = lost_positions(&module, &inputs, &got);
-    drop(executor);
-    let result = Side::of_run(&device, place, if mixed { &a.common.amp } else { "off" });
-    let reference = Reference::open(a, &module, &device, &inputs)?;
-    let (want, against) = reference.run(&a.common, &module, &device, &inputs, &result)?;
-    drop(reference);
-    let rows = differences(a, &names, &got, &want, mixed)?;
-    let pass = lost.is_empty() && rows.iter().all(|r| r.1.pass);
-    let nodes = node_errors(a, &module, &inputs, &device, &pipeline)?;
-    let (module, inputs, device, profile, pipeline) = (&module, &inputs[..], &device, &profile, &pipeline);
-    let run = Run { module, inputs, device, profile, pipeline, chosen: &chosen, mixed };
-    let stored = match mixed {
-        true => storage_of(module, &on_this_device(&a.common, pipeline), profile).ok(),
-        false => None,
-    };
-    let cause = cause_of(a, &run, &rows)?;
-    let keep = a.write_keep.as_ref().map(|path| write_keep(a, &run, &want, path)).transpose()?;
-    if let Some(path) = &a.output {
-        let mut trace = recorded(&a.model, module.clone(), &a.common, profile, inputs)?;
-        trace.errors = Some(errors(a, device, mixed, &nodes, &rows));
-        crate::trace::write(path, &trace, &a.common)?;
-    }
-    let failing = || nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
-    let mut json = serde_json::json!({
-        "schema": 1, "model": a.model, "pass": pass, "device": crate::device::describe(device),
-        "result": result, "against": against,
-        "outputs": rows.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
-        "nodes": nodes.iter().map(|n| with_name(&n.name, Some(&n.op), &n.difference)).collect::<Vec<_>>(),
-        "first_failing": cause.as_ref().and_then(|c| failing().or_else(|| c.node())),
-        "mixed": stored.map(|s| serde_json::json!({ "nodes": s.nodes, "kept": s.kept, "fp32_bytes": s.single, "saved_bytes": s.saved })),
-        "cause": cause.as_ref().map(Cause::to_json),
-        "keep": keep,
-        "lost_positions": lost,
-    });
-    if let Some(found) = &counted {
-        json["out_of_range"] = out_of_range_json(found);
-    }
-    if !write_json(&a.common, &json)? {
-        print_text(&format!("{} against {}", result.name(), against.name()))?;
-        if let Some(s) = stored {
-            print_text(&stored_text(&s))?;
-        }
-        print_table(a, &rows, &nodes)?;
-        lost.iter().try_for_each(|l| print_text(&format!("{l}: a fault of a kernel, which found nothing")))?;
-        cause.iter().try_for_each(|c| c.print(a))?;
-        counted.as_deref().map_or(Ok(()), print_out_of_range)?;
-    }
-    if pass {
-        return Ok(());
-    }
-    Err(differs(&rows, lost, mixed && keep.is_none()))
 }
 
-/// That results differ or hold lost positions, and perhaps what to do.
-fn differs(rows: &[(String, Difference)], lost: Vec<String>, advise: bool) -> CliError {
-    let differ = rows.iter().filter(|r| !r.1.pass).map(|r| format!("{}: {}", r.0, r.1.why));
-    let why: Vec<String> = differ.chain(lost).collect();
-    let e = CliError::new(Code::Check, format!("results differ: {}", why.join("; ")));
-    match advise {
-        true => {
-            e.help("--write-keep F looks for the smallest list of nodes to keep in f32 with which the results agree")
-        }
-        false => e,
+fn request(a: &CompareArgs) -> Request {
+    Request {
+        model: a.model.clone(),
+        input: a.input.0.clone(),
+        against: a.against.0.clone().by_new_name(),
+        cumulative: a.cumulative,
+        check_indices: a.check_indices,
+        nodes: a.common.verbose > 0 || a.common.json.is_some(),
+        trace: a.output.is_some(),
+        keep: a.write_keep.is_some(),
+        verbose: a.common.verbose > 0,
+        settings: a.common.settings.0.clone(),
     }
+}
+
+fn once(a: &CompareArgs) -> Result<()> {
+    let found = compare(&request(a))?;
+    if let (Some(path), Some(keep)) = (&a.write_keep, &found.keep) {
+        write_file(path, keep.text.as_bytes())?;
+    }
+    if let (Some(path), Some(trace)) = (&a.output, &found.trace) {
+        workbench::traces::write(path, trace, &a.common)?;
+    }
+    if !write_json(&a.common, &found.to_json())? {
+        show(a, &found)?;
+    }
+    found.failure().map_or(Ok(()), Err)
+}
+
+fn show(a: &CompareArgs, found: &Comparison) -> Result<()> {
+    let Some(sides) = &found.sides else { return print_all_in_f32() };
+    print_sides(sides)?;
+    if let Some(s) = &found.stored {
+        print_text(&stored_text(s))?;
+    }
+    print_table(a, &found.outputs, &found.nodes)?;
+    let lost = |l: &String| print_text(&format!("{l}: a fault of a kernel, which found nothing"));
+    found.lost.iter().try_for_each(lost)?;
+    found.cause.iter().try_for_each(|c| print_cause(c, a))?;
+    found.out_of_range.as_deref().map_or(Ok(()), print_out_of_range)
+}
+
+fn print_all_in_f32() -> Result<()> {
+    print_text("--amp auto keeps every node in f32 for these inputs: the results equal f32's, and nothing is saved")
+}
+
+fn print_sides([result, against]: &[Side; 2]) -> Result<()> {
+    print_text(&format!("{} against {}", result.name(), against.name()))
+}
+
+fn over_inputs(a: &CompareArgs, folder: &Path) -> Result<()> {
+    let found = over_folder(&request(a), folder)?;
+    if !write_json(&a.common, &found.to_json())? {
+        show_over_inputs(&found)?;
+    }
+    found.failure().map_or(Ok(()), Err)
+}
+
+fn show_over_inputs(found: &FolderComparison) -> Result<()> {
+    let list = &found.list;
+    if list.is_empty() {
+        return print_all_in_f32();
+    }
+    print_sides(&found.sides)?;
+    print_text(&format!("{} of {} inputs agree within the tolerance", found.passed(), list.len()))?;
+    print_distribution(&found.summaries(), list.len())?;
+    print_worst(list)?;
+    found.departure().map_or(Ok(()), |text| print_text(&text))
 }
 
 /// The effect of mixed precision, in one line.
@@ -130,49 +107,7 @@ fn stored_text(s: &Stored) -> String {
     )
 }
 
-/// Looks for a keep list and writes it; for JSON.
-fn write_keep(a: &CompareArgs, run: &Run<'_>, want: &Named, path: &Path) -> CliResult<serde_json::Value> {
-    let Found { passes, patterns, measured, about } = keep::find(a, run, want)?;
-    crate::output::write_file(path, keep_list(&patterns, &about).as_bytes())?;
-    Ok(serde_json::json!({ "passes": passes, "patterns": patterns, "measured": measured }))
-}
-
-/// A comparison that passes says less where kernels may lose a NaN.
-fn warn_of_lost_nan(a: &CompareArgs) {
-    if a.common.nan == Nan::Fast.name() {
-        let text = "warning: --nan fast: these kernels may hide a NaN; without it Max, Min, Relu, Clip, Sign and pools keep it";
-        log_once(&a.common, text);
-    }
-}
-
-/// The differences as a trace holds them.
-fn errors(
-    a: &CompareArgs,
-    device: &Device,
-    mixed: bool,
-    nodes: &[NodeError],
-    outputs: &[(String, Difference)],
-) -> Errors {
-    let error = |name: &str, d: &Difference, accumulated: Option<f64>| trace::NodeError {
-        name: name.to_string(),
-        max_abs: d.max_abs,
-        rel_l2: d.rel_l2,
-        max_magnitude: d.max_magnitude,
-        pass: d.pass,
-        accumulated,
-    };
-    let dtype = if mixed { DType::F16 } else { DType::F32 };
-    Errors {
-        device: device.label(),
-        against: a.against.clone(),
-        cumulative: a.cumulative,
-        tolerance: Tolerance::new(dtype, a.rtol, a.atol).whole(),
-        nodes: nodes.iter().map(|n| error(&n.name, &n.difference, n.accumulated)).collect(),
-        outputs: outputs.iter().map(|(n, d)| error(n, d, None)).collect(),
-    }
-}
-
-fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeError]) -> CliResult<()> {
+fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeError]) -> Result<()> {
     let mut t = table(&["", "output", "max abs", "max rel", "rel l2", "cosine", "nan, inf"]);
     for (n, d) in rows {
         t.add_row([
@@ -205,15 +140,110 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
     Ok(())
 }
 
-/// The figures of one tensor for JSON.
-fn with_name(name: &str, op: Option<&str>, d: &Difference) -> serde_json::Value {
-    let mut v = serde_json::json!({ "name": name });
-    if let Some(op) = op {
-        v["op"] = op.into();
+fn print_distribution(summaries: &[Value], inputs: usize) -> Result<()> {
+    let number = |v: &Value| v.as_f64().map_or_else(|| "inf".into(), |x| format!("{x:.2e}"));
+    let mut t = table(&["", "output", "agree", "top 1", "error", "p50", "p90", "p99", "max"]);
+    for s in summaries {
+        let top = &s["top1"];
+        let passed = s["passed"].as_u64().unwrap_or(0) as usize;
+        for (i, (key, label, _)) in FIGURES.iter().enumerate() {
+            let mut row = match i {
+                0 => vec![
+                    verdict(passed == inputs),
+                    s["name"].as_str().unwrap_or_default().into(),
+                    format!("{passed} of {inputs}").into(),
+                    if top.is_null() { "-".into() } else { format!("{} of {}", top["same"], top["rows"]).into() },
+                ],
+                _ => vec![Cell::new(""); 4],
+            };
+            row.push((*label).into());
+            row.extend(["p50", "p90", "p99", "max"].map(|p| number(&s[key][p]).into()));
+            t.add_row(row);
+        }
     }
-    if let (Some(o), Ok(serde_json::Value::Object(rest))) = (v.as_object_mut(), serde_json::to_value(d)) {
-        o.extend(rest);
-        o.insert("tolerance_used".into(), d.used.into());
+    show_table(&t)
+}
+
+fn print_worst(cases: &[Case]) -> Result<()> {
+    let mut t = table(&["", "worst inputs", "of the tolerance", "rel l2", "max abs", "top 1"]);
+    for c in cases.iter().take(WORST) {
+        let top = c.misses().map(|list| match list.as_slice() {
+            [] => "same".to_string(),
+            list => {
+                list.iter().map(|(_, r)| format!("{}, expected {}", r.got, r.expected)).collect::<Vec<_>>().join("; ")
+            }
+        });
+        t.add_row([
+            verdict(c.pass()),
+            c.name().into(),
+            format!("{:.2}", c.used()).into(),
+            format!("{:.2e}", c.most(|d| d.rel_l2)).into(),
+            format!("{:.2e}", c.most(|d| d.max_abs)).into(),
+            top.unwrap_or_else(|| "-".into()).into(),
+        ]);
     }
-    v
+    show_table(&t)
+}
+
+/// Shows where a failure comes from.
+fn print_cause(cause: &Cause, a: &CompareArgs) -> Result<()> {
+    if let Some(r) = &cause.rounding {
+        print_points(a, r)?;
+        if let Some(p) = &r.passed {
+            print_text(&passed_text(r, p))?;
+        }
+    }
+    if let Some(n) = cause.device.iter().find(|n| !n.difference.pass) {
+        let why = &n.difference.why;
+        return print_text(&format!("on the device, the first node that departs is {} ({}): {why}", n.name, n.op));
+    }
+    match (&cause.rounding, &cause.producer) {
+        (None | Some(Accumulated { passed: None, .. }), Some((name, op))) => {
+            print_text(&format!("no node departs by itself; what fails is given by {name} ({op})"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Nodes whose errors are larger than all before them, those that add most; all of them with `-v`.
+fn print_points(a: &CompareArgs, r: &Accumulated) -> Result<()> {
+    let mut most = 0.0f64;
+    let mut rising: Vec<(f64, usize)> = Vec::new();
+    for (i, p) in r.points.iter().enumerate().filter(|(_, p)| p.error > 0.0) {
+        let more = if most.is_infinite() { 0.0 } else { p.error - most };
+        if more > 0.0 || a.common.verbose > 0 {
+            rising.push((more, i));
+        }
+        most = most.max(p.error);
+    }
+    if a.common.verbose == 0 {
+        rising.sort_by(|x, y| y.0.total_cmp(&x.0));
+        rising.truncate(ROWS);
+        rising.sort_by_key(|r| r.1);
+    }
+    let mut t = table(&["errors along the graph", "op", "rel l2", "of the tolerance"]);
+    for p in rising.into_iter().map(|(_, i)| &r.points[i]) {
+        let figures = [format!("{:.3e}", p.error), format!("{:.2}", p.used)];
+        t.add_row([p.node.to_string(), p.op.clone()].into_iter().chain(figures));
+    }
+    show_table(&t)
+}
+
+fn passed_text(r: &Accumulated, p: &Passed) -> String {
+    let (node, op) = (p.node, &p.op);
+    let whole = match r.used <= 1.0 {
+        false => format!("the tolerance is passed at {node} ({op})"),
+        true => format!("rounding alone takes {:.2} of the tolerance, most of it up to {node} ({op})", r.used),
+    };
+    let keep: Vec<String> = p.keep.iter().map(|n| format!("--keep-f32 '{}'", escape_pattern(n.as_str()))).collect();
+    format!(
+        "{whole}: the results take {:.2} of it with the roundings before, {:.2} with this one\n\
+         with {} it stays in f32, for {} of the {} bytes that f16 saves; the results then take {:.2} of the tolerance",
+        p.before,
+        p.after,
+        keep.join(" "),
+        p.bytes,
+        r.saved,
+        p.kept
+    )
 }

@@ -1,22 +1,25 @@
 //! `weft compile`: the result of the pipeline as tables, JSON, text, shader files and a trace.
 
 use crate::args::{BUNDLE, CompileArgs};
-use crate::driver_stats;
-use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
-use crate::models::load;
-use crate::output::{log, print_text, write_file, write_json};
-use crate::parts::{Parted, Parts, compile_parts};
+use crate::output::show_blocks;
+use crate::output::{print_text, write_json};
 use crate::terminal::print_log;
 use crate::trace::show;
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, kernel_file};
-use compiler::trace::{Contents, DriverStats};
+use compiler::trace::{CompileTrace, Contents, DriverStats};
 use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
+use workbench::document::Document;
+use workbench::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
+use workbench::models::load;
+use workbench::parts::{Parted, Parts, compile_parts};
+use workbench::progress::log;
+use workbench::written::write_file;
+use workbench::{Code, Error, Result};
 
 /// Compiles models.
-pub fn execute(a: &CompileArgs) -> CliResult<()> {
+pub fn execute(a: &CompileArgs) -> Result<()> {
     refuse(a)?;
     if let Some(path) = bundle_of(a) {
         return crate::bundling::write(a, path);
@@ -28,13 +31,13 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     };
     if profile.is_processor() && a.emit.iter().any(|e| e != "weft") {
         let text = format!("--emit {}: kernels of the CPU are tensor functions, not shaders", a.emit.join(","));
-        return Err(CliError::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
+        return Err(Error::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
     }
     let mut values = Vec::new();
     for model in &a.models {
-        let given = crate::inputs::given(&a.input, model, &a.common)?;
+        let given = workbench::inputs::given(&a.input, model, &a.common)?;
         let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
-        let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
+        let inputs = workbench::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options = CompileOptions {
             record: a.output.is_some(),
@@ -46,10 +49,12 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         if a.verify && !profile.is_processor() {
             read_back(c)?;
         }
-        let stats =
-            device.as_ref().map(|d| driver_stats::ask(driver_stats::asked(d, ISA)?, c, &a.common)).transpose()?;
+        let stats = device
+            .as_ref()
+            .map(|d| workbench::driver_stats::ask(workbench::driver_stats::asked(d, ISA)?, c, &a.common))
+            .transpose()?;
         if let Some(dir) = &a.emit_dir {
-            let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };
+            let dir = if a.models.len() > 1 { dir.join(workbench::models::short_name(model)) } else { dir.clone() };
             emit_files(a, c, stats.as_ref(), &dir)?;
         } else if !a.emit.is_empty() {
             emit_text(a, c, stats.as_ref())?;
@@ -58,7 +63,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let mut trace = parted.trace(model, &options, contents)?;
         trace.driver_stats = stats;
         if let Some(path) = &a.output {
-            crate::trace::write(path, &trace, &a.common)?;
+            workbench::traces::write(path, &trace, &a.common)?;
         }
         if a.common.json.is_some() {
             let mut json = trace.to_json();
@@ -69,8 +74,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         }
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
             show(&trace)?;
-            parts.as_ref().map_or(Ok(()), Parts::show)?;
-            trace.driver_stats_json().map_or(Ok(()), |s| driver_stats::show(&s, |_| true))?;
+            show_blocks(&further(&trace, parts.as_ref()))?;
         }
     }
     let json = if values.len() == 1 { values.swap_remove(0) } else { values.into() };
@@ -78,21 +82,29 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     Ok(())
 }
 
+/// What there is to show beside groups and sums.
+fn further(trace: &CompileTrace, parts: Option<&Parts>) -> Document {
+    let mut out = Document::default();
+    parts.iter().for_each(|p| p.tell(&mut out));
+    trace.driver_stats_json().iter().for_each(|s| workbench::driver_stats::tell(&mut out, s, |_| true));
+    out
+}
+
 /// Refuses options that do not go together.
-fn refuse(a: &CompileArgs) -> CliResult<()> {
+fn refuse(a: &CompileArgs) -> Result<()> {
     if a.output.is_some() && a.models.len() > 1 {
         return Err(
-            CliError::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
+            Error::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
         );
     }
     if a.licence.is_some() && bundle_of(a).is_none() {
-        return Err(CliError::usage("--licence is for a bundle").help("add -o F.bundle"));
+        return Err(Error::usage("--licence is for a bundle").help("add -o F.bundle"));
     }
     if !a.profiles.is_empty() && bundle_of(a).is_none() {
-        return Err(CliError::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target"));
+        return Err(Error::usage("--for names the profiles of a bundle").help("add -o F.bundle, or give --target"));
     }
     if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
-        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+        return Err(Error::usage("--dialect is for WGSL").help("add --emit wgsl"));
     }
     Ok(())
 }
@@ -109,26 +121,21 @@ fn wants_isa(a: &CompileArgs) -> bool {
 }
 
 /// The device whose driver makes the instructions.
-fn isa_device(a: &CompileArgs) -> CliResult<Device> {
+fn isa_device(a: &CompileArgs) -> Result<Device> {
     if a.common.target.is_some() && !a.common.names_device() {
         let why = format!("{ISA} asks a device's driver, and --target alone names a device that need not be here");
-        return Err(CliError::usage(why).help("add --device"));
+        return Err(Error::usage(why).help("add --device"));
     }
-    let device = crate::executor::open_to_compile(&a.common)?;
-    driver_stats::asked(&device, ISA)?;
+    let device = workbench::executor::open_to_compile(&a.common)?;
+    workbench::driver_stats::asked(&device, ISA)?;
     Ok(device)
 }
 
-/// Dispatches in plan order.
-pub fn dispatches(c: &Compiled) -> impl Iterator<Item = &compiler::plan::Dispatch> {
-    c.plan.dispatches()
-}
-
 /// Each kernel's WGSL must be valid for the front end too, with the features that the kernel asks for.
-fn read_back(c: &Compiled) -> CliResult<()> {
+fn read_back(c: &Compiled) -> Result<()> {
     let mut unread = Vec::new();
     for k in &c.plan.kernels {
-        let fail = |e| CliError::new(Code::Bug, format!("the WGSL of kernel {} does not read back: {e}", k.name));
+        let fail = |e| Error::new(Code::Bug, format!("the WGSL of kernel {} does not read back: {e}", k.name));
         if !generated(k)?.reads_back().map_err(fail)? {
             unread.push(k.name.as_str());
         }
@@ -147,8 +154,8 @@ fn weft_text(c: &Compiled) -> String {
     compiler::text::print_module(&c.unscheduled_module())
 }
 
-fn generated(k: &PlanKernel) -> CliResult<&GeneratedModule> {
-    k.emitted.module.downcast_ref().ok_or_else(|| CliError::new(Code::Bug, "a kernel without a module"))
+fn generated(k: &PlanKernel) -> Result<&GeneratedModule> {
+    k.emitted.module.downcast_ref().ok_or_else(|| Error::new(Code::Bug, "a kernel without a module"))
 }
 
 /// The dialect of `--dialect`.
@@ -162,7 +169,7 @@ fn kernel_text(
     form: &str,
     (i, k): (usize, &PlanKernel),
     stats: Option<&DriverStats>,
-) -> CliResult<(&'static str, Result<String, String>)> {
+) -> Result<(&'static str, Result<String, String>)> {
     let g = generated(k)?;
     let text = |r: Result<String, EmitError>| r.map_err(|e| e.to_string());
     Ok(match form {
@@ -173,7 +180,7 @@ fn kernel_text(
     })
 }
 
-fn emit_text(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>) -> CliResult<()> {
+fn emit_text(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>) -> Result<()> {
     let mut missing = Vec::new();
     for form in &a.emit {
         if form == "weft" {
@@ -182,7 +189,7 @@ fn emit_text(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>) -> CliR
         }
         for (i, k) in c.plan.kernels.iter().enumerate() {
             match form.as_str() {
-                "spirv" => return Err(CliError::usage("--emit spirv writes binary files: give --emit-dir DIR")),
+                "spirv" => return Err(Error::usage("--emit spirv writes binary files: give --emit-dir DIR")),
                 _ => match kernel_text(a, form, (i, k), stats)?.1 {
                     Ok(text) => print_text(&format!("// kernel {}\n{text}", k.name))?,
                     Err(e) => missing.push(format!("{form} of {}: {e}", k.name)),
@@ -194,24 +201,24 @@ fn emit_text(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>) -> CliR
 }
 
 /// Kernels that could not be written, all of them at once.
-fn all_written(missing: Vec<String>) -> CliResult<()> {
+fn all_written(missing: Vec<String>) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
     let text = format!("{} kernels cannot be said in that language:\n  {}", missing.len(), missing.join("\n  "));
-    Err(CliError::new(Code::Device, text).help("everything else was written"))
+    Err(Error::new(Code::Device, text).help("everything else was written"))
 }
 
-fn write_spirv(k: &PlanKernel, path: &Path) -> CliResult<()> {
+fn write_spirv(k: &PlanKernel, path: &Path) -> Result<()> {
     let words = generated(k)?.emit_spirv();
-    let words = words.map_err(|e| CliError::new(Code::Bug, format!("kernel {} has no SPIR-V: {e}", k.name)))?;
+    let words = words.map_err(|e| Error::new(Code::Bug, format!("kernel {} has no SPIR-V: {e}", k.name)))?;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     write_file(path, &bytes)
 }
 
 /// Writes each kernel as a file. Without `--emit`, SPIR-V takes the place of WGSL that no reader takes.
-fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &Path) -> CliResult<()> {
-    std::fs::create_dir_all(dir).map_err(|e| CliError::usage(format!("cannot make {}: {e}", dir.display())))?;
+fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(|e| Error::usage(format!("cannot make {}: {e}", dir.display())))?;
     let usual = if c.profile.is_processor() { "weft" } else { "wgsl" };
     let forms: Vec<&str> = if a.emit.is_empty() { vec![usual] } else { a.emit.iter().map(String::as_str).collect() };
     let mut missing = Vec::new();

@@ -1,8 +1,8 @@
-//! `weft completions`, and the completion itself: a shell calls `weft` with `COMPLETE` set, and it answers with what fits.
+//! `weft completions`, and the completion itself: a shell calls `weft` with `COMPLETE` set, and it answers with what
+//! fits.
 
 use crate::args::CompletionsArgs;
 use crate::args::shared::command;
-use crate::error::{CliError, CliResult};
 use crate::output::print_text;
 use clap::{Arg, ArgGroup, Command, Id};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
@@ -11,18 +11,19 @@ use compiler::passes::PASSES;
 use compiler::profile::DeviceProfile;
 use compiler::profile::quirks::QUIRKS;
 use std::ffi::{OsStr, OsString};
+use workbench::{Error, Result};
 
 /// The variable that names the shell which asks.
 const VARIABLE: &str = "COMPLETE";
 
 /// Prints the script of a shell.
-pub fn execute(a: &CompletionsArgs) -> CliResult<()> {
+pub fn execute(a: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     let name = a.shell.to_string();
     let shells = Shells::builtins();
-    let shell = shells.completer(&name).ok_or_else(|| CliError::usage(format!("no shell `{name}`")))?;
+    let shell = shells.completer(&name).ok_or_else(|| Error::usage(format!("no shell `{name}`")))?;
     let written = shell.write_registration(VARIABLE, "weft", "weft", "weft", &mut script);
-    written.map_err(|e| CliError::usage(e.to_string()))?;
+    written.map_err(|e| Error::usage(e.to_string()))?;
     print_text(String::from_utf8_lossy(&script).trim_end())
 }
 

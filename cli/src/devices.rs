@@ -1,15 +1,15 @@
 //! `weft devices`
 
 use crate::args::DevicesArgs;
-use crate::error::CliResult;
 use crate::output::{print_text, show_table, table, write_json};
 use compiler::profile::quirks::QUIRKS;
 use compiler::profile::{DeviceProfile, MatrixShape, Quirk};
 use runtime_cpu::Processor;
 use runtime_gpu::{AdapterDescription, DeviceFigures, Figure, Source};
+use workbench::Result;
 
 /// Lists adapters or profiles.
-pub fn execute(a: &DevicesArgs) -> CliResult<()> {
+pub fn execute(a: &DevicesArgs) -> Result<()> {
     if a.profiles {
         return profiles(a);
     }
@@ -18,7 +18,7 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
     }
     let mut list = runtime_gpu::list_adapters();
     for d in &mut list {
-        if let Some(c) = crate::ceilings::stored_of(d) {
+        if let Some(c) = workbench::ceilings::stored_of(d) {
             d.set_measured(&c);
         }
     }
@@ -90,7 +90,7 @@ fn speed(f: &DeviceFigures) -> String {
 }
 
 /// Every quirk, and the devices and profiles that have it.
-fn quirks(a: &DevicesArgs) -> CliResult<()> {
+fn quirks(a: &DevicesArgs) -> Result<()> {
     let devices: Vec<DeviceProfile> = runtime_gpu::list_adapters().into_iter().map(|d| d.profile).collect();
     let profiles = DeviceProfile::all();
     let named = |list: &[DeviceProfile], q: &Quirk| -> Vec<String> {
@@ -148,7 +148,7 @@ fn shapes(list: &[MatrixShape]) -> String {
     if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
-fn profiles(a: &DevicesArgs) -> CliResult<()> {
+fn profiles(a: &DevicesArgs) -> Result<()> {
     let list = DeviceProfile::all();
     if write_json(&a.common, &serde_json::json!({ "schema": 1, "profiles": list }))? {
         return Ok(());

@@ -3,13 +3,13 @@
 mod verdict;
 
 use crate::args::DiffArgs;
-use crate::error::{CliError, CliResult};
 use crate::output::{print_text, show_table, table, write_json};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
 use compiler::trace::comparison::{Comparison, Row, Source};
 use compiler::trace::diff::{Fact, GroupLine, Timing};
 use verdict::Verdict;
+use workbench::{Error, Result};
 
 /// Lines of a list that are shown without `-v`.
 const FIRST: usize = 12;
@@ -18,11 +18,11 @@ const FIRST: usize = 12;
 const WIDEST: usize = 48;
 
 /// Compares two traces.
-pub fn execute(args: &DiffArgs) -> CliResult<()> {
-    let (a, b) = (crate::trace::read(&args.a)?, crate::trace::read(&args.b)?);
-    let d = TraceDiff::between(&a, &b).map_err(|e| CliError::input(e.to_string()))?;
+pub fn execute(args: &DiffArgs) -> Result<()> {
+    let (a, b) = (workbench::traces::read(&args.a)?, workbench::traces::read(&args.b)?);
+    let d = TraceDiff::between(&a, &b).map_err(|e| Error::input(e.to_string()))?;
     let verdict = Verdict::of([&a, &b], [&args.a, &args.b]);
-    let mut json = serde_json::to_value(&d).map_err(|e| CliError::usage(e.to_string()))?;
+    let mut json = serde_json::to_value(&d).map_err(|e| Error::usage(e.to_string()))?;
     if let Some(o) = json.as_object_mut() {
         let names = [("schema", 1.into()), ("a", args.a.display().to_string().into())];
         let mut all: serde_json::Map<String, serde_json::Value> =
@@ -59,7 +59,7 @@ pub fn execute(args: &DiffArgs) -> CliResult<()> {
 }
 
 /// A heading and the first lines of a list.
-fn first_of<T>(title: &str, list: &[T], most: usize, show: impl Fn(&T) -> String) -> CliResult<()> {
+fn first_of<T>(title: &str, list: &[T], most: usize, show: impl Fn(&T) -> String) -> Result<()> {
     if list.is_empty() {
         return Ok(());
     }
@@ -81,7 +81,7 @@ fn remark(r: &Remark) -> String {
     format!("{} {kind} {}: {}", r.pass, nodes.join(" "), r.message)
 }
 
-fn facts([first, second]: [&str; 2], list: &[Fact]) -> CliResult<()> {
+fn facts([first, second]: [&str; 2], list: &[Fact]) -> Result<()> {
     let (long, short): (Vec<&Fact>, Vec<&Fact>) = list.iter().partition(|f| f.a.len().max(f.b.len()) > WIDEST);
     if !short.is_empty() {
         let mut rows = table(&["", first, second]);
@@ -93,7 +93,7 @@ fn facts([first, second]: [&str; 2], list: &[Fact]) -> CliResult<()> {
     long.iter().try_for_each(|f| print_text(&format!(" {}\n   {first}: {}\n   {second}: {}", f.what, f.a, f.b)))
 }
 
-fn passes([first, second]: [&str; 2], d: &TraceDiff) -> CliResult<()> {
+fn passes([first, second]: [&str; 2], d: &TraceDiff) -> Result<()> {
     if !d.passes.is_empty() {
         let [a, b] = [first, second].map(|name| format!("{name}: nodes"));
         let mut rows = table(&["pass", &a, "changed", &b, "changed"]);
@@ -114,14 +114,14 @@ fn passes([first, second]: [&str; 2], d: &TraceDiff) -> CliResult<()> {
     })
 }
 
-fn groups(title: &str, list: &[GroupLine], most: usize) -> CliResult<()> {
+fn groups(title: &str, list: &[GroupLine], most: usize) -> Result<()> {
     first_of(title, list, most, |g| {
         let rule = if g.rule.is_empty() { String::new() } else { format!(" by {}", g.rule) };
         format!("{} {}{rule}: {}", g.id, g.ops.join("+"), g.origins.join(" "))
     })
 }
 
-fn kernels(d: &TraceDiff, most: usize) -> CliResult<()> {
+fn kernels(d: &TraceDiff, most: usize) -> Result<()> {
     first_of("kernels that differ", &d.kernels, most, |k| {
         let name = |n: &Option<String>| n.clone().unwrap_or_else(|| "none".into());
         let names = if k.a == k.b { name(&k.a) } else { format!("{} -> {}", name(&k.a), name(&k.b)) };
@@ -135,7 +135,7 @@ fn kernels(d: &TraceDiff, most: usize) -> CliResult<()> {
 }
 
 /// Times of layers on both sides: the sum, then the layers that changed, with the noise of their runs and the reason.
-fn layers([first, second]: [&str; 2], c: &Comparison, most: usize) -> CliResult<()> {
+fn layers([first, second]: [&str; 2], c: &Comparison, most: usize) -> Result<()> {
     let timed: Vec<&Row> = c.rows.iter().filter(|r| r.times.iter().any(Option::is_some)).collect();
     if timed.is_empty() {
         return Ok(());
@@ -174,7 +174,7 @@ fn layers([first, second]: [&str; 2], c: &Comparison, most: usize) -> CliResult<
     }
 }
 
-fn timings([first, second]: [&str; 2], list: &[Timing]) -> CliResult<()> {
+fn timings([first, second]: [&str; 2], list: &[Timing]) -> Result<()> {
     let [a, b] = [first, second].map(|name| format!("{name}, ms"));
     let mut rows = table(&["time of the compilation", &a, &b, "ratio"]);
     for t in list {

@@ -4,16 +4,8 @@
 mod editor;
 
 use crate::args::EditArgs;
-use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, compile_options, compile_with, open_device, pipeline_for, profile_on, scheduling};
-use crate::models::{inputs_for, load};
-use crate::output::{log, print_text, show_table, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use crate::terminal::asks;
-use crate::tune::by_hand::ByHand;
-use crate::tune::measurer::Measurer;
-use crate::tune::space::{Opened, Racing};
-use crate::tune::units::{Unit, owner};
-use crate::tuning;
 use compiler::compile::{EditRefused, Edited, compile_edited};
 use compiler::schedule::{InstrRef, ScheduleTarget};
 use compiler::text::print_instruction;
@@ -24,18 +16,17 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use weft::{TuningDatabase, TuningLine};
+use workbench::executor::{Device, compile_options, compile_with, open_device, pipeline_for, profile_on, scheduling};
+use workbench::models::{inputs_for, load};
+use workbench::progress::log;
+use workbench::tune::by_hand::ByHand;
+use workbench::tune::measurer::Measurer;
+use workbench::tune::space::{Opened, Racing};
+use workbench::tune::units::{Unit, owner};
+use workbench::tuning;
+use workbench::worker::Setup;
+use workbench::{Code, Error, Result};
 
-/// Options of the command that the process that measures does not get; true for those with a value.
-const OWN: &[(&str, bool)] = &[
-    ("--kernel", true),
-    ("--schedule", true),
-    ("--keep", false),
-    ("--tuning", true),
-    ("--json", false),
-    ("--quiet", false),
-    ("-q", false),
-    ("-v", false),
-];
 /// Rounds of the race: as many as fit in this time, within this range.
 const ROUNDS: std::ops::RangeInclusive<usize> = 7..=15;
 const RACE_MS: f64 = 1500.0;
@@ -60,21 +51,21 @@ struct Raced {
 }
 
 /// A process that measures, and the schedule before in it.
-type Ready = CliResult<(Measurer, Opened)>;
+type Ready = Result<(Measurer, Opened)>;
 
 /// Runs the command.
 ///
 /// # Errors
 /// No device that computes, no such kernel, a schedule that is refused or gives wrong results.
-pub fn execute(a: &EditArgs) -> CliResult<()> {
+pub fn execute(a: &EditArgs) -> Result<()> {
     let common = &a.common;
     let file = tuning::file_to_write(common)?;
     let device = open_device(common)?;
     if matches!(device, Device::Interpreter) {
-        return Err(CliError::new(Code::Device, "edit measures schedules of kernels; the interpreter runs none")
+        return Err(Error::new(Code::Device, "edit measures schedules of kernels; the interpreter runs none")
             .help("`--device cpu` or an adapter of `weft devices` runs some"));
     }
-    let given = crate::inputs::given(&a.input, &a.model, common)?;
+    let given = workbench::inputs::given(&a.input, &a.model, common)?;
     let module = load(&a.model, common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let profile = profile_on(common, &device)?;
@@ -82,7 +73,7 @@ pub fn execute(a: &EditArgs) -> CliResult<()> {
     let compiled = compile_with(module, &options, common, &profile)?;
     let name = owner(&compiled, &a.kernel)?;
     let (unit, before) = Unit::of(&compiled, name, &profile)
-        .ok_or_else(|| CliError::usage(format!("`{name}` has sizes that only a run knows, or no schedule")))?;
+        .ok_or_else(|| Error::usage(format!("`{name}` has sizes that only a run knows, or no schedule")))?;
     let scheduling = scheduling(common);
     let subject = Subject { a, unit, before, target: scheduling.on(&profile), device: &device };
     // The right results are computed while the user edits.
@@ -99,7 +90,7 @@ pub fn execute(a: &EditArgs) -> CliResult<()> {
                     && subject.talks()
                     && asks(&format!("{}\nedit it again? [Y/n] ", said(&why)), true) => {}
             Err(why) => {
-                return Err(CliError::input(said(&why)).help("docs/schedule.md lists the instructions"));
+                return Err(Error::input(said(&why)).help("docs/schedule.md lists the instructions"));
             }
         }
     }
@@ -112,13 +103,13 @@ fn said(why: &EditRefused) -> String {
 impl Subject<'_> {
     /// Starts the process that measures, with the schedule before.
     fn prepare(&self) -> JoinHandle<Ready> {
-        let mut measurer = Measurer::new(crate::tune::arguments_of("edit", OWN, std::slice::from_ref(&self.a.model)));
+        let mut measurer = Measurer::new(Setup::of(&self.a.common, &self.a.input));
         let (function, positions) = (self.unit.function.clone(), self.unit.positions.clone());
         let before = self.before.clone();
         std::thread::spawn(move || {
             measurer.take(&function, &positions)?;
             let opened = measurer.open_first(&before)?;
-            let bug = |why| CliError::new(Code::Bug, format!("the schedule before: {why}"));
+            let bug = |why| Error::new(Code::Bug, format!("the schedule before: {why}"));
             Ok((measurer, opened.map_err(bug)?))
         })
     }
@@ -126,7 +117,7 @@ impl Subject<'_> {
     /// What the editor shows.
     fn text(&self) -> String {
         let f = &self.unit.function;
-        let device = crate::device::describe(self.device);
+        let device = workbench::device::describe(self.device);
         let device = device["name"].as_str().unwrap_or_default().to_string();
         let mut out = format!(
             "; The schedule of {} in {} on {device}.\n; Save it and leave the editor: it is checked, verified and timed. \
@@ -149,12 +140,12 @@ impl Subject<'_> {
     }
 
     /// Measures a schedule that applies, shows the result, and keeps the schedule if the user agrees.
-    fn decide(&self, edited: Edited, ready: Option<JoinHandle<Ready>>, file: &Path) -> CliResult<()> {
+    fn decide(&self, edited: Edited, ready: Option<JoinHandle<Ready>>, file: &Path) -> Result<()> {
         if edited.function.trace == self.before {
             return self.ends_unchanged("is as before");
         }
         let ready = ready.and_then(|r| r.join().ok());
-        let ready = ready.unwrap_or_else(|| Err(CliError::new(Code::Bug, "the process that measures did not start")));
+        let ready = ready.unwrap_or_else(|| Err(Error::new(Code::Bug, "the process that measures did not start")));
         let raced = self.race(edited, ready?)?;
         let common = &self.a.common;
         let quiet = common.json.as_deref() == Some("-");
@@ -163,7 +154,7 @@ impl Subject<'_> {
         }
         let keeps = self.a.keep || self.talks() && asks("keep it? [y/N] ", false);
         if keeps {
-            TuningDatabase::append(file, &self.line(&raced, file)?).map_err(CliError::usage)?;
+            TuningDatabase::append(file, &self.line(&raced, file)?).map_err(Error::usage)?;
             log(common, format!("edit: kept in {}; the next compilation uses it", file.display()));
         } else if !quiet {
             print_text("it is not kept; --keep keeps it")?;
@@ -184,17 +175,17 @@ impl Subject<'_> {
         !self.a.common.quiet && self.a.common.json.is_none()
     }
 
-    fn ends_unchanged(&self, how: &str) -> CliResult<()> {
+    fn ends_unchanged(&self, how: &str) -> Result<()> {
         match write_json(&self.a.common, &self.json("unchanged"))? {
             true => Ok(()),
             false => print_text(&format!("the schedule of {} {how}", self.unit.function.name)),
         }
     }
 
-    fn race(&self, edited: Edited, (mut measurer, before): (Measurer, Opened)) -> CliResult<Raced> {
+    fn race(&self, edited: Edited, (mut measurer, before): (Measurer, Opened)) -> Result<Raced> {
         let start = Instant::now();
         let opened = measurer.open_trace(&edited.function.trace)?;
-        let opened = opened.map_err(|why| CliError::new(Code::Check, format!("the edited schedule: {why}")))?;
+        let opened = opened.map_err(|why| Error::new(Code::Check, format!("the edited schedule: {why}")))?;
         let compiled = start.elapsed().as_secs_f64();
         let fits = RACE_MS / (before.ms + opened.ms).max(1.0);
         let rounds = (fits as usize).clamp(*ROUNDS.start(), *ROUNDS.end());
@@ -210,7 +201,7 @@ impl Subject<'_> {
         Some(self.check(&text).ok()?.estimated_ns? / 1e3)
     }
 
-    fn show(&self, raced: &Raced) -> CliResult<()> {
+    fn show(&self, raced: &Raced) -> Result<()> {
         let us = |value: Option<f64>| value.map_or("-".to_string(), |us| format!("{us:.1}"));
         let mut t = table(&[self.unit.function.name.as_str(), "us", "estimated us", "ratio", "rounds"]);
         t.add_row(["before", &us(Some(raced.us[0])), &us(self.estimated_before()), "", ""]);
@@ -223,8 +214,8 @@ impl Subject<'_> {
     }
 
     /// The line that keeps the schedule.
-    fn line(&self, raced: &Raced, file: &Path) -> CliResult<TuningLine> {
-        let known = TuningDatabase::read_for(file, &[&self.target.profile.identity()]).map_err(CliError::input)?;
+    fn line(&self, raced: &Raced, file: &Path) -> Result<TuningLine> {
+        let known = TuningDatabase::read_for(file, &[&self.target.profile.identity()]).map_err(Error::input)?;
         let by_hand = ByHand {
             unit: &self.unit,
             target: self.target,
@@ -240,8 +231,8 @@ impl Subject<'_> {
     }
 
     fn json(&self, result: &str) -> Value {
-        json!({ "schema": 1, "model": crate::models::short_name(&self.a.model),
-            "device": crate::device::describe(self.device), "function": self.unit.function.name.as_str(),
+        json!({ "schema": 1, "model": workbench::models::short_name(&self.a.model),
+            "device": workbench::device::describe(self.device), "function": self.unit.function.name.as_str(),
             "result": result })
     }
 }

@@ -1,11 +1,6 @@
 //! `weft export`
 
 use crate::args::{Common, ExportArgs};
-use crate::c_target::files_of;
-use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, compile_options, pipeline_for, pipeline_options, profile_on, target_profile};
-use crate::models::{inputs_for, load, load_open, short_name};
-use crate::output::{Progress, log, write_file};
 use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, Compiled, compile};
 use compiler::graph::{Module, open_dims};
@@ -15,19 +10,25 @@ use compiler::profile::DeviceProfile;
 use runtime_cpu::{Isa, Processor};
 use std::path::Path;
 use std::sync::Arc;
+use weft::external::c::files_of;
 use weft::packed_constant;
+use workbench::executor::{Device, compile_options, pipeline_for, pipeline_options, profile_on, target_profile};
+use workbench::models::{inputs_for, load, load_open, short_name};
+use workbench::progress::{Progress, log};
+use workbench::written::write_file;
+use workbench::{Code, Error, Result};
 
 /// Writes a model as ONNX, as C, or as a crate.
-pub fn execute(a: &ExportArgs) -> CliResult<()> {
+pub fn execute(a: &ExportArgs) -> Result<()> {
     match (&a.c, &a.rust, &a.output) {
         (Some(folder), ..) => write_c(&a.model, &a.common, folder),
         (None, Some(folder), _) => write_rust(&a.model, &a.common, folder),
         (None, None, Some(output)) => write_onnx(a, output),
-        (None, None, None) => Err(CliError::usage("-o FILE.onnx, --c DIR or --rust DIR says what to write")),
+        (None, None, None) => Err(Error::usage("-o FILE.onnx, --c DIR or --rust DIR says what to write")),
     }
 }
 
-fn write_onnx(a: &ExportArgs, output: &Path) -> CliResult<()> {
+fn write_onnx(a: &ExportArgs, output: &Path) -> Result<()> {
     let mut module = load_open(&a.model, &a.common)?;
     if a.optimized {
         let mut options = pipeline_options(&a.common)?;
@@ -37,20 +38,20 @@ fn write_onnx(a: &ExportArgs, output: &Path) -> CliResult<()> {
         options.configure(&mut cx);
         Sequential::new(default_pipeline(&options))
             .run(&mut module, &mut cx)
-            .map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
+            .map_err(|e| Error::new(Code::Bug, e.to_string()))?;
     }
-    let bytes = compiler::onnx::export_onnx(&module).map_err(|e| CliError::input(e.to_string()))?;
+    let bytes = compiler::onnx::export_onnx(&module).map_err(|e| Error::input(e.to_string()))?;
     write_file(output, &bytes)?;
     log(&a.common, format!("wrote {} ({} bytes)", output.display(), bytes.len()));
     Ok(())
 }
 
 /// A model whose sizes are all known, as `what` has them.
-fn fixed(model: &str, common: &Common, what: &str) -> CliResult<Module> {
+fn fixed(model: &str, common: &Common, what: &str) -> Result<Module> {
     let module = load(model, common, None)?;
     match open_dims(&module).first() {
         None => Ok(module),
-        Some(dim) => Err(CliError::usage(format!("`{dim}` is open, and {what} has fixed sizes"))
+        Some(dim) => Err(Error::usage(format!("`{dim}` is open, and {what} has fixed sizes"))
             .help(format!("give it a size with `--dim {dim}=N`"))),
     }
 }
@@ -61,8 +62,8 @@ fn compiled(
     common: &Common,
     profile: &DeviceProfile,
     emitter: &dyn EmitKernel,
-    refused: &dyn Fn(String) -> CliError,
-) -> CliResult<Compiled> {
+    refused: &dyn Fn(String) -> Error,
+) -> Result<Compiled> {
     let inputs = inputs_for(&module, None, common)?;
     let options = compile_options(pipeline_for(&module, common, profile, &inputs)?, common, profile)?;
     let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
@@ -78,12 +79,12 @@ fn write_files<'a>(
     files: impl Iterator<Item = (&'a str, &'a [u8])>,
     note: &str,
     common: &Common,
-) -> CliResult<()> {
+) -> Result<()> {
     let (mut count, mut bytes) = (0, 0);
     for (name, content) in files {
         let path = folder.join(name);
         let parent = path.parent().unwrap_or(folder);
-        std::fs::create_dir_all(parent).map_err(|e| CliError::input(format!("{}: {e}", parent.display())))?;
+        std::fs::create_dir_all(parent).map_err(|e| Error::input(format!("{}: {e}", parent.display())))?;
         write_file(&path, content)?;
         (count, bytes) = (count + 1, bytes + content.len());
     }
@@ -92,11 +93,11 @@ fn write_files<'a>(
 }
 
 /// Compiles the model for one thread of this machine's CPU, and writes the plan as C.
-fn write_c(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
+fn write_c(model: &str, common: &Common, folder: &Path) -> Result<()> {
     let module = fixed(model, common, "C")?;
-    let processor = Processor::open(1, None).map_err(|e| CliError::new(Code::Device, e.to_string()))?;
+    let processor = Processor::open(1, None).map_err(|e| Error::new(Code::Device, e.to_string()))?;
     let profile = profile_on(common, &Device::Cpu(Arc::new(processor)))?;
-    let refused = |why: String| CliError::new(Code::Unsupported, format!("{model} does not become C: {why}"));
+    let refused = |why: String| Error::new(Code::Unsupported, format!("{model} does not become C: {why}"));
     let compiled = compiled(module, common, &profile, &c_source::Emitter, &refused)?;
     let files = files_of(&compiled, &short_name(model)).map_err(refused)?;
     let list = files.iter().map(|f| (f.name, &f.bytes[..]));
@@ -104,16 +105,16 @@ fn write_c(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
 }
 
 /// Compiles the model for shaders, and writes the plan as a crate.
-fn write_rust(model: &str, common: &Common, folder: &Path) -> CliResult<()> {
+fn write_rust(model: &str, common: &Common, folder: &Path) -> Result<()> {
     let module = fixed(model, common, "the crate")?;
     let profile = target_profile(common)?;
     if profile.is_processor() {
-        return Err(CliError::usage("the crate has shaders, and the device is the CPU")
+        return Err(Error::usage("the crate has shaders, and the device is the CPU")
             .help("--target NAME compiles for a GPU; --c DIR writes C for the CPU"));
     }
     // Which matrices a driver has, and the size of their subgroups, can only be asked for when a session opens.
     let profile = DeviceProfile { matrix_shapes: vec![], ..profile };
-    let refused = |why: String| CliError::new(Code::Unsupported, format!("{model} does not become a crate: {why}"));
+    let refused = |why: String| Error::new(Code::Unsupported, format!("{model} does not become a crate: {why}"));
     let compiled = compiled(module, common, &profile, &shaders_gen::Emitter, &refused)?;
     let name = short_name(model);
     let files = rust_source::program(&compiled.plan, &profile, &|b| packed_constant(&compiled, b, Isa::best()), &name)

@@ -1,26 +1,27 @@
 //! `weft extract`: a part of a model as a model of its own, with the values at the cut.
 
 use crate::args::ExtractArgs;
-use crate::arrays::{Named as Arrays, write_npz};
-use crate::error::{CliError, CliResult, Code};
-use crate::models::{inputs_for, load};
-use crate::output::{print_text, show_table, table, write_file, write_json};
-use crate::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
-use compiler::graph::{ExtractError, Extracted, Module, TensorType, ValueId, extract, input_ports};
+use crate::output::{print_text, show_table, table, write_json};
+use compiler::graph::{Module, TensorType, ValueId, input_ports};
 use compiler::name::Name;
-use compiler::passes::{PassContext, RemoveUnusedFunctions, run_pass};
 use compiler::tensor::Tensor;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use std::path::Path;
+use workbench::arrays::write_npz;
+use workbench::extract::{cut, named};
+use workbench::models::{inputs_for, load};
+use workbench::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
+use workbench::written::write_file;
+use workbench::{Error, Result};
 
 /// Cuts a part out of a model and writes it.
-pub fn execute(a: &ExtractArgs) -> CliResult<()> {
-    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
+pub fn execute(a: &ExtractArgs) -> Result<()> {
+    let given = workbench::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let (from, to) = (starts(&module, &a.from)?, ends(&module, &a.to)?);
     let part = cut(&module, &from, &to)?;
-    let bytes = compiler::onnx::export_onnx(&part.module).map_err(|e| CliError::input(e.to_string()))?;
+    let bytes = compiler::onnx::export_onnx(&part.module).map_err(|e| Error::input(e.to_string()))?;
     if a.with_inputs.is_some() || a.with_outputs.is_some() {
         let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
         let wanted = |v: ValueId| part.inputs.contains(&v) || to.iter().any(|t| t.1 == v);
@@ -35,7 +36,7 @@ pub fn execute(a: &ExtractArgs) -> CliResult<()> {
 }
 
 /// Where a part begins that is to begin with these tensors or nodes.
-fn starts(module: &Module, names: &[String]) -> CliResult<Vec<NamedValue>> {
+fn starts(module: &Module, names: &[String]) -> Result<Vec<NamedValue>> {
     let mut out: Vec<NamedValue> = vec![];
     for name in names {
         let found = match find(module, name)? {
@@ -48,34 +49,11 @@ fn starts(module: &Module, names: &[String]) -> CliResult<Vec<NamedValue>> {
 }
 
 /// Where it ends: the model's results where nothing is named.
-fn ends(module: &Module, names: &[String]) -> CliResult<Vec<NamedValue>> {
+fn ends(module: &Module, names: &[String]) -> Result<Vec<NamedValue>> {
     let f = module.main();
     match names {
         [] => Ok(f.result_names.iter().copied().zip(f.results().iter().copied()).collect()),
         names => values(module, names),
-    }
-}
-
-/// The part between these values, without functions and constants that it has no use for.
-///
-/// # Errors
-/// A beginning that the end does not need, an end that is no result of a node.
-pub fn cut(module: &Module, from: &[NamedValue], to: &[NamedValue]) -> CliResult<Extracted> {
-    let mut part = extract(module, from, to).map_err(|e| no_part(&e, to))?;
-    let mut cx = PassContext::default();
-    run_pass(&RemoveUnusedFunctions::default(), &mut part.module, &mut cx)
-        .map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
-    Ok(part)
-}
-
-fn no_part(e: &ExtractError, to: &[NamedValue]) -> CliError {
-    let ends = to.iter().map(|t| t.0.to_string()).collect::<Vec<_>>().join(", ");
-    match e {
-        ExtractError::NotRead(name) => CliError::usage(format!("--from {name}: nothing on the way to {ends} reads it"))
-            .help("name what comes before --to, and is not cut off by another --from"),
-        ExtractError::NotComputed(name) => {
-            CliError::usage(format!("--to {name}: it is an input or a constant, and no node computes it"))
-        }
     }
 }
 
@@ -84,27 +62,15 @@ fn write_values(
     path: Option<&Path>,
     names: impl Iterator<Item = NamedValue>,
     exact: &FxHashMap<ValueId, Tensor>,
-) -> CliResult<()> {
+) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     write_npz(path, &named(names, exact)?)
 }
 
-/// Values of a run by name.
-///
-/// # Errors
-/// A bug: a value that the run has not computed.
-pub fn named(names: impl Iterator<Item = NamedValue>, exact: &FxHashMap<ValueId, Tensor>) -> CliResult<Arrays> {
-    let one = |(name, v): NamedValue| match exact.get(&v) {
-        Some(t) => Ok((name.to_string(), t.clone())),
-        None => Err(CliError::new(Code::Bug, format!("the run of the whole model did not compute `{name}`"))),
-    };
-    names.map(one).collect()
-}
-
 /// Shows inputs and results of the part; `going_round` are inputs of the model that were not asked for.
-fn report(a: &ExtractArgs, part: &Module, going_round: &[Name]) -> CliResult<()> {
+fn report(a: &ExtractArgs, part: &Module, going_round: &[Name]) -> Result<()> {
     let f = part.main();
-    let nodes = crate::values_by_name::nodes_of(f).count();
+    let nodes = workbench::values_by_name::nodes_of(f).count();
     let results: Vec<(Name, TensorType)> = f.result_names.iter().copied().zip(f.result_types.iter().cloned()).collect();
     let one = |(name, ty): &(Name, TensorType)| {
         let shape: Vec<_> = ty.shape.iter().map(|d| d.as_const()).collect();

@@ -1,99 +1,14 @@
-//! `--host-call` and `--host-functions`: nodes replaced by host functions, with the change in time.
+//! What host functions in the place of nodes cost, shown.
 
-use crate::args::Common;
-use crate::error::{CliError, CliResult};
-use crate::host_library::load_library;
 use crate::output::{print_text, show_table, table};
-use benches::statistics::Statistics;
-use compiler::attr::{AttrStruct, Attrs};
-use compiler::compile::Compiled;
-use compiler::name::Name;
-use compiler::passes::ReplaceWithHostCalls;
-use compiler::plan;
-use runtime_gpu::{Edge, HostCallTime, HostFunctions, Resident};
-use serde_json::{Value, json};
-
-/// The functions of a program of one's own with those of the libraries that the command line names.
-///
-/// # Errors
-/// A library that cannot be loaded.
-pub fn functions(common: &Common, own: &HostFunctions) -> CliResult<HostFunctions> {
-    let mut functions = own.clone();
-    common.host_functions.iter().try_for_each(|path| load_library(path, &mut functions))?;
-    Ok(functions)
-}
-
-/// The pass that `--host-call` asks for; none without.
-///
-/// # Errors
-/// A text that is not `NODE=FUNCTION`.
-pub fn replacing_pass(common: &Common) -> CliResult<Option<(String, Attrs)>> {
-    let mut pass = ReplaceWithHostCalls::default();
-    for text in &common.host_call {
-        let parts = text.rsplit_once('=').filter(|(node, function)| !node.is_empty() && !function.is_empty());
-        let Some((node, function)) = parts else {
-            return Err(CliError::usage(format!("--host-call {text}: needs NODE=FUNCTION, or op:NAME=FUNCTION")));
-        };
-        let function = Name::new(function);
-        pass.nodes.push(node.into());
-        pass.functions.push(function);
-        if common.functions.is_on_device(function) && !pass.on_device.contains(&function) {
-            pass.on_device.push(function);
-        }
-    }
-    Ok((!pass.nodes.is_empty()).then(|| (ReplaceWithHostCalls::NAME.to_string(), pass.to_attrs())))
-}
-
-/// Median microseconds of each call of a host function over a few rounds, and bytes and microseconds of each tensor on
-/// its way to it or from it.
-///
-/// # Errors
-/// A failed run.
-pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliResult<Value> {
-    let mut times: Vec<Vec<HostCallTime>> = vec![];
-    for _ in 0..rounds {
-        for (i, call) in resident.time_host_calls()?.into_iter().enumerate() {
-            match times.get_mut(i) {
-                Some(row) => row.push(call),
-                None => times.push(vec![call]),
-            }
-        }
-    }
-    let steps = c.plan.all_steps();
-    let on_device = |group| {
-        steps.iter().any(|s| matches!(s, plan::Step::Host(h) if h.group == group && h.device_function().is_some()))
-    };
-    let median = |times: Vec<f64>| Statistics::of(&times).median;
-    let row = |calls: &Vec<HostCallTime>| {
-        let first = calls.first()?;
-        let g = &c.groups[first.group];
-        let operands = first.edges.iter().filter(|e| e.operand).count();
-        let edge = |(i, e): (usize, &Edge)| {
-            let tensor = if e.operand { format!("operand {i}") } else { format!("result {}", i - operands) };
-            json!({ "tensor": tensor, "operand": e.operand, "bytes": e.bytes,
-                "us_median": median(calls.iter().filter_map(|c| Some(c.edges.get(i)?.us)).collect()) })
-        };
-        let edges: Vec<Value> = first.edges.iter().enumerate().map(edge).collect();
-        Some(json!({ "function": g.host_function.map(|f| f.to_string()), "name": g.layer.to_string(),
-            "group": first.group, "on_device": on_device(first.group), "bytes": g.bytes,
-            "us_median": median(calls.iter().map(|c| c.us).collect()), "edges": edges }))
-    };
-    Ok(times.iter().filter_map(row).collect())
-}
-
-/// The cost or gain of the calls: the device's time with them, divided by the time without them.
-pub fn beside(with: &Value, without: &Value) -> Value {
-    let median = |v: &Value, key: &str| v[key]["median"].as_f64().unwrap_or(0.0);
-    let ratio = |key: &str| median(with, key) / median(without, key).max(1e-9);
-    json!({ "latency_ms": median(without, "latency_ms"), "device_ms": median(without, "device_ms"),
-        "latency_ratio": ratio("latency_ms"), "device_ratio": ratio("device_ms") })
-}
+use serde_json::Value;
+use workbench::Result;
 
 /// Shows the calls of a result of `weft bench`, and what they cost or gain.
 ///
 /// # Errors
 /// Where nothing can be written.
-pub fn show(result: &Value) -> CliResult<()> {
+pub fn show(result: &Value) -> Result<()> {
     let calls = result["host_functions"].as_array().cloned().unwrap_or_default();
     if !calls.is_empty() {
         let mut t = table(&["host function", "node", "works on", "bytes", "us each", "bytes moved", "us waiting"]);
@@ -122,7 +37,7 @@ pub fn show(result: &Value) -> CliResult<()> {
 }
 
 /// Shows the tensors on their way to calls on the host and from them.
-fn show_edges(calls: &[Value]) -> CliResult<()> {
+fn show_edges(calls: &[Value]) -> Result<()> {
     let mut t = table(&["tensor", "from", "to", "bytes moved", "us waiting"]);
     for c in calls {
         let function = c["function"].as_str().unwrap_or("").to_string();
@@ -135,24 +50,4 @@ fn show_edges(calls: &[Value]) -> CliResult<()> {
         }
     }
     show_table(&t)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_a_node_and_a_function() {
-        let common = |text: &str| Common { host_call: vec![text.into()], ..Common::default() };
-        for wrong in ["conv1", "=f", "conv1="] {
-            assert!(replacing_pass(&common(wrong)).is_err(), "{wrong}");
-        }
-        let (name, options) = replacing_pass(&common("op:relu=f")).expect("fits").expect("is asked for");
-        let pass = ReplaceWithHostCalls::from_attrs(&options).expect("its own options");
-        assert_eq!(
-            (name.as_str(), pass.nodes, pass.functions),
-            (ReplaceWithHostCalls::NAME, vec!["op:relu".into()], vec!["f".into()])
-        );
-        assert!(replacing_pass(&Common::default()).expect("nothing").is_none());
-    }
 }

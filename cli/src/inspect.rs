@@ -1,26 +1,26 @@
 //! `weft inspect`
 
-use crate::args::shared::refuse_for_trace;
 use crate::args::{Common, InspectArgs};
-use crate::error::{CliError, CliResult, Code};
-use crate::models::{is_onnx, load, load_open, sizes};
-use crate::output::{print_text, show_table, si, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use compiler::inspect::{Inspection, inspect_module};
 use compiler::int::Dim;
 use compiler::onnx::{ImportError, ImportOptions, inspect_onnx, onnx_inputs};
 use std::path::Path;
 use weft::files::read_onnx;
+use workbench::figures::si;
+use workbench::models::{is_onnx, load, load_open, sizes};
+use workbench::{Code, Error, Result};
 
 /// Shows what is in each model.
-pub fn execute(a: &InspectArgs) -> CliResult<()> {
+pub fn execute(a: &InspectArgs) -> Result<()> {
     if let [one] = &a.models[..]
-        && let Some(bundle) = crate::bundle::find(one)?
+        && let Some(bundle) = workbench::bundles::find(one)?
     {
-        refuse_for_trace(&a.common, one)?;
+        a.common.refuse_but(one, &[])?;
         return crate::bundle::inspect(&bundle, one, &a.common);
     }
-    if let Some(trace) = a.models.iter().find(|m| crate::trace::is_trace(m)) {
-        refuse_for_trace(&a.common, trace)?;
+    if let Some(trace) = a.models.iter().find(|m| workbench::traces::is_trace(m)) {
+        a.common.refuse_but(trace, &[])?;
         return crate::trace::inspect(&a.models, &a.common);
     }
     let (mut all, mut open) = (Vec::new(), None);
@@ -44,7 +44,7 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
     }
     match all.iter().find(|(_, i)| !i.unsupported.is_empty()) {
         Some((m, i)) => {
-            Err(CliError::new(Code::Unsupported, format!("{} operators are not supported", i.unsupported.len()))
+            Err(Error::new(Code::Unsupported, format!("{} operators are not supported", i.unsupported.len()))
                 .at(m.as_str()))
         }
         None => open.map_or(Ok(()), Err),
@@ -53,7 +53,7 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
 
 /// The summary of a model; also why it is not known what Weft supports of it, where that depends on sizes that are
 /// open.
-fn look(model: &str, a: &InspectArgs) -> CliResult<(Inspection, Option<CliError>)> {
+fn look(model: &str, a: &InspectArgs) -> Result<(Inspection, Option<Error>)> {
     let c = &a.common;
     let sized = c.batch.is_some() || !c.dim.is_empty() || !c.shape.is_empty();
     if is_onnx(model) {
@@ -65,10 +65,10 @@ fn look(model: &str, a: &InspectArgs) -> CliResult<(Inspection, Option<CliError>
 
 /// A model is shown with its dimensions open where it can be imported so. Otherwise what counts is whether a
 /// compilation imports it, with the sizes that it would choose.
-fn look_at_onnx(model: &str, common: &Common, sized: bool) -> CliResult<(Inspection, Option<CliError>)> {
+fn look_at_onnx(model: &str, common: &Common, sized: bool) -> Result<(Inspection, Option<Error>)> {
     let (bytes, external) = read_onnx(Path::new(model))?;
     let look = |options: &ImportOptions| inspect_onnx(bytes.clone(), &*external, options);
-    let fail = |e: ImportError| CliError::from(e).at(model);
+    let fail = |e: ImportError| Error::from(e).at(model);
     let open = look(&ImportOptions::default());
     let ports = onnx_inputs(bytes.clone(), &[]);
     let whole = matches!(&open, Ok(i) if i.unsupported.is_empty());
@@ -84,7 +84,7 @@ fn look_at_onnx(model: &str, common: &Common, sized: bool) -> CliResult<(Inspect
     }
 }
 
-fn show(model: &str, i: &Inspection) -> CliResult<()> {
+fn show(model: &str, i: &Inspection) -> Result<()> {
     print_text(model)?;
     let mut t = table(&["", "name", "dtype", "shape"]);
     for (kind, ports) in [("input", &i.inputs), ("output", &i.outputs)] {

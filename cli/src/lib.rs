@@ -4,70 +4,50 @@
 //! example `cli/examples/scale_constants.rs`.
 
 mod args;
-pub mod arrays;
 mod bench;
 mod bisect;
 mod bundle;
 mod bundling;
-mod c_target;
 mod cases;
 mod ceilings;
 mod compare;
 mod compile;
 mod completions;
-mod device;
 mod devices;
 mod diff;
-mod dims;
-mod driver_stats;
 mod edit;
-pub mod error;
-mod executor;
+mod error;
 mod explain;
 mod export;
-mod external;
 mod extract;
 mod host_calls;
-mod host_library;
 mod html_report;
-mod images;
-mod inputs;
 mod inspect;
-mod layout_options;
-mod machine;
-mod measuring;
 mod memory;
-mod models;
-mod node_errors;
 mod opt;
-mod oracle;
 mod output;
-pub mod own_process;
-mod parts;
-mod precision;
 mod range_checks;
 mod report;
 mod run;
-mod said;
-mod shown;
 mod table;
 mod terminal;
 mod trace;
 mod tune;
-mod tuning;
 mod tuning_files;
-mod values_by_name;
 mod view;
 mod zoo;
 
 use args::Command;
-use compiler::external::ExternalTarget;
-use error::{CliError, CliResult, Code, catch_bugs};
 pub use memory::Memory;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 pub use weft::Extensions;
+use workbench::error::catch_bugs;
+use workbench::settings::Schedules;
+use workbench::watcher::Watched;
+use workbench::{Code, Error, Result};
 
 /// Vulkan loaders print a line on stderr when the session folder is not set; nothing of ours uses it.
 fn quiet_loader() {
@@ -86,6 +66,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extensions: Extensions) -> 
 /// As [`run`], with the exit code as a number.
 pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions) -> u8 {
     quiet_loader();
+    // Rows of a program of one's own may be named on its command line.
+    let registered = weft::external::register().and_then(|()| extensions.register()).map_err(Error::from);
     let args: Vec<OsString> = args.into_iter().collect();
     match completions::answer(&args) {
         Ok(false) => {}
@@ -101,20 +83,21 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
         Err(e) => return usage(&e, &args),
     };
     std::panic::set_hook(Box::new(|_| {}));
-    let functions = host_calls::functions(cli.command.common(), &extensions.host_functions);
-    extensions.targets.extend([&onednn::TARGET as &dyn ExternalTarget, &c_target::TARGET]);
-    let registered = extensions.register().map_err(CliError::from).and(functions);
-    let result = registered.and_then(|functions| {
+    if !cli.command.common().quiet {
+        cli.command.common_mut().watch = Watched(Arc::new(output::Terminal::new()));
+    }
+    let functions = workbench::host_calls::functions(cli.command.common(), &extensions.host_functions);
+    let result = registered.and(functions).and_then(|functions| {
         // SAFETY: no thread was started yet.
-        unsafe { external::provide_threads(cli.command.common()) };
+        unsafe { workbench::external::provide_threads(cli.command.common()) };
         let bundle = cli.command.bundle_args();
         cli.command.common_mut().allow_native = bundle.allow_native;
         cli.command.common_mut().functions = functions;
-        cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
+        cli.command.common_mut().schedules = Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
         let creates = matches!(cli.command, Command::Tune(_) | Command::Edit(_));
-        if !matches!(cli.command, Command::Tuning(_)) {
-            tuning::provide(cli.command.common_mut(), creates)?;
+        if !matches!(cli.command, Command::Tuning(_) | Command::Measure(_)) {
+            workbench::tuning::provide(cli.command.common_mut(), creates)?;
         }
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
@@ -123,7 +106,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
     match result {
         Ok(()) => 0,
         Err(e) => {
-            e.print();
+            error::print(&e);
             if !common.state.json_is_written() {
                 // Where even this cannot be written, the exit code says it.
                 let _ = output::write_json(common, &e.to_json());
@@ -140,12 +123,12 @@ fn usage(e: &clap::Error, args: &[OsString]) -> u8 {
     let no_text =
         args.iter().filter(|a| a.to_str().is_none()).find(|_| e.kind() == clap::error::ErrorKind::InvalidUtf8);
     let error = match no_text {
-        Some(a) => CliError::usage(format!("`{}` is not UTF-8 text, and this is read as text", a.to_string_lossy()))
+        Some(a) => Error::usage(format!("`{}` is not UTF-8 text, and this is read as text", a.to_string_lossy()))
             .help("rename the file or folder, or give a link to it"),
-        None => CliError::from_usage(e),
+        None => error::of_usage(e),
     };
     match no_text {
-        Some(_) => error.print(),
+        Some(_) => error::print(&error),
         None => terminal::print_error(e.render().to_string().replacen("error:", &label, 1).trim_end(), &label),
     }
     let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
@@ -158,20 +141,20 @@ fn usage(e: &clap::Error, args: &[OsString]) -> u8 {
 }
 
 /// Options that no pass of this build honours are refused rather than ignored.
-fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
+fn check_options(command: &Command, extensions: &Extensions) -> Result<()> {
     let common = command.common();
-    executor::check_passes(common, extensions)?;
-    layout_options::check(common)?;
+    workbench::executor::check_passes(common, extensions)?;
+    workbench::layout_options::check(common)?;
     Ok(())
 }
 
 /// Output paths are tried before the work.
-fn check_outputs(command: &Command) -> CliResult<()> {
+fn check_outputs(command: &Command) -> Result<()> {
     let (files, folder) = match command {
         Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),
         Command::Opt(a) => ([a.output.as_ref(), None], None),
         Command::Run(a) => {
-            let folder = a.output.as_ref().filter(|o| args::names_folder(o));
+            let folder = a.output.as_ref().filter(|o| workbench::written::names_folder(o));
             ([a.output.as_ref().filter(|_| folder.is_none()), None], folder)
         }
         Command::Bench(a) => ([a.output.as_ref(), a.timeline.as_ref()], None),
@@ -185,8 +168,10 @@ fn check_outputs(command: &Command) -> CliResult<()> {
     };
     let common = command.common();
     let json = common.json.as_deref().filter(|target| *target != "-").map(Path::new);
-    json.into_iter().chain(files.into_iter().flatten().map(PathBuf::as_path)).try_for_each(output::verify_writable)?;
-    folder.map_or(Ok(()), |f| output::verify_folder(f))
+    json.into_iter()
+        .chain(files.into_iter().flatten().map(PathBuf::as_path))
+        .try_for_each(workbench::written::verify_writable)?;
+    folder.map_or(Ok(()), |f| workbench::written::verify_folder(f))
 }
 
 /// Sizes in files and data are refused beyond what the machine has left.
@@ -195,7 +180,7 @@ fn bound_memory() {
     compiler::tensor::limit_host_memory(free.unwrap_or(isize::MAX as usize));
 }
 
-fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
+fn dispatch(command: &Command, extensions: &Extensions) -> Result<()> {
     check_options(command, extensions)?;
     check_outputs(command)?;
     bound_memory();
@@ -211,7 +196,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Export(a) => export::execute(a),
         Command::Extract(a) => extract::execute(a),
         Command::Bisect(a) => bisect::execute(a),
-        Command::Tune(a) => tune::execute_command(a),
+        Command::Tune(a) => tune::execute(a),
         Command::Tuning(a) => tuning_files::execute(a),
         Command::Edit(a) => edit::execute(a),
         Command::Diff(a) => diff::execute(a),
@@ -220,7 +205,6 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Zoo(a) => zoo::execute(a),
         Command::Completions(a) => completions::execute(a),
         Command::Cases(a) => cases::execute(a),
-        Command::Measure(a) => measuring::execute(a),
-        Command::Oracle(a) => oracle::execute(a),
+        Command::Measure(a) => workbench::worker::serve(&a.common),
     }
 }

@@ -2,43 +2,44 @@
 
 use crate::Extensions;
 use crate::args::OptArgs;
-use crate::error::{CliError, CliResult, Code};
-use crate::executor::{pipeline_options, target_profile};
-use crate::output::{log, print_text, write_file};
+use crate::output::print_text;
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{PassContext, PassErrorKind, Sequential};
 use compiler::plan::EmitFailure;
 use std::io::Read;
+use workbench::executor::{pipeline_options, target_profile};
+use workbench::progress::log;
+use workbench::written::write_file;
+use workbench::{Code, Error, Result};
 
 /// Runs passes on text.
-pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
+pub fn execute(a: &OptArgs, extensions: &Extensions) -> Result<()> {
     let text = match a.file.as_str() {
         "-" => {
             let mut s = String::new();
-            std::io::stdin().read_to_string(&mut s).map_err(|e| CliError::input(format!("cannot read stdin: {e}")))?;
+            std::io::stdin().read_to_string(&mut s).map_err(|e| Error::input(format!("cannot read stdin: {e}")))?;
             s
         }
-        path => weft::plain_files::read_text(path.as_ref())
-            .map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?,
+        path => {
+            weft::plain_files::read_text(path.as_ref()).map_err(|e| Error::input(format!("cannot read {path}: {e}")))?
+        }
     };
-    let mut module =
-        compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(a.file.clone()))?;
-    compiler::verify::verify_module(&module).map_err(|e| {
-        CliError::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone())
-    })?;
+    let mut module = compiler::text::parse_module(&text).map_err(|e| Error::input(e.to_string()).at(a.file.clone()))?;
+    compiler::verify::verify_module(&module)
+        .map_err(|e| Error::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone()))?;
     if a.dialect != "wgpu" && a.emit != "wgsl" {
-        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+        return Err(Error::usage("--dialect is for WGSL").help("add --emit wgsl"));
     }
     let profile = target_profile(&a.common)?;
     let mut cx = PassContext::new(profile.clone());
     let options = pipeline_options(&a.common)?;
-    check_listed(&module, &options.keep_f32).map_err(CliError::usage)?;
+    check_listed(&module, &options.keep_f32).map_err(Error::usage)?;
     options.configure(&mut cx);
     cx.verify = true;
     cx.alter_layouts.extend(extensions.alter_layouts.iter().cloned());
     pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {
         let code = if e.kind == PassErrorKind::Request { Code::Usage } else { Code::Input };
-        CliError::new(code, e.to_string())
+        Error::new(code, e.to_string())
     })?;
     for (label, text) in &cx.printed {
         log(&a.common, format!("---- {label}\n{text}"));
@@ -59,9 +60,9 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
 
 /// The passes of `--passes`, with their options: `fold-constants,fuse-ops {mode=classic}`. Clap has split the list at
 /// every comma, those between options included.
-fn pipeline(passes: &[String]) -> CliResult<Sequential> {
+fn pipeline(passes: &[String]) -> Result<Sequential> {
     let list = compiler::text::parse_pipeline(&passes.join(","))
-        .map_err(|e| CliError::usage(format!("--passes: {e}")).help("as in: fold-constants,fuse-ops {mode=classic}"))?;
+        .map_err(|e| Error::usage(format!("--passes: {e}")).help("as in: fold-constants,fuse-ops {mode=classic}"))?;
     Ok(list.into_iter().fold(Sequential::default(), |s, (name, options)| match options.is_empty() {
         true => s.then_named(&name),
         false => s.then_with(&name, options),
@@ -72,11 +73,11 @@ fn kernels_text(
     module: &compiler::graph::Module,
     profile: &compiler::profile::DeviceProfile,
     dialect: &str,
-) -> CliResult<String> {
+) -> Result<String> {
     let mut out = String::new();
     for f in module.tensor_functions.values() {
         for (kernel, _) in f.kernels() {
-            let wrong = |code: Code, m: String| CliError::new(code, format!("kernel {kernel} of @{}: {m}", f.name));
+            let wrong = |code: Code, m: String| Error::new(code, format!("kernel {kernel} of @{}: {m}", f.name));
             let e = weft::emitter(profile).emit(f, kernel, profile).map_err(|e| match e {
                 EmitFailure::BeyondDevice(m) => wrong(Code::Device, m),
                 EmitFailure::Lowering(m) => wrong(Code::Input, m),

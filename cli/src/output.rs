@@ -1,27 +1,23 @@
-//! Output: results to stdout, logs to stderr, progress only on a terminal.
-//!
-//! A file is written completely beside its place and then renamed, or not at all. Outputs are tried before the work. A
-//! device or a pipe gets the bytes and is never replaced; of a symbolic link the target is written; a file of another
-//! user keeps its owner, or is refused.
+//! Output: results to stdout, messages to stderr, progress only on a terminal.
 
 use crate::args::Common;
-use crate::error::{CliError, CliResult};
-use crate::said::State;
 use crate::table::Table;
 pub use crate::table::{table, verdict};
 use crate::terminal::print_log;
 use compiler::bare::{shown, shown_in_json};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::fs::{File, Metadata, OpenOptions};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use tempfile::NamedTempFile;
+use std::sync::{Mutex, PoisonError};
+use workbench::document::{Block, Document};
+use workbench::progress::log;
+use workbench::watcher::Watcher;
+use workbench::written::write_file;
+use workbench::{Error, Result};
 
 /// Writes JSON to stdout or a file, when asked for; returns whether stdout is taken by it.
-pub fn write_json(common: &Common, value: &serde_json::Value) -> CliResult<bool> {
+pub fn write_json(common: &Common, value: &serde_json::Value) -> Result<bool> {
     let Some(target) = &common.json else { return Ok(false) };
-    let text = serde_json::to_string_pretty(value).map_err(|e| CliError::usage(e.to_string()))?;
+    let text = serde_json::to_string_pretty(value).map_err(|e| Error::usage(e.to_string()))?;
     common.state.json_stands();
     if target == "-" {
         print_json(&text)?;
@@ -32,265 +28,53 @@ pub fn write_json(common: &Common, value: &serde_json::Value) -> CliResult<bool>
 }
 
 /// Prints a line to stdout; a closed pipe ends quietly. Names in it may come from files: hidden characters are shown.
-pub fn print_text(text: &str) -> CliResult<()> {
+pub fn print_text(text: &str) -> Result<()> {
     print_line(&shown(text))
 }
 
 /// Prints a table to stdout as [`print_text`]; its cells are shown already, and may be coloured.
-pub fn show_table(table: &Table) -> CliResult<()> {
+pub fn show_table(table: &Table) -> Result<()> {
     print_line(&table.to_string())
 }
 
+/// Shows a document: its JSON where that is asked for, else its texts and tables.
+pub fn show_document(common: &Common, d: &Document) -> Result<()> {
+    if write_json(common, &d.json)? { Ok(()) } else { show_blocks(d) }
+}
+
+/// Prints the texts and tables of a document.
+pub fn show_blocks(d: &Document) -> Result<()> {
+    d.blocks.iter().try_for_each(|block| match block {
+        Block::Text(text) => print_text(text),
+        Block::Table { header, rows } => {
+            let mut t = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+            for row in rows {
+                t.add_row(row);
+            }
+            show_table(&t)
+        }
+    })
+}
+
+/// Shows what a driver said of kernels.
+pub fn show_driver_stats(stats: &serde_json::Value) -> Result<()> {
+    let mut d = Document::default();
+    workbench::driver_stats::tell(&mut d, stats, |_| true);
+    show_blocks(&d)
+}
+
 /// Prints a text of JSON to stdout as [`print_text`].
-pub fn print_json(text: &str) -> CliResult<()> {
+pub fn print_json(text: &str) -> Result<()> {
     print_line(&shown_in_json(text))
 }
 
-fn print_line(text: &str) -> CliResult<()> {
+fn print_line(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CliError::usage(format!("cannot write to stdout: {e}")))
+            Err(Error::usage(format!("cannot write to stdout: {e}")))
         }
         _ => Ok(()),
-    }
-}
-
-/// Writes a file completely or not at all: to a temporary file beside it, which then replaces it. For a symbolic link,
-/// its target is written; a device or a pipe gets the bytes and is not replaced.
-pub fn write_file(path: &Path, bytes: &[u8]) -> CliResult<()> {
-    write_file_with(path, |to| to.write_all(bytes).map_err(|e| cannot_write(path, &e)))
-}
-
-/// As [`write_file`], with `content` writing part after part.
-pub fn write_file_with(path: &Path, content: impl FnOnce(&mut dyn Write) -> CliResult<()>) -> CliResult<()> {
-    let fail = |e: std::io::Error| cannot_write(path, &e);
-    match Destination::of(path).map_err(fail)? {
-        Destination::File(target) => {
-            let file = beside(&target).map_err(fail)?;
-            let mut buffered = std::io::BufWriter::new(file.as_file());
-            content(&mut buffered)?;
-            buffered.flush().map_err(fail)?;
-            drop(buffered);
-            file.persist(&target).map_err(fail)
-        }
-        Destination::Stream => content(&mut open_stream(path).map_err(fail)?),
-    }
-}
-
-/// Refuses, before any work is done, an output path that [`write_file`] could not write.
-pub fn verify_writable(path: &Path) -> CliResult<()> {
-    let check = || match Destination::of(path)? {
-        Destination::File(target) => beside(&target).map(drop),
-        // Opening a pipe now would end its reader; a device has to be tried.
-        Destination::Stream => Ok(()),
-    };
-    check().map_err(|e: std::io::Error| cannot_write(path, &e))
-}
-
-/// Refuses a folder that cannot be made or written to.
-pub fn verify_folder(folder: &Path) -> CliResult<()> {
-    let there = folder.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
-    if !there.is_dir() {
-        return Err(CliError::usage(format!(
-            "cannot write into {}: {} is no folder",
-            folder.display(),
-            there.display()
-        )));
-    }
-    verify_writable(&there.join(".weft"))
-}
-
-fn cannot_write(path: &Path, why: &std::io::Error) -> CliError {
-    CliError::usage(format!("cannot write {}: {why}", path.display()))
-}
-
-/// The kind of an output path.
-enum Destination {
-    /// A plain file of ours, or nothing yet; links are followed.
-    File(PathBuf),
-    /// A device or a pipe.
-    Stream,
-}
-impl Destination {
-    fn of(path: &Path) -> std::io::Result<Destination> {
-        let refuse = |why: &str| Err(std::io::Error::other(why));
-        match std::fs::metadata(path) {
-            Ok(m) if m.is_dir() => refuse("it is a folder"),
-            Ok(m) if m.is_file() && m.permissions().readonly() => refuse("it is read-only"),
-            Ok(m) if m.is_file() => {
-                OpenOptions::new().write(true).open(path)?;
-                Ok(Destination::File(path.canonicalize()?))
-            }
-            Ok(m) if takes_bytes(&m) => Ok(Destination::Stream),
-            Ok(_) => refuse("it is neither a plain file nor a device that takes text"),
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
-            Err(_) if path.is_symlink() => refuse("it is a symbolic link to nothing"),
-            Err(_) if path.to_string_lossy().ends_with(std::path::is_separator) => refuse("it names no file"),
-            Err(_) => Ok(Destination::File(path.to_path_buf())),
-        }
-    }
-}
-
-/// A file that is written beside its place. It goes away unless it is persisted.
-enum Pending {
-    /// Without a name, where the system has such files: a process that is stopped leaves nothing behind.
-    Unnamed(File),
-    Named(NamedTempFile),
-}
-
-impl Pending {
-    fn in_folder(folder: &Path) -> std::io::Result<Pending> {
-        match unnamed_in(folder) {
-            Some(file) => Ok(Pending::Unnamed(file)),
-            None => with_usual_permissions(&mut named()).tempfile_in(folder).map_err(plain_error).map(Pending::Named),
-        }
-    }
-    fn as_file(&self) -> &File {
-        match self {
-            Pending::Unnamed(file) => file,
-            Pending::Named(file) => file.as_file(),
-        }
-    }
-    /// Puts the file in its place.
-    fn persist(self, target: &Path) -> std::io::Result<()> {
-        match self {
-            Pending::Unnamed(file) => {
-                let linked = named().make_in(folder_of(target), |path| link(&file, path)).map_err(plain_error)?;
-                linked.persist(target).map_err(|e| e.error)
-            }
-            Pending::Named(file) => file.persist(target).map(drop).map_err(|e| e.error),
-        }
-    }
-}
-
-fn named() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".weft-");
-    builder
-}
-
-fn folder_of(target: &Path) -> &Path {
-    target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// The open files of this process, from which one without a name gets one.
-#[cfg(target_os = "linux")]
-const OPEN_FILES: &str = "/proc/self/fd";
-
-/// A new file without a name; `None` where the file system has no such files.
-#[cfg(target_os = "linux")]
-fn unnamed_in(folder: &Path) -> Option<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut open = OpenOptions::new();
-    // The process's mask takes its part off, as for any new file.
-    open.read(true).write(true).mode(0o666).custom_flags(libc::O_TMPFILE);
-    if Path::new(OPEN_FILES).is_dir() { open.open(folder).ok() } else { None }
-}
-#[cfg(not(target_os = "linux"))]
-fn unnamed_in(_folder: &Path) -> Option<File> {
-    None
-}
-
-/// Gives a file without a name this one.
-#[cfg(target_os = "linux")]
-fn link(file: &File, path: &Path) -> std::io::Result<()> {
-    use std::os::fd::AsRawFd;
-    use std::os::unix::ffi::OsStrExt;
-    let from = std::ffi::CString::new(format!("{OPEN_FILES}/{}", file.as_raw_fd()))?;
-    let to = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: both are texts that end with a zero, and live until the call returns.
-    let done =
-        unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
-    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-#[cfg(not(target_os = "linux"))]
-fn link(_file: &File, _path: &Path) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
-}
-
-/// A file in the folder of `target`, with the owner and permissions that `target` has or will get.
-fn beside(target: &Path) -> std::io::Result<Pending> {
-    let file = Pending::in_folder(folder_of(target))?;
-    if let Ok(old) = std::fs::metadata(target) {
-        keep_owner(file.as_file(), &old)?;
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    Ok(file)
-}
-
-/// The system's error without the path of the temporary file, which nobody asked for.
-fn plain_error(e: std::io::Error) -> std::io::Error {
-    let text = e.to_string();
-    text.split_once(" at path ").map_or(e, |(why, _)| std::io::Error::other(why.to_string()))
-}
-
-#[cfg(unix)]
-fn with_usual_permissions<'b, 'n>(b: &'b mut tempfile::Builder<'n, 'n>) -> &'b mut tempfile::Builder<'n, 'n> {
-    use std::os::unix::fs::PermissionsExt;
-    // The process's mask takes its part off, as for any new file.
-    b.permissions(std::fs::Permissions::from_mode(0o666))
-}
-#[cfg(not(unix))]
-fn with_usual_permissions<'b, 'n>(b: &'b mut tempfile::Builder<'n, 'n>) -> &'b mut tempfile::Builder<'n, 'n> {
-    b
-}
-
-/// Keeps the owner of a file of another user. If that is not possible, replacing it is refused.
-#[cfg(unix)]
-fn keep_owner(new: &File, old: &Metadata) -> std::io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    let ours = new.metadata()?;
-    if (ours.uid(), ours.gid()) == (old.uid(), old.gid()) {
-        return Ok(());
-    }
-    let kept = std::os::unix::fs::fchown(new, Some(old.uid()), Some(old.gid()));
-    kept.map_err(|_| std::io::Error::other("it belongs to another user"))
-}
-#[cfg(not(unix))]
-fn keep_owner(_new: &File, _old: &Metadata) -> std::io::Result<()> {
-    Ok(())
-}
-
-/// True for character devices and pipes.
-#[cfg(unix)]
-fn takes_bytes(m: &Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    m.file_type().is_char_device() || m.file_type().is_fifo()
-}
-#[cfg(not(unix))]
-fn takes_bytes(_m: &Metadata) -> bool {
-    true
-}
-
-/// Opens a device or pipe for writing. A pipe that nobody reads from is an error, not a wait.
-#[cfg(unix)]
-fn open_stream(path: &Path) -> std::io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let probe = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let _reader_is_there = probe.map_err(|e| match e.raw_os_error() {
-        Some(libc::ENXIO) => std::io::Error::other("it is a pipe that nobody reads from"),
-        _ => e,
-    })?;
-    OpenOptions::new().write(true).open(path)
-}
-#[cfg(not(unix))]
-fn open_stream(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).open(path)
-}
-
-/// A log line on stderr.
-pub fn log(common: &Common, text: impl AsRef<str>) {
-    if !common.quiet {
-        print_log(text.as_ref());
-    }
-}
-
-/// A log line on stderr that is said once, however often it holds.
-pub fn log_once(common: &Common, text: impl Into<String>) {
-    let text = text.into();
-    if common.state.is_new(&text) {
-        log(common, &text);
     }
 }
 
@@ -303,54 +87,47 @@ pub fn log_stages(common: &Common) {
     }
 }
 
-/// Progress of long work: a bar with the time left on a terminal, nothing elsewhere. Times of stages are kept.
-pub struct Progress {
+/// The command watches the work: messages on stderr, progress as a bar with the time left on a terminal.
+pub struct Terminal {
     bar: Option<ProgressBar>,
-    state: State,
-    names: &'static [(&'static str, &'static str)],
-    stage: Option<(String, Instant)>,
+    stage: Mutex<String>,
 }
-impl Progress {
-    /// A bar when stderr is a terminal and logs are wanted. `names` says what stages are called; they keep theirs
-    /// otherwise.
-    pub fn new(common: &Common, names: &'static [(&'static str, &'static str)]) -> Progress {
-        let bar = (!common.quiet && std::io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new(1);
+
+impl Terminal {
+    /// A bar when stderr is a terminal.
+    pub fn new() -> Terminal {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::hidden();
+            bar.set_length(1);
             if let Ok(style) = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len}, {eta} left  {prefix}") {
                 bar.set_style(style);
             }
             bar
         });
-        Progress { bar, state: common.state.clone(), names, stage: None }
-    }
-    /// Reports. A stage may name what it works on: `driver: layer1.0.conv1`.
-    pub fn report(&mut self, stage: &str, done: usize, total: usize) {
-        let (stage, at_work) = stage.split_once(": ").unwrap_or((stage, ""));
-        let name = self.names.iter().find(|n| n.0 == stage).map_or(stage, |n| n.1);
-        if self.stage.as_ref().is_none_or(|s| s.0 != name) {
-            self.end_stage();
-            self.stage = Some((name.to_string(), Instant::now()));
-            if let Some(bar) = &self.bar {
-                bar.reset();
-                bar.set_message(shown(name));
-            }
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_prefix(shown(at_work));
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        }
-    }
-    fn end_stage(&mut self) {
-        if let Some((stage, start)) = self.stage.take() {
-            self.state.add(&stage, start.elapsed().as_secs_f64() * 1e3);
-        }
+        Terminal { bar, stage: Mutex::default() }
     }
 }
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.end_stage();
+
+impl Watcher for Terminal {
+    fn says(&self, text: &str) {
+        print_log(text);
+    }
+    fn is_at(&self, stage: &str, at_work: &str, done: usize, total: usize) {
+        let Some(bar) = &self.bar else { return };
+        let mut at = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if *at != stage {
+            *at = stage.into();
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.reset();
+            bar.set_message(shown(stage));
+        }
+        bar.set_prefix(shown(at_work));
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    }
+    fn is_over(&self) {
         if let Some(bar) = &self.bar {
+            self.stage.lock().unwrap_or_else(PoisonError::into_inner).clear();
             bar.finish_and_clear();
         }
     }
@@ -360,66 +137,14 @@ impl Drop for Progress {
 pub struct Rows(Vec<usize>);
 impl Rows {
     /// Prints the header; each column is as wide as its title and the given number of characters.
-    pub fn new(columns: &[(&str, usize)]) -> CliResult<Rows> {
+    pub fn new(columns: &[(&str, usize)]) -> Result<Rows> {
         let rows = Rows(columns.iter().map(|(title, width)| title.chars().count().max(*width)).collect());
         rows.print(&columns.iter().map(|c| c.0.to_string()).collect::<Vec<_>>())?;
         Ok(rows)
     }
     /// Prints a row.
-    pub fn print(&self, cells: &[String]) -> CliResult<()> {
+    pub fn print(&self, cells: &[String]) -> Result<()> {
         let line: Vec<String> = cells.iter().zip(&self.0).map(|(c, w)| format!("{c:w$}")).collect();
         print_text(format!(" {}", line.join("  ")).trim_end())
-    }
-}
-
-/// A shape as people write it: `1x3x224x224`.
-pub fn shape(dims: &[usize]) -> String {
-    match dims {
-        [] => "scalar".into(),
-        dims => dims.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
-    }
-}
-
-/// `1.23 G`, `456 M`.
-pub fn si(value: f64) -> String {
-    for (limit, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
-        if value >= limit {
-            return format!("{:.2} {unit}", value / limit);
-        }
-    }
-    format!("{value:.0} ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{verify_writable, write_file_with};
-    use std::io::Write;
-
-    /// A process that is stopped while it writes leaves nothing behind.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_file_has_no_name_before_it_is_whole() {
-        let folder = tempfile::tempdir_in(".").expect("a folder");
-        let names = || -> Vec<_> {
-            std::fs::read_dir(folder.path()).expect("reads").map(|e| e.expect("an entry").file_name()).collect()
-        };
-        let path = folder.path().join("net.bundle");
-        for content in ["first", "second"] {
-            let before = names();
-            let write = |to: &mut dyn Write| {
-                to.write_all(content.as_bytes()).and_then(|()| to.flush()).expect("writes");
-                assert_eq!(names(), before);
-                Ok(())
-            };
-            write_file_with(&path, write).expect("writes");
-            assert_eq!(std::fs::read_to_string(&path).expect("reads"), content);
-            assert_eq!(names(), ["net.bundle"]);
-        }
-    }
-
-    #[test]
-    fn errors_name_the_file_that_was_asked_for() {
-        let e = verify_writable("no such folder/x.npz".as_ref()).expect_err("cannot be written").to_string();
-        assert!(e.contains("no such folder/x.npz") && !e.contains(".weft-"), "{e}");
     }
 }

@@ -1,15 +1,18 @@
 //! Results as people read them: their statistics, their values where they are few, and the best classes.
 
 use crate::args::RunArgs;
-use crate::arrays::Named;
-use crate::error::{CliError, CliResult};
-use crate::executor::Device;
-use crate::output::{print_text, shape, show_table, table, write_json};
-use crate::range_checks::{out_of_range_json, print_out_of_range};
+use crate::output::{print_text, show_table, table, write_json};
+use crate::range_checks::print_out_of_range;
 use compiler::interpreter::NodeOutOfRange;
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 use std::path::Path;
+use workbench::arrays::Named;
+use workbench::classes::{classes_of, ranked};
+use workbench::executor::Device;
+use workbench::figures::shape;
+use workbench::range_checks::out_of_range_json;
+use workbench::{Error, Result};
 
 /// Results of at most so many elements are shown whole.
 const FEW: usize = 8;
@@ -28,7 +31,7 @@ pub fn report(
     outputs: &Named,
     random: bool,
     counted: Option<&[NodeOutOfRange]>,
-) -> CliResult<()> {
+) -> Result<()> {
     let labels = a.labels.as_deref().map(read_labels).transpose()?;
     let top = a.top.or(labels.as_ref().map(|_| 5)).map(|n| n as usize);
     let mut rows: Vec<Value> = outputs.iter().map(|(n, t)| statistics(n, t)).collect();
@@ -42,12 +45,12 @@ pub fn report(
         }
         if !found {
             let shapes: Vec<String> = outputs.iter().map(|(n, t)| format!("{n} {}", shape(t.shape()))).collect();
-            return Err(CliError::usage("--top is for results with one value for each class")
+            return Err(Error::usage("--top is for results with one value for each class")
                 .at(format!("results {}", shapes.join(", "))));
         }
     }
     let seed = random.then_some(a.common.seed);
-    let mut json = json!({ "schema": 1, "model": a.model, "device": crate::device::describe(device), "seed": seed, "outputs": rows });
+    let mut json = json!({ "schema": 1, "model": a.model, "device": workbench::device::describe(device), "seed": seed, "outputs": rows });
     if let Some(found) = counted {
         json["out_of_range"] = out_of_range_json(found);
     }
@@ -111,7 +114,7 @@ fn position(mut flat: usize, shape: &[usize]) -> String {
     format!("{out:?}")
 }
 
-fn show_statistics(rows: &[&Value]) -> CliResult<()> {
+fn show_statistics(rows: &[&Value]) -> Result<()> {
     let odd = rows.iter().any(|r| r["nan"] != 0 || r["inf"] != 0);
     let mut header = vec!["output", "dtype", "shape", "min", "mean", "max", "at"];
     if odd {
@@ -140,30 +143,6 @@ fn show_statistics(rows: &[&Value]) -> CliResult<()> {
     show_table(&t)
 }
 
-/// The number of classes when a result holds one value for each class of each image: other dimensions of it are 1.
-pub fn classes_of(t: &Tensor) -> Option<usize> {
-    let batch = *t.shape().first()?;
-    let wide: Vec<usize> = t.shape()[1..].iter().copied().filter(|&d| d != 1).collect();
-    match wide.as_slice() {
-        [classes] if batch > 0 => Some(*classes),
-        [] if t.shape().len() == 1 && batch > 1 => Some(batch),
-        _ => None,
-    }
-}
-
-/// The class with the largest value in each row; of equal ones the first.
-pub fn best_classes(t: &Tensor, classes: usize) -> Vec<usize> {
-    let best = |row: &[f64]| ranked(row).first().copied().unwrap_or(0);
-    t.to_f64_vec().chunks_exact(classes).map(best).collect()
-}
-
-/// Positions in a row, that of the largest value first.
-fn ranked(row: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    order.sort_by(|&i, &j| row[j].total_cmp(&row[i]).then(i.cmp(&j)));
-    order
-}
-
 /// The `n` largest values of each row, with their share of the row's sum: the row's own where it is a distribution
 /// already, else of its softmax.
 fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<Value> {
@@ -183,7 +162,7 @@ fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<
     values.chunks_exact(classes).map(of_row).collect()
 }
 
-fn show_best(r: &Value, labelled: bool, rows: usize) -> CliResult<()> {
+fn show_best(r: &Value, labelled: bool, rows: usize) -> Result<()> {
     let all = r["top"].as_array().map_or(&[][..], Vec::as_slice);
     for (i, row) in all.iter().enumerate().take(rows) {
         let mut header = vec!["class", "value", "probability"];
@@ -211,13 +190,13 @@ fn show_best(r: &Value, labelled: bool, rows: usize) -> CliResult<()> {
 
 /// Names of classes: one a line; or JSON, a list of names, or an object from class to name or to a list that ends with
 /// it.
-fn read_labels(path: &Path) -> CliResult<Vec<String>> {
+fn read_labels(path: &Path) -> Result<Vec<String>> {
     let place = path.display().to_string();
-    let text = weft::plain_files::read_text(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
+    let text = weft::plain_files::read_text(path).map_err(|e| Error::input(format!("cannot read {place}: {e}")))?;
     if !text.trim_start().starts_with(['[', '{']) {
         return Ok(text.lines().map(|l| l.trim().to_string()).collect());
     }
-    let bad = |why: String| CliError::input(format!("{place} holds no labels: {why}"));
+    let bad = |why: String| Error::input(format!("{place} holds no labels: {why}"));
     let json: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
     let name = |v: &Value| match v {
         Value::Array(list) => list.last().and_then(|v| v.as_str()).map(String::from),

@@ -1,14 +1,8 @@
 //! `weft run`
 
 use crate::args::RunArgs;
-use crate::arrays::{Named, write_arrays};
-use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, execute_cached};
-use crate::models::{inputs_for, load, load_with_values};
 use crate::output::print_text;
-use crate::range_checks::count_out_of_range;
 use crate::report::report;
-use crate::values_by_name::{values, with_results};
 use bytes::Bytes;
 use compiler::agreement::{Tolerance, agree};
 use compiler::graph::Module;
@@ -18,10 +12,16 @@ use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module};
 use std::path::Path;
 use weft::plain_files::read_plain;
+use workbench::arrays::{Named, write_arrays};
+use workbench::executor::{Device, execute_cached};
+use workbench::models::{inputs_for, load, load_with_values};
+use workbench::range_checks::count_out_of_range;
+use workbench::values_by_name::{values, with_results};
+use workbench::{Code, Error, Result};
 
 /// Runs a model once.
-pub fn execute(a: &RunArgs) -> CliResult<()> {
-    let device = crate::executor::open_device(&a.common)?;
+pub fn execute(a: &RunArgs) -> Result<()> {
+    let device = workbench::executor::open_device(&a.common)?;
     if let Some(dir) = &a.test_dir {
         let agreed = run_test_dir(a, dir, &device)?;
         let constants = match agreed.constants.is_empty() {
@@ -30,8 +30,8 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
         };
         return print_text(&format!("pass: {} results agree ({}{constants})", agreed.results, agreed.place));
     }
-    let bundle = crate::bundle::opened(&a.model, &a.common, a.bundle)?;
-    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
+    let bundle = workbench::bundles::opened(&a.model, &a.common, a.bundle.0)?;
+    let given = workbench::inputs::given(&a.input, &a.model, &a.common)?;
     let state = &a.common.state;
     let module = state.time("import", || match &bundle {
         Some(bundle) => Ok(bundle.model()?.into_module()),
@@ -41,9 +41,9 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, &a.common)).transpose()?;
     let executor = match &bundle {
         Some(_) if !a.dump.is_empty() => {
-            return Err(CliError::usage("--dump compiles the model, and a bundle is compiled"));
+            return Err(Error::usage("--dump compiles the model, and a bundle is compiled"));
         }
-        Some(bundle) => crate::bundle::session(bundle, &a.common, &device, a.bundle.require_compiled)?,
+        Some(bundle) => workbench::bundles::session(bundle, &a.common, &device, a.bundle.require_compiled)?,
         None => execute_cached(with_dumped(a, module)?, &a.common, &device, &inputs)?,
     };
     let results = state.time("run", || executor.run_in_order(&inputs))?;
@@ -54,8 +54,9 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     report(a, &device, &outputs, given.is_none(), counted.as_deref())
 }
 
-/// The module with the tensors of `--dump` as results, where they are none yet: what fusion would hide is then computed for its own sake.
-fn with_dumped(a: &RunArgs, module: Module) -> CliResult<Module> {
+/// The module with the tensors of `--dump` as results, where they are none yet: what fusion would hide is then computed
+/// for its own sake.
+fn with_dumped(a: &RunArgs, module: Module) -> Result<Module> {
     if a.dump.is_empty() {
         return Ok(module);
     }
@@ -67,17 +68,17 @@ fn with_dumped(a: &RunArgs, module: Module) -> CliResult<Module> {
 /// The tensors of `input_0.pb` or `output_0.pb` and so on, whose names and kinds the model has as `values`: element `i`
 /// of a sequence `x` is
 /// `x.i`, an optional that is not there has none. Names that the model does not have stand for those of their places.
-fn protos(dir: &Path, prefix: &str, values: &[(String, ValueKind)]) -> CliResult<Named> {
+fn protos(dir: &Path, prefix: &str, values: &[(String, ValueKind)]) -> Result<Named> {
     let mut out = Vec::new();
     for i in 0.. {
         let path = dir.join(format!("{prefix}_{i}.pb"));
         if !path.exists() {
             break;
         }
-        let bytes = read_plain(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+        let bytes = read_plain(&path).map_err(|e| Error::input(format!("cannot read {}: {e}", path.display())))?;
         let kind = values.get(i).map_or(ValueKind::Tensor, |v| v.1);
         let parsed = parse_value_proto(Bytes::from(bytes), kind);
-        let (mut name, data) = parsed.map_err(|e| CliError::from(e).at(path.display().to_string()))?;
+        let (mut name, data) = parsed.map_err(|e| Error::from(e).at(path.display().to_string()))?;
         if !values.iter().any(|v| v.0 == name) {
             name = values.get(i).map(|v| v.0.clone()).unwrap_or_default();
         }
@@ -98,7 +99,7 @@ const SIZES_LIMIT: usize = 64;
 /// Test cases have sizes and axes as inputs, which are constants in real models. If the model cannot be imported
 /// without their values (`error` says why), the small inputs after the first become constants; if that is not enough,
 /// also a first input with a single element. Also returns the names of these inputs.
-fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<(Module, Vec<String>)> {
+fn load_with_sizes(a: &RunArgs, given: &mut Named, error: Error) -> Result<(Module, Vec<String>)> {
     if a.constant_inputs == "never" {
         return Err(error);
     }
@@ -136,32 +137,32 @@ fn has_open_sizes(module: &Module) -> bool {
 }
 
 /// `parse(print(m)) == m`: the many test cases hold the text of imported models too.
-fn text_says_all(m: &Module) -> CliResult<()> {
-    let bug = |e: String| CliError::new(Code::Bug, format!("the text of the model: {e}"));
+fn text_says_all(m: &Module) -> Result<()> {
+    let bug = |e: String| Error::new(Code::Bug, format!("the text of the model: {e}"));
     let again = parse_module(&print_module(m)).map_err(|e| bug(e.to_string()))?;
     compare_modules(m, &again).map_err(bug)
 }
 
 /// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
-pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agreed> {
-    let [inputs, results] = crate::models::values(&a.model, &a.common)?;
+pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> Result<Agreed> {
+    let [inputs, results] = workbench::models::values(&a.model, &a.common)?;
     let mut given = protos(dir, "input", &inputs)?;
     let expected = protos(dir, "output", &results)?;
     if !dir.join("output_0.pb").exists() {
-        return Err(CliError::input(format!("{} holds no output_0.pb", dir.display())));
+        return Err(Error::input(format!("{} holds no output_0.pb", dir.display())));
     }
     let (mut module, mut constants) =
         load(&a.model, &a.common, Some(&given)).map(|m| (m, vec![])).or_else(|e| load_with_sizes(a, &mut given, e))?;
     if !matches!(device, Device::Interpreter) && has_open_sizes(&module) {
         // Sizes that only a run defines are for the interpreter; a device wants to know them.
-        let none = CliError::usage("no sizes are given");
+        let none = Error::usage("no sizes are given");
         (module, constants) = load_with_sizes(a, &mut given, none).unwrap_or((module, constants));
     }
     if cfg!(debug_assertions) {
         text_says_all(&module)?;
     }
     let inputs = inputs_for(&module, Some(&given), &a.common)?;
-    let executor = crate::executor::execute(module, &a.common, device, &inputs)?;
+    let executor = workbench::executor::execute(module, &a.common, device, &inputs)?;
     let outputs = executor.run_in_order(&inputs)?;
     let names = executor.output_names();
     let mut failed = Vec::new();
@@ -175,7 +176,7 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
     if failed.is_empty() {
         return Ok(Agreed { results: expected.len(), place: executor.place(), constants });
     }
-    Err(CliError::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
+    Err(Error::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
 }
 
 /// How a result differs from the expected one: in type, in any bit of integers and bools, beyond the tolerance of

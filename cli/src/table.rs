@@ -1,5 +1,5 @@
-//! Tables without borders. On a terminal they are as wide as it is, one line a row: names in wide columns are shortened in
-//! the middle, and columns that still do not fit are left out and counted. In files and pipes they are whole.
+//! Tables without borders. On a terminal they are as wide as it is, one line a row: names in wide columns are shortened
+//! in the middle, and columns that still do not fit are left out and counted. In files and pipes they are whole.
 
 use crate::terminal::colours;
 use comfy_table::{Attribute, Cell, Color, Row};

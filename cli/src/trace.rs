@@ -1,82 +1,17 @@
-//! Compile traces: made, written, read and shown.
+//! Compile traces, shown.
 
 use crate::args::Common;
-use crate::args::shared::{refuse_but, refuse_for_trace};
-use crate::error::{CliError, CliResult, Code};
-use crate::output::{log, print_text, show_table, si, table, write_file, write_json};
-use compiler::compile::{CompileOptions, Compiled, GroupKind};
-use compiler::trace::{CompileTrace, Contents, OpenDim};
+use crate::output::{print_text, show_driver_stats, show_table, table, write_json};
+use compiler::compile::GroupKind;
+use compiler::trace::{CompileTrace, OpenDim};
 use serde_json::Value;
 use std::path::Path;
-use weft::plain_files::{begins_as_trace, read_plain};
-
-/// True for a file that ends in `.trace` or begins as a trace does.
-pub fn is_trace(path: &str) -> bool {
-    let path = Path::new(path);
-    path.extension().is_some_and(|e| e == "trace") || begins_as_trace(path)
-}
-
-/// The trace that `path` is, or that a bundle has for the profile of `--target`; `None` for a model.
-///
-/// # Errors
-/// Code 2 for options that ask for a compilation; those of [`read`].
-pub fn given(path: &str, common: &Common) -> CliResult<Option<CompileTrace>> {
-    if let Some(bundle) = crate::bundle::find(path)? {
-        refuse_but(common, path, &["target"])?;
-        return Ok(Some(bundle.trace(common.target.as_deref())?));
-    }
-    if !is_trace(path) {
-        return Ok(None);
-    }
-    refuse_for_trace(common, path)?;
-    Ok(Some(read(Path::new(path))?))
-}
-
-/// Reads a trace; of a bundle, that for its first profile.
-///
-/// # Errors
-/// Code 3 when the file cannot be read, or is no trace of this version.
-pub fn read(path: &Path) -> CliResult<CompileTrace> {
-    let place = path.display().to_string();
-    if let Some(bundle) = crate::bundle::find(&place)? {
-        return Ok(bundle.trace(None)?);
-    }
-    let bytes = read_plain(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
-    CompileTrace::from_bytes(&bytes).map_err(|e| CliError::input(e.to_string()).at(place))
-}
-
-/// The trace of a compilation.
-///
-/// # Errors
-/// Code 3 when a weight cannot be read.
-pub fn of(model: &str, c: &Compiled, options: &CompileOptions, contents: Contents) -> CliResult<CompileTrace> {
-    CompileTrace::new(model, c, options, weft::emitter(&c.profile), contents).map_err(CliError::input)
-}
-
-/// Writes a trace.
-///
-/// # Errors
-/// Code 2 when the file cannot be written.
-pub fn write(path: &Path, trace: &CompileTrace, common: &Common) -> CliResult<()> {
-    let bytes = trace.to_bytes().map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
-    write_file(path, &bytes)?;
-    log(common, format!("wrote the trace to {} ({}B)", path.display(), si(bytes.len() as f64)));
-    Ok(())
-}
-
-/// How many groups there are, and where they run.
-pub fn count_groups(t: &CompileTrace) -> String {
-    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
-    let (kernels, views, host) = (count(GroupKind::Kernel), count(GroupKind::View), count(GroupKind::Host));
-    let control = match count(GroupKind::Control) {
-        0 => String::new(),
-        n => format!(", {n} control flow"),
-    };
-    format!("{} groups: {kernels} kernels, {views} views, {host} on the host{control}", t.groups.len())
-}
+use workbench::Result;
+use workbench::figures::si;
+use workbench::traces::read;
 
 /// The groups and sums of a compilation.
-pub fn show(t: &CompileTrace) -> CliResult<()> {
+pub fn show(t: &CompileTrace) -> Result<()> {
     print_text(&format!("{} for {}", t.model, t.profile_name))?;
     let mut rows = table(&["", "name", "rule", "layout", "ops", "flops", "bytes"]);
     for (i, g) in t.groups.iter().enumerate() {
@@ -101,7 +36,7 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
     let some = if versions == 0 { String::new() } else { format!(", {versions} of them for some sizes only") };
     print_text(&format!(
         "{}; {} dispatches of {} distinct kernels{some}",
-        count_groups(t),
+        workbench::traces::count_groups(t),
         t.calls().count(),
         t.kernels.len()
     ))?;
@@ -122,8 +57,8 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
 }
 
 /// Shows traces as `weft compile` showed them, with passes, kernels and weights; `--json` is that of `weft compile`.
-pub fn inspect(paths: &[String], common: &Common) -> CliResult<()> {
-    let traces = paths.iter().map(|p| read(Path::new(p))).collect::<CliResult<Vec<_>>>()?;
+pub fn inspect(paths: &[String], common: &Common) -> Result<()> {
+    let traces = paths.iter().map(|p| read(Path::new(p))).collect::<Result<Vec<_>>>()?;
     let mut values: Vec<Value> = traces.iter().map(CompileTrace::to_json).collect();
     let json = if values.len() == 1 { values.swap_remove(0) } else { values.into() };
     if write_json(common, &json)? {
@@ -133,14 +68,14 @@ pub fn inspect(paths: &[String], common: &Common) -> CliResult<()> {
         show(t)?;
         show_passes(t)?;
         show_kernels(t)?;
-        t.driver_stats_json().map_or(Ok(()), |s| crate::driver_stats::show(&s, |_| true))?;
+        t.driver_stats_json().map_or(Ok(()), |s| show_driver_stats(&s))?;
         show_measured(t)?;
         show_weights(t, common)?;
     }
     Ok(())
 }
 
-fn show_passes(t: &CompileTrace) -> CliResult<()> {
+fn show_passes(t: &CompileTrace) -> Result<()> {
     let mut rows = table(&["stage", "ms", "nodes before", "after", "lines removed", "added"]);
     for (i, stage) in t.stages.iter().enumerate() {
         let (removed, added) = stage.delta.size();
@@ -158,7 +93,7 @@ fn show_passes(t: &CompileTrace) -> CliResult<()> {
     show_table(&rows)
 }
 
-fn show_kernels(t: &CompileTrace) -> CliResult<()> {
+fn show_kernels(t: &CompileTrace) -> Result<()> {
     let mut rows = table(&["kernel", "workgroup", "grid", "bindings", "shared", "bounds", "schedule", "groups", "us"]);
     for (i, k) in t.kernels.iter().enumerate() {
         rows.add_row([
@@ -176,7 +111,7 @@ fn show_kernels(t: &CompileTrace) -> CliResult<()> {
     show_table(&rows)
 }
 
-fn show_measured(t: &CompileTrace) -> CliResult<()> {
+fn show_measured(t: &CompileTrace) -> Result<()> {
     if let Some(m) = &t.times {
         print_text(&format!(
             "times on {} ({}): {:.2} ms on the device, {:.2} ms end to end; `weft explain F.trace --sort time` has them by layer",
@@ -194,7 +129,7 @@ fn show_measured(t: &CompileTrace) -> CliResult<()> {
     ))
 }
 
-fn show_weights(t: &CompileTrace, common: &Common) -> CliResult<()> {
+fn show_weights(t: &CompileTrace, common: &Common) -> Result<()> {
     if common.verbose > 0 {
         let mut rows = table(&["weight", "dtype", "shape", "min", "max", "mean", "std", "sha256"]);
         for w in &t.weights {

@@ -1,34 +1,35 @@
 //! `weft tuning`: looks at tuning databases, and joins them.
 
 use crate::args::{TuningAction, TuningArgs};
-use crate::error::{CliError, CliResult};
-use crate::output::{print_text, show_table, table, write_file, write_json};
-use crate::tuning::report_bad;
+use crate::output::{print_text, show_table, table, write_json};
 use compiler::schedule::estimate::Cost;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use weft::{TuningDatabase, TuningLine};
+use workbench::tuning::report_bad;
+use workbench::written::write_file;
+use workbench::{Error, Result};
 
 /// Runs the command.
 ///
 /// # Errors
 /// Files that cannot be read, and lines that are none, by their number.
-pub fn execute(a: &TuningArgs) -> CliResult<()> {
+pub fn execute(a: &TuningArgs) -> Result<()> {
     if a.mend {
         return mend(a);
     }
     let mut all = TuningDatabase::default();
     for file in &a.files {
         check_there(file)?;
-        all.extend(TuningDatabase::read(file).map_err(CliError::input)?);
+        all.extend(TuningDatabase::read(file).map_err(Error::input)?);
     }
     report_bad(&all, &a.common);
     if let Some(device) = &a.of {
         let wanted = device.to_lowercase();
         all.retain(|device| device.to_lowercase().contains(&wanted));
         if all == TuningDatabase::default() {
-            return Err(CliError::usage(format!("--of {device}: no line is for such a device")));
+            return Err(Error::usage(format!("--of {device}: no line is for such a device")));
         }
     }
     match a.action {
@@ -39,22 +40,22 @@ pub fn execute(a: &TuningArgs) -> CliResult<()> {
     }
 }
 
-fn check_there(file: &Path) -> CliResult<()> {
-    let why = || CliError::input(format!("{}: there is no such file", file.display()));
+fn check_there(file: &Path) -> Result<()> {
+    let why = || Error::input(format!("{}: there is no such file", file.display()));
     if file.exists() { Ok(()) } else { Err(why()) }
 }
 
 /// Drops the lines that do not parse; all others stay as they are.
-fn mend(a: &TuningArgs) -> CliResult<()> {
+fn mend(a: &TuningArgs) -> Result<()> {
     if a.action != TuningAction::Check {
-        return Err(CliError::usage("--mend is for `weft tuning check`"));
+        return Err(Error::usage("--mend is for `weft tuning check`"));
     }
     let mut dropped = 0;
     for file in &a.files {
         check_there(file)?;
         // No line that another process appends meanwhile is lost.
-        let _held = TuningDatabase::lock(file).map_err(CliError::usage)?;
-        let (good, bad) = TuningDatabase::good_lines(file).map_err(CliError::input)?;
+        let _held = TuningDatabase::lock(file).map_err(Error::usage)?;
+        let (good, bad) = TuningDatabase::good_lines(file).map_err(Error::input)?;
         if bad > 0 {
             write_file(file, &good)?;
         }
@@ -66,30 +67,30 @@ fn mend(a: &TuningArgs) -> CliResult<()> {
     print_text(&format!("{dropped} lines that do not parse were dropped"))
 }
 
-/// Fits the estimate to the measured schedules of one device, and appends the factors to the file if they rank functions
-/// that they have not seen better than no factors do.
-fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+/// Fits the estimate to the measured schedules of one device, and appends the factors to the file if they rank
+/// functions that they have not seen better than no factors do.
+fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let devices: BTreeSet<&str> = all.samples.iter().map(|l| l.device.as_str()).collect();
     let device = match devices.iter().collect::<Vec<_>>()[..] {
         [device] => *device,
         [] => {
-            return Err(CliError::input("the files have no measured schedules").help("`weft tune MODEL` measures some"));
+            return Err(Error::input("the files have no measured schedules").help("`weft tune MODEL` measures some"));
         }
         _ => {
-            return Err(CliError::usage("the files have measured schedules of several devices: --of names one")
+            return Err(Error::usage("the files have measured schedules of several devices: --of names one")
                 .help(devices.iter().copied().collect::<Vec<_>>().join("\n")));
         }
     };
     let output = match (&a.output, &a.files[..]) {
         (Some(path), _) => path,
         (None, [one]) => one,
-        _ => return Err(CliError::usage("there are several files: -o names the one that takes the factors")),
+        _ => return Err(Error::usage("there are several files: -o names the one that takes the factors")),
     };
     let samples = weft::calibration::samples(all, device);
-    let found = weft::calibration::calibrate(&samples).map_err(CliError::input)?;
+    let found = weft::calibration::calibrate(&samples).map_err(Error::input)?;
     let line = found.line(device, &samples);
     if found.is_better() {
-        TuningDatabase::append(output, &line).map_err(CliError::usage)?;
+        TuningDatabase::append(output, &line).map_err(Error::usage)?;
     }
     let value = json!({ "schema": 1, "device": device, "factors": line.factors, "functions": line.functions,
         "schedules": line.schedules, "rank_correlation": line.ranks, "kept": found.is_better() });
@@ -120,7 +121,7 @@ fn value(l: &TuningLine) -> Value {
 }
 
 /// The lines that count.
-fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+fn show(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let best = all.best();
     let lines: Vec<Value> = best.values().map(|l| value(l)).collect();
     if write_json(&a.common, &json!({ "schema": 1, "lines": lines }))? {
@@ -142,7 +143,7 @@ fn show(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
 }
 
 /// How many lines there are, and how many count.
-fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+fn check(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let of_functions = all.functions.iter().map(|l| l.device.as_str());
     let of_samples = all.samples.iter().map(|l| l.device.as_str());
     let devices: BTreeSet<&str> =
@@ -173,14 +174,14 @@ fn check(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
 }
 
 /// The lines that count, to a file or to stdout. The order of the files does not matter.
-fn write(a: &TuningArgs, all: &TuningDatabase) -> CliResult<()> {
+fn write(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     if a.action == TuningAction::Export && a.of.is_none() {
-        return Err(CliError::usage("export takes the lines of one device: --of names it")
+        return Err(Error::usage("export takes the lines of one device: --of names it")
             .help("`weft tuning check FILE` lists the devices; `merge` takes all"));
     }
     let mut text = String::new();
     for line in all.merged() {
-        text.push_str(&serde_json::to_string(&line).map_err(|e| CliError::input(e.to_string()))?);
+        text.push_str(&serde_json::to_string(&line).map_err(|e| Error::input(e.to_string()))?);
         text.push('\n');
     }
     let others: BTreeSet<&String> = all.others.iter().collect();

@@ -1,11 +1,12 @@
 //! `weft zoo`
 
 use crate::args::ZooArgs;
-use crate::error::CliResult;
-use crate::output::{show_table, si, table, write_json};
+use crate::output::{show_table, table, write_json};
+use workbench::Result;
+use workbench::figures::si;
 
 /// Lists the built-in models.
-pub fn execute(a: &ZooArgs) -> CliResult<()> {
+pub fn execute(a: &ZooArgs) -> Result<()> {
     let list = benches::zoo::list();
     let json: Vec<serde_json::Value> = list
         .iter()

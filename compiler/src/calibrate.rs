@@ -268,7 +268,7 @@ fn keep_parts(few: &Choice, parts: &[(Range<usize>, f64)]) -> Vec<KeepF32> {
             n => format!("its kernel and {} neighbours read and store", n - 1),
         };
         let why = format!(
-            "calibration: rounding what {whose} takes {used:.2} of the tolerance, that of all kernels {:.2}",
+            "calibration: rounding what {whose} takes {used:.2} of the tolerance; rounding by all kernels {:.2}",
             few.outcome.used
         );
         let nodes = few.storage.kernels[kernels.clone()].iter().flat_map(|k| &k.nodes);

@@ -87,8 +87,8 @@ impl Bundle {
         write::write(model, name, targets, tuning, to)
     }
 
-    /// With external targets that run code of the machine, such as a library or what a C compiler makes: the bundle says
-    /// which, and with what options. Without, [`Bundle::compile`] refuses a bundle that has them.
+    /// With external targets that run code of the machine, such as a library or what a C compiler makes: the bundle
+    /// says which, and with what options. Without, [`Bundle::compile`] refuses a bundle that has them.
     pub fn allow_native(self) -> Bundle {
         Bundle { allows_native: true, ..self }
     }
@@ -113,14 +113,14 @@ impl Bundle {
         self.file.index.entries.iter().map(|e| e.profile.name.as_str()).collect()
     }
 
-    /// The network for the profile of `options`, which is that of the device (the interpreter without one): the plan that
-    /// suits it; if none does, the network is compiled from behind its passes, and
-    /// [`Watch::makes_anew`](crate::Watch::makes_anew) says so. Of `options`, host functions, the cache of pipelines, runs
-    /// in flight, the profile and the watch count.
+    /// The network for the profile of `options`, which is that of the device (the interpreter without one): the plan
+    /// that suits it; if none does, the network is compiled from behind its passes, and
+    /// [`Watch::makes_anew`](crate::Watch::makes_anew) says so. Of `options`, host functions, the cache of pipelines,
+    /// runs in flight, the profile and the watch count.
     ///
     /// # Errors
-    /// [`Error::NotCompiled`]: with `require`, if anything has to be compiled. [`Error::Native`]: code of the machine that
-    /// is not allowed. [`Error::Bundle`]: a part that is damaged. Those of [`Model::compile`].
+    /// [`Error::NotCompiled`]: with `require`, if anything has to be compiled. [`Error::Native`]: code of the machine
+    /// that is not allowed. [`Error::Bundle`]: a part that is damaged. Those of [`Model::compile`].
     pub fn compile(&self, options: &Options, require: bool) -> Result<CompiledModel, Error> {
         let mut options = options.clone();
         options.pipeline.passes = Some(vec![]);
@@ -195,8 +195,8 @@ impl Bundle {
         Ok(compiled)
     }
 
-    /// The compile trace for a profile, by its name; for the first one without a name. Where another version of Weft wrote
-    /// it, it is made anew: of the network behind its passes, so without the passes.
+    /// The compile trace for a profile, by its name; for the first one without a name. Where another version of Weft
+    /// wrote it, it is made anew: of the network behind its passes, so without the passes.
     ///
     /// # Errors
     /// [`Error::NoProfile`]: it was not made for that profile. [`Error::Bundle`]: the part is damaged. Those of
@@ -218,9 +218,9 @@ impl Bundle {
         }
     }
 
-    /// What is in the file, as `weft inspect --json` has it. `digest` of an entry is that of its kernels and dispatches;
-    /// null for open sizes and for plans of another form. `is_read` of an entry: this build reads its plan; otherwise a run
-    /// compiles the network anew.
+    /// What is in the file, as `weft inspect --json` has it. `digest` of an entry is that of its kernels and
+    /// dispatches; null for open sizes and for plans of another form. `is_read` of an entry: this build reads its plan;
+    /// otherwise a run compiles the network anew.
     pub fn to_json(&self) -> Value {
         let index = &self.file.index;
         let mut seen = FxHashSet::default();

@@ -1,9 +1,9 @@
 //! Calibrates the estimate by measured schedules: factors on its parts ([`CostFactors`]) for one device.
 //!
 //! The factors are not negative and minimise the squared logarithms of estimate by time, with equal weight for each
-//! function, and a small penalty for factors other than 1, which decides about parts that no schedule has. They are found by
-//! Gauss-Newton steps, each a non-negative least-squares problem (Lawson and Hanson, Solving Least Squares Problems,
-//! 1974), solved by descent along coordinates. How well they rank is judged on functions that were left out.
+//! function, and a small penalty for factors other than 1, which decides about parts that no schedule has. They are
+//! found by Gauss-Newton steps, each a non-negative least-squares problem (Lawson and Hanson, Solving Least Squares
+//! Problems, 1974), solved by descent along coordinates. How well they rank is judged on functions that were left out.
 
 use crate::tuning::{CalibrationLine, TuningDatabase};
 use compiler::profile::CostFactors;

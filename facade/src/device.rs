@@ -42,6 +42,11 @@ impl Device {
             },
         }
     }
+    /// A device that the program has opened itself through `wgpu` (the version that [`wgpu`](crate::wgpu) is), with its
+    /// queue: models use the features and limits that it was opened with, and share its memory and order of work.
+    pub fn from_wgpu(device: runtime_gpu::wgpu::Device, queue: runtime_gpu::wgpu::Queue) -> Device {
+        Device::Gpu(Arc::new(Gpu::from_device(device, queue)))
+    }
     /// The processor with so many threads; 0 is one for each core.
     ///
     /// # Errors

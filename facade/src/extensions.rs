@@ -73,8 +73,8 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Adds ops, importers, instructions, rules, quirks and targets to the tables of this process. Call it before anything is loaded.
-    /// Passes, callbacks and host functions stay in this struct; pass them where they are needed.
+    /// Adds ops, importers, instructions, rules, quirks and targets to the tables of this process. Call it before
+    /// anything is loaded. Passes, callbacks and host functions stay in this struct; pass them where they are needed.
     ///
     /// # Errors
     /// [`Error::Extension`]: a row of that name is there.

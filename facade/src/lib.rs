@@ -114,10 +114,11 @@
 //! # Extensions
 //!
 //! [`Extensions`] adds ops with their ONNX importers, schedule instructions, schedule rules, fusion rules and quirks to
-//! the tables of the process, before anything is loaded. It also adds external targets, which [`Options::external`] lets
-//! take parts of a network. Your own passes run in a [`PassContext`](extend::PassContext) whose registry has them, or
-//! are functions ([`OwnPass`](extend::OwnPass)) of [`Options::pipeline`]. Host functions, which a network calls by name,
-//! are given with the [`Options`]. The documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
+//! the tables of the process, before anything is loaded. It also adds external targets, which [`Options::external`]
+//! lets take parts of a network. Your own passes run in a [`PassContext`](extend::PassContext) whose registry has them,
+//! or are functions ([`OwnPass`](extend::OwnPass)) of [`Options::pipeline`]. Host functions, which a network calls by
+//! name, are given with the [`Options`]. The documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show
+//! each.
 //!
 //! ```
 //! use weft::{Device, HostFunctions, Model, Options, Tensor};
@@ -155,6 +156,7 @@ mod device;
 pub mod dlpack;
 mod error;
 mod extensions;
+pub mod external;
 pub mod files;
 pub mod memory;
 mod model;
@@ -191,7 +193,7 @@ pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use origin::refuse_machine_code;
 pub use outputs::Outputs;
-pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters};
+pub use runtime_gpu::{AdapterDescription, DeviceTensor, HostFunctions, RunInput, Transfers, list_adapters, wgpu};
 pub use session::{INTERPRETER, Session};
 pub use sizes::{Decided, Sizes};
 pub use staged::PartOnProcessor;

@@ -129,8 +129,8 @@ impl Options {
         self.pipeline.config.extend(compiler::passes::external_passes(&targets));
         self
     }
-    /// With host functions in the place of nodes: `(node, function)`. A node is named as in the model, or is `op:NAME` for
-    /// all of an operator; `*` stands for any text.
+    /// With host functions in the place of nodes: `(node, function)`. A node is named as in the model, or is `op:NAME`
+    /// for all of an operator; `*` stands for any text.
     pub fn host_calls(mut self, calls: &[(&str, &str)]) -> Options {
         let nodes = calls.iter().map(|c| c.0.to_string()).collect();
         let functions = calls.iter().map(|c| c.1.into()).collect();

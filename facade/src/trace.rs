@@ -13,7 +13,8 @@ impl Model {
     /// `weft view` read.
     ///
     /// # Errors
-    /// As [`Model::compile`]; a model whose sizes data decide, which is compiled in parts; a weight that cannot be read.
+    /// As [`Model::compile`]; a model whose sizes data decide, which is compiled in parts; a weight that cannot be
+    /// read.
     pub fn trace(&self, name: &str, options: &Options) -> Result<CompileTrace, Error> {
         let options = self.ranged(options);
         let recorded = CompileOptions { record: true, ..options.compile_options() };

@@ -1,7 +1,7 @@
 //! The tuning database: a file of JSON lines for everything that is measured. A line is a tuned function
 //! ([`TuningLine`]), a refused schedule ([`RefusedLine`]), the time of a function
-//! in a network ([`FunctionLine`]), that of a region of an external target ([`RegionLine`]), that of a schedule beside its
-//! estimate ([`SampleLine`]), or factors on the estimate ([`CalibrationLine`]).
+//! in a network ([`FunctionLine`]), that of a region of an external target ([`RegionLine`]), that of a schedule beside
+//! its estimate ([`SampleLine`]), or factors on the estimate ([`CalibrationLine`]).
 //!
 //! Each line is self-contained, so concatenating files merges them. If a workload has several lines with schedules, the
 //! one that a user kept last wins, else the smallest ratio, and of several times the smallest, independently of their

@@ -57,6 +57,28 @@ fn polled(run: impl Future<Output = Result<Outputs, Error>>) -> (Outputs, Durati
 const PLAIN: &str = "graph @main(%x: f32[300]) -> (y: f32[300]) {\n  %y = exp %x : f32[300]\n  return %y\n}\n";
 const OPEN: &str = "graph @main(%x: f32[n]) -> (y: f32[n]) {\n  %y = exp %x : f32[n]\n  return %y\n}\n";
 
+/// An application that draws has a device already: networks run on it.
+#[test]
+fn a_program_hands_in_its_own_device() {
+    use weft::wgpu;
+    let instance = wgpu::Instance::default();
+    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+    let Some(adapter) = adapters.into_iter().next() else {
+        eprintln!("NOT RUN: there is no adapter");
+        return;
+    };
+    let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()));
+    let (own, queue) = opened.expect("the device opens");
+    let device = Device::from_wgpu(own.clone(), queue.clone());
+    let session = session(PLAIN, &Options::for_device(&device), &device);
+    let x = Tensor::from_vec(vec![300], vec![0f32; 300]);
+    let y = session.run(&[("x", x)]).expect("runs");
+    assert_eq!((session.place(), y["y"].to_f32_vec()), ("device", vec![1.0; 300]));
+    // The program goes on with it.
+    queue.submit([own.create_command_encoder(&Default::default()).finish()]);
+    assert!(own.poll(wgpu::PollType::wait_indefinitely()).is_ok());
+}
+
 /// A host function that takes long.
 const SLOW: &str = "graph @main(%x: f32[300]) -> (y: f32[300]) {
   %y = call_host @slow %x {dtypes=[f32], shapes=[[300]]} : f32[300]

@@ -1,8 +1,8 @@
 //! Layers: boxes for the modules that a network was built from, as a tree.
 //!
 //! [`Modules`] finds the tree in the model as it came. Nodes of one module become one box with a picture inside, in
-//! several levels. A box of which paths leave and come back stays open: closed, it would stand before and behind another
-//! box. A value from outside enters the inner picture through a box with the maker's name.
+//! several levels. A box of which paths leave and come back stays open: closed, it would stand before and behind
+//! another box. A value from outside enters the inner picture through a box with the maker's name.
 
 mod modules;
 mod order;

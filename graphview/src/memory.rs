@@ -78,8 +78,8 @@ fn bound(t: &CompileTrace, c: &Call) -> (Vec<usize>, Vec<usize>) {
     (of(writes), of(reads))
 }
 
-/// The live ranges in the pool's buffers: the largest buffers first, and of each in the order of the steps. A write after a
-/// read begins another one; several writes in a row, as of the parts of a concatenation, belong together.
+/// The live ranges in the pool's buffers: the largest buffers first, and of each in the order of the steps. A write
+/// after a read begins another one; several writes in a row, as of the parts of a concatenation, belong together.
 pub fn spans(t: &CompileTrace, steps: &[UsedBuffers]) -> Vec<Span> {
     let mut out: Vec<Span> = vec![];
     for (buffer, b) in t.plan.buffers.iter().enumerate().filter(|(_, b)| b.content == Content::Pool) {

@@ -176,8 +176,8 @@ pub struct Proposal {
     pub verdict: String,
 }
 
-/// The first node of a run whose result is not finite; everything behind it is lost. A node alone does not show it where
-/// its result is stored in f32.
+/// The first node of a run whose result is not finite; everything behind it is lost. A node alone does not show it
+/// where its result is stored in f32.
 pub fn lost_at(nodes: &[WrongNode]) -> Option<usize> {
     nodes.iter().position(|n| n.accumulated.is_some_and(|e| !e.is_finite()))
 }

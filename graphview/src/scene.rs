@@ -97,8 +97,8 @@ pub struct Scene {
 pub struct Arrangement<'a> {
     /// Whether a box with something inside is shown open.
     pub is_open: &'a dyn Fn(&Node) -> bool,
-    /// Lines of text in a box; the second argument is the path of the layer that the picture is inside of, empty outside
-    /// of layers.
+    /// Lines of text in a box; the second argument is the path of the layer that the picture is inside of, empty
+    /// outside of layers.
     pub lines: &'a dyn Fn(&Node, &str) -> Vec<String>,
     /// The path of the layer that the picture is inside of.
     pub within: &'a str,

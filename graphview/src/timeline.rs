@@ -8,8 +8,8 @@ use std::borrow::Cow;
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 
-/// A run: host and device stand on one axis, in microseconds from its beginning. `device` names the second process, `about`
-/// says what is known of a dispatch.
+/// A run: host and device stand on one axis, in microseconds from its beginning. `device` names the second process,
+/// `about` says what is known of a dispatch.
 pub fn events(run: &RunSpans, device: &str, about: &dyn Fn(usize) -> Value) -> Value {
     let mut events = vec![
         process(HOST, "host"),
@@ -67,7 +67,7 @@ pub fn about_run(trace: &CompileTrace, run: &RunSpans) -> String {
     let run_ms = run.end_us() / 1e3;
     let one = format!("One run of {run_ms:.2} ms; the median of the timed runs is {:.2} ms.", times.latency_ms);
     match (times.run.is_some(), run.kernels_after) {
-        (false, _) => "What was timed by itself, one after the other: this trace has no recorded run.".into(),
+        (false, _) => "Each kernel was timed by itself, one after the other: this trace has no recorded run.".into(),
         (true, true) => format!(
             "{one} Where the host takes part, in steps, branches or loops, kernels are not told apart: those were run \
              again one by one behind it."

@@ -1,7 +1,8 @@
-//! A JSON graph as C that calls the library: it is the same graph that the runtime reads, and makes the same primitives.
+//! A JSON graph as C that calls the library: it is the same graph that the runtime reads, and makes the same
+//! primitives.
 //!
-//! `network.c` has one function for each node. It calls version 2 of the library directly; `weft_dnnl.h` declares what it
-//! calls, and keeps tensors and steps. Layouts are the library's choice, so copies between them are decided when the
+//! `network.c` has one function for each node. It calls version 2 of the library directly; `weft_dnnl.h` declares what
+//! it calls, and keeps tensors and steps. Layouts are the library's choice, so copies between them are decided when the
 //! network is prepared.
 
 mod names;

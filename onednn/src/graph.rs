@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A region as a graph of the library's primitives. Nodes are in the order in which they run; every name is one tensor of
-/// f32, dense and row-major where it crosses the border.
+/// A region as a graph of the library's primitives. Nodes are in the order in which they run; every name is one tensor
+/// of f32, dense and row-major where it crosses the border.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -92,7 +92,7 @@ impl ExternalTarget for Dnnl {
                 "for tests: every result of the library is multiplied by this number, which `weft compare` must notice",
             ),
             ("style", "`json` (default): primitives are made from the JSON graph; `c`: by C, which is compiled"),
-            ("threads", "threads of a run; by default those of the library"),
+            ("threads", "threads of a run; by default as many as the library takes"),
         ]
     }
     fn machine_options(&self) -> &'static [&'static str] {

@@ -1,8 +1,8 @@
 //! Runs an ONNX model on the CPU target and on the interpreter, and prints how they differ and where the time goes.
 //! `cargo run --release -p weft-runtime-cpu --example run_model -- model.onnx [threads] [runs] [isa|best] [times]`
 //!
-//! Inputs are patterns, of shape `SIZES` (`1x3x224x224`) where the model leaves sizes open; or what the file `INPUTS` lists:
-//! a line `NAME 1x128 FILE` for each, with the elements' bytes in `FILE`.
+//! Inputs are patterns, of shape `SIZES` (`1x3x224x224`) where the model leaves sizes open; or what the file `INPUTS`
+//! lists: a line `NAME 1x128 FILE` for each, with the elements' bytes in `FILE`.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::dtype::DType;

@@ -1,5 +1,5 @@
-//! Random edits of schedules on every instruction set that this machine has, as `shaders-gen/tests/gpu/edits.rs` has them
-//! on a device: the same workloads and edits, of what the rules for processors propose.
+//! Random edits of schedules on every instruction set that this machine has, as `shaders-gen/tests/gpu/edits.rs` has
+//! them on a device: the same workloads and edits, of what the rules for processors propose.
 //!
 //! `WEFT_CPU_EDITS` sets the number of edits (default 2000), `WEFT_SEED` the first seed.
 

@@ -1,6 +1,6 @@
 //! Tensors of device buffers that the host has too: those that a host step read or gave. A later host step that reads
-//! the same tensor takes it from here, so a tensor goes from the device to the host once, and between two host steps not
-//! at all.
+//! the same tensor takes it from here, so a tensor goes from the device to the host once, and between two host steps
+//! not at all.
 //!
 //! Who runs the steps forgets what a step on the device writes. Plans with loops or calls keep nothing, since these
 //! exchange buffers.

@@ -37,8 +37,8 @@ const MOSTLY: f64 = 0.8;
 const DISTURBED: f64 = 1.5;
 const MOST_REPEATED: usize = 5;
 
-/// For a normal distribution: the standard deviation divided by the median absolute deviation, and the standard error of
-/// the median divided by the standard error of the mean.
+/// For a normal distribution: the standard deviation divided by the median absolute deviation, and the standard error
+/// of the median divided by the standard error of the mean.
 const DEVIATION: f64 = 1.4826;
 const OF_MEDIAN: f64 = 1.2533;
 
@@ -91,8 +91,8 @@ impl Standing {
     pub fn ratio(&self) -> f64 {
         median(&self.ratios)
     }
-    /// The standard error of [`Standing::ratio`], estimated from the median absolute deviation of the ratios for a normal
-    /// distribution; infinite without rounds.
+    /// The standard error of [`Standing::ratio`], estimated from the median absolute deviation of the ratios for a
+    /// normal distribution; infinite without rounds.
     pub fn uncertainty(&self) -> f64 {
         let middle = self.ratio();
         let deviations: Vec<f64> = self.ratios.iter().map(|r| (r - middle).abs()).collect();
@@ -102,8 +102,8 @@ impl Standing {
     pub fn median_ns(&self) -> f64 {
         median(&self.ns)
     }
-    /// How long it took in each round, in nanoseconds: by the device's timestamps, or by the host's clock where the race's
-    /// is CPU time.
+    /// How long it took in each round, in nanoseconds: by the device's timestamps, or by the host's clock where the
+    /// race's is CPU time.
     pub fn elapsed(&self, profile: &DeviceProfile) -> &[f64] {
         if profile.software || profile.is_processor() { &self.wall_ns } else { &self.ns }
     }

@@ -115,8 +115,8 @@ impl Resident<'_> {
         Ok(ms(start))
     }
 
-    /// The times of each call of a host function that no branch decides about, in plan order, by the host's clock. Each is
-    /// submitted and waited for alone; one on tensors counts with its tensors' way to the host and back.
+    /// The times of each call of a host function that no branch decides about, in plan order, by the host's clock. Each
+    /// is submitted and waited for alone; one on tensors counts with its tensors' way to the host and back.
     ///
     /// # Errors
     /// As [`Resident::run`].

@@ -105,7 +105,7 @@ impl Network {
         fits(device.features(), &device.limits(), &device.adapter_info()).map_err(Error::Device)?;
         if weights.len() != WEIGHT_BYTES {
             let text = format!(
-                "the weights have {} bytes, those of this network {WEIGHT_BYTES}",
+                "the weights have {} bytes, and this network needs {WEIGHT_BYTES}",
                 weights.len()
             );
             return Err(Error::Input(text));

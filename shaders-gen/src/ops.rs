@@ -107,7 +107,6 @@ impl Builder {
             UnaryOp::IsNan => self.is_nan(a),
             UnaryOp::IsInf => self.magnitude_bits(a, B::Equal),
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
-            _ if !float => a,
             UnaryOp::Tanh => self.tanh(a),
             UnaryOp::Atan => {
                 // Mesa computes it by clamping.
@@ -123,7 +122,16 @@ impl Builder {
             UnaryOp::Asinh => self.asinh(a),
             UnaryOp::Acosh => self.acosh(a),
             UnaryOp::Atanh => self.atanh(a),
-            _ => self.math(float_function(op), &[a]),
+            UnaryOp::Sqrt => self.math(M::Sqrt, &[a]),
+            UnaryOp::Sin => self.math(M::Sin, &[a]),
+            UnaryOp::Cos => self.math(M::Cos, &[a]),
+            UnaryOp::Tan => self.math(M::Tan, &[a]),
+            UnaryOp::Asin => self.math(M::Asin, &[a]),
+            UnaryOp::Acos => self.math(M::Acos, &[a]),
+            UnaryOp::Floor => self.math(M::Floor, &[a]),
+            UnaryOp::Ceil => self.math(M::Ceil, &[a]),
+            UnaryOp::Round => self.math(M::Round, &[a]),
+            UnaryOp::Trunc => self.math(M::Trunc, &[a]),
         }
     }
 
@@ -207,17 +215,26 @@ impl Builder {
             BinaryOp::Xor | BinaryOp::BitXor => self.binary(B::ExclusiveOr, a, b),
             BinaryOp::Shl => self.shift(B::ShiftLeft, a, b, t),
             BinaryOp::Shr => self.shift(B::ShiftRight, a, b, t),
-            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge if a.kind == Kind::Bool => {
-                let (a, b) = (self.convert(a, Kind::U32), self.convert(b, Kind::U32));
-                self.binary(comparison(op), a, b)
-            }
+            BinaryOp::Lt => self.ordered(B::Less, a, b),
+            BinaryOp::Le => self.ordered(B::LessEqual, a, b),
+            BinaryOp::Gt => self.ordered(B::Greater, a, b),
+            BinaryOp::Ge => self.ordered(B::GreaterEqual, a, b),
+            BinaryOp::Eq => self.binary(B::Equal, a, b),
             BinaryOp::Ne => self.differ(a, b),
-            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq => {
-                self.binary(comparison(op), a, b)
-            }
             // Division and powers of bools do not occur; the left side is as good an answer as any.
             BinaryOp::Sub => self.binary(B::NotEqual, a, b),
             BinaryOp::Div | BinaryOp::TruncMod | BinaryOp::FloorMod | BinaryOp::Pow => a,
+        }
+    }
+
+    /// A comparison by order; false is less than true.
+    fn ordered(&mut self, op: B, a: Value, b: Value) -> Value {
+        match a.kind {
+            Kind::Bool => {
+                let (a, b) = (self.convert(a, Kind::U32), self.convert(b, Kind::U32));
+                self.binary(op, a, b)
+            }
+            _ => self.binary(op, a, b),
         }
     }
 
@@ -353,31 +370,4 @@ fn wraps(from: DType, to: DType) -> bool {
     !(to.size() >= 4
         || from.size() < to.size() && (from.is_signed() == to.is_signed() || !from.is_signed())
         || from == to)
-}
-
-fn comparison(op: BinaryOp) -> B {
-    match op {
-        BinaryOp::Lt => B::Less,
-        BinaryOp::Le => B::LessEqual,
-        BinaryOp::Gt => B::Greater,
-        BinaryOp::Ge => B::GreaterEqual,
-        _ => B::Equal,
-    }
-}
-
-fn float_function(op: UnaryOp) -> M {
-    match op {
-        UnaryOp::Sqrt => M::Sqrt,
-        UnaryOp::Sin => M::Sin,
-        UnaryOp::Cos => M::Cos,
-        UnaryOp::Tan => M::Tan,
-        UnaryOp::Asin => M::Asin,
-        UnaryOp::Acos => M::Acos,
-        UnaryOp::Floor => M::Floor,
-        UnaryOp::Ceil => M::Ceil,
-        UnaryOp::Round => M::Round,
-        UnaryOp::Trunc => M::Trunc,
-        UnaryOp::Abs => M::Abs,
-        _ => M::Sign,
-    }
 }

@@ -1,9 +1,9 @@
 //! Times the viewer with a large network: `cargo run --release -p weft-viewer --example frames [-- NODES [OPENINGS]]`.
 //! With a number of openings it only opens the network so many times, for a profiler.
 //!
-//! It compiles a network of residual blocks, and prints the time for opening it in layers, for frames while the graph is
-//! moved (in layers, with one of them open, and every node by itself), for a frame with all of it in sight, and for a
-//! step to another pass. Frames are the viewer's own CPU time, layout and shapes, beside that of an empty frame.
+//! It compiles a network of residual blocks, and prints the time for opening it in layers, for frames while the graph
+//! is moved (in layers, with one of them open, and every node by itself), for a frame with all of it in sight, and for
+//! a step to another pass. Frames are the viewer's own CPU time, layout and shapes, beside that of an empty frame.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;

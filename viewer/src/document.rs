@@ -153,7 +153,8 @@ impl Document {
     pub fn time_of_group(&self, group: usize) -> Option<f64> {
         self.times.get(group).copied().flatten()
     }
-    /// The title of the frame of a part of a network: its name, how often it runs, its time, and whether the host computes it.
+    /// The title of the frame of a part of a network: its name, how often it runs, its time, and whether the host
+    /// computes it.
     pub fn part_title(&self, node: &Node) -> Option<String> {
         let (part, host) = self.part_of(node)?;
         let place = if host.is_some() { " on the host" } else { "" };
@@ -174,7 +175,8 @@ impl Document {
         }
         self.groups_of(node).into_iter().filter_map(|g| self.time_of_group(g)).reduce(|a, b| a + b)
     }
-    /// The text of a layer's box: its name as it is said inside of the layer `within`, its nodes, and the sums of its groups.
+    /// The text of a layer's box: its name as it is said inside of the layer `within`, its nodes, and the sums of its
+    /// groups.
     pub fn layer_lines(&self, node: &Node, within: &str) -> Vec<String> {
         let mut lines = vec![short(&relative(&node.op, within)), node.name.clone()];
         let groups = self.groups_of(node);

@@ -184,7 +184,7 @@ fn window_tools(ui: &mut Ui, v: &mut Viewer) {
     if ui.button("?").on_hover_text("Keys, and what one can search for").clicked() {
         v.help = !v.help;
     }
-    ui.toggle_value(&mut v.dock, "Details").on_hover_text("What stands beside the graph");
+    ui.toggle_value(&mut v.dock, "Details").on_hover_text("Pane beside the graph");
     if let Some(said) = v.message.clone()
         && ui.add(egui::Label::new(egui::RichText::new(said).small()).sense(egui::Sense::click())).clicked()
     {

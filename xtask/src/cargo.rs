@@ -14,8 +14,8 @@ pub fn in_ci() -> bool {
 }
 
 /// The workspace with the viewer's window and pictures. All steps select the same, since another selection has other
-/// features of dependencies, and nearly all of them would be built again. The Python package is among them; its tests run
-/// from a wheel with the module that was built here (`cargo xtask wheel`).
+/// features of dependencies, and nearly all of them would be built again. The Python package is among them; its tests
+/// run from a wheel with the module that was built here (`cargo xtask wheel`).
 pub const ALL: &[&str] = &["--workspace", "--features", "weft-command/view"];
 
 /// A cargo command in the workspace's root.

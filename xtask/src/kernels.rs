@@ -29,8 +29,8 @@ struct Form {
     matrices: bool,
 }
 
-/// In f32: small subgroups and none, f16 and none, few bindings and many. In f16: halves that are numbers of the shader,
-/// halves packed in words, matrix units.
+/// In f32: small subgroups and none, f16 and none, few bindings and many. In f16: halves that are numbers of the
+/// shader, halves packed in words, matrix units.
 const FORMS: &[Form] = &[
     Form { profile: "lavapipe", amp: "off", matrices: false },
     Form { profile: "swiftshader", amp: "off", matrices: false },

@@ -9,6 +9,7 @@ mod fuzz;
 mod gpu_report;
 mod heading;
 mod kernels;
+mod lines;
 mod measure;
 mod neon;
 mod networks;
@@ -40,6 +41,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "networks", help: networks::HELP, run: networks::run },
     Command { name: "kernels", help: kernels::HELP, run: kernels::run },
+    Command { name: "lines", help: lines::HELP, run: lines::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
     Command { name: "neon", help: neon::HELP, run: neon::run },
     Command { name: "report", help: report::HELP, run: report::run },

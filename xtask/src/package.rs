@@ -1,7 +1,7 @@
 //! `cargo xtask package`: the crates as a registry would have them, and the command installed from that form alone.
 //!
-//! `cargo check` finds a file that a package lacks; `--install`, and with it `cargo xtask test --full`, builds, installs and
-//! runs the command.
+//! `cargo check` finds a file that a package lacks; `--install`, and with it `cargo xtask test --full`, builds,
+//! installs and runs the command.
 
 use crate::cargo::{cargo, root, run as run_command, target_dir};
 use crate::heading::heading;
@@ -95,7 +95,8 @@ fn unpack(packages: &[String]) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// A workspace of unpacked packages. They name each other by version alone; until they are published, the versions are these.
+/// A workspace of unpacked packages. They name each other by version alone; until they are published, the versions are
+/// these.
 fn workspace_of(packages: &[String]) -> String {
     let members = packages.iter().map(|p| format!("\"{p}\", ")).collect::<String>();
     let place = |p: &String| {

@@ -1,8 +1,8 @@
 //! `cargo xtask report [MODEL ...]`: the HTML report in a browser.
 //!
-//! Each model is compiled and timed to a trace, its report is opened in headless Chromium, and a script drives it like a reader:
-//! it pans, zooms, folds, searches, follows links, switches colours and sides, steps through the passes and opens the
-//! tables, in windows as wide as a desk's, a tablet's and a phone's. The script tells the page
+//! Each model is compiled and timed to a trace, its report is opened in headless Chromium, and a script drives it like
+//! a reader: it pans, zooms, folds, searches, follows links, switches colours and sides, steps through the passes and
+//! opens the tables, in windows as wide as a desk's, a tablet's and a phone's. The script tells the page
 //! around it what it saw, and the browser prints that.
 
 use crate::cargo::{build_weft, succeeds, target_dir};

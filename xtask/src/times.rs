@@ -1,8 +1,8 @@
 //! Wall-clock and CPU time of the steps of a check, and of each test program in them.
 //!
-//! Cargo starts a test program through a runner, `xtask timed PROGRAM ...` ([`run`]), which appends the program's times to
-//! a file that the step reads. CPU time is user and system time of a process with all of its children; it is known on
-//! Unix.
+//! Cargo starts a test program through a runner, `xtask timed PROGRAM ...` ([`run`]), which appends the program's times
+//! to a file that the step reads. CPU time is user and system time of a process with all of its children; it is known
+//! on Unix.
 
 use crate::cargo::{own_program, target_dir};
 use std::path::{Path, PathBuf};

@@ -29,8 +29,8 @@ const TEST_PACKAGES: [&str; 7] = ["numpy", "onnx<=1.22.0", "pytest", "ipython", 
 /// Has no version for newer ones of Python.
 const RAPIDOCR: &str = "rapidocr-onnxruntime<=1.4.4; python_version < '3.13'";
 
-/// Python versions that the tests run with, the oldest that the wheel is for first: the first and the last of those that
-/// are installed.
+/// Python versions that the tests run with, the oldest that the wheel is for first: the first and the last of those
+/// that are installed.
 const PYTHONS: [&str; 3] = ["python3.9", "python3.11", "python3.13"];
 
 /// Runs the command.
@@ -49,7 +49,8 @@ pub fn run(args: &[String]) -> Result<(), String> {
 }
 
 /// The wheel, and its tests: a step of `cargo xtask test`. With `all` these have every case of
-/// docs/conformance.txt. Without Maturin and the packages of the tests (there may be no network) it is left out, loudly.
+/// docs/conformance.txt. Without Maturin and the packages of the tests (there may be no network) it is left out,
+/// loudly.
 ///
 /// # Errors
 /// When the module does not build, or a test fails.

@@ -1,7 +1,7 @@
 //! numpy's arrays and Weft's tensors.
 //!
-//! A contiguous array, or tensor that speaks DLPack, becomes a tensor that shares its memory; any other is copied first. A result becomes an array
-//! that owns the result's memory.
+//! A contiguous array, or tensor that speaks DLPack, becomes a tensor that shares its memory; any other is copied
+//! first. A result becomes an array that owns the result's memory.
 
 use crate::errors::input;
 use bytes::Bytes;

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 #[pyfunction]
 #[pyo3(signature = (arguments, again))]
 pub fn command(py: Python<'_>, arguments: Vec<OsString>, again: Vec<OsString>) -> u8 {
-    cli::own_process::starts_with(again);
+    workbench::own_process::starts_with(again);
     let words = [OsString::from("weft")].into_iter().chain(arguments);
     py.detach(|| cli::exit_code(words, weft::Extensions::default()))
 }

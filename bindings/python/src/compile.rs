@@ -1,7 +1,7 @@
 //! Compilation, and the devices that it is for.
 
 use crate::arrays::tensors_of;
-use crate::errors::{Raised, usage};
+use crate::errors::{Raise, Raised, raise, usage};
 use crate::host;
 use crate::interrupt::on_thread;
 use crate::json::loads;
@@ -10,26 +10,35 @@ use crate::passes::own_passes;
 use crate::schedules::tuned;
 use crate::session::Session;
 use crate::targets;
+use crate::tools::take;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use weft::extend::{AttrStruct, Attrs, Name, PipelineOptions, ReplaceWithHostCalls};
-use weft::{AmpMode, Cache, Device, FuseMode, KeepF32, LayoutMode, Options, Tensor, Watch};
+use weft::extend::{AttrStruct, Attrs, Name, ReplaceWithHostCalls};
+use weft::{AmpMode, Cache, Device, Options, Tensor, Watch};
+use workbench::executor::{open_device, pipeline_options, profile_on};
+use workbench::settings::Settings;
 
 /// The devices that this process has opened: sessions on one share kernels, weights and its queue.
-static DEVICES: Mutex<Option<HashMap<String, Device>>> = Mutex::new(None);
+static DEVICES: Mutex<Option<HashMap<(String, Option<u32>), Device>>> = Mutex::new(None);
 
-/// The device of that name, opened once.
-fn device_of(name: &str) -> Result<Device, weft::Error> {
+/// The device of that name, opened once; the processor with so many threads.
+fn device_of(settings: &Settings) -> Result<Device, workbench::Error> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let devices = devices.get_or_insert_default();
-    if let Some(device) = devices.get(name) {
+    let key = (settings.device.clone(), settings.threads);
+    if let Some(device) = devices.get(&key) {
         return Ok(device.clone());
     }
-    let device = if name == "auto" { Device::best() } else { Device::open(name)? };
-    devices.insert(name.into(), device.clone());
+    let device = match (settings.device.as_str(), settings.threads) {
+        ("cpu", Some(threads)) => Device::cpu(threads as usize)?,
+        (_, Some(_)) => open_device(settings)?,
+        ("auto", None) => Device::best(),
+        (name, None) => Device::open(name)?,
+    };
+    devices.insert(key, device.clone());
     Ok(device)
 }
 
@@ -37,22 +46,13 @@ fn device_of(name: &str) -> Result<Device, weft::Error> {
 /// --json` has them. `device=` of `weft_nn.compile` takes an `index` or a part of a `name`.
 #[pyfunction]
 pub fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let list = on_thread(py, || Ok(weft::list_adapters()))?;
+    let list = on_thread(py, || Ok::<_, weft::Error>(weft::list_adapters()))?;
     loads(py, &serde_json::json!(list))
-}
-
-/// The mode of that name, of all there are.
-fn mode<T: Copy>(option: &str, given: &str, all: &[T], name: fn(T) -> &'static str) -> PyResult<T> {
-    all.iter().copied().find(|&m| name(m) == given).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|&m| name(m)).collect();
-        usage(format!("{option}={given:?}: no such mode"), format!("it is one of {}", names.join(", ")))
-    })
 }
 
 /// What is asked of a compilation.
 pub struct Request {
-    pub device: String,
-    pub target: Option<String>,
+    pub settings: Settings,
     pub options: Options,
     /// Inputs that calibrate mixed precision.
     pub inputs: Vec<(String, Tensor)>,
@@ -88,15 +88,15 @@ impl Watch for Anew {
 
 impl Request {
     /// Opens the device, compiles the model and opens a session.
-    fn open(self, model: Model) -> Result<Session, weft::Error> {
-        let device = device_of(&self.device)?;
-        let profile = device.profile_as(self.target.as_deref())?;
+    fn open(self, model: Model) -> Result<Session, workbench::Error> {
+        let device = device_of(&self.settings)?;
+        let profile = profile_on(&self.settings, &device)?;
         let profile = (!matches!(device, Device::Interpreter)).then_some(profile);
         let mut options = Options { profile, ..self.options };
         if options.pipeline.amp == AmpMode::Auto {
             options = options.calibrated(&model.model, &in_order(&model.model, &self.inputs)?)?;
         }
-        Session::open(model, options, self.require_compiled, device, self.raised)
+        Ok(Session::open(model, options, self.require_compiled, device, self.raised)?)
     }
 }
 
@@ -118,21 +118,24 @@ fn in_order(model: &weft::Model, inputs: &[(String, Tensor)]) -> Result<Vec<Tens
 /// layout: "auto", "nchw", "nhwc", "nchw4c", "nchw8c", "nchw16c", or "none".
 /// fuse: "full", "classic", or "off".
 /// opt_level: 0 to 3.
+/// threads: of the CPU; by default one for each core.
+/// Further options of the command for devices and compilations (`weft help compile`), with underscores: nan="fast",
+///     rules="direct", pin_layout=["NODE=nhwc"], disable_pass=["PASS"], quirk={"NAME": "off"} ...
 /// cache: a folder for plans and the driver's pipelines, so that a later start compiles nothing; True is the user's
 ///     cache folder. cache_weights: weights too, in the form for the device.
 /// runs_in_flight: runs of the session that may be under way at once, each with memory of its own.
 /// inputs: arrays by name, for amp="auto".
 /// passes: functions of a `weft_nn.Module`, which look at the graph and change it. They run first, on the model as it
-///     was read; a pair `(function, "fuse-ops")` runs right before that pass (docs/passes.md has the names). With passes
-///     nothing is taken from the cache.
+///     was read; a pair `(function, "fuse-ops")` runs right before that pass (docs/passes.md has the names). With
+///     passes nothing is taken from the cache.
 /// host_functions: functions by the names with which the model calls them (`call_host`). They take the operands as
 ///     arrays that may not be written, and return an array, or a list of arrays. Python's lock is taken for each call.
 /// host_calls: nodes that such functions replace: `{"NODE": "name"}`, with a node's name, a pattern (`*`) or "op:NAME".
-/// external: external targets that take the parts which they support, each "NAME" or "NAME:OPTION=VALUE", in this order of
-///     preference; `weft_nn.register_target` adds one. With one in Python nothing is taken from the cache of plans.
+/// external: external targets that take the parts which they support, each "NAME" or "NAME:OPTION=VALUE", in this order
+/// of preference; `weft_nn.register_target` adds one. With one in Python nothing is taken from the cache of plans.
 /// tuning: a file of `weft_nn.tune`, whose choices are used.
-/// require_compiled: of a bundle: an error (code 5) if it has no plan for the device. Without, its network is then compiled,
-///     and a warning says why.
+/// require_compiled: of a bundle: an error (code 5) if it has no plan for the device. Without, its network is then
+/// compiled, and a warning says why.
 /// allow_native: of a text or a bundle, as `weft_nn.load` takes it.
 ///
 /// A bundle takes the options of sessions alone: device, cache, runs_in_flight, host_functions and these two.
@@ -140,21 +143,13 @@ fn in_order(model: &weft::Model, inputs: &[(String, Tensor)]) -> Result<Vec<Tens
 /// Raises weft_nn.Error: as `load`; code 2 for options that do not fit, 5 for a device that is not there or has not
 /// enough memory. Other threads run during the compilation, and Ctrl-C ends the call.
 #[pyfunction]
-#[pyo3(signature = (model, *, device=None, target=None, amp="off", keep_f32=vec![], layout="auto", fuse="full",
-    opt_level=3, cache=None, cache_weights=false, runs_in_flight=1, inputs=None, batch=None, dims=None, shapes=None,
-    keep_open=false, passes=vec![], host_functions=None, host_calls=None, external=vec![],
-    tuning=None, require_compiled=false, allow_native=false))]
+#[pyo3(signature = (model, *, cache=None, cache_weights=false, runs_in_flight=1, inputs=None, batch=None, dims=None,
+    shapes=None, keep_open=false, passes=vec![], host_functions=None, host_calls=None, external=vec![],
+    tuning=None, require_compiled=false, allow_native=false, **options))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn compile(
     py: Python<'_>,
     model: &Bound<'_, PyAny>,
-    device: Option<Bound<'_, PyAny>>,
-    target: Option<String>,
-    amp: &str,
-    keep_f32: Vec<String>,
-    layout: &str,
-    fuse: &str,
-    opt_level: u8,
     cache: Option<Bound<'_, PyAny>>,
     cache_weights: bool,
     runs_in_flight: usize,
@@ -170,25 +165,24 @@ pub fn compile(
     tuning: Option<PathBuf>,
     require_compiled: bool,
     allow_native: bool,
+    options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Session> {
+    weft::external::register().map_err(|e| raise(&e))?;
+    let mut settings = Settings { allow_native, ..Settings::of_program() };
+    take(&mut settings, options)?;
     let raised = Raised::default();
     let asked = [
-        ("target", target.is_some()),
-        ("amp", amp != "off"),
-        ("keep_f32", !keep_f32.is_empty()),
-        ("layout", layout != "auto"),
-        ("fuse", fuse != "full"),
-        ("opt_level", opt_level != 3),
         ("inputs", inputs.is_some()),
         ("passes", !passes.is_empty()),
         ("host_calls", host_calls.is_some()),
         ("external", !external.is_empty()),
         ("tuning", tuning.is_some()),
     ];
-    let of_compilation = asked.iter().find(|a| a.1).map(|a| a.0);
-    let device = device.map_or(Ok("auto".into()), |d| d.str().map(|d| d.to_string()))?;
+    let of_sessions = ["device", "threads"];
+    let given = settings.given.iter().map(String::as_str).find(|name| !of_sessions.contains(name));
+    let of_compilation = given.or_else(|| asked.iter().find(|a| a.1).map(|a| a.0)).map(str::to_string);
     let mut options = Options { cache: cache_of(cache, cache_weights)?, runs_in_flight, ..Options::default() };
-    set_modes(&mut options.pipeline, (amp, layout, fuse), &keep_f32, opt_level)?;
+    options.pipeline = pipeline_options(&settings).map_err(|e| e.raise())?;
     options.pipeline.own = own_passes(&passes, &raised)?;
     options.pipeline.config.extend(host_calls.map(replacing));
     let mut options = with_external(options, &external)?;
@@ -201,34 +195,13 @@ pub fn compile(
     let inputs = inputs.as_ref().map(tensors_of).transpose()?.unwrap_or_default();
     let shapes = shapes.as_ref().map(shapes_of).transpose()?;
     let model = model_of(model, &GivenSizes { batch, dims, shapes, values: None, keep_open }, allow_native)?;
-    fits_bundle(&model, of_compilation, require_compiled)?;
+    fits_bundle(&model, of_compilation.as_deref(), require_compiled)?;
     let anew = Arc::new(Anew::default());
     options.watch = anew.clone();
-    let request = Request { device, target, options, inputs, require_compiled, raised: raised.clone() };
+    let request = Request { settings, options, inputs, require_compiled, raised: raised.clone() };
     let session = raised.or(on_thread(py, move || request.open(model)))?;
     anew.warn(py)?;
     Ok(session)
-}
-
-/// Sets the modes of a pipeline by name.
-///
-/// # Errors
-/// A mode or a level that there is not.
-fn set_modes(
-    pipeline: &mut PipelineOptions,
-    (amp, layout, fuse): (&str, &str, &str),
-    keep_f32: &[String],
-    opt_level: u8,
-) -> PyResult<()> {
-    pipeline.amp = mode("amp", amp, AmpMode::ALL, AmpMode::name)?;
-    pipeline.layout = mode("layout", layout, LayoutMode::ALL, LayoutMode::name)?;
-    pipeline.fuse = mode("fuse", fuse, FuseMode::ALL, FuseMode::name)?;
-    pipeline.keep_f32 = keep_f32.iter().map(|pattern| KeepF32::listed(pattern)).collect();
-    if opt_level > 3 {
-        return Err(usage(format!("opt_level={opt_level}: no such level"), "it is 0, 1, 2 or 3"));
-    }
-    pipeline.opt_level = opt_level;
-    Ok(())
 }
 
 /// With external targets. What targets in Python support no cache knows.

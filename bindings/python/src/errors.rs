@@ -34,6 +34,24 @@ pub fn raise(e: &weft::Error) -> PyErr {
     raised(e.advice(&Keywords))
 }
 
+/// An error that becomes an exception.
+pub trait Raise {
+    /// The exception.
+    fn raise(&self) -> PyErr;
+}
+
+impl Raise for weft::Error {
+    fn raise(&self) -> PyErr {
+        raise(self)
+    }
+}
+
+impl Raise for workbench::Error {
+    fn raise(&self) -> PyErr {
+        raised(self.spelled(&Keywords))
+    }
+}
+
 /// Exceptions that functions in Python have raised while Weft called them, until the call returns to Python; each with
 /// the sentence that stands for it in an error.
 #[derive(Clone, Default)]

@@ -9,7 +9,8 @@ use weft::TensorType;
 use weft::extend::{self, OpRef};
 
 /// The form of an operand or a result: `dtype` (numpy's name of the element type), `shape`, a list with a number for
-/// each dimension that is fixed and a text for one that stays open, and `is_constant`, true for a constant of the model.
+/// each dimension that is fixed and a text for one that stays open, and `is_constant`, true for a constant of the
+/// model.
 #[pyclass(frozen, get_all, module = "weft_nn")]
 pub struct TensorForm {
     dtype: &'static str,

@@ -7,7 +7,7 @@
 //! The interpreter must not end under threads that are in Python, nor the process under threads that are in a driver:
 //! [`leave`] waits for them, and ends the process at once if that takes too long.
 
-use crate::errors::{bug, failed, raise};
+use crate::errors::{Raise, bug, failed, raise};
 use pyo3::prelude::*;
 use std::ffi::{c_long, c_ulong};
 use std::future::Future;
@@ -121,9 +121,9 @@ impl Drop for Working {
 /// # Errors
 /// An error of the work; what a function in Python raised that it asked; what a signal raised, such as
 /// `KeyboardInterrupt`.
-pub fn on_thread<T: Send + 'static>(
+pub fn on_thread<T: Send + 'static, E: Raise + Send + 'static>(
     py: Python<'_>,
-    work: impl FnOnce() -> Result<T, weft::Error> + Send + 'static,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> PyResult<T> {
     py.detach(|| {
         let (sender, done) = channel();
@@ -139,7 +139,7 @@ pub fn on_thread<T: Send + 'static>(
         loop {
             match done.recv_timeout(PATIENCE) {
                 Ok((_, Some(e))) => return Err(e),
-                Ok((result, None)) => return result.map_err(|panic| bug(panic.as_ref()))?.map_err(|e| raise(&e)),
+                Ok((result, None)) => return result.map_err(|panic| bug(panic.as_ref()))?.map_err(|e| e.raise()),
                 Err(RecvTimeoutError::Timeout) => Python::attach(signals)?,
                 Err(RecvTimeoutError::Disconnected) => return Err(bug(&"a thread ended without a result")),
             }

@@ -1,8 +1,8 @@
 //! The native module of the Python package `weft_nn`: loads, compiles and runs networks by the library `weft`.
 //!
 //! Compilations and runs release Python's lock, and end on Ctrl-C (`interrupt`). Errors become `weft_nn.Error` with
-//! code, place and help (`errors`); arrays are shared with tensors where their memory allows it (`arrays`). Passes, host
-//! functions, external targets and importers in Python are called with the lock (`passes`, `host`, `targets`,
+//! code, place and help (`errors`); arrays are shared with tensors where their memory allows it (`arrays`). Passes,
+//! host functions, external targets and importers in Python are called with the lock (`passes`, `host`, `targets`,
 //! `importers`); what they raise is raised again.
 
 mod arrays;
@@ -19,7 +19,6 @@ mod importers;
 mod interrupt;
 mod json;
 mod matches;
-mod measure;
 mod model;
 mod nodes;
 mod passes;
@@ -28,6 +27,7 @@ mod region;
 mod schedules;
 mod session;
 mod targets;
+mod tools;
 mod trace;
 
 use pyo3::prelude::*;
@@ -75,6 +75,12 @@ mod _native {
     use crate::session::Session;
     #[pymodule_export]
     use crate::targets::add_target;
+    #[pymodule_export]
+    use crate::tools::bisect;
+    #[pymodule_export]
+    use crate::tools::tune;
+    #[pymodule_export]
+    use crate::tools::version;
     #[pymodule_export]
     use crate::trace::Trace;
 

@@ -98,8 +98,8 @@ impl Match {
         self.found.get(name).is_some()
     }
 
-    /// Puts a new node in the place of the value that matches: `match.replace("swish", match["x"])`. It computes all source
-    /// nodes of the match, for reports. The other nodes of the match go where nobody else needs them.
+    /// Puts a new node in the place of the value that matches: `match.replace("swish", match["x"])`. It computes all
+    /// source nodes of the match, for reports. The other nodes of the match go where nobody else needs them.
     ///
     /// op, operands, attributes: as `Module.add` takes them.
     ///

@@ -252,7 +252,8 @@ impl Source {
     }
 }
 
-/// The model that `source` is, or that is loaded from it. `allow_native`: a text or a bundle may run code of the machine.
+/// The model that `source` is, or that is loaded from it. `allow_native`: a text or a bundle may run code of the
+/// machine.
 ///
 /// # Errors
 /// As [`load`].
@@ -287,8 +288,8 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native:
 
 /// Loads a network.
 ///
-/// source: a path of an `.onnx` or `.weft` file or of a bundle (docs/bundle.md), the bytes of an ONNX model or of a bundle,
-///     an `onnx.ModelProto`, or a `Module`.
+/// source: a path of an `.onnx` or `.weft` file or of a bundle (docs/bundle.md), the bytes of an ONNX model or of a
+/// bundle, an `onnx.ModelProto`, or a `Module`.
 /// batch: the first dimension of every input that has dimensions.
 /// dims: sizes of dimensions that the model leaves open, by name: a number; `(low, high)` or `(low, high, step)`, or
 ///     the text "low..high:step", for one that stays open in a range; "open" for one that stays open without a range.
@@ -299,8 +300,8 @@ pub fn model_of(source: &Bound<'_, PyAny>, given: &GivenSizes<'_>, allow_native:
 /// allow_native: of a text or a bundle: its external targets may run code of the machine (libraries, what a C compiler
 ///     makes). Without, loading such a text, and compiling such a bundle, is an error (code 2).
 ///
-/// Raises weft_nn.Error: code 3 for a file that is no model or is damaged, 4 for operators that Weft does not have (all of them at
-/// once), 2 for sizes that are open or do not fit.
+/// Raises weft_nn.Error: code 3 for a file that is no model or is damaged, 4 for operators that Weft does not have (all
+/// of them at once), 2 for sizes that are open or do not fit.
 #[pyfunction]
 #[pyo3(signature = (source, *, batch=None, dims=None, shapes=None, values=None, keep_open=false,
     allow_native=false))]

@@ -9,8 +9,8 @@ use pyo3::types::{PyList, PyTuple};
 use weft::extend::{self, Prepared, ValueId};
 use weft::{Tensor, TensorMut};
 
-/// A part of a network that an external target runs. Its inputs, nodes and constants are those of a `Module`, whose types
-/// are all fixed.
+/// A part of a network that an external target runs. Its inputs, nodes and constants are those of a `Module`, whose
+/// types are all fixed.
 #[pyclass(frozen, module = "weft_nn")]
 pub struct Region {
     region: extend::Region,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use weft::extend::{Name, Rules, ScheduleProvider, parse_instructions};
 use weft::{CompileTrace, Options, TuningDatabase};
 
-/// A kernel: `name` in reports, `function`, the tensor function that it is of, `schedule`, the instructions that made it
-/// of that function, one a line (docs/schedule.md), `wgsl`, the shader's text, and threads of a `workgroup` and
+/// A kernel: `name` in reports, `function`, the tensor function that it is of, `schedule`, the instructions that made
+/// it of that function, one a line (docs/schedule.md), `wgsl`, the shader's text, and threads of a `workgroup` and
 /// workgroups of the `grid` in x, y and z.
 #[pyclass(frozen, get_all, module = "weft_nn")]
 pub struct Kernel {

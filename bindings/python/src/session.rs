@@ -1,11 +1,10 @@
 //! Networks that are ready to run.
 
-use crate::arrays::{array_of, check, tensor_of};
+use crate::arrays::{array_of, check, tensor_of, tensors_of};
 use crate::device_tensor::{DeviceTensor, Place};
 use crate::errors::{Raised, raise, usage};
 use crate::interrupt::{here, on_thread, wait};
 use crate::json::loads;
-use crate::measure::{Bench, compare, reference};
 use crate::model::{Model, results};
 use crate::ports::Port;
 use crate::schedules::{Kernel, kernels, rescheduled};
@@ -16,7 +15,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use weft::{Device, Options, RunInput, Tensor};
+use weft::{AmpMode, Device, Options, RunInput, Tensor};
+use workbench::arrays::Named;
+use workbench::bench::Timing;
+use workbench::compare::{self, Against};
+use workbench::settings::Settings;
 
 /// A network that is ready to run. `weft_nn.compile` makes it; any number of threads may run it.
 #[pyclass(frozen, module = "weft_nn")]
@@ -46,7 +49,65 @@ fn in_memory(py: Python<'_>, given: Vec<(String, Given)>) -> PyResult<Vec<(Strin
     given.into_iter().map(one).collect()
 }
 
+/// The inputs as a session takes them.
+fn named(inputs: &[(String, Tensor)]) -> Vec<(&str, Tensor)> {
+    inputs.iter().map(|(name, t)| (name.as_str(), t.clone())).collect()
+}
+
+/// The inputs in the model's order.
+fn in_order(session: &weft::Session, inputs: &[(String, Tensor)]) -> Vec<Tensor> {
+    let find = |name: &String| inputs.iter().find(|i| i.0 == *name).map(|i| i.1.clone());
+    session.inputs().iter().filter_map(|(name, _)| find(name)).collect()
+}
+
+/// What results are compared with.
+enum Reference {
+    /// Results by name.
+    Given(Named),
+    /// The model with other options, on a device.
+    Run(Box<(Model, Options, Device)>),
+}
+
+impl Reference {
+    fn results(self, inputs: &Named) -> Result<Named, weft::Error> {
+        match self {
+            Reference::Given(results) => Ok(results),
+            Reference::Run(other) => {
+                let (model, options, device) = *other;
+                let session = model.compiled(&options, false)?.session(&device)?;
+                Ok(session.run(&named(inputs))?.into_iter().collect())
+            }
+        }
+    }
+}
+
 impl Session {
+    /// The reference that `against` names.
+    ///
+    /// # Errors
+    /// None of that name, or the session itself.
+    fn reference(&self, against: Option<&Bound<'_, PyAny>>) -> PyResult<Reference> {
+        if let Some(Ok(results)) = against.map(|a| a.cast::<PyDict>()) {
+            return Ok(Reference::Given(tensors_of(results)?));
+        }
+        let name = against.map_or(Ok("reference".to_string()), |a| a.str().map(|s| s.to_string()))?;
+        let itself = |help: &str| Err(usage(format!("against={name:?} compares the session with itself"), help));
+        let mut options = Options { cache: weft::Cache::default(), ..self.options.clone() };
+        options.pipeline.amp = AmpMode::Off;
+        let run = |options, device| Ok(Reference::Run(Box::new((self.model.clone(), options, device))));
+        match name.as_str() {
+            "reference" | "cpu" if self.session.place() == weft::INTERPRETER && !self.session.is_mixed() => {
+                itself("compile for another device, with amp=\"fp16\", or give a dictionary of results")
+            }
+            "reference" | "cpu" => run(Options { profile: None, ..options }, Device::Interpreter),
+            "fp32" if !self.session.is_mixed() => itself("compile with amp=\"fp16\" or amp=\"auto\""),
+            "fp32" => run(options, self.device.clone()),
+            _ => {
+                let help = "it is \"reference\", \"fp32\" or a dictionary of arrays";
+                Err(usage(format!("against={name:?}: no such reference"), help))
+            }
+        }
+    }
     /// A session of the model, compiled with these options for this device.
     ///
     /// # Errors
@@ -127,8 +188,8 @@ const SHORT: u64 = 50_000;
 impl Session {
     /// Runs once.
     ///
-    /// inputs: arrays by name, each with the element type and the shape of `Session.inputs`; also tensors in host memory
-    ///     that speak DLPack. A contiguous one is read where it lies; do not write to it before the call returns.
+    /// inputs: arrays by name, each with the element type and the shape of `Session.inputs`; also tensors in host
+    /// memory that speak DLPack. A contiguous one is read where it lies; do not write to it before the call returns.
     ///
     ///     A DeviceTensor of a run on the same device is used where it is.
     /// on_device: leave the results where they are; then the call does not wait for the device.
@@ -166,7 +227,8 @@ impl Session {
     ///
     /// name: of the input. array: with the element type and the shape of the input.
     ///
-    /// Returns a DeviceTensor. Where the session computes in host memory, or the input's sizes are open, it stays there.
+    /// Returns a DeviceTensor. Where the session computes in host memory, or the input's sizes are open, it stays
+    /// there.
     ///
     /// Raises weft_nn.Error: code 3 for an unknown input, or another type or shape; code 5 without enough memory.
     fn to_device<'py>(&self, py: Python<'py>, name: &str, array: &Bound<'py, PyAny>) -> PyResult<DeviceTensor> {
@@ -234,7 +296,8 @@ impl Session {
     ///
     /// Returns a dictionary: "latency_ms" from inputs in host memory to results in host memory, "device_ms" with
     /// inputs and results on the device (where the network runs there as a whole), each with median, p90, p99, min,
-    /// mean, stddev and samples; "split_ms" with the medians of upload, encode, gpu and readback.
+    /// mean, stddev and samples; "split_ms" with the medians of upload, encode, gpu and readback; "per_kernel" with the
+    /// time of each kernel, and what else `weft bench --json` has of a run (docs/json.md).
     ///
     /// Raises weft_nn.Error as `run`.
     #[pyo3(signature = (inputs, *, warmup=10, runs=100))]
@@ -245,8 +308,16 @@ impl Session {
         warmup: usize,
         runs: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bench = Bench { session: self.session.clone(), inputs: in_memory(py, self.given(inputs)?)?, warmup, runs };
-        loads(py, &self.raised.or(on_thread(py, move || bench.measure()))?)
+        let given = in_memory(py, self.given(inputs)?)?;
+        let (session, functions) = (self.session.clone(), self.options.host_functions.clone());
+        let timing = Timing { warmup, runs, ..Timing::default() };
+        let settings = Settings { functions, ..Settings::of_program() };
+        let done = on_thread(py, move || {
+            // Says which input is missing or unknown.
+            session.run(&named(&given))?;
+            workbench::bench::of_session(&session, &in_order(&session, &given), &timing, &settings)
+        });
+        loads(py, &self.raised.or(done)?)
     }
 
     /// Compares the results with a reference.
@@ -271,9 +342,13 @@ impl Session {
         atol: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let given = in_memory(py, self.given(inputs)?)?;
-        let reference = reference(&self.session, (&self.model, &self.options, &self.device), against.as_ref())?;
+        let reference = self.reference(against.as_ref())?;
         let session = self.session.clone();
-        let compared = on_thread(py, move || compare(&session, &given, reference, (rtol, atol)));
+        let against = Against { rtol, atol, ..Against::default() };
+        let compared = on_thread(py, move || {
+            let got: Named = session.run(&named(&given))?.into_iter().collect();
+            compare::of_results(&got, &reference.results(&given)?, session.is_mixed(), &against)
+        });
         loads(py, &self.raised.or(compared)?)
     }
 
@@ -283,7 +358,7 @@ impl Session {
     /// Raises weft_nn.Error as `compile`; code 5 for a model whose sizes data decide.
     fn trace(&self, py: Python<'_>) -> PyResult<Trace> {
         let (model, options) = (self.model.clone(), self.options.clone());
-        let trace = on_thread(py, move || Ok(Trace::new(model.trace(&options)?)));
+        let trace = on_thread(py, move || Ok::<_, weft::Error>(Trace::new(model.trace(&options)?)));
         self.raised.or(trace).and_then(|t| t)
     }
     /// The kernels, with their schedules and shaders: a list of Kernel, in the order of their first dispatch. They are

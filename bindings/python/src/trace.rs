@@ -1,21 +1,18 @@
 //! Records of compilations.
 
 use crate::errors::raise;
+use crate::interrupt::on_thread;
 use crate::json::loads;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use weft::CompileTrace;
+use workbench::explain::{Subject, of_trace};
 
 /// The record of a compilation. `weft explain`, `weft report`, `weft diff` and `weft view` read its file.
 #[pyclass(frozen, module = "weft_nn")]
 pub struct Trace {
     pub trace: CompileTrace,
     bytes: Vec<u8>,
-}
-
-/// A function of the Python part that calls the command.
-fn command<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import("weft_nn._command")?.getattr(name)
 }
 
 impl Trace {
@@ -47,15 +44,18 @@ impl Trace {
     /// What `weft explain` says of it, or of one node; a text.
     #[pyo3(signature = (node=None))]
     pub fn explain(&self, py: Python<'_>, node: Option<&str>) -> PyResult<String> {
-        command(py, "explain")?.call1((self.data(py), node))?.extract()
+        let subject = node.map_or(Subject::Model, |n| Subject::Node(n.into()));
+        let trace = self.trace.clone();
+        on_thread(py, move || of_trace(&trace, None, &subject, false).map(|d| d.text()))
     }
     /// The page of `weft report`, as HTML.
     fn report(&self, py: Python<'_>) -> PyResult<String> {
-        command(py, "report")?.call1((self.data(py),))?.extract()
+        let trace = self.trace.clone();
+        on_thread(py, move || workbench::report::of_trace(trace))
     }
     /// Shows the page in a notebook, in a frame of `height` pixels.
     #[pyo3(signature = (*, height=800))]
     pub fn show<'py>(&self, py: Python<'py>, height: usize) -> PyResult<Bound<'py, PyAny>> {
-        command(py, "show")?.call1((self.report(py)?, height))
+        py.import("weft_nn._notebook")?.getattr("show")?.call1((self.report(py)?, height))
     }
 }

@@ -104,3 +104,17 @@ def test_ctrl_c_ends_the_command():
     assert child.poll() is None
     child.send_signal(signal.SIGINT)
     assert child.wait(10) == -signal.SIGINT
+
+
+def test_running_writes_nothing_to_stderr():
+    text = "graph @main(%x: f32[2]) -> (y: f32[2]) {\n  %y = relu %x : f32[2]\n  return %y\n}\n"
+    program = f"""
+import numpy, weft_nn
+assert weft_nn.__version__
+session = weft_nn.compile(weft_nn.Model.from_text({text!r}), threads=None)
+session.run({{"x": numpy.zeros(2, numpy.float32)}})
+session.explain()
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -61,8 +61,9 @@ def test_tuning(tmp_path):
         main (float[16,32] x, float[32,24] w) => (float[16,24] y) { y = MatMul(x, w) }"""
     )
     file = tmp_path / "tuning.jsonl"
-    said = weft_nn.tune(model, file, device="cpu", seconds=1)
-    assert said and file.exists()
+    stages = []
+    found = weft_nn.tune(model, file, device="cpu", seconds=1, threads=1, progress=lambda *at: stages.append(at))
+    assert found["functions"] and file.exists() and any(stage.startswith("tune: ") for stage, *_ in stages)
     session = weft_nn.compile(model, device="cpu", tuning=file)
     w = np.random.default_rng(6).standard_normal((32, 24)).astype(np.float32)
     np.testing.assert_allclose(session.run({"x": X, "w": w})["y"], X @ w, rtol=1e-4, atol=1e-4)
@@ -79,3 +80,31 @@ def test_tuning(tmp_path):
     assert error.value.code == 2 and "weft_nn.tune" in error.value.help
     with pytest.raises(weft_nn.Error, match="no such device|nowhere"):
         weft_nn.tune(model, file, device="nowhere", seconds=1)
+
+
+def test_a_search_ends_where_progress_raises(tmp_path):
+    text = "graph @main(%x: f32[64,256], %w: f32[256,128]) -> (y: f32[64,128]) {\n  %y = matmul %x, %w : f32[64,128]\n  return %y\n}\n"
+    model = tmp_path / "net.weft"
+    model.write_text(text)
+    calls = []
+
+    def enough(stage, at_work, done, total):
+        calls.append(stage)
+        if stage.startswith("tune: "):
+            raise RuntimeError("enough")
+
+    with pytest.raises(weft_nn.Error, match="stopped"):
+        weft_nn.tune(model, tmp_path / "tuning.jsonl", device="cpu", seconds=600, progress=enough)
+    assert sum(stage.startswith("tune: ") for stage in calls) == 1
+
+
+def test_what_makes_a_result_wrong(tmp_path):
+    text = "graph @main(%x: f32[2,3]) -> (y: f32[2,3]) {\n  %y = relu %x : f32[2,3]\n  return %y\n}\n"
+    model = tmp_path / "net.weft"
+    model.write_text(text)
+    x = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
+    assert weft_nn.bisect(model, {"x": x}, device="cpu")["pass"]
+    found = weft_nn.bisect(model, {"x": x}, against={"y": x}, device="cpu", folder=tmp_path / "found")
+    assert not found["pass"] and found["cause"]["kind"] == "model", found
+    with pytest.raises(weft_nn.Error, match="no option speed="):
+        weft_nn.bisect(model, device="cpu", speed="high")

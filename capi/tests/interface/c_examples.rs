@@ -107,6 +107,22 @@ fn the_cpp_example_runs_one_session_on_threads() {
 }
 
 #[test]
+fn a_network_is_timed_and_compared() {
+    let at = folder("bench");
+    let Some(program) = build(&at, "bench.c", &[], false) else { return };
+    let out = run(&program, &["net.weft", "device=cpu\nnan=fast\nexternal=c"], &[]);
+    assert!(out.status.success(), "{}", said(&out));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let [times, errors] = [0, 1].map(|n| serde_json::from_str::<serde_json::Value>(text.lines().nth(n).unwrap_or("")));
+    let (times, errors) = (times.expect("a record"), errors.expect("a record"));
+    assert_eq!(times["latency_ms"]["samples"].as_array().map(Vec::len), Some(10), "{times}");
+    assert!(times["per_kernel"].is_array(), "{times}");
+    assert_eq!((&errors["pass"], &errors["outputs"][0]["name"]), (&true.into(), &"y".into()), "{errors}");
+    let out = run(&program, &["net.weft", "device=cpu\nnan=slow"], &[]);
+    assert!(out.status.code() == Some(2) && said(&out).contains("option nan=slow: "), "{}", said(&out));
+}
+
+#[test]
 fn networks_and_functions_call_each_other() {
     let at = folder("functions");
     let Some(program) = build(&at, "functions.c", &[], false) else { return };

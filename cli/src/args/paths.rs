@@ -1,7 +1,8 @@
 //! Paths of outputs, whose extensions say what is written.
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use workbench::written::names_folder;
 
 /// The extension of a bundle's file.
 pub const BUNDLE: &str = "bundle";
@@ -37,11 +38,6 @@ fn named_so(path: PathBuf, extension: &str) -> Result<PathBuf, String> {
         true => Ok(path),
         false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
     }
-}
-
-/// True where results go into a folder, a file for each: one that is there, or a name without an extension.
-pub fn names_folder(path: &Path) -> bool {
-    path.is_dir() || path.extension().is_none() && !path.exists()
 }
 
 /// A path of arrays: an .npz file, or a folder.

@@ -1,22 +1,18 @@
 //! Which command supports which of the shared options. A command refuses options that it does not use, so a mistake is
 //! never ignored silently.
 
+use super::headings::{COMPILER, DEVICE, MODEL, OUTPUT};
 use super::{BundleArgs, Cli, Command, Common};
-use crate::error::{CliError, CliResult};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 
-pub(super) const DEVICE: &str = "Device";
-pub(super) const MODEL: &str = "Model";
-pub(super) const COMPILER: &str = "Compiler";
-pub(super) const OUTPUT: &str = "Output";
 /// Options of one command that do not stand first.
 const OWN: &str = "More";
 
-/// The headings of the shared options that each command honours, single ones it does not, the options that its help shows
-/// first, and two examples.
+/// The headings of the shared options that each command honours, single ones it does not, the options that its help
+/// shows first, and two examples.
 struct Use {
     command: &'static str,
     headings: &'static [&'static str],
@@ -197,13 +193,6 @@ const USES: &[Use] = &[
         first: &[],
         examples: ["weft measure < requests", "weft measure --device 0 < requests"],
     },
-    Use {
-        command: "oracle",
-        headings: ALL,
-        without: &["target", "passes"],
-        first: &[],
-        examples: ["weft oracle tables.jsonl --device 0", "weft oracle tables.jsonl --searches --most 8"],
-    },
 ];
 
 /// The shared options: their id and heading.
@@ -294,48 +283,6 @@ fn flag(id: &str) -> String {
     format!("--{}", id.replace('_', "-"))
 }
 
-/// The words of a command line without the options `own`, each with true if a value follows it.
-pub fn without_options(given: &[String], own: &[(&str, bool)]) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut rest = given.iter();
-    while let Some(word) = rest.next() {
-        let name = word.split('=').next().unwrap_or(word);
-        // `-O3` has its value attached.
-        let attached = |o: &&(&str, bool)| o.1 && o.0.len() == 2 && name.starts_with(o.0);
-        match own.iter().find(|o| o.0 == name).or_else(|| own.iter().find(attached)) {
-            Some((option, true)) if *option == name && !word.contains('=') => {
-                rest.next();
-            }
-            Some(_) => {}
-            None => out.push(word.clone()),
-        }
-    }
-    out
-}
-
-/// Refuses options for loading or compiling if `what` was read, which is neither loaded nor compiled.
-///
-/// # Errors
-/// The first such option.
-pub fn refuse_for_trace(common: &Common, what: &str) -> CliResult<()> {
-    refuse_but(common, what, &[])
-}
-
-/// As [`refuse_for_trace`]; the options `taken` are taken all the same.
-///
-/// # Errors
-/// The first other one.
-pub fn refuse_but(common: &Common, what: &str, taken: &[&str]) -> CliResult<()> {
-    let headings = shared_options();
-    let heading = |id: &str| headings.iter().find(|o| o.0 == id).map_or(OUTPUT, |o| o.1);
-    let refused = |id: &&String| heading(id) != OUTPUT && !taken.contains(&id.as_str());
-    match common.given.iter().find(refused) {
-        None => Ok(()),
-        Some(id) => Err(CliError::usage(format!("{} does not apply to {what}, which is compiled already", flag(id)))
-            .help("compile the model itself with it")),
-    }
-}
-
 impl Command {
     /// The shared options of the command.
     pub fn common(&self) -> &Common {
@@ -361,14 +308,13 @@ impl Command {
             Command::Completions(a) => &a.common,
             Command::Cases(a) => &a.common,
             Command::Measure(a) => &a.common,
-            Command::Oracle(a) => &a.common,
         }
     }
     /// What is asked of a bundle.
     pub fn bundle_args(&self) -> BundleArgs {
         match self {
-            Command::Run(a) => a.bundle,
-            Command::Bench(a) => a.bundle,
+            Command::Run(a) => a.bundle.clone(),
+            Command::Bench(a) => a.bundle.clone(),
             _ => BundleArgs::default(),
         }
     }
@@ -396,7 +342,6 @@ impl Command {
             Command::Completions(a) => &mut a.common,
             Command::Cases(a) => &mut a.common,
             Command::Measure(a) => &mut a.common,
-            Command::Oracle(a) => &mut a.common,
         }
     }
 }
@@ -425,6 +370,23 @@ mod tests {
             }
         }
         command().debug_assert();
+    }
+
+    /// Help is read once, and by people who know other tools.
+    #[test]
+    fn help_is_in_plain_words() {
+        let forms = ["that of ", "those of ", "there is none", "is asked", "is told", "are asked", "are told"];
+        let mut found = Vec::new();
+        for c in command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let helps = c.get_arguments().map(|a| (a.get_id().as_str(), a.get_help()));
+            for (id, help) in helps.chain([("", c.get_about())]) {
+                let help = help.map(ToString::to_string).unwrap_or_default();
+                if help.starts_with("What ") || forms.iter().any(|f| help.contains(f)) {
+                    found.push(format!("{} {id}: {help}", c.get_name()));
+                }
+            }
+        }
+        assert!(found.is_empty(), "{}", found.join("\n"));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! What `weft extract` and `weft bisect` take.
 
 use super::paths::path_of;
-use super::{Common, InputArgs, against};
+use super::tabled::FromTable;
+use super::{Common, InputArgs};
 use clap::Args;
 use std::path::PathBuf;
+use workbench::bisect::Right;
 
 /// `weft extract`
 #[derive(Args, Debug)]
 pub struct ExtractArgs {
     /// Model: a path or a zoo name
     pub model: String,
-    /// Where the part begins: tensors, which become its inputs; or nodes, which are its first ones [default: the model's inputs]
+    /// Where the part begins: tensors, which become its inputs; or nodes, which are its first ones [default: the
+    /// model's inputs]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', required_unless_present = "to")]
     pub from: Vec<String>,
     /// Where it ends: tensors or nodes, whose results are its results [default: the model's results]
@@ -41,16 +44,11 @@ pub struct BisectArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,
-    /// What is right: reference (the interpreter, in f32), or a file of results, which may hold inner tensors by name
-    #[arg(long, default_value = "reference", value_parser = against, value_name = "reference|ref.npz")]
-    pub against: String,
-    /// Relative tolerance
-    #[arg(long)]
-    pub rtol: Option<f64>,
-    /// Absolute tolerance, as a share of the largest magnitude
-    #[arg(long)]
-    pub atol: Option<f64>,
-    /// Folder of the reproducer: a part of the model, its inputs, the right results, and the command [default: MODEL-bisect]
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub right: FromTable<Right>,
+    /// Folder of the reproducer: a part of the model, its inputs, the right results, and the command [default:
+    /// MODEL-bisect]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     #[command(flatten)]

@@ -16,14 +16,14 @@ pub struct TuneArgs {
     /// Time to search, for all models together
     #[arg(long, default_value = "300s", value_name = "TIME")]
     pub budget: String,
-    /// Tune one kernel alone, by its name or that of its tensor function
+    /// Tune one kernel alone, by the name of the kernel or of its tensor function
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
     /// Only schedules that sum in the default's order, so that results have the same bits; layouts and fusion stay
     #[arg(long)]
     pub same_sums: bool,
-    /// Write what was measured on the device to one file, to send it to Weft's developers: the device and its peak rates,
-    /// the time of each schedule beside its estimate, tuned choices
+    /// Write what was measured on the device to one file, to send it to Weft's developers: the device and its peak
+    /// rates, the time of each schedule beside its estimate, tuned choices
     #[arg(long, value_name = "FILE")]
     pub submit: Option<PathBuf>,
     /// Schedule templates, whose schedules are tried too (docs/tuning.md)
@@ -67,43 +67,6 @@ pub struct MeasureArgs {
     pub common: Common,
 }
 
-/// The shapes of `weft oracle`.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OracleShapes {
-    /// Those by which the search is chosen
-    Known,
-    /// Others
-    Others,
-}
-
-/// `weft oracle`
-#[derive(Args, Debug)]
-pub struct OracleArgs {
-    /// The file of tables: those that it lacks are measured and appended
-    pub file: PathBuf,
-    /// Shapes to measure
-    #[arg(long, value_enum, default_value = "known", value_name = "WHICH")]
-    pub shapes: OracleShapes,
-    /// Schedules of a table, or candidates of a search, at most
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    pub most: usize,
-    /// Run searches on the tables
-    #[arg(long)]
-    pub searches: bool,
-    /// Seeds of these searches
-    #[arg(long, default_value_t = 8, value_name = "N")]
-    pub seeds: u64,
-    /// Run searches on the device, of the schedules of the tables
-    #[arg(long)]
-    pub picks: bool,
-    /// Calibrate the estimate by the tables
-    #[arg(long)]
-    pub calibrate: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub common: Common,
-}
-
 /// What `weft tuning` does.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningAction {
@@ -113,7 +76,7 @@ pub enum TuningAction {
     Check,
     /// Writes the lines that count
     Merge,
-    /// Writes those of one device
+    /// Writes the lines of one device
     Export,
     /// Fits the estimate of one device to its measured schedules, and appends the factors to the file
     Calibrate,
@@ -122,7 +85,7 @@ pub enum TuningAction {
 /// `weft tuning`
 #[derive(Args, Debug)]
 pub struct TuningArgs {
-    /// What to do
+    /// Action
     pub action: TuningAction,
     /// Tuning databases, as `weft tune` writes them
     #[arg(required = true)]

@@ -26,20 +26,21 @@ pub struct ViewArgs {
     /// Show the graph after this pass, by its name or its number; `source` is the model as it came
     #[arg(long)]
     pub pass: Option<String>,
-    /// Select a node, by its name, that of the source node it came from, or a part of one
+    /// Select a node, by its name, by its source node's name, or by a part of one
     #[arg(long, value_name = "NODE")]
     pub select: Option<String>,
-    /// What to show: graph, whole, nodes, hulls, compare, node, kernel, kernels, text, groups, time, timeline, roofline,
-    /// memory, precision, wrong, slow, left, remarks, difference
+    /// View to show: graph, whole, nodes, hulls, compare, node, kernel, kernels, text, groups, time, timeline,
+    /// roofline, memory, precision, wrong, slow, left, remarks, difference
     #[arg(long)]
     pub view: Option<String>,
     /// Search the graph, as in the field at the top: `op:softmax`, `time>0.1ms fused:no`
     #[arg(long, value_name = "QUERY")]
     pub search: Option<String>,
-    /// What the colours of boxes say
+    /// Meaning of the colours of boxes
     #[arg(long, value_parser = ["work", "group", "dtype", "layout", "time", "error", "accumulated", "difference"])]
     pub colour: Option<String>,
-    /// Another compilation to stand at the right of this one: a verdict, where time differs, boxes matched by their nodes
+    /// Another compilation to stand at the right of this one: a verdict, where time differs, boxes matched by their
+    /// nodes
     #[arg(long, value_name = "F.trace")]
     pub beside: Option<PathBuf>,
     /// Width and height of the window in points

@@ -1,11 +1,10 @@
 //! The output of `weft bench`: a line for each result, and tables below them.
 
-use super::sweep::Setting;
-use super::{number, spread};
-use crate::driver_stats;
-use crate::error::CliResult;
-use crate::output::{Rows, print_text, show_table, table};
+use super::spread;
+use crate::output::{Rows, print_text, show_driver_stats, show_table, table};
 use serde_json::Value;
+use workbench::Result;
+use workbench::bench::{Setting, number};
 
 /// Names of the columns, and their least width.
 const COLUMNS: [(&str, usize); 12] = [
@@ -29,8 +28,8 @@ const SWEPT: &str = "swept";
 /// The table of results: a row when it is done.
 pub struct Lines(Rows);
 impl Lines {
-    pub fn new(models: &[String], settings: &[Setting]) -> CliResult<Lines> {
-        let name = models.iter().map(|m| crate::models::short_name(m).chars().count()).max().unwrap_or(0);
+    pub fn new(models: &[String], settings: &[Setting]) -> Result<Lines> {
+        let name = models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
         let mut columns = COLUMNS.to_vec();
         columns[0].1 = name;
         let widest = settings.iter().map(|s| s.others().chars().count()).max().unwrap_or(0);
@@ -40,7 +39,7 @@ impl Lines {
         Rows::new(&columns).map(Lines)
     }
     /// Prints the last result, with its ratio to the first that did not fail.
-    pub fn print(&mut self, results: &[Value]) -> CliResult<()> {
+    pub fn print(&mut self, results: &[Value]) -> Result<()> {
         let right = results.iter().find(|r| r["error"].is_null());
         let (Some(first), Some(r)) = (right.or(results.first()), results.last()) else { return Ok(()) };
         self.0.print(&cells(first, r))
@@ -105,7 +104,7 @@ pub fn written(results: &[Value], csv: bool) -> String {
 }
 
 /// Tables below that of the results: the kernels where one was timed, and what the driver said.
-pub fn show_details(results: &[Value]) -> CliResult<()> {
+pub fn show_details(results: &[Value]) -> Result<()> {
     if let [one] = results
         && one["latency_ms"].is_object()
     {
@@ -120,13 +119,13 @@ pub fn show_details(results: &[Value]) -> CliResult<()> {
         let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
         let model = r["model"].as_str().unwrap_or("");
         print_text(&format!("{model}, batch {}, amp {}, layout {}", r["batch"], s("amp"), s("layout")))?;
-        driver_stats::show(&r["driver_stats"], |_| true)?;
+        show_driver_stats(&r["driver_stats"])?;
     }
     Ok(())
 }
 
 /// The kernels that take the longest.
-fn show_kernels(one: &Value) -> CliResult<()> {
+fn show_kernels(one: &Value) -> Result<()> {
     let mut rows: Vec<&Value> = one["per_kernel"].as_array().map(|l| l.iter().collect()).unwrap_or_default();
     rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
     let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();

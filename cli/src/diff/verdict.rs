@@ -1,10 +1,10 @@
 //! The verdict on two compilations: dispatches, time, memory, and what changed.
 
-use crate::output::si;
 use compiler::trace::comparison::{Comparison, Row, is_option};
 use compiler::trace::{CompileTrace, TraceDiff};
 use serde_json::{Value, json};
 use std::path::Path;
+use workbench::figures::si;
 
 /// Two compilations, and what their files are called.
 pub struct Verdict<'a> {

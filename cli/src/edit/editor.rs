@@ -1,8 +1,8 @@
 //! The text in an editor, or in a file that is edited already.
 
-use crate::error::{CliError, CliResult};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use workbench::{Error, Result};
 
 /// The variables that name an editor, as other programs read them.
 const VARIABLES: [&str; 2] = ["VISUAL", "EDITOR"];
@@ -24,21 +24,21 @@ impl Draft {
     ///
     /// # Errors
     /// No editor is named; no temporary file.
-    pub fn new(text: String, file: Option<&Path>) -> CliResult<Draft> {
+    pub fn new(text: String, file: Option<&Path>) -> Result<Draft> {
         if let Some(path) = file {
             return Ok(Draft { text, source: Source::File(path.to_path_buf()) });
         }
         let named =
             VARIABLES.iter().filter_map(|v| Some((*v, std::env::var(v).ok().filter(|w| !w.trim().is_empty())?)));
         let Some((variable, line)) = named.into_iter().next() else {
-            return Err(CliError::usage("no editor is named by VISUAL or EDITOR").help(
+            return Err(Error::usage("no editor is named by VISUAL or EDITOR").help(
                 "`--schedule FILE` takes an edited schedule; `weft compile MODEL --emit weft` prints schedules",
             ));
         };
         let Some(words) = words(&line).filter(|w| !w.is_empty()) else {
-            return Err(CliError::usage(format!("{variable}={line} is no command line")));
+            return Err(Error::usage(format!("{variable}={line} is no command line")));
         };
-        let fail = |e: std::io::Error| CliError::input(format!("no temporary file: {e}"));
+        let fail = |e: std::io::Error| Error::input(format!("no temporary file: {e}"));
         let file = tempfile::Builder::new().prefix("weft-").suffix(".schedule").tempfile().map_err(fail)?;
         std::fs::write(file.path(), &text).map_err(fail)?;
         Ok(Draft { text, source: Source::Editor(file, words) })
@@ -53,12 +53,12 @@ impl Draft {
     ///
     /// # Errors
     /// An editor that does not start or fails, and a file that cannot be read.
-    pub fn edited(&mut self) -> CliResult<Option<String>> {
+    pub fn edited(&mut self) -> Result<Option<String>> {
         let path = match &self.source {
             Source::File(path) => path.as_path(),
             Source::Editor(file, words) => {
                 let shown = words.join(" ");
-                let fail = |why: String| CliError::usage(format!("the editor `{shown}` {why}"));
+                let fail = |why: String| Error::usage(format!("the editor `{shown}` {why}"));
                 let status = Command::new(&words[0]).args(&words[1..]).arg(file.path()).status();
                 let status = status.map_err(|e| fail(format!("does not start: {e}")))?;
                 if !status.success() {
@@ -67,7 +67,7 @@ impl Draft {
                 file.path()
             }
         };
-        let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("{}: {e}", path.display())))?;
+        let text = std::fs::read_to_string(path).map_err(|e| Error::input(format!("{}: {e}", path.display())))?;
         Ok((instructions(&text) != instructions(&self.text)).then_some(text))
     }
 }

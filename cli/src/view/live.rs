@@ -2,12 +2,6 @@
 //!
 //! This command compiles and measures the model in a separate process, which can be stopped at any time.
 
-use crate::args::Common;
-use crate::args::shared::without_options;
-use crate::machine::{Failure, Machine as Place};
-use crate::own_process;
-use crate::tune::by_hand::ByHand;
-use crate::tune::units::Unit;
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::Compiled;
 use compiler::plan::EmitKernel;
@@ -24,34 +18,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use viewer::live::{Host, Kept, Made, Ticket, Wanted};
 use weft::TuningDatabase;
+use workbench::inputs::Inputs;
+use workbench::machine::{Failure, Machine as Place};
+use workbench::options::Tabled;
+use workbench::own_process;
+use workbench::settings::Settings;
+use workbench::tune::by_hand::ByHand;
+use workbench::tune::units::Unit;
 
 /// Rounds of a race between two forms of a kernel.
 const ROUNDS: usize = 15;
-
-/// Options of `weft view` alone, and those that the window decides; true for those with a value.
-const OWN: &[(&str, bool)] = &[
-    ("--screenshot", true),
-    ("--output", true),
-    ("-o", true),
-    ("--closed", false),
-    ("--steps", true),
-    ("--pass", true),
-    ("--select", true),
-    ("--view", true),
-    ("--colour", true),
-    ("--search", true),
-    ("--beside", true),
-    ("--size", true),
-    ("--pixels", true),
-    ("--dark", false),
-    ("--amp", true),
-    ("--layout", true),
-    ("--fuse", true),
-    ("--opt-level", true),
-    ("-O", true),
-    ("--quiet", false),
-    ("-q", false),
-];
 
 /// This machine.
 pub struct Machine {
@@ -75,19 +51,20 @@ fn operand(model: &str) -> String {
 }
 
 impl Machine {
-    /// For the model of a trace; `given` are the arguments of `weft view`, in which it is called `shown`. Kernels are timed
-    /// on the device of `common`; if that is left open, on the device of the trace where it is here.
-    pub fn new(given: &[String], shown: &str, trace: &CompileTrace, common: &Common) -> Machine {
-        let mut arguments = without_options(given, OWN);
-        if let Some(place) = arguments.iter_mut().find(|a| *a == shown) {
-            *place = operand(&trace.model);
-        }
-        let asked = DeviceChoice::parse(&common.device);
+    /// For the model of a trace, with the options and inputs that it was asked for with. Kernels are timed on the
+    /// device of the options; if that is left open, on the device of the trace where it is here.
+    pub fn new(settings: &Settings, inputs: &Inputs, trace: &CompileTrace) -> Machine {
+        // What the window decides.
+        let usual = Settings::default();
+        let (amp, layout, fuse, opt_level) = (usual.amp, usual.layout, usual.fuse, usual.opt_level);
+        let others = Settings { amp, layout, fuse, opt_level, keep_f32: vec![], ..settings.clone() };
+        let arguments = [vec![operand(&trace.model)], others.words(), inputs.words()].concat();
+        let asked = DeviceChoice::parse(&settings.device);
         let own = (asked == DeviceChoice::Auto).then(|| DeviceChoice::parse(&trace.profile_name));
-        let tuning = crate::tuning::file_to_write(common).map_err(|e| e.message);
+        let tuning = workbench::tuning::file_to_write(settings).map_err(|e| e.message);
         let profile = serde_json::from_str::<DeviceProfile>(&trace.profile).ok();
         let native = profile.as_ref().is_some_and(DeviceProfile::is_processor);
-        let threads = native.then(|| common.threads.map_or(0, |n| n as usize));
+        let threads = native.then(|| settings.threads.map_or(0, |n| n as usize));
         let choices = own.into_iter().chain([asked]).collect();
         let scheduling = trace.options.scheduling.clone();
         Machine { arguments, choices, profile, scheduling, tuning, threads, place: OnceLock::new() }
@@ -109,7 +86,7 @@ impl Machine {
     fn trace(&self, verb: &str, wanted: &Wanted, folder: &Path, ticket: &Ticket) -> Result<CompileTrace, String> {
         let path = folder.join(format!("{verb}.trace"));
         self.run(verb, wanted, (folder, &path), ticket, |command| command.arg("--output").arg(&path))?;
-        crate::trace::read(&path).map_err(|e| e.message)
+        workbench::traces::read(&path).map_err(|e| e.message)
     }
     /// The smallest list of nodes to keep in f32 with which results agree.
     fn keep_list(&self, wanted: &Wanted, folder: &Path, ticket: &Ticket) -> Result<Vec<String>, String> {
@@ -252,26 +229,22 @@ mod tests {
 
     #[test]
     fn what_the_window_decides_is_left_out() {
-        let given: Vec<String> = "resnet18 --size 900x600 --amp fp16 -O2 --fuse=off --batch 2 -q --dark --device 0"
-            .split(' ')
-            .map(str::to_string)
-            .collect();
-        assert_eq!(without_options(&given, OWN), ["resnet18", "--batch", "2", "--device", "0"]);
-        let m = Machine::new(&["a.trace".to_string()], "a.trace", &trace("resnet18"), &Common::default());
-        assert_eq!(m.arguments, ["resnet18"]);
+        let mut settings = Settings { fuse: "off".into(), opt_level: 2, batch: Some(2), ..Settings::default() };
+        (settings.amp, settings.device) = ("fp16".into(), "0".into());
+        let m = Machine::new(&settings, &Inputs::default(), &trace("resnet18"));
+        assert_eq!(m.arguments, ["resnet18", "--device", "0", "--batch", "2"]);
     }
 
     /// A trace names a model; it must not give the commands that the viewer starts an option, such as a library.
     #[test]
     fn the_model_of_a_trace_is_no_option() {
-        let hostile = trace("--host-functions=evil.so");
-        let m = Machine::new(&["a.trace".to_string()], "a.trace", &hostile, &Common::default());
+        let m = Machine::new(&Settings::default(), &Inputs::default(), &trace("--host-functions=evil.so"));
         assert_eq!(m.arguments, ["./--host-functions=evil.so"]);
     }
 
     #[test]
     fn a_cancelled_process_ends() {
-        let m = Machine::new(&["no such model".to_string()], "", &trace(""), &Common::default());
+        let m = Machine::new(&Settings::default(), &Inputs::default(), &trace("no such model"));
         let wanted = Wanted {
             amp: "off".into(),
             layout: "auto".into(),

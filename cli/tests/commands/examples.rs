@@ -1,6 +1,7 @@
 //! Every example in `--help`, the README and docs/ runs as it stands, in a folder with the files that examples name.
 //!
-//! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line a form.
+//! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line
+//! a form.
 
 use crate::command::{Ran, Weft};
 use crate::external::libraries::has_second;
@@ -155,7 +156,7 @@ fn folder() -> PathBuf {
     let model = weft(&folder, &["inspect", "model.onnx", "--json"]).json();
     let input = model["inputs"][0]["name"].as_str().expect("an input").to_string();
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
-    cli::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
+    workbench::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
     std::fs::write(folder.join("yours.jsonl"), "").expect("an empty database is written");
     let page = std::fs::read_to_string(root().join("docs/tuning.md")).expect("the page");
     let template = page.split("```weft\n").nth(1).and_then(|t| t.split("```").next()).expect("its template");

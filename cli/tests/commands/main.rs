@@ -1,4 +1,5 @@
-//! What the command does, one file for each subject. One program has all of them: each program is linked with everything.
+//! What the command does, one file for each subject. One program has all of them: each program is linked with
+//! everything.
 
 mod bad_input;
 mod benchmarks;

@@ -1,5 +1,5 @@
-//! Prices of the kernels of the zoo: what the rules say of a function before they schedule it, and what the estimate says
-//! of the kernels that they make.
+//! Prices of the kernels of the zoo: what the rules say of a function before they schedule it, and what the estimate
+//! says of the kernels that they make.
 //!
 //! `WEFT_ZOO=all` goes over all networks; `--nocapture` shows the table and the kernels that are far off.
 

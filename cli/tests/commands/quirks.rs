@@ -33,8 +33,8 @@ const ZOO: [&str; 8] = [
 /// How many networks each quirk gets: with those of its neighbours in the table all of the zoo.
 const FOR_EACH: usize = 3;
 
-/// Networks of the zoo for a profile that has the quirk, or where none has it, for one that it is switched on for: other shaders, or the
-/// same where the network has nothing of the kind, but never an error.
+/// Networks of the zoo for a profile that has the quirk, or where none has it, for one that it is switched on for:
+/// other shaders, or the same where the network has nothing of the kind, but never an error.
 #[test]
 fn each_can_be_switched_off() {
     for (i, q) in quirks().iter().enumerate() {

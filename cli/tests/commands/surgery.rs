@@ -1,5 +1,6 @@
-//! `weft extract` cuts parts that compute what the whole computes, `weft run --dump` writes what fusion hides, and `weft bisect` finds a planted
-//! rule, a planted pass and an overflow of f16, which `examples/planted_faults.rs` and the networks here have.
+//! `weft extract` cuts parts that compute what the whole computes, `weft run --dump` writes what fusion hides, and
+//! `weft bisect` finds a planted rule, a planted pass and an overflow of f16, which `examples/planted_faults.rs` and
+//! the networks here have.
 
 use crate::command::{Ran, Weft, command, example, has_adapter};
 use serde_json::Value;
@@ -101,7 +102,8 @@ fn cuts_that_make_no_part_are_refused() {
     }
 }
 
-/// Two layers, of which the second is large enough for the planted rule; its bias is of the size that the planted pass halves.
+/// Two layers, of which the second is large enough for the planted rule; its bias is of the size that the planted pass
+/// halves.
 const NETWORK: &str = "const @w : f32[4,3] = [0.1, 0.2, 0.3, -0.4, 0.5, 0.6, 0.7, -0.8, 0.9, 1.0, -1.1, 1.2]
 const @b : f32[3] = [1.0, 2.0, 3.0]
 graph @main(%x: f32[20,4]) -> (y: f32[3,20]) {
@@ -156,6 +158,71 @@ fn a_wrong_schedule_rule_is_found() {
     // Without the rule there is nothing to find.
     let right = run(planted_faults(), &at, "bisect net.weft --fuse off --json -q").succeeded().json();
     assert_eq!((&right["pass"], &right["cause"]), (&true.into(), &Value::Null));
+}
+
+/// Options that can change a result, as users give them; files stand in the folder of the bisection.
+const ASKED: &[&str] = &[
+    "--device cpu --threads 1",
+    "--target baseline",
+    "--rules off-by-half",
+    "--versions all",
+    "--nan fast",
+    "--quirk sinks-loads=off",
+    "--amp fp16",
+    "--amp fp16 --keep-f32 product",
+    "--amp fp16 --keep-f32 @keep.txt",
+    "--layout nhwc",
+    "--pin-layout first=nchw",
+    "-O2",
+    "--disable-pass simplify",
+    "--external c",
+    "--cache own",
+    "--tuning off",
+    "--tuning mine.jsonl",
+    "--seed 3",
+    "--rtol 1e-5",
+    "--atol 1e-6",
+    "--passes infer-types,fold-constants",
+];
+
+/// The printed command shows the fault from any folder, whatever was asked for: no option is dropped, and files have
+/// their whole paths.
+#[test]
+fn a_reproducer_keeps_every_option() {
+    if !has_adapter() {
+        return;
+    }
+    let at = folder("options");
+    let elsewhere = at.join("elsewhere");
+    std::fs::create_dir_all(&elsewhere).expect("a folder");
+    std::fs::write(at.join("net.weft"), NETWORK).expect("writes");
+    std::fs::write(at.join("keep.txt"), "product\n").expect("writes");
+    std::fs::write(at.join("mine.jsonl"), "").expect("writes");
+    let pairs = ASKED.iter().zip(ASKED.iter().cycle().skip(7)).filter(|(a, b)| {
+        let names = |line: &str| line.split(' ').filter(|w| w.starts_with('-')).map(String::from).collect::<Vec<_>>();
+        !names(a).iter().any(|name| names(b).contains(name))
+    });
+    let lines = ASKED.iter().map(|a| a.to_string()).chain(pairs.map(|(a, b)| format!("{a} {b}")));
+    let mut shown = 0;
+    for (n, asked) in lines.enumerate() {
+        let ran = run(planted_rule(), &at, &format!("bisect net.weft --fuse off {asked} --json -q -o found-{n}"));
+        // Some options leave nothing that is wrong.
+        if ran.code == Some(0) {
+            continue;
+        }
+        let found = ran.ended(1).json();
+        if found["reproducer"].is_null() {
+            continue;
+        }
+        let command = found["reproducer"]["command"].as_str().unwrap_or_default();
+        // Mixed precision is taken away where results are wrong without it.
+        let dropped = |w: &&str| w.starts_with("--") && !["--amp", "--keep-f32"].contains(w) && !command.contains(*w);
+        let missing: Vec<&str> = asked.split(' ').filter(dropped).collect();
+        assert!(missing.is_empty(), "{asked}: {missing:?} of {command}");
+        reproduces(planted_rule(), &elsewhere, &found);
+        shown += 1;
+    }
+    assert!(shown > ASKED.len(), "{shown} reproducers");
 }
 
 /// `second` reaches hundreds of thousands; `third` brings that back.

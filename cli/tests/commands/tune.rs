@@ -1,5 +1,6 @@
-//! `weft tune` finds what is planted: a slow default, whose repair all other commands take, and candidates that are wrong,
-//! hang or end the process that measures them. `runtime-gpu/tests/margins.rs` has those that write beyond their results.
+//! `weft tune` finds what is planted: a slow default, whose repair all other commands take, and candidates that are
+//! wrong, hang or end the process that measures them. `runtime-gpu/tests/margins.rs` has those that write beyond their
+//! results.
 
 use crate::command::{Ran, example, weft};
 use serde_json::Value;
@@ -220,8 +221,8 @@ fn schedules_of_the_processor_are_searched() {
     std::fs::write(&model, CONVOLUTIONS).expect("the model is written");
     let cache = at("cache");
     let weft = |args: &[&str]| weft(args).env("WEFT_CACHE", &cache).run().succeeded();
-    // With peak rates that no function comes near: on a busy machine measured ones may be low, and then the search leaves
-    // the functions as they are.
+    // With peak rates that no function comes near: on a busy machine measured ones may be low, and then the search
+    // leaves the functions as they are.
     weft(&["bench", "--ceilings", "--device", "cpu"]);
     let kept = Path::new(&cache).join("tuning.jsonl");
     let rates = || lines_of(&kept.display().to_string());

@@ -145,7 +145,8 @@ fn chosen(place: &Path, point: &str) -> String {
     lines.into_iter().find(of_point).unwrap_or_else(|| panic!("no choice of {point}: {v}")).to_string()
 }
 
-/// The function of the kernel `narrow` and the device, as the tuning database names them, from the trace of a compilation.
+/// The function of the kernel `narrow` and the device, as the tuning database names them, from the trace of a
+/// compilation.
 fn workload(place: &Path) -> Workload {
     weft(place, "compile net.weft --device 0 -q -o net.trace").succeeded();
     let t = CompileTrace::from_bytes(&std::fs::read(place.join("net.trace")).expect("the trace")).expect("a trace");

@@ -253,8 +253,8 @@ fn emitted_or_next(
     Ok((first, kernels))
 }
 
-/// Adds the candidate that a refused kernel comes from; the whole rule after [`TRIES`] of its candidates. False if it was
-/// refused before.
+/// Adds the candidate that a refused kernel comes from; the whole rule after [`TRIES`] of its candidates. False if it
+/// was refused before.
 fn refuse(list: &mut Vec<RefusedCandidate>, f: &TensorFunction, kernel: Name, why: &EmitFailure) -> bool {
     let kernels = f.kernels();
     let body = kernels.iter().find(|k| k.0 == kernel).map(|k| k.1);

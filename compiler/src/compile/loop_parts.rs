@@ -1,6 +1,6 @@
 //! A loop that has no plan, since data decide sizes inside of it: its body as a network of its own, which a runtime
-//! compiles, perhaps in parts ([`split_network`](super::split_network)), and runs once for each iteration. What the body
-//! hands on unchanged is a constant of the body or an operand of each iteration.
+//! compiles, perhaps in parts ([`split_network`](super::split_network)), and runs once for each iteration. What the
+//! body hands on unchanged is a constant of the body or an operand of each iteration.
 
 use super::network_parts::{FreshNames, free_values, part};
 use crate::dtype::DType;

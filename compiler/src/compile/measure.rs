@@ -113,9 +113,9 @@ impl CostModel for MeasuredCost {
     }
 }
 
-/// The expected gain of a choice between two sides from measuring them, for each function that is not measured. Each gets
-/// the whole gain, since the choice needs the times of all. Assumes a Laplace distribution for the error of the difference
-/// of both estimates.
+/// The expected gain of a choice between two sides from measuring them, for each function that is not measured. Each
+/// gets the whole gain, since the choice needs the times of all. Assumes a Laplace distribution for the error of the
+/// difference of both estimates.
 fn expected_gains([one, other]: [&[Estimate]; 2]) -> Vec<(&str, f64)> {
     let ns = |side: &[Estimate]| side.iter().map(Estimate::total).sum::<f64>();
     let open = || one.iter().chain(other).filter_map(|e| Some((e.asked.as_deref()?, ESTIMATE_DEVIATION * e.total())));

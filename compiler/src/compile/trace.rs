@@ -48,6 +48,7 @@ impl CompileTrace {
                 disabled: p.disabled.clone(),
                 pipeline: default_pipeline(p),
                 scheduling: p.scheduling.clone(),
+                asked: p.asked.clone(),
             },
             weights: if full { weights(&recording.constants)? } else { vec![] },
             sources: recording.sources,

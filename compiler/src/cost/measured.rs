@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 /// Times on devices: plain data, which the tuning database keeps.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Measurements {
-    /// Nanoseconds of tensor functions in a network, by [`DeviceProfile::identity`](crate::profile::DeviceProfile::identity), then by
+    /// Nanoseconds of tensor functions in a network, by
+    /// [`DeviceProfile::identity`](crate::profile::DeviceProfile::identity), then by
     /// [`form`](crate::tir::TensorFunction::form).
     pub functions: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Times of regions of external targets, by [`DeviceProfile::identity`](crate::profile::DeviceProfile::identity), then by
-    /// [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
+    /// Times of regions of external targets, by [`DeviceProfile::identity`](crate::profile::DeviceProfile::identity),
+    /// then by [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
     pub regions: BTreeMap<String, BTreeMap<String, RegionTimes>>,
 }
 

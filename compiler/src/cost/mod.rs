@@ -76,7 +76,8 @@ pub trait CostModel: Send + Sync {
     fn measures_functions(&self) -> bool {
         false
     }
-    /// Measured times of a region of an external target, by [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
+    /// Measured times of a region of an external target, by
+    /// [`TargetSpec::times_key`](crate::external::TargetSpec::times_key).
     fn region(&self, _key: &str) -> Option<RegionTimes> {
         None
     }

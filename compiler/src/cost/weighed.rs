@@ -34,8 +34,8 @@ impl Weighed {
         let measured = functions(one).zip(functions(other)).and_then(|(one, other)| measured(model, &one, &other));
         Weighed::by([estimated(one), estimated(other)], measured)
     }
-    /// How both costs were found, and the change that flips the choice: `estimated; flips if one kernel takes 7 % longer`.
-    /// See [`Weighed::flips`].
+    /// How both costs were found, and the change that flips the choice:
+    /// `estimated; flips if one kernel takes 7 % longer`. See [`Weighed::flips`].
     pub fn verdict(&self, limit: f64, first: &str) -> String {
         let how = if self.measured { "measured" } else { "estimated" };
         format!("{how}; {}", self.flips(limit, first))

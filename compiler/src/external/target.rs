@@ -14,8 +14,8 @@ pub trait ExternalTarget: Send + Sync {
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// The options that name a program, a library or a folder of this machine. The command line and the caller set them;
-    /// a network from a file must not.
+    /// The options that name a program, a library or a folder of this machine. The command line and the caller set
+    /// them; a network from a file must not.
     fn machine_options(&self) -> &'static [&'static str] {
         &[]
     }
@@ -26,8 +26,8 @@ pub trait ExternalTarget: Send + Sync {
     fn check_options(&self, _options: &TargetOptions) -> Result<(), String> {
         Ok(())
     }
-    /// Whether it runs code of the machine: a library, or code that it has a compiler build. A network from elsewhere may
-    /// ask for that only if the user allows it.
+    /// Whether it runs code of the machine: a library, or code that it has a compiler build. A network from elsewhere
+    /// may ask for that only if the user allows it.
     fn is_native(&self) -> bool {
         true
     }

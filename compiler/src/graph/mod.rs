@@ -417,8 +417,8 @@ impl Module {
         }
         (1..).map(|i| Name::new(&format!("{base}_{i}"))).find(|n| !taken(n)).expect("a free name")
     }
-    /// Adds a tensor function under its own name, or a name derived from it; one that is there already under some name is
-    /// not added again. Returns the name.
+    /// Adds a tensor function under its own name, or a name derived from it; one that is there already under some name
+    /// is not added again. Returns the name.
     pub fn add_tensor_function(&mut self, f: &TensorFunction) -> Name {
         if let Some((&name, _)) = self.tensor_functions.iter().find(|(_, there)| *there == f) {
             return name;

@@ -60,8 +60,8 @@ impl HostFunctions {
         self.map.insert(name.into(), HostFunction::Writing(Arc::new(f)));
     }
     /// Registers a function that is prepared: `prepare` is called once for each call site and list of sizes, with the
-    /// types of operands and results and the data of operands that are constants. What it returns runs, as a function of
-    /// [`HostFunctions::register_into`] does; runs may overlap. The last 16 lists of sizes of a site are kept.
+    /// types of operands and results and the data of operands that are constants. What it returns runs, as a function
+    /// of [`HostFunctions::register_into`] does; runs may overlap. The last 16 lists of sizes of a site are kept.
     pub fn register_prepared<F>(
         &mut self,
         name: impl Into<Name>,

@@ -237,8 +237,8 @@ unary_ops! {
     Mish("mish"), "Mish" 18, Float, |x, t| mish(x, t);
 }
 
-/// `log(1 + u)` for `0 <= u <= 1`, as `2 artanh(s)` with `s = u / (2 + u)`, at most a third, by its series. The relative
-/// error is below 2e-8 before rounding (1e-17 in f64); `1 + u` itself would lose a small `u`.
+/// `log(1 + u)` for `0 <= u <= 1`, as `2 artanh(s)` with `s = u / (2 + u)`, at most a third, by its series. The
+/// relative error is below 2e-8 before rounding (1e-17 in f64); `1 + u` itself would lose a small `u`.
 fn log_1p(u: Expr, t: DType) -> Expr {
     let terms = if t == DType::F64 { 17 } else { 7 };
     let s = u.clone() / (u + number(2.0, t));

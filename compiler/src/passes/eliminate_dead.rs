@@ -6,8 +6,8 @@
 //! return %0                    return %0
 //! ```
 //!
-//! Operands of a removed node are removed if they have no other users. Stateful nodes and their operands stay, and nodes
-//! that decide a size of what stays.
+//! Operands of a removed node are removed if they have no other users. Stateful nodes and their operands stay, and
+//! nodes that decide a size of what stays.
 
 use super::remove_unused_functions::{reachable, remove_unread_constants};
 use super::{Pass, PassContext, PassError};
@@ -70,8 +70,8 @@ fn is_stateful(f: &Function, n: NodeId, functions: &FxHashSet<Name>) -> bool {
     op.effects().stateful || op.callee().is_some_and(|c| functions.contains(&c))
 }
 
-/// One sweep from the last node to the first: a node lives when it has an effect or a live result, or decides a size of a
-/// live one. An op's regions are
+/// One sweep from the last node to the first: a node lives when it has an effect or a live result, or decides a size of
+/// a live one. An op's regions are
 /// visited after (that is, swept before) the op's own operands, and live when the op does.
 fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
     let order = f.walk();

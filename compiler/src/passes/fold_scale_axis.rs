@@ -199,7 +199,7 @@ fn check_path(
         let node = &r.f.nodes[n];
         let own = r.f.ty(node.outputs[0]);
         if own.rank() != ty.rank() || own.shape[axis] != ty.shape[axis] {
-            return Err(format!("{} makes {own:?}, whose channels are not those of {ty:?}", node.name));
+            return Err(format!("{} makes {own:?}, whose channels differ from {ty:?}", node.name));
         }
         let linear = node.op.homogeneity() == Homogeneity::Full || node.op.is::<Mul>() || node.op.is::<Add>();
         if let Some(f) = factor.iter().find(|&&f| !linear && f <= 0.0) {

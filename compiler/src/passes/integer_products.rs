@@ -203,7 +203,7 @@ impl QuantisedProduct {
                 result = place.add(r, Add {}, vec![Some(result), Some(bias)], "biased")?;
             }
         }
-        r.replace_node(n, result).map_err(|own| format!("its result is {own:?}, that of bytes {:?}", r.f.ty(result)))
+        r.replace_node(n, result).map_err(|own| format!("its result is {own:?}, and of bytes {:?}", r.f.ty(result)))
     }
 
     /// The shape in which one value for each channel of a convolution meets its result.

@@ -1,5 +1,5 @@
-//! Tests that fusion, layouts and algorithms depend on the estimate and on no other cost model, and that measured times of
-//! functions precede it. Schedule rules have their own test beside the estimate (`rules_ask_the_estimate`).
+//! Tests that fusion, layouts and algorithms depend on the estimate and on no other cost model, and that measured times
+//! of functions precede it. Schedule rules have their own test beside the estimate (`rules_ask_the_estimate`).
 
 use super::auto_layout::AutoLayout;
 use super::fuse_ops::FuseOps;

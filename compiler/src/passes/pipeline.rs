@@ -31,6 +31,8 @@ pub struct PipelineOptions {
     pub own: Vec<OwnPass>,
     /// What the user asks of the schedule rules: fusion, layouts and precision see it too.
     pub scheduling: ScheduleOptions,
+    /// Options by name as the user gave them, for records and for keys of caches; nothing is decided by them.
+    pub asked: Vec<(String, String)>,
 }
 impl Default for PipelineOptions {
     /// The command's defaults: level 3, full fusion, layout by cost, f32.
@@ -48,6 +50,7 @@ impl Default for PipelineOptions {
             registry: vec![],
             own: vec![],
             scheduling: ScheduleOptions::default(),
+            asked: vec![],
         }
     }
 }

@@ -5,14 +5,15 @@
 //!                                                              %y = depth_to_space %0 {block=2}
 //! ```
 //!
-//! With stride `s`, a result at position `a * s + phase` adds only the taps `q * s + phase` of the window. Each phase is
-//! a dense convolution of the data with these taps. The phases of both axes are `s * s` groups of channels of one
+//! With stride `s`, a result at position `a * s + phase` adds only the taps `q * s + phase` of the window. Each phase
+//! is a dense convolution of the data with these taps. The phases of both axes are `s * s` groups of channels of one
 //! convolution; `depth_to_space` puts them into their places, and a slice cuts off the padding. The source form visits
 //! `s * s` times as many taps, and asks of each whether it falls on an element.
 //!
-//! It takes windows of two dimensions of one group with equal strides and constant weights. `@w2` is computed when it is
-//! read. Where the window is no multiple of the stride, some phases have fewer taps: weights of 0 in their place would
-//! make NaN of infinities and NaN beside what the source form reads, so that such windows stay. (Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?")
+//! It takes windows of two dimensions of one group with equal strides and constant weights. `@w2` is computed when it
+//! is read. Where the window is no multiple of the stride, some phases have fewer taps: weights of 0 in their place
+//! would make NaN of infinities and NaN beside what the source form reads, so that such windows stay. (Shi et al. 2016,
+//! "Is the deconvolution layer the same as a convolutional layer?")
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
@@ -181,7 +182,7 @@ impl Phases {
         if let Some(crop) = self.crop {
             y = r.add_before(n, crop, vec![Some(y)], node.name, origins())?[0];
         }
-        r.replace_node(n, y).map_err(|own| format!("its result is {own:?}, that of its phases {:?}", r.f.ty(y)))
+        r.replace_node(n, y).map_err(|own| format!("its result is {own:?}, and of its phases {:?}", r.f.ty(y)))
     }
 }
 
@@ -233,8 +234,8 @@ mod tests {
     use crate::passes::run_pass;
     use crate::text::parse_module;
 
-    /// `(attributes, size of the window, sizes of data and result)`: windows that are smaller than the stride, as large,
-    /// larger, and no multiple of it; results that begin within a step.
+    /// `(attributes, size of the window, sizes of data and result)`: windows that are smaller than the stride, as
+    /// large, larger, and no multiple of it; results that begin within a step.
     #[test]
     fn results_are_those_of_the_transposed_convolution() {
         for (attrs, window, data, result) in [

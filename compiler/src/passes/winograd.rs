@@ -151,7 +151,7 @@ impl Tiles {
         let images = output.images(&m.shape).map_err(|e| e.to_string())?;
         if images != result.shape[0] {
             return Err(format!(
-                "of open sizes it is not proved that the tiles, {images}, are those of {} images",
+                "of open sizes it is not proved that the tiles, {images}, belong to {} images",
                 result.shape[0]
             ));
         }
@@ -176,6 +176,6 @@ impl Tiles {
         let m = r.add_before(n, MatMul {}, operands.map(Some).to_vec(), name("products"), origins())?[0];
         let inputs = [Some(m), bias].into_iter().take(if bias.is_some() { 2 } else { 1 }).collect();
         let y = r.add_before(n, self.output, inputs, node.name, origins())?[0];
-        r.replace_node(n, y).map_err(|own| format!("its result is {own:?}, that of tiles {:?}", r.f.ty(y)))
+        r.replace_node(n, y).map_err(|own| format!("its result is {own:?}, and of tiles {:?}", r.f.ty(y)))
     }
 }

@@ -1,8 +1,8 @@
 //! Patterns from their printed form, for passes that are no Rust.
 //!
-//! Tests in brackets are element types (`[f32]`, `[float]`), `[rank 4]`, `[shape 1x?x3]`, `[used once]` and attributes of
-//! the op (`[group=1]`, `[keepdims=true]`), also several: `[f32, used once]`. Other tests are Rust closures and have no
-//! text that could be read.
+//! Tests in brackets are element types (`[f32]`, `[float]`), `[rank 4]`, `[shape 1x?x3]`, `[used once]` and attributes
+//! of the op (`[group=1]`, `[keepdims=true]`), also several: `[f32, used once]`. Other tests are Rust closures and have
+//! no text that could be read.
 
 use super::{
     Kind, Operands, Pattern, any, any_op, any_op_from, constant, dominator, either, make, near, number, param,

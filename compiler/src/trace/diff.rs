@@ -10,6 +10,7 @@ use crate::passes::PassStats;
 use crate::remark::Remark;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::hash::Hash;
 
 /// The differences, each from the first trace to the second.
@@ -298,6 +299,17 @@ pub(super) fn facts(a: &CompileTrace, b: &CompileTrace) -> Vec<Fact> {
     add(&mut l, "-O", o.opt_level, p.opt_level);
     add(&mut l, "disabled passes", o.disabled.join(","), p.disabled.join(","));
     add(&mut l, "pipeline", o.pipeline.join(","), p.pipeline.join(","));
+    for name in o.asked.iter().chain(&p.asked).map(|a| a.0.as_str()).collect::<BTreeSet<_>>() {
+        let given = |list: &[(String, String)]| {
+            let own = list.iter().filter(|a| a.0 == name).map(|a| a.1.clone());
+            own.collect::<Vec<_>>().join(" ")
+        };
+        // Those above are known of every trace.
+        let (what, own) = (format!("--{}", name.replace('_', "-")), given(&o.asked));
+        if !l.iter().any(|fact| fact.what == what) {
+            add(&mut l, &what, own, given(&p.asked));
+        }
+    }
     add(&mut l, "nodes of the model", a.sources.len(), b.sources.len());
     add(&mut l, "groups", a.groups.len(), b.groups.len());
     add(&mut l, "kernels", a.kernels.len(), b.kernels.len());

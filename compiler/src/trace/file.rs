@@ -9,7 +9,7 @@ use std::io::Read;
 pub const MAGIC: &[u8; 8] = b"WEFTRACE";
 
 /// The version that this build writes and reads.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// A trace never takes more memory than this ...
 const MOST_BYTES: u64 = 4 << 30;

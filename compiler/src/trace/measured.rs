@@ -35,8 +35,8 @@ pub struct Ceilings {
     pub copy_gb_s: f64,
     /// Floating-point operations in f32 by fused multiply-adds, in 10^9 a second.
     pub fma_gflops: f64,
-    /// The same by matrix units: what a large product of f16 reaches; none without them. Outside of them kernels compute
-    /// in f32, so that f16 has no rate of its own.
+    /// The same by matrix units: what a large product of f16 reaches; none without them. Outside of them kernels
+    /// compute in f32, so that f16 has no rate of its own.
     pub matrix_gflops: Option<f64>,
     /// Gigabytes a second that are read from workgroup memory by threads that read neighbouring words.
     #[serde(default)]

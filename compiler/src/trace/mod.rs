@@ -133,6 +133,8 @@ pub struct Options {
     pub pipeline: Vec<String>,
     /// What was asked of the schedule rules.
     pub scheduling: ScheduleOptions,
+    /// Options by name as the user gave them.
+    pub asked: Vec<(String, String)>,
 }
 
 /// A node of the model before any pass.

@@ -196,7 +196,8 @@ impl CompileTrace {
         };
         (0..self.kernels.len()).flat_map(of_kernel).collect()
     }
-    /// For each source node of a kernel, the number of WGSL lines that it became. Lines of the whole kernel are left out.
+    /// For each source node of a kernel, the number of WGSL lines that it became. Lines of the whole kernel are left
+    /// out.
     pub fn line_counts(&self, kernel: usize) -> FxHashMap<&str, u32> {
         let mut out = FxHashMap::default();
         for (lines, nodes) in self.lines_with_nodes(kernel) {

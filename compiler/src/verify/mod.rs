@@ -79,8 +79,8 @@ pub fn verify_module(m: &Module) -> Result<(), Vec<VerifyError>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// The nodes of a graph function, and the graph functions that they call. Those of a fused group are one kernel, so only
-/// its calls count.
+/// The nodes of a graph function, and the graph functions that they call. Those of a fused group are one kernel, so
+/// only its calls count.
 fn calls_of(m: &Module, name: Name) -> (u64, Vec<Name>) {
     let Some(f) = m.functions.get(&name) else { return (0, vec![]) };
     let nodes = f.walk();

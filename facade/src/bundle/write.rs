@@ -153,7 +153,8 @@ impl Made {
         })
     }
 
-    /// Writes a constant: packed, as the buffers of the plan have it, where it can be had back from that; else as it is.
+    /// Writes a constant: packed, as the buffers of the plan have it, where it can be had back from that; else as it
+    /// is.
     fn constant(
         &self,
         name: Name,

@@ -185,7 +185,8 @@ pub struct RegionLine {
     pub weft: String,
 }
 
-/// The time of one schedule of a function, beside its estimate: what [`calibrate`](crate::calibration::calibrate) takes.
+/// The time of one schedule of a function, beside its estimate: what [`calibrate`](crate::calibration::calibrate)
+/// takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleLine {
     /// Identity of the device.

@@ -3,7 +3,6 @@
 use crate::raw::{self, one_in};
 use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
-use cli::arrays::{read_npy, read_npz, write_npz};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
@@ -11,6 +10,7 @@ use npyz::zip::write::FileOptions;
 use npyz::zip::{CompressionMethod, ZipArchive, ZipWriter};
 use rand::RngExt;
 use std::io::{Cursor, Read, Write};
+use workbench::arrays::{read_npy, read_npz, write_npz};
 
 /// The row of the table.
 pub const TARGET: Target =

@@ -109,8 +109,8 @@ impl Chain<'_> {
     }
 }
 
-/// Divides a chain into stretches of similar weight at the borders that the fewest values pass, if possible where one of
-/// these values is read several times. `borders` are those between items, the first before item 1.
+/// Divides a chain into stretches of similar weight at the borders that the fewest values pass, if possible where one
+/// of these values is read several times. `borders` are those between items, the first before item 1.
 pub(super) fn divide(weights: &[usize], borders: &[Border], parts: usize) -> Vec<Range<usize>> {
     let narrow = borders.iter().map(|b| b.values).min().unwrap_or(0);
     let (mut cuts, mut forks) = (vec![], vec![]);

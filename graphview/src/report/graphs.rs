@@ -59,8 +59,8 @@ impl<'t> Graphs<'t> {
         }
     }
 
-    /// The graph of a picture, of which the first is the model as it came: its outermost level, and the boxes that are open
-    /// at first.
+    /// The graph of a picture, of which the first is the model as it came: its outermost level, and the boxes that are
+    /// open at first.
     pub(super) fn graph(&mut self, picture: &Picture) -> Value {
         self.relate(picture);
         let layered = fold(picture, self.modules.get_or_insert_with(|| Modules::of(picture)));

@@ -82,8 +82,9 @@ fn added(list: &[(String, String)]) -> String {
     format!("  add_step(r, p, {}, (const argument[]){{{}}});\n", list.len(), arguments.join(", "))
 }
 
-/// Post-ops: the statements that make the list `posts`, the arguments that they read, and those that bring what is added
-/// into the result. `channels` is the axis of a result of `rank` axes along which the operand of a binary one may vary.
+/// Post-ops: the statements that make the list `posts`, the arguments that they read, and those that bring what is
+/// added into the result. `channels` is the axis of a result of `rank` axes along which the operand of a binary one may
+/// vary.
 struct Posts {
     made: String,
     arguments: Vec<(String, String)>,

@@ -1,8 +1,8 @@
 //! oneDNN's C interface, versions 2 and 3, loaded at run time: the only `unsafe` code of this crate.
 //!
 //! In version 2 descriptors are structs that the caller keeps; in version 3 they are handles, and the numbers of
-//! algorithms moved. Pointers to descriptors are passed in both, so most functions have one form. What the library gives
-//! is kept in types that free it, each with the library it came from.
+//! algorithms moved. Pointers to descriptors are passed in both, so most functions have one form. What the library
+//! gives is kept in types that free it, each with the library it came from.
 
 mod call;
 mod loaded;

@@ -1,5 +1,5 @@
-//! Each op in oneDNN and in the interpreter, on random shapes: in both versions of the library, where they are here, and
-//! in both styles where the version has both.
+//! Each op in oneDNN and in the interpreter, on random shapes: in both versions of the library, where they are here,
+//! and in both styles where the version has both.
 
 #[path = "../../../c-source/tests/shared/built.rs"]
 mod built;

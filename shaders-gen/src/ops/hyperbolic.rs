@@ -61,9 +61,9 @@ impl Builder {
         self.select(negative, minus, size)
     }
 
-    /// `v`, but within `limit` of zero the series `x (1 + x^2 P(x^2))` of an odd function, `series` being the coefficients
-    /// of `P` from the highest down. Built-in functions and logarithms have an absolute error there (WGSL allows it),
-    /// which is large beside small results.
+    /// `v`, but within `limit` of zero the series `x (1 + x^2 P(x^2))` of an odd function, `series` being the
+    /// coefficients of `P` from the highest down. Built-in functions and logarithms have an absolute error there (WGSL
+    /// allows it), which is large beside small results.
     fn near_zero(&mut self, a: Value, v: Value, limit: f64, series: &[f64]) -> Value {
         let square = self.mul(a, a);
         let mut sum = self.c(a, series[0]);

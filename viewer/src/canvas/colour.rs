@@ -28,7 +28,7 @@ pub enum ColourBy {
     Time,
     /// The error against a reference, of each node alone.
     Error,
-    /// The error with those of the nodes before.
+    /// The error with the errors of the nodes before.
     Accumulated,
     /// The difference of time from another compilation.
     Difference,
@@ -256,7 +256,7 @@ fn by_error(document: &Document, nodes: &[&Node], dark: bool, accumulated: bool)
         false => document.error_of(n).map(|e| e.0),
     };
     let all: Vec<Option<f64>> = nodes.iter().map(|n| of(n)).collect();
-    let how = if accumulated { "with those of the nodes before" } else { "of each group alone" };
+    let how = if accumulated { "with the errors of the nodes before" } else { "of each group alone" };
     let against = format!("{} against {}", short_device(&errors.device), errors.against);
     let beyond = all.iter().flatten().filter(|e| **e > scale.tolerance).count();
     let within = match beyond {

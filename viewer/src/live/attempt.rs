@@ -122,8 +122,8 @@ impl Source {
         })
     }
 
-    /// Compiles a function alone with a schedule, called with the operands that it has in the model: constants where they
-    /// are constants.
+    /// Compiles a function alone with a schedule, called with the operands that it has in the model: constants where
+    /// they are constants.
     fn alone(&self, f: &TensorFunction, schedule: &str, emitter: &dyn EmitKernel) -> Result<Edited, Refusal> {
         let plain = TensorFunction { pending: vec![], ..f.clone() };
         let constants = constant_operands(&self.module, f.name);

@@ -81,8 +81,8 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The model is missing, the compilation fails, or it was cancelled.
     fn compile(&self, wanted: &Wanted, ticket: &Ticket) -> Result<Made, String>;
-    /// Stores a schedule, so that later compilations for the device use them, and says where. `us` are microseconds of the
-    /// schedule that there was and of this one, measured; `estimated_us` the same by the cost model.
+    /// Stores a schedule, so that later compilations for the device use them, and says where. `us` are microseconds of
+    /// the schedule that there was and of this one, measured; `estimated_us` the same by the cost model.
     ///
     /// # Errors
     /// There is no place to store them.

@@ -1,5 +1,5 @@
-//! Two compilations layer by layer: both times, their ratio and noise; for the chosen layer why they differ, and how its
-//! kernels are scheduled on each side.
+//! Two compilations layer by layer: both times, their ratio and noise; for the chosen layer why they differ, and how
+//! its kernels are scheduled on each side.
 
 use crate::canvas::colour::milliseconds;
 use crate::canvas::scale::diverging;

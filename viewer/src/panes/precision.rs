@@ -104,7 +104,7 @@ const PATCH: Vec2 = vec2(10.0, 10.0);
 const WIDE: usize = 8;
 /// Columns of errors, with what they are.
 const COLUMNS: [(&str, &str); 4] = [
-    ("alone", "norm of the difference, relative to that of the reference"),
+    ("alone", "norm of the difference, relative to the norm of the reference"),
     ("summed", "the same with the errors of the nodes before it"),
     ("at most", "largest difference of an element"),
     ("reaches", "largest magnitude of the reference; f16 ends at 65504"),

@@ -1,9 +1,9 @@
 //! `cargo xtask conformance`: ONNX's own node cases, each as `weft run --test-dir` would run it.
 //!
-//! The cases come with the Python package `onnx`. Each runs in the interpreter, by shaders and on the CPU. If it is then not
-//! right, or not computed there alone, it runs again with its small inputs as constants. Cases with unsupported
-//! operators are counted separately (the command tells by its exit code), and so are cases with unsupported element
-//! types (strings ...). The outcome of each case is compared with the committed [`ledger`].
+//! The cases come with the Python package `onnx`. Each runs in the interpreter, by shaders and on the CPU. If it is
+//! then not right, or not computed there alone, it runs again with its small inputs as constants. Cases with
+//! unsupported operators are counted separately (the command tells by its exit code), and so are cases with unsupported
+//! element types (strings ...). The outcome of each case is compared with the committed [`ledger`].
 
 mod ledger;
 mod needs;

@@ -1,4 +1,5 @@
-//! Circles of files: each of the files uses the others, directly or not. The admitted ones are a list that may only shrink.
+//! Circles of files: each of the files uses the others, directly or not. The admitted ones are a list that may only
+//! shrink.
 
 use crate::imports::{FileUses, file_uses};
 use crate::{MEMBERS, place_of, read, root};

@@ -1,7 +1,8 @@
 //! Which file of a crate uses which, by the names in its code.
 //!
-//! A path (`super::b::Item`, or `Item` after a `use`) leads to the file that declares the item: a re-export is an address, and
-//! its file is not used by those who go through it. Tests are left out. Method calls name no file, so they count for none.
+//! A path (`super::b::Item`, or `Item` after a `use`) leads to the file that declares the item: a re-export is an
+//! address, and its file is not used by those who go through it. Tests are left out. Method calls name no file, so they
+//! count for none.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -106,7 +107,8 @@ impl Tree {
         self.look_up(parent, rest, depth)
     }
 
-    /// As [`Tree::find`], of a path that certainly leads into `m`: a name that a macro made or exports is looked for below it.
+    /// As [`Tree::find`], of a path that certainly leads into `m`: a name that a macro made or exports is looked for
+    /// below it.
     fn look_up(&self, m: usize, path: &[String], depth: usize) -> Option<String> {
         let Some(name) = path.first() else { return Some(self.modules[m].file.clone()) };
         self.find(m, path, depth).or_else(|| {
@@ -285,8 +287,8 @@ fn is_test(attrs: &[Attribute]) -> bool {
     })
 }
 
-/// Tables that macros make, which name their rows. Nothing goes through them, so they are no uses: a row that one adds grows no
-/// circle.
+/// Tables that macros make, which name their rows. Nothing goes through them, so they are no uses: a row that one adds
+/// grows no circle.
 const TABLES: &[&str] = &["ops", "passes", "instructions"];
 
 /// A table that is a static: `static RULES: Table<Rule> = ...`.

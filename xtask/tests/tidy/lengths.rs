@@ -1,5 +1,5 @@
-//! Lengths of files and functions: the ten longest of each are listed, and their total may not grow. So one may grow where
-//! another becomes shorter, and none is cut by number.
+//! Lengths of files and functions: the ten longest of each are listed, and their total may not grow. So one may grow
+//! where another becomes shorter, and none is cut by number.
 
 use crate::{MEMBERS, product_files, read, root, test_modules};
 use std::path::Path;
@@ -15,7 +15,7 @@ const LISTED: usize = 10;
 type Length = (usize, String);
 
 /// Lines of a file that go into the product, comments included.
-fn product_lines(path: &Path) -> Vec<String> {
+pub fn product_lines(path: &Path) -> Vec<String> {
     let text = read(path);
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     text[..end].lines().map(String::from).collect()
@@ -29,8 +29,8 @@ fn begins_function(line: &str) -> bool {
     words.any(|w| w == "fn") && !code.ends_with(['}', ';'])
 }
 
-/// Lines of the function that begins the list. The formatter puts a function's end under its beginning; a signature without
-/// a body ends in `;` there.
+/// Lines of the function that begins the list. The formatter puts a function's end under its beginning; a signature
+/// without a body ends in `;` there.
 fn function_length(lines: &[String]) -> Option<usize> {
     let indent = &lines[0][..lines[0].len() - lines[0].trim_start().len()];
     let ends = |l: &&str| *l == "}" || (l.starts_with(')') && l.ends_with(';'));

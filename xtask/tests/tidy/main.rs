@@ -3,6 +3,7 @@
 mod circles;
 mod imports;
 mod lengths;
+mod words;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("onednn", &["compiler", "c-source"]),
     ("c-source", &["tensor-ir"]),
     ("rust-source", &["tensor-ir", "shaders-gen"]),
-    ("facade", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu"]),
+    ("facade", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "onednn", "c-source"]),
     ("benches", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "c-source", "facade"]),
+    ("workbench", &["compiler", "shaders-gen", "runtime-cpu", "runtime-gpu", "facade", "benches", "graphview"]),
     ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "shaders-gen", "graphview"]),
     (
@@ -36,16 +38,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "benches",
             "graphview",
             "viewer",
+            "workbench",
         ],
     ),
-    ("python", &["cli", "facade"]),
-    ("capi", &["facade"]),
-    ("fuzz", &["compiler", "shaders-gen", "cli"]),
+    ("python", &["cli", "compiler", "facade", "graphview", "workbench"]),
+    ("capi", &["facade", "workbench"]),
+    ("fuzz", &["compiler", "shaders-gen", "workbench"]),
     ("xtask", &[]),
 ];
 
 /// Members that only the tests of a member may depend on. The emitter itself knows no graphs and no ops.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("shaders-gen", &["compiler"]), ("runtime-cpu", &["compiler"])];
+const TEST_ARROWS: &[(&str, &[&str])] =
+    &[("shaders-gen", &["compiler"]), ("runtime-cpu", &["compiler"]), ("benches", &["workbench"])];
 
 /// Crates that only some members may use.
 const CONFINED: &[(&str, &[&str])] = &[
@@ -256,6 +260,29 @@ fn assert_none(what: &str, broken: Vec<String>) {
     assert!(broken.is_empty(), "{what}:\n  {}", broken.join("\n  "));
 }
 
+/// What belongs to the command alone: its line, its streams, its end.
+const OF_THE_COMMAND: &[&str] = &["clap", "println!", "eprintln!", "print!", "std::env::args", "std::process::exit"];
+
+/// The workbench is called by programs that have no command line, and whose stdout is their own.
+#[test]
+fn the_workbench_knows_no_command_line() {
+    let files = product_files(&["workbench"]);
+    let used = |path: &PathBuf| {
+        let text = read(path);
+        let found = OF_THE_COMMAND.iter().filter(|word| text.contains(**word));
+        found.map(|word| format!("{}: {word}", path.display())).collect::<Vec<_>>()
+    };
+    assert_none("words of the command in the workbench", files.iter().flat_map(used).collect());
+}
+
+/// What the command does is in the workbench; lines of Rust outside tests.
+#[test]
+fn the_command_stays_small() {
+    const MOST: usize = 7500;
+    let lines: usize = product_files(&["cli"]).iter().map(|p| lengths::product_lines(p).len()).sum();
+    assert!(lines <= MOST, "cli has {lines} lines, {MOST} at most");
+}
+
 #[test]
 fn dependencies_follow_the_arrows() {
     let meta = metadata();
@@ -334,7 +361,8 @@ fn versions_stand_once() {
     assert_none("versions in members", broken);
 }
 
-/// An application that has another patch version of a dependency can use the libraries: they take ranges, and Cargo.lock pins.
+/// An application that has another patch version of a dependency can use the libraries: they take ranges, and
+/// Cargo.lock pins.
 #[test]
 fn libraries_take_ranges_of_versions() {
     let manifest = read(&root().join("Cargo.toml"));
@@ -346,8 +374,8 @@ fn libraries_take_ranges_of_versions() {
 /// Tools of this tree stay in it.
 const UNPUBLISHED: &[&str] = &["capi", "fuzz", "python", "xtask"];
 
-/// Everything that an application or the command needs can be published: cargo refuses packages without a description and a licence,
-/// and the others are what one finds them by.
+/// Everything that an application or the command needs can be published: cargo refuses packages without a description
+/// and a licence, and the others are what one finds them by.
 #[test]
 fn packages_say_what_they_are() {
     let mut broken = Vec::new();
@@ -582,6 +610,7 @@ const MEMBERS: &[&str] = &[
     "graphview",
     "viewer",
     "benches",
+    "workbench",
     "cli",
     "python",
     "capi",
@@ -772,8 +801,8 @@ fn every_chore_and_document_is_there() {
     assert_none("missing", missing.map(|f| f.to_string()).collect());
 }
 
-/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: it is started in one place, and for
-/// transcripts, and both name the first adapter. So do the checks of `xtask test`.
+/// Without a GPU `auto` is the CPU. The tests of the command run shaders all the same: it is started in one place, and
+/// for transcripts, and both name the first adapter. So do the checks of `xtask test`.
 #[test]
 fn checks_still_dispatch_shaders() {
     let folder = place_of("cli").join("tests");

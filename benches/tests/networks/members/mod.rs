@@ -1,6 +1,6 @@
-//! Every op with cases, and its classes: how mixed precision, layouts and fusion treat it. A class is a promise about all
-//! of its members, so each member runs among others in every mode that makes use of the promise: with operands of f16
-//! and f32, with one channel, with axes of size 1.
+//! Every op with cases, and its classes: how mixed precision, layouts and fusion treat it. A class is a promise about
+//! all of its members, so each member runs among others in every mode that makes use of the promise: with operands of
+//! f16 and f32, with one channel, with axes of size 1.
 
 mod cases;
 mod comparing;

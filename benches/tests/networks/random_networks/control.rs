@@ -1,12 +1,14 @@
 //! Networks with control flow: branches and loops inside each other, with conditions and numbers of iterations that the
 //! device computes, several carried values, collected rows, values captured from outside, loops that run zero times.
 //!
-//! A network follows from its seed alone. `PROPTEST_CASES` draws more than every run of the tests does, `WEFT_SEED` others.
+//! A network follows from its seed alone. `PROPTEST_CASES` draws more than every run of the tests does, `WEFT_SEED`
+//! others.
 //!
-//! A difference of values that are equal but for their rounding (`a - a` computed in two ways) is all rounding, `tanh` of tiny values
-//! is nothing but the error that shaders may make in it, and a condition may stand at its bound. Such a result says nothing about the
-//! device, so a network is drawn a second time with computed values moved by [`NOISE`] and [`TANH_NOISE`]; results of the interpreter
-//! that this moves past half of the tolerance are left out. Where none is left, another seed takes its place.
+//! A difference of values that are equal but for their rounding (`a - a` computed in two ways) is all rounding, `tanh`
+//! of tiny values is nothing but the error that shaders may make in it, and a condition may stand at its bound. Such a
+//! result says nothing about the device, so a network is drawn a second time with computed values moved by [`NOISE`]
+//! and [`TANH_NOISE`]; results of the interpreter that this moves past half of the tolerance are left out. Where none
+//! is left, another seed takes its place.
 
 use super::targets::Target;
 use super::{check_compiled, inputs_of};
@@ -24,8 +26,8 @@ const TYPE: &str = "f32[3,4]";
 
 /// Relative error that a device may make in one operation: four roundings of f32.
 const NOISE: f32 = 4.0 * f32::EPSILON / 2.0;
-/// Absolute error that a device may make in `tanh`: WGSL bounds it by an absolute error (of 1e-5), and devices make it from `exp`, which
-/// rounds near 1.
+/// Absolute error that a device may make in `tanh`: WGSL bounds it by an absolute error (of 1e-5), and devices make it
+/// from `exp`, which rounds near 1.
 const TANH_NOISE: f32 = f32::EPSILON;
 /// The largest share of results that may be left out.
 const MOST_SILENT: f64 = 0.25;

@@ -4,8 +4,8 @@
 //!
 //! A network is drawn as a list of [`recipe::Step`]s, so that a failing network shrinks to the few steps that matter;
 //! each step is adapted to the existing values. Networks have odd sizes, axes of size 1, groups, dilation, asymmetric
-//! padding, and broadcasting from every side. `PROPTEST_CASES=600 cargo test -p weft-benches --test networks random_networks`
-//! draws more of them.
+//! padding, and broadcasting from every side.
+//! `PROPTEST_CASES=600 cargo test -p weft-benches --test networks random_networks` draws more of them.
 
 mod c;
 mod control;

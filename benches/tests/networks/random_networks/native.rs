@@ -1,5 +1,5 @@
-//! Random networks on the processor: every instruction set that the machine has, in f32 and in mixed precision, and with
-//! an open batch.
+//! Random networks on the processor: every instruction set that the machine has, in f32 and in mixed precision, and
+//! with an open batch.
 
 use super::open::{SIZES, with_open_batch};
 use super::tally::Tally;

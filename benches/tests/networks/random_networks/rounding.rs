@@ -1,5 +1,5 @@
-//! The sensitivity of a network to rounding: its f32 graph is run node by node, with every number rounded to f16, or moved
-//! by as much as another order of a short sum moves it.
+//! The sensitivity of a network to rounding: its f32 graph is run node by node, with every number rounded to f16, or
+//! moved by as much as another order of a short sum moves it.
 //!
 //! Results can be compared only if rounding alone changes them little. A sum of numbers that cancel, or a normalisation
 //! of nearly equal numbers, amplifies any rounding. If rounding alone uses more than half of the tolerance, the network

@@ -18,9 +18,14 @@ for the package onnx. Errors are `weft_nn.Error`, with `code`, `place` and `help
 """
 
 import atexit as _atexit
+import os as _os
+import sys as _sys
+
+if _sys.platform == "linux" and "XDG_RUNTIME_DIR" not in _os.environ:
+    # Mesa's layer that puts devices in order looks for a window system, and says on stderr that it finds none.
+    _os.environ.setdefault("NODEVICE_SELECT", "1")
 
 from . import _native
-from ._command import tune
 from ._errors import Error
 from ._native import (
     DeviceTensor,
@@ -67,10 +72,13 @@ from ._functions import (
     tanh,
     where,
 )
+from ._tools import bisect, tune
 from .expressions import Op, compute, op
 from .extensions import ExternalTarget, register_onnx, register_target
 
 _atexit.register(_native._leave)
+
+__version__ = _native.version()
 
 # `max`, `min` and `sum` are there, and not for `import *`.
 __all__ = [
@@ -90,6 +98,7 @@ __all__ = [
     "TensorForm",
     "Trace",
     "Value",
+    "bisect",
     "cast",
     "compile",
     "compute",

@@ -268,6 +268,7 @@ def compile(
     layout: str = "auto",
     fuse: str = "full",
     opt_level: int = 3,
+    threads: Optional[int] = None,
     cache: Union[None, bool, str, PathLike[str]] = None,
     cache_weights: bool = False,
     runs_in_flight: int = 1,
@@ -283,6 +284,7 @@ def compile(
     tuning: Union[None, str, PathLike[str]] = None,
     require_compiled: bool = False,
     allow_native: bool = False,
+    **options: Any,
 ) -> Session: ...
 def add_target(
     target: Any,
@@ -294,3 +296,27 @@ def add_target(
 def add_importer(domain: str, operator: str, importer: Callable[..., Any]) -> None: ...
 def devices() -> List[Dict[str, Any]]: ...
 def metadata(source: Any) -> Dict[str, str]: ...
+def version() -> str: ...
+def tune(
+    model: str,
+    tuning: str,
+    again: Sequence[str],
+    *,
+    seconds: float,
+    kernel: Optional[str] = None,
+    same_sums: bool = False,
+    template: Sequence[str] = ...,
+    progress: Optional[Callable[[str, str, int, int], Any]] = None,
+    **options: Any,
+) -> Dict[str, Any]: ...
+def bisect(
+    model: str,
+    folder: Optional[str],
+    inputs: Optional[Dict[str, Any]] = None,
+    against: Optional[Dict[str, Any]] = None,
+    *,
+    rtol: Optional[float] = None,
+    atol: Optional[float] = None,
+    progress: Optional[Callable[[str, str, int, int], Any]] = None,
+    **options: Any,
+) -> Dict[str, Any]: ...

@@ -50,8 +50,8 @@ impl<'l> Log<'l> {
     }
 }
 
-/// `mb1_g32ic32oc32_ih56oh56kh3sh1dh0ph1_iw56ow56kw3sw1dw0pw1`: images, channels out, channels in of a group, and for each
-/// axis the results and the taps.
+/// `mb1_g32ic32oc32_ih56oh56kh3sh1dh0ph1_iw56ow56kw3sw1dw0pw1`: images, channels out, channels in of a group, and for
+/// each axis the results and the taps.
 fn convolution(sizes: &str) -> u64 {
     let number = |name: &str| {
         let found = sizes.match_indices(name).find(|(at, _)| {

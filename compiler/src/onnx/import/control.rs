@@ -260,8 +260,8 @@ impl<'p> Importer<'p> {
         rebuilt.ok_or_else(|| node.invalid("its branches give fewer values than they say"))
     }
 
-    /// Where the branches give one element each, in different ranks, the lesser one gets the shape of the other. Paddle's
-    /// exporter declares a scalar, and one branch gives `[1]`.
+    /// Where the branches give one element each, in different ranks, the lesser one gets the shape of the other.
+    /// Paddle's exporter declares a scalar, and one branch gives `[1]`.
     fn equal_ranks(
         &self,
         b: &mut FunctionBuilder<'_>,

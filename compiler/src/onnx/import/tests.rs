@@ -478,7 +478,8 @@ fn narrow_types_are_moved_and_not_computed_with() {
     assert!(import(&over_x(shape, &[], &["y"])).is_ok(), "the shape has no element of it");
 }
 
-/// A model whose function `i` calls function `i + 1` so many times, `functions` of them; the last one has as many nodes.
+/// A model whose function `i` calls function `i + 1` so many times, `functions` of them; the last one has as many
+/// nodes.
 fn nested_functions(functions: usize, calls: usize) -> ModelProto {
     let opset = |domain: &str, version| OperatorSetId { domain: Some(domain.into()), version: Some(version) };
     let own = |n: NodeProto| NodeProto { domain: Some("own".into()), ..n };

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use tensor_ir::text::print_type;
 
-/// One line: `const @name : f32[2] = [1.0, 2.0]`; a large one by the few words that stand for its data, or by reference,
-/// without data.
+/// One line: `const @name : f32[2] = [1.0, 2.0]`; a large one by the few words that stand for its data, or by
+/// reference, without data.
 pub fn print_constant(name: Name, c: &Constant, inline_elements: usize) -> String {
     let head = format!("const @{} : {}", bare::after_sigil(name.as_str()), print_type(&c.ty()));
     let elements = c.shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d)).unwrap_or(usize::MAX);

@@ -42,8 +42,8 @@ pub struct RefusedCandidate {
     pub unit: Name,
     /// The rule.
     pub rule: String,
-    /// The choices, as (point, value in text). Those of all candidates that have these values; of all the rule's without
-    /// any.
+    /// The choices, as (point, value in text). Those of all candidates that have these values; of all the rule's
+    /// without any.
     pub values: Vec<(Name, String)>,
     /// The generator's message.
     pub why: String,

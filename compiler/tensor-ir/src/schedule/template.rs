@@ -19,8 +19,9 @@
 //!
 //! The nests are the pattern: they are compared with the function as [`rules::prepared`] gives it, one nest for each
 //! block. Variables of loops and blocks stand for names, `$i.extent` for the extent of a loop; in `where` a loop's
-//! variable is its extent. The other variables have a domain; a list of values, one for each, makes a schedule ([`Template::schedule`]). A template does
-//! not know what a function computes: instructions keep results, and a schedule that does not apply is refused.
+//! variable is its extent. The other variables have a domain; a list of values, one for each, makes a schedule
+//! ([`Template::schedule`]). A template does not know what a function computes: instructions keep results, and a
+//! schedule that does not apply is refused.
 
 use super::rules::{self, Scheduled, choices, prepared, schedule_with};
 use super::{Choose, InstrRef, InstructionDef, ScheduleError, ScheduleTarget, schedule_as_written};

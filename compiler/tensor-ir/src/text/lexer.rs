@@ -115,7 +115,8 @@ impl Lexer<'_> {
         self.at += end;
         text
     }
-    /// A word, which in a template may have variables: `$name` is as long as a name can be, `${name}` ends at its brace.
+    /// A word, which in a template may have variables: `$name` is as long as a name can be, `${name}` ends at its
+    /// brace.
     fn word(&mut self) -> Result<Tok, ParseError> {
         let mut pieces = Vec::new();
         while let Some(c) = self.peek().filter(|&c| is_name_char(c) || c == '$') {

@@ -51,6 +51,15 @@ impl UnaryOp {
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
+    /// True of functions that have no value for integers: each function says so.
+    pub fn is_of_floats(self) -> bool {
+        use UnaryOp::*;
+        match self {
+            Exp | Log | Sqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh
+            | QuantizeF16 | QuantizeBf16 => true,
+            Neg | Abs | Floor | Ceil | Round | Trunc | Sign | Not | BitNot | IsNan | IsInf => false,
+        }
+    }
 }
 
 functions! {

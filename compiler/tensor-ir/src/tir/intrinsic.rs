@@ -364,7 +364,7 @@ impl Unification<'_> {
         }
         match strides(buffer, indices, &[var], self.bounds).as_deref() {
             Some([1]) if int::divisor(&first_of(buffer, indices, var, self.bounds)) % WORD == 0 => Ok(()),
-            _ => Err(format!("the bytes of `{}` are not those of one word", buffer.name)),
+            _ => Err(format!("the bytes of `{}` do not make one word", buffer.name)),
         }
     }
     fn value(&self, own: &Expr, other: &Expr) -> Result<(), String> {

@@ -323,9 +323,7 @@ impl Verifier<'_> {
                 match op {
                     UnaryOp::Not if t != DType::Bool => return Err(format!("`not` of {t}")),
                     UnaryOp::BitNot if !t.is_int() => return Err(format!("`bitnot` of {t}")),
-                    UnaryOp::QuantizeF16 | UnaryOp::QuantizeBf16 if !t.is_float() => {
-                        return Err(format!("`{}` of {t}", op.name()));
-                    }
+                    _ if op.is_of_floats() && !t.is_float() => return Err(format!("`{}` of {t}", op.name())),
                     UnaryOp::IsNan | UnaryOp::IsInf => DType::Bool,
                     _ => t,
                 }

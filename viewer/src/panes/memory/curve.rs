@@ -1,5 +1,5 @@
-//! Memory over the steps of a run: the bytes of pool buffers that hold a value somebody still reads, and what holds them
-//! at the peak.
+//! Memory over the steps of a run: the bytes of pool buffers that hold a value somebody still reads, and what holds
+//! them at the peak.
 
 use crate::canvas::colour::pastel;
 use crate::state::Viewer;

@@ -1,5 +1,5 @@
-//! Pages in the place of the graph: why a result in mixed precision is wrong, why a kernel is slow, and what fusion left
-//! on the table.
+//! Pages in the place of the graph: why a result in mixed precision is wrong, why a kernel is slow, and what fusion
+//! left on the table.
 
 mod left;
 mod model;

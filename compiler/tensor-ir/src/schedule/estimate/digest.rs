@@ -1,5 +1,5 @@
-//! A digest of the estimate's code. Recorded estimates can be compared with times only as long as the code that made them
-//! has not changed.
+//! A digest of the estimate's code. Recorded estimates can be compared with times only as long as the code that made
+//! them has not changed.
 
 use crate::fingerprint::Fingerprint;
 use std::sync::OnceLock;

@@ -14,7 +14,8 @@
 //! On a GPU computation and memory access overlap, so the larger of both counts. On a software device they follow each
 //! other. Times are nanoseconds, for comparisons; the compiler prefers measured times if there are any
 //! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
-//! the parts. Factors that were fitted to times of the device scale them ([`CostFactors`]). `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
+//! the parts. Factors that were fitted to times of the device scale them ([`CostFactors`]).
+//! `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
 //! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches
 //! the estimate knows what a subgroup reads twice, and what one kernel of a function leaves for the next one.

@@ -1,8 +1,8 @@
 //! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
 //!
-//! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels), or 2 or 1 if half of the lanes would
-//! be idle otherwise, and a register tile of R rows (output pixels), with one vector accumulator per row. Per K step of 4,
-//! a lane loads the left operand of *its* rows
+//! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels), or 2 or 1 if half of the lanes
+//! would be idle otherwise, and a register tile of R rows (output pixels), with one vector accumulator per row. Per K
+//! step of 4, a lane loads the left operand of *its* rows
 //! only (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast. The
 //! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
 //! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.

@@ -1,7 +1,7 @@
 //! Schedule rules: each lists its candidates for a part of a tensor function on a device, prices them, and applies one.
 //!
-//! [`schedule`] first inlines compute blocks. It cuts a concatenation apart if an operand is a reduction, or if there are
-//! more operands than a kernel may bind. Then it splits the function into *units*: a reduction with the block that
+//! [`schedule`] first inlines compute blocks. It cuts a concatenation apart if an operand is a reduction, or if there
+//! are more operands than a kernel may bind. Then it splits the function into *units*: a reduction with the block that
 //! consumes it, or a compute block alone. All rules of [`RULES`] that fit a unit list their candidates
 //! ([`Rule::candidates`]) and price them ([`Rule::price`]); the cheapest candidate is applied ([`Rule::apply`]), and if
 //! it declines, the next cheapest. Rules for whole functions are asked first; one of them takes the function unless its

@@ -133,8 +133,8 @@ fn all_versions(
     lines.filter_map(one).collect()
 }
 
-/// The version for the sizes below `below`, scheduled by values for choices; `None` if they do not apply, or if it would
-/// read a constant in another packing than `all`.
+/// The version for the sizes below `below`, scheduled by values for choices; `None` if they do not apply, or if it
+/// would read a constant in another packing than `all`.
 pub(in crate::schedule) fn version_by(
     f: &TensorFunction,
     line: &Version,

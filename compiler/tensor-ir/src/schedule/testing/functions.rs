@@ -1,7 +1,7 @@
 //! Small functions to schedule, and content for their parameters.
 //!
-//! The tests of `runtime-cpu` have this file by its path. A crate of such functions would not do: it would depend on this
-//! crate, whose own unit tests would then have two copies of each type. So the file says `tensor_ir` in both.
+//! The tests of `runtime-cpu` have this file by its path. A crate of such functions would not do: it would depend on
+//! this crate, whose own unit tests would then have two copies of each type. So the file says `tensor_ir` in both.
 
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Cond, Int};

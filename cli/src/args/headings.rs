@@ -1,0 +1,7 @@
+//! What options stand under in help.
+
+pub const DEVICE: &str = "Device";
+pub const MODEL: &str = "Model";
+pub const COMPILER: &str = "Compiler";
+pub const OUTPUT: &str = "Output";
+pub const INPUTS: &str = "Inputs";

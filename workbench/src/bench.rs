@@ -1,0 +1,453 @@
+//! Benchmarks: latency, throughput, the time of each kernel.
+
+mod executor_times;
+mod kernels;
+mod native;
+mod places;
+mod repeated;
+mod request;
+mod spread;
+mod stored;
+mod sweep;
+mod throughput;
+mod timeline;
+
+use crate::error::{Code, Error, Result};
+use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on};
+use crate::models::{inputs_for, load};
+use crate::progress::{Progress, log};
+use crate::settings::Settings;
+use crate::{ceilings, driver_stats, host_calls};
+use benches::statistics::Statistics;
+use compiler::compile::Compiled;
+use compiler::graph::Module;
+use compiler::tensor::Tensor;
+use compiler::trace::{Ceilings, CompileTrace};
+use kernels::{PartTimes, Record, dispatch_times, per_kernel};
+use places::{DRIVER_STATS, Place, Places};
+use repeated::{Dispatches, batch, repeat, with_samples};
+pub use request::{Request, Timing, seconds};
+use runtime_gpu::{Session, Transfers};
+use serde_json::{Value, json};
+pub use spread::number;
+use std::time::{Duration, Instant};
+use stored::Measured;
+pub use sweep::Setting;
+use sweep::sweep;
+use throughput::Throughput;
+use timeline::Recorded;
+
+/// One result.
+#[derive(Default)]
+pub struct Row {
+    /// As `--json` has it.
+    pub value: Value,
+    /// One run as Chrome's trace format has it, where it was asked for.
+    pub timeline: Option<Value>,
+    /// The trace that was asked for.
+    pub trace: Option<Box<CompileTrace>>,
+    /// Why it failed.
+    pub error: Option<Error>,
+}
+
+/// All settings of the request.
+///
+/// # Errors
+/// A sweep of what there is not.
+pub fn settings(a: &Request) -> Result<Vec<Setting>> {
+    sweep(&a.sweep, &a.settings)
+}
+
+/// The peak rates of the device, measured now.
+///
+/// # Errors
+/// No such device, or one that runs no kernels.
+pub fn ceilings_of(a: &Request) -> Result<(Device, Ceilings)> {
+    let device = crate::executor::open_device(&a.settings)?;
+    let found = ceilings::measure(&device, &a.settings)?;
+    Ok((device, found))
+}
+
+/// Times models. `each` sees the results when there is one more; `begins` is told before the first run whether anything
+/// is timed.
+///
+/// # Errors
+/// Of a single result its own; else a request that cannot be met. A row of several may hold an error instead.
+pub fn bench(
+    a: &Request,
+    begins: &mut dyn FnMut(&[Setting], bool) -> Result<()>,
+    each: &mut dyn FnMut(&[Row]) -> Result<()>,
+) -> Result<Vec<Row>> {
+    refuse_several(a)?;
+    let settings = settings(a)?;
+    let mut places = Places::new(a);
+    // What is asked of the first device is known before anything is timed.
+    let not_timed = settings.first().map(|s| places.open(&s.settings).map(|p| p.not_timed.is_some())).transpose();
+    let alone = settings.len() * a.models.len() == 1;
+    let not_timed = if alone { not_timed? == Some(true) } else { matches!(not_timed, Ok(Some(true))) };
+    begins(&settings, !not_timed)?;
+    let mut rows: Vec<Row> = Vec::new();
+    for setting in &settings {
+        for model in &a.models {
+            match places.open(&setting.settings).and_then(|place| one(a, place, setting, model)) {
+                Ok(row) => rows.push(row),
+                Err(e) if alone => return Err(e),
+                Err(e) => {
+                    log(&a.settings, format!("{model}, {}: {e}", setting.text()));
+                    rows.push(Row { value: failed(&e, setting, model), error: Some(e), ..Row::default() });
+                }
+            }
+            each(&rows)?;
+        }
+    }
+    rows.iter().filter_map(|r| spread::unstable(&r.value)).for_each(|w| log(&a.settings, w));
+    Ok(rows)
+}
+
+/// Times an open session, as [`bench`] times the one that it opens: whole runs, and each kernel where the session has
+/// its compilation. The record has no `settings`, `compile_ms`, `model` and `env`.
+///
+/// # Errors
+/// What a run says; a time that is none.
+pub fn of_session(executor: &weft::Session, inputs: &[Tensor], timing: &Timing, settings: &Settings) -> Result<Value> {
+    let a = Request { timing: timing.clone(), settings: settings.clone(), ..Request::default() };
+    let (limit, mut progress) = (a.limit()?, Progress::new(settings, &[]));
+    let compiled = executor.compilation();
+    match executor.on_device().zip(compiled) {
+        Some((session, compiled)) => Ok(on_device(&a, session, compiled, inputs, limit, None, &mut progress)?.0),
+        None if executor.on_processor().is_some() && compiled.is_some() => {
+            Ok(on_processor(&a, executor, settings, (inputs, limit), None, &mut progress)?.value)
+        }
+        None => whole_runs(&a, executor, (inputs, limit), &mut progress),
+    }
+}
+
+fn without_samples(statistics: &Value) -> Value {
+    let mut out = statistics.clone();
+    out.as_object_mut().map(|o| o.remove("samples"));
+    out
+}
+
+/// The latency alone.
+fn whole_runs(
+    a: &Request,
+    executor: &weft::Session,
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    progress: &mut Progress,
+) -> Result<Value> {
+    let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
+    let samples = repeat(a, limit, ["warm-up", "runs"], progress, run)?.0;
+    let s = Statistics::of(&samples);
+    Ok(json!({ "latency_ms": with_samples(&s, &samples), "throughput_per_s": 1e3 / s.median * batch(inputs) as f64 }))
+}
+
+/// The error of rows of which some failed.
+pub fn failure(rows: &[Row]) -> Option<Error> {
+    let first = rows.iter().find_map(|r| r.error.as_ref())?;
+    let failed = rows.iter().filter(|r| r.error.is_some()).count();
+    Some(Error::new(first.code, format!("{failed} of {} rows failed; the first: {}", rows.len(), first.message)))
+}
+
+/// Files of one run are of one model in one setting.
+fn refuse_several(a: &Request) -> Result<()> {
+    let several = a.models.len() != 1 || !a.sweep.is_empty();
+    let (option, what) = match (a.trace, a.timeline) {
+        (true, _) => ("-o", "the trace"),
+        (_, true) => ("--timeline", "a run"),
+        _ => return Ok(()),
+    };
+    if several {
+        return Err(Error::usage(format!("{option} writes {what} of one model in one setting"))
+            .help("time the others one by one"));
+    }
+    Ok(())
+}
+
+/// A row that failed, in the place of its result.
+fn failed(e: &Error, setting: &Setting, model: &str) -> Value {
+    json!({ "schema": 1, "model": crate::models::short_name(model), "settings": setting.to_json(), "error": e.to_json()["error"] })
+}
+
+fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row> {
+    let (settings, device, ceilings) = (&setting.settings, &place.device, place.ceilings);
+    if a.trace && matches!(device, Device::Interpreter) {
+        return Err(Error::usage("-o: the interpreter has no dispatches to time").help("--device names another device"));
+    }
+    let given = crate::inputs::given(&a.input, model, settings)?;
+    let bundle = crate::bundles::opened(model, settings, a.bundle)?;
+    let module = settings.state.time("import", || match &bundle {
+        Some(bundle) => Ok(bundle.model()?.into_module()),
+        None => load(model, settings, given.as_ref()),
+    })?;
+    let inputs = inputs_for(&module, given.as_ref(), settings)?;
+    let batch = batch(&inputs);
+    let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
+    let measured = match &place.not_timed {
+        _ if bundle.is_some() => of_bundle(a, place, settings, (bundle, module), &inputs)?,
+        None => timed(a, place, settings, module, &inputs)?,
+        Some(why) => not_timed(a, place, settings, module, &inputs, why)?,
+    };
+    let trace = match a.trace {
+        true => {
+            let module = load(model, settings, given.as_ref())?;
+            Some(Box::new(stored::trace(place, settings, (model, module), &inputs, &measured)?))
+        }
+        false => None,
+    };
+    let mut v = measured.value;
+    let o = v.as_object_mut().ok_or_else(|| Error::new(Code::Bug, "bench without a result"))?;
+    o.insert("schema".into(), 1.into());
+    o.insert("model".into(), crate::models::short_name(model).into());
+    o.insert("batch".into(), batch.into());
+    o.insert("dtype".into(), if settings.amp == "off" { "f32" } else { "f16" }.into());
+    o.insert("device".into(), crate::device::describe(device));
+    o.insert("flops".into(), (2 * macs).into());
+    o.insert("ceilings".into(), json!(ceilings));
+    o.insert("settings".into(), setting.to_json());
+    o.insert(
+        "env".into(),
+        json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
+        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()), "weft": env!("CARGO_PKG_VERSION") }),
+    );
+    Ok(Row { value: v, timeline: measured.timeline, trace, error: None })
+}
+
+fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs: &[Tensor]) -> Result<Measured> {
+    let device = &place.device;
+    let (executor, cold) = first_run(module.clone(), settings, device, inputs)?;
+    let limit = a.limit()?;
+    let mut progress = Progress::new(settings, &[]);
+    match executor.on_device().zip(executor.compilation()) {
+        Some((session, compiled)) => {
+            let (mut v, own) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
+            let recorded =
+                timeline::is_wanted(a).then(|| Recorded::on_device(session, compiled, inputs)).transpose()?;
+            let timeline = recorded.as_ref().map(|r| r.timeline(a, "device")).transpose()?.flatten();
+            if !settings.host_call.is_empty() || !settings.external.is_empty() {
+                let plain = Settings { host_call: vec![], external: vec![], ..settings.silent() };
+                let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
+                if let Some((session, compiled)) = other.on_device().zip(other.compilation()) {
+                    let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;
+                    v["without_host_calls"] = host_calls::beside(&v, &without);
+                }
+            }
+            drop(progress);
+            let stats = place.stats(a, compiled, settings)?;
+            if let Some(stats) = &stats {
+                v["driver_stats"] = driver_stats::to_json(stats, compiled);
+            }
+            drop(executor);
+            v["compile_ms"] = json!({ "cold": cold, "warm": warm(module, settings, device, inputs)? });
+            let run = recorded.map(|r| r.run);
+            Ok(Measured {
+                value: v,
+                dispatches: Some(own.times),
+                counts: own.counts,
+                trace: None,
+                stats,
+                run,
+                timeline,
+            })
+        }
+        None if executor.on_processor().is_some() => {
+            let mut measured = on_processor(a, &executor, settings, (inputs, limit), place.ceilings, &mut progress)?;
+            drop(executor);
+            measured.value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, settings, device, inputs)? });
+            Ok(measured)
+        }
+        None if a.driver_stats => {
+            let why = format!(
+                "{DRIVER_STATS}: the model runs in parts or on the interpreter: its kernels are not known before a run"
+            );
+            Err(Error::new(Code::Device, why))
+        }
+        None => in_parts(a, place, settings, (module, executor, cold), (inputs, limit), &mut progress),
+    }
+}
+
+/// The result of a benchmark of a bundle, whose kernels have no groups: it times whole runs.
+fn of_bundle(
+    a: &Request,
+    place: &Place,
+    settings: &Settings,
+    (bundle, module): (Option<weft::Bundle>, Module),
+    inputs: &[Tensor],
+) -> Result<Measured> {
+    let options = [("-o", a.trace), ("--timeline", a.timeline), (DRIVER_STATS, a.driver_stats)];
+    if let Some((option, _)) = options.into_iter().find(|o| o.1) {
+        return Err(Error::usage(format!("{option} is of kernels by layer, and a bundle is timed as a whole"))
+            .help("`weft explain F.bundle` shows its kernels; bench the model itself"));
+    }
+    let bundle = bundle.ok_or_else(|| Error::new(Code::Bug, "no bundle"))?;
+    let start = Instant::now();
+    let executor =
+        crate::bundles::session(&bundle, settings, &place.device, a.bundle.require_compiled)?.sized_for(inputs)?;
+    settings.state.time("first run", || executor.run_in_order(inputs))?;
+    let cold = start.elapsed().as_secs_f64() * 1e3;
+    let mut progress = Progress::new(settings, &[]);
+    let limit = a.limit()?;
+    let plan = executor.on_processor().map(|s| s.plan()).or(executor.on_device().map(|s| s.plan()));
+    let counts = plan.map(|p| (p.kernels.len(), p.dispatches().count()));
+    let mut measured = in_parts(a, place, settings, (module, executor, cold), (inputs, limit), &mut progress)?;
+    if let Some((kernels, dispatches)) = counts {
+        (measured.value["kernels"], measured.value["dispatches"]) = (kernels.into(), dispatches.into());
+        measured.value["per_kernel"] = Value::Null;
+    }
+    Ok(measured)
+}
+
+/// The result of a benchmark of a model in parts, or in the interpreter. `cold`: milliseconds of its first run.
+fn in_parts(
+    a: &Request,
+    place: &Place,
+    settings: &Settings,
+    (module, executor, cold): (Module, weft::Session, f64),
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    progress: &mut Progress,
+) -> Result<Measured> {
+    let mut value = whole_runs(a, &executor, (inputs, limit), progress)?;
+    let median = number(&value, &["latency_ms", "median"]);
+    let mut parts = part_times(a, place, settings, (&module, &executor), inputs, progress)?;
+    // On the interpreter nothing is dispatched: the host is the device.
+    let device =
+        parts.device_ms().map_or_else(|| without_samples(&value["latency_ms"]), |ms| json!(Statistics::of(&[ms])));
+    let gpu = number(&device, &["median"]);
+    value["split_ms"] = json!({ "upload": 0, "encode": 0, "gpu": gpu, "readback": 0, "rest": median - gpu });
+    (value["device_ms"], value["compile_ms"]) = (device, json!({ "cold": cold }));
+    parts.put_into(&mut value);
+    let timeline = match executor.interpreted() {
+        Some(module) => {
+            let (rows, last) = executor_times::per_node(a, module, inputs, progress)?;
+            (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
+            value["per_kernel"] = rows.into();
+            Recorded::of_nodes(&last).timeline(a, "interpreter")?
+        }
+        None => parts.recorded_run.timeline(a, "device")?,
+    };
+    let run = std::mem::take(&mut parts.recorded_run).run;
+    let mut trace = parts.trace(&a.models[0])?;
+    let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
+    Ok(Measured {
+        value,
+        dispatches,
+        counts: vec![],
+        trace: trace.map(Box::new),
+        stats: None,
+        run: Some(run),
+        timeline,
+    })
+}
+
+/// The result of a benchmark on the processor.
+fn on_processor(
+    a: &Request,
+    executor: &weft::Session,
+    settings: &Settings,
+    (inputs, limit): (&[Tensor], Option<Duration>),
+    ceilings: Option<Ceilings>,
+    progress: &mut Progress,
+) -> Result<Measured> {
+    let found = executor.on_processor().zip(executor.compilation());
+    let (session, c) = found.ok_or_else(|| Error::new(Code::Bug, "a session without its compilation"))?;
+    let recorded = Recorded::on_processor(session, c, inputs, settings)?;
+    let (mut value, dispatches) = native::times(a, executor, settings, (inputs, limit), &recorded.run, progress)?;
+    value["per_kernel"] = per_kernel(c, &dispatches, ceilings).into();
+    let timeline = recorded.timeline(a, "CPU")?;
+    let Dispatches { times, counts, .. } = dispatches;
+    let run = Some(recorded.run);
+    Ok(Measured { value, dispatches: Some(times), counts, trace: None, stats: None, run, timeline })
+}
+
+/// Milliseconds of compilation, session and first run once more in this process.
+fn warm(module: Module, settings: &Settings, device: &Device, inputs: &[Tensor]) -> Result<f64> {
+    let again = Settings { state: Default::default(), ..settings.silent() };
+    Ok(first_run(module, &again, device, inputs)?.1)
+}
+
+/// The times of a network in parts. For a trace they are those of an executor that records its compilations.
+fn part_times(
+    a: &Request,
+    place: &Place,
+    settings: &Settings,
+    (module, executor): (&Module, &weft::Session),
+    inputs: &[Tensor],
+    progress: &mut Progress,
+) -> Result<PartTimes> {
+    let ceilings = place.ceilings;
+    if !a.trace {
+        return Ok(PartTimes::of(a, executor, inputs, ceilings, None, progress)?);
+    }
+    let profile = profile_on(settings, &place.device)?;
+    let options = compile_options(pipeline_for(module, settings, &profile, inputs)?, settings, &profile)?;
+    let quiet = settings.silent();
+    let recording = crate::executor::execute_recorded(module.clone(), &quiet, &place.device, inputs)?;
+    recording.run_in_order(inputs)?;
+    let record = Record { model: &a.models[0], options: &options };
+    Ok(PartTimes::of(a, &recording, inputs, ceilings, Some(&record), progress)?)
+}
+
+/// Compiles alone, and asks the driver.
+fn not_timed(
+    a: &Request,
+    place: &Place,
+    settings: &Settings,
+    module: Module,
+    inputs: &[Tensor],
+    why: &str,
+) -> Result<Measured> {
+    let profile = profile_on(settings, &place.device)?;
+    let options = compile_options(pipeline_for(&module, settings, &profile, inputs)?, settings, &profile)?;
+    let c = compile_with(module, &options, settings, &profile)?;
+    let stats = place.stats(a, &c, settings)?;
+    let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": c.plan.dispatches().count(),
+        "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
+    Ok(Measured { value, dispatches: None, counts: vec![], trace: None, stats, run: None, timeline: None })
+}
+
+/// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
+fn first_run(module: Module, settings: &Settings, device: &Device, inputs: &[Tensor]) -> Result<(weft::Session, f64)> {
+    let start = Instant::now();
+    let executor = crate::executor::execute(module, settings, device, inputs)?.sized_for(inputs)?;
+    settings.state.time("first run", || executor.run_in_order(inputs))?;
+    Ok((executor, start.elapsed().as_secs_f64() * 1e3))
+}
+
+fn on_device(
+    a: &Request,
+    session: &Session,
+    compiled: &Compiled,
+    inputs: &[Tensor],
+    limit: Option<Duration>,
+    ceilings: Option<Ceilings>,
+    progress: &mut Progress,
+) -> Result<(Value, Dispatches)> {
+    let mut split: Vec<[f64; 4]> = Vec::new();
+    let mut moved = Transfers::default();
+    let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
+        let (_, t) = session.run_timed(inputs)?;
+        split.push([t.upload, t.encode, t.gpu, t.readback]);
+        moved = t.moved;
+        Ok(t.total)
+    })?;
+    let split = split.split_off(split.len() - latency.len());
+    let part = |i: usize| Statistics::of(&split.iter().map(|s| s[i]).collect::<Vec<_>>()).median;
+    let mut resident = session.resident(inputs)?;
+    let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
+    let throughput = Throughput::measure(a, &mut resident, latency.len(), progress)?;
+    let batch = batch(inputs);
+    let dispatches = dispatch_times(a, &mut resident, progress)?;
+    let host_functions = host_calls::times(compiled, &mut resident, a.timing.runs.clamp(1, 5))?;
+    let per_kernel = per_kernel(compiled, &dispatches, ceilings);
+    let s = Statistics::of(&latency);
+    let d = Statistics::of(&device);
+    let report = json!({
+        "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": compiled.plan.dispatches().count(),
+        "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
+        "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
+        "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
+        "transfers": moved, "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
+        "throughput_per_s": throughput.runs_per_s * batch as f64, "in_flight": throughput.in_flight,
+        "per_kernel": per_kernel, "host_functions": host_functions,
+    });
+    Ok((report, dispatches))
+}

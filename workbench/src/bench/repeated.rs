@@ -1,0 +1,80 @@
+//! Timed runs, one after another.
+
+use super::request::Request;
+use crate::error::Result;
+use crate::progress::{Progress, go_on};
+use benches::statistics::Statistics;
+use compiler::tensor::Tensor;
+use compiler::trace::DispatchTime;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// The first dimension of the first input.
+pub fn batch(inputs: &[Tensor]) -> usize {
+    inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1)
+}
+
+/// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
+///
+/// # Errors
+/// What `f` says.
+pub fn repeat(
+    a: &Request,
+    limit: Option<Duration>,
+    stages: [&str; 2],
+    progress: &mut Progress,
+    mut f: impl FnMut() -> Result<f64>,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    for i in 0..a.timing.warmup {
+        go_on(&a.settings)?;
+        progress.report(stages[0], i, a.timing.warmup);
+        f()?;
+    }
+    let (mut wall, mut other) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    loop {
+        go_on(&a.settings)?;
+        let enough = match limit {
+            Some(d) => start.elapsed() >= d && !wall.is_empty(),
+            None => wall.len() >= a.timing.runs,
+        };
+        if enough {
+            return Ok((wall, other));
+        }
+        match limit {
+            Some(d) => progress.report(stages[1], start.elapsed().as_millis() as usize, d.as_millis() as usize),
+            None => progress.report(stages[1], wall.len(), a.timing.runs),
+        }
+        let t = Instant::now();
+        other.push(f()?);
+        wall.push(t.elapsed().as_secs_f64() * 1e3);
+    }
+}
+
+/// Statistics as JSON, with the samples.
+pub fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
+    let mut v = serde_json::to_value(s).unwrap_or_default();
+    v["samples"] = json!(samples);
+    v
+}
+
+/// The dispatches of a run.
+pub struct Dispatches {
+    /// The clock.
+    pub source: Value,
+    /// Times of each; of one in a loop those of all iterations.
+    pub times: Vec<DispatchTime>,
+    /// How often a run executes each.
+    pub counts: Vec<u64>,
+}
+
+impl Dispatches {
+    /// Those of a part that runs so many times in a run of the network.
+    pub fn repeated(self, times: u64) -> Dispatches {
+        let n = times as f64;
+        let of_all =
+            |t: DispatchTime| DispatchTime { median_us: n * t.median_us, min_us: n * t.min_us, max_us: n * t.max_us };
+        let counts = self.counts.into_iter().map(|c| c * times).collect();
+        Dispatches { times: self.times.into_iter().map(of_all).collect(), counts, ..self }
+    }
+}

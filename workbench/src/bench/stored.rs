@@ -1,0 +1,77 @@
+//! `-o F.trace`: the compilation with what was measured of it.
+
+use super::places::Place;
+use crate::error::{Code, Error, Result};
+use crate::executor::profile_on;
+use crate::parts::recorded;
+use crate::settings::Settings;
+use compiler::graph::Module;
+use compiler::tensor::Tensor;
+use compiler::trace::{CompileTrace, DispatchTime, DriverStats, RunSpans, Times};
+use serde_json::Value;
+
+/// What was measured of a model, or is known of it without.
+pub struct Measured {
+    pub value: Value,
+    /// None where nothing was timed.
+    pub dispatches: Option<Vec<DispatchTime>>,
+    /// How often a run executes each; empty where a trace of parts says so itself.
+    pub counts: Vec<u64>,
+    /// Of a network in parts, where `-o` asks for it.
+    pub trace: Option<Box<CompileTrace>>,
+    pub stats: Option<DriverStats>,
+    /// One run, where a file of it is asked for.
+    pub run: Option<RunSpans>,
+    /// The same as Chrome's trace format has it.
+    pub timeline: Option<Value>,
+}
+
+impl Measured {
+    /// The milliseconds at this path of its JSON.
+    fn ms(&self, path: [&str; 2]) -> f64 {
+        self.value[path[0]][path[1]].as_f64().unwrap_or(0.0)
+    }
+}
+
+/// The trace of a model with its times. A model in parts brings its trace; of others it is taken now.
+///
+/// # Errors
+/// A trace that has not the dispatches that were timed.
+pub fn trace(
+    place: &Place,
+    settings: &Settings,
+    (model, module): (&str, Module),
+    inputs: &[Tensor],
+    measured: &Measured,
+) -> Result<CompileTrace> {
+    let mut trace = match &measured.trace {
+        Some(parts) => (**parts).clone(),
+        None => recorded(model, module, settings, &profile_on(settings, &place.device)?, inputs)?,
+    };
+    if let Some(dispatches) = &measured.dispatches {
+        if trace.calls().count() != dispatches.len() {
+            let (timed, stored) = (dispatches.len(), trace.calls().count());
+            let why = format!("{timed} dispatches were timed, {stored} are in the trace");
+            return Err(Error::new(Code::Check, why).help("a model with host steps alone has no times to store"));
+        }
+        trace.count_runs(&measured.counts);
+        trace.times = Some(times(place, dispatches, measured));
+    }
+    trace.driver_stats.clone_from(&measured.stats);
+    Ok(trace)
+}
+
+fn times(place: &Place, dispatches: &[DispatchTime], measured: &Measured) -> Times {
+    Times {
+        device: place.device.label(),
+        source: measured.value["time_source"].as_str().unwrap_or_default().to_string(),
+        dispatches: dispatches.to_vec(),
+        latency_ms: measured.ms(["latency_ms", "median"]),
+        device_ms: measured.ms(["device_ms", "median"]),
+        upload_ms: measured.ms(["split_ms", "upload"]),
+        host_ms: measured.ms(["split_ms", "encode"]),
+        readback_ms: measured.ms(["split_ms", "readback"]),
+        run: measured.run.clone().filter(|r| !r.spans.is_empty()),
+        ceilings: place.ceilings,
+    }
+}

@@ -1,0 +1,199 @@
+//! What makes a result wrong.
+//!
+//! First it is decided whether results differ. Then settings are tried that each take one thing away: mixed precision,
+//! then passes (the graph behind each runs on the interpreter), then schedule rules (function by function), then fusion
+//! and layouts. What is found is bisected: the first node in f16, the first pass, the first function, the first node
+//! whose result is wrong. Last, the smallest part that is wrong by itself is written with its inputs and a command
+//! line.
+
+mod cause;
+mod nodes;
+mod passes;
+mod precision;
+mod reproducer;
+mod request;
+mod rules;
+mod trial;
+
+use crate::arrays::{Named, read_npz};
+use crate::error::{Code, Error, Result};
+use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
+use crate::models::{inputs_for, load, short_name};
+pub use cause::Cause;
+use compiler::passes::default_pipeline;
+pub use reproducer::Reproducer;
+pub use request::{Request, Right};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use trial::{Case, Setting, Trials};
+pub use trial::{Outcome, Tried};
+
+/// What was found.
+pub struct Bisection {
+    /// Name of the model.
+    pub model: String,
+    /// The results are right.
+    pub pass: bool,
+    /// The device.
+    pub device: Value,
+    /// What was held to be right.
+    pub against: String,
+    /// How results differ.
+    pub why: Option<String>,
+    /// What makes them wrong.
+    pub cause: Option<Cause>,
+    /// The settings that were tried.
+    pub tried: Vec<Tried>,
+    /// What was written.
+    pub reproducer: Option<Reproducer>,
+}
+
+impl Bisection {
+    /// As `--json` has it.
+    pub fn to_json(&self) -> Value {
+        let rows = self.tried.iter().map(|t| {
+            let used = Some(t.outcome.used).filter(|u| u.is_finite());
+            json!({ "what": t.what, "agrees": t.outcome.agrees(), "tolerance_used": used })
+        });
+        json!({ "schema": 1, "model": self.model, "pass": self.pass, "device": self.device, "against": self.against,
+            "why": self.why, "cause": self.cause.as_ref().map(Cause::to_json), "tried": rows.collect::<Vec<_>>(),
+            "reproducer": self.reproducer.as_ref().map(Reproducer::to_json) })
+    }
+    /// The error of results that are wrong.
+    pub fn failure(&self) -> Option<Error> {
+        self.why.as_ref().map(|why| Error::new(Code::Check, format!("results differ: {why}")))
+    }
+}
+
+impl Trials<'_> {
+    fn finish(self, asked: &Outcome, cause: Option<Cause>, reproducer: Option<Reproducer>) -> Bisection {
+        Bisection {
+            model: self.a.model.clone(),
+            pass: asked.agrees(),
+            device: crate::device::describe(self.device),
+            against: self.a.right.against.clone(),
+            why: asked.why.clone(),
+            cause,
+            tried: self.tried.into_inner(),
+            reproducer,
+        }
+    }
+}
+
+/// Looks for what makes a result wrong.
+///
+/// # Errors
+/// A reference that would be held against itself; what loading, compiling and running say.
+pub fn bisect(a: &Request) -> Result<Bisection> {
+    let given = crate::inputs::given(&a.input, &a.model, &a.settings)?;
+    let module = load(&a.model, &a.settings, given.as_ref())?;
+    let inputs = inputs_for(&module, given.as_ref(), &a.settings)?;
+    let device = open_device(&a.settings)?;
+    refuse_itself(a, &device)?;
+    let profile = profile_on(&a.settings, &device)?;
+    let (pipeline, _) = calibrated_pipeline(&module, &a.settings, &profile, &inputs)?;
+    let setting = Setting { pipeline, schedules: a.settings.schedules.0.clone(), settings: a.settings.clone() };
+    let exact = interpret_watched(&module, &inputs, &a.settings, "reference", |_, _, _| ())?;
+    let exact: Named = module.main().result_names.iter().map(|n| n.to_string()).zip(exact).collect();
+    let want = reference(a, &exact)?;
+    let case = Case { module, inputs, want };
+    let session = {
+        let whole = Trials { a, device: &device, profile: &profile, half: false, tried: RefCell::default() };
+        whole.session(&case.module, &setting)?
+    };
+    let half = session.is_mixed();
+    let trials = Trials { a, device: &device, profile: &profile, half, tried: RefCell::default() };
+    let got = session.run_in_order(&case.inputs)?;
+    drop(session);
+    let asked = trials.judge(&case, case.names().iter().zip(&got), "as asked")?;
+    if asked.agrees() {
+        return Ok(trials.finish(&asked, None, None));
+    }
+    let (cause, setting) = find(&trials, &case, &exact, setting)?;
+    let around = cause.nodes();
+    let folder = folder(a);
+    let written = match cause {
+        // Its part would be held against a reference that the interpreter does not give.
+        Cause::Model { .. } => None,
+        _ => reproducer::write(&trials, &case.against(exact), &setting, &around, &folder)?,
+    };
+    Ok(trials.finish(&asked, Some(cause), written))
+}
+
+impl Case {
+    fn names(&self) -> Vec<String> {
+        self.module.main().result_names.iter().map(|n| n.to_string()).collect()
+    }
+    /// The case with other results as the right ones.
+    fn against(self, want: Named) -> Case {
+        Case { want, ..self }
+    }
+}
+
+/// The interpreter runs the graph as it came: there is nothing to find.
+fn refuse_itself(a: &Request, device: &Device) -> Result<()> {
+    if !(matches!(device, Device::Interpreter) && a.settings.amp == "off" && a.right.is_reference()) {
+        return Ok(());
+    }
+    Err(Error::usage("--against reference in the interpreter with --amp off holds a thing against itself")
+        .help("choose another --device (`weft devices` lists what is there), --amp fp16, or a file of results"))
+}
+
+/// The right results: those of the interpreter, or a file's.
+fn reference(a: &Request, exact: &Named) -> Result<Named> {
+    match a.right.against.as_str() {
+        _ if !a.right.results.is_empty() => Ok(a.right.results.clone()),
+        "reference" => Ok(exact.clone()),
+        file if Path::new(file).exists() => read_npz(Path::new(file)),
+        file => Err(Error::usage(format!("--against {file}: needs reference, or a file of results that exists"))),
+    }
+}
+
+fn folder(a: &Request) -> PathBuf {
+    a.folder.clone().unwrap_or_else(|| PathBuf::from(format!("{}-bisect", short_name(&a.model).replace(':', "-"))))
+}
+
+/// The cause, and the simplest setting in which it shows.
+fn find(trials: &Trials<'_>, case: &Case, exact: &Named, asked: Setting) -> Result<(Cause, Setting)> {
+    if !trials.a.right.is_reference() {
+        let tensors: Vec<_> = exact.iter().map(|e| e.1.clone()).collect();
+        let on_cpu =
+            trials.judge(case, case.names().iter().zip(&tensors), "the model as it came, on the interpreter")?;
+        if !on_cpu.agrees() {
+            return Ok((Cause::Model { node: nodes::first_departure(trials, case, &case.want)? }, asked));
+        }
+    }
+    let mut setting = asked;
+    if trials.half {
+        let plain = setting.in_f32();
+        if trials.run(case, &plain, "with --amp off")?.agrees() {
+            return of_mixed_precision(trials, case, setting);
+        }
+        setting = plain;
+    }
+    if let Some(cause) = passes::wrong_pass(trials, case, &setting)? {
+        return Ok((cause, setting));
+    }
+    of_kernels(trials, case, setting)
+}
+
+/// Without mixed precision the results are right: what is stored in f16 makes them wrong, or a kernel that computes
+/// with it.
+fn of_mixed_precision(trials: &Trials<'_>, case: &Case, setting: Setting) -> Result<(Cause, Setting)> {
+    let count = default_pipeline(&setting.pipeline).len();
+    let module = trials.behind_passes(&case.module, &setting.pipeline, count)?;
+    let rounded = trials.run_on_cpu(case, &module, "the graph with f16, on the interpreter")?;
+    match rounded.agrees() {
+        true => of_kernels(trials, case, setting),
+        false => Ok((precision::wrong_precision(trials, case, &setting)?, setting)),
+    }
+}
+
+/// The graph behind all passes is right.
+fn of_kernels(trials: &Trials<'_>, case: &Case, setting: Setting) -> Result<(Cause, Setting)> {
+    match rules::wrong_rule(trials, case, &setting)? {
+        Some(cause) => Ok((cause, setting)),
+        None => Ok((nodes::wrong_node(trials, case, &setting)?, setting)),
+    }
+}

@@ -1,0 +1,291 @@
+//! One model on a folder of inputs, and the distribution of its differences from the reference.
+
+use super::nodes::{NodeError, node_errors};
+use super::request::Request;
+use super::side::{
+    Reference, Side, all_in_f32, differences, reference_of, refuse_all_in_f32, refuse_itself, warn_of_lost_nan,
+    with_name,
+};
+use crate::classes::{best_classes, classes_of};
+use crate::error::{Code, Error, Result};
+use crate::executor::{execute_with, pipeline_for, profile_on};
+use crate::inputs::{Files, in_folder};
+use crate::models::{inputs_for, load};
+use crate::progress::{Progress, log};
+use compiler::agreement::Difference;
+use compiler::tensor::Tensor;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Inputs that the table of the worst ones names.
+pub const WORST: usize = 5;
+
+/// The best class of one row of a result: here, and in the reference.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Here.
+    pub got: usize,
+    /// In the reference.
+    pub expected: usize,
+}
+
+/// One result for one input.
+pub struct Output {
+    /// Of the whole result.
+    pub difference: Difference,
+    /// Of a result with one value for each class.
+    pub rows: Option<Vec<Row>>,
+}
+
+/// The result for one input.
+pub struct Case {
+    /// The file of the input.
+    pub file: PathBuf,
+    /// The results.
+    pub outputs: Vec<Output>,
+}
+
+impl Case {
+    /// The name of the file.
+    pub fn name(&self) -> String {
+        self.file.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
+    }
+    /// All results agree.
+    pub fn pass(&self) -> bool {
+        self.outputs.iter().all(|o| o.difference.pass)
+    }
+    /// The largest figure of all results.
+    pub fn most(&self, of: fn(&Difference) -> f64) -> f64 {
+        self.outputs.iter().map(|o| of(&o.difference)).fold(0.0, f64::max)
+    }
+    /// The share of the tolerance that the worst output takes.
+    pub fn used(&self) -> f64 {
+        self.most(|d| d.used)
+    }
+    /// The rows whose best class differs, with their position; none where no output holds classes.
+    pub fn misses(&self) -> Option<Vec<(usize, Row)>> {
+        let mut lists = self.outputs.iter().filter_map(|o| o.rows.as_ref()).peekable();
+        lists.peek()?;
+        let differ = |list: &Vec<Row>| -> Vec<(usize, Row)> {
+            list.iter().copied().enumerate().filter(|(_, r)| r.got != r.expected).collect()
+        };
+        Some(lists.flat_map(differ).collect())
+    }
+    fn to_json(&self) -> Value {
+        let misses = self.misses().map(|list| {
+            let one = |&(i, r): &(usize, Row)| json!({ "row": i, "got": r.got, "expected": r.expected });
+            list.iter().map(one).collect::<Vec<_>>()
+        });
+        json!({ "input": self.name(), "pass": self.pass(), "tolerance_used": self.used(), "rel_l2": self.most(|d| d.rel_l2),
+            "max_abs": self.most(|d| d.max_abs), "top1_differs": misses })
+    }
+}
+
+/// What came out of a comparison over a folder of inputs.
+pub struct FolderComparison {
+    /// Name of the model.
+    pub model: String,
+    /// The folder.
+    pub folder: PathBuf,
+    /// The device.
+    pub device: Value,
+    /// The inputs, the worst first; none where there was nothing to compare.
+    pub list: Vec<Case>,
+    /// The results.
+    pub names: Vec<String>,
+    /// The result and the reference.
+    pub sides: [Side; 2],
+    /// Files of the folder that are no inputs.
+    pub skipped: usize,
+    /// The nodes on the worst input, where they were looked at.
+    pub nodes: Option<Vec<NodeError>>,
+}
+
+/// Compares over all inputs in `folder`.
+///
+/// # Errors
+/// A folder without inputs, inputs that do not fit, and results beyond the tolerance.
+pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
+    refuse_itself(a)?;
+    warn_of_lost_nan(a);
+    if !["reference", "fp32"].contains(&a.against.against.as_str()) {
+        return Err(Error::usage(format!("--against {}: over many inputs, it needs cpu or fp32", a.against.against)));
+    }
+    let (files, skipped) = in_folder(folder, &a.input)?;
+    if skipped > 0 {
+        let what = if skipped == 1 { "1 entry".to_string() } else { format!("{skipped} entries") };
+        log(&a.settings, format!("skipped: {what} of {}, no .npz, .npy, .png or .jpg files", folder.display()));
+    }
+    let device = crate::executor::open_device(&a.settings)?;
+    let first = Files::new(&a.input, &a.model, &a.settings).read(&files[0])?;
+    let module = load(&a.model, &a.settings, Some(&first))?;
+    // How images are prepared is said once.
+    let silent = a.settings.silent();
+    let reader = Files::new(&a.input, &a.model, &silent);
+    let read = |file: &Path| -> Result<Vec<Tensor>> {
+        inputs_for(&module, Some(&reader.read(file)?), &a.settings).map_err(|e| e.at(file.display().to_string()))
+    };
+    let inputs = read(&files[0])?;
+    let profile = profile_on(&a.settings, &device)?;
+    let pipeline = pipeline_for(&module, &a.settings, &profile, &inputs)?;
+    let executor = execute_with(module.clone(), pipeline.clone(), &a.settings, &device, &profile, false)?;
+    let mixed = executor.is_mixed();
+    let mut cases = FolderComparison {
+        model: a.model.clone(),
+        folder: folder.to_path_buf(),
+        device: crate::device::describe(&device),
+        list: vec![],
+        names: executor.output_names(),
+        sides: Default::default(),
+        skipped,
+        nodes: None,
+    };
+    if refuse_all_in_f32(a, &device, mixed)? {
+        return Ok(cases);
+    }
+    let reference = Reference::open(a, &module, &device, &inputs)?;
+    let mut progress = Progress::new(&a.settings, &[]);
+    for (i, file) in files.iter().enumerate() {
+        progress.report("inputs", i, files.len());
+        let inputs = read(file)?;
+        let (got, place) = executor.run_unchecked(&inputs)?;
+        let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
+        let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
+        cases.sides = [result, against];
+        let rows = differences(a, &cases.names, &got, &want, mixed)?;
+        let mut outputs = Vec::with_capacity(rows.len());
+        for ((name, difference), t) in rows.into_iter().zip(&got) {
+            outputs.push(Output { difference, rows: rows_of(t, reference_of(&want, &name)?) });
+        }
+        cases.list.push(Case { file: file.clone(), outputs });
+    }
+    drop((progress, executor, reference));
+    cases.list.sort_by(|x, y| y.used().total_cmp(&x.used()));
+    let passed = cases.list.iter().filter(|c| c.pass()).count();
+    // Looking at every node costs a run on the interpreter.
+    if passed < cases.list.len() || a.nodes {
+        let along = Request { cumulative: true, ..a.clone() };
+        cases.nodes = Some(node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?);
+    }
+    Ok(cases)
+}
+
+/// The best class of each row of `got` and of `want`, where they hold one value for each class.
+fn rows_of(got: &Tensor, want: &Tensor) -> Option<Vec<Row>> {
+    let classes = classes_of(want).filter(|&c| c > 1 && got.shape() == want.shape() && want.dtype().is_float())?;
+    let pairs = best_classes(got, classes).into_iter().zip(best_classes(want, classes));
+    Some(pairs.map(|(got, expected)| Row { got, expected }).collect())
+}
+
+/// Percentiles by nearest rank: of a hundred values, `p90` is the ninetieth.
+fn percentiles(mut values: Vec<f64>) -> Value {
+    values.sort_by(f64::total_cmp);
+    let at = |p: usize| values[(values.len() * p).div_ceil(100).max(1) - 1];
+    json!({ "p50": at(50), "p90": at(90), "p99": at(99), "max": at(100) })
+}
+
+/// The figures of a difference whose distribution is shown: their names, for people too.
+pub const FIGURES: [(&str, &str, fn(&Difference) -> f64); 3] = [
+    ("rel_l2", "rel l2", |d| d.rel_l2),
+    ("max_abs", "max abs", |d| d.max_abs),
+    ("tolerance_used", "of the tolerance", |d| d.used),
+];
+
+/// One output over all inputs.
+fn summary(name: &str, i: usize, cases: &[Case]) -> Value {
+    let of = || cases.iter().map(|c| &c.outputs[i]);
+    let rows: Vec<Row> = of().flat_map(|o| o.rows.iter().flatten().copied()).collect();
+    let same = rows.iter().filter(|r| r.got == r.expected).count();
+    let top1 = (!rows.is_empty())
+        .then(|| json!({ "rows": rows.len(), "same": same, "agreement": same as f64 / rows.len() as f64 }));
+    let mut out = json!({ "name": name, "passed": of().filter(|o| o.difference.pass).count(), "top1": top1 });
+    for (key, _, which) in FIGURES {
+        out[key] = percentiles(of().map(|o| which(&o.difference)).collect());
+    }
+    out
+}
+
+impl FolderComparison {
+    /// Inputs whose results agree.
+    pub fn passed(&self) -> usize {
+        self.list.iter().filter(|c| c.pass()).count()
+    }
+    /// The distribution of each result's differences, as `--json` has it.
+    pub fn summaries(&self) -> Vec<Value> {
+        self.names.iter().enumerate().map(|(i, n)| summary(n, i, &self.list)).collect()
+    }
+    fn departs(&self) -> Option<&NodeError> {
+        self.nodes.iter().flatten().find(|n| !n.difference.pass)
+    }
+    /// Where the errors begin to leave the tolerance; none where the nodes were not looked at.
+    pub fn departure(&self) -> Option<String> {
+        let input = self.list.first().filter(|_| self.nodes.is_some())?.name();
+        Some(match self.departs() {
+            Some(n) => {
+                format!("on {input}, the first node that departs is {} ({}): {}", n.name, n.op, n.difference.why)
+            }
+            None => format!("on {input}, no node departs beyond the tolerance"),
+        })
+    }
+    /// As `--json` has it.
+    pub fn to_json(&self) -> Value {
+        let (list, [result, against]) = (&self.list, &self.sides);
+        let Some(worst) = list.first() else {
+            return all_in_f32(&self.model, &self.device);
+        };
+        let (passed, departs) = (self.passed(), self.departs());
+        let pass = passed == list.len();
+        let named = |n: &NodeError| with_name(&n.name, Some(&n.op), &n.difference);
+        let outputs = self.names.iter().zip(&worst.outputs);
+        json!({
+            "schema": 1, "model": self.model, "pass": pass, "device": self.device, "result": result, "against": against,
+            "outputs": outputs.map(|(n, o)| with_name(n, None, &o.difference)).collect::<Vec<_>>(),
+            "nodes": self.nodes.iter().flatten().map(named).collect::<Vec<_>>(),
+            "first_failing": departs.filter(|_| !pass).map(|n| n.name.clone()),
+            "data": {
+                "folder": self.folder.display().to_string(), "inputs": list.len(), "skipped": self.skipped, "passed": passed,
+                "outputs": self.summaries(), "worst": list.iter().take(WORST).map(Case::to_json).collect::<Vec<_>>(),
+                "first_departing": departs.map(named),
+            },
+        })
+    }
+    /// The error of a comparison that does not pass.
+    pub fn failure(&self) -> Option<Error> {
+        let worst = self.list.first().filter(|w| !w.pass())?;
+        let why = worst.outputs.iter().find(|o| !o.difference.pass).map_or("", |o| o.difference.why.as_str());
+        let (all, passed) = (self.list.len(), self.passed());
+        let text = format!("results differ on {} of {all} inputs; worst {}: {why}", all - passed, worst.name());
+        Some(Error::new(Code::Check, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::agreement::{Tolerance, agree};
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let p = percentiles((1..=200).rev().map(f64::from).collect());
+        assert_eq!(p, json!({ "p50": 100.0, "p90": 180.0, "p99": 198.0, "max": 200.0 }));
+        assert_eq!(percentiles(vec![3.0]), json!({ "p50": 3.0, "p90": 3.0, "p99": 3.0, "max": 3.0 }));
+    }
+
+    fn case(file: &str, got: &[f32], want: &[f32]) -> Case {
+        let t = |v: &[f32]| Tensor::from_vec(vec![1, v.len()], v.to_vec());
+        let difference = agree(&t(got), &t(want), &Tolerance::uniform(0.1));
+        Case { file: file.into(), outputs: vec![Output { difference, rows: rows_of(&t(got), &t(want)) }] }
+    }
+
+    #[test]
+    fn classes_are_compared_row_by_row() {
+        let cases = [case("d/a.npy", &[1.0, 2.0], &[1.0, 2.0]), case("d/b.npy", &[1.0, 1.01], &[1.01, 1.0])];
+        let s = summary("y", 0, &cases);
+        assert_eq!(s["top1"], json!({ "rows": 2, "same": 1, "agreement": 0.5 }));
+        assert_eq!((&s["passed"], &s["max_abs"]["p50"]), (&json!(2), &json!(0.0)), "{s}");
+        assert_eq!(cases[1].to_json()["top1_differs"], json!([{ "row": 0, "got": 1, "expected": 0 }]));
+        assert_eq!(cases[0].to_json()["top1_differs"], json!([]));
+        let map = Tensor::from_vec(vec![1, 2, 2], vec![0f32; 4]);
+        assert!(rows_of(&map, &map).is_none(), "a map has no classes");
+    }
+}

@@ -1,0 +1,52 @@
+//! A comparison to make.
+
+use crate::inputs::Inputs;
+use crate::options;
+use crate::settings::Settings;
+
+options! {
+    /// What results are held against, and how closely.
+    pub struct Against {
+        /// Compare with: reference (the interpreter; cpu is its old name), fp32, or a file of results
+        against: String = "reference" in Own { value: "reference|fp32|ref.npz" };
+        /// Relative tolerance
+        rtol: Option<f64> = "" in Own;
+        /// Absolute tolerance, as a share of the largest magnitude
+        atol: Option<f64> = "" in Own;
+    }
+}
+
+impl Against {
+    /// The reference's old name becomes the new one.
+    pub fn by_new_name(mut self) -> Against {
+        if self.against == "cpu" {
+            self.against = "reference".into();
+        }
+        self
+    }
+}
+
+/// A comparison to make.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A path or a zoo name.
+    pub model: String,
+    /// Values for its inputs.
+    pub input: Inputs,
+    /// What to compare with.
+    pub against: Against,
+    /// Errors of each node with the errors before it; otherwise each node alone gets exact inputs.
+    pub cumulative: bool,
+    /// Indices beyond a dimension and divisions of integers by 0 are counted, in a run of the interpreter.
+    pub check_indices: bool,
+    /// Look at each node.
+    pub nodes: bool,
+    /// Make the compile trace with the error of each node.
+    pub trace: bool,
+    /// Look for the smallest list of nodes to keep in f32.
+    pub keep: bool,
+    /// Say more.
+    pub verbose: bool,
+    /// Everything else.
+    pub settings: Settings,
+}

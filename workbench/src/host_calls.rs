@@ -1,0 +1,109 @@
+//! `--host-call` and `--host-functions`: nodes replaced by host functions, with the change in time.
+
+use crate::error::{Error, Result};
+use crate::host_library::load_library;
+use crate::settings::Settings;
+use benches::statistics::Statistics;
+use compiler::attr::{AttrStruct, Attrs};
+use compiler::compile::Compiled;
+use compiler::name::Name;
+use compiler::passes::ReplaceWithHostCalls;
+use compiler::plan;
+use runtime_gpu::{Edge, HostCallTime, HostFunctions, Resident};
+use serde_json::{Value, json};
+
+/// The functions of a program of one's own with those of the libraries that the command line names.
+///
+/// # Errors
+/// A library that cannot be loaded.
+pub fn functions(settings: &Settings, own: &HostFunctions) -> Result<HostFunctions> {
+    let mut functions = own.clone();
+    settings.host_functions.iter().try_for_each(|path| load_library(path, &mut functions))?;
+    Ok(functions)
+}
+
+/// The pass that `--host-call` asks for; none without.
+///
+/// # Errors
+/// A text that is not `NODE=FUNCTION`.
+pub fn replacing_pass(settings: &Settings) -> Result<Option<(String, Attrs)>> {
+    let mut pass = ReplaceWithHostCalls::default();
+    for text in &settings.host_call {
+        let parts = text.rsplit_once('=').filter(|(node, function)| !node.is_empty() && !function.is_empty());
+        let Some((node, function)) = parts else {
+            return Err(Error::usage(format!("--host-call {text}: needs NODE=FUNCTION, or op:NAME=FUNCTION")));
+        };
+        let function = Name::new(function);
+        pass.nodes.push(node.into());
+        pass.functions.push(function);
+        if settings.functions.is_on_device(function) && !pass.on_device.contains(&function) {
+            pass.on_device.push(function);
+        }
+    }
+    Ok((!pass.nodes.is_empty()).then(|| (ReplaceWithHostCalls::NAME.to_string(), pass.to_attrs())))
+}
+
+/// Median microseconds of each call of a host function over a few rounds, and bytes and microseconds of each tensor on
+/// its way to it or from it.
+///
+/// # Errors
+/// A failed run.
+pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> Result<Value> {
+    let mut times: Vec<Vec<HostCallTime>> = vec![];
+    for _ in 0..rounds {
+        for (i, call) in resident.time_host_calls()?.into_iter().enumerate() {
+            match times.get_mut(i) {
+                Some(row) => row.push(call),
+                None => times.push(vec![call]),
+            }
+        }
+    }
+    let steps = c.plan.all_steps();
+    let on_device = |group| {
+        steps.iter().any(|s| matches!(s, plan::Step::Host(h) if h.group == group && h.device_function().is_some()))
+    };
+    let median = |times: Vec<f64>| Statistics::of(&times).median;
+    let row = |calls: &Vec<HostCallTime>| {
+        let first = calls.first()?;
+        let g = &c.groups[first.group];
+        let operands = first.edges.iter().filter(|e| e.operand).count();
+        let edge = |(i, e): (usize, &Edge)| {
+            let tensor = if e.operand { format!("operand {i}") } else { format!("result {}", i - operands) };
+            json!({ "tensor": tensor, "operand": e.operand, "bytes": e.bytes,
+                "us_median": median(calls.iter().filter_map(|c| Some(c.edges.get(i)?.us)).collect()) })
+        };
+        let edges: Vec<Value> = first.edges.iter().enumerate().map(edge).collect();
+        Some(json!({ "function": g.host_function.map(|f| f.to_string()), "name": g.layer.to_string(),
+            "group": first.group, "on_device": on_device(first.group), "bytes": g.bytes,
+            "us_median": median(calls.iter().map(|c| c.us).collect()), "edges": edges }))
+    };
+    Ok(times.iter().filter_map(row).collect())
+}
+
+/// The cost or gain of the calls: the device's time with them, divided by the time without them.
+pub fn beside(with: &Value, without: &Value) -> Value {
+    let median = |v: &Value, key: &str| v[key]["median"].as_f64().unwrap_or(0.0);
+    let ratio = |key: &str| median(with, key) / median(without, key).max(1e-9);
+    json!({ "latency_ms": median(without, "latency_ms"), "device_ms": median(without, "device_ms"),
+        "latency_ratio": ratio("latency_ms"), "device_ratio": ratio("device_ms") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_a_node_and_a_function() {
+        let settings = |text: &str| Settings { host_call: vec![text.into()], ..Settings::default() };
+        for wrong in ["conv1", "=f", "conv1="] {
+            assert!(replacing_pass(&settings(wrong)).is_err(), "{wrong}");
+        }
+        let (name, options) = replacing_pass(&settings("op:relu=f")).expect("fits").expect("is asked for");
+        let pass = ReplaceWithHostCalls::from_attrs(&options).expect("its own options");
+        assert_eq!(
+            (name.as_str(), pass.nodes, pass.functions),
+            (ReplaceWithHostCalls::NAME, vec!["op:relu".into()], vec!["f".into()])
+        );
+        assert!(replacing_pass(&Settings::default()).expect("nothing").is_none());
+    }
+}

@@ -1,0 +1,58 @@
+//! The sizes of a model's inputs, from `--shape`, `--dim`, `--batch` and the given inputs.
+
+use crate::arrays::Named;
+use crate::dims::{dim_options, pairs};
+use crate::error::{Error, Result};
+use crate::settings::Settings;
+use compiler::graph::{TensorType, open_dims_of};
+use compiler::name::Name;
+use weft::Sizes;
+
+type Ports = [(Name, TensorType)];
+
+/// What the options and `inputs` say of the sizes of `ports`. With `keep_open`, what nothing decides stays open where
+/// no inputs are given.
+pub fn sizes(ports: &Ports, settings: &Settings, inputs: Option<&Named>, keep_open: bool) -> Result<Sizes> {
+    let asked = dim_options(settings)?;
+    let ranges = asked.open.iter().map(|r| &r.0);
+    ranges.chain(&asked.any_size).chain(asked.dims.iter().map(|d| &d.0)).try_for_each(|name| check_dim(ports, name))?;
+    let seen = inputs.into_iter().flatten().map(|(name, t)| (name.clone(), t.shape().to_vec())).collect();
+    Ok(Sizes { batch: settings.batch.map(|b| b as usize), shapes: shapes(ports, settings)?, seen, keep_open, ..asked })
+}
+
+/// The shapes of `--shape`.
+fn shapes(ports: &Ports, settings: &Settings) -> Result<Vec<(String, Vec<usize>)>> {
+    let mut shapes = Vec::new();
+    for (name, value) in pairs(&settings.shape, "--shape")? {
+        let shape: Option<Vec<usize>> = value.split(['x', ',']).map(|d| d.parse().ok()).collect();
+        let shape =
+            shape.ok_or_else(|| Error::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
+        check_input(ports, &name, "--shape")?;
+        shapes.push((name, shape));
+    }
+    Ok(shapes)
+}
+
+/// There is an open dimension of this name.
+fn check_dim(ports: &Ports, name: &str) -> Result<()> {
+    let open = open_dims_of(ports.iter().map(|p| &p.1));
+    if open.iter().any(|d| d.as_str() == name) {
+        return Ok(());
+    }
+    let names: Vec<&str> = open.iter().map(|d| d.as_str()).collect();
+    Err(no_such_dim(name, &names))
+}
+
+/// `--dim` says something of a dimension that is none of `open`.
+pub fn no_such_dim(name: &str, open: &[&str]) -> Error {
+    let list = if open.is_empty() { "the model leaves none open".into() } else { format!("open: {}", open.join(", ")) };
+    Error::usage(format!("--dim {name}: no such dimension; {list}"))
+}
+
+fn check_input(ports: &Ports, name: &str, flag: &str) -> Result<()> {
+    if ports.iter().any(|p| p.0.as_str() == name) {
+        return Ok(());
+    }
+    let list = ports.iter().map(|p| p.0.to_string()).collect::<Vec<_>>().join(", ");
+    Err(Error::usage(format!("{flag} {name}: no such input; there are: {list}")))
+}

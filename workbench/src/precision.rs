@@ -1,0 +1,83 @@
+//! Mixed precision on the command line: keep lists, and calibration for `--amp auto`.
+
+use crate::error::{Error, Result};
+use crate::progress::{Progress, log};
+use crate::settings::Settings;
+use compiler::calibrate::{Calibration, Limits, calibrate};
+use compiler::graph::Module;
+use compiler::passes::{FuseMode, KeepF32, PipelineOptions};
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use std::time::{Duration, Instant};
+
+/// The patterns of `--keep-f32`: each a pattern, or `@FILE` with one pattern a line (`#` opens a comment line).
+pub fn keep_list(settings: &Settings) -> Result<Vec<KeepF32>> {
+    let mut out = Vec::new();
+    for p in &settings.keep_f32 {
+        match p.strip_prefix('@') {
+            None => out.push(KeepF32::listed(p)),
+            Some(file) => {
+                let text = weft::plain_files::read_text(file.as_ref())
+                    .map_err(|e| Error::usage(format!("--keep-f32 {p}: cannot read {file}: {e}")))?;
+                let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+                out.extend(lines.map(KeepF32::listed));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32. Reports them, and the
+/// time in relation to a run of the network.
+pub fn calibrated(
+    module: &Module,
+    settings: &Settings,
+    pipeline: &PipelineOptions,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+    limits: &Limits,
+) -> Result<Calibration> {
+    let mut bar = Progress::new(settings, &[]);
+    let (start, mut exact) = (Instant::now(), None);
+    let mut own = Duration::ZERO;
+    let mut progress = |runs: f64| {
+        match exact {
+            None => exact = Some(Instant::now()),
+            Some(began) if own.is_zero() => own = began.elapsed(),
+            _ => {}
+        }
+        bar.report("calibration", (runs * 10.0) as usize, (limits.runs * 10.0) as usize);
+    };
+    let pipeline = on_this_device(settings, pipeline);
+    let found = calibrate(module, &pipeline, profile, inputs, limits, &mut progress)
+        .map_err(|e| Error::input(e.to_string()))?;
+    drop(bar);
+    let largest = found.nodes.iter().map(|n| n.largest).fold(0.0, f64::max);
+    let how = match (found.all_in_f32(), found.plain) {
+        (true, _) => "all nodes stay in f32".to_string(),
+        (false, true) => "as --amp fp16".to_string(),
+        (false, false) => format!("{} of {} nodes stay in f32", found.keep.len(), found.nodes.len()),
+    };
+    log(
+        settings,
+        format!(
+            "calibration: {how}; largest magnitude {largest:.4}, error of the result {:.1e}, {:.2} of the tolerance",
+            found.error, found.used
+        ),
+    );
+    let (own, all) = (own.as_secs_f64() * 1e3, start.elapsed().as_secs_f64() * 1e3);
+    log(
+        settings,
+        format!(
+            "calibration: {all:.0} ms, where the fp32 network takes {own:.0} ms on the interpreter ({:.1} runs)",
+            found.runs
+        ),
+    );
+    Ok(found)
+}
+
+/// The interpreter stores what every node gives.
+pub fn on_this_device(settings: &Settings, pipeline: &PipelineOptions) -> PipelineOptions {
+    let fuse = if settings.device == "interpreter" { FuseMode::Off } else { pipeline.fuse };
+    PipelineOptions { fuse, ..pipeline.clone() }
+}

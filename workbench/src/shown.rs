@@ -1,0 +1,54 @@
+//! The trace that the viewer and the report show: a given one, or that of a model compiled now.
+
+use crate::error::{Code, Error, Result};
+use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
+use crate::inputs::Inputs;
+use crate::parts::compile_before;
+use crate::progress::log;
+use crate::settings::Settings;
+use compiler::compile::{CompileError, CompileOptions, compile_graph};
+use compiler::name::Name;
+use compiler::remark::{Remark, RemarkKind};
+use compiler::trace::{CompileTrace, Contents};
+
+/// The trace that `model` is, or that of its compilation.
+///
+/// # Errors
+/// Code 2 for options that ask for the compilation of a trace; those of loading and compiling.
+pub fn trace(model: &str, input: &Inputs, settings: &Settings) -> Result<CompileTrace> {
+    match crate::traces::given(model, settings)? {
+        Some(trace) => Ok(trace),
+        None => compiled(model, input, settings),
+    }
+}
+
+fn compiled(model: &str, input: &Inputs, settings: &Settings) -> Result<CompileTrace> {
+    let profile = target_profile(settings)?;
+    let given = crate::inputs::given(input, model, settings)?;
+    let module = crate::models::load(model, settings, given.as_ref())?;
+    let inputs = crate::models::calibration_inputs(&module, given.as_ref(), settings)?;
+    let pipeline = pipeline_for(&module, settings, &profile, &inputs)?;
+    let options = CompileOptions { record: true, ..compile_options(pipeline, settings, &profile)? };
+    let c = match compile_with(module.clone(), &options, settings, &profile) {
+        Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, settings, &profile)? {
+            // For a network that decides sizes at run time, the graphs of all parts are shown.
+            Some(parted) => return parted.trace(model, &options, Contents::Summary),
+            // The passes can still be viewed.
+            None => {
+                log(settings, format!("no kernels: {why}"));
+                let mut graph = compile_graph(module, &options, &profile)?;
+                graph.remarks.push(Remark {
+                    pass: Name::new("plan"),
+                    kind: RemarkKind::Missed,
+                    nodes: vec![],
+                    message: format!("no kernels: {why}"),
+                    detail: String::new(),
+                });
+                graph
+            }
+        },
+        done => done?,
+    };
+    CompileTrace::new(model, &c, &options, weft::emitter(&c.profile), Contents::Summary)
+        .map_err(|e| Error::new(Code::Bug, e))
+}
