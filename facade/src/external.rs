@@ -4,7 +4,8 @@
 pub mod c;
 
 use crate::error::Error;
-use compiler::external::{ExternalTarget, register_target};
+use compiler::external::{ExternalTarget, find_target, register_target};
+use compiler::name::Name;
 use std::sync::OnceLock;
 
 /// The targets of this build.
@@ -18,12 +19,13 @@ fn targets() -> Vec<&'static dyn ExternalTarget> {
 }
 
 /// Makes the targets of this build known to all compilations of the process; a second call changes nothing. Which ones
-/// take part says [`Options::external`](crate::Options::external).
+/// take part says [`Options::external`](crate::Options::external). A target of the program's own that has such a name stays.
 ///
 /// # Errors
-/// [`Error::Extension`]: a target of such a name is there.
+/// [`Error::Extension`]: a name that is no word.
 pub fn register() -> Result<(), Error> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
-    let done = DONE.get_or_init(|| targets().into_iter().try_for_each(register_target));
+    let others = || targets().into_iter().filter(|t| find_target(Name::new(t.name())).is_err());
+    let done = DONE.get_or_init(|| others().try_for_each(register_target));
     done.clone().map_err(Error::Extension)
 }

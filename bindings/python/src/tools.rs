@@ -48,13 +48,14 @@ fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 /// Takes keyword arguments as the options of the table.
 ///
 /// # Errors
-/// Code 2 for one that there is not, and for a value that it does not take.
+/// TypeError for one that there is not; code 2 for a value that it does not take.
 pub fn take(settings: &mut Settings, given: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     for (name, value) in given.into_iter().flatten() {
         let name = name.str()?.to_string();
         let Some(row) = Settings::row(&name).filter(|row| row.name == name) else {
             let there: Vec<&str> = Settings::rows().iter().map(|row| row.name).collect();
-            return Err(usage(format!("there is no option {name}="), format!("there are: {}", there.join(", "))));
+            let why = format!("got an unexpected keyword argument '{name}'; options are {}", there.join(", "));
+            return Err(pyo3::exceptions::PyTypeError::new_err(why));
         };
         let texts = texts(&value)?;
         let texts = if row.listed && !texts.is_empty() { vec![texts.join(",")] } else { texts };

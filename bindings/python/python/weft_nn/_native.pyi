@@ -35,11 +35,14 @@ __all__ = [
     "_leave",
     "add_importer",
     "add_target",
+    "bisect",
     "command",
     "compile",
     "devices",
     "load",
     "metadata",
+    "tune",
+    "version",
 ]
 
 DEBUG: bool
