@@ -12,7 +12,7 @@ use tensor_ir::name::Name;
 use tensor_ir::plan::storage::encode_tensor;
 use tensor_ir::plan::{Content, HostContent, Plan, PlanBuffer};
 use tensor_ir::tensor::{Tensor, ensure_room};
-use tensor_ir::tir::{Encoding, TensorFunction};
+use tensor_ir::tir::{BufferId, Encoding, TensorFunction};
 
 /// Memory that is aligned to cache lines.
 pub(crate) struct Block(Vec<Line>);
@@ -150,8 +150,8 @@ pub fn pack_constant(
     isa: Isa,
 ) -> Result<Vec<u8>, Fault> {
     if let Some(packer) = packer {
-        if let Some(bytes) = pack(b, &t, packer, isa) {
-            return Ok(bytes);
+        if let Some(p) = Packing::of(b, packer) {
+            return p.run(t, isa);
         }
         let packed = tensor_ir::interpreter::run_tensor_function(packer, &[t]).map_err(|e| e.to_string())?.pop();
         t = packed.ok_or("its packer has no result")?;
@@ -160,17 +160,39 @@ pub fn pack_constant(
     encode_tensor(&t, b.encoding.unwrap_or(narrow)).map(|bytes| bytes.into_owned())
 }
 
-/// The bytes that a packer makes, as a kernel; `None` for a packer that the interpreter has to run.
-fn pack(b: &PlanBuffer, t: &Tensor, packer: &TensorFunction, isa: Isa) -> Option<Vec<u8>> {
-    let (input, output) = (packer.inputs().next()?, packer.outputs().next()?);
-    let kernel = Kernel::of_function(packer).filter(|_| b.encoding.is_none_or(|e| e == Encoding::Native))?;
-    let elements = packer.buffers[output].numel().as_const()?;
-    let size = elements as usize * packer.buffers[output].dtype.size();
-    let given = encode_tensor(t, Encoding::Native).ok()?;
-    let mut from = Block::of(given.len() as u64).ok()?;
-    from.bytes_mut()[..given.len()].copy_from_slice(&given);
-    let mut to = Block::of(size as u64).ok()?;
-    let places = [(input, from.place()), (output, to.place())].map(|(b, p)| (b, p.at, p.bytes));
-    catch_unwind(AssertUnwindSafe(|| kernel.run_on(&places, isa))).ok()?.ok()?;
-    Some(to.bytes_mut()[..size].to_vec())
+/// A packer that runs as a kernel.
+struct Packing {
+    kernel: Kernel,
+    input: BufferId,
+    output: BufferId,
+    /// Bytes of the output.
+    size: usize,
+}
+
+impl Packing {
+    /// `None` for a packer that the interpreter has to run.
+    fn of(b: &PlanBuffer, packer: &TensorFunction) -> Option<Packing> {
+        if b.encoding.is_some_and(|e| e != Encoding::Native) {
+            return None;
+        }
+        let (input, output) = (packer.inputs().next()?, packer.outputs().next()?);
+        let kernel = Kernel::of_function(packer).filter(|k| k.program(&[]).is_ok())?;
+        let elements = packer.buffers[output].numel().as_const()?;
+        Some(Packing { kernel, input, output, size: elements as usize * packer.buffers[output].dtype.size() })
+    }
+    /// The packed bytes. Data are there twice at most at any time, as `check_weights` of the facade counts.
+    fn run(&self, t: Tensor, isa: Isa) -> Result<Vec<u8>, Fault> {
+        let block = |bytes: usize| Block::of(bytes as u64).map_err(|e| Fault::no_room(e.to_string()));
+        let given = encode_tensor(&t, Encoding::Native)?;
+        let mut from = block(given.len())?;
+        from.bytes_mut()[..given.len()].copy_from_slice(&given);
+        drop(given);
+        drop(t);
+        let mut to = block(self.size)?;
+        let places = [(self.input, from.place()), (self.output, to.place())].map(|(b, p)| (b, p.at, p.bytes));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.kernel.run_on(&places, isa)));
+        ran.map_err(|_| "its packer fails")?.map_err(|e| e.to_string())?;
+        drop(from);
+        Ok(to.bytes_mut()[..self.size].to_vec())
+    }
 }

@@ -74,6 +74,21 @@ fn products_run_in_tiles() {
     }
 }
 
+/// No pass makes an addition of a subtraction in a tensor function.
+#[test]
+fn numbers_are_subtracted_from_sums() {
+    for epilogue in ["%t[p, q] - 0.75", "0.75 - %t[p, q]", "(%t[p, q] - 0.75)*2.0"] {
+        let text = format!(
+            "tensor @f(%a: f32[64,64], %b: f32[64,64], out %y: f32[64,64]) {{
+  buffer %t: f32[64,64] global
+  for i in 0..64 {{ for j in 0..64 {{ for k in 0..64 {{ block t reduce sum init {{ %t[i, j] <- %a[i, k]*%b[k, j] }} }} }} }}
+  for p in 0..64 {{ for q in 0..64 {{ block y {{ %y[p, q] <- {epilogue} }} }} }}
+}}"
+        );
+        check(&parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")));
+    }
+}
+
 #[test]
 fn convolutions_read_their_windows_where_they_lie() {
     for (c, h, oc, k, stride, pad) in

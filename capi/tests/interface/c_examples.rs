@@ -98,6 +98,67 @@ fn the_c_example_runs_models_and_bundles() {
     }
 }
 
+/// A network of `body`, of which `;` ends a line.
+fn network(parameters: &str, result: &str, body: &str) -> String {
+    format!("graph @main({parameters}) -> (y: {result}) {{; {body}; return %y; }};").replace(';', "\n")
+}
+
+/// A network with a region of a C compiler that is given these options.
+fn region(options: &str) -> String {
+    let body = format!("%y = external {{target=c, options=\"{options}\"}} : f32[2] {{; %0 = neg %x; yield %0; }}");
+    network("%x: f32[2]", "f32[2]", &body)
+}
+
+/// 40 functions, each of which calls the next one twice.
+fn calls() -> String {
+    let function = |i: usize| {
+        let op = if i < 39 { format!("call @g{}", i + 1) } else { "relu".into() };
+        format!(
+            "graph @g{i}(%a: f32[2]) -> (b: f32[2]) {{\n%0 = {op} %a : f32[2]\n%1 = {op} %0 : f32[2]\nreturn %1\n}}\n"
+        )
+    };
+    network("%x: f32[2]", "f32[2]", "%y = call @g0 %x : f32[2]") + &(0..40).map(function).collect::<String>()
+}
+
+/// Files that ask for programs, folders, memory or work without end, and damaged ones: one line of error within 5 s of CPU
+/// time and 4 GB of address space; nothing is started or written.
+#[test]
+fn hostile_files_are_errors_in_one_line() {
+    let at = folder("hostile");
+    bundle(&at);
+    let Some(program) = build(&at, "run.c", &[], false) else { return };
+    let whole = std::fs::read(at.join("net.bundle")).expect("reads");
+    let flipped = |at: usize| [&whole[..at], &[whole[at] ^ 1], &whole[at + 1..]].concat();
+    let grid =
+        "%0 = expand %x {shape=[1000000,1000000]}; %1 = cumsum %0 {axis=0}; %y = reduce %1 {axes=[0,1], kind=max}";
+    let host = "%y = call_host @system %x {dtypes=[f32], shapes=[[2]]} : f32[2]";
+    let files = [
+        ("program.weft", region("compiler=./evil.sh").into_bytes(), 2, "runs code of this machine"),
+        ("folder.weft", region("folder=ESCAPED").into_bytes(), 2, "runs code of this machine"),
+        ("function.weft", network("%x: f32[2]", "f32[2]", host).into_bytes(), 3, "`system`"),
+        ("calls.weft", calls().into_bytes(), 3, "more than 100000"),
+        ("memory.weft", network("%x: f32[1]", "f32[]", grid).into_bytes(), 5, "iB"),
+        ("zeros.onnx", vec![0; 4096], 3, "zeros.onnx"),
+        ("long.onnx", b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f".to_vec(), 3, "long.onnx"),
+        ("cut.bundle", whole[..whole.len() / 2].to_vec(), 3, "truncated"),
+        ("index.bundle", flipped(whole.len() - 30), 3, "damaged"),
+        ("zeros.bundle", [&whole[..12], &vec![0; 1 << 20]].concat(), 3, "truncated"),
+    ];
+    let listed = || std::fs::read_dir(&at).expect("a folder").count();
+    for (name, bytes, code, words) in files {
+        std::fs::write(at.join(name), bytes).expect("writes");
+        let before = listed();
+        let limits = "ulimit -v 4000000; ulimit -t 5; exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", limits, "sh"]).arg(&program).args([name, "device=cpu\nthreads=1", "1"]).current_dir(&at);
+        let out = command.env("RAYON_NUM_THREADS", "1").output().expect("it runs");
+        assert_eq!(out.status.code(), Some(code), "{name}: {}", said(&out));
+        let lines = said(&out).lines().filter(|l| l.starts_with("error ")).count();
+        assert!(lines == 1 && said(&out).contains(words), "{name}: {}", said(&out));
+        assert_eq!(listed(), before, "{name} leaves a file");
+    }
+}
+
 #[test]
 fn the_cpp_example_runs_one_session_on_threads() {
     let at = folder("threads");

@@ -206,6 +206,37 @@ fn a_forged_plan_is_an_error_of_the_file() {
     }
 }
 
+/// A loop of 2^31 iterations gets one bit of its number changed, so that it has 19 milliards.
+#[test]
+fn a_forged_loop_is_refused() {
+    let at = folder("forged-loop");
+    let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {
+  %y = loop _, _, %x {trips=2147483648} : f32[4] (%i: i64[], %a: f32[4]) {
+    %1 = sin %a : f32[4]
+    yield %1
+  }
+  return %y
+}
+";
+    std::fs::write(at.join("net.weft"), text).expect("writes");
+    for profile in ["cpu", "lavapipe"] {
+        succeeds(&at, &format!("compile net.weft -o net.bundle --for {profile}"));
+        let bytes = std::fs::read(at.join("net.bundle")).expect("reads");
+        let index: serde_json::Value =
+            serde_json::from_slice(&bytes[index_at(&bytes)..bytes.len() - TRAILER]).expect("JSON");
+        let part = &index["parts"][index["entries"][0]["plan"].as_u64().expect("a plan") as usize];
+        let offset = part["offset"].as_u64().expect("a number") as usize;
+        let number = bytes[offset..].windows(5).position(|w| w == [0x80, 0x80, 0x80, 0x80, 8]).expect("the number");
+        std::fs::write(at.join("forged.bundle"), with_flipped_bit(&bytes, 8 * (number as u64 + 4) + 6))
+            .expect("writes");
+        let device = if profile == "cpu" { "cpu" } else { "0" };
+        if devices().contains(&device) {
+            let said = run(&at, &format!("run forged.bundle --device {device}")).ended(3).said();
+            assert!(said.contains("a loop without a condition has 4294967296 iterations or more"), "{said}");
+        }
+    }
+}
+
 /// `tests/bundles` says how the bundle was made.
 #[test]
 fn a_bundle_of_an_earlier_build_is_read() {

@@ -86,6 +86,22 @@ fn what_an_editor_saves_is_measured_and_kept() {
     assert!(said.contains("scheduled by instructions that were kept by hand"), "{said}");
     let compared = p.plain(&["compare", "net.weft", "--tuning", "tuning.jsonl", "--json", "-q"]);
     assert_eq!(compared.succeeded().json()["pass"], true);
+
+    // Instructions that find nothing: the usual schedule, and a remark.
+    let usual = p.plain(&["compile", "net.weft", "--emit", "weft", "-q", "--tuning", "off"]).succeeded().stdout;
+    for (from, to, why) in [
+        ("relu_1_i0,", "nothing,", "there is no loop `nothing`"),
+        ("block=mul_0", "block=nothing", "there is no block `nothing`"),
+        ("\"cut-kernel\"", "\"vectorize {loop=relu_1_i_q_g}\"", "only a serial loop can be vectorized"),
+    ] {
+        let kept = last.lines().last().expect("a line");
+        assert!(kept.contains(from), "{from}: {kept}");
+        std::fs::write(p.at("tuning.jsonl"), kept.replacen(from, to, 1) + "\n").expect("writes");
+        assert_eq!(p.schedules(), usual, "{why}");
+        let said = p.plain(&["explain", "net.weft", "-v", "--tuning", "tuning.jsonl", "-q"]).succeeded().stdout;
+        let ignored = "instructions that were kept by hand are ignored, since they do not apply any more: ";
+        assert!(said.contains(&format!("{ignored}{why}")), "{why}: {said}");
+    }
 }
 
 #[test]

@@ -3,11 +3,11 @@
 //! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line
 //! a form.
 
-use crate::command::{Ran, Weft};
+use crate::command::{Ran, Weft, line};
 use crate::external::libraries::has_second;
 use compiler::dtype::DType;
 use compiler::text::random_tensor;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -19,6 +19,9 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("cargo test", "runs tests that the page adds itself; continuous integration runs all others"),
     ("cargo xtask", "continuous integration runs `cargo xtask test`, and the others are commands of it"),
 ];
+
+/// Options that pages name alone, and that are those of Cargo and `cargo xtask`.
+const OF_CARGO: &[&str] = &["--features", "--full", "--install"];
 
 /// A network of the kind that examples name: an image in, 1000 classes out. Small, since examples run in a debug build.
 const CLASSIFIER: &str = "const @w : f32[16,3,7,7] = random(1)
@@ -78,19 +81,24 @@ fn is_form(line: &str) -> bool {
     line.contains("...") || line.split([' ', '=', '@', '.']).any(|w| capitals(w) || w == "M" || w == "F")
 }
 
+/// The commands that `weft --help` lists.
+fn commands(help: &str) -> Vec<&str> {
+    let lines = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let commands: Vec<&str> = lines.filter_map(|l| l.split_whitespace().next()).filter(|c| *c != "help").collect();
+    assert!(commands.len() > 10, "{help}");
+    commands
+}
+
 /// The examples at the end of the help of each command.
 fn help_examples(folder: &Path) -> Vec<Example> {
     let help = |arguments: &[&str]| weft(folder, arguments).stdout;
     let all = help(&["--help"]);
-    let commands = all.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
-    let commands: Vec<&str> = commands.filter_map(|l| l.split_whitespace().next()).filter(|c| *c != "help").collect();
-    assert!(commands.len() > 10, "{all}");
     let examples = |text: &str, place: &str| -> Vec<Example> {
         let lines = text.lines().map(str::trim).filter(|l| l.starts_with("weft "));
         lines.map(|l| Example { line: command(l), place: place.to_string() }).collect()
     };
     let mut found = examples(&all, "weft --help");
-    for c in commands {
+    for c in commands(&all) {
         let text = help(&[c, "--help"]);
         let of_command = examples(text.split("Examples:").nth(1).unwrap_or_default(), &format!("weft {c} --help"));
         assert!(!of_command.is_empty(), "the help of `weft {c}` has no examples");
@@ -106,21 +114,46 @@ fn is_mention(code: &str) -> bool {
     !takes_nothing && words.next().is_none_or(|w| w.starts_with('-'))
 }
 
-/// The commands that pages show: indented lines, and code in the text.
-fn page_examples() -> Vec<Example> {
+/// The pages: name and text.
+fn pages() -> Vec<(String, String)> {
     let pages = std::fs::read_dir(root().join("docs")).expect("the pages").map(|e| e.expect("an entry").path());
     let pages = pages.filter(|p| p.extension().is_some_and(|e| e == "md")).chain([root().join("README.md")]);
-    let mut found = vec![];
-    for page in pages {
+    let read = |page: PathBuf| {
         let text = std::fs::read_to_string(&page).expect("a page");
-        let place = page.file_name().expect("a name").to_string_lossy().into_owned();
-        let indented = text.lines().filter(|l| l.starts_with("    ") || l.starts_with("$ ")).map(str::trim);
-        let inline = text.split('`').skip(1).step_by(2).filter(|c| !c.contains('\n') && !is_mention(c));
-        let shown = indented.chain(inline).map(|l| l.trim_start_matches("$ "));
+        (page.file_name().expect("a name").to_string_lossy().into_owned(), text)
+    };
+    pages.map(read).collect()
+}
+
+/// The code in the text of a page.
+fn inline(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The lines of a page that are indented or behind a prompt.
+fn indented(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().filter(|l| l.starts_with("    ") || l.starts_with("$ "));
+    lines.map(|l| l.trim().trim_start_matches("$ "))
+}
+
+/// The commands that pages show: indented lines, and code in the text.
+fn page_examples() -> Vec<Example> {
+    let mut found = vec![];
+    for (place, text) in pages() {
+        let shown = indented(&text).chain(inline(&text).filter(|c| !c.contains('\n') && !is_mention(c)));
+        let shown = shown.map(|l| l.trim_start_matches("$ "));
         let shown = shown.filter(|l| l.starts_with("weft ") || l.starts_with("cargo "));
         found.extend(shown.map(|l| Example { line: command(l), place: place.clone() }));
     }
     found
+}
+
+/// The options in a text, without their values: `--amp` of `[--amp=fp16]`.
+fn options(text: &str) -> impl Iterator<Item = &str> {
+    let other = |c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let words = text.split_whitespace().map(|w| w.trim_start_matches(['[', '(']));
+    let names = words.map(move |w| &w[..w.find(other).unwrap_or(w.len())]);
+    names.filter(|w| w.len() > 2 && w.starts_with("--"))
 }
 
 /// A folder with the files that examples name.
@@ -175,6 +208,37 @@ fn failure(folder: &Path, e: &Example) -> Option<String> {
     let compares = ["weft compare", "weft bisect"].iter().any(|c| e.line.starts_with(c));
     let fine = o.code == Some(0) || compares && o.code == Some(1);
     (!fine).then(|| format!("{}: `{}` ends with {:?}\n{}", e.place, e.line, o.code, o.stderr))
+}
+
+/// An option that a page names is one of the command that it is given to; also in forms, and in lines that are not run.
+#[test]
+fn options_in_pages_are_of_their_command() {
+    let help = |command: &str| line(format!("{command} --help").trim()).run().succeeded().stdout;
+    let of = |command: &str| options(&help(command)).map(str::to_string).collect::<BTreeSet<_>>();
+    let all = help("");
+    let known: BTreeMap<&str, BTreeSet<String>> = commands(&all).into_iter().map(|c| (c, of(c))).collect();
+    let (mut given, mut wrong) = (0, vec![]);
+    for (place, text) in pages() {
+        for code in indented(&text).chain(inline(&text)).flat_map(|c| c.split(['|', '&', ';'])) {
+            let mut words = code.split_whitespace();
+            let (first, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            if first != "weft" && !first.starts_with("--") {
+                continue;
+            }
+            for o in options(code) {
+                given += 1;
+                let known = match known.get(command).filter(|_| first == "weft") {
+                    Some(own) => own.contains(o),
+                    None => OF_CARGO.contains(&o) || known.values().any(|own| own.contains(o)),
+                };
+                if !known {
+                    wrong.push(format!("{place}: `{}`: {o}", code.trim()));
+                }
+            }
+        }
+    }
+    assert!(given > 100, "only {given} options were found");
+    assert!(wrong.is_empty(), "no such option:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -143,10 +143,14 @@ impl Network {
     }
     /// Runs it with so many KiB of address space.
     fn run(&self, folder: &Path, n: usize, device: &str, limit: usize) -> Ran {
+        self.command("run", folder, n, device, limit)
+    }
+    /// Runs or times it.
+    fn command(&self, verb: &str, folder: &Path, n: usize, device: &str, limit: usize) -> Ran {
         let file = folder.join(format!("{}.weft", self.name.replace(' ', "-")));
         std::fs::write(&file, self.text(n)).expect("writes");
         let script = format!("ulimit -v {limit}; exec \"$@\"");
-        let command = Weft::of("sh").args(["-c", &script, "sh", PROGRAM, "run"]).args([&file]);
+        let command = Weft::of("sh").args(["-c", &script, "sh", PROGRAM, verb]).args([&file]);
         let threads = if device == "cpu" { &["--threads", "1"][..] } else { &[] };
         let command = command.args(["--device", device, "--cache", "off", "-q"]).args(threads);
         command.env("RAYON_NUM_THREADS", "1").run()
@@ -168,7 +172,9 @@ fn networks_beyond_the_memory_end_in_words() {
     let devices = if has_adapter() { &["cpu", "interpreter", "0"][..] } else { &["cpu", "interpreter"] };
     for network in NETWORKS {
         for device in devices {
-            network.is_refused(network.run(folder.path(), 60_000, device, 4_000_000), device);
+            for verb in ["run", "bench"] {
+                network.is_refused(network.command(verb, folder.path(), 60_000, device, 4_000_000), device);
+            }
         }
     }
 }

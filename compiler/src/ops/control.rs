@@ -12,6 +12,7 @@ use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
+use tensor_ir::plan::MOST_TRIPS;
 use tensor_ir::text::print_attrs;
 
 /// ONNX importers: none makes these ops as they are.
@@ -414,8 +415,12 @@ impl Loop {
         }
     }
     fn check_control(&self, cx: &InferContext<'_>) -> OpResult<()> {
-        if self.trips.as_ref().and_then(Int::as_const).is_some_and(|n| n < 0) {
+        let trips = self.trips.as_ref().and_then(Int::as_const);
+        if trips.is_some_and(|n| n < 0) {
             return Err("the number of iterations is below 0".into());
+        }
+        if let Some(n) = trips.filter(|&n| n as u64 >= MOST_TRIPS && !self.r#while) {
+            return Err(format!("{n} iterations without a condition take hours: fewer than {MOST_TRIPS} may be").into());
         }
         if let Some(t) = cx.input(0).filter(|t| t.dtype != DType::I64 || !t.numel().is(1)) {
             return Err(format!("the number of iterations is {t:?}, not one i64").into());

@@ -12,7 +12,7 @@ pub use site::{HostOperand, HostResult, HostSignature, HostSite, PrepareFunction
 pub use stand_in::StandInEmitter;
 pub use steps::{
     Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostStep, Loop,
-    PlanFunction, Step, Trips, nested,
+    MOST_TRIPS, PlanFunction, Step, Trips, nested,
 };
 
 use crate::dtype::DType;

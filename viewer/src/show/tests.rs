@@ -189,6 +189,30 @@ fn marks_say_what_a_pass_did() {
 }
 
 #[test]
+fn changes_are_looked_at_one_after_the_other() {
+    let model = MODEL
+        .replace("-> (", "-> (w: f32[1,4,8,8], ")
+        .replace("return ", "%4 = softmax %x {axes=[1]} : f32[1,4,8,8] !from(\"softmax_3\")\n  return %4, ");
+    let mut h = window_of(compiled_of(&model, "three", FuseMode::Full), [1200.0, 800.0]);
+    let fused = h.state().trace().passes.iter().position(|p| p.name == "fuse-ops").unwrap() + 1;
+    h.state_mut().show_stage(fused);
+    settle(&mut h);
+    let keys = h.state_mut().compared().expect("fusion changes the graph").after.keys().to_vec();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    let mut walk = |forward: bool| -> Vec<String> {
+        let mut step = |_| {
+            h.state_mut().next_change(forward);
+            settle(&mut h);
+            h.state().focus().expect("a change").to_string()
+        };
+        (0..4).map(&mut step).collect()
+    };
+    // Around the end in both directions.
+    assert_eq!(walk(true), [0, 1, 2, 0].map(|i| keys[i].clone()));
+    assert_eq!(walk(false), [2, 1, 0, 2].map(|i| keys[i].clone()));
+}
+
+#[test]
 fn selecting_a_line_marks_its_group() {
     let mut h = window([1600.0, 900.0]);
     h.get_by_label("Text").click();

@@ -5,13 +5,15 @@
 //! - a binding for each binding of the kernel, a number for each of its symbols;
 //! - tensors fit their buffers, in a storage form that their type has;
 //! - what steps write are buffers that runs write: no constants, inputs or tensors of the caller;
-//! - a value is copied between buffers of one kind: on the device, or in host memory.
+//! - a value is copied between buffers of one kind: on the device, or in host memory;
+//! - a loop ends.
 //!
 //! Not checked: what the steps compute, and in which order.
 
 use super::storage::{has_form, stored_bytes};
 use super::{
-    Binding, BufferIndex, BufferView, Content, Dispatch, Handover, HostContent, Loop, Plan, PlanBuffer, Step, Trips,
+    Binding, BufferIndex, BufferView, Content, Dispatch, Handover, HostContent, Loop, MOST_TRIPS, Plan, PlanBuffer,
+    Step, Trips,
 };
 use crate::tir::Access;
 
@@ -121,6 +123,8 @@ impl Plan {
     }
 
     fn check_loop(&self, l: &Loop) -> Checked {
+        let endless = l.go_on.is_none() && matches!(l.trips, Trips::Fixed(MOST_TRIPS..=u64::MAX) | Trips::Unlimited);
+        require(!endless, || format!("a loop without a condition has {MOST_TRIPS} iterations or more"))?;
         let read = if let Trips::Read(view) = &l.trips { Some(view) } else { None };
         let all = read.into_iter().chain(&l.begin).chain(&l.go_on).chain(&l.index);
         all.chain(l.collected.iter().map(|c| &c.row)).try_for_each(|view| self.check_view(view))?;

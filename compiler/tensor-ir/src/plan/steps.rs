@@ -195,6 +195,9 @@ impl Loop {
     }
 }
 
+/// A loop that no condition ends has at most so many iterations: more take hours, whatever they compute.
+pub const MOST_TRIPS: u64 = 1 << 32;
+
 /// The most iterations of a loop.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Trips {
