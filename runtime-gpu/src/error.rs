@@ -101,7 +101,7 @@ pub enum GpuError {
     #[error("{0}")]
     BeyondOpenPlan(String),
     /// An integer does not fit the 32 bits in which the device holds it; the interpreter has no such limit.
-    #[error("{0}; a run with its inputs and results in host memory computes it in 64 bits")]
+    #[error("{0}; a run with its inputs and results in host memory, or one on `cpu`, computes it in 64 bits")]
     TooWide(String),
     /// A host function that the graph calls is not registered, or not in the form in which it is called.
     #[error("{0}")]

@@ -312,7 +312,7 @@ impl Resources {
         let encoding = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
         let slice_bytes = shared.plan.buffers[tensor.buffer].slice_bytes;
         let to = (tensor, slice_bytes, self.buffers[tensor.buffer].as_slice());
-        if !self.staging.upload(device, encoding, to, t)? {
+        if !self.staging.upload(device, encoding, to, t).map_err(|e| with_reader(e, shared, tensor))? {
             return self.write(shared, tensor, t);
         }
         self.moved.upload(stored_bytes(tensor));
@@ -327,7 +327,8 @@ impl Resources {
         }
         self.moved.upload(stored_bytes(tensor));
         let slice_bytes = shared.plan.buffers[tensor.buffer].slice_bytes;
-        write_by_queue(&shared.gpu.queue, (tensor, slice_bytes, &self.buffers[tensor.buffer]), t)
+        let written = write_by_queue(&shared.gpu.queue, (tensor, slice_bytes, &self.buffers[tensor.buffer]), t);
+        written.map_err(|e| with_reader(e, shared, tensor))
     }
 
     /// Encodes a copy of a whole buffer of the plan.
@@ -401,4 +402,12 @@ fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
     let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
     let written = written(&shared.plan, &shared.kept_on_host, d);
     Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group, written }
+}
+
+/// An integer that does not fit, with the nodes whose kernel reads it.
+fn with_reader(e: GpuError, shared: &Shared, view: &BufferView) -> GpuError {
+    match (e, shared.plan.reader_of(view.buffer)) {
+        (GpuError::TooWide(why), Some(reader)) => GpuError::TooWide(format!("{why}, in which `{reader}` reads it")),
+        (e, _) => e,
+    }
 }

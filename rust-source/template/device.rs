@@ -68,8 +68,10 @@ pub(crate) fn fits(
     info: &wgpu::AdapterInfo,
 ) -> Result<(), String> {
     let mut lacks = vec![];
-    if !features.contains(FEATURES) {
-        lacks.push(format!("it lacks {:?}", FEATURES - features));
+    let missing = (FEATURES - features).iter_names();
+    let missing: Vec<&str> = missing.map(|(name, _)| name).collect();
+    if !missing.is_empty() {
+        lacks.push(format!("it lacks {}", missing.join(" and ")));
     }
     network::limits().check_limits_with_fail_fn(limits, false, |name, need, has| {
         lacks.push(format!("{name} is {has}, the kernels need {need}"));

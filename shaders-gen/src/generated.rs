@@ -217,10 +217,7 @@ impl GeneratedModule {
             return Ok(false);
         }
         let text = self.emit_wgsl().map_err(|e| e.to_string())?;
-        // Packing halves in words needs no feature.
-        let plain = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let asked = FEATURES.iter().filter(|(c, _)| self.capabilities.contains(*c)).map(|f| f.0).collect();
-        check_wgsl_with(&text, plain.union(asked)).map(|()| true)
+        read_wgsl(&text, &self.features().collect::<Vec<_>>()).map(|()| true)
     }
     /// WGSL text in a dialect, for a reader.
     ///
@@ -373,6 +370,17 @@ pub fn check_wgsl(text: &str) -> Result<(), String> {
         | Capabilities::COOPERATIVE_MATRIX
         | Capabilities::IMMEDIATES;
     check_wgsl_with(text, capabilities)
+}
+
+/// Reads WGSL as wgpu does on a device with these features of wgpu, by name, and no others that kernels use.
+///
+/// # Errors
+/// naga's message.
+pub fn read_wgsl(text: &str, features: &[&str]) -> Result<(), String> {
+    // Packing halves in words needs no feature.
+    let plain = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let asked = FEATURES.iter().filter(|(_, name)| features.contains(name)).map(|f| f.0).collect();
+    check_wgsl_with(text, plain.union(asked))
 }
 
 fn check_wgsl_with(text: &str, capabilities: Capabilities) -> Result<(), String> {

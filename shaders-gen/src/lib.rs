@@ -59,7 +59,7 @@ mod value;
 mod words;
 
 pub use error::EmitError;
-pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl};
+pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl, read_wgsl};
 pub use lines::lines_by_names;
 
 use std::any::Any;

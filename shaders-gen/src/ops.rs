@@ -109,9 +109,10 @@ impl Builder {
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
             UnaryOp::Tanh => self.tanh(a),
             UnaryOp::Atan => {
-                // Mesa computes it by clamping.
-                let v = self.math(M::Atan, &[a]);
-                self.keep_nan(a, v)
+                // Mesa computes it by clamping; llvmpipe of Mesa 26.2 computes `select(atan(x), x, ..)` wrongly.
+                let (v, nan) = (self.math(M::Atan, &[a]), self.c(a, f64::NAN));
+                let is_nan = self.is_nan(a);
+                self.select(is_nan, nan, v)
             }
             UnaryOp::Sinh => self.sinh(a),
             UnaryOp::Cosh => self.cosh(a),

@@ -163,6 +163,24 @@ fn what_cannot_be_bound_is_refused() {
 }
 
 #[test]
+fn an_integer_beyond_32_bits_is_refused_with_the_node_that_reads_it() {
+    let s = session(
+        "graph @main(%x: f32[100], %i: i64[100], %k: i64[100]) -> (y: f32[100], z: bool[100]) {
+  %0 = exp %x
+  %1 = greater %i, %k !from(\"Far_1\")
+  return %0, %1
+}
+",
+    );
+    let x = DeviceTensor::from_buffer(buffer(400, BOTH), DType::F32, &[100]);
+    let far = Tensor::from_vec(vec![100], vec![1i64 << 40; 100]);
+    let inputs = [RunInput::Device(&x), RunInput::Host(&far), RunInput::Host(&far)];
+    let e = run(&s, &inputs, &[]).err().expect("is refused").to_string();
+    let parts = ["`i`", "1099511627776", "`Far_1`", "inputs and results in host memory, or one on `cpu`"];
+    assert!(parts.iter().all(|part| e.contains(part)), "{e}");
+}
+
+#[test]
 fn a_branch_copies_and_says_so() {
     let s = session(
         "graph @main(%x: f32[100], %c: bool[]) -> (y: f32[100]) {

@@ -9,7 +9,7 @@ use compiler::text::parse_module;
 use weft::{Device, Model, Options};
 
 /// Nodes on `a`, whose first dimension is `$n`, and on `k`.
-const NODES: [&str; 22] = [
+const NODES: [&str; 25] = [
     "identity %a : i64[$n]",
     "gather %a, %i {axis=0} : i64[2]",
     "reduce %a {axes=[0]} : i64[]",
@@ -32,6 +32,9 @@ const NODES: [&str; 22] = [
     "cumsum %a {axis=0} : i64[$n]",
     "transpose %rows {perm=[1,0]} : i64[$n,1]",
     "clip %a, %k, %far : i64[$n]",
+    "clip %a, %far : i64[$n]",
+    "min %a, %far : i64[$n]",
+    "max %a, %far : i64[$n]",
 ];
 
 /// The graph of a node: `a` is the input, or a slice of it whose size a run decides.

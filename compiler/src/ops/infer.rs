@@ -190,17 +190,21 @@ fn find_int_value(module: &Module, f: &Function, v: ValueId, depth: usize, known
         return found.clone();
     }
     if let Some(t) = const_value(module, f, v) {
+        let values = t.to_i64_vec();
         let whole = !float || t.to_f64_vec().into_iter().all(is_whole);
-        return whole.then(|| t.to_i64_vec().into_iter().map(Dim::new).collect());
+        let whole = whole && (ty.dtype != DType::U64 || values.iter().all(|&v| v >= 0));
+        return whole.then(|| values.into_iter().map(Dim::new).collect());
     }
     let node = &f.nodes[f.def_node(v)?];
     let mut cx = InferContext::new(module, f, &node.inputs, &node.regions);
     (cx.values, cx.depth) = (known.clone(), depth + 1);
     let found = node.op.infer_value(&cx).or_else(|| rounded(&cx, node)).and_then(|all| result_of(f, node, v, all));
     let found = found.map(|dims| dims.iter().map(|d| module.dims.settle(d)).collect::<Vec<Dim>>());
-    let exact = |d: &Dim| !float || module.dims.is_within(d, LARGEST_WHOLE);
+    // Sizes are computed as i64: beyond its end, u64 would be below 0.
+    let in_u64 = |d: &Dim| ty.dtype != DType::U64 || module.dims.proves(d, 0);
+    let exact = |d: &Dim| (!float || module.dims.is_within(d, LARGEST_WHOLE)) && in_u64(d);
     let found = found.filter(|dims| dims.iter().all(exact));
-    let folded = || folded_value(module, f, v).filter(|_| !float);
+    let folded = || folded_value(module, f, v).filter(|_| !float && ty.dtype != DType::U64);
     let found = found.or_else(|| Some(folded()?.to_i64_vec().into_iter().map(Dim::new).collect()));
     known.borrow_mut().insert(v, found.clone());
     found

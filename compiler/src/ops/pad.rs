@@ -142,8 +142,8 @@ impl Op for Pad {
         let operand = |i: usize| inputs.get(i).and_then(Option::as_ref);
         let (x, pads) = (operand(0)?, operand(2)?.to_i64_vec());
         let axes = operand(3).map(Tensor::to_i64_vec);
-        let value = operand(1).map_or(self.value, |t| t.to_f64_vec().first().copied().unwrap_or(0.0));
-        Some(self.pad_host(x, &pads, axes, value).map(|t| vec![t]))
+        let value = operand(1).cloned().unwrap_or_else(|| Tensor::from_f64(x.dtype(), vec![1], [self.value]));
+        Some(self.pad_host(x, &pads, axes, &value).map(|t| vec![t]))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
@@ -229,7 +229,7 @@ fn spread<T: Clone>(pads: &[T], axes: &[usize], rank: usize, zero: T) -> OpResul
 }
 
 impl Pad {
-    fn pad_host(&self, x: &Tensor, pads: &[i64], axes: Option<Vec<i64>>, value: f64) -> OpResult<Tensor> {
+    fn pad_host(&self, x: &Tensor, pads: &[i64], axes: Option<Vec<i64>>, fill: &Tensor) -> OpResult<Tensor> {
         let rank = x.shape().len();
         let axes = axes.map_or(Ok((0..rank).collect()), |a| normalize_axes(&a, rank))?;
         let pads = spread(pads, &axes, rank, 0)?;
@@ -239,7 +239,6 @@ impl Pad {
         if self.mode != PadMode::Constant && x.is_empty() {
             return Err("there is no element to repeat".into());
         }
-        let fill = Tensor::from_f64(x.dtype(), vec![], [value]);
         let width = x.dtype().size();
         let mut out = Vec::with_capacity(shape.iter().product::<usize>() * width);
         for_each_index(&shape, |index| {
@@ -331,6 +330,14 @@ mod tests {
         assert_eq!(of(PadMode::Edge, -1, -2), [0i64; 0]);
         assert!(try_run(Pad { pads: ints(&[-2, -2]), ..Pad::default() }, &[&x]).is_err());
         assert!(try_run(Pad { pads: ints(&[1]), ..Pad::default() }, &[&x]).is_err());
+    }
+
+    #[test]
+    fn a_value_of_64_bits_is_kept() {
+        let (x, far) = (Tensor::ints(&[1, 2]), Tensor::ints(&[(1 << 60) + 1]));
+        let op = Pad { pads: vec![], dims: vec![Int::var("a")], ..Pad::default() };
+        let host = op.eval_host(&[Some(x), Some(far), Some(Tensor::ints(&[1, 0]))]);
+        assert_eq!(host.unwrap().unwrap()[0].to_i64_vec(), [(1 << 60) + 1, 1, 2]);
     }
 
     #[test]

@@ -277,7 +277,7 @@ impl Running {
         if x.dtype().is_int() {
             let values = self.scan(&x.to_i64_vec(), x.shape(), axis, self.first, self.ints);
             // Wrap as the element type does, rather than saturate.
-            return Ok(super::scatter::tensor_of_ints(x.dtype(), x.shape(), &values));
+            return Ok(Tensor::from_i64(x.dtype(), x.shape().to_vec(), &values));
         }
         let values = self.scan(&x.to_f64_vec(), x.shape(), axis, self.first as f64, self.floats);
         Ok(Tensor::from_f64(x.dtype(), x.shape().to_vec(), values))

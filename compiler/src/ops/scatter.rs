@@ -19,6 +19,7 @@ use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, Combiner, Cond, Expr};
 use crate::{attr_enum, attr_struct};
+use tensor_ir::interpreter::scalar::int_binary;
 
 attr_enum! {
     /// How an update and the old element combine.
@@ -54,22 +55,6 @@ impl Reduction {
             Reduction::Max | Reduction::Min => b,
         }
     }
-    fn int(self, a: i64, b: i64) -> i64 {
-        match self {
-            Reduction::None => b,
-            Reduction::Add => a.wrapping_add(b),
-            Reduction::Mul => a.wrapping_mul(b),
-            Reduction::Max => a.max(b),
-            Reduction::Min => a.min(b),
-        }
-    }
-}
-
-/// A tensor of integers (or bools) that wrap around to `dtype`.
-pub(super) fn tensor_of_ints(dtype: DType, shape: &[usize], values: &[i64]) -> Tensor {
-    let width = dtype.size();
-    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(width)).collect();
-    Tensor::from_bytes(dtype, shape.to_vec(), bytes.into()).expect("one value for each element")
 }
 
 /// Combines `updates[n]` into element `places[n]` of `x`, in order; one without a place is dropped.
@@ -89,8 +74,8 @@ fn combine(x: &Tensor, updates: &Tensor, places: &[Option<usize>], reduction: Re
     }
     let (mut data, updates) = (x.to_i64_vec(), updates.to_i64_vec());
     let there = places.iter().zip(updates).filter_map(|(at, u)| Some(((*at)?, u)));
-    there.for_each(|(at, u)| data[at] = reduction.int(data[at], u));
-    tensor_of_ints(x.dtype(), x.shape(), &data)
+    there.for_each(|(at, u)| data[at] = int_binary(reduction.combiner().operator(), x.dtype(), data[at], u));
+    Tensor::from_i64(x.dtype(), x.shape().to_vec(), &data)
 }
 
 /// The place that an index names; none for one that is out of range.
@@ -400,6 +385,12 @@ mod tests {
         let places = Tensor::from_vec(vec![3, 1], vec![2i64, 1, 0]);
         assert_eq!(nd(places, &by).unwrap()[0].to_f64_vec(), [4.0, 1.0, 5.0]);
         assert!(nd(Tensor::from_vec(vec![3, 2], vec![0i64; 6]), &by).is_err());
+        let unsigned = |v: u64| Some(Tensor::from_vec(vec![1], vec![v]));
+        for (reduction, want) in [(Reduction::Max, u64::MAX), (Reduction::Min, 7), (Reduction::Add, 6)] {
+            let op = ScatterElements { axis: 0, reduction };
+            let got = op.eval_host(&[unsigned(7), Some(Tensor::ints(&[0])), unsigned(u64::MAX)]);
+            assert_eq!(got.unwrap().unwrap()[0], Tensor::from_vec(vec![1], vec![want]), "{reduction:?}");
+        }
         // What a kernel computes.
         for reduction in [Reduction::None, Reduction::Add, Reduction::Mul, Reduction::Max, Reduction::Min] {
             let random = |shape: &[usize], seed| crate::text::random_tensor(DType::F32, shape, seed);

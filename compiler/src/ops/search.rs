@@ -161,11 +161,8 @@ impl TopK {
             return Err(format!("there are no {k} of {n} elements").into());
         }
         let outer: usize = x.shape()[..axis].iter().product();
-        let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
-        let compare = |a: usize, b: usize| -> Ordering {
-            let order = if ints.is_empty() { compare_numbers(floats[a], floats[b]) } else { ints[a].cmp(&ints[b]) };
-            if self.largest { order.reverse() } else { order }
-        };
+        let order = element_order(x);
+        let compare = |a: usize, b: usize| if self.largest { order(b, a) } else { order(a, b) };
         let mut chosen = vec![0; outer * k * inner];
         for lane in 0..outer * inner {
             let (o, i) = (lane / inner, lane % inner);
@@ -192,6 +189,16 @@ impl TopK {
 /// to another.
 pub(super) fn compare_numbers(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// The order of the elements at two places of a tensor; floats as [`compare_numbers`] orders them.
+pub(super) fn element_order(x: &Tensor) -> impl Fn(usize, usize) -> Ordering {
+    let (floats, mut ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
+    if x.dtype() == DType::U64 {
+        // Its bits as i64 are in order but for the first one.
+        ints.iter_mut().for_each(|v| *v ^= i64::MIN);
+    }
+    move |a, b| if ints.is_empty() { compare_numbers(floats[a], floats[b]) } else { ints[a].cmp(&ints[b]) }
 }
 
 attr_struct! {
@@ -378,6 +385,17 @@ mod tests {
         assert_eq!(out[1].to_i64_vec(), [0, 2, 3, 1]);
         assert_eq!(of(1, 0, false).unwrap()[1].to_i64_vec(), [1, 1, 1, 0]);
         assert!(of(5, 1, true).is_err());
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_compared_as_they_are() {
+        let of = |x: &Tensor, largest| {
+            try_run(TopK { k: Int::new(2), axis: 0, largest, dynamic: false }, &[x]).unwrap()[1].to_i64_vec()
+        };
+        let far = (1i64 << 60) + 1;
+        assert_eq!(of(&Tensor::ints(&[far - 1, far, -far, far + 1]), true), [3, 1]);
+        let x = Tensor::from_vec(vec![4], vec![7u64, u64::MAX, (1 << 63) + 5, (1 << 53) + 1]);
+        assert_eq!((of(&x, true), of(&x, false)), (vec![1, 2], vec![0, 3]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::counted::{Counted, CountedOperand, Counting};
 use super::gather::Gather;
 use super::permute::normalize_axis;
 use super::reduce::{Reduce, ReduceKind};
-use super::search::compare_numbers;
+use super::search::element_order;
 use super::select::Where;
 use super::transpose::Transpose;
 use super::unary::{IsNan, Not};
@@ -139,15 +139,11 @@ impl Unique {
         let axis = normalize_axis(self.axis.unwrap_or(0), x.shape().len())?;
         let (n, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
         let outer: usize = x.shape()[..axis].iter().product();
-        let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
+        let element = element_order(&x);
         let places =
             |slice: usize| (0..outer * inner).map(move |e| (e / inner.max(1) * n + slice) * inner + e % inner.max(1));
         let compare = |a: usize, b: usize| {
-            let element = |(p, q): (usize, usize)| match ints.is_empty() {
-                true => compare_numbers(floats[p], floats[q]),
-                false => ints[p].cmp(&ints[q]),
-            };
-            places(a).zip(places(b)).map(element).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            places(a).zip(places(b)).map(|(p, q)| element(p, q)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
         };
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
@@ -257,6 +253,12 @@ mod tests {
         let found = of(Unique { sorted: false, ..Unique::default() }, &x);
         assert_eq!(found[0].to_f64_vec(), [2.0, 1.0, 3.0, 4.0]);
         assert_eq!(found[2].to_i64_vec(), [0, 1, 1, 2, 3, 2]);
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_compared_as_they_are() {
+        let x = Tensor::from_vec(vec![4], vec![u64::MAX, 7, u64::MAX - 1, 7]);
+        assert_eq!(of(Unique::default(), &x)[1].to_i64_vec(), [1, 2, 0]);
     }
 
     #[test]

@@ -153,11 +153,7 @@ fn known_integers(r: &Rewriter<'_>, n: NodeId) -> Option<Constant> {
     }
     let values: Option<Vec<i64>> = int_value(r.module, &r.f, v, 0)?.iter().map(|d| d.as_const()).collect();
     let values = values.filter(|v| v.len() == shape.iter().product::<usize>())?;
-    let t = match ty.dtype {
-        DType::I64 => Tensor::from_vec(shape, values),
-        dtype => Tensor::from_f64(dtype, shape, values.into_iter().map(|v| v as f64)),
-    };
-    Some(Constant::from_tensor(&t))
+    Some(Constant::from_tensor(&Tensor::from_i64(ty.dtype, shape, &values)))
 }
 
 fn evaluate(op: &OpRef, inputs: &[Option<Constant>]) -> OpResult<Vec<Tensor>> {

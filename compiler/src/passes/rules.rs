@@ -13,6 +13,7 @@ use crate::graph::{Constant, Module, NodeId, Origins, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::Const;
+use crate::ops::onnx::held_number;
 use crate::pattern::{Found, Pattern};
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
@@ -120,12 +121,12 @@ impl Match<'_, '_> {
         let c = self.constant(v)?;
         if c.byte_len() <= READABLE { c.load().ok() } else { None }
     }
-    /// The only element of the constant `v`.
+    /// The only element of the constant `v`, if a float holds it.
     pub fn scalar(&self, v: ValueId) -> Option<f64> {
         if self.constant(v)?.shape.iter().product::<usize>() != 1 {
             return None;
         }
-        self.small_constant(v)?.to_f64_vec().first().copied()
+        held_number(&self.small_constant(v)?)
     }
     /// `v` in the node's place, when it has the type of the result.
     pub fn same_type(&self, v: ValueId) -> Option<Change> {

@@ -299,6 +299,19 @@ impl Plan {
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.all_steps().into_iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
     }
+    /// The kernel or host step, by name, that is the first to read a buffer.
+    pub fn reader_of(&self, buffer: BufferIndex) -> Option<&str> {
+        let of_dispatch = |d: &Dispatch| {
+            let kernel = &self.kernels[d.kernel];
+            let mut bound = d.buffers.iter().zip(&kernel.emitted.bindings);
+            bound.any(|(b, own)| b.0 == buffer && own.access == Access::Read).then_some(kernel.name.as_str())
+        };
+        self.all_steps().into_iter().find_map(|step| match step {
+            Step::Gpu(list) => list.iter().find_map(of_dispatch),
+            Step::Host(h) => h.inputs.iter().any(|v| v.buffer == buffer).then_some(h.name.as_str()),
+            _ => None,
+        })
+    }
     /// `profile` with the limits that the plan needs.
     pub fn needs(&self, profile: &DeviceProfile) -> DeviceProfile {
         let most = |of: &dyn Fn(&EmittedKernel) -> u32| self.kernels.iter().map(|k| of(&k.emitted)).max().unwrap_or(0);

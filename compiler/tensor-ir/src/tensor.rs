@@ -219,7 +219,15 @@ impl Tensor {
             DType::F64 => go!(f64, |&x| x),
         }
     }
-    /// Every element converted to i64 (floats truncate).
+    /// Converts values: integers wrap around to their dtype. Panics when the length is not the shape's product.
+    pub fn from_i64(dtype: DType, shape: Vec<usize>, values: &[i64]) -> Tensor {
+        if dtype.is_float() {
+            return Tensor::from_f64(dtype, shape, values.iter().map(|&v| v as f64));
+        }
+        let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(dtype.size())).collect();
+        Tensor::from_bytes(dtype, shape, data.into()).expect("tensor length")
+    }
+    /// Every element converted to i64 (floats truncate, u64 keeps its bits).
     pub fn to_i64_vec(&self) -> Vec<i64> {
         match self.dtype {
             DType::I64 => self.as_slice::<i64>().expect("dtype").to_vec(),

@@ -60,9 +60,13 @@ impl Exported {
         let manifest = std::fs::read_to_string(self.path("Cargo.toml")).expect("the manifest");
         manifest.split('"').nth(1).expect("a name").to_string()
     }
-    /// Builds the library, then the program. Builds of the workspace with other features leave other libraries: the
-    /// first pair that fits is taken.
+    /// Builds the library, then the program.
     fn build(&self) {
+        self.build_program("program", "src/main.rs");
+    }
+    /// Builds the library, then a program, which may use `wgpu` too; the library is its crate `network`. Builds of the
+    /// workspace with other features leave other libraries: the first pair that fits is taken.
+    fn build_program(&self, program: &str, source: &str) {
         let name = self.name().replace('-', "_");
         let mut why = "there is no library of wgpu".to_string();
         for (wgpu, pollster) in libraries("wgpu").iter().zip(libraries("pollster").iter().cycle()) {
@@ -70,7 +74,8 @@ impl Exported {
             let library = self.rustc(&name, &externs, "src/lib.rs", wgpu);
             if library.status.success() {
                 let own = self.path(&format!("lib{name}.rlib"));
-                let program = self.rustc("program", &[(&name, &own)], "src/main.rs", wgpu);
+                let externs = [&[(name.as_str(), own.as_path()), ("network", &own)], &externs[..]].concat();
+                let program = self.rustc(program, &externs, source, wgpu);
                 assert!(program.status.success(), "{}", said(&program));
                 return;
             }
@@ -156,6 +161,99 @@ fn cargo_builds_it_in_an_empty_place() {
     }
     let tree = said(&exported.cargo(&["tree", "--prefix", "none"]));
     assert!(tree.contains("wgpu v") && !tree.contains("weft"), "{tree}");
+}
+
+/// The features that a written crate asks for, by wgpu's names.
+fn features_of(exported: &Exported) -> Vec<String> {
+    let text = std::fs::read_to_string(exported.path("src/network.rs")).expect("the tables");
+    let line = text.lines().find(|l| l.contains("const FEATURES")).expect("the features");
+    line.split(".union(wgpu::Features::").skip(1).filter_map(|f| f.split(')').next()).map(String::from).collect()
+}
+
+/// A model that computes in f16 and that subgroups sum: a product, a softmax and positions.
+const HALVES: &str = "const @w : f32[64,48] = random(1)
+graph @main(%x: f32[32,64]) -> (y: f32[32,48], at: i64[32], b: f32[32,48]) {
+  %w = const @w
+  %0 = matmul %x, %w
+  %1 = softmax %0 {axes=[1]}
+  %2 = arg_reduce %0 {axis=1}
+  %3 = relu %0
+  return %1, %2, %3
+}
+";
+
+fn halves(at: &tempfile::TempDir) -> String {
+    let path = at.path().join("halves.weft");
+    std::fs::write(&path, HALVES).expect("the model is written");
+    path.display().to_string()
+}
+
+#[test]
+fn shaders_use_the_features_that_the_crate_asks_for() {
+    let at = tempfile::tempdir().expect("a folder");
+    let halves = halves(&at);
+    let mut asked = std::collections::BTreeSet::new();
+    for model in ["squeezenet1_1:smallest", "mobilenet_v3_small:smallest", &halves] {
+        for target in ["baseline", "navi21", "dg2", "turing", "apple", "swiftshader"] {
+            let exported = Exported::written(model, &["--target", target, "--amp", "fp16"]);
+            let features = features_of(&exported);
+            let features: Vec<&str> = features.iter().map(String::as_str).collect();
+            for file in exported.path("kernels").read_dir().expect("the kernels") {
+                let path = file.expect("a kernel").path();
+                let text = std::fs::read_to_string(&path).expect("the text");
+                let name = path.display();
+                shaders_gen::read_wgsl(&text, &features).unwrap_or_else(|e| panic!("{target}: {name}: {e}"));
+            }
+            asked.extend(features.into_iter().map(str::to_string));
+        }
+    }
+    // Without one that it asks for, some text is refused.
+    assert!(asked.contains("SHADER_F16") && asked.contains("SUBGROUP"), "{asked:?}");
+}
+
+/// Opens the network on devices of the application's own that were opened without some features.
+const OPENS: &str = r#"//! Opens the network on each device, without the features that are named.
+fn main() {
+    let named = |name: String| match name.as_str() {
+        "SHADER_F16" => wgpu::Features::SHADER_F16,
+        _ => wgpu::Features::SUBGROUP,
+    };
+    let without = std::env::args().skip(1).map(named).fold(wgpu::Features::empty(), wgpu::Features::union);
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    for adapter in pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all())) {
+        let (needed, limits) = network::Network::needs();
+        let descriptor = wgpu::DeviceDescriptor {
+            required_features: needed.intersection(adapter.features()).difference(without),
+            required_limits: limits.or_better_values_from(&adapter.limits()),
+            ..Default::default()
+        };
+        let Ok((device, queue)) = pollster::block_on(adapter.request_device(&descriptor)) else { continue };
+        match network::Network::new(device, queue, network::WEIGHTS) {
+            Ok(_) => println!("opened"),
+            Err(e) => println!("{e}"),
+        }
+    }
+}
+"#;
+
+#[test]
+fn a_device_without_halves_or_subgroups_is_refused_in_words() {
+    if !has_adapter() {
+        return;
+    }
+    let at = tempfile::tempdir().expect("a folder");
+    let exported = Exported::of(&halves(&at), &["--target", "lavapipe", "--amp", "fp16"]);
+    std::fs::write(exported.path("src/opens.rs"), OPENS).expect("the source is written");
+    exported.build_program("opens", "src/opens.rs");
+    let said = |without: &[&str]| {
+        said(&Command::new(exported.path("opens")).args(without).output().expect("the program runs"))
+    };
+    assert_eq!(features_of(&exported), ["SHADER_F16", "SUBGROUP"]);
+    for without in [&["SHADER_F16"][..], &["SUBGROUP"], &["SUBGROUP", "SHADER_F16"]] {
+        let text = said(without);
+        let named = text.contains(&format!("it lacks {}", without.join(" and ")));
+        assert!(named && !text.contains("opened"), "{without:?}: {text}");
+    }
 }
 
 /// Kernels for subgroups that no software driver has.

@@ -59,7 +59,7 @@ fn fold(b: &FunctionBuilder<'_>, n: NodeId) -> Option<Vec<Tensor>> {
         && let Some(values) = known.iter().map(|d| d.as_const()).collect::<Option<Vec<i64>>>()
         && values.len() == shape.iter().product::<usize>()
     {
-        return Some(vec![int_tensor(b.ty(v).dtype, shape, &values)]);
+        return Some(vec![Tensor::from_i64(b.ty(v).dtype, shape, &values)]);
     }
     let mut inputs = Vec::with_capacity(node.inputs.len());
     for v in &node.inputs {
@@ -98,11 +98,4 @@ fn hoist(b: &mut FunctionBuilder<'_>, constant: ValueId, folded: NodeId) {
     let at = nodes.iter().rposition(|m| m.index() < folded.index()).map_or(0, |i| i + 1);
     nodes.pop();
     nodes.insert(at, node);
-}
-
-fn int_tensor(dtype: DType, shape: Vec<usize>, values: &[i64]) -> Tensor {
-    match dtype {
-        DType::I64 => Tensor::from_vec(shape, values.to_vec()),
-        other => Tensor::from_f64(other, shape, values.iter().map(|&v| v as f64)),
-    }
 }

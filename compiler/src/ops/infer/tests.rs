@@ -125,3 +125,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_u64_holds_beyond_i64_is_no_size() {
+    let mut module = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut module, "main");
+    let mut value = |v: u64| {
+        let c = b.constant("c", &Tensor::from_vec(vec![1], vec![v]));
+        let sum = b.add(Add {}, &[c, c]).unwrap();
+        [c, sum].map(|v| int_value(b.module, &b.function, v, 0))
+    };
+    assert_eq!(value(5), [Some(vec![Dim::new(5)]), Some(vec![Dim::new(10)])]);
+    assert_eq!(value(1 << 62), [Some(vec![Dim::new(1 << 62)]), None]);
+    assert_eq!(value(u64::MAX), [None, None]);
+}

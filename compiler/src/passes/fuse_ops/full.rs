@@ -24,7 +24,7 @@ use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::registry::Table;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Estimate, times};
-use crate::tir::BufferId;
+use crate::tir::{BufferId, compared_again};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The part of a cost that the estimate does not tell.
@@ -265,6 +265,14 @@ impl GroupGraph<'_, '_> {
         }
         makers
     }
+}
+
+/// The values among those of `nodes` that these nodes compare with themselves, computed again ([`compared_again`]): in
+/// one group they are stored and loaded all the same, which takes a kernel of their own.
+fn compared_values(module: &Module, f: &Function, nodes: &[NodeId]) -> Vec<ValueId> {
+    let Ok((te, _, made)) = group_expression(module, f, nodes) else { return vec![] };
+    let compared = compared_again(&te);
+    made.into_iter().filter(|(_, buffer)| compared.contains(buffer)).map(|(v, _)| v).collect()
 }
 
 fn shape_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<&'a [Int]> {

@@ -13,7 +13,7 @@
 //! buffers fit the device's bindings.
 
 use super::super::forward::Source;
-use super::{Declined, GroupGraph, Made};
+use super::{Declined, GroupGraph, Made, compared_values};
 use crate::graph::{Function, NodeId};
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
@@ -112,6 +112,11 @@ pub(in super::super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a
 fn judge(cx: &GroupGraph<'_, '_>, nodes: &[NodeId], own: NodeId, anchor: NodeId) -> Result<String, String> {
     if cx.f.nodes[own].outputs.len() != 1 {
         return Err("it has several results".into());
+    }
+    let all: Vec<NodeId> = nodes.iter().chain([&anchor]).copied().collect();
+    if !compared_values(cx.module, cx.f, &all).is_empty() {
+        let name = cx.f.nodes[anchor].name;
+        return Err(format!("{name} compares its elements with each other, for which they are computed once"));
     }
     cx.pays(nodes, &[anchor], false)
 }

@@ -4,11 +4,12 @@
 //! It applies if only the chain's last value has users outside, if all reductions go along the same axes of the same
 //! shape, if rows are short enough or many enough for one kernel, if every other op has one value per element or per
 //! row, and if the chain's buffers fit the device's bindings. The kernel then takes a row at a time and reads it once.
+//! A value that the chain compares with its own extreme stays outside: the kernel would compute it twice.
 
 use super::super::forward::{ForwardGraph, Source};
 use super::super::partition::Partition;
-use super::{GroupGraph, Made, shape_of};
-use crate::graph::Function;
+use super::{GroupGraph, Made, compared_values, shape_of};
+use crate::graph::{Function, Module, NodeId};
 use crate::int::Int;
 use crate::ops::reduce::Reduce;
 use crate::tir::FusionKind;
@@ -70,7 +71,7 @@ pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
         if done.contains(&root) || p.group_kind(root) > FusionKind::Broadcast || root != last {
             continue;
         }
-        let Some(chain) = grow_chain(p, (g, f, cores), &members, &makers, root) else { continue };
+        let Some(chain) = chain_of(p, (g, cx.module, f, cores), &members, &makers, root) else { continue };
         if !p.fits(&chain) {
             continue;
         }
@@ -87,13 +88,42 @@ pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     }
 }
 
-/// The groups of a chain that ends in `root`; `None` when it holds no reductions along common rows.
-fn grow_chain(
+type Given<'a> = (&'a ForwardGraph, &'a Module, &'a Function, u32);
+
+/// The groups of a chain that ends in `root`, without those whose values it compares with themselves.
+fn chain_of(
     p: &mut Partition<'_>,
-    (g, f, cores): (&ForwardGraph, &Function, u32),
+    given: Given<'_>,
     members: &FxHashMap<usize, Vec<usize>>,
     makers: &[Vec<usize>],
     root: usize,
+) -> Option<Vec<usize>> {
+    let (g, module, f, _) = given;
+    let mut apart: FxHashSet<usize> = FxHashSet::default();
+    loop {
+        let chain = grow_chain(p, given, (members, makers), root, &apart)?;
+        let mut nodes: Vec<usize> = chain.iter().flat_map(|r| members[r].clone()).collect();
+        nodes.sort_unstable();
+        let nodes: Vec<NodeId> = nodes.into_iter().map(|i| g.nodes[i].source.node()).collect();
+        let compared = compared_values(module, f, &nodes);
+        if compared.is_empty() {
+            return Some(chain);
+        }
+        let makes = |i: &usize| compared.iter().any(|&v| f.def_node(v) == Some(g.nodes[*i].source.node()));
+        apart.extend(chain.iter().filter(|r| members[r].iter().any(makes)));
+        if apart.contains(&root) {
+            return None;
+        }
+    }
+}
+
+/// The groups of a chain that ends in `root`, but those `apart`; `None` when it holds no reductions along common rows.
+fn grow_chain(
+    p: &mut Partition<'_>,
+    (g, _, f, cores): Given<'_>,
+    (members, makers): (&FxHashMap<usize, Vec<usize>>, &[Vec<usize>]),
+    root: usize,
+    apart: &FxHashSet<usize>,
 ) -> Option<Vec<usize>> {
     let mut rows: Option<Rows<'_>> = None;
     let mut chain = vec![root];
@@ -105,7 +135,8 @@ fn grow_chain(
         for i in feeding {
             let r = p.root(i);
             let kind = p.group_kind(r);
-            if chain.contains(&r) || (kind > FusionKind::Broadcast && kind != FusionKind::Reduction) {
+            let other = kind > FusionKind::Broadcast && kind != FusionKind::Reduction;
+            if chain.contains(&r) || apart.contains(&r) || other {
                 continue;
             }
             let inside = |x: usize, p: &mut Partition<'_>| {

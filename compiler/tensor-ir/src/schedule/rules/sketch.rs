@@ -22,7 +22,7 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten, simplify_function};
-use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction};
+use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction, compared_again};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]
@@ -250,12 +250,15 @@ impl<'a> Sketch<'a> {
         self.view().loops(block)
     }
     /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What
-    /// stands between a reduction and another one over windows stays the epilogue of the first.
+    /// stands between a reduction and another one over windows stays the epilogue of the first. Elements that are
+    /// compared with each other are computed once ([`compared_again`]).
     pub fn inline_all(&mut self) {
+        let compared = compared_again(&self.f);
         let names: Vec<Name> = self.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
         for block in names {
             let output = self.f.body.blocks().iter().find(|b| b.name == block).map(|b| b.buffer);
-            if output.is_some_and(|b| self.f.outputs().any(|o| o == b)) || stands_before_window(&self.f, block) {
+            let stays = |b: BufferId| compared.contains(&b) || self.f.outputs().any(|o| o == b);
+            if output.is_some_and(stays) || stands_before_window(&self.f, block) {
                 continue;
             }
             // If the instruction refuses, the block stays and gets a separate kernel.
