@@ -82,19 +82,18 @@ impl Dispatches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Command, shared::parse};
+    use crate::bench::Timing;
 
     #[test]
     fn runs_before_the_timed_ones_are_not_counted() {
-        let words = ["weft", "bench", "m.weft", "--warmup", "3", "--runs", "2", "-q"];
-        let Command::Bench(a) = parse(words.map(Into::into)).expect("parses").command else { panic!("a benchmark") };
+        let a = Request { timing: Timing { warmup: 3, runs: 2, ..Timing::default() }, ..Request::default() };
         let mut calls = 0.0;
         let run = || {
             calls += 1.0;
             Ok(calls)
         };
         let (wall, of_runs) =
-            repeat(&a, None, ["warm-up", "runs"], &mut Progress::new(&a.common, &[]), run).expect("runs");
+            repeat(&a, None, ["warm-up", "runs"], &mut Progress::new(&a.settings, &[]), run).expect("runs");
         assert_eq!((wall.len(), of_runs), (2, vec![4.0, 5.0]));
     }
 }
