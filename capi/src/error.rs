@@ -40,7 +40,7 @@ impl Spelling for KeyValues {
     }
 }
 
-/// What went wrong in a call.
+/// The failure of a call.
 pub(crate) struct Failure(Advice);
 
 impl Failure {

@@ -17,7 +17,7 @@ pub struct WeftModel {
     pub(crate) outputs: Arc<Ports>,
 }
 
-/// What a session is opened from.
+/// The source of a session.
 pub(crate) enum Source {
     Model(Box<Model>),
     Bundle(Bundle),

@@ -15,7 +15,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Failure> {
     lines.map(|l| pair(l).map(|(key, value)| (key.trim(), value.trim()))).collect()
 }
 
-/// What a value has to be.
+/// The error of a value that does not fit.
 pub(crate) fn wrong(key: &str, value: &str, needs: &str) -> Failure {
     Failure::usage(format!("option {key}={value}: needs {needs}"))
 }
@@ -54,7 +54,7 @@ pub(crate) fn loading(text: &str) -> Result<(Sizes, bool), Failure> {
     Ok((sizes, allows_native))
 }
 
-/// What is asked of a compilation.
+/// A request for a compilation.
 pub(crate) struct Request {
     pub settings: Settings,
     pub require_compiled: bool,

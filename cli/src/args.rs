@@ -26,7 +26,7 @@ use workbench::bundles::BundleOptions;
 use workbench::compare::Against;
 use workbench::inputs::Inputs;
 
-/// What `weft --help` ends with.
+/// The end of `weft --help`.
 const FIRST_STEPS: &str = "\
 First steps with a network of one's own:
   weft inspect model.onnx        inputs, operators, what is not supported
@@ -100,7 +100,7 @@ pub enum Command {
 /// Inputs of a model.
 pub type InputArgs = FromTable<Inputs>;
 
-/// What is asked of a bundle.
+/// Options about a bundle.
 pub type BundleArgs = FromTable<BundleOptions>;
 
 /// `weft devices`

@@ -82,7 +82,7 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
     Ok(())
 }
 
-/// What there is to show beside groups and sums.
+/// Further tables beside groups and sums.
 fn further(trace: &CompileTrace, parts: Option<&Parts>) -> Document {
     let mut out = Document::default();
     parts.iter().for_each(|p| p.tell(&mut out));

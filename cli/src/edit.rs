@@ -31,7 +31,7 @@ use workbench::{Code, Error, Result};
 const ROUNDS: std::ops::RangeInclusive<usize> = 7..=15;
 const RACE_MS: f64 = 1500.0;
 
-/// What the schedule of a function was, and is measured with.
+/// The schedule of a function before, and its measurer.
 struct Subject<'a> {
     a: &'a EditArgs,
     unit: Unit,
@@ -114,7 +114,7 @@ impl Subject<'_> {
         })
     }
 
-    /// What the editor shows.
+    /// The text for the editor.
     fn text(&self) -> String {
         let f = &self.unit.function;
         let device = workbench::device::describe(self.device);

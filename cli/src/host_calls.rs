@@ -1,4 +1,4 @@
-//! What host functions in the place of nodes cost, shown.
+//! The cost of host functions in the place of nodes, shown.
 
 use crate::output::{print_text, show_table, table};
 use serde_json::Value;

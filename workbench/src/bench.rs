@@ -108,7 +108,7 @@ pub fn bench(
 /// its compilation. The record has no `settings`, `compile_ms`, `model` and `env`.
 ///
 /// # Errors
-/// What a run says; a time that is none.
+/// An error of a run; a text that is no time.
 pub fn of_session(executor: &weft::Session, inputs: &[Tensor], timing: &Timing, settings: &Settings) -> Result<Value> {
     let a = Request { timing: timing.clone(), settings: settings.clone(), ..Request::default() };
     let (limit, mut progress) = (a.limit()?, Progress::new(settings, &[]));

@@ -1,4 +1,4 @@
-//! What makes a result wrong.
+//! The cause of a wrong result.
 //!
 //! First it is decided whether results differ. Then settings are tried that each take one thing away: mixed precision,
 //! then passes (the graph behind each runs on the interpreter), then schedule rules (function by function), then fusion
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use trial::{Case, Setting, Trials};
 pub use trial::{Outcome, Tried};
 
-/// What was found.
+/// The outcome.
 pub struct Bisection {
     /// Name of the model.
     pub model: String,
@@ -37,15 +37,15 @@ pub struct Bisection {
     pub pass: bool,
     /// The device.
     pub device: Value,
-    /// What was held to be right.
+    /// The reference.
     pub against: String,
     /// How results differ.
     pub why: Option<String>,
-    /// What makes them wrong.
+    /// The cause.
     pub cause: Option<Cause>,
     /// The settings that were tried.
     pub tried: Vec<Tried>,
-    /// What was written.
+    /// The files that were written.
     pub reproducer: Option<Reproducer>,
 }
 

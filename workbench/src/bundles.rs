@@ -13,7 +13,7 @@ use weft::{Bundle, Options, Session};
 const TAKEN: &[&str] = &["device", "threads", "seed", "cache", "host_functions"];
 
 options! {
-    /// What is asked of a bundle.
+    /// Options about a bundle.
     #[derive(Copy)]
     pub struct BundleOptions {
         /// End with exit 5 rather than compile anything, if a bundle has no plan for the device

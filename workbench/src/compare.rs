@@ -47,7 +47,7 @@ pub struct Keep {
     pub text: String,
 }
 
-/// What came out of a comparison.
+/// The outcome of a comparison.
 #[derive(Default)]
 pub struct Comparison {
     /// Name of the model.
@@ -62,7 +62,7 @@ pub struct Comparison {
     pub outputs: Vec<(String, Difference)>,
     /// The nodes, where they were looked at.
     pub nodes: Vec<NodeError>,
-    /// What mixed precision saves.
+    /// The savings of mixed precision.
     pub stored: Option<Stored>,
     /// Where a failure comes from.
     pub cause: Option<Cause>,

@@ -18,7 +18,7 @@ pub fn pairs(list: &[String], flag: &str) -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// What `--dim` says.
+/// The sizes of `--dim`.
 pub fn dim_options(settings: &Settings) -> Result<Sizes> {
     let mut sizes = Sizes::default();
     for (name, value) in pairs(&settings.dim, "--dim")? {

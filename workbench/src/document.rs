@@ -1,4 +1,4 @@
-//! What is told of a compilation: as JSON, and as texts and tables for people.
+//! A report on a compilation: as JSON, and as texts and tables for people.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub enum Block {
     },
 }
 
-/// What is told.
+/// A report.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     /// For programs.

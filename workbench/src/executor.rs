@@ -120,7 +120,7 @@ pub fn pipeline_options(settings: &Settings) -> Result<PipelineOptions> {
     })
 }
 
-/// What `--rules` and `--versions` ask of the schedule rules.
+/// Options of the schedule rules by `--rules` and `--versions`.
 pub fn scheduling(settings: &Settings) -> ScheduleOptions {
     let versions = Versions::parse(&settings.versions).unwrap_or_default();
     ScheduleOptions { rules: settings.rules.clone(), versions, ..ScheduleOptions::default() }
@@ -307,7 +307,7 @@ impl Watch for Watching {
     }
 }
 
-/// What the command says of work on models.
+/// Messages about work on models.
 pub fn watching(settings: &Settings) -> Arc<dyn Watch> {
     Arc::new(Watching { settings: settings.clone(), record: false })
 }
@@ -415,7 +415,7 @@ mod tests {
     }
 }
 
-/// What the library is told for a compilation with these settings, without who watches.
+/// The library's options for a compilation with these settings, without who watches.
 ///
 /// # Errors
 /// Measured costs that cannot be read.

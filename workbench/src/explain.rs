@@ -20,7 +20,7 @@ use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
 use relations::Relations;
 
-/// What is explained.
+/// The subject of an explanation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Subject {
     /// The whole compilation.
@@ -30,7 +30,7 @@ pub enum Subject {
     Node(String),
     /// One kernel: what its schedule chose, and what the other choices are estimated to cost.
     Kernel(String),
-    /// What fusion left.
+    /// Results that fusion left between kernels.
     Left,
     /// The groups by what was measured of them: `time` or `error`.
     Sorted(String),
@@ -43,7 +43,7 @@ pub struct Request {
     pub model: String,
     /// Values for its inputs.
     pub input: Inputs,
-    /// What of it.
+    /// The subject.
     pub subject: Subject,
     /// Say more.
     pub verbose: bool,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// How a kind of network was trained to see pixels.
 pub struct Preset {
-    /// What `--preset` takes, and the zoo names.
+    /// Its name for `--preset` and the zoo.
     pub name: &'static str,
     scale: f64,
     mean: &'static [f64],

@@ -75,14 +75,14 @@ impl Machine {
             Device::Interpreter => None,
         }
     }
-    /// What schedules are made for.
+    /// The profile that schedules are made for.
     pub fn profile(&self) -> DeviceProfile {
         match self {
             Machine::Gpu(gpu) => gpu.profile.clone(),
             Machine::Cpu(processor) => Device::Cpu(processor.clone()).profile(),
         }
     }
-    /// What makes its kernels.
+    /// The code generator of its kernels.
     pub fn emitter(&self) -> &'static dyn EmitKernel {
         match self {
             Machine::Gpu(_) => &shaders_gen::Emitter,

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 pub enum Heading {
     /// Where a model runs.
     Device,
-    /// What is loaded.
+    /// Loading of a model.
     Model,
-    /// What a compilation makes.
+    /// Compilation.
     Compiler,
     /// Files that compilations and runs read or write beside the model: they change no result.
     Files,
@@ -34,11 +34,11 @@ pub struct Opt<T> {
     pub short: Option<char>,
     /// The group it stands in.
     pub heading: Heading,
-    /// What it means.
+    /// Its sentence in help.
     pub help: &'static str,
     /// The text of its default; empty where there is none.
     pub default: &'static str,
-    /// What help calls its value.
+    /// The name of its value in help.
     pub value: &'static str,
     /// All texts that it takes; empty where there are other ones.
     pub choices: fn() -> Vec<&'static str>,
@@ -46,7 +46,7 @@ pub struct Opt<T> {
     pub hides_choices: bool,
     /// A variable of the environment that gives it.
     pub env: Option<&'static str>,
-    /// What is refused of a text that its type takes.
+    /// Refuses texts that its type would take.
     pub check: fn(&str) -> Result<(), String>,
     /// Several values stand in one text, between commas.
     pub listed: bool,
@@ -70,7 +70,7 @@ impl<T> Opt<T> {
     /// Takes a text as it is given.
     ///
     /// # Errors
-    /// What the option takes.
+    /// The texts that the option takes.
     pub fn set(&self, to: &mut T, text: &str) -> Result<(), String> {
         let one = |to: &mut T, text: &str| {
             let choices = (self.choices)();
@@ -176,7 +176,7 @@ pub trait Field {
     /// Takes the text of one value.
     ///
     /// # Errors
-    /// What it takes.
+    /// The texts that it takes.
     fn read(&mut self, text: &str) -> Result<(), String>;
     /// The texts of its values.
     fn texts(&self) -> Vec<String>;
@@ -208,7 +208,7 @@ pub trait Value: Sized {
     /// Reads it.
     ///
     /// # Errors
-    /// What it takes.
+    /// The texts that it takes.
     fn of(text: &str) -> Result<Self, String>;
     /// Writes it.
     fn text(&self) -> String;

@@ -27,7 +27,7 @@ pub fn again() -> Result<Command, String> {
     Ok(command)
 }
 
-/// What the program is called: `weft`, or as one with extensions of its own.
+/// The name of the program: `weft`, or of one with extensions of its own.
 pub fn name() -> String {
     let own = WORDS.get().is_none().then(std::env::current_exe).and_then(Result::ok);
     own.as_deref().and_then(|path| path.file_stem()).map_or("weft".into(), |s| s.to_string_lossy().into_owned())

@@ -1,9 +1,9 @@
-//! What one call of the command has said and timed so far.
+//! Messages and times of one piece of work so far.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What one call of the command has said and timed so far.
+/// Messages and times of one piece of work so far.
 #[derive(Default, Debug)]
 struct Said {
     lines: Vec<String>,

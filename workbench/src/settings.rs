@@ -120,7 +120,7 @@ fn size(text: &str) -> Result<(), String> {
 }
 
 impl Settings {
-    /// What a compilation was asked for by name: options whose values are not the default's.
+    /// The options that a compilation was asked for with: those whose values are not the default's.
     pub fn asked(&self) -> Vec<(String, String)> {
         let of_compilation = |row: &Opt<Settings>| row.heading == Heading::Compiler || row.name == "target";
         let asked = self.changed().filter(|row| of_compilation(row));

@@ -55,7 +55,7 @@ const SEARCH: f64 = 0.7;
 const ROOF: f64 = 0.85;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
-/// What became of a function.
+/// The outcome of the search for a function.
 pub struct Report {
     /// Its name.
     pub name: String,
@@ -71,7 +71,7 @@ pub struct Report {
     pub outcome: Outcome,
 }
 
-/// What was found for a model.
+/// The outcome for a model.
 pub struct Tuned {
     /// Path or zoo name.
     pub model: String,
@@ -81,11 +81,11 @@ pub struct Tuned {
     pub file: PathBuf,
     /// Seconds of the search.
     pub seconds: f64,
-    /// What became of each function.
+    /// The outcome for each function.
     pub functions: Vec<Report>,
     /// The race of the network before and after; null where nothing new was kept.
     pub network: Value,
-    /// What measured times decide about layouts and fusion.
+    /// The decisions of measured times about layouts and fusion.
     pub graph: Value,
     /// Times of the regions of external targets.
     pub regions: Vec<Value>,
@@ -99,7 +99,7 @@ impl Tuned {
             "functions": self.functions.iter().map(Report::to_json).collect::<Vec<_>>(), "network": self.network,
             "graph": self.graph, "regions": self.regions })
     }
-    /// What to say of the network, its graph and its regions.
+    /// The network, its graph and its regions in words.
     pub fn lines(&self) -> Vec<String> {
         let name = short_name(&self.model);
         let network = network::describe(&name, &self.network);

@@ -158,7 +158,7 @@ pub fn with_results(module: &Module, more: &[NamedValue]) -> Module {
 /// Values of a run on the interpreter, and the model's results.
 ///
 /// # Errors
-/// What the run says.
+/// An error of the run.
 pub fn exact_values(
     module: &Module,
     inputs: &[Tensor],

@@ -36,7 +36,7 @@ const EXACT: f64 = 16_777_216.0;
 /// Why a schedule is refused that is right: it adds in another order than the first one.
 pub const OTHER_SUMS: &str = "it sums in another order than the default";
 
-/// What the process is asked for.
+/// A message to the process.
 #[derive(Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Request {
@@ -53,7 +53,7 @@ pub enum Request {
     Networks { model: String, tuning: Vec<PathBuf>, rounds: usize, seed: u64 },
 }
 
-/// What the process answers.
+/// Its answer.
 #[derive(Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Reply {
@@ -85,7 +85,7 @@ struct Unit {
 /// The argument with which a program is a worker.
 pub const WORKER: &str = "measure";
 
-/// What a worker is told first.
+/// The first message to a worker.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Setup {
     settings: Vec<(String, Vec<String>)>,
@@ -101,7 +101,7 @@ impl Setup {
     }
 }
 
-/// What a program serves with: its own passes, functions and schedules, which no message carries.
+/// The settings that a program serves with: its own passes, functions and schedules, which no message carries.
 pub struct Program {
     /// Settings whose options are those of the search.
     settings: Settings,

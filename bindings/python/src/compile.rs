@@ -50,7 +50,7 @@ pub fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     loads(py, &serde_json::json!(list))
 }
 
-/// What is asked of a compilation.
+/// A request for a compilation.
 pub struct Request {
     pub settings: Settings,
     pub options: Options,
@@ -58,7 +58,7 @@ pub struct Request {
     pub inputs: Vec<(String, Tensor)>,
     /// Of a bundle: nothing may be compiled.
     pub require_compiled: bool,
-    /// What functions in Python raise.
+    /// Exceptions of functions in Python.
     pub raised: Raised,
 }
 

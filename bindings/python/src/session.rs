@@ -30,7 +30,7 @@ pub struct Session {
     pub device: Device,
     /// Microseconds that the last run took; none is as long as can be.
     pub last: AtomicU64,
-    /// What functions in Python raise.
+    /// Exceptions of functions in Python.
     pub raised: Raised,
 }
 
@@ -60,7 +60,7 @@ fn in_order(session: &weft::Session, inputs: &[(String, Tensor)]) -> Vec<Tensor>
     session.inputs().iter().filter_map(|(name, _)| find(name)).collect()
 }
 
-/// What results are compared with.
+/// The reference of a comparison.
 enum Reference {
     /// Results by name.
     Given(Named),

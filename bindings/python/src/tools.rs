@@ -1,4 +1,4 @@
-//! What the command does, in this process: searches for schedules and for what makes a result wrong.
+//! Work of the command in this process: searches for schedules and for what makes a result wrong.
 
 use crate::arrays::tensors_of;
 use crate::errors::usage;

@@ -1,4 +1,4 @@
-//! What options stand under in help.
+//! Headings of options in help.
 
 pub const DEVICE: &str = "Device";
 pub const MODEL: &str = "Model";

@@ -310,7 +310,7 @@ impl Command {
             Command::Measure(a) => &a.common,
         }
     }
-    /// What is asked of a bundle.
+    /// Options about a bundle.
     pub fn bundle_args(&self) -> BundleArgs {
         match self {
             Command::Run(a) => a.bundle.clone(),

@@ -1,4 +1,4 @@
-//! What `weft extract` and `weft bisect` take.
+//! Arguments of `weft extract` and `weft bisect`.
 
 use super::paths::path_of;
 use super::tabled::FromTable;

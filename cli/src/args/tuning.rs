@@ -67,7 +67,7 @@ pub struct MeasureArgs {
     pub common: Common,
 }
 
-/// What `weft tuning` does.
+/// Actions of `weft tuning`.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningAction {
     /// Shows the choices that count

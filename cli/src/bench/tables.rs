@@ -46,7 +46,7 @@ impl Lines {
     }
 }
 
-/// What was swept and has no column of its own, as [`Setting::others`].
+/// Swept options without a column of their own, as [`Setting::others`].
 fn others(r: &Value) -> String {
     let swept = r["settings"]["swept"].as_object();
     let with_columns = ["model", "batch", "amp", "layout", "fuse"];

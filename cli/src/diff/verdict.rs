@@ -13,7 +13,7 @@ pub struct Verdict<'a> {
     comparison: Comparison,
 }
 
-/// What both files are called: the file names, with their folders where these are equal.
+/// The names of both files: the file names, with their folders where these are equal.
 fn names(paths: [&Path; 2]) -> [String; 2] {
     let short = paths.map(|p| p.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()));
     if short[0] == short[1] { paths.map(|p| p.display().to_string()) } else { short }
@@ -25,7 +25,7 @@ impl<'a> Verdict<'a> {
         Verdict { sides, names: names(paths), comparison: Comparison::of(sides[0], sides[1]) }
     }
 
-    /// What the files are called.
+    /// The names of the files.
     pub fn names(&self) -> [&str; 2] {
         [&self.names[0], &self.names[1]]
     }
@@ -92,7 +92,7 @@ fn percent(a: f64, b: f64) -> String {
     if a > 0.0 { format!(" ({:+.1} %)", (b / a - 1.0) * 100.0) } else { String::new() }
 }
 
-/// What differs, in one line.
+/// The differences, in one line.
 fn changed(d: &TraceDiff) -> String {
     let count = |n: usize, one: &str, many: &str| (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }));
     let groups = d.groups_removed.len().max(d.groups_added.len()) + d.groups_changed.len();

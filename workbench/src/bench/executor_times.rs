@@ -1,4 +1,4 @@
-//! What each node takes on the interpreter.
+//! The time of each node on the interpreter.
 
 use super::request::Request;
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ fn one_run(module: &Module, inputs: &[Tensor], settings: &Settings) -> Result<Ve
 /// Times of the nodes over some runs, as `per_kernel` of `weft bench`; and the last of the runs.
 ///
 /// # Errors
-/// What a run says.
+/// An error of a run.
 pub fn per_node(
     a: &Request,
     module: &Module,

@@ -30,7 +30,7 @@ impl Place {
         Ok(Place { device, ceilings, not_timed })
     }
 
-    /// What the driver says of the kernels, where that is asked.
+    /// The driver's statistics of the kernels, where they are wanted.
     ///
     /// # Errors
     /// A driver that says nothing.
@@ -57,11 +57,14 @@ fn open(a: &Request, settings: &Settings) -> Result<(Device, Option<String>)> {
     }
 }
 
-/// The devices that were opened so far, by what `--device` and `--target` say: figures of a device are asked only where
+/// The options that open a device: `--device`, `--target`, `--threads`.
+type Key = (String, Option<String>, Option<u32>);
+
+/// The devices that were opened so far, by what opens them: figures of a device are asked only where
 /// it is compiled for.
 pub struct Places<'a> {
     a: &'a Request,
-    opened: Vec<((String, Option<String>), Place)>,
+    opened: Vec<(Key, Place)>,
 }
 
 impl<'a> Places<'a> {
@@ -73,7 +76,7 @@ impl<'a> Places<'a> {
     /// # Errors
     /// No such device, and one that does not compute.
     pub fn open(&mut self, settings: &Settings) -> Result<&Place> {
-        let key = (settings.device.clone(), settings.target.clone());
+        let key = (settings.device.clone(), settings.target.clone(), settings.threads);
         let at = match self.opened.iter().position(|o| o.0 == key) {
             Some(at) => at,
             None => {

@@ -17,7 +17,7 @@ pub fn batch(inputs: &[Tensor]) -> usize {
 /// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
 ///
 /// # Errors
-/// What `f` says.
+/// An error of `f`.
 pub fn repeat(
     a: &Request,
     limit: Option<Duration>,

@@ -56,7 +56,7 @@ pub struct Request {
     pub trace: bool,
     /// Where only the driver's statistics can be had, they alone will do.
     pub not_timed: bool,
-    /// What is asked of bundles.
+    /// Options about bundles.
     pub bundle: BundleOptions,
     /// Everything else.
     pub settings: Settings,

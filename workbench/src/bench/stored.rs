@@ -10,7 +10,7 @@ use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, DispatchTime, DriverStats, RunSpans, Times};
 use serde_json::Value;
 
-/// What was measured of a model, or is known of it without.
+/// The measurements of a model, or its record without any.
 pub struct Measured {
     pub value: Value,
     /// None where nothing was timed.

@@ -14,7 +14,7 @@ const WITH_COLUMNS: &[&str] = &["amp", "layout", "fuse", "batch"];
 pub struct Setting {
     /// The options.
     pub settings: Settings,
-    /// What was swept: keys and values in order.
+    /// The swept keys and values in order.
     pub swept: Vec<(String, String)>,
 }
 
@@ -26,7 +26,7 @@ impl Setting {
         json!({ "amp": c.amp, "layout": c.layout, "fuse": c.fuse, "opt_level": c.opt_level, "seed": c.seed, "device": c.device,
             "target": c.target, "dim": c.dim, "keep_f32": c.keep_f32, "swept": swept })
     }
-    /// What was swept and has no column of its own: `device=0 n=64`.
+    /// Swept options without a column of their own: `device=0 n=64`.
     pub fn others(&self) -> String {
         let others = self.swept.iter().filter(|s| !WITH_COLUMNS.contains(&s.0.as_str()));
         others.map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(" ")
@@ -37,7 +37,7 @@ impl Setting {
     }
 }
 
-/// What `--sweep` calls options that have another name.
+/// Names of options for `--sweep` alone.
 const ALSO: [(&str, &str); 1] = [("keep", "keep_f32")];
 /// Takes back what an option was given.
 const NONE: &str = "none";

@@ -7,7 +7,7 @@ use runtime_gpu::{GpuError, Resident};
 /// Numbers of runs in flight that are tried where none is asked for. Beyond, the device waits for nothing any more.
 const TRIED: [usize; 3] = [1, 2, 4];
 
-/// What was measured.
+/// A measurement.
 pub struct Throughput {
     /// Runs a second.
     pub runs_per_s: f64,

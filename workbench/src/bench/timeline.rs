@@ -31,7 +31,7 @@ impl Recorded {
     /// A run of a session on a device.
     ///
     /// # Errors
-    /// What the run says.
+    /// An error of the run.
     pub fn on_device(
         session: &runtime_gpu::Session,
         c: &Compiled,

@@ -1,10 +1,10 @@
-//! What a bisection finds, in plain words and as JSON.
+//! The cause that a bisection finds, in plain words and as JSON.
 
 use compiler::name::Name;
 use compiler::passes::mixed_precision::escape_pattern;
 use serde_json::{Value, json};
 
-/// What makes a result wrong.
+/// The cause of a wrong result.
 #[allow(missing_docs)]
 pub enum Cause {
     /// The model itself: the interpreter is as far from the reference.

@@ -22,7 +22,7 @@ fn found(f: &Function, n: NodeId) -> Found {
 /// Where passes and schedules are right: the first node whose kernel is wrong, and an option that helps.
 ///
 /// # Errors
-/// What compilation or a run says.
+/// An error of compilation or of a run.
 pub fn wrong_node(trials: &Trials<'_>, case: &Case, setting: &Setting) -> Result<Cause> {
     let found =
         first_wrong_node(trials, case, |exposed| Ok(trials.session(exposed, setting)?.run_in_order(&case.inputs)?))?;
@@ -46,7 +46,7 @@ pub fn wrong_node(trials: &Trials<'_>, case: &Case, setting: &Setting) -> Result
 /// those of all nodes behind its own.
 ///
 /// # Errors
-/// What `run` says, and the run on the interpreter.
+/// An error of `run`, and of the run on the interpreter.
 pub fn first_wrong_node(
     trials: &Trials<'_>,
     case: &Case,
@@ -69,7 +69,7 @@ pub fn first_wrong_node(
 /// The first tensor of the reference that the interpreter computes otherwise, where the reference has inner ones.
 ///
 /// # Errors
-/// What the run says.
+/// An error of the run.
 pub fn first_departure(trials: &Trials<'_>, case: &Case, reference: &Named) -> Result<Option<Found>> {
     let f = case.module.main();
     let (exact, _) = exact_values(&case.module, &case.inputs, &trials.a.settings, |_| true)?;

@@ -11,7 +11,7 @@ use compiler::passes::{PipelineOptions, default_pipeline};
 /// Looks for a pass behind which the graph gives other results; `None` where no pass does.
 ///
 /// # Errors
-/// What a pass or a run says.
+/// An error of a pass or of a run.
 pub fn wrong_pass(trials: &Trials<'_>, case: &Case, setting: &Setting) -> Result<Option<Cause>> {
     let list = default_pipeline(&setting.pipeline);
     let behind = |count: usize| {

@@ -16,7 +16,7 @@ const LARGEST_F16: f64 = 65504.0;
 /// Looks for the node whose f16 makes the results wrong, where the results of f32 are right.
 ///
 /// # Errors
-/// What compilation or a run says.
+/// An error of compilation or of a run.
 pub fn wrong_precision(trials: &Trials<'_>, case: &Case, setting: &Setting) -> Result<Cause> {
     let f = case.module.main();
     let nodes = observed_nodes(&case.module);

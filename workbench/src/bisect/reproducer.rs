@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What was written.
+/// The files that were written.
 pub struct Reproducer {
     folder: PathBuf,
     model: PathBuf,
@@ -44,7 +44,7 @@ impl Reproducer {
 /// whole model.
 ///
 /// # Errors
-/// What a run says, and files that cannot be written.
+/// An error of a run, and files that cannot be written.
 pub fn write(
     trials: &Trials<'_>,
     case: &Case,

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use std::path::PathBuf;
 
 options! {
-    /// What is right, and how closely.
+    /// The right results, and how closely they are met.
     pub struct Right {
         /// Right results: reference (the interpreter, in f32), or a file of results, which may hold inner tensors by
         /// name
@@ -37,7 +37,7 @@ pub struct Request {
     pub model: String,
     /// Values for its inputs.
     pub input: Inputs,
-    /// What is right.
+    /// The right results.
     pub right: Right,
     /// Folder of the reproducer; none: beside nothing, named after the model.
     pub folder: Option<PathBuf>,

@@ -71,7 +71,7 @@ impl ScheduleProvider for Partly {
 /// Where it does not, but no single function is to blame, the cause names no function.
 ///
 /// # Errors
-/// What compilation or a run says.
+/// An error of compilation or of a run.
 pub fn wrong_rule(trials: &Trials<'_>, case: &Case, setting: &Setting) -> Result<Option<Cause>> {
     let with = |provider: &Arc<Partly>| Setting { schedules: Some(provider.clone()), ..setting.clone() };
     let simple = Partly::new(setting, Some(vec![]));

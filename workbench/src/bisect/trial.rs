@@ -64,9 +64,9 @@ impl Outcome {
 
 /// A setting that was tried, for the report.
 pub struct Tried {
-    /// What was tried.
+    /// The setting, in words.
     pub what: String,
-    /// What came out.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -84,7 +84,7 @@ impl Trials<'_> {
     /// Compiles and runs the case in this setting.
     ///
     /// # Errors
-    /// What compilation or the run says.
+    /// An error of compilation or of the run.
     pub fn run(&self, case: &Case, setting: &Setting, what: &str) -> Result<Outcome> {
         self.run_compiled(case, setting, what, |_| ())
     }
@@ -110,7 +110,7 @@ impl Trials<'_> {
     /// The module compiled in this setting.
     ///
     /// # Errors
-    /// What compilation says.
+    /// An error of compilation.
     pub fn session(&self, module: &Module, setting: &Setting) -> Result<Session> {
         let settings = Settings { schedules: Schedules(setting.schedules.clone()), ..setting.settings.clone() };
         execute_with(module.clone(), setting.pipeline.clone(), &settings, self.device, self.profile, false)
@@ -119,7 +119,7 @@ impl Trials<'_> {
     /// The module behind the first `count` passes of the setting's pipeline.
     ///
     /// # Errors
-    /// What a pass says.
+    /// An error of a pass.
     pub fn behind_passes(&self, module: &Module, pipeline: &PipelineOptions, count: usize) -> Result<Module> {
         let mut module = module.clone();
         let mut cx = PassContext::new(self.profile.clone());
@@ -133,7 +133,7 @@ impl Trials<'_> {
     /// Runs `module`, which is the case's behind some passes, on the interpreter.
     ///
     /// # Errors
-    /// What the run says.
+    /// An error of the run.
     pub fn run_on_cpu(&self, case: &Case, module: &Module, what: &str) -> Result<Outcome> {
         go_on(&self.a.settings)?;
         let got = interpret_watched(module, &case.inputs, &self.a.settings, "bisect", |_, _, _| ())?;
@@ -185,7 +185,7 @@ impl Setting {
 /// bisection asks.
 ///
 /// # Errors
-/// What `is_wrong` says.
+/// An error of `is_wrong`.
 pub fn first_wrong(count: usize, mut is_wrong: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
     let (mut right, mut wrong) = (0, count);
     while wrong - right > 1 {

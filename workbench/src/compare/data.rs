@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// What came out of a comparison over a folder of inputs.
+/// The outcome of a comparison over a folder of inputs.
 pub struct FolderComparison {
     /// Name of the model.
     pub model: String,

@@ -84,7 +84,7 @@ struct Search<'s> {
     plain: PipelineOptions,
     measured: usize,
     progress: Progress,
-    /// What the results took of the tolerance with the last list that passed.
+    /// The share of the tolerance that the results took with the last list that passed.
     used: f64,
     /// The share of the tolerance that results may take.
     limit: f64,

@@ -5,7 +5,7 @@ use crate::options;
 use crate::settings::Settings;
 
 options! {
-    /// What results are held against, and how closely.
+    /// The reference of a comparison, and its tolerances.
     pub struct Against {
         /// Compare with: reference (the interpreter; cpu is its old name), fp32, or a file of results
         against: String = "reference" in Own { value: "reference|fp32|ref.npz" };
@@ -33,7 +33,7 @@ pub struct Request {
     pub model: String,
     /// Values for its inputs.
     pub input: Inputs,
-    /// What to compare with.
+    /// The reference.
     pub against: Against,
     /// Errors of each node with the errors before it; otherwise each node alone gets exact inputs.
     pub cumulative: bool,

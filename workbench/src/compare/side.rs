@@ -118,7 +118,7 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// What `--against` names. `inputs` are of the shapes that runs will have.
+    /// The reference of `--against`. `inputs` are of the shapes that runs will have.
     ///
     /// # Errors
     /// A missing file, a file without results, or an error of the compilation.

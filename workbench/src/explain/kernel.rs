@@ -10,7 +10,7 @@ use compiler::text::print_value;
 use compiler::trace::{Call, CompileTrace};
 use serde_json::{Value, json};
 
-/// What there is to say of the kernel `name`.
+/// Explains the kernel `name`.
 ///
 /// # Errors
 /// When there is no such kernel, or the compilation does not say how it was scheduled.

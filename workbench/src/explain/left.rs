@@ -77,7 +77,7 @@ fn row(r: &Relations<'_>, list: &[&RoundTrip]) -> String {
     text
 }
 
-/// What one kernel would gain, with the parts of the sum.
+/// The gain of one kernel, with the parts of the sum.
 fn gain(t: &RoundTrip) -> String {
     match (t.again_ns, t.gain_ns()) {
         (Some(again), Some(gain)) if gain > 0.0 && again == 0.0 => {

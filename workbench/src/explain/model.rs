@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Remarks of one pass that are shown without `-v`.
 const SHOWN: usize = 3;
 
-/// What there is to say of a compilation.
+/// Explains a compilation.
 pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Document {
     let mut out = Document::new(to_json(r, parts));
     let (t, o) = (r.t, &r.t.options);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Runs of lines that are shown of a kernel.
 const LINES: usize = 8;
 
-/// What there is to say of the node `name`; a layer, a group or a kernel stands for its source node.
+/// Explains the node `name`; a layer, a group or a kernel stands for its source node.
 ///
 /// # Errors
 /// When no group and no remark knows the name: the message has similar ones.

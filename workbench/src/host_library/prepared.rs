@@ -60,7 +60,7 @@ impl Row for Entry {
     }
 }
 
-/// What the library prepared.
+/// The data that the library prepared.
 struct State {
     state: *mut c_void,
     free: Option<Free>,

@@ -16,7 +16,7 @@ pub trait Row {
     /// Registers the function, which keeps the library loaded.
     ///
     /// # Errors
-    /// What the row lacks.
+    /// The missing part of the row.
     fn register(&self, name: &str, library: &Arc<Library>, functions: &mut HostFunctions) -> Result<(), String>;
 }
 

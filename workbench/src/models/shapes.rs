@@ -10,7 +10,7 @@ use weft::Sizes;
 
 type Ports = [(Name, TensorType)];
 
-/// What the options and `inputs` say of the sizes of `ports`. With `keep_open`, what nothing decides stays open where
+/// The sizes of `ports` by the options and `inputs`. With `keep_open`, what nothing decides stays open where
 /// no inputs are given.
 pub fn sizes(ports: &Ports, settings: &Settings, inputs: Option<&Named>, keep_open: bool) -> Result<Sizes> {
     let asked = dim_options(settings)?;

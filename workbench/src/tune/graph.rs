@@ -41,7 +41,7 @@ const SAMPLES: usize = 5;
 pub struct Subject<'a> {
     /// The network.
     pub module: &'a Module,
-    /// What it runs on.
+    /// Its inputs.
     pub inputs: &'a [Tensor],
     /// Where.
     pub device: &'a Device,

@@ -1,4 +1,4 @@
-//! What a search learns of the estimate: how far times are from it, by the choices of schedules.
+//! A search learns how far off the estimate is: how far times are from it, by the choices of schedules.
 //!
 //! The logarithms of time by estimate, both relative to the default's, are a Gaussian process (Rasmussen and Williams,
 //! Gaussian Processes for Machine Learning, 2006, chapter 2) over schedules; two schedules have more in settings the

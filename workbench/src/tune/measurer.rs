@@ -39,7 +39,7 @@ impl Drop for Process {
 
 /// Verifies and times candidates of one function after another.
 pub struct Measurer {
-    /// What the process is told first.
+    /// The first message to the process.
     setup: Setup,
     process: Option<Process>,
     function: Option<Request>,

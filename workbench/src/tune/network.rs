@@ -45,7 +45,7 @@ pub fn judge(a: &Request, model: &str, file: &Path, lines: &[TuningLine]) -> Res
     found
 }
 
-/// What the network is compiled with before and after.
+/// The databases that the network is compiled with before and after.
 pub struct Sides<'a> {
     pub before: &'a TuningDatabase,
     pub after: &'a Path,

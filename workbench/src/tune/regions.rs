@@ -136,7 +136,7 @@ fn median(mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     Ok(Statistics::of(&samples).median)
 }
 
-/// What to say about the regions.
+/// The regions in words.
 pub fn describe(rows: &[Value]) -> Vec<String> {
     let line = |r: &Value| {
         let text = |key: &str| r[key].as_str().unwrap_or_default().to_string();

@@ -29,7 +29,7 @@ const RATIO: f64 = 0.97;
 const STEP_RATIO: f64 = 0.98;
 const IDLE: usize = 2;
 
-/// What a search found.
+/// The outcome of a search.
 pub struct Outcome {
     /// None where the default is best.
     pub winner: Option<Winner>,
@@ -46,7 +46,7 @@ pub struct Outcome {
 /// A schedule that is faster than the default.
 pub struct Winner {
     candidate: Candidate,
-    /// What made it: `tune`, `template NAME`.
+    /// Its maker: `tune`, `template NAME`.
     pub by: String,
 }
 
@@ -59,7 +59,7 @@ impl Outcome {
     pub fn winner(&self) -> Option<&Candidate> {
         self.winner.as_ref().map(|w| &w.candidate)
     }
-    /// What is not as the default has it, in words.
+    /// The differences from the default, in words.
     pub fn describe(&self) -> String {
         let Some(Winner { candidate, .. }) = &self.winner else { return "the default is best".into() };
         if candidate.for_line().1.is_empty() {

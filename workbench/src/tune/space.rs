@@ -31,11 +31,11 @@ pub trait Space {
     fn default(&self) -> Result<Candidate>;
     /// The candidates next to this one.
     fn around(&self, c: &Candidate) -> Vec<Candidate>;
-    /// What made a candidate, for its line.
+    /// The maker of a candidate, for its line.
     fn by(&self, c: &Candidate) -> String;
 }
 
-/// What verifies and times candidates of a function.
+/// Verifies and times candidates of a function.
 pub trait Racing {
     /// Opens the default schedule, or says why it is refused.
     ///

@@ -24,7 +24,7 @@ pub struct Unit {
     pub positions: Vec<usize>,
     /// Its constant operands.
     pub constants: Vec<BufferId>,
-    /// What the database knows it by.
+    /// Its key in the database.
     pub workload: Workload,
     /// Microseconds of all its dispatches in a run.
     pub us: f64,
@@ -91,7 +91,7 @@ pub fn owner(compiled: &Compiled, name: &str) -> Result<Name> {
 
 /// The time of a function in a network, and how often it is called.
 pub struct Timed {
-    /// What the database gets.
+    /// Its line in the database.
     pub line: FunctionLine,
     /// How often a run calls it.
     pub calls: usize,
