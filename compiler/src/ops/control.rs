@@ -12,7 +12,6 @@ use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
-use tensor_ir::plan::MOST_TRIPS;
 use tensor_ir::text::print_attrs;
 
 /// ONNX importers: none makes these ops as they are.
@@ -415,12 +414,9 @@ impl Loop {
         }
     }
     fn check_control(&self, cx: &InferContext<'_>) -> OpResult<()> {
-        let trips = self.trips.as_ref().and_then(Int::as_const);
-        if trips.is_some_and(|n| n < 0) {
-            return Err("the number of iterations is below 0".into());
-        }
-        if let Some(n) = trips.filter(|&n| n as u64 >= MOST_TRIPS && !self.r#while) {
-            return Err(format!("{n} iterations without a condition take hours: fewer than {MOST_TRIPS} may be").into());
+        let most = if self.r#while { i64::MAX } else { tensor_ir::plan::MOST_TRIPS as i64 - 1 };
+        if let Some(n) = self.trips.as_ref().and_then(Int::as_const).filter(|n| !(0..=most).contains(n)) {
+            return Err(format!("it has {n} iterations, not 0 to {most}: without a condition, more take hours").into());
         }
         if let Some(t) = cx.input(0).filter(|t| t.dtype != DType::I64 || !t.numel().is(1)) {
             return Err(format!("the number of iterations is {t:?}, not one i64").into());
@@ -428,13 +424,11 @@ impl Loop {
         if let Some(t) = cx.input(1).filter(|t| !is_one_bool(t)) {
             return Err(format!("the condition is {t:?}, not one bool").into());
         }
-        if self.trips.is_some() && cx.input(0).is_some() {
-            return Err("the number of iterations is given twice".into());
+        match (self.trips.is_some(), cx.input(0).is_some()) {
+            (true, true) => Err("the number of iterations is given twice".into()),
+            (false, false) if !self.r#while => Err("nothing ends it: no number and no `while`".into()),
+            _ => Ok(()),
         }
-        if self.trips.is_none() && cx.input(0).is_none() && !self.r#while {
-            return Err("nothing ends it: it needs a number of iterations or `while`".into());
-        }
-        Ok(())
     }
 }
 impl Op for Loop {
