@@ -122,7 +122,7 @@ mod tests {
         let h = float("h", "%x[] * 0.3 + 0.1");
         assert_eq!(found(&format!("{h}{BEST}{largest}")), ["h"]);
         // What does not round gives the same number again.
-        let exact = float("h", "max(%x[], -(%y[]))");
+        let exact = float("h", "max(%x[], neg(%y[]))");
         assert!(found(&format!("{exact}{BEST}{largest}")).is_empty());
         // The stage behind the one that rounds does not.
         let two = float("g", "%x[] * 0.3 + 0.1") + &float("h", "max(%g[], 0.0)");
