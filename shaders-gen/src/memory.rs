@@ -5,7 +5,6 @@ use crate::builder::{LoadKey, Value};
 use crate::error::EmitError;
 use crate::joined::VECTOR;
 use crate::kernel::{KernelEmitter, StorageLocation};
-use crate::lanes::is_multiple;
 use crate::layout::StorageLayout;
 use naga::{Expression, Handle};
 use tensor_ir::int::Int;
@@ -86,7 +85,7 @@ impl KernelEmitter<'_> {
     ) -> Result<Value, EmitError> {
         let layout = self.layout(buffer);
         let (unit, n) = (layout.unit(), i64::from(count));
-        if unit >= n && align >= n && unit % n == 0 || unit > n && is_multiple(base, unit) {
+        if unit >= n && align >= n && unit % n == 0 || unit > n && crate::lanes::is_multiple(base, unit) {
             return self.load_within_unit(buffer, base, count, access);
         }
         if unit > 1 && align >= unit && n % unit == 0 {
@@ -118,7 +117,7 @@ impl KernelEmitter<'_> {
         let layout = self.layout(buffer);
         let unit_size = layout.unit();
         let offset = self.ranges.simplify(&base.rem(unit_size));
-        let offset = if is_multiple(base, unit_size) { Some(0) } else { offset.as_const() };
+        let offset = if crate::lanes::is_multiple(base, unit_size) { Some(0) } else { offset.as_const() };
         let Some(offset) = offset else {
             let mut parts = Vec::with_capacity(count as usize);
             for k in 0..i64::from(count) {
@@ -204,7 +203,7 @@ impl KernelEmitter<'_> {
     pub fn load_words(&mut self, buffer: BufferId, base: &Int, access: &Access) -> Result<Value, EmitError> {
         let unit_size = self.layout(buffer).unit();
         let second = self.ranges.simplify(&(base.clone() - VECTOR));
-        let offset = match (is_multiple(base, unit_size), is_multiple(&second, unit_size)) {
+        let offset = match (crate::lanes::is_multiple(base, unit_size), is_multiple(&second, unit_size)) {
             (true, _) => 0,
             (_, true) => VECTOR,
             _ if unit_size == VECTOR => 0,
