@@ -203,7 +203,7 @@ impl KernelEmitter<'_> {
     pub fn load_words(&mut self, buffer: BufferId, base: &Int, access: &Access) -> Result<Value, EmitError> {
         let unit_size = self.layout(buffer).unit();
         let second = self.ranges.simplify(&(base.clone() - VECTOR));
-        let offset = match (crate::lanes::is_multiple(base, unit_size), is_multiple(&second, unit_size)) {
+        let offset = match (crate::lanes::is_multiple(base, unit_size), crate::lanes::is_multiple(&second, unit_size)) {
             (true, _) => 0,
             (_, true) => VECTOR,
             _ if unit_size == VECTOR => 0,
