@@ -24,7 +24,8 @@ use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::registry::Table;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Estimate, times};
-use crate::tir::{BufferId, compared_again};
+use crate::tir::BufferId;
+use crate::tir::analysis::compared::compared_again;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The part of a cost that the estimate does not tell.

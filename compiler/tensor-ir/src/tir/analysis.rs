@@ -9,6 +9,8 @@
 //!
 //! Index expressions are not simplified first: a reshape that happens to be the identity is still injective.
 
+pub mod compared;
+
 use super::{BufferId, Expr, Stage, TensorFunction};
 use crate::int::{Int, IntNode};
 use crate::name::Name;

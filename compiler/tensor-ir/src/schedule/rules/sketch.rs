@@ -22,7 +22,8 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten, simplify_function};
-use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction, compared_again};
+use crate::tir::analysis::compared::compared_again;
+use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]

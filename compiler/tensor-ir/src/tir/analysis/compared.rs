@@ -6,7 +6,7 @@
 //!
 //! Example: `h[i] = x[i] * 0.3 + 0.1; best = max(h); place = min(select(h[i] == best, i, none))` keeps `h`.
 
-use super::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction, UnaryOp};
+use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction, UnaryOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 type Blocks<'a> = FxHashMap<BufferId, &'a Block>;
