@@ -79,11 +79,11 @@ unsafe fn run(session: &WeftSession, inputs: *const WeftTensor, count: usize) ->
 ///
 /// # Safety
 /// `inputs` points to `count` tensors whose names, shapes and data do not change during the call.
-pub(crate) unsafe fn given<'s>(
-    session: &'s WeftSession,
+pub(crate) unsafe fn given(
+    session: &WeftSession,
     inputs: *const WeftTensor,
     count: usize,
-) -> Result<Vec<(&'s str, Tensor)>, Failure> {
+) -> Result<Vec<(&str, Tensor)>, Failure> {
     let names: Vec<&str> = session.input_types.iter().map(|i| i.0.as_str()).collect();
     // SAFETY: as the function's own contract says.
     let inputs = unsafe { slice(inputs, count, "the inputs") }?;

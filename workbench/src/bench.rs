@@ -104,8 +104,8 @@ pub fn bench(
     Ok(rows)
 }
 
-/// Times an open session, as [`bench`] times the one that it opens: whole runs, and each kernel where the session has
-/// its compilation. The record has no `settings`, `compile_ms`, `model` and `env`.
+/// Times an open session, as [`bench()`] times the one that it opens: whole runs, and each kernel where the session
+/// has its compilation. The record has no `settings`, `compile_ms`, `model` and `env`.
 ///
 /// # Errors
 /// An error of a run; a text that is no time.

@@ -397,24 +397,6 @@ pub fn interpret_watched(
     interpreter.run(entry, inputs).map_err(|e| Error::input(e.to_string()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use compiler::text::parse_module;
-
-    #[test]
-    fn a_reproducer_is_a_module_again() {
-        let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = relu %x : f32[4]\n  return %y\n}\n";
-        let m = parse_module(text).expect("text");
-        let path = write_reproducer(&m, &["infer-types".into()], &Settings::default(), &DeviceProfile::baseline())
-            .expect("writes");
-        let written = std::fs::read_to_string(&path).expect("is there");
-        std::fs::remove_file(&path).expect("removes");
-        assert!(written.starts_with("; weft "), "{written}");
-        assert_eq!(print_module(&parse_module(&written).expect("parses")), print_module(&m));
-    }
-}
-
 /// The library's options for a compilation with these settings, without who watches.
 ///
 /// # Errors
@@ -432,4 +414,22 @@ pub fn library_options(
         host_functions: settings.functions.clone(),
         ..Options::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::text::parse_module;
+
+    #[test]
+    fn a_reproducer_is_a_module_again() {
+        let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = relu %x : f32[4]\n  return %y\n}\n";
+        let m = parse_module(text).expect("text");
+        let path = write_reproducer(&m, &["infer-types".into()], &Settings::default(), &DeviceProfile::baseline())
+            .expect("writes");
+        let written = std::fs::read_to_string(&path).expect("is there");
+        std::fs::remove_file(&path).expect("removes");
+        assert!(written.starts_with("; weft "), "{written}");
+        assert_eq!(print_module(&parse_module(&written).expect("parses")), print_module(&m));
+    }
 }

@@ -5,7 +5,7 @@
 //! confirmed on fresh rounds, and a line is written at once. In the end the network is timed in fresh processes, with
 //! the lines of this run and without them: if it is slower with them, they are withdrawn. Then measured times of whole
 //! functions decide about layouts, fusion and algorithms ([`graph`]), and those of regions about external targets
-//! ([`regions`]).
+//! (`regions`).
 
 pub mod by_hand;
 pub mod candidate;

@@ -86,7 +86,8 @@ fn unpack(packages: &[String]) -> Result<PathBuf, String> {
     for p in packages {
         let archive = target_dir()?.join("package").join(format!("{p}.crate"));
         let mut tar = Command::new("tar");
-        tar.arg("-xzf").arg(archive).arg("-C").arg(&folder);
+        // With the time of now: archives have one time for all, and cargo would see no change.
+        tar.arg("-xzmf").arg(archive).arg("-C").arg(&folder);
         run_command(tar)?;
     }
     let own = std::fs::read_to_string(root().join("Cargo.toml")).map_err(say)?;

@@ -5,7 +5,7 @@ use crate::errors::usage;
 use crate::interrupt::{calling, on_thread};
 use crate::json::loads;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict};
+use pyo3::types::{PyBool, PyDict, PyString};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,10 +37,11 @@ fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         let one = |(k, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok(format!("{}={}", k.str()?, v.str()?));
         return pairs.iter().map(one).collect();
     }
-    if value.cast::<pyo3::types::PyString>().is_err() && !value.hasattr("__fspath__")? {
-        if let Ok(parts) = value.try_iter() {
-            return parts.map(|p| Ok(p?.str()?.to_string())).collect();
-        }
+    if value.cast::<PyString>().is_err()
+        && !value.hasattr("__fspath__")?
+        && let Ok(parts) = value.try_iter()
+    {
+        return parts.map(|p| Ok(p?.str()?.to_string())).collect();
     }
     Ok(vec![value.str()?.to_string()])
 }

@@ -109,8 +109,7 @@ def test_texts(tmp_path, device, name, text, code, words):
     file.write_text(text)
     refused(tmp_path, file, code, words, device)
     if "evil" in text or "ESCAPED" in text:
-        # The package has no such target: the region runs as it stands.
-        refused(tmp_path, file, 0, "", device, "{'allow_native': True}")
+        refused(tmp_path, file, 2, "a file must not set", device, "{'allow_native': True}")
 
 
 def with_changed_plan(data, place):

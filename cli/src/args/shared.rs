@@ -313,8 +313,8 @@ impl Command {
     /// Options about a bundle.
     pub fn bundle_args(&self) -> BundleArgs {
         match self {
-            Command::Run(a) => a.bundle.clone(),
-            Command::Bench(a) => a.bundle.clone(),
+            Command::Run(a) => a.bundle,
+            Command::Bench(a) => a.bundle,
             _ => BundleArgs::default(),
         }
     }

@@ -48,8 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Members that only the tests of a member may depend on. The emitter itself knows no graphs and no ops.
-const TEST_ARROWS: &[(&str, &[&str])] =
-    &[("shaders-gen", &["compiler"]), ("runtime-cpu", &["compiler"]), ("benches", &["workbench"])];
+const TEST_ARROWS: &[(&str, &[&str])] = &[("shaders-gen", &["compiler"]), ("runtime-cpu", &["compiler"])];
 
 /// Crates that only some members may use.
 const CONFINED: &[(&str, &[&str])] = &[

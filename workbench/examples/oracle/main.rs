@@ -1,7 +1,7 @@
-//! `cargo run --release -p weft-benches --example oracle -- FILE`: tables of measured schedules, and searches that run
-//! on them. A table has up to some number of schedules of each shape of [`benches::shapes`], drawn with a seed from all
-//! that the rules' choices reach, each with its time by that of the default in the same race. A search on a table sees
-//! its schedules alone, so that it is deterministic, and the best that it could find is known.
+//! `cargo run --release -p weft-workbench --example oracle -- FILE`: tables of measured schedules, and searches that
+//! run on them. A table has up to some number of schedules of each shape of [`benches::shapes`], drawn with a seed
+//! from all that the rules' choices reach, each with its time by that of the default in the same race. A search on a
+//! table sees its schedules alone, so that it is deterministic, and the best that it could find is known.
 
 mod subjects;
 mod table;
