@@ -85,8 +85,8 @@ ROWS = """%v, %r = loop _, _, %x {trips=1000000} : f32[100000], f32[1000000,1000
 %y = reduce %2 {axes=[0,1], kind=max}"""
 
 TEXTS = [
-    ("program", region("compiler=./evil.sh"), 2, "runs code of this machine"),
-    ("folder", region("folder=./ESCAPED"), 2, "runs code of this machine"),
+    ("program", region("compiler=./evil.sh"), 2, "of this machine"),
+    ("folder", region("folder=./ESCAPED"), 2, "of this machine"),
     ("code", region(""), 2, "runs code of this machine"),
     ("host function", network("%y = call_host @system %x {dtypes=[f32], shapes=[[2]]} : f32[2]"), 3, "not registered"),
     ("calls in calls", calls(20, 2), 3, "more than 100000"),
