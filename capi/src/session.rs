@@ -45,9 +45,8 @@ impl WeftSession {
     fn open(model: &WeftModel, request: Request, functions: Option<&WeftFunctions>) -> Result<WeftSession, Failure> {
         weft::external::register()?;
         let mut settings = request.settings.clone();
-        if let Some(functions) = functions {
-            settings.functions = functions.host_functions();
-        }
+        let own = functions.map(WeftFunctions::host_functions).unwrap_or_default();
+        settings.functions = workbench::host_calls::functions(&settings, &own)?;
         workbench::tuning::provide(&mut settings, false)?;
         let device = device_of(&settings.device, settings.threads.map_or(0, |n| n as usize))?;
         let profile = profile_on(&settings, &device)?;

@@ -1,40 +1,22 @@
 //! `cargo xtask lines`: lines of Rust of each member, tests left out.
 
+use cargo_metadata::MetadataCommand;
 use std::path::Path;
 
 /// The row of the table of commands.
 pub const HELP: &str = "lines of Rust of each member, tests left out";
 
-/// Where members are.
-const FOLDERS: [&str; 17] = [
-    "compiler/tensor-ir",
-    "compiler",
-    "shaders-gen",
-    "runtime-cpu",
-    "runtime-gpu",
-    "onednn",
-    "c-source",
-    "rust-source",
-    "facade",
-    "graphview",
-    "viewer",
-    "benches",
-    "workbench",
-    "cli",
-    "bindings/python",
-    "capi",
-    "xtask",
-];
-
 /// Prints a line for each member, and the sum.
 ///
 /// # Errors
-/// A folder that cannot be read.
+/// A manifest or a folder that cannot be read.
 pub fn run(_: &[String]) -> Result<(), String> {
     let mut all = 0;
-    for folder in FOLDERS {
-        let lines = of_folder(&Path::new(folder).join("src"))?;
-        println!("{lines:7}  {folder}");
+    let meta = MetadataCommand::new().no_deps().exec().map_err(|e| format!("cargo metadata: {e}"))?;
+    for package in &meta.packages {
+        let folder = package.manifest_path.parent().ok_or("a manifest in no folder")?;
+        let lines = of_folder(folder.join("src").as_std_path())?;
+        println!("{lines:7}  {}", folder.strip_prefix(&meta.workspace_root).unwrap_or(folder));
         all += lines;
     }
     println!("{all:7}  all");

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft::extend::{AttrStruct, Attrs, Name, ReplaceWithHostCalls};
 use weft::{AmpMode, Cache, Device, Options, Tensor, Watch};
 use workbench::executor::{open_device, pipeline_options, profile_on};
+use workbench::options::Heading;
 use workbench::settings::Settings;
 
 /// The devices that this process has opened: sessions on one share kernels, weights and its queue.
@@ -169,7 +170,7 @@ pub fn compile(
 ) -> PyResult<Session> {
     weft::external::register().map_err(|e| raise(&e))?;
     let mut settings = Settings { allow_native, ..Settings::of_program() };
-    take(&mut settings, options)?;
+    take(&mut settings, options, &[Heading::Device, Heading::Compiler])?;
     let raised = Raised::default();
     let asked = [
         ("inputs", inputs.is_some()),

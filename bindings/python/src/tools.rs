@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use workbench::bisect::Right;
 use workbench::inputs::Inputs;
-use workbench::options::Tabled;
+use workbench::options::{Heading, Opt, Tabled};
 use workbench::own_process;
 use workbench::settings::Settings;
 use workbench::tune::Tuned;
@@ -46,15 +46,19 @@ fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(vec![value.str()?.to_string()])
 }
 
-/// Takes keyword arguments as the options of the table.
+/// The headings of all options.
+const ALL: &[Heading] = &[Heading::Device, Heading::Model, Heading::Compiler, Heading::Files];
+
+/// Takes keyword arguments as the options of the table that stand under these headings.
 ///
 /// # Errors
 /// TypeError for one that there is not; code 2 for a value that it does not take.
-pub fn take(settings: &mut Settings, given: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+pub fn take(settings: &mut Settings, given: Option<&Bound<'_, PyDict>>, headings: &[Heading]) -> PyResult<()> {
+    let is_taken = |row: &&Opt<Settings>| headings.contains(&row.heading);
     for (name, value) in given.into_iter().flatten() {
         let name = name.str()?.to_string();
-        let Some(row) = Settings::row(&name).filter(|row| row.name == name) else {
-            let there: Vec<&str> = Settings::rows().iter().map(|row| row.name).collect();
+        let Some(row) = Settings::row(&name).filter(|row| row.name == name && is_taken(row)) else {
+            let there: Vec<&str> = Settings::rows().iter().filter(is_taken).map(|row| row.name).collect();
             let why = format!("got an unexpected keyword argument '{name}'; options are {}", there.join(", "));
             return Err(pyo3::exceptions::PyTypeError::new_err(why));
         };
@@ -132,7 +136,7 @@ pub fn tune<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     own_process::starts_with(again);
     let mut settings = Settings { tuning: Some(tuning.display().to_string()), ..Settings::default() };
-    take(&mut settings, options)?;
+    take(&mut settings, options, ALL)?;
     let budget =
         Duration::try_from_secs_f64(seconds).map_err(|e| usage(format!("seconds={seconds}: {e}"), "give 60"))?;
     let found = watched(py, settings, progress, move |mut settings| {
@@ -163,7 +167,7 @@ pub fn bisect<'py>(
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut settings = Settings::of_program();
-    take(&mut settings, options)?;
+    take(&mut settings, options, ALL)?;
     let input = Inputs { arrays: inputs.map(tensors_of).transpose()?.unwrap_or_default(), ..Inputs::default() };
     let results = against.map(tensors_of).transpose()?.unwrap_or_default();
     let right = Right { rtol, atol, results, ..Default::default() };

@@ -65,6 +65,8 @@ def test_options(small):
     assert "weft devices" in error.help and "device=" in error.help
     with pytest.raises(TypeError):
         weft_nn.compile(model, amq="fp16")
+    with pytest.raises(TypeError, match="seed"):
+        weft_nn.compile(model, seed=3)
 
 
 def test_open_sizes_are_named_as_python_writes_them(tmp_path):
