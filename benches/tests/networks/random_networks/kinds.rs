@@ -3,9 +3,10 @@
 //! pass treats all members alike (resize, local normalisation, einsum), with channels of 1.
 //!
 //! They are compiled for every profile that Weft knows, since users have those devices and the tests have none of them,
-//! and run on the device at hand. A network follows from its seed: `PROPTEST_CASES` draws more, `WEFT_SEED` others.
+//! and run on the device at hand and on the processor. A network follows from its seed: `PROPTEST_CASES` draws more, `WEFT_SEED` others.
 
 use super::control::Draw;
+use super::native::{check_native, isas};
 use super::targets::Target;
 use super::{check_compiled, inputs_of, rounding};
 use compiler::compile::{CompileOptions, Compiled, compile};
@@ -358,7 +359,11 @@ fn kinds_agree() {
         let fuse = [FuseMode::Full, FuseMode::Full, FuseMode::Classic, FuseMode::Off][seed as usize % 4];
         let amp = if half { AmpMode::Fp16 } else { AmpMode::Off };
         let options = PipelineOptions { layout, fuse, amp, ..PipelineOptions::default() };
-        if let Err(e) = check_compiled(&module, options, &Target::device(), &inputs, &want) {
+        let isa = isas()[seed as usize % isas().len()];
+        let on_device = check_compiled(&module, options.clone(), &Target::device(), &inputs, &want);
+        for e in
+            [on_device, check_native(&module, options, (isa, None), &inputs, &want)].into_iter().filter_map(Result::err)
+        {
             println!("seed {seed}: {e}\n{text}");
             failed.push(seed);
         }
