@@ -122,55 +122,6 @@ pub(crate) fn number(n: Num, t: DType) -> String {
     }
 }
 
-/// The functions of one value that C has for floats, by their name for doubles.
-fn of_one(op: UnaryOp) -> Option<&'static str> {
-    use UnaryOp::*;
-    Some(match op {
-        Abs => "fabs",
-        Exp => "exp",
-        Log => "log",
-        Sqrt => "sqrt",
-        Sin => "sin",
-        Cos => "cos",
-        Tan => "tan",
-        Asin => "asin",
-        Acos => "acos",
-        Atan => "atan",
-        Sinh => "sinh",
-        Cosh => "cosh",
-        Tanh => "tanh",
-        Asinh => "asinh",
-        Acosh => "acosh",
-        Atanh => "atanh",
-        Floor => "floor",
-        Ceil => "ceil",
-        Round => "rint",
-        Trunc => "trunc",
-        Sign => "weft_sign",
-        Neg | Not | BitNot | IsNan | IsInf | QuantizeF16 | QuantizeBf16 => return None,
-    })
-}
-
-fn operator(op: BinaryOp) -> Option<&'static str> {
-    use BinaryOp::*;
-    Some(match op {
-        Add => "+",
-        Sub => "-",
-        Mul => "*",
-        Div => "/",
-        BitAnd => "&",
-        BitOr => "|",
-        BitXor => "^",
-        Lt => "<",
-        Le => "<=",
-        Gt => ">",
-        Ge => ">=",
-        Eq => "==",
-        Ne => "!=",
-        _ => return None,
-    })
-}
-
 impl Values<'_> {
     /// An index.
     pub fn int(&self, i: &Int) -> Result<String, String> {
@@ -253,13 +204,7 @@ impl Values<'_> {
     }
     /// Two values combined.
     pub fn combined(&self, c: Combiner, t: DType, a: &str, b: &str) -> Result<String, String> {
-        let op = match c {
-            Combiner::Sum => BinaryOp::Add,
-            Combiner::Prod => BinaryOp::Mul,
-            Combiner::Max => BinaryOp::Max,
-            Combiner::Min => BinaryOp::Min,
-        };
-        binary(op, t, a, b)
+        binary(c.operator(), t, a, b)
     }
 }
 
@@ -267,7 +212,6 @@ pub(crate) fn unary(op: UnaryOp, t: DType, a: &str) -> Result<String, String> {
     let suffix = if class(t) == Class::Float { "f" } else { "" };
     Ok(match (op, class(t)) {
         (UnaryOp::Not, _) => format!("(int64_t)({a} == 0)"),
-        (UnaryOp::IsNan | UnaryOp::IsInf, Class::Int) => "INT64_C(0)".into(),
         (UnaryOp::IsNan, _) => format!("(int64_t)(isnan({a}) != 0)"),
         (UnaryOp::IsInf, _) => format!("(int64_t)(isinf({a}) != 0)"),
         (UnaryOp::QuantizeF16, Class::Float | Class::Double) => format!("weft_from_half(weft_to_half((float)({a})))"),
@@ -278,39 +222,51 @@ pub(crate) fn unary(op: UnaryOp, t: DType, a: &str) -> Result<String, String> {
         (UnaryOp::Abs, Class::Int) if t.is_signed() => wrapped(t, &format!("weft_int_abs({a})")),
         (UnaryOp::Sign, Class::Int) if t.is_signed() => format!("weft_int_sign({a})"),
         (UnaryOp::Sign, Class::Int) => format!("(int64_t)({a} != 0)"),
-        (UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc, Class::Int) => a.into(),
-        (op, class) => match (of_one(op), class) {
-            (Some(name), Class::Int) => cast(DType::F64, t, &format!("{name}((double)({a}))")),
-            (Some(name), _) => format!("{name}{suffix}({a})"),
-            (None, _) => return Err(format!("{} of {t} has no C", op.name())),
+        (UnaryOp::Abs, Class::Int) => a.into(),
+        (op, _) => match op.c_name().filter(|_| op.domain().takes(t)) {
+            Some(name) => format!("{name}{suffix}({a})"),
+            None => return Err(format!("{} of {t} has no C", op.name())),
         },
     })
 }
 
 pub(crate) fn binary(op: BinaryOp, t: DType, a: &str, b: &str) -> Result<String, String> {
-    use BinaryOp::*;
-    let none = || format!("{} of {t} has no C", op.name());
-    let compared = |a: &str, b: &str| operator(op).map(|o| format!("(int64_t)({a} {o} {b})"));
-    if class(t) != Class::Int {
-        let suffix = if class(t) == Class::Float { "f" } else { "" };
-        return Ok(match op {
-            Add | Sub | Mul | Div => format!("({a} {} {b})", operator(op).ok_or_else(none)?),
-            FloorMod => format!("weft_floor_mod_{}({a}, {b})", if suffix.is_empty() { "d" } else { "f" }),
-            TruncMod => format!("fmod{suffix}({a}, {b})"),
-            Pow => format!("pow{suffix}({a}, {b})"),
-            Min => format!("weft_fmin{suffix}({a}, {b})"),
-            Max => format!("weft_fmax{suffix}({a}, {b})"),
-            op if op.is_comparison() => compared(a, b).ok_or_else(none)?,
-            _ => return Err(none()),
-        });
+    match class(t) {
+        _ if !op.domain().takes(t) => Err(format!("{} of {t} has no C", op.name())),
+        Class::Float => of_floats(op, "f", a, b),
+        Class::Double => of_floats(op, "", a, b),
+        Class::Int => of_integers(op, t, a, b),
     }
+}
+
+/// The operator of a function that C writes between its operands.
+fn operator(op: BinaryOp) -> Result<&'static str, String> {
+    op.infix().map(|i| i.0).ok_or_else(|| format!("{} is no operator of C", op.name()))
+}
+
+/// A function of floats; C's functions of their type end in `suffix`.
+fn of_floats(op: BinaryOp, suffix: &str, a: &str, b: &str) -> Result<String, String> {
+    use BinaryOp::*;
+    Ok(match op {
+        Add | Sub | Mul | Div => format!("({a} {} {b})", operator(op)?),
+        FloorMod => format!("weft_floor_mod_{}({a}, {b})", if suffix.is_empty() { "d" } else { suffix }),
+        TruncMod => format!("fmod{suffix}({a}, {b})"),
+        Pow => format!("pow{suffix}({a}, {b})"),
+        Min | Max => format!("weft_f{}{suffix}({a}, {b})", op.name()),
+        Lt | Le | Gt | Ge | Eq | Ne => format!("(int64_t)({a} {} {b})", operator(op)?),
+        And | Or | Xor | BitAnd | BitOr | BitXor | Shl | Shr => {
+            return Err(format!("{} of floats has no C", op.name()));
+        }
+    })
+}
+
+/// A function of integers and bools.
+fn of_integers(op: BinaryOp, t: DType, a: &str, b: &str) -> Result<String, String> {
+    use BinaryOp::*;
     let large = t == DType::U64;
     let sign = if large { "u" } else { "i" };
     Ok(match op {
-        Add | Sub | Mul => {
-            let o = operator(op).ok_or_else(none)?;
-            wrapped(t, &format!("(int64_t)((uint64_t)({a}) {o} (uint64_t)({b}))"))
-        }
+        Add | Sub | Mul => wrapped(t, &format!("(int64_t)((uint64_t)({a}) {} (uint64_t)({b}))", operator(op)?)),
         Div => wrapped(t, &format!("weft_{sign}div({a}, {b})")),
         FloorMod => wrapped(t, &format!("weft_{sign}mod({a}, {b})")),
         TruncMod => wrapped(t, &format!("weft_{sign}rem({a}, {b})")),
@@ -319,11 +275,13 @@ pub(crate) fn binary(op: BinaryOp, t: DType, a: &str, b: &str) -> Result<String,
         And => format!("(int64_t)({a} != 0 && {b} != 0)"),
         Or => format!("(int64_t)({a} != 0 || {b} != 0)"),
         Xor => format!("(int64_t)(({a} != 0) != ({b} != 0))"),
-        BitAnd | BitOr | BitXor => format!("({a} {} {b})", operator(op).ok_or_else(none)?),
+        BitAnd | BitOr | BitXor => format!("({a} {} {b})", operator(op)?),
         Shl => wrapped(t, &format!("weft_shl({a}, {b})")),
         Shr => format!("weft_{sign}shr({a}, {b})"),
-        _ if large => compared(&format!("(uint64_t)({a})"), &format!("(uint64_t)({b})")).ok_or_else(none)?,
-        _ => compared(a, b).ok_or_else(none)?,
+        Lt | Le | Gt | Ge | Eq | Ne if large => {
+            format!("(int64_t)((uint64_t)({a}) {} (uint64_t)({b}))", operator(op)?)
+        }
+        Lt | Le | Gt | Ge | Eq | Ne => format!("(int64_t)({a} {} {b})", operator(op)?),
     })
 }
 

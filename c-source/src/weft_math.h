@@ -46,7 +46,7 @@ static inline int64_t weft_udiv(int64_t a, int64_t b) { return b == 0 ? 0 : (int
 static inline int64_t weft_urem(int64_t a, int64_t b) { return b == 0 ? 0 : (int64_t)((uint64_t)a % (uint64_t)b); }
 static inline int64_t weft_umod(int64_t a, int64_t b) { return weft_urem(a, b); }
 static inline int64_t weft_shl(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b); }
-static inline int64_t weft_ishr(int64_t a, int64_t b) { return a >> (b < 0 ? 0 : b > 63 ? 63 : b); }
+static inline int64_t weft_ishr(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
 static inline int64_t weft_ushr(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a >> b); }
 static inline int64_t weft_ipow(int64_t base, int64_t exponent, int large)
 {

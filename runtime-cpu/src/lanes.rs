@@ -5,8 +5,8 @@ use crate::math;
 use crate::memory::Source;
 use std::rc::Rc;
 use tensor_ir::dtype::DType;
-use tensor_ir::interpreter::scalar::{self, Num, Real};
-use tensor_ir::tir::{BinaryOp, UnaryOp};
+use tensor_ir::interpreter::scalar::{self, Num};
+use tensor_ir::tir::{BinaryOp, Real, UnaryOp, WithBinary, WithUnary};
 
 /// Elements that are computed at once, at most.
 pub(crate) const CHUNK: usize = 512;
@@ -233,72 +233,31 @@ impl Ops<'_> {
 
     /// A function of one value of `dtype`.
     pub(crate) fn unary(&mut self, op: UnaryOp, dtype: DType, a: Lanes<'_>) -> Lanes<'static> {
-        match a {
-            Lanes::I(a) => Lanes::I(self.each(a, |x| scalar::int_unary(op, dtype, x))),
-            Lanes::D(a) if is_test(op) => Lanes::I(self.each(a, |x| (f64::unary(op, x) != 0.0) as i64)),
-            Lanes::D(a) => Lanes::D(self.each(a, |x| f64::unary(op, x))),
-            Lanes::F(a) if is_test(op) => Lanes::I(self.each(a, |x| (f32::unary(op, x) != 0.0) as i64)),
-            Lanes::F(a) => self.unary_f(op, a),
+        match (op, a) {
+            (op, Lanes::I(a)) => Lanes::I(self.each(a, |x| op.of_int(dtype, x))),
+            (op, Lanes::D(a)) if op.is_test() => Lanes::I(self.each(a, |x| (f64::unary(op, x) != 0.0) as i64)),
+            (op, Lanes::D(a)) => Lanes::D(self.each(a, |x| f64::unary(op, x))),
+            (op, Lanes::F(a)) if op.is_test() => Lanes::I(self.each(a, |x| (f32::unary(op, x) != 0.0) as i64)),
+            // The system's own have branches.
+            (UnaryOp::Exp, Lanes::F(a)) => self.map(a, math::exp),
+            (UnaryOp::Tanh, Lanes::F(a)) => self.map(a, math::tanh),
+            (op, Lanes::F(a)) => op.with(Mapped { ops: self, a }),
         }
-    }
-    fn unary_f(&mut self, op: UnaryOp, a: Source<'_, f32>) -> Lanes<'static> {
-        macro_rules! by_op {
-            ($($name:ident)*) => {
-                match op {
-                    UnaryOp::Exp => self.map(a, math::exp),
-                    UnaryOp::Tanh => self.map(a, math::tanh),
-                    $(UnaryOp::$name => self.map(a, |x| f32::unary(UnaryOp::$name, x)),)*
-                    _ => Lanes::F(self.each(a, |x| f32::unary(op, x))),
-                }
-            };
-        }
-        by_op!(Neg Abs Sqrt Floor Ceil Round Trunc Sign)
     }
     /// A function of two values of `dtype`.
     pub(crate) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Lanes<'_>, b: Lanes<'_>) -> Lanes<'static> {
         match (a, b) {
-            (Lanes::F(a), Lanes::F(b)) if op.is_comparison() => self.compare_f(op, a, b),
-            (Lanes::F(a), Lanes::F(b)) => self.binary_f(op, a, b),
+            (Lanes::F(a), Lanes::F(b)) => match op.is_comparison() {
+                true => op.with_comparison(Zipped { ops: self, a, b }).unwrap_or_else(|| unreachable!("a comparison")),
+                false => op.with::<f32, _>(Zipped { ops: self, a, b }),
+            },
             (Lanes::D(a), Lanes::D(b)) if op.is_comparison() => {
-                Lanes::I(self.both(a, b, |x, y| scalar::compare(op, x, y) as i64))
+                Lanes::I(self.both(a, b, |x, y| op.compare(x, y) as i64))
             }
             (Lanes::D(a), Lanes::D(b)) => Lanes::D(self.both(a, b, |x, y| f64::binary(op, x, y))),
-            (Lanes::I(a), Lanes::I(b)) => self.binary_i(op, dtype, a, b),
+            (Lanes::I(a), Lanes::I(b)) => op.with_ints(dtype, Zipped { ops: self, a, b }),
             _ => unreachable!("the verifier gives both operands one type"),
         }
-    }
-    fn binary_f(&mut self, op: BinaryOp, a: Source<'_, f32>, b: Source<'_, f32>) -> Lanes<'static> {
-        macro_rules! by_op {
-            ($($name:ident)*) => {
-                match op {
-                    $(BinaryOp::$name => self.zip(a, b, |x, y| f32::binary(BinaryOp::$name, x, y)),)*
-                    _ => Lanes::F(self.both(a, b, |x, y| f32::binary(op, x, y))),
-                }
-            };
-        }
-        by_op!(Add Sub Mul Div Min Max)
-    }
-    fn compare_f(&mut self, op: BinaryOp, a: Source<'_, f32>, b: Source<'_, f32>) -> Lanes<'static> {
-        macro_rules! by_op {
-            ($($name:ident)*) => {
-                match op {
-                    $(BinaryOp::$name => self.compare(a, b, |x, y| scalar::compare(BinaryOp::$name, x, y)),)*
-                    _ => unreachable!("a comparison"),
-                }
-            };
-        }
-        by_op!(Lt Le Gt Ge Eq Ne)
-    }
-    fn binary_i(&mut self, op: BinaryOp, dtype: DType, a: Source<'_, i64>, b: Source<'_, i64>) -> Lanes<'static> {
-        macro_rules! by_op {
-            ($($name:ident)*) => {
-                match op {
-                    $(BinaryOp::$name => self.both(a, b, |x, y| scalar::int_binary(BinaryOp::$name, dtype, x, y)),)*
-                    _ => self.both(a, b, |x, y| scalar::int_binary(op, dtype, x, y)),
-                }
-            };
-        }
-        Lanes::I(by_op!(Add Sub Mul And Or Lt Le Gt Ge Eq Ne))
     }
     /// `a` where `x` and `y`, of `dtype`, compare so; else `b`.
     pub(crate) fn choose(&mut self, op: BinaryOp, dtype: DType, [x, y, a, b]: [Lanes<'_>; 4]) -> Lanes<'static> {
@@ -323,17 +282,7 @@ impl Ops<'_> {
         let mut to = self.free.take::<f32>();
         let all = [by, from].map(|pair| pair.map(|s| self.filled(s)));
         let [sides, sources] = [0, 1].map(|i| [0, 1].map(|j| &all[i][j].lanes().unwrap_or(&[])[..n]));
-        macro_rules! by_op {
-            ($($name:ident)*) => {
-                match op {
-                    $(BinaryOp::$name => {
-                        choose_f(self.isa, |x, y| scalar::compare(BinaryOp::$name, x, y), &mut to[..n], sides, sources)
-                    })*
-                    _ => unreachable!("a comparison"),
-                }
-            };
-        }
-        by_op!(Lt Le Gt Ge Eq Ne);
+        op.with_comparison::<f32, _>(Chosen { isa: self.isa, to: &mut to[..n], sides, sources });
         all.into_iter().flatten().for_each(|s| self.free.give(s));
         Source::Own(to)
     }
@@ -373,8 +322,8 @@ impl Ops<'_> {
             (Lanes::I(a), DType::F64) => Lanes::D(self.each(a, |x| real(from, x))),
             // Exact in f64, so one rounding.
             (Lanes::I(a), DType::F32) if from.size() < 8 => Lanes::F(self.each(a, |x| x as f32)),
-            (Lanes::I(a), t) if t.is_float() => Lanes::F(self.each(a, |x| scalar::round(t, real(from, x)) as f32)),
-            (Lanes::I(a), t) => Lanes::I(self.each(a, |x| scalar::wrap(t, x))),
+            (Lanes::I(a), t) if t.is_float() => Lanes::F(self.each(a, |x| t.round(real(from, x)) as f32)),
+            (Lanes::I(a), t) => Lanes::I(self.each(a, |x| t.wrap(x))),
         }
     }
     /// `a` where the mask is set, else `b`.
@@ -396,8 +345,60 @@ impl Ops<'_> {
     }
 }
 
-fn is_test(op: UnaryOp) -> bool {
-    matches!(op, UnaryOp::IsNan | UnaryOp::IsInf | UnaryOp::Not)
+/// The function of one operand.
+struct Mapped<'o, 'a, 's> {
+    ops: &'o mut Ops<'a>,
+    a: Source<'s, f32>,
+}
+
+impl WithUnary<f32> for Mapped<'_, '_, '_> {
+    type Out = Lanes<'static>;
+    fn with(self, f: impl Fn(f32) -> f32) -> Lanes<'static> {
+        self.ops.map(self.a, f)
+    }
+}
+
+/// The function of two operands.
+struct Zipped<'o, 'a, 's, T: Lane> {
+    ops: &'o mut Ops<'a>,
+    a: Source<'s, T>,
+    b: Source<'s, T>,
+}
+
+impl WithBinary<f32, f32> for Zipped<'_, '_, '_, f32> {
+    type Out = Lanes<'static>;
+    fn with(self, f: impl Fn(f32, f32) -> f32) -> Lanes<'static> {
+        self.ops.zip(self.a, self.b, f)
+    }
+}
+
+impl WithBinary<f32, bool> for Zipped<'_, '_, '_, f32> {
+    type Out = Lanes<'static>;
+    fn with(self, f: impl Fn(f32, f32) -> bool) -> Lanes<'static> {
+        self.ops.compare(self.a, self.b, f)
+    }
+}
+
+impl WithBinary<i64, i64> for Zipped<'_, '_, '_, i64> {
+    type Out = Lanes<'static>;
+    fn with(self, f: impl Fn(i64, i64) -> i64) -> Lanes<'static> {
+        Lanes::I(self.ops.both(self.a, self.b, f))
+    }
+}
+
+/// Elements of two sources, by a comparison of two sides.
+struct Chosen<'l> {
+    isa: Isa,
+    to: &'l mut [f32],
+    sides: [&'l [f32]; 2],
+    sources: [&'l [f32]; 2],
+}
+
+impl WithBinary<f32, bool> for Chosen<'_> {
+    type Out = ();
+    fn with(self, f: impl Fn(f32, f32) -> bool) {
+        choose_f(self.isa, f, self.to, self.sides, self.sources);
+    }
 }
 
 fn real(from: DType, x: i64) -> f64 {

@@ -103,10 +103,8 @@ impl Builder {
                 let v = self.unary(U::BitwiseNot, a);
                 self.wrap(v, t)
             }
-            UnaryOp::IsNan | UnaryOp::IsInf if !float => self.constant(Kind::Bool, a.lanes, 0.0),
             UnaryOp::IsNan => self.is_nan(a),
             UnaryOp::IsInf => self.magnitude_bits(a, B::Equal),
-            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
             UnaryOp::Tanh => self.tanh(a),
             UnaryOp::Atan => {
                 // Mesa computes it by clamping; llvmpipe of Mesa 26.2 computes `select(atan(x), x, ..)` wrongly.
@@ -203,7 +201,7 @@ impl Builder {
             BinaryOp::FloorMod if t != DType::Bool => self.floor_mod(a, b, float),
             BinaryOp::Pow if float => self.pow(a, b, exponent),
             BinaryOp::Pow if t != DType::Bool => {
-                let v = self.int_pow(a, b, exponent);
+                let v = self.int_pow(a, b, exponent, t);
                 self.wrap(v, t)
             }
             BinaryOp::Min | BinaryOp::Max if float => self.extremum(op, a, b),
@@ -270,12 +268,15 @@ impl Builder {
         self.select(fix, sum, r)
     }
 
-    /// Shifts; by 32 or more gives 0.
+    /// Shifts; by 32 or more, and by less than 0, gives the same as shifting bit by bit.
     fn shift(&mut self, op: B, a: Value, b: Value, t: DType) -> Value {
         let by = self.bitcast(b, Kind::U32);
         let last = self.c(by, 31.0);
         let inside = self.math(M::Min, &[by, last]);
         let v = self.binary(op, a, inside);
+        if op == B::ShiftRight && t.is_signed() {
+            return v;
+        }
         let zero = self.c(a, 0.0);
         let beyond = self.less(last, by);
         let v = self.select(beyond, zero, v);

@@ -3,6 +3,7 @@
 
 use crate::builder::{Builder, Kind, Value};
 use naga::{BinaryOperator as B, MathFunction as M, UnaryOperator as U};
+use tensor_ir::dtype::DType;
 
 impl Builder {
     /// `a` to the power `b`: small constant powers by multiplication; else `|a|^b` with the sign of an odd integer
@@ -38,11 +39,11 @@ impl Builder {
         let p = self.math(M::Pow, &[abs, b]);
         let (zero, one, half) = (self.c(a, 0.0), self.c(a, 1.0), self.c(a, 0.5));
         // Drivers compute `exp2(b * log2(a))`, in which 0 times infinity is NaN. Some give 0 for NaN, and
-        // for 0 to a negative power.
+        // for 0 to a negative power; some have a finite logarithm of 0.
         let infinity = self.c(a, f64::INFINITY);
         let (is_zero, is_inverse) = (self.binary(B::Equal, abs, zero), self.less(b, zero));
-        let inverse_of_zero = self.binary(B::And, is_zero, is_inverse);
-        let p = self.select(inverse_of_zero, infinity, p);
+        let at_zero = self.select(is_inverse, infinity, zero);
+        let p = self.select(is_zero, at_zero, p);
         let mut is_nan = self.magnitude_bits(a, B::Greater);
         if exponent.is_none_or(f64::is_nan) {
             let other = self.magnitude_bits(b, B::Greater);
@@ -82,24 +83,21 @@ impl Builder {
         self.select(is_end, abs, a)
     }
 
-    /// Integer power by squaring; a negative exponent gives 0 unless the base is 1 or -1.
-    pub(crate) fn int_pow(&mut self, a: Value, b: Value, exponent: Option<f64>) -> Value {
+    /// Power of integers of type `t` by squaring; a negative exponent gives 0 unless the base is 1 or -1.
+    pub(crate) fn int_pow(&mut self, a: Value, b: Value, exponent: Option<f64>, t: DType) -> Value {
         let one = self.c(a, 1.0);
         if let Some(e) = exponent.filter(|e| (0.0..=8.0).contains(e)) {
             return (0..e as u32).fold(one, |v, i| if i == 0 { a } else { self.mul(v, a) });
         }
-        // Parity and "not 0" are all that matters beyond 63: only 0, 1 and -1 do not overflow then.
-        let (limit, odd) = (self.c(b, 62.0), self.binary(B::And, b, one));
-        let limit = self.add(limit, odd);
-        let mut rest = self.math(M::Min, &[b, limit]);
         let zero = self.c(a, 0.0);
-        let (mut power, mut v) = (a, one);
-        for step in 0..6 {
+        let (mut rest, mut power, mut v) = (b, a, one);
+        let bits = 8 * t.size().min(4) - usize::from(b.kind == Kind::I32);
+        for step in 0..bits {
             let bit = self.binary(B::And, rest, one);
             let take = self.binary(B::NotEqual, bit, zero);
             let product = self.mul(v, power);
             v = self.select(take, product, v);
-            if step < 5 {
+            if step + 1 < bits {
                 power = self.mul(power, power);
                 let by = self.constant(Kind::U32, b.lanes, 1.0);
                 rest = self.binary(B::ShiftRight, rest, by);

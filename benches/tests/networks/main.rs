@@ -8,6 +8,7 @@ mod built;
 mod calls;
 mod cast_chains;
 mod device_tensors;
+mod functions;
 mod layouts;
 mod members;
 mod open_sizes;

@@ -2,7 +2,7 @@
 
 use super::broadcast::{broadcast_dims, operand_index};
 use super::cast::Cast;
-use super::unary::{Domain, Identity};
+use super::unary::{Domain, Identity, check, computed_in};
 use super::{Checked, DataLayout, InferContext, Op, OpRef, OpResult, PackedOp, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -19,7 +19,7 @@ fn infer_zip(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>>
     if a.dtype != b.dtype {
         return Err(format!("operands are {} and {}", a.dtype, b.dtype).into());
     }
-    domain.check(a.dtype)?;
+    check(domain, a.dtype)?;
     Ok(vec![TensorType::new(a.dtype, broadcast_dims(&a.shape, &b.shape)?)])
 }
 
@@ -28,7 +28,7 @@ fn compute_zip(cx: &mut ComputeContext<'_>, domain: Domain, f: impl FnOnce(Expr,
     let (a, b) = (cx.require(0)?, cx.require(1)?);
     let (from, to, shape) = (cx.dtype(a), cx.output_type(0).dtype, cx.output_type(0).shape.clone());
     let (a_shape, b_shape) = (cx.shape(a), cx.shape(b));
-    let math = domain.math(from);
+    let math = computed_in(domain, from);
     let out = cx.compute("", &shape, to, |i| {
         let a = Expr::load(a, operand_index(i, &shape, &a_shape)).cast(from, math);
         let b = Expr::load(b, operand_index(i, &shape, &b_shape)).cast(from, math);

@@ -1,6 +1,6 @@
 //! Einstein summation.
 
-use super::unary::{Domain, math_dtype};
+use super::unary::{Domain, check, math_dtype};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::fault::Fault;
@@ -123,7 +123,7 @@ impl Op for Einsum {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let types: Vec<&TensorType> = (0..cx.len()).map(|i| cx.require(i)).collect::<OpResult<_>>()?;
         let dtype = types[0].dtype;
-        Domain::Number.check(dtype)?;
+        check(Domain::Number, dtype)?;
         if let Some(t) = types.iter().find(|t| t.dtype != dtype) {
             return Err(format!("operands are {dtype} and {}", t.dtype).into());
         }

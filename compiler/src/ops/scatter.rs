@@ -19,7 +19,6 @@ use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, Combiner, Cond, Expr};
 use crate::{attr_enum, attr_struct};
-use tensor_ir::interpreter::scalar::int_binary;
 
 attr_enum! {
     /// How an update and the old element combine.
@@ -74,7 +73,7 @@ fn combine(x: &Tensor, updates: &Tensor, places: &[Option<usize>], reduction: Re
     }
     let (mut data, updates) = (x.to_i64_vec(), updates.to_i64_vec());
     let there = places.iter().zip(updates).filter_map(|(at, u)| Some(((*at)?, u)));
-    there.for_each(|(at, u)| data[at] = int_binary(reduction.combiner().operator(), x.dtype(), data[at], u));
+    there.for_each(|(at, u)| data[at] = reduction.combiner().operator().of_ints(x.dtype(), data[at], u));
     Tensor::from_i64(x.dtype(), x.shape().to_vec(), &data)
 }
 

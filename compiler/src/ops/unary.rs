@@ -9,38 +9,17 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::te::ComputeContext;
+pub use crate::tir::Domain;
 use crate::tir::{BinaryOp, Expr, UnaryOp};
 
-/// Which element types an elementwise function takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Domain {
-    /// All of them.
-    Any,
-    /// Integers and floats, computed in their own type.
-    Number,
-    /// Floats, computed in f32 at least.
-    Float,
-    /// Integers.
-    Integer,
-    /// Bool.
-    Logic,
+/// Refuses a dtype outside the domain.
+pub(super) fn check(domain: Domain, dtype: DType) -> OpResult<()> {
+    if domain.takes(dtype) { Ok(()) } else { Err(format!("does not take {dtype}").into()) }
 }
-impl Domain {
-    /// Refuses a dtype outside the domain.
-    pub(super) fn check(self, dtype: DType) -> OpResult<()> {
-        let ok = match self {
-            Domain::Any => true,
-            Domain::Number => dtype != DType::Bool,
-            Domain::Float => dtype.is_float(),
-            Domain::Integer => dtype.is_int(),
-            Domain::Logic => dtype == DType::Bool,
-        };
-        if ok { Ok(()) } else { Err(format!("does not take {dtype}").into()) }
-    }
-    /// The dtype to compute in.
-    pub(super) fn math(self, dtype: DType) -> DType {
-        if self == Domain::Float { math_dtype(dtype) } else { dtype }
-    }
+
+/// The dtype to compute in: f32 at least for functions of floats alone.
+pub(super) fn computed_in(domain: Domain, dtype: DType) -> DType {
+    if domain == Domain::Float { math_dtype(dtype) } else { dtype }
 }
 
 /// The dtype in which transcendental functions are computed: f32 for narrow floats.
@@ -54,7 +33,7 @@ pub(super) fn math_dtype(dtype: DType) -> DType {
 /// Without an operand, and for an element type outside the domain.
 pub fn infer_map(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>> {
     let x = cx.require(0)?;
-    domain.check(x.dtype)?;
+    check(domain, x.dtype)?;
     Ok(vec![x.clone()])
 }
 
@@ -65,7 +44,7 @@ pub fn infer_map(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorTy
 pub fn compute_map(cx: &mut ComputeContext<'_>, domain: Domain, f: impl FnOnce(Expr, DType) -> Expr) -> OpResult<()> {
     let x = cx.require(0)?;
     let (from, to, shape) = (cx.dtype(x), cx.output_type(0).dtype, cx.shape(x));
-    let math = domain.math(from);
+    let math = computed_in(domain, from);
     let out = cx.compute("", &shape, to, |i| {
         let value = f(Expr::load(x, i.to_vec()).cast(from, math), math);
         if to == DType::Bool { value } else { value.cast(math, to) }

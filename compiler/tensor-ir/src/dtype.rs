@@ -22,6 +22,23 @@ pub enum DType {
     F64,
 }
 
+/// A number as the integer type of a dtype (bool: whether it is not 0), as i64: integers wrap, floats saturate.
+macro_rules! as_integer {
+    ($x:expr, $dtype:expr) => {
+        match $dtype {
+            DType::Bool => ($x != Default::default()) as i64,
+            DType::U8 => $x as u8 as i64,
+            DType::I8 => $x as i8 as i64,
+            DType::U16 => $x as u16 as i64,
+            DType::I16 => $x as i16 as i64,
+            DType::U32 => $x as u32 as i64,
+            DType::I32 => $x as i32 as i64,
+            DType::U64 => $x as u64 as i64,
+            _ => $x as i64,
+        }
+    };
+}
+
 impl DType {
     /// Every type, in declaration order.
     pub const ALL: [DType; 13] = [
@@ -46,6 +63,26 @@ impl DType {
             DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::U32 | DType::I32 | DType::F32 => 4,
             DType::U64 | DType::I64 | DType::F64 => 8,
+        }
+    }
+    /// `x` in the width of this integer type (0 or 1 of bool): it wraps.
+    #[inline(always)]
+    pub fn wrap(self, x: i64) -> i64 {
+        as_integer!(x, self)
+    }
+    /// `x` truncated to this integer type: it saturates, and NaN gives 0.
+    #[inline(always)]
+    pub fn saturate(self, x: f64) -> i64 {
+        as_integer!(x, self)
+    }
+    /// `x` rounded to this float type.
+    #[inline(always)]
+    pub fn round(self, x: f64) -> f64 {
+        match self {
+            DType::F16 => half::f16::from_f32(x as f32).to_f64(),
+            DType::BF16 => half::bf16::from_f32(x as f32).to_f64(),
+            DType::F32 => x as f32 as f64,
+            _ => x,
         }
     }
     /// f16, bf16, f32 or f64.

@@ -1,5 +1,6 @@
 //! Scalar value expressions of tensor IR.
 
+use super::functions::{BinaryOp, UnaryOp};
 use super::{BufferId, TensorFunction};
 use crate::dtype::DType;
 use crate::int::{Cond, Int};
@@ -20,65 +21,6 @@ impl PartialEq for Scalar {
             (Scalar::Int(a), Scalar::Int(b)) => a == b,
             _ => false,
         }
-    }
-}
-
-/// Declares an enum of functions, and the list of all.
-macro_rules! functions {
-    ($(#[$doc:meta])* pub enum $name:ident { $($op:ident),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-        #[allow(missing_docs)]
-        pub enum $name { $($op),* }
-        impl $name {
-            /// Every function.
-            pub const ALL: &'static [$name] = &[$($name::$op),*];
-        }
-    };
-}
-
-functions! {
-    /// One-operand functions. Result dtype is the operand's, except the tests (bool).
-    pub enum UnaryOp {
-        Neg, Abs, Exp, Log, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Floor, Ceil, Round,
-        Trunc, Sign, Not, BitNot, IsNan, IsInf, QuantizeF16, QuantizeBf16,
-    }
-}
-impl UnaryOp {
-    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float
-    /// to a value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its
-    /// type.
-    pub fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-    /// True of functions that have no value for integers: each function says so.
-    pub fn is_of_floats(self) -> bool {
-        use UnaryOp::*;
-        match self {
-            Exp | Log | Sqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh
-            | QuantizeF16 | QuantizeBf16 => true,
-            Neg | Abs | Floor | Ceil | Round | Trunc | Sign | Not | BitNot | IsNan | IsInf => false,
-        }
-    }
-}
-
-functions! {
-    /// Two-operand functions. Operands have one dtype; comparisons and logic give bool.
-    pub enum BinaryOp {
-        Add, Sub, Mul, Div, FloorMod, TruncMod, Pow, Min, Max, And, Or, Xor, BitAnd, BitOr, BitXor, Shl, Shr, Lt, Le, Gt, Ge,
-        Eq, Ne,
-    }
-}
-impl BinaryOp {
-    /// Name in text: the variant in lower case. `div` of integers truncates; `floormod` has the divisor's sign,
-    /// `truncmod` the dividend's; `and`, `or`, `xor` are on bools.
-    pub fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-    /// True when the result is bool whatever the operands.
-    pub fn is_comparison(self) -> bool {
-        use BinaryOp::*;
-        matches!(self, Lt | Le | Gt | Ge | Eq | Ne)
     }
 }
 
@@ -160,7 +102,8 @@ impl Expr {
         match self {
             Expr::Const(_, t) | Expr::Index(_, t) | Expr::Cast(t, _) => *t,
             Expr::Load(b, _) => f.buffers[*b].dtype,
-            Expr::Unary(UnaryOp::IsNan | UnaryOp::IsInf, _) | Expr::All(_) => DType::Bool,
+            Expr::All(_) => DType::Bool,
+            Expr::Unary(op, _) if op.is_test() => DType::Bool,
             Expr::Unary(_, a) => a.dtype(f),
             Expr::Binary(op, a, _) => {
                 if op.is_comparison() {

@@ -25,6 +25,7 @@ pub mod canonical;
 mod combiner;
 mod expr;
 mod fingerprint;
+mod functions;
 mod instruction;
 pub mod intrinsic;
 mod open;
@@ -37,18 +38,17 @@ pub use crate::arena::BufferId;
 pub use crate::int::{Cond, CondOp};
 pub use analysis::FusionKind;
 pub use combiner::Combiner;
-pub use expr::{BinaryOp, Expr, Scalar, UnaryOp};
+pub use expr::{Expr, Scalar};
+pub use functions::{BinaryOp, Domain, Real, UnaryOp, WithBinary, WithUnary, Work};
 pub use instruction::{InstrRef, Instruction, Refusal};
 pub use intrinsic::MatrixRole;
 pub use print_loops::print_loops;
 pub use provenance::{Provenance, StageSet};
 
-use crate::arena::Arena;
-use crate::bare;
 use crate::dtype::DType;
-use crate::int::print::number;
-use crate::int::{Bounds, Int};
+use crate::int::{Bounds, Int, print::number};
 use crate::name::Name;
+use crate::{arena::Arena, bare};
 
 /// Where a buffer lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]

@@ -7,8 +7,7 @@ use crate::int::print::print_cond;
 use crate::int::{self, Bounds, Facts, Int, IntNode};
 use crate::name::Name;
 use crate::tir::{
-    Access, BinaryOp, Block, Buffer, BufferId, Cond, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt,
-    TensorFunction, UnaryOp,
+    Access, Block, Buffer, BufferId, Cond, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;
@@ -321,21 +320,15 @@ impl Verifier<'_> {
             Expr::Unary(op, a) => {
                 let t = self.dtype(a)?;
                 match op {
-                    UnaryOp::Not if t != DType::Bool => return Err(format!("`not` of {t}")),
-                    UnaryOp::BitNot if !t.is_int() => return Err(format!("`bitnot` of {t}")),
-                    _ if op.is_of_floats() && !t.is_float() => return Err(format!("`{}` of {t}", op.name())),
-                    UnaryOp::IsNan | UnaryOp::IsInf => DType::Bool,
+                    _ if !op.domain().takes(t) => return Err(format!("`{}` of {t}", op.name())),
+                    _ if op.is_test() => DType::Bool,
                     _ => t,
                 }
             }
             Expr::Binary(op, a, b) => {
-                use BinaryOp::*;
                 let t = same(&format!("`{}`", op.name()), self.dtype(a)?, self.dtype(b)?)?;
                 match op {
-                    And | Or | Xor if t != DType::Bool => return Err(format!("`{}` of {t}", op.name())),
-                    BitAnd | BitOr | BitXor | Shl | Shr if t.is_float() => {
-                        return Err(format!("`{}` of {t}", op.name()));
-                    }
+                    _ if !op.domain().takes(t) => return Err(format!("`{}` of {t}", op.name())),
                     _ if op.is_comparison() => DType::Bool,
                     _ => t,
                 }

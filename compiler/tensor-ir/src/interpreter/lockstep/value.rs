@@ -1,6 +1,6 @@
 //! Values of the interpreter: numbers, or fingerprints that identify how a value was computed.
 
-use super::super::scalar::{Num, binary, cast, identity, unary, wrap};
+use super::super::scalar::{Num, binary, cast, identity, unary};
 use crate::dtype::DType;
 use crate::tir::{BinaryOp, Combiner, UnaryOp};
 use rustc_hash::FxHasher;
@@ -55,7 +55,7 @@ impl Value for Num {
     }
     /// NaN, or a value that is unlikely to be right.
     fn untouched(_: Address, dtype: DType, _: bool) -> Num {
-        if dtype.is_float() { Num::F(f64::NAN) } else { Num::I(wrap(dtype, 0x5a)) }
+        if dtype.is_float() { Num::F(f64::NAN) } else { Num::I(dtype.wrap(0x5a)) }
     }
     fn same(self, other: Num) -> bool {
         Num::same(self, other)

@@ -1,9 +1,9 @@
 //! One instruction, executed for all lanes of a block.
 
-use super::super::scalar::{Num, Real, binary, cast, compare, float_to_int, int_binary, int_unary, unary, wrap};
+use super::super::scalar::{Num, binary, cast, unary};
 use super::program::Class;
 use crate::dtype::DType;
-use crate::tir::{BinaryOp, UnaryOp};
+use crate::tir::{BinaryOp, UnaryOp, WithBinary, WithUnary};
 use half::{bf16, f16};
 
 /// Lanes of a register.
@@ -55,79 +55,50 @@ impl Lanes {
     }
 }
 
-macro_rules! unary_loops {
-    ($op:expr, $t:ty, $d:expr, $a:expr, [$($v:ident)*]) => {
-        match $op {
-            $(UnaryOp::$v => $d.iter_mut().zip($a).for_each(|(d, a)| *d = <$t as Real>::unary(UnaryOp::$v, *a)),)*
-            UnaryOp::Not | UnaryOp::BitNot | UnaryOp::IsNan | UnaryOp::IsInf => {}
-        }
-    };
+/// The results, and the operands, of a function in a loop.
+struct Into<'a, D, T> {
+    to: &'a mut [D],
+    a: &'a [T],
+    b: &'a [T],
 }
-macro_rules! float_unary {
-    ($op:expr, $t:ty, $d:expr, $a:expr) => {
-        unary_loops!($op, $t, $d, $a, [Neg Abs Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh
-            Floor Ceil Round Trunc Sign QuantizeF16 QuantizeBf16])
-    };
+
+impl<T: Copy> WithUnary<T> for Into<'_, T, T> {
+    type Out = ();
+    fn with(self, f: impl Fn(T) -> T) {
+        self.to.iter_mut().zip(self.a).for_each(|(d, a)| *d = f(*a));
+    }
+}
+
+impl<T: Copy, R, D: From<R>> WithBinary<T, R> for Into<'_, D, T> {
+    type Out = ();
+    fn with(self, f: impl Fn(T, T) -> R) {
+        self.to.iter_mut().zip(self.a).zip(self.b).for_each(|((d, a), b)| *d = f(*a, *b).into());
+    }
 }
 
 pub(super) fn apply_unary(op: UnaryOp, dtype: DType, d: &mut Lanes, a: &Lanes, n: usize) {
     match (d, a) {
-        (Lanes::F32(d), Lanes::F32(a)) => float_unary!(op, f32, d[..n], &a[..n]),
-        (Lanes::F64(d), Lanes::F64(a)) => float_unary!(op, f64, d[..n], &a[..n]),
+        (Lanes::F32(d), Lanes::F32(a)) => op.with(Into { to: &mut d[..n], a: &a[..n], b: &[] }),
+        (Lanes::F64(d), Lanes::F64(a)) => op.with(Into { to: &mut d[..n], a: &a[..n], b: &[] }),
         (Lanes::I64(d), Lanes::I64(a)) => {
-            d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = int_unary(op, dtype, *a));
+            d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = op.of_int(dtype, *a));
         }
         (d, a) => (0..n).for_each(|i| d.set(i, unary(op, dtype, a.get(i)))),
     }
 }
 
-macro_rules! arithmetic {
-    ($op:expr, $t:ty, $d:expr, $a:expr, $b:expr, [$($v:ident)*]) => {
-        match $op {
-            $(BinaryOp::$v => $d.iter_mut().zip($a).zip($b).for_each(|((d, a), b)| {
-                *d = <$t as Real>::binary(BinaryOp::$v, *a, *b)
-            }),)*
-            _ => {}
-        }
-    };
-}
-macro_rules! int_arithmetic {
-    ($op:expr, $dtype:expr, $d:expr, $a:expr, $b:expr, [$($v:ident)*]) => {
-        match $op {
-            $(BinaryOp::$v => $d.iter_mut().zip($a).zip($b).for_each(|((d, a), b)| {
-                *d = int_binary(BinaryOp::$v, $dtype, *a, *b)
-            }),)*
-            op => $d.iter_mut().zip($a).zip($b).for_each(|((d, a), b)| *d = int_binary(op, $dtype, *a, *b)),
-        }
-    };
-}
-macro_rules! comparisons {
-    ($op:expr, $d:expr, $a:expr, $b:expr, [$($v:ident)*]) => {
-        match $op {
-            $(BinaryOp::$v => $d.iter_mut().zip($a).zip($b).for_each(|((d, a), b)| {
-                *d = compare(BinaryOp::$v, *a, *b) as u8
-            }),)*
-            _ => {}
-        }
-    };
-}
-
 pub(super) fn apply_binary(op: BinaryOp, dtype: DType, d: &mut Lanes, a: &Lanes, b: &Lanes, n: usize) {
     match (d, a, b) {
-        (Lanes::F32(d), Lanes::F32(a), Lanes::F32(b)) => {
-            arithmetic!(op, f32, d[..n], &a[..n], &b[..n], [Add Sub Mul Div FloorMod TruncMod Pow Min Max])
-        }
-        (Lanes::F64(d), Lanes::F64(a), Lanes::F64(b)) => {
-            arithmetic!(op, f64, d[..n], &a[..n], &b[..n], [Add Sub Mul Div FloorMod TruncMod Pow Min Max])
-        }
+        (Lanes::F32(d), Lanes::F32(a), Lanes::F32(b)) => op.with(Into { to: &mut d[..n], a: &a[..n], b: &b[..n] }),
+        (Lanes::F64(d), Lanes::F64(a), Lanes::F64(b)) => op.with(Into { to: &mut d[..n], a: &a[..n], b: &b[..n] }),
         (Lanes::I64(d), Lanes::I64(a), Lanes::I64(b)) => {
-            int_arithmetic!(op, dtype, d[..n], &a[..n], &b[..n], [Add Sub Mul Min Max])
+            op.with_ints(dtype, Into { to: &mut d[..n], a: &a[..n], b: &b[..n] });
         }
         (Lanes::Bool(d), Lanes::F32(a), Lanes::F32(b)) => {
-            comparisons!(op, d[..n], &a[..n], &b[..n], [Lt Le Gt Ge Eq Ne])
+            op.with_comparison(Into { to: &mut d[..n], a: &a[..n], b: &b[..n] });
         }
         (Lanes::Bool(d), Lanes::I64(a), Lanes::I64(b)) if dtype != DType::U64 => {
-            comparisons!(op, d[..n], &a[..n], &b[..n], [Lt Le Gt Ge Eq Ne])
+            op.with_comparison(Into { to: &mut d[..n], a: &a[..n], b: &b[..n] });
         }
         (d, a, b) => (0..n).for_each(|i| d.set(i, binary(op, dtype, a.get(i), b.get(i)))),
     }
@@ -147,9 +118,9 @@ pub(super) fn apply_cast(from: DType, to: DType, d: &mut Lanes, a: &Lanes, n: us
         (Lanes::F32(d), Lanes::F64(a)) if to == DType::F32 => {
             d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = *a as f32);
         }
-        (Lanes::I64(d), Lanes::I64(a)) => d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = wrap(to, *a)),
+        (Lanes::I64(d), Lanes::I64(a)) => d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = to.wrap(*a)),
         (Lanes::I64(d), Lanes::F32(a)) => {
-            d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = float_to_int(to, *a as f64));
+            d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = to.saturate(*a as f64));
         }
         (Lanes::F32(d), Lanes::I64(a)) if to == DType::F32 && from != DType::U64 => {
             d[..n].iter_mut().zip(&a[..n]).for_each(|(d, a)| *d = *a as f32);
@@ -178,7 +149,7 @@ pub(super) fn apply_select(d: &mut Lanes, cond: &[u8], a: &Lanes, b: &Lanes, n: 
 /// Indices as values of `dtype`.
 pub(super) fn store_index(d: &mut Lanes, dtype: DType, values: &[i64]) {
     match d {
-        Lanes::I64(d) => d.iter_mut().zip(values).for_each(|(d, v)| *d = wrap(dtype, *v)),
+        Lanes::I64(d) => d.iter_mut().zip(values).for_each(|(d, v)| *d = dtype.wrap(*v)),
         d => values.iter().enumerate().for_each(|(i, v)| d.set(i, cast(DType::I64, dtype, Num::I(*v)))),
     }
 }

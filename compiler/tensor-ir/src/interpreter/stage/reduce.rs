@@ -2,7 +2,7 @@
 //!
 //! Float sums and products accumulate in f64, whatever their dtype; integers exactly, in their own width.
 
-use super::super::scalar::{Num, Real, binary, identity, int_binary};
+use super::super::scalar::{Num, binary, identity};
 use super::form::Loop;
 use super::frame::{Frame, Nest};
 use super::lanes::{LANES, Lanes, write_elements};
@@ -10,7 +10,7 @@ use super::nest::PARALLEL_WORK;
 use super::program::{Class, class};
 use super::view::View;
 use crate::dtype::DType;
-use crate::tir::{BinaryOp, Combiner, Expr, TensorFunction};
+use crate::tir::{BinaryOp, Combiner, Expr, Real, TensorFunction};
 use rayon::prelude::*;
 
 /// A reduce stage over `spatial` results, each over all `reduction` iterations.
@@ -136,11 +136,11 @@ impl Reduction {
                 a[..n].iter_mut().zip(&x[..n]).for_each(|(a, x)| *a = f32::binary(op, *a, *x));
             }
             (Lanes::I64(a), Lanes::I64(x)) => {
-                a[..n].iter_mut().zip(&x[..n]).for_each(|(a, x)| *a = int_binary(op, self.dtype, *a, *x));
+                a[..n].iter_mut().zip(&x[..n]).for_each(|(a, x)| *a = op.of_ints(self.dtype, *a, *x));
             }
             (Lanes::Bool(a), Lanes::Bool(x)) => {
                 a[..n].iter_mut().zip(&x[..n]).for_each(|(a, x)| {
-                    *a = int_binary(op, DType::Bool, *a as i64, *x as i64) as u8;
+                    *a = op.of_ints(DType::Bool, *a as i64, *x as i64) as u8;
                 });
             }
             _ => {}
@@ -153,8 +153,8 @@ impl Reduction {
             Lanes::F32(x) if op == BinaryOp::Add => Num::F(acc.float() + sum(&x[..n])),
             Lanes::F32(x) => x[..n].iter().fold(acc, |a, x| binary(op, self.wide(), a, Num::F(*x as f64))),
             Lanes::F64(x) => x[..n].iter().fold(acc, |a, x| binary(op, self.wide(), a, Num::F(*x))),
-            Lanes::I64(x) => Num::I(x[..n].iter().fold(acc.int(), |a, x| int_binary(op, self.dtype, a, *x))),
-            Lanes::Bool(x) => Num::I(x[..n].iter().fold(acc.int(), |a, x| int_binary(op, DType::Bool, a, *x as i64))),
+            Lanes::I64(x) => Num::I(x[..n].iter().fold(acc.int(), |a, x| op.of_ints(self.dtype, a, *x))),
+            Lanes::Bool(x) => Num::I(x[..n].iter().fold(acc.int(), |a, x| op.of_ints(DType::Bool, a, *x as i64))),
         }
     }
 }

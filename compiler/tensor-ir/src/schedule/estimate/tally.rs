@@ -5,7 +5,7 @@ use super::rates::Rates;
 use crate::int::{CondOp, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::{BinaryOp, BufferId, Expr, Scope, TensorFunction, UnaryOp};
+use crate::tir::{BufferId, Expr, Scope, TensorFunction, Work};
 use crate::traffic::element_bytes;
 use rustc_hash::FxHashMap;
 
@@ -150,15 +150,17 @@ pub(super) const FUNCTION: f64 = 16.0;
 pub(super) fn operations(e: &Expr) -> f64 {
     match e {
         Expr::Load(..) | Expr::Const(..) | Expr::Index(..) | Expr::Cast(..) | Expr::All(..) => 0.0,
-        Expr::Unary(op, _) => match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not | UnaryOp::BitNot | UnaryOp::Sign => 1.0,
-            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc | UnaryOp::IsNan | UnaryOp::IsInf => 1.0,
-            UnaryOp::Sqrt => 4.0,
-            _ => FUNCTION,
-        },
-        Expr::Binary(BinaryOp::Pow, ..) => FUNCTION,
-        Expr::Binary(BinaryOp::Div | BinaryOp::FloorMod | BinaryOp::TruncMod, ..) => 4.0,
-        Expr::Select(..) | Expr::Binary(..) => 1.0,
+        Expr::Unary(op, _) => of_work(op.work()),
+        Expr::Binary(op, ..) => of_work(op.work()),
+        Expr::Select(..) => 1.0,
+    }
+}
+
+fn of_work(work: Work) -> f64 {
+    match work {
+        Work::Addition => 1.0,
+        Work::Division => 4.0,
+        Work::Exponential => FUNCTION,
     }
 }
 

@@ -40,19 +40,7 @@ pub fn print_expr(e: &Expr, f: Option<&TensorFunction>) -> String {
 
 /// Operator and binding strength of the infix operators; all associate to the left, comparisons not at all.
 pub(in crate::text) fn infix_op(op: BinaryOp) -> Option<(&'static str, u8)> {
-    Some(match op {
-        BinaryOp::Lt => ("<", 1),
-        BinaryOp::Le => ("<=", 1),
-        BinaryOp::Gt => (">", 1),
-        BinaryOp::Ge => (">=", 1),
-        BinaryOp::Eq => ("==", 1),
-        BinaryOp::Ne => ("!=", 1),
-        BinaryOp::Add => ("+", 2),
-        BinaryOp::Sub => ("-", 2),
-        BinaryOp::Mul => ("*", 3),
-        BinaryOp::Div => ("/", 3),
-        _ => return None,
-    })
+    op.infix().filter(|i| i.1 > 0)
 }
 
 fn write_expr(out: &mut String, e: &Expr, parent: u8, f: Option<&TensorFunction>) {

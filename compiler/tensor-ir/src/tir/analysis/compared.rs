@@ -6,7 +6,7 @@
 //!
 //! Example: `h[i] = x[i] * 0.3 + 0.1; best = max(h); place = min(select(h[i] == best, i, none))` keeps `h`.
 
-use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction, UnaryOp};
+use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 type Blocks<'a> = FxHashMap<BufferId, &'a Block>;
@@ -44,7 +44,7 @@ impl Sources<'_> {
         match e {
             Expr::Load(b, _) => self.follow_stage(*b),
             Expr::Cast(_, a) => self.follow(a),
-            Expr::Unary(op, a) if !rounds(*op) => self.follow(a),
+            Expr::Unary(op, a) if op.is_exact() => self.follow(a),
             Expr::Binary(BinaryOp::Max | BinaryOp::Min, a, b) | Expr::Select(_, a, b) => {
                 self.follow(a);
                 self.follow(b);
@@ -63,26 +63,14 @@ impl Sources<'_> {
     }
 }
 
-/// True for a function of floats of which two ways of computing it may differ in the last bits.
-fn rounds(op: UnaryOp) -> bool {
-    use UnaryOp::*;
-    !matches!(
-        op,
-        Neg | Abs | Floor | Ceil | Round | Trunc | Sign | Not | BitNot | IsNan | IsInf | QuantizeF16 | QuantizeBf16
-    )
-}
-
 /// True when every way of computing the value from its loads gives the same number.
 fn is_exact(e: &Expr, f: &TensorFunction) -> bool {
     let whole = |e: &Expr| !e.dtype(f).is_float();
     match e {
         Expr::Const(..) | Expr::Index(..) | Expr::Load(..) | Expr::All(_) => true,
         Expr::Cast(_, a) => is_exact(a, f),
-        Expr::Unary(op, a) => !rounds(*op) && is_exact(a, f),
-        Expr::Binary(op, a, b) => {
-            let selects = op.is_comparison() || matches!(op, BinaryOp::Max | BinaryOp::Min);
-            (selects || whole(a)) && is_exact(a, f) && is_exact(b, f)
-        }
+        Expr::Unary(op, a) => op.is_exact() && is_exact(a, f),
+        Expr::Binary(op, a, b) => (op.is_exact() || whole(a)) && is_exact(a, f) && is_exact(b, f),
         Expr::Select(c, a, b) => [c, a, b].iter().all(|e| is_exact(e, f)),
     }
 }
