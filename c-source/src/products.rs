@@ -4,8 +4,9 @@ use crate::expr::element_type;
 use crate::statements::Statements;
 use tensor_ir::int::Int;
 use tensor_ir::name::Name;
+use tensor_ir::tir::analysis::operands::{Operand, moves_with, oriented};
 use tensor_ir::tir::intrinsic::{Nest, strides};
-use tensor_ir::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
+use tensor_ir::tir::{Block, BufferId, Combiner, Expr};
 
 /// Floats of a vector, the widest first.
 const WIDTHS: [i64; 3] = [16, 8, 4];
@@ -30,14 +31,8 @@ impl<'b> Products<'b> {
         let (f, bounds, b) = (p.values.f, &p.values.bounds, nest.block);
         let loops @ [(row, _), (column, columns), (depth, _)] =
             <[(Name, i64); 3]>::try_from(nest.loops.clone()).ok()?;
-        let Expr::Binary(BinaryOp::Mul, x, y) = &b.value else { return None };
-        let uses = |e: &Expr, v: Name| {
-            let mut found = false;
-            e.visit_ints(&mut |i| found |= i.uses(v));
-            found
-        };
-        let (left, right) = if uses(x, column) { (&**y, &**x) } else { (&**x, &**y) };
-        let Expr::Load(right, at) = right else { return None };
+        let [left, right] = oriented(&b.value, row, column)?;
+        let right = Operand::of(right).filter(Operand::is_plain)?;
         let next_to_each_other = |b: BufferId, ix: &[Int]| {
             element_type(&f.buffers[b]) == "float" && strides(&f.buffers[b], ix, &[column], bounds) == Some(vec![1])
         };
@@ -45,13 +40,13 @@ impl<'b> Products<'b> {
         let guarded = |v: Name| b.guards.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
         let width = WIDTHS.into_iter().find(|w| columns % w == 0)?;
         let fits = sums
-            && !uses(left, column)
-            && !at.iter().any(|i| i.uses(row))
-            && next_to_each_other(*right, at)
+            && !moves_with(left, column)
+            && !right.indices.iter().any(|i| i.uses(row))
+            && next_to_each_other(right.buffer, right.indices)
             && next_to_each_other(b.buffer, &b.indices)
             && !b.indices.iter().any(|i| i.uses(depth))
             && !guarded(column)
             && !guarded(depth);
-        fits.then_some(Products { loops, block: b, left, right: (*right, at), width })
+        fits.then_some(Products { loops, block: b, left, right: (right.buffer, right.indices), width })
     }
 }

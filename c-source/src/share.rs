@@ -4,6 +4,7 @@ use crate::expr::{Values, binary, cast, number, unary, value_type, wrapped_index
 use std::collections::HashMap;
 use tensor_ir::interpreter::scalar::Num;
 use tensor_ir::tir::Expr;
+use tensor_ir::tir::analysis::shared::{Part, Uses};
 
 /// A value that others are made of, in C.
 struct Node {
@@ -15,6 +16,19 @@ struct Node {
     ty: &'static str,
     /// It is worth a variable.
     is_work: bool,
+    is_load: bool,
+}
+
+impl Part for Node {
+    fn operands(&self) -> Vec<usize> {
+        self.operands.clone()
+    }
+    fn sure_operands(&self) -> usize {
+        self.sure
+    }
+    fn is_load(&self) -> bool {
+        self.is_load
+    }
 }
 
 /// The values of an expression, each once; operands come before what is made of them.
@@ -80,28 +94,16 @@ impl<'v, 'f> Shared<'v, 'f> {
         if let Some(&at) = self.places.get(&text) {
             return Ok(at);
         }
-        let is_work = !operands.is_empty() || matches!(e, Expr::Load(..));
+        let is_load = matches!(e, Expr::Load(..));
+        let is_work = !operands.is_empty() || is_load;
         self.places.insert(text.clone(), self.nodes.len());
-        self.nodes.push(Node { text, operands, sure, ty: value_type(of(e)), is_work });
+        self.nodes.push(Node { text, operands, sure, ty: value_type(of(e)), is_work, is_load });
         Ok(self.nodes.len() - 1)
     }
-    /// Values with several uses, of which one is computed in any case: a branch may load what others must not.
+    /// Values with several uses, of which one is computed in any case.
     fn kept(&self, root: usize) -> Vec<usize> {
-        let n = self.nodes.len();
-        let (mut sure, mut reached, mut uses) = (vec![false; n], vec![false; n], vec![0; n]);
-        (sure[root], reached[root]) = (true, true);
-        for i in (0..n).rev().filter(|i| *i <= root) {
-            if !reached[i] {
-                continue;
-            }
-            let node = &self.nodes[i];
-            for (k, &o) in node.operands.iter().enumerate() {
-                reached[o] = true;
-                uses[o] += 1;
-                sure[o] |= sure[i] && k < node.sure;
-            }
-        }
-        (0..n).filter(|&i| uses[i] > 1 && sure[i] && self.nodes[i].is_work).collect()
+        let uses = Uses::of(&self.nodes, root);
+        (0..root).filter(|&i| uses.count[i] > 1 && uses.sure[i] && self.nodes[i].is_work).collect()
     }
     fn expanded(&self, text: &str, kept: &[usize]) -> String {
         let mut out = String::new();

@@ -8,6 +8,7 @@
 
 use crate::program::Value;
 use tensor_ir::tir::BinaryOp::{Add, Mul};
+use tensor_ir::tir::analysis::shared::{Part, Uses};
 
 /// `v` with what it is computed of before: [`Value::Let`] `(i)` is the value of number `i`.
 ///
@@ -16,12 +17,26 @@ use tensor_ir::tir::BinaryOp::{Add, Mul};
 pub(crate) fn share(v: Value) -> (Vec<Value>, Value) {
     let mut all = Arena { nodes: vec![] };
     let root = all.intern(v);
-    let (safe, uses) = (all.safe(root), all.uses(root));
-    let kept: Vec<usize> = (0..all.nodes.len()).filter(|&i| uses[i] > 1 && safe[i] && all.is_work(i)).collect();
-    let tree = Tree { all: &all, safe: &safe, kept: &kept };
+    let uses = Uses::of(&all.nodes, root);
+    let is_kept = |i: &usize| uses.count[*i] > 1 && uses.safe[*i] && all.is_work(*i);
+    let kept: Vec<usize> = (0..all.nodes.len()).filter(is_kept).collect();
+    let tree = Tree { all: &all, safe: &uses.safe, kept: &kept };
     let lets = kept.iter().map(|&i| tree.whole(i)).collect();
     let value = if kept.contains(&root) { tree.at(root) } else { tree.whole(root) };
     (lets, value)
+}
+
+/// Its operands are named by their number: `Value::Let`.
+impl Part for Value {
+    fn operands(&self) -> Vec<usize> {
+        self.operands().into_iter().filter_map(|v| if let Value::Let(i) = v { Some(*i) } else { None }).collect()
+    }
+    fn sure_operands(&self) -> usize {
+        if matches!(self, Value::Select(..)) { 1 } else { usize::MAX }
+    }
+    fn is_load(&self) -> bool {
+        matches!(self, Value::Load(_))
+    }
 }
 
 /// Each value once. Operands are named by their number: `Value::Let`.
@@ -42,38 +57,6 @@ impl Arena {
                 self.nodes.len() - 1
             }
         }
-    }
-    fn operands(&self, i: usize) -> Vec<usize> {
-        self.nodes[i]
-            .operands()
-            .into_iter()
-            .filter_map(|v| if let Value::Let(i) = v { Some(*i) } else { None })
-            .collect()
-    }
-    /// How many operands each value is.
-    fn uses(&self, root: usize) -> Vec<usize> {
-        let mut uses = vec![0; self.nodes.len()];
-        uses[root] = 1;
-        (0..self.nodes.len()).flat_map(|i| self.operands(i)).for_each(|o| uses[o] += 1);
-        uses
-    }
-    /// Values that load nothing but what is loaded for all lanes. Operands come before what is made of them.
-    fn safe(&self, root: usize) -> Vec<bool> {
-        let mut sure = vec![false; self.nodes.len()];
-        sure[root] = true;
-        for i in (0..self.nodes.len()).rev().filter(|i| *i <= root) {
-            if sure[i] {
-                let all = self.operands(i);
-                let always = if matches!(self.nodes[i], Value::Select(..)) { &all[..1] } else { &all[..] };
-                always.iter().for_each(|o| sure[*o] = true);
-            }
-        }
-        let mut safe = vec![true; self.nodes.len()];
-        for i in 0..self.nodes.len() {
-            let loads = matches!(self.nodes[i], Value::Load(_)) && !sure[i];
-            safe[i] = !loads && self.operands(i).iter().all(|o| safe[*o]);
-        }
-        safe
     }
     /// False for what costs nothing: numbers, and loads, which read where the elements lie.
     fn is_work(&self, i: usize) -> bool {

@@ -6,14 +6,15 @@ use crate::program::{Access, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
 use tensor_ir::name::Name;
+use tensor_ir::tir::analysis::operands::{Operand, factors, oriented};
 use tensor_ir::tir::intrinsic::{Intrinsic, Nest};
-use tensor_ir::tir::{BinaryOp, Block, Combiner, Expr, For, Reduce, Scalar};
+use tensor_ir::tir::{Block, Combiner, Expr, For, Reduce};
 
 /// Taps that are listed, at most; more are loops around the tile.
 const MOST_TAPS: i64 = 4096;
 
 /// An operand of a reduction whose lanes lie next to each other.
-struct Operand {
+struct Side {
     access: Access,
     /// Lanes are next to each other; else all read one element.
     moves: bool,
@@ -57,27 +58,15 @@ impl Translator<'_> {
         let b = nest.block;
         let heads: Vec<(Name, i64)> = nest.loops.clone();
         let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
-        let Expr::Binary(BinaryOp::Mul, x, y) = &b.value else { return Err(refused("it adds up no products")) };
-        // The left operand is the one that moves with the rows.
-        let moves = |e: &Expr| {
-            let mut found = false;
-            e.visit_ints(&mut |i| found |= i.uses(heads[0].0));
-            found
+        let [x, y] = oriented(&b.value, heads[0].0, heads[1].0).ok_or_else(|| refused("it adds up no products"))?;
+        let (x, y) = match (Operand::of(x), Operand::of(y)) {
+            (Some(x), Some(y)) if x.casts.is_empty() && x.float_padding() == Some(0.0) && y.is_plain() => (x, y),
+            _ => return Err(refused("an operand is no buffer")),
         };
-        let (x, y) = if moves(y) && !moves(x) { (y, x) } else { (x, y) };
-        let (conditions, left) = match &**x {
-            Expr::Select(c, a, _) => match &**c {
-                Expr::All(c) => (self.conditions(c)?, &**a),
-                _ => return Err(refused("a row is chosen by a value")),
-            },
-            plain => (vec![], plain),
-        };
-        let (Expr::Load(left, at), Expr::Load(right, to)) = (left, &**y) else {
-            return Err(refused("an operand is no buffer"));
-        };
+        let conditions = self.conditions(x.conditions)?;
         let lanes = [rows.slot, columns.slot];
-        let (left, right) =
-            (access(*left, self.ix.place(*left, at)?, lanes), access(*right, self.ix.place(*right, to)?, lanes));
+        let element = |o: &Operand<'_>| self.ix.place(o.buffer, o.indices).map(|place| access(o.buffer, place, lanes));
+        let (left, right) = (element(&x)?, element(&y)?);
         let acc = access(b.buffer, self.ix.place(b.buffer, &b.indices)?, lanes);
         let stride = |a: &Access, e: Extent| a.index.stride(e.slot);
         let (Some(left_stride), Some(right_stride)) = (stride(&left, depth), stride(&right, depth)) else {
@@ -191,14 +180,14 @@ impl Translator<'_> {
             Combiner::Sum => Kind::Sum,
             Combiner::Prod => return Ok(None),
         };
-        let (first, second) = match value {
-            Expr::Binary(BinaryOp::Mul, x, y) if alone == Kind::Sum => (&**x, Some(&**y)),
-            one => (one, None),
+        let (first, second) = match (value, factors(value)) {
+            (Expr::Binary(..), Some([x, y])) if alone == Kind::Sum => (x, Some(y)),
+            (one, _) => (one, None),
         };
         let nothing = nothing(combiner);
         let operand = |e: &Expr| {
             // A sum leaves its padding out; an extremum also takes another number.
-            let fits = |o: &Operand| o.conditions.is_empty() || o.padding == nothing || alone != Kind::Sum;
+            let fits = |o: &Side| o.conditions.is_empty() || o.padding == nothing || alone != Kind::Sum;
             Ok::<_, String>(self.operand(e, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
@@ -219,26 +208,19 @@ impl Translator<'_> {
         };
         Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding }))
     }
-    fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Operand>, String> {
-        let (conditions, padding, e) = match e {
-            Expr::Select(c, a, other) => match (&**c, &**other) {
-                (Expr::All(c), Expr::Const(Scalar::Float(x), _)) if !x.is_nan() => {
-                    (self.conditions(c)?, *x as f32, &**a)
-                }
-                _ => return Ok(None),
-            },
-            _ => (vec![], 0.0, e),
-        };
-        let Expr::Load(buffer, indices) = e else { return Ok(None) };
-        let from = &self.f.buffers[*buffer];
-        let index = self.ix.place(*buffer, indices)?;
+    fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
+        let Some(o) = Operand::of(e).filter(|o| o.casts.is_empty()) else { return Ok(None) };
+        let Some(padding) = o.float_padding() else { return Ok(None) };
+        let conditions = self.conditions(o.conditions)?;
+        let from = &self.f.buffers[o.buffer];
+        let index = self.ix.place(o.buffer, o.indices)?;
         let fixed = conditions.iter().all(|c| !c.index.uses(lane));
         let moves = index.stride(lane);
         if Form::of(from.dtype, from.encoding, from.scope) != Form::F32 || !fixed || !matches!(moves, Some(0 | 1)) {
             return Ok(None);
         }
-        let access = access(*buffer, index, [usize::MAX, lane]);
-        Ok(Some(Operand { access, moves: moves == Some(1), conditions, padding }))
+        let access = access(o.buffer, index, [usize::MAX, lane]);
+        Ok(Some(Side { access, moves: moves == Some(1), conditions, padding: padding as f32 }))
     }
 }
 

@@ -10,6 +10,8 @@
 //! Index expressions are not simplified first: a reshape that happens to be the identity is still injective.
 
 pub mod compared;
+pub mod operands;
+pub mod shared;
 
 use super::{BufferId, Expr, Stage, TensorFunction};
 use crate::int::{Int, IntNode};

@@ -1,0 +1,86 @@
+//! Operands: an element of a buffer, and how it becomes the number that a kernel computes with.
+
+use crate::dtype::DType;
+use crate::int::{Cond, Int};
+use crate::name::Name;
+use crate::tir::{BinaryOp, BufferId, Expr, Scalar};
+
+/// An element of a buffer, converted, and replaced by a constant where conditions do not hold.
+#[derive(Debug)]
+pub struct Operand<'e> {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// The element.
+    pub indices: &'e [Int],
+    /// Conversions, the first one first.
+    pub casts: Vec<DType>,
+    /// Where one of these does not hold, the operand is `padding`.
+    pub conditions: &'e [Cond],
+    /// The constant outside; `None` without conditions.
+    pub padding: Option<Scalar>,
+}
+
+impl<'e> Operand<'e> {
+    /// The operand that an expression is; `None` for a computed value.
+    pub fn of(e: &'e Expr) -> Option<Operand<'e>> {
+        match e {
+            Expr::Load(buffer, indices) => {
+                Some(Operand { buffer: *buffer, indices, casts: vec![], conditions: &[], padding: None })
+            }
+            Expr::Cast(to, a) => {
+                let mut inner = Operand::of(a)?;
+                inner.casts.push(*to);
+                Some(inner)
+            }
+            Expr::Select(condition, a, outside) => match (&**condition, Operand::of(a)?, &**outside) {
+                (Expr::All(conditions), inner, Expr::Const(s, _)) if inner.padding.is_none() => {
+                    Some(Operand { conditions, padding: Some(*s), ..inner })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    /// The element as it is stored, wherever it is.
+    pub fn is_plain(&self) -> bool {
+        self.casts.is_empty() && self.padding.is_none()
+    }
+    /// The padding as a float, 0 without conditions; `None` if it is NaN or of another type.
+    pub fn float_padding(&self) -> Option<f64> {
+        match self.padding {
+            None => Some(0.0),
+            Some(Scalar::Float(x)) => Some(x).filter(|x| !x.is_nan()),
+            Some(Scalar::Int(_)) => None,
+        }
+    }
+}
+
+/// The expression inside of all conversions.
+pub fn without_casts(e: &Expr) -> &Expr {
+    match e {
+        Expr::Cast(_, a) => without_casts(a),
+        e => e,
+    }
+}
+
+/// The factors of a product, whatever it is converted to.
+pub fn factors(e: &Expr) -> Option<[&Expr; 2]> {
+    match without_casts(e) {
+        Expr::Binary(BinaryOp::Mul, a, b) => Some([a, b]),
+        _ => None,
+    }
+}
+
+/// Whether a place in the expression moves with a loop.
+pub fn moves_with(e: &Expr, var: Name) -> bool {
+    let mut found = false;
+    e.visit_ints(&mut |i| found |= i.uses(var));
+    found
+}
+
+/// The factors of the products that a nest adds up, that of its rows first.
+pub fn oriented(e: &Expr, row: Name, column: Name) -> Option<[&Expr; 2]> {
+    let Expr::Binary(BinaryOp::Mul, a, b) = e else { return None };
+    let of_columns = |e: &Expr| moves_with(e, column) || !moves_with(e, row);
+    Some(if of_columns(a) && moves_with(b, row) { [b, a] } else { [a, b] })
+}
