@@ -5,7 +5,7 @@ use crate::fingerprint::Fingerprint;
 use std::sync::OnceLock;
 
 /// The code that prices and counts, by file.
-const SOURCES: [(&str, &str); 17] = [
+const SOURCES: [(&str, &str); 18] = [
     ("estimate/combination.rs", include_str!("combination.rs")),
     ("estimate/mod.rs", include_str!("mod.rs")),
     ("estimate/processor.rs", include_str!("processor.rs")),
@@ -19,6 +19,7 @@ const SOURCES: [(&str, &str); 17] = [
     ("estimate/transpose.rs", include_str!("transpose.rs")),
     ("estimate/units.rs", include_str!("units.rs")),
     ("traffic/access.rs", include_str!("../../traffic/access.rs")),
+    ("traffic/figures.rs", include_str!("../../traffic/figures.rs")),
     ("traffic/mod.rs", include_str!("../../traffic/mod.rs")),
     ("traffic/offsets.rs", include_str!("../../traffic/offsets.rs")),
     ("traffic/rounds.rs", include_str!("../../traffic/rounds.rs")),
