@@ -28,11 +28,13 @@ mod accept;
 mod accesses;
 mod add_unit_loop;
 pub mod estimate;
+pub mod estimator;
 pub mod loops;
 pub mod rules;
 mod simplify;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tiles;
 
 mod bind;
 mod cache_write;
