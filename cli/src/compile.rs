@@ -29,7 +29,7 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
         Some(device) => profile_on(&a.common, device)?,
         None => target_profile(&a.common)?,
     };
-    if profile.is_processor() && a.emit.iter().any(|e| e != "weft") {
+    if !profile.model().shaders && a.emit.iter().any(|e| e != "weft") {
         let text = format!("--emit {}: kernels of the CPU are tensor functions, not shaders", a.emit.join(","));
         return Err(Error::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
     }
@@ -46,7 +46,7 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
         };
         let parted = compile_parts(module, &options, &a.common, &profile)?;
         let Parted { compiled: c, parts, .. } = &parted;
-        if a.verify && !profile.is_processor() {
+        if a.verify && profile.model().shaders {
             read_back(c)?;
         }
         let stats = device
@@ -219,7 +219,7 @@ fn write_spirv(k: &PlanKernel, path: &Path) -> Result<()> {
 /// Writes each kernel as a file. Without `--emit`, SPIR-V takes the place of WGSL that no reader takes.
 fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|e| Error::usage(format!("cannot make {}: {e}", dir.display())))?;
-    let usual = if c.profile.is_processor() { "weft" } else { "wgsl" };
+    let usual = if c.profile.model().shaders { "wgsl" } else { "weft" };
     let forms: Vec<&str> = if a.emit.is_empty() { vec![usual] } else { a.emit.iter().map(String::as_str).collect() };
     let mut missing = Vec::new();
     for form in &forms {

@@ -161,7 +161,7 @@ fn profiles(a: &DevicesArgs) -> Result<()> {
     for p in list {
         t.add_row([
             p.name.clone(),
-            if p.software { "yes" } else { "no" }.into(),
+            if p.model().on_host { "yes" } else { "no" }.into(),
             if p.f16 { "yes" } else { "no" }.into(),
             format!("{}..{}", p.subgroup.0, p.subgroup.1),
             p.cores.to_string(),

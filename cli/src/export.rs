@@ -108,7 +108,7 @@ fn write_c(model: &str, common: &Common, folder: &Path) -> Result<()> {
 fn write_rust(model: &str, common: &Common, folder: &Path) -> Result<()> {
     let module = fixed(model, common, "the crate")?;
     let profile = target_profile(common)?;
-    if profile.is_processor() {
+    if !profile.model().shaders {
         return Err(Error::usage("the crate has shaders, and the device is the CPU")
             .help("--target NAME compiles for a GPU; --c DIR writes C for the CPU"));
     }

@@ -19,7 +19,7 @@ use compiler::external::native_targets;
 use compiler::graph::Module;
 use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
-use compiler::plan::{Plan, saved_form};
+use compiler::plan::Plan;
 use compiler::tensor::ConstData;
 use compiler::trace::{CompileTrace, TraceError};
 use file::{BundleFile, ConstantPart, Entry};
@@ -136,7 +136,7 @@ impl Bundle {
         let all = self.file.index.entries.iter().filter(suited);
         let entry = all.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let why = match entry {
-            Some(entry) if entry.form == saved_form(emitter(&entry.profile)) => {
+            Some(entry) if entry.form == Plan::saved_form(emitter(&entry.profile)) => {
                 return self.planned(entry, &options, require);
             }
             Some(entry) => {
@@ -229,7 +229,7 @@ impl Bundle {
             let weights: u64 = e.weights().into_iter().map(|n| own(Some(n))).sum();
             // Those that no entry before has.
             let new: u64 = e.weights().into_iter().filter(|&n| seen.insert(n)).map(|n| own(Some(n))).sum();
-            let is_read = e.form == saved_form(emitter(&e.profile));
+            let is_read = e.form == Plan::saved_form(emitter(&e.profile));
             let plan = e.plan.filter(|_| is_read);
             let plan = plan.and_then(|n| Plan::from_bytes(&self.file.part(n).ok()?, emitter(&e.profile)).ok());
             let digest = plan.map(|p| code_digest(&p).to_string());

@@ -121,9 +121,9 @@ pub fn processor_name() -> String {
 
 /// The code generator for a profile.
 pub fn emitter(profile: &DeviceProfile) -> &'static dyn EmitKernel {
-    match profile.is_processor() {
-        true => &runtime_cpu::Emitter,
-        false => &shaders_gen::Emitter,
+    match profile.model().shaders {
+        true => &shaders_gen::Emitter,
+        false => &runtime_cpu::Emitter,
     }
 }
 

@@ -241,7 +241,7 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
         None => Rules.identity(profile)?,
     };
     let module = module_fingerprint(module).ok()?;
-    let profile = postcard::to_stdvec(profile).ok()?;
+    let profile = serde_json::to_vec(profile).ok()?;
     let build = build()?;
     Some(Fingerprint::of(|w| {
         w.text(env!("CARGO_PKG_VERSION"));

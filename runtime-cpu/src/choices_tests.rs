@@ -83,7 +83,7 @@ fn a_choice_of_rows_is_the_tile_of_the_native_kernel() {
     let m = parse_module(CONVOLUTION).unwrap_or_else(|e| panic!("{e}"));
     let processor = Arc::new(Processor::open(1, None).expect("a processor"));
     let profile = processor.profile();
-    let [most, width] = profile.register_tile.map(i64::from);
+    let [most, width] = profile.machine.register_tile().expect("a register tile").map(i64::from);
     let own = tile_of(&compiled(&m, &profile, None));
     let mut seen = vec![];
     for rows in 2..=most {

@@ -2,7 +2,7 @@
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
-use compiler::profile::{DeviceProfile, MatrixShape, Nan, Quirks};
+use compiler::profile::{DeviceProfile, Machine, MatrixShape, Nan, Quirks};
 use compiler::trace::Ceilings;
 
 /// An adapter as `weft devices` shows it.
@@ -166,7 +166,7 @@ pub(crate) fn profile_from(
     };
     let mut profile = DeviceProfile {
         name: info.name.clone(),
-        software,
+        machine: if software { Machine::SoftwareDriver } else { Machine::Gpu },
         subgroup,
         f16: features.contains(wgpu::Features::SHADER_F16),
         i16: info.backend == wgpu::Backend::Vulkan && features.contains(wgpu::Features::SHADER_I16),
@@ -191,7 +191,6 @@ pub(crate) fn profile_from(
         quirks: Quirks::default(),
         // Filled in later, if the device is opened with matrices.
         matrix_shapes: vec![],
-        register_tile: [0, 0],
         gflops: 0.0,
         gb_s: 0.0,
         cache_gb_s: 0.0,

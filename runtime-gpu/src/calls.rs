@@ -83,7 +83,7 @@ impl Resources {
         let need = f.buffers.iter().map(|&b| shared.plan.buffers[b].bytes).sum();
         let refuse = |why: String| Err(GpuError::OutOfMemory { device: gpu.description.name.clone(), need, why });
         let nested = self.calls.functions[callee].frames.len() + 2;
-        if gpu.profile.software
+        if gpu.profile.model().on_host
             && let Some(free) = available_memory()
             && need > free
         {

@@ -33,7 +33,7 @@ pub(crate) fn compile_in_driver(
     progress: &mut dyn FnMut(&str, usize, usize),
 ) -> Result<(), GpuError> {
     let gpu = &shared.gpu;
-    if !gpu.profile.software {
+    if !gpu.profile.model().compiles_at_dispatch {
         return Ok(());
     }
     let (mut new, mut list) = (new.iter().copied().collect(), vec![]);

@@ -105,7 +105,7 @@ impl Standing {
     /// How long it took in each round, in nanoseconds: by the device's timestamps, or by the host's clock where the
     /// race's is CPU time.
     pub fn elapsed(&self, profile: &DeviceProfile) -> &[f64] {
-        if profile.software || profile.is_processor() { &self.wall_ns } else { &self.ns }
+        if profile.model().on_host { &self.wall_ns } else { &self.ns }
     }
     /// The median of [`Standing::elapsed`].
     pub fn median_elapsed(&self, profile: &DeviceProfile) -> f64 {
@@ -151,13 +151,13 @@ fn median(list: &[f64]) -> f64 {
 /// # Errors
 /// A lost device.
 pub fn race(gpu: &Gpu, runners: &[&Runner], rounds: usize, seed: u64) -> Result<Vec<Standing>, GpuError> {
-    let racers: Result<Vec<_>, GpuError> = runners.iter().map(|r| racer(gpu.profile.software, r)).collect();
+    let racers: Result<Vec<_>, GpuError> = runners.iter().map(|r| racer(gpu.profile.model().on_host, r)).collect();
     race_of(racers?, rounds, seed)
 }
 
-fn racer(software: bool, runner: &Runner) -> Result<Racer<'_, GpuError>, GpuError> {
+fn racer(on_host: bool, runner: &Runner) -> Result<Racer<'_, GpuError>, GpuError> {
     let mut resident = runner.session.resident(&runner.inputs)?;
-    Ok(Box::new(move |runs| match software {
+    Ok(Box::new(move |runs| match on_host {
         true => Sample::of(true, || resident.run_pipelined(runs, 2).map(|_| ())),
         false => of_device(&mut resident, runs),
     }))

@@ -269,7 +269,7 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
         }
     }
     let need: u64 = plan.buffers.iter().map(|b| b.bytes).sum();
-    if gpu.profile.software
+    if gpu.profile.model().on_host
         && let Some(free) = available_memory()
         && need > free
     {

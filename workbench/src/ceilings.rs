@@ -98,7 +98,7 @@ fn fastest(machine: &Machine, kernel: &Kernel) -> Result<f64> {
 /// A product whose tiles find their operands in the first cache. An odd number of tiles of columns: rows a power of two
 /// apart would share a set of it.
 fn tiles(p: &DeviceProfile) -> Kernel {
-    let [rows, columns] = p.register_tile.map(|n| n as usize);
+    let [rows, columns] = p.machine.register_tile().unwrap_or([1; 2]).map(|n| n as usize);
     let (m, n, k) = (8 * rows, columns * (32 * p.cores as usize + 1), 128);
     let text = format!(
         "graph @main(%a: f32[{m},{k}], %b: f32[{k},{n}]) -> (y: f32[{m},{n}]) {{
@@ -158,7 +158,7 @@ fn threads(p: &DeviceProfile) -> usize {
 
 /// Each thread copies `rows` vectors, a workgroup apart.
 fn copy(p: &DeviceProfile) -> Kernel {
-    let (most, rows) = if p.software { (64 << 20, 16) } else { (256 << 20, 4) };
+    let (most, rows) = if p.model().on_host { (64 << 20, 16) } else { (256 << 20, 4) };
     let n = (p.max_binding.min(p.max_buffer).min(most) / 4) as usize;
     let t = threads(p);
     let n = n / (rows * t * 4) * (rows * t * 4);
@@ -185,9 +185,9 @@ tensor @copy(%x: f32[{n}], out %y: f32[{n}]) {{
 /// Each thread adds products of registers to eight sums, `depth` times: enough chains to hide the latency of an
 /// addition, and few enough for the registers of a CPU.
 fn multiply_add(p: &DeviceProfile) -> Kernel {
-    let (n, depth) = if p.software { (4096, 4096) } else { (1 << 17, 4096) };
-    // On a software device one subgroup, which is one vector register: more would wait for each other.
-    let t = if p.software { p.subgroup.1.max(4) as usize } else { threads(p) };
+    let (n, depth) = if p.model().on_host { (4096, 4096) } else { (1 << 17, 4096) };
+    // On the host one subgroup, which is one vector register: more would wait for each other.
+    let t = if p.model().on_host { p.subgroup.1.max(4) as usize } else { threads(p) };
     let text = format!(
         "graph @main(%x: f32[{n}], %w: f32[8]) -> (y: f32[{n},8]) {{
   %y = call_tensor @multiply_add %x, %w : f32[{n},8]
@@ -233,7 +233,7 @@ tensor @multiply_add(%x: f32[{n}], %w: f32[8], out %y: f32[{n},8]) {{
 fn workgroup_memory(p: &DeviceProfile, neighbours: bool) -> Kernel {
     let t = p.subgroup.1.clamp(32, 64) as usize;
     let words = 64;
-    let (groups, turns) = if p.software { (64, 16) } else { (4096, 256) };
+    let (groups, turns) = if p.model().on_host { (64, 16) } else { (4096, 256) };
     let order = if neighbours { "[step,word]" } else { "[]" };
     let text = format!(
         "graph @main(%x: f32[{t},{words}]) -> (y: f32[{groups},{t}]) {{
@@ -267,7 +267,7 @@ tensor @read(%x: f32[{t},{words}], out %y: f32[{groups},{t}]) {{
 /// the driver cannot drop or hoist one.
 fn combination(p: &DeviceProfile) -> Option<Kernel> {
     let t = p.subgroup.0.next_power_of_two() as usize;
-    let (groups, turns) = if p.software { (256, 64) } else { (8192, 256) };
+    let (groups, turns) = if p.model().on_host { (256, 64) } else { (8192, 256) };
     let text = format!(
         "graph @main(%x: f32[8,{t}], %w: f32[{turns}]) -> (y: f32[{groups}]) {{
   %y = call_tensor @combine %x, %w : f32[{groups}]
@@ -307,7 +307,7 @@ tensor @combine(%x: f32[8,{t}], %w: f32[{turns}], out %y: f32[{groups}]) {{
 
 /// A large product of f16, if the device has matrix units: scheduled by its rules.
 fn product(p: &DeviceProfile) -> Option<Kernel> {
-    let n: usize = if p.software { 256 } else { 4096 };
+    let n: usize = if p.model().on_host { 256 } else { 4096 };
     let text = format!(
         "graph @main(%a: f16[{n},{n}], %b: f16[{n},{n}]) -> (y: f16[{n},{n}]) {{
   %y = matmul %a, %b : f16[{n},{n}]

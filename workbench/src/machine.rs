@@ -116,7 +116,7 @@ impl Machine {
     /// of a processor spin while they wait for work, so with more threads CPU time says nothing.
     fn by_cpu_time(&self) -> bool {
         match self {
-            Machine::Gpu(gpu) => gpu.profile.software,
+            Machine::Gpu(gpu) => gpu.profile.model().on_host,
             Machine::Cpu(processor) => processor.threads() == 1,
         }
     }

@@ -71,8 +71,11 @@ fn measure(name: &str, device: &Device, session: &runtime_gpu::Session, inputs: 
     }
     let part = |of: fn(&RunTimes) -> f64| Statistics::of(&alone.iter().map(of).collect::<Vec<_>>()).median;
     let moved = alone[0].moved;
-    let queue =
-        if device.profile().software { "a software driver: its device is this processor" } else { "its own queue" };
+    let queue = if device.profile().model().on_host {
+        "a software driver: its device is this processor"
+    } else {
+        "its own queue"
+    };
     println!("{name} on {} ({queue}), {} bytes up, {} back", device.label(), moved.uploaded, moved.read_back);
     println!(
         "one run: upload {:.3} ms, encode {:.3}, device {:.3}, readback {:.3}, all {:.3}",

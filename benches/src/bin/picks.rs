@@ -12,7 +12,7 @@ use benches::zoo;
 use compiler::compile::{CompileOptions, compile};
 use compiler::passes::AmpMode;
 use compiler::profile::DeviceProfile;
-use compiler::schedule::estimate::estimate;
+use compiler::schedule::estimator::estimate;
 use compiler::schedule::rules::{FunctionVersion, Scheduled, neighbours};
 use compiler::schedule::{Rules, ScheduleError, ScheduleProvider, ScheduleTarget};
 use compiler::tir::{BufferId, TensorFunction};

@@ -63,7 +63,7 @@ impl Machine {
         let own = (asked == DeviceChoice::Auto).then(|| DeviceChoice::parse(&trace.profile_name));
         let tuning = workbench::tuning::file_to_write(settings).map_err(|e| e.message);
         let profile = serde_json::from_str::<DeviceProfile>(&trace.profile).ok();
-        let native = profile.as_ref().is_some_and(DeviceProfile::is_processor);
+        let native = profile.as_ref().is_some_and(|p| !p.model().shaders);
         let threads = native.then(|| settings.threads.map_or(0, |n| n as usize));
         let choices = own.into_iter().chain([asked]).collect();
         let scheduling = trace.options.scheduling.clone();

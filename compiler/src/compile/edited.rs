@@ -4,7 +4,7 @@ use super::{CompileOptions, Compiled, compile, function_alone};
 use crate::check::check_function;
 use crate::plan::EmitKernel;
 use crate::schedule::ScheduleTarget;
-use crate::schedule::estimate::estimate;
+use crate::schedule::estimator::estimate;
 use crate::text::parse_instructions;
 use crate::tir::TensorFunction;
 use std::fmt;

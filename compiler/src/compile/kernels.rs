@@ -195,7 +195,7 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
             apply(&mut function, InstrRef::new(v.line.clone())).map_err(|e| fail(e.to_string()))?;
         }
     }
-    if !written && !profile.software && profile.subgroup.1 > 0 {
+    if !written && profile.model().workgroup_memory && profile.subgroup.1 > 0 {
         applied.extend(traffic::describe(&function, profile));
     }
     let kernels = kernels.map_err(|(kernel, e)| match e {

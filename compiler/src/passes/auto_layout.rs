@@ -93,7 +93,7 @@ impl Pass for AutoLayout {
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
         let mode = match self.mode.unwrap_or(cx.layout) {
             // Register tiles store rows of channels, which the estimate of a product does not tell apart.
-            LayoutMode::Auto if cx.profile.is_processor() => LayoutMode::Nhwc,
+            LayoutMode::Auto if cx.profile.machine.register_tile().is_some() => LayoutMode::Nhwc,
             mode => mode,
         };
         let Some(scheme) = alter::wished_scheme(module, mode, cx).or_else(|| scheme_for(mode, cx)) else {

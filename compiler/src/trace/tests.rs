@@ -333,6 +333,28 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!((VERSION, digest.as_str()), (16, "000f76302dcb2c07"), "{} bytes", plain.len());
 }
 
+/// Bundles, traces and databases of tuned choices have profiles in this form. Earlier builds wrote the same, the first
+/// of them without `register_tile`.
+#[test]
+fn saved_profiles_keep_their_form() {
+    let processor = DeviceProfile::processor(2, [6, 16]);
+    let all = [
+        (DeviceProfile::baseline(), false, [0, 0]),
+        (DeviceProfile::lavapipe(), true, [0, 0]),
+        (processor, true, [6, 16]),
+    ];
+    for (profile, software, tile) in all {
+        let mut saved = serde_json::to_value(&profile).expect("a profile is saved");
+        assert_eq!(saved["software"], software, "{}", profile.name);
+        assert_eq!(saved["register_tile"], serde_json::json!(tile), "{}", profile.name);
+        assert_eq!(serde_json::from_value::<DeviceProfile>(saved.clone()).expect("it is read"), profile);
+        if tile == [0, 0] {
+            saved.as_object_mut().expect("an object").remove("register_tile");
+            assert_eq!(serde_json::from_value::<DeviceProfile>(saved).expect("it is read"), profile);
+        }
+    }
+}
+
 #[test]
 fn ten_thousand_nodes_stay_below_twenty_megabytes() {
     let t = trace_of(chains(&(1..=200).collect::<Vec<_>>(), 50), &options());

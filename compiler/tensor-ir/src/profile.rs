@@ -6,15 +6,13 @@
 //! folder. `weft devices` prints where each figure comes from.
 
 mod devices;
+mod machine;
 mod named;
 pub mod quirks;
 
 pub use devices::KnownDevice;
+pub use machine::{Machine, MachineModel, OPERATIONS_A_CORE};
 pub use quirks::{Quirk, Quirks};
-
-/// f32 operations per nanosecond of one core of a middling GPU. Used for a device with an unknown rate; and for a
-/// device with an unknown number of cores, to compute the cores from a measured rate.
-pub const OPERATIONS_A_CORE: f64 = 192.0;
 
 /// A shape of matrices that a subgroup multiplies at once: `C[m, n] += A[m, k] * B[k, n]`.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -55,8 +53,9 @@ pub enum HalfWords {
 pub struct DeviceProfile {
     /// Name of the device or of the profile.
     pub name: String,
-    /// True for a CPU that emulates a GPU (lavapipe, SwiftShader, WARP).
-    pub software: bool,
+    /// The machine that runs kernels.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// Smallest and largest subgroup size; `(0, 0)` without subgroup operations.
     pub subgroup: (u32, u32),
     /// Native f16 arithmetic and storage in shaders.
@@ -100,12 +99,6 @@ pub struct DeviceProfile {
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
-    /// Rows and columns of the tile of multiply-adds that a processor's core has in vector registers
-    /// ([`Intrinsic::tile`]); `[0, 0]` for a device.
-    ///
-    /// [`Intrinsic::tile`]: crate::tir::intrinsic::Intrinsic::tile
-    #[serde(default)]
-    pub register_tile: [u32; 2],
     /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
     /// known.
     #[serde(default)]
@@ -222,7 +215,7 @@ impl DeviceProfile {
     /// that is only copied is then declared as words.
     pub fn half_words(&self) -> Option<HalfWords> {
         match () {
-            () if self.software || !self.f16 => None,
+            () if !self.f16 => None,
             () if self.i16 && self.quirks.has(&quirks::HALVES_BY_INTEGERS) => Some(HalfWords::Integers),
             () if self.quirks.has(&quirks::HALVES_BY_CONVERSION) => Some(HalfWords::Conversions),
             () => None,
@@ -254,11 +247,11 @@ impl DeviceProfile {
     }
     /// Products of f16 operands run on matrix units.
     pub fn multiplies_matrices(&self) -> bool {
-        !self.software && self.has_matrix_units()
+        self.model().product_units && self.has_matrix_units()
     }
     /// Products of four bytes and their sum are one operation.
     pub fn multiplies_bytes(&self) -> bool {
-        !self.software && self.quirks.has(&quirks::MULTIPLIES_BYTES)
+        self.model().product_units && self.quirks.has(&quirks::MULTIPLIES_BYTES)
     }
     /// This profile with a product's figures, as far as they are known.
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
@@ -266,12 +259,8 @@ impl DeviceProfile {
         let registers = if k.registers > 0 { k.registers } else { self.registers };
         DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, cache_bytes: k.cache_bytes, registers, ..self }
     }
-    /// A profile by name.
-    pub fn named(name: &str) -> Option<DeviceProfile> {
-        Self::all().into_iter().find(|p| p.name == name)
-    }
     /// This profile, limited so that `device` can run the kernels. Values that steer choices are this profile's (cores,
-    /// layouts, driver family, whether it counts as software); limits are the smaller ones; features are those that
+    /// layouts, driver family, the kind of machine); limits are the smaller ones; features are those that
     /// both have. If both have subgroups, their sizes are the device's, since kernels run on its lanes.
     pub fn limited_to(&self, device: &DeviceProfile) -> DeviceProfile {
         let [x, y, z] = self.max_workgroup_size;
@@ -279,7 +268,7 @@ impl DeviceProfile {
         let both_have_subgroups = self.subgroup.0 > 0 && device.subgroup.0 > 0;
         DeviceProfile {
             name: format!("{} on {}", self.name, device.name),
-            software: self.software,
+            machine: self.machine,
             subgroup: if both_have_subgroups { device.subgroup } else { (0, 0) },
             f16: self.f16 && device.f16,
             i16: self.i16 && device.i16,
@@ -298,7 +287,6 @@ impl DeviceProfile {
             driver: self.driver.clone(),
             quirks: self.quirks.limited_to(&device.quirks),
             matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
-            register_tile: self.register_tile,
             gflops: self.gflops,
             gb_s: self.gb_s,
             cache_gb_s: self.cache_gb_s,
@@ -323,9 +311,11 @@ impl DeviceProfile {
             (sizes, p.max_workgroup_size, p.max_binding, p.max_buffer)
         };
         match () {
-            () if self.register_tile != device.register_tile => Some("its processor has other registers"),
-            () if self.is_processor() => None,
-            () if !self.driver.is_empty() && (family(self) != family(device) || self.software != device.software) => {
+            () if self.machine.register_tile() != device.machine.register_tile() => {
+                Some("its processor has other registers")
+            }
+            () if self.machine.register_tile().is_some() => None,
+            () if !self.driver.is_empty() && (family(self), self.machine) != (family(device), device.machine) => {
                 Some("it has a driver of another family")
             }
             () if (self.f16, self.i16) != (limited.f16, limited.i16) => Some("it lacks a type of 16 bits"),
@@ -336,10 +326,9 @@ impl DeviceProfile {
             () => None,
         }
     }
-    /// A processor that runs kernels itself: a workgroup is a task of a thread, whose loops are vectors and register
-    /// tiles.
-    pub fn is_processor(&self) -> bool {
-        self.register_tile != [0, 0]
+    /// The figures of its kind of machine.
+    pub fn model(&self) -> &'static MachineModel {
+        self.machine.model()
     }
     /// True if compilers choose subgroups of `least` to `most` lanes, `most` up to 32, that share a register file of
     /// fixed size: half the lanes, twice the registers per thread. Intel's GPUs do.
@@ -369,6 +358,10 @@ impl DeviceProfile {
     pub fn fixed_subgroup(&self) -> Option<u32> {
         (self.subgroup.0 > 0 && self.subgroup.0 == self.subgroup.1).then_some(self.subgroup.0)
     }
+    /// Lanes of a subgroup: its fixed size, or the usual one of the machine.
+    pub fn lanes(&self) -> u32 {
+        self.fixed_subgroup().unwrap_or(self.model().lanes).max(1)
+    }
     /// Bytes of one slice of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that)
     /// that fits a binding.
     pub fn slice_bytes(&self) -> u64 {
@@ -391,7 +384,7 @@ mod tests {
         let p = DeviceProfile::hopper().limited_to(&device);
         assert_eq!((p.subgroup, p.f16, p.max_invocations), ((4, 4), false, 256));
         assert_eq!((p.max_workgroup_size, p.max_storage_buffers), ([256, 256, 64], 10));
-        assert_eq!((p.software, p.cores, p.driver.as_str()), (false, 132, "nvidia"));
+        assert_eq!((p.machine, p.cores, p.driver.as_str()), (Machine::Gpu, 132, "nvidia"));
         assert_eq!(p.limited_to(&device), DeviceProfile { name: p.name.clone() + " on swiftshader", ..p.clone() });
         assert_eq!(DeviceProfile::baseline().limited_to(&device).subgroup, (0, 0));
     }

@@ -12,7 +12,7 @@ use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, com
 use compiler::external::native_targets;
 use compiler::graph::{Constant, Module, open_dims};
 use compiler::name::Name;
-use compiler::plan::{Content, PlanBuffer, saved_form};
+use compiler::plan::{Content, Plan, PlanBuffer};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module};
@@ -122,7 +122,7 @@ impl Made {
             text,
             constants,
             buffers,
-            form: saved_form(emitter),
+            form: Plan::saved_form(emitter),
             plan,
             kernels,
             trace,

@@ -8,7 +8,7 @@ use compiler::dtype::DType;
 use compiler::int::const_dims;
 use compiler::interpreter::run_tensor_function;
 use compiler::ops::DataLayout;
-use compiler::profile::DeviceProfile;
+use compiler::profile::{DeviceProfile, Machine};
 use compiler::schedule::rules::{Choice, Scheduled, choices, schedule, schedule_with};
 use compiler::schedule::{ScheduleOptions, ScheduleTarget};
 use compiler::tensor::Tensor;
@@ -122,7 +122,7 @@ fn agrees(
 
 pub fn real_device() -> DeviceProfile {
     let name = "no subgroups".into();
-    DeviceProfile { name, software: false, subgroup: (0, 0), driver: String::new(), ..gpu().profile.clone() }
+    DeviceProfile { name, machine: Machine::Gpu, subgroup: (0, 0), driver: String::new(), ..gpu().profile.clone() }
 }
 
 pub fn software_device() -> DeviceProfile {
@@ -206,7 +206,7 @@ const INTEL: &str = "intel open-source mesa driver";
 
 /// This device with the drivers on which memory of halves is words, in each way.
 fn with_words(p: &DeviceProfile) -> impl Iterator<Item = DeviceProfile> {
-    let driver = |d: &str| DeviceProfile { software: false, ..p.clone().with_driver(d) };
+    let driver = |d: &str| DeviceProfile { machine: Machine::Gpu, ..p.clone().with_driver(d) };
     ["nvidia", "radv", INTEL].map(driver).into_iter().filter(|p| p.half_words().is_some())
 }
 

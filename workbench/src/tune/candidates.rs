@@ -5,7 +5,7 @@ use super::space::Space;
 use super::units::Unit;
 use crate::error::{Error, Result};
 use compiler::profile::{CostFactors, DeviceProfile};
-use compiler::schedule::estimate::estimate;
+use compiler::schedule::estimator::estimate;
 use compiler::schedule::rules::{Choice, Scheduled, neighbours, schedule_with, values};
 use compiler::schedule::template::{Match, Template};
 use compiler::schedule::{InstrRef, Rules, ScheduleProvider, ScheduleTarget, TunedSchedule, schedule_as_written};

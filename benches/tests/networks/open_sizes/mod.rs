@@ -12,7 +12,7 @@ use compiler::int::Dim;
 use compiler::interpreter::run_function;
 use compiler::name::Name;
 use compiler::passes::{Lower, PassContext, run_pass};
-use compiler::profile::DeviceProfile;
+use compiler::profile::{DeviceProfile, Machine};
 use compiler::schedule::Choose;
 use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module, random_tensor};
@@ -182,7 +182,7 @@ fn each_run_takes_the_first_version_whose_conditions_hold() {
     let m = parse_module(VERSIONS).unwrap_or_else(|e| panic!("{e}"));
     let own = test_device().unwrap_or_else(|e| panic!("{e}")).profile.clone();
     // Costs of a device that hides memory behind arithmetic ask for other versions than those of a processor.
-    let overlapping = DeviceProfile { software: false, ..own.clone() };
+    let overlapping = DeviceProfile { machine: Machine::Gpu, ..own.clone() };
     for profile in [own, overlapping] {
         let mut options = CompileOptions { verify: true, ..CompileOptions::default() };
         options.dims.declare(Name::new("n"), 1, 1024);

@@ -1,6 +1,6 @@
 //! Text of attributes: `{pads=[1,1,1,1], mode=linear}`.
 
-use super::{Attr, Attrs};
+use super::value::{Attr, Attrs};
 use crate::bare;
 use crate::int::print::{BufferName, number, print_int};
 

@@ -1,7 +1,6 @@
 //! Conditions on index expressions.
 
 use super::Int;
-use super::print::{number, print_cond};
 use crate::name::Name;
 
 /// Comparison of two index expressions.
@@ -24,12 +23,6 @@ pub struct Cond {
     pub op: CondOp,
     /// Right side.
     pub rhs: Int,
-}
-
-impl std::fmt::Display for Cond {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&print_cond(self, &number))
-    }
 }
 
 impl Cond {

@@ -1,6 +1,6 @@
 //! Facts about index expressions at a program point: ranges of variables, and the conditions that hold there.
 
-use super::below::Answers;
+use super::answers::Answers;
 use super::divisor::gcd;
 use super::simplify::never_zero;
 use super::{Bounds, Int, IntNode, Interval, prove, simplify, terms};

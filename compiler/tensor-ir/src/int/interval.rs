@@ -5,8 +5,6 @@
 //! is no end. An end that leaves i64 becomes open on the outside and saturates on the inside. So an interval always
 //! contains every possible value, also values beyond i64.
 
-use super::{Int, IntNode};
-
 /// An inclusive range of integers; `i64::MIN` and `i64::MAX` stand for ends that are not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
@@ -47,20 +45,6 @@ impl Interval {
     /// The values in both; if there are none, `low > high`.
     pub fn intersect(self, other: Interval) -> Interval {
         Interval { low: self.low.max(other.low), high: self.high.min(other.high) }
-    }
-    /// Range of `e` from the ranges of its operands, which `operand` gives. A variable and a load can be anything.
-    pub(super) fn of_node(e: &Int, mut operand: impl FnMut(&Int) -> Interval) -> Interval {
-        match e.node() {
-            IntNode::Const(c) => Interval::point(*c),
-            IntNode::Var(_) | IntNode::Load(..) => Interval::ALL,
-            IntNode::Add(a, b) => operand(a) + operand(b),
-            IntNode::Sub(a, b) => operand(a) - operand(b),
-            IntNode::Mul(a, b) => operand(a) * operand(b),
-            IntNode::Div(a, b) => operand(a).floor_div(operand(b)),
-            IntNode::Mod(a, b) => operand(a).floor_mod(operand(b)),
-            IntNode::Min(a, b) => operand(a).min(operand(b)),
-            IntNode::Max(a, b) => operand(a).max(operand(b)),
-        }
     }
     /// Every value times `k`.
     pub(super) fn scale(self, k: i64) -> Interval {

@@ -12,6 +12,7 @@
 //! overflows. `int/tests.rs` compares the simplifier and the analysis with evaluation in i128, with the edges of i32
 //! and i64.
 
+mod answers;
 mod below;
 mod cond;
 mod dims;

@@ -69,6 +69,12 @@ pub(crate) fn print_cond(c: &Cond, name: BufferName<'_>) -> String {
     format!("{} {op} {}", print_int(&c.lhs, name), print_int(&c.rhs, name))
 }
 
+impl std::fmt::Display for Cond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&print_cond(self, &number))
+    }
+}
+
 /// `f32[n,64]`
 pub(crate) fn print_shaped(dtype: DType, shape: &[Int]) -> String {
     let dims: Vec<String> = shape.iter().map(|d| print_int(d, &number)).collect();

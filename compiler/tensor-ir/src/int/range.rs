@@ -16,6 +16,23 @@ pub fn interval(e: &Int, bounds: &Bounds) -> Interval {
     }
 }
 
+impl Interval {
+    /// Range of `e` from the ranges of its operands, which `operand` gives. A variable and a load can be anything.
+    pub(super) fn of_node(e: &Int, mut operand: impl FnMut(&Int) -> Interval) -> Interval {
+        match e.node() {
+            IntNode::Const(c) => Interval::point(*c),
+            IntNode::Var(_) | IntNode::Load(..) => Interval::ALL,
+            IntNode::Add(a, b) => operand(a) + operand(b),
+            IntNode::Sub(a, b) => operand(a) - operand(b),
+            IntNode::Mul(a, b) => operand(a) * operand(b),
+            IntNode::Div(a, b) => operand(a).floor_div(operand(b)),
+            IntNode::Mod(a, b) => operand(a).floor_mod(operand(b)),
+            IntNode::Min(a, b) => operand(a).min(operand(b)),
+            IntNode::Max(a, b) => operand(a).max(operand(b)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -146,7 +146,7 @@ impl<'b> Simplifier<'b> {
                 (_, Some(c)) => self.collect_shared(a, k.checked_mul(c)?, sum),
                 _ => {
                     let (a, b) = (self.form(a)?, self.form(b)?);
-                    let product = self.product(&a, &b)?;
+                    let product = a.times(&b)?;
                     sum.add_scaled(&product, k)
                 }
             },

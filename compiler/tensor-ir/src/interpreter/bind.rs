@@ -1,7 +1,6 @@
 //! Binds a tensor function to given operands: checks and prepacks the operands, and replaces symbols by their values.
 
-use super::run_scheduled;
-use crate::dtype::DType;
+use super::lockstep::interpret;
 use crate::int::{Int, const_dims};
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -41,7 +40,7 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
             return Err(shape_error(f, f.caller_shape(b), buffer.name, t.shape()));
         }
         ready.push(match packer {
-            Some(p) => run_scheduled(p, std::slice::from_ref(t))?.pop().ok_or("a packer without result")?,
+            Some(p) => bind(p, &[], std::slice::from_ref(t))?.run(None)?.pop().ok_or("a packer without result")?,
             None => t.clone(),
         });
     }
@@ -74,6 +73,11 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
 }
 
 impl Bound<'_> {
+    /// Its results, on subgroups of so many threads.
+    pub(super) fn run(self, subgroup: Option<usize>) -> Result<Vec<Tensor>, String> {
+        let outputs: Vec<BufferId> = self.f.outputs().collect();
+        Ok(Bound::shaped(interpret(&self.f, &self.inputs, &outputs, subgroup)?, self.results))
+    }
     /// The results in the shapes that callers know.
     pub(super) fn shaped(results: Vec<Tensor>, shapes: Vec<Vec<usize>>) -> Vec<Tensor> {
         results.into_iter().zip(shapes).map(|(t, shape)| t.reshaped(shape)).collect()
@@ -82,21 +86,4 @@ impl Bound<'_> {
 
 fn shape_error(f: &TensorFunction, want: &[Int], name: Name, got: &[usize]) -> String {
     format!("`{name}` of @{} has shape {want:?}, got {got:?}", f.name)
-}
-
-/// Constant dimensions of a buffer, or which one is symbolic.
-pub(super) fn fixed_shape(f: &TensorFunction, b: crate::tir::BufferId) -> Result<Vec<usize>, String> {
-    let buffer = &f.buffers[b];
-    const_dims(&buffer.shape)
-        .ok_or_else(|| format!("buffer `{}` of @{} has the symbolic shape {:?}", buffer.name, f.name, buffer.shape))
-}
-
-/// Checks that a tensor of this dtype and shape fits in memory before anything is allocated.
-pub(super) fn element_count(dtype: DType, shape: &[usize]) -> Result<usize, String> {
-    shape
-        .iter()
-        .try_fold(dtype.size(), |n, &d| n.checked_mul(d))
-        .filter(|&n| n <= isize::MAX as usize)
-        .map(|n| n / dtype.size())
-        .ok_or_else(|| format!("a tensor {dtype}{shape:?} is too large"))
 }

@@ -10,6 +10,7 @@
 mod bind;
 mod lockstep;
 pub mod scalar;
+mod shapes;
 mod stage;
 
 pub(crate) use lockstep::sample_kernels;

@@ -15,8 +15,9 @@ mod reduce;
 mod tests;
 mod view;
 
-use super::bind::{Bound, bind, element_count, fixed_shape};
+use super::bind::{Bound, bind};
 use super::lockstep::interpret;
+use super::shapes::{element_count, fixed_shape};
 use crate::arena::Id;
 use crate::fault::Fault;
 use crate::name::Name;

@@ -1,22 +1,16 @@
 //! Plans as bytes, for caches and bundles.
 //!
 //! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not say which
-//! form that is: a cache's key has the build that wrote them, a bundle the text of [`saved_form`]. Host functions of
+//! form that is: a cache's key has the build that wrote them, a bundle the text of [`Plan::saved_form`]. Host functions of
 //! steps are bound again from the module after its passes (`compile::bind_host_steps`).
 
-use super::{EmitKernel, HostComputation, Plan, Step};
+use super::{EmitKernel, Plan};
 use std::any::Any;
-use std::cell::Cell;
 use std::sync::Arc;
 
 /// The version of the bytes, generators' forms left out. Postcard stores no field names, so every change of a type in a
 /// plan needs a new one; a test fails if the layout changes.
 const VERSION: u32 = 1;
-
-/// The form of the plans that this build writes and reads with this generator; plans of the same form can be read.
-pub fn saved_form(emitter: &dyn EmitKernel) -> String {
-    format!("plan {VERSION}, {}", emitter.saved_form())
-}
 
 /// Why a plan is not saved, or bytes are no plan.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -36,6 +30,11 @@ pub enum SavedPlanError {
 }
 
 impl Plan {
+    /// The form of the plans that this build writes and reads with this generator; plans of the same form can be read.
+    pub fn saved_form(emitter: &dyn EmitKernel) -> String {
+        format!("plan {VERSION}, {}", emitter.saved_form())
+    }
+
     /// The plan as bytes. `emitter` has made its kernels.
     ///
     /// # Errors
@@ -74,26 +73,6 @@ pub(super) fn no_module() -> Arc<dyn Any + Send + Sync> {
     Arc::new(())
 }
 
-/// Placeholder for the computation of a host step until it is bound.
-pub(super) fn no_computation() -> HostComputation {
-    Arc::new(|_, _| Err("the step of a saved plan is not bound to its module".into()))
-}
-
-/// Steps inside steps, at most so deep: bytes of a stranger must not exhaust the stack.
-const MOST_NESTED: usize = 64;
-
-/// The steps inside a step.
-pub(super) fn steps<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Step>, D::Error> {
-    thread_local!(static DEPTH: Cell<usize> = const { Cell::new(0) });
-    let depth = DEPTH.replace(DEPTH.get() + 1);
-    let read = match depth < MOST_NESTED {
-        true => serde::Deserialize::deserialize(from),
-        false => Err(serde::de::Error::custom(format!("steps inside steps, more than {MOST_NESTED} deep"))),
-    };
-    DEPTH.set(depth);
-    read
-}
-
 /// A packer as the text of its tensor function.
 pub(super) mod packer_text {
     use crate::text::{parse_tensor_function, print_tensor_function};
@@ -120,6 +99,7 @@ mod tests {
     use crate::fingerprint::Fingerprint;
     use crate::int::Int;
     use crate::name::Name;
+    use crate::plan::steps::no_computation;
     use crate::plan::*;
     use crate::tir::{Access, Encoding};
 

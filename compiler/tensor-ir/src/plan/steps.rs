@@ -4,10 +4,11 @@
 //! steps, and one value that the host reads to choose), `Loop` (its list runs repeatedly) and `Call` (runs the steps of
 //! a function of the plan).
 
-use super::{BufferIndex, BufferView, HostResult, HostSite, KernelIndex, saved};
+use super::{BufferIndex, BufferView, HostResult, HostSite, KernelIndex};
 use crate::fault::Fault;
 use crate::name::Name;
 use crate::tensor::Tensor;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// One dispatch.
@@ -67,7 +68,7 @@ pub struct HostStep {
     /// Index of the node in the entry function, as it is behind all passes.
     pub node: u32,
     /// The computation on tensors.
-    #[serde(skip, default = "saved::no_computation")]
+    #[serde(skip, default = "no_computation")]
     pub run: HostComputation,
     /// The host function, if this is a call of one.
     pub call: Option<HostCall>,
@@ -153,10 +154,10 @@ pub struct Branch {
     /// One bool.
     pub condition: BufferView,
     /// The steps for true.
-    #[serde(deserialize_with = "saved::steps")]
+    #[serde(deserialize_with = "steps")]
     pub then: Vec<Step>,
     /// The steps for false.
-    #[serde(deserialize_with = "saved::steps")]
+    #[serde(deserialize_with = "steps")]
     pub otherwise: Vec<Step>,
     /// Group that the branch belongs to.
     pub group: usize,
@@ -174,7 +175,7 @@ pub struct Loop {
     /// The number of the iteration, from 0, written before each iteration; `None` if nothing reads it.
     pub index: Option<BufferView>,
     /// An iteration.
-    #[serde(deserialize_with = "saved::steps")]
+    #[serde(deserialize_with = "steps")]
     pub body: Vec<Step>,
     /// The values that each iteration reads and writes for the next one.
     pub carried: Vec<Carried>,
@@ -249,4 +250,24 @@ pub fn nested(steps: &[Step]) -> Vec<&Step> {
     let mut out = vec![];
     collect(steps, &mut out);
     out
+}
+
+/// Placeholder for the computation of a host step until it is bound.
+pub(super) fn no_computation() -> HostComputation {
+    Arc::new(|_, _| Err("the step of a saved plan is not bound to its module".into()))
+}
+
+/// Steps inside steps, at most so deep: bytes of a stranger must not exhaust the stack.
+const MOST_NESTED: usize = 64;
+
+/// The steps inside a step.
+fn steps<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Step>, D::Error> {
+    thread_local!(static DEPTH: Cell<usize> = const { Cell::new(0) });
+    let depth = DEPTH.replace(DEPTH.get() + 1);
+    let read = match depth < MOST_NESTED {
+        true => serde::Deserialize::deserialize(from),
+        false => Err(serde::de::Error::custom(format!("steps inside steps, more than {MOST_NESTED} deep"))),
+    };
+    DEPTH.set(depth);
+    read
 }

@@ -4,7 +4,7 @@
 //! (RADV, ANV, NVK); those of `hopper` and `apple` are public data. Cores, registers and rates come from a product in
 //! the table of `devices`.
 
-use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks};
+use super::{DeviceProfile, KnownDevice, Machine, MatrixShape, Nan, Quirks};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
@@ -140,7 +140,7 @@ impl DeviceProfile {
     pub fn baseline() -> DeviceProfile {
         DeviceProfile {
             name: "baseline".into(),
-            software: false,
+            machine: Machine::Gpu,
             subgroup: (0, 0),
             f16: false,
             i16: false,
@@ -159,7 +159,6 @@ impl DeviceProfile {
             driver: String::new(),
             quirks: Quirks::default(),
             matrix_shapes: vec![],
-            register_tile: [0, 0],
             gflops: 0.0,
             gb_s: 0.0,
             cache_gb_s: 0.0,
@@ -178,7 +177,7 @@ impl DeviceProfile {
     pub fn lavapipe() -> DeviceProfile {
         DeviceProfile {
             name: "lavapipe".into(),
-            software: true,
+            machine: Machine::SoftwareDriver,
             subgroup: (8, 8),
             f16: true,
             i16: true,
@@ -197,7 +196,7 @@ impl DeviceProfile {
     pub fn swiftshader() -> DeviceProfile {
         DeviceProfile {
             name: "swiftshader".into(),
-            software: true,
+            machine: Machine::SoftwareDriver,
             subgroup: (4, 4),
             shared_memory: 32768,
             max_storage_buffers: 10,
@@ -214,7 +213,7 @@ impl DeviceProfile {
     pub fn processor(cores: u32, register_tile: [u32; 2]) -> DeviceProfile {
         DeviceProfile {
             name: "cpu".into(),
-            software: true,
+            machine: Machine::Processor { register_tile },
             f16: true,
             shared_memory: 0,
             max_invocations: 1,
@@ -225,7 +224,6 @@ impl DeviceProfile {
             max_buffer: 1 << 40,
             immediates: 1 << 16,
             cores: cores.max(1),
-            register_tile,
             ..DeviceProfile::baseline()
         }
     }
@@ -236,6 +234,10 @@ impl DeviceProfile {
     /// An Apple GPU through Metal.
     pub fn apple() -> DeviceProfile {
         gpu("apple")
+    }
+    /// A profile by name.
+    pub fn named(name: &str) -> Option<DeviceProfile> {
+        Self::all().into_iter().find(|p| p.name == name)
     }
     /// Every named profile.
     pub fn all() -> Vec<DeviceProfile> {

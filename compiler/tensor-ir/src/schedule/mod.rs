@@ -28,11 +28,13 @@ mod accept;
 mod accesses;
 mod add_unit_loop;
 pub mod estimate;
+pub mod estimator;
 pub mod loops;
 pub mod rules;
 mod simplify;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tiles;
 
 mod bind;
 mod cache_write;
@@ -41,6 +43,7 @@ mod combine;
 mod compute_at;
 mod cut_kernel;
 mod decompose_reduction;
+mod error;
 mod flatten_buffer;
 mod fuse;
 mod inline;
@@ -76,6 +79,7 @@ pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
 pub use accept::{accept, has_own_schedule};
 pub use bind::Axis;
 pub use compute_at::LocalScope;
+pub use error::ScheduleError;
 pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
@@ -89,24 +93,6 @@ use crate::name::Name;
 use crate::registry::Table;
 use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
 use crate::verify::verify_tensor_function;
-
-/// Why an instruction does not apply.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{}{message}{}", self.place(), self.loops.as_ref().map(|l| format!("\n{l}")).unwrap_or_default())]
-pub struct ScheduleError {
-    /// The instruction as text; empty where the schedule as a whole is refused.
-    pub instruction: String,
-    /// The error.
-    pub message: String,
-    /// The loop nest with the culprit marked.
-    pub loops: Option<String>,
-}
-
-impl ScheduleError {
-    fn place(&self) -> String {
-        if self.instruction.is_empty() { String::new() } else { format!("{}: ", self.instruction) }
-    }
-}
 
 /// A row of the instruction table.
 pub struct InstructionDef {

@@ -22,23 +22,13 @@
 //! ([`check`](crate::check) proves these for functions from files); that index arithmetic does not overflow (proved
 //! when kernels are emitted).
 
+mod error;
 mod subgroups;
 mod tensor;
 
-use crate::name::Name;
-use crate::tir::TensorFunction;
+pub use error::VerifyError;
 
-/// A broken rule.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("@{function}{}: {message}", self.place.as_ref().map(|p| format!(", {p}")).unwrap_or_default())]
-pub struct VerifyError {
-    /// The function, or the constant.
-    pub function: Name,
-    /// Node, block, loop or buffer.
-    pub place: Option<String>,
-    /// The rule and the values that break it.
-    pub message: String,
-}
+use crate::tir::TensorFunction;
 
 /// Checks one tensor function.
 ///

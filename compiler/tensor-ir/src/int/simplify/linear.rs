@@ -1,6 +1,5 @@
 //! Linear forms over atoms, and products of atoms.
 
-use super::Simplifier;
 use crate::int::{Int, IntNode};
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Ordering;
@@ -160,26 +159,26 @@ pub(super) fn divide_factors(atom: &Int, by: &[Int]) -> Option<SmallVec<[Int; 2]
     Some(left)
 }
 
-impl Simplifier<'_> {
-    /// `a * b`, multiplied out; `None` where that is too large.
-    pub(super) fn product(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
-        if let Some(c) = a.as_const() {
+impl Linear {
+    /// `self * b`, multiplied out; `None` where that is too large.
+    pub(super) fn times(&self, b: &Linear) -> Option<Linear> {
+        if let Some(c) = self.as_const() {
             return b.scaled(c);
         }
         if let Some(c) = b.as_const() {
-            return a.scaled(c);
+            return self.scaled(c);
         }
-        if (a.terms.len() + 1) * (b.terms.len() + 1) > MAX_PRODUCT_TERMS {
+        if (self.terms.len() + 1) * (b.terms.len() + 1) > MAX_PRODUCT_TERMS {
             return None;
         }
-        let mut out = Linear::constant(a.constant.checked_mul(b.constant)?);
-        for (atom, k) in &a.terms {
+        let mut out = Linear::constant(self.constant.checked_mul(b.constant)?);
+        for (atom, k) in &self.terms {
             out.add_term(atom, k.checked_mul(b.constant)?)?;
         }
         for (atom, k) in &b.terms {
-            out.add_term(atom, k.checked_mul(a.constant)?)?;
+            out.add_term(atom, k.checked_mul(self.constant)?)?;
         }
-        for (x, k) in &a.terms {
+        for (x, k) in &self.terms {
             for (y, l) in &b.terms {
                 let mut all = factors(x);
                 all.extend(factors(y));

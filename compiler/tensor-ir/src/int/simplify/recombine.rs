@@ -85,7 +85,7 @@ impl Simplifier<'_> {
                     next.add_term(&d.term, d.coefficient.checked_neg()?)?;
                     let c = self.form(&d.c)?;
                     let quotient = self.div(y, c.clone())?;
-                    let whole = self.product(&quotient, &c)?;
+                    let whole = quotient.times(&c)?;
                     let whole = self.times(&whole, d.coefficient, &d.rest)?;
                     next.add_scaled(&whole, -1)?;
                     return Some(Some(next));
@@ -111,7 +111,7 @@ impl Simplifier<'_> {
     /// k*c*(y/c) + k*(y%c) = k*y
     fn join_quotient(&mut self, l: &Linear, d: &Digit, scaled_y: &Linear, quotient: &Linear) -> Option<Option<Linear>> {
         let c = self.form(&d.c)?;
-        let partner = self.product(quotient, &c)?;
+        let partner = quotient.times(&c)?;
         let partner = self.times(&partner, d.coefficient, &d.rest)?;
         let Some(mut next) = take(l, &partner, 1)? else { return Some(None) };
         next.add_term(&d.term, d.coefficient.checked_neg()?)?;
@@ -143,7 +143,7 @@ impl Simplifier<'_> {
             next.add_term(&d.term, d.coefficient.checked_neg()?)?;
             next.add_term(&upper.term, upper.coefficient.checked_neg()?)?;
             let m = self.form(&upper.c)?;
-            let modulus = self.product(&c, &m)?;
+            let modulus = c.times(&m)?;
             let joined = self.modulo(y.clone(), modulus)?;
             let joined = self.times(&joined, d.coefficient, &d.rest)?;
             next.add_scaled(&joined, 1)?;
@@ -157,7 +157,7 @@ impl Simplifier<'_> {
         let scaled = l.scaled(k)?;
         match monomial(SmallVec::from(rest)) {
             None => Some(scaled),
-            Some(m) => self.product(&scaled, &Linear { terms: smallvec![(m, 1)], constant: 0 }),
+            Some(m) => scaled.times(&Linear { terms: smallvec![(m, 1)], constant: 0 }),
         }
     }
 }

@@ -88,7 +88,7 @@ impl Simplifier<'_> {
             // (x/a) / b = x / (a*b)
             Some(IntNode::Div(x, a)) if a.as_const().is_none_or(|a| a > 0) => {
                 let (x, a) = (self.form(&x)?, self.form(&a)?);
-                let whole = self.product(&a, &b)?;
+                let whole = a.times(&b)?;
                 return self.div(x, whole);
             }
             // (x % (b*m)) / b = (x/b) % m
@@ -125,7 +125,7 @@ impl Simplifier<'_> {
             return match f {
                 None => Some(inner),
                 Some(f) => {
-                    let scaled = self.product(&inner, &Linear::atom(f))?;
+                    let scaled = inner.times(&Linear::atom(f))?;
                     self.recombine(scaled)
                 }
             };
@@ -133,7 +133,7 @@ impl Simplifier<'_> {
         // (g*A + R) % (g*b) = g*(A % b) + R for 0 <= R < g
         if let Some(digits) = self.low_digit(&r, &b, &by)? {
             let high = self.modulo(digits.high, digits.divisor)?;
-            let mut out = self.product(&high, &digits.unit)?;
+            let mut out = high.times(&digits.unit)?;
             out.add_scaled(&digits.low, 1)?;
             return self.recombine(out);
         }

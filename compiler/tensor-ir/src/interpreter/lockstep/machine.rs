@@ -1,7 +1,7 @@
 //! The machine: walks resolved statements in lockstep, every access checked.
 
-use super::super::bind::{element_count, fixed_shape};
 use super::super::scalar::Num;
+use super::super::shapes::{element_count, fixed_shape};
 use super::code::{BlockCode, Code, CondCode, ExprCode, IntCode, IntOp};
 use super::launch::{Sizes, Subgroups};
 use super::memory::{BufferInfo, Memory, Touched};

@@ -1,5 +1,7 @@
 use super::*;
+use crate::dtype::DType;
 use crate::int::Int;
+use crate::tir::BufferId;
 use crate::tir::{Access, Block, Buffer, Combiner, Cond, Encoding, Expr, For, LoopKind, Param, Reduce, Scope, Stmt};
 
 fn buffer(f: &mut TensorFunction, name: &str, shape: &[i64], scope: Scope) -> BufferId {

@@ -1,7 +1,7 @@
 //! AMD's GPUs since Polaris, from AMD's product pages. Cores are CUs. Since RDNA 3 a CU issues two f32 operations at
 //! once, and AMD's peak rates include that.
 
-use super::{Family, device};
+use super::family::{Family, device};
 
 /// The ISA guides of all these: a thread has up to 256 vector registers.
 const RDNA_2: Family =

@@ -2,7 +2,7 @@
 //! the peak rates of the first two generations, from which the clocks are computed. For a chip that is sold with two
 //! numbers of cores, the row has the larger.
 
-use super::{Family, device};
+use super::family::{Family, device};
 
 pub(super) const FAMILIES: &[Family] = &[Family {
     architecture: "Apple",

@@ -1,7 +1,7 @@
 //! Intel's GPUs since Gen9, from Intel's product pages. Cores are Xe cores; in older generations subslices of 8
 //! execution units (Gen9, Gen11) and dual subslices of 16 (Xe-LP). An execution unit has 8 lanes, and 16 since Xe2.
 
-use super::{Family, device};
+use super::family::{Family, device};
 
 /// 128 registers, of 16 lanes each since Xe2 and of 8 before.
 const XE_HPG: Family =

@@ -11,43 +11,12 @@
 
 mod amd;
 mod apple;
+mod family;
 mod intel;
 mod nvidia;
 mod qualcomm;
 
-/// Common figures of the GPUs of an architecture.
-struct Family {
-    /// As the maker calls it.
-    architecture: &'static str,
-    /// PCI id of the maker.
-    vendor: u32,
-    /// f32 operations of a core in a clock, outside of matrix units; a multiply-add is two.
-    flops: u32,
-    /// f16 operations in the time of an f32 one, outside of matrix units.
-    f16: f64,
-    /// 32-bit registers that a thread may have at the subgroup size that compilers prefer; 0 where that is not public.
-    registers: u32,
-    /// KiB of the last-level cache for each core, the least of the products; 0 where that is not public.
-    cache: u32,
-    devices: &'static [Device],
-}
-
-/// A product.
-struct Device {
-    name: &'static str,
-    /// PCI ids; none where the API gives none.
-    ids: &'static [u32],
-    /// Cores, in the maker's terms: SMs, CUs, Xe cores (subslices before Xe).
-    cores: u32,
-    /// 0 if the maker does not publish it.
-    mhz: u32,
-    gb_s: f64,
-}
-
-/// A row of a table on one line.
-const fn device(name: &'static str, ids: &'static [u32], cores: u32, mhz: u32, gb_s: f64) -> Device {
-    Device { name, ids, cores, mhz, gb_s }
-}
+use family::{Device, Family};
 
 fn families() -> impl Iterator<Item = &'static Family> {
     [nvidia::FAMILIES, amd::FAMILIES, intel::FAMILIES, apple::FAMILIES, qualcomm::FAMILIES].into_iter().flatten()

@@ -1,7 +1,7 @@
 //! NVIDIA's GPUs since Pascal, from NVIDIA's architecture white papers, product pages and data sheets. Cores are SMs.
 //! f16 rates are from the table "arithmetic instructions" of the CUDA programming guide.
 
-use super::{Family, device};
+use super::family::{Family, device};
 
 const NVIDIA: u32 = 0x10de;
 /// CUDA programming guide: 255 registers of a thread.

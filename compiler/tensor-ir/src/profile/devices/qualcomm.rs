@@ -1,6 +1,6 @@
 //! Qualcomm's GPUs, from the product brief of the Snapdragon X Elite: Qualcomm publishes figures for laptops only.
 
-use super::{Family, device};
+use super::family::{Family, device};
 
 pub(super) const FAMILIES: &[Family] = &[Family {
     architecture: "Adreno X1",

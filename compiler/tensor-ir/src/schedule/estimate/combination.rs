@@ -38,9 +38,9 @@ impl Combination {
         let subgroups = (all / lanes as f64).ceil();
         match self {
             Combination::Subgroups => {
-                let (reduce, walked) = match rates.software {
-                    true => (0.0, WALKED_LANE * lanes as f64 * subgroups),
-                    false => (f64::from(lanes.ilog2()) * rates.halving * all, 0.0),
+                let (reduce, walked) = match rates.model.halves_subgroups {
+                    true => (f64::from(lanes.ilog2()) * rates.halving * all, 0.0),
+                    false => (0.0, WALKED_LANE * lanes as f64 * subgroups),
                 };
                 match threads <= i64::from(p.subgroup.0) {
                     true => (reduce, walked),

@@ -3,7 +3,8 @@
 //! All prices are in operations of a register tile, of which the profile has the rate. Loads and stores cost by
 //! whether neighbouring lanes are adjacent in memory; memory itself by the bytes of each buffer.
 
-use super::reads::{Demand, Loop, Read, Stages, iterations};
+use super::reads::{Demand, Loop, Read, iterations};
+use super::stages::Stages;
 use super::tally::{KernelEstimate, Tally};
 use super::units::named;
 use crate::name::Name;

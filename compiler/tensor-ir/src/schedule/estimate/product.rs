@@ -1,60 +1,17 @@
 //! Sums of products: matrix products and convolutions, in the tiles of the rules.
 
+use super::operands::{Copied, Operand, Product};
 use super::rates::{FRAGMENT, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
-use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
+use super::reads::{Demand, Lanes, Loop, Read, Touch, iterations};
+use super::stages::Stages;
 use super::tally::Tally;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::quirks::SINKS_LOADS;
-use crate::schedule::rules::{Depth, MatrixTile, PAD, ProductTile, byte_tiles, innermost, product_candidates};
+use crate::schedule::tiles::{Depth, MatrixTile, PAD, ProductSize, ProductTile, innermost};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, bank_passes, element_bytes};
-use std::cell::OnceCell;
-
-/// A product of a unit, by the loops of its reduction.
-pub(super) struct Product<'f> {
-    rows: Vec<Loop>,
-    columns: Vec<Loop>,
-    batch: Vec<Loop>,
-    depth: Vec<Loop>,
-    left: Operand<'f>,
-    right: Operand<'f>,
-    /// Four elements of the reduction are a word, and one operation.
-    bytes: bool,
-}
-
-/// An operand of a product.
-struct Operand<'f> {
-    value: &'f Expr,
-    demand: Demand,
-    /// A constant that lies in the order in which it is read.
-    packed: bool,
-    /// How each read is copied, where neighbours along the rows may be a vector, and where not: the same for all tiles.
-    copies: [OnceCell<Vec<Copied>>; 2],
-}
-
-/// How the threads of a subgroup copy an operand from device memory.
-#[derive(Clone, Copy)]
-struct Copied {
-    /// Of a subgroup.
-    touch: Touch,
-    /// Neighbours that a lane copies together, 4 at most.
-    width: i64,
-    /// They are neighbours along the rows (or columns) of the result; else along the depth.
-    across: bool,
-}
-
-impl<'f> Operand<'f> {
-    fn of(stages: &Stages<'f>, value: &'f Expr, packed: bool) -> Operand<'f> {
-        Operand { value, demand: stages.demand(value), packed, copies: Default::default() }
-    }
-    fn uses(&self, v: Name) -> bool {
-        let mut found = false;
-        self.value.visit_ints(&mut |i| found |= i.uses(v));
-        found
-    }
-}
 
 /// Windows over the rows of a product: how often each result is computed, and elements of a window.
 #[derive(Clone, Copy)]
@@ -118,7 +75,7 @@ fn is_wide(stages: &Stages<'_>, demand: &Demand) -> bool {
 /// How many more loads there are than are used where each of so many steps loads for the next one, the last one too:
 /// what it has itself, which a cache holds.
 fn loaded_ahead(stages: &Stages<'_>, steps: f64) -> f64 {
-    let always = !stages.rates.software && steps > 1.0 && !stages.profile.quirks.has(&SINKS_LOADS);
+    let always = stages.rates.model.overlaps && steps > 1.0 && !stages.profile.quirks.has(&SINKS_LOADS);
     if always { 1.0 + 1.0 / steps } else { 1.0 }
 }
 
@@ -142,7 +99,9 @@ impl<'f> Product<'f> {
         let constant = |e: &Expr| matches!(without_casts(e), Expr::Load(b, _) if stages.constants.contains(b));
         let (left, right) = if constant(b) || !constant(a) { (a, b) } else { (b, a) };
         let (spatial, reduction) = stages.loops(stage);
-        let (left, right) = (Operand::of(stages, left, false), Operand::of(stages, right, constant(right)));
+        let packed = constant(right);
+        let [left, right] =
+            [(left, false), (right, packed)].map(|(e, packed)| Operand::of(e, stages.demand(e), packed));
         let (rows, columns, batch) = (vec![], vec![], vec![]);
         let mut p = Product { rows, columns, batch, depth: vec![], left, right, bytes };
         for l in reduction.into_iter().filter(|l| l.1 > 1) {
@@ -181,20 +140,16 @@ impl<'f> Product<'f> {
     pub fn has_rows(&self, v: Name) -> bool {
         self.rows.iter().any(|l| l.0 == v)
     }
-    /// The tiles that a rule may take.
-    pub fn candidates(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> Vec<ProductTile> {
-        let (taps, times) = windows.map_or((1, 1.0), |w| (w.taps, w.times));
-        let rows = (iterations(&self.rows) * times) as i64;
-        if self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty() {
-            return vec![];
+    /// The size of a product of numbers with windows over its results.
+    pub fn size(&self, stages: &Stages<'_>, windows: PoolingWindows) -> Option<ProductSize> {
+        if self.bytes || self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty() {
+            return None;
         }
+        let rows = (iterations(&self.rows) * windows.times) as i64;
         let [columns, depth, batch] = [&self.columns, &self.depth, &self.batch].map(|l| iterations(l) as i64);
-        if self.bytes {
-            return if windows.is_some() { vec![] } else { byte_tiles(stages.profile, [batch, rows, columns]) };
-        }
         let reads = self.left.demand.reads.iter().chain(&self.right.demand.reads);
         let bytes = Depth::bytes(reads.map(|r| stages.f.buffers[r.buffer].dtype));
-        product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
+        Some(ProductSize { all: [batch, rows, columns, depth], taps: windows.taps, lies: self.lies(bytes) })
     }
     /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its
     /// results.
@@ -215,7 +170,7 @@ impl<'f> Product<'f> {
             (up(iterations(&self.rows) * times, tile.rows), up(iterations(&self.columns), tile.columns));
         let batch = iterations(&self.batch);
         let mut depth = iterations(&self.depth);
-        if !stages.rates.software {
+        if stages.rates.model.workgroup_memory {
             // The last step is padded.
             depth = up(depth, tile.depth) * tile.depth as f64;
         }
@@ -235,7 +190,7 @@ impl<'f> Product<'f> {
             loads.accesses *= loaded;
             tally.add(loads);
         }
-        if !stages.rates.software {
+        if stages.rates.model.workgroup_memory {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
             // Vectors of both operands for each step of a thread, short ones as much as whole ones. Lanes in the same
             // row read the same rows, those in the same column the same columns.
@@ -334,7 +289,7 @@ impl<'f> Product<'f> {
         for (r, &Copied { touch, width, .. }) in operand.demand.reads.iter().zip(known) {
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;
-            if apart && !operand.packed && !stages.rates.software && width == 1 {
+            if apart && !operand.packed && stages.rates.model.workgroup_memory && width == 1 {
                 let whole = self.lies([4; 2]).row == Some(depth);
                 tally.operations += if whole { PLACE_IN_ROW } else { PLACE_IN_WINDOW } * elements;
             }
@@ -387,7 +342,7 @@ impl<'f> Product<'f> {
                 let touch = Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / SECTOR_BYTES as f64 };
                 Copied { touch, width: 4, across: true }
             }
-            Some(&(inner, channels)) if stages.rates.software => {
+            Some(&(inner, channels)) if !stages.rates.model.workgroup_memory => {
                 // A lane has rows, and loads several steps of each.
                 let width = [4, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
                 let touch = stages.touch(r, &Lanes { order: outer, width, along: Some(inner) });

@@ -1,6 +1,7 @@
-//! Rates of a device, in operations and bytes per nanosecond, from its profile. All prices of the estimate are here.
+//! Rates of a device, in operations and bytes per nanosecond, from its profile. All prices of the estimate are here;
+//! those that depend on the kind of machine alone are in its row ([`MachineModel`]).
 
-use crate::profile::{CostFactors, DeviceProfile, OPERATIONS_A_CORE};
+use crate::profile::{CostFactors, DeviceProfile, MachineModel};
 use crate::traffic::{BANK_BYTES, BANKS};
 
 /// Rates a nanosecond, and fixed prices in nanoseconds.
@@ -23,8 +24,8 @@ pub(super) struct Rates {
     pub lanes: i64,
     /// Subgroups that a core issues side by side.
     pub schedulers: f64,
-    /// A software device: a processor that emulates a GPU.
-    pub software: bool,
+    /// Figures of the kind of machine.
+    pub model: &'static MachineModel,
     /// Bytes of the last-level cache.
     pub cache_bytes: u64,
     pub cores: f64,
@@ -36,8 +37,6 @@ pub(super) struct Rates {
     pub factors: CostFactors,
 }
 
-/// Lanes of a core.
-const LANES_A_CORE: f64 = 128.0;
 /// Subgroups of a scheduler that are needed to hide latency if each thread has up to [`INDEPENDENT`] independent
 /// results.
 const SUBGROUPS: f64 = 2.0;
@@ -53,7 +52,7 @@ pub(super) const STEP: f64 = 32.0;
 pub(super) const BARRIER: f64 = 12.0;
 /// Operations of a thread per halving step of a subgroup, unless it was measured: one shuffle and one addition.
 const HALVING: f64 = 2.0;
-/// Passes over workgroup memory per lane that a subgroup operation costs on a driver that processes lanes one by one
+/// Passes over workgroup memory per lane that a subgroup operation costs where lanes are processed one by one
 /// (lavapipe: a norm of 197 rows takes 1.15 times as long as through workgroup memory).
 pub(super) const WALKED_LANE: f64 = 2.0;
 /// Operations for copying a single element out of windows: its position in the window (divisions of the reduction's
@@ -73,50 +72,30 @@ pub(super) const FRAGMENT: f64 = 5.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 
-/// Bytes of a GPU's last-level cache where its size is not known.
-const LEAST_CACHE: u64 = 2 << 20;
-
 /// Elements of a thread's vector where nobody chooses, for `total` results in runs of `inner`: 4, fewer where the
 /// device would have lanes without a thread.
 pub(in crate::schedule) fn usual_width(p: &DeviceProfile, total: i64, inner: i64) -> i64 {
-    let lanes = if p.software { 0 } else { LANES_A_CORE as i64 * i64::from(p.cores) };
+    let lanes = i64::from(p.model().lanes_a_core) * i64::from(p.cores);
     let fits = |w: &i64| total % w == 0 && total / w >= lanes;
     if inner % 2 == 0 { [4, 2].into_iter().find(fits).unwrap_or(1) } else { 1 }
+}
+
+/// A rate, or another value where it is not known.
+fn known(rate: f64, otherwise: f64) -> f64 {
+    if rate > 0.0 { rate } else { otherwise }
 }
 
 impl Rates {
     /// The rates of a profile; if it has none, the rates of a middling device with as many cores.
     pub fn of(p: &DeviceProfile) -> Rates {
-        let cores = f64::from(p.cores.max(1));
-        let known = |rate: f64, otherwise: f64| if rate > 0.0 { rate } else { otherwise };
-        if p.is_processor() {
-            return Rates::of_processor(p, known);
-        }
-        if p.software {
-            // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one
-            // by one (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
-            let lanes = p.fixed_subgroup().unwrap_or(8).max(1);
-            return Rates {
-                operations: known(p.gflops, 32.0 * cores),
-                accesses: cores / f64::from(lanes),
-                passes: cores / f64::from(lanes),
-                sector_bytes: 32.0 * cores,
-                memory_bytes: known(p.gb_s, 12.0 * cores),
-                matrices: MATRICES,
-                halving: HALVING,
-                lanes: i64::from(lanes),
-                schedulers: 1.0,
-                software: true,
-                cache_bytes: 0,
-                cores,
-                launch: 20_000.0,
-                workgroup: 90.0,
-                factors: p.factors,
-            };
-        }
-        let operations = known(p.gflops, OPERATIONS_A_CORE * cores);
-        let memory = known(p.gb_s, 6.0 * cores);
-        let lanes = p.subgroup.1.clamp(8, 64);
+        if p.model().lanes_a_core > 0 { Rates::side_by_side(p) } else { Rates::in_turn(p) }
+    }
+    /// Where a core has several subgroups at work.
+    fn side_by_side(p: &DeviceProfile) -> Rates {
+        let (model, cores) = (p.model(), f64::from(p.cores.max(1)));
+        let operations = known(p.gflops, model.operations * cores);
+        let memory = known(p.gb_s, model.memory_bytes * cores);
+        let lanes = p.subgroup.1.clamp(model.lanes, 64);
         // A multiplication and an addition of each lane count two operations.
         let instructions = operations / (2.0 * f64::from(lanes));
         let halvings = f64::from(lanes.ilog2());
@@ -130,35 +109,34 @@ impl Rates {
             matrices: known(p.matrix_gflops / operations, MATRICES),
             halving: operations / (halvings * known(p.subgroup_gops, operations / (halvings * HALVING))),
             lanes: i64::from(lanes),
-            schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
-            software: false,
-            cache_bytes: p.cache_bytes.max(LEAST_CACHE),
+            schedulers: f64::from(model.lanes_a_core) / f64::from(lanes),
+            model,
+            cache_bytes: p.cache_bytes.max(model.cache_bytes),
             cores,
-            // A dispatch that depends on the one before costs a GPU 2 to 5 us.
-            launch: known(p.launch_ns, 3_000.0),
-            workgroup: 10.0,
+            launch: known(p.launch_ns, model.launch_ns),
+            workgroup: model.workgroup_ns,
             factors: p.factors,
         }
     }
-    /// Rates of a processor that runs kernels itself: 2 us to hand a kernel to the threads and wait for them, 100 ns a
-    /// task. Operations are those of register tiles; a profile without a rate has that of portable code.
-    fn of_processor(p: &DeviceProfile, known: impl Fn(f64, f64) -> f64) -> Rates {
-        let cores = f64::from(p.cores.max(1));
+    /// Where a core runs one workgroup after another: a load walks the lanes one by one (a nanosecond each, a vector as
+    /// much as a word).
+    fn in_turn(p: &DeviceProfile) -> Rates {
+        let (model, cores, lanes) = (p.model(), f64::from(p.cores.max(1)), p.lanes());
         Rates {
-            operations: known(p.gflops, 24.0 * cores),
-            accesses: cores,
-            passes: cores,
+            operations: known(p.gflops, model.operations * cores),
+            accesses: cores / f64::from(lanes),
+            passes: cores / f64::from(lanes),
             sector_bytes: 32.0 * cores,
-            memory_bytes: known(p.gb_s, 12.0 * cores),
+            memory_bytes: known(p.gb_s, model.memory_bytes * cores),
             matrices: MATRICES,
             halving: HALVING,
-            lanes: 1,
+            lanes: i64::from(lanes),
             schedulers: 1.0,
-            software: true,
-            cache_bytes: 0,
+            model,
+            cache_bytes: model.cache_bytes,
             cores,
-            launch: 2_000.0,
-            workgroup: 100.0,
+            launch: model.launch_ns,
+            workgroup: model.workgroup_ns,
             factors: p.factors,
         }
     }
@@ -166,17 +144,17 @@ impl Rates {
     /// `results` independent results: the share of schedulers that have a subgroup, times the share of latency that
     /// other subgroups and independent results hide.
     pub fn busy_part(&self, workgroups: f64, threads: f64, results: f64) -> f64 {
-        if self.software {
+        if self.model.lanes_a_core == 0 {
             return (workgroups / self.cores).clamp(1e-3, 1.0);
         }
-        let each = workgroups * threads / (LANES_A_CORE * self.cores);
+        let each = workgroups * threads / (f64::from(self.model.lanes_a_core) * self.cores);
         let results = (results / INDEPENDENT).clamp(1.0, MOST_RESULTS / INDEPENDENT);
         let hidden = (each.max(1.0) / SUBGROUPS).sqrt() * results.powf(0.25);
         (each.min(1.0) * hidden.min(1.0)).max(1e-3)
     }
     /// By how much longer the busiest scheduler of the busiest core computes than all would if they shared alike.
     pub fn rounds(&self, workgroups: f64, threads: f64) -> f64 {
-        if self.software {
+        if self.model.lanes_a_core == 0 {
             return 1.0;
         }
         let subgroups = (threads / self.lanes as f64).ceil().max(1.0);

@@ -1,7 +1,8 @@
 //! Softmax and normalisations: one stage broadcasts row reductions over their rows, in one kernel of the rule `rows`.
 
 use super::combination::Combination;
-use super::reads::{Demand, Lanes, Loop, Stages, iterations};
+use super::reads::{Demand, Lanes, Loop, iterations};
+use super::stages::Stages;
 use super::tally::{KernelEstimate, Tally};
 use super::units::named;
 use crate::int::{Int, simplify};

@@ -12,12 +12,10 @@ use crate::traffic::{SECTOR_BYTES, traffic};
 use rustc_hash::FxHashMap;
 
 /// Each kernel of a scheduled function.
-pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<KernelEstimate>, String> {
+pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Vec<KernelEstimate> {
     let rates = Rates::of(profile);
-    Ok(f.kernels()
-        .into_iter()
-        .map(|(name, body)| tally(f, body, profile, &rates).kernel(f, name, profile, &rates))
-        .collect())
+    let all = f.kernels().into_iter();
+    all.map(|(name, body)| tally(f, body, profile, &rates).kernel(f, name, profile, &rates)).collect()
 }
 
 /// The kernels some of whose loops are bound: the others wait for a schedule.
@@ -74,7 +72,7 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         let loads = block.value.loads().into_iter().map(|l| l.0);
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
     }
-    if !rates.software {
+    if rates.model.workgroup_memory {
         let steps = staged_steps(f, &blocks);
         tally.operations += all * steps.values().sum::<f64>() * STEP;
         tally.operations += all * places_in_windows(f, &blocks, &steps);

@@ -1,6 +1,6 @@
 //! Counts of a kernel (operations, accesses, workgroups ...), and their cost. `weft explain -v` shows the parts.
 
-use super::Cost;
+use super::cost::Cost;
 use super::rates::Rates;
 use crate::int::{CondOp, Int};
 use crate::name::Name;
@@ -125,14 +125,14 @@ impl Tally {
             ..Cost::default()
         };
         let computed = cost.arithmetic + cost.issue + cost.shared_passes;
-        if !rates.software {
+        if rates.model.overlaps {
             cost.hidden = HIDDEN * computed.min(cost.sectors);
         }
         let busy = rates.busy_part(self.workgroups, self.threads, self.results);
         let rounds = rates.rounds(self.workgroups, self.threads);
         // With enough subgroups, the scheduler with the most of them takes longest; memory serves all equally.
         let (longest, moved) = (computed * rounds.max(1.0 / busy), cost.sectors / busy);
-        let hidden = if rates.software { 0.0 } else { HIDDEN * longest.min(moved) };
+        let hidden = if rates.model.overlaps { HIDDEN * longest.min(moved) } else { 0.0 };
         let both = longest + moved - hidden;
         cost.waves = both - (computed + cost.sectors - cost.hidden);
         cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;

@@ -1,9 +1,10 @@
 //! The estimate of functions whose parts can be computed by hand, and the predicted kernels compared with those that
 //! the rules make.
 
-use super::{Estimate, Estimator, estimate, times};
+use super::{Estimate, times};
 use crate::int::DimRanges;
 use crate::profile::DeviceProfile;
+use crate::schedule::estimator::{Estimator, estimate};
 use crate::schedule::rules::{choices, schedule};
 use crate::schedule::testing::{conv, elementwise_chain, matmul, row_sum};
 use crate::text::parse_tensor_function;

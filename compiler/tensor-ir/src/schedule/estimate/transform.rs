@@ -2,11 +2,12 @@
 //! runs them.
 
 use super::rates::usual_width;
-use super::reads::{Lanes, Loop, Stages, Window, iterations};
+use super::reads::{Lanes, Loop, Window, iterations};
+use super::stages::Stages;
 use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{TransformTile, tile_of, widest};
+use crate::schedule::tiles::{TransformTile, tile_of, widest};
 use crate::tir::Expr;
 use rustc_hash::FxHashMap;
 
@@ -32,7 +33,7 @@ pub(in crate::schedule) fn transform_kernel(stages: &Stages<'_>) -> Option<Kerne
     let most = widest(stages.profile.registers, tile.kept + tile.taps);
     let fits = if neighbours % 4 == 0 { 4 } else { 2 };
     let width = most.min(fits).min(usual_width(stages.profile, iterations(&outside) as i64, neighbours));
-    let threads: f64 = if stages.rates.software { 64.0 } else { 128.0 };
+    let threads = f64::from(stages.rates.model.threads);
     let workgroups = (iterations(&outside) / width as f64 / threads).ceil();
     let results = (tile.kept * width) as f64;
     let mut tally = Tally { workgroups, threads, results, ..Tally::default() };

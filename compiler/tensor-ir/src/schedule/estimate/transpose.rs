@@ -1,11 +1,12 @@
 //! The cost of a transpose through workgroup memory (`rules/transpose_tiled.rs`), in whole tiles.
 
 use super::rates::STEP;
-use super::reads::{Demand, Lanes, Loop, Read, Stages, iterations};
+use super::reads::{Demand, Lanes, Loop, Read, iterations};
+use super::stages::Stages;
 use super::tally::{KernelEstimate, Tally};
 use super::units::named;
 use crate::name::Name;
-use crate::schedule::rules::{Element, TransposeTile, Transposition};
+use crate::schedule::tiles::{Element, TransposeTile, Transposition};
 use crate::tir::{BufferId, Scope};
 use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, element_bytes};
 

@@ -1,14 +1,16 @@
 //! Kernels of units, counted in the loops that the rules run for a candidate.
 
 use super::combination::Combination;
-use super::product::{Holdings, PoolingWindows, Product};
+use super::operands::Product;
+use super::product::{Holdings, PoolingWindows};
 use super::rates::usual_width;
-use super::reads::{Demand, Finish, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
+use super::reads::{Demand, Lanes, Loop, Window, extent, iterations, neighbour};
 use super::scheduled::operations_of;
+use super::stages::{Finish, Stages};
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
-use crate::schedule::rules::{
-    LARGEST_WINDOW, MatrixTile, Neighbours, ProductTile, fits_text, usually_unrolled, window_index,
+use crate::schedule::tiles::{
+    LARGEST_WINDOW, MatrixTile, Neighbours, ProductSize, ProductTile, fits_text, window_index,
 };
 use crate::tir::{BufferId, Expr};
 
@@ -88,7 +90,7 @@ fn flat_shape(stages: &Stages<'_>, order: &[Loop]) -> (i64, f64) {
     let total = iterations(order) as i64;
     let inner = order.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
     let width = usual_width(stages.profile, total, inner);
-    let full: f64 = if stages.rates.software { 64.0 } else { 128.0 };
+    let full = f64::from(stages.rates.model.threads);
     (width, full.min((total / width).max(1) as f64))
 }
 
@@ -145,7 +147,7 @@ fn thread_a_result(stages: &Stages<'_>, p: &UnitStages, r: usize, neighbours: Op
     let (count, block) = (iterations(&taps) as i64, stages.list[r].block);
     let copies = count.saturating_mul(neighbours.map_or(1, |n| n.windows));
     let known: Vec<Name> = taps.iter().map(|l| l.0).chain(neighbours.map(|n| n.along)).collect();
-    let all = count <= usually_unrolled(stages.profile) && fits_text(block, &known, copies);
+    let all = count <= i64::from(stages.rates.model.unrolled) && fits_text(block, &known, copies);
     let moves = |v: Name| neighbours.is_some_and(|n| n.moving.contains(&v));
     let (mut unrolled, rolled): (Vec<Loop>, Vec<Loop>) = taps.iter().partition(|l| all || moves(l.0));
     // Where a thread has all results along a loop, each knows its own place there.
@@ -255,10 +257,12 @@ fn of_windows(
 }
 
 /// The cheapest kernel of a product with windows over its rows, and its tile: `first` with `epilogue` behind it,
-/// `second` the reduction of the windows. `None` where one kernel cannot be.
+/// `second` the reduction of the windows, in one of the `tiles` that the rules have for a product of that size. `None`
+/// where one kernel cannot be.
 pub(in crate::schedule) fn window_kernel(
     stages: &Stages<'_>,
     [first, epilogue, second, output]: [Name; 4],
+    tiles: &dyn Fn(ProductSize) -> Vec<ProductTile>,
 ) -> Option<(KernelEstimate, ProductTile)> {
     let (first, second) = (part(stages, [first, epilogue])?, part(stages, [second, output])?);
     let (r, outer) = (first.reduce?, second.reduce?);
@@ -277,7 +281,7 @@ pub(in crate::schedule) fn window_kernel(
     }
     let times = iterations(&windows) * elements as f64 / results.max(1) as f64;
     let windows = PoolingWindows { times, taps: elements };
-    let tiles = product_loops.candidates(stages, Some(windows)).into_iter();
+    let tiles = product_loops.size(stages, windows).map_or(vec![], tiles).into_iter();
     let of = |tile: ProductTile| {
         Some((named(stages, second.output, &product(stages, &first, r, &tile, Some((windows, &second)))?), tile))
     };

@@ -1,9 +1,10 @@
 //! Alternatives of a schedule: for each of its choices, the schedules with the other values, each with its estimate.
 
+use super::entry::{schedule_by, script_of};
 use super::script::Script;
-use super::{Choice, Scheduled, choices, schedule_by, script_of};
+use super::{Choice, Scheduled, choices};
 use crate::name::Name;
-use crate::schedule::estimate::{Estimate, estimate};
+use crate::schedule::estimate::{Estimate, estimate_scheduled};
 use crate::schedule::{Choose, InstrRef, ScheduleError, ScheduleTarget, TransformLayout};
 use crate::tir::{BufferId, TensorFunction};
 
@@ -45,7 +46,7 @@ pub fn alternatives<'a>(
     let constants: Vec<BufferId> = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
     let made = |script: &Script, choice: Option<Choice>| -> Result<Alternative, ScheduleError> {
         let g = schedule_by(&plain, &constants, target, script)?.function;
-        Ok(Alternative { choice, choices: values(&g.trace), estimate: estimate(&g, &[], target) })
+        Ok(Alternative { choice, choices: values(&g.trace), estimate: estimate_scheduled(&g, target.profile) })
     };
     let own = made(&script_of(&f.pending), None)?;
     let lines = choices(&f.pending);
@@ -97,7 +98,7 @@ pub fn neighbours<'a>(
             let choice = Choice { unit: line.unit, point: line.point, value: value.clone() };
             let made = schedule_by(f, constants, target, &Script::read(&with(&lines, at, &choice)));
             let Ok(scheduled) = made else { continue };
-            let Ok(estimate) = estimate(&scheduled.function, constants, target) else { continue };
+            let Ok(estimate) = estimate_scheduled(&scheduled.function, target.profile) else { continue };
             out.push(Neighbour { choice, scheduled, estimate });
         }
     }

@@ -1,37 +1,12 @@
-//! Analysis of a unit: its loops, and for contractions the loops that each operand uses.
+//! Analysis of units: their loops, and for contractions the loops that each operand uses.
 
-use super::pooling::{PoolingWindow, window_index};
-use super::sketch::{Decline, Sketch};
-use super::tiles::innermost;
+use super::decline::Decline;
+use super::unit::{Unit, block_of};
 use super::view::View;
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
-use crate::schedule::ScheduleError;
+use crate::schedule::tiles::{innermost, window_index};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
-
-/// A part of a function that becomes one kernel: a reduction and the one block that consumes it, or a lone compute
-/// block.
-#[derive(Clone, Debug)]
-pub struct Unit {
-    /// The reduction.
-    pub reduce: Option<Name>,
-    /// A second reduction between the first and the output.
-    pub window: Option<PoolingWindow>,
-    /// The block that writes the unit's result.
-    pub output: Name,
-    /// Estimated scalar operations.
-    pub work: u64,
-}
-impl Unit {
-    /// A name for messages.
-    pub fn name(&self) -> Name {
-        self.reduce.unwrap_or(self.output)
-    }
-}
-
-pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
-    f.body.blocks().into_iter().find(|b| b.name == name)
-}
 
 /// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too,
 /// it is the unit's own. `None` for any other function.
@@ -49,57 +24,18 @@ pub(super) fn whole_unit(view: &View<'_>) -> Option<Unit> {
     is_result.then_some(Unit { reduce, window: None, output: output.name, work })
 }
 
-/// Blocks that read `buffer`.
-pub(super) fn readers(f: &TensorFunction, buffer: BufferId) -> Vec<Name> {
-    f.body.blocks().iter().filter(|b| b.reads(buffer)).map(|b| b.name).collect()
-}
-
 /// Iterations around a block, where they are constant.
 pub(super) fn iterations(view: &View<'_>, block: Name) -> u64 {
     view.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
 }
 
-pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError> {
-    let names: Vec<(Name, bool)> = sketch.f.body.blocks().iter().map(|b| (b.name, b.reduce.is_some())).collect();
-    let mut units: Vec<Unit> = Vec::new();
-    let mut claimed: Vec<Name> = Vec::new();
-    for (name, is_reduce) in names {
-        if !is_reduce {
-            if !claimed.contains(&name) {
-                let work = iterations(&sketch.view(), name);
-                units.push(Unit { reduce: None, window: None, output: name, work });
-            }
-            continue;
-        }
-        let work = iterations(&sketch.view(), name);
-        let buffer = block_of(&sketch.f, name).map(|b| b.buffer);
-        let consumer = buffer.and_then(|b| {
-            let r = readers(&sketch.f, b);
-            let is_output = sketch.f.outputs().any(|o| o == b);
-            match r.as_slice() {
-                [one] if !is_output => Some(*one),
-                _ => None,
-            }
-        });
-        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(&sketch.view(), name, *c));
-        let output = match usable {
-            Some(c) => c,
-            None => sketch.split_epilogue(name)?,
-        };
-        claimed.push(output);
-        units.push(Unit { reduce: Some(name), window: None, output, work });
-    }
-    units.sort_by_key(|u| position(&sketch.f, u.output));
-    Ok(units)
-}
-
-fn position(f: &TensorFunction, block: Name) -> usize {
+pub(super) fn position(f: &TensorFunction, block: Name) -> usize {
     f.body.blocks().iter().position(|b| b.name == block).unwrap_or(usize::MAX)
 }
 
 /// True when `consumer` is a compute block over the very elements of `reduce`'s result: it loads each element once, at
 /// plain loop variables and not as an index, so that computing the reduction where it is consumed repeats nothing.
-fn consumes_plainly(view: &View<'_>, reduce: Name, consumer: Name) -> bool {
+pub(super) fn consumes_plainly(view: &View<'_>, reduce: Name, consumer: Name) -> bool {
     let f = view.f;
     let (Some(r), Some(c)) = (block_of(f, reduce), block_of(f, consumer)) else { return false };
     if c.reduce.is_some() || c.is_indexed_by(r.buffer) {
@@ -240,7 +176,8 @@ fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline
     let right_expr = strip_casts(if right == 1 { b } else { a });
     let k = order_reduction(view, reduce, &k, if left == 0 { a } else { b });
     let extent = |v: Name| around.iter().find(|l| l.var == v).map(|l| l.extent.clone());
-    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent, !view.profile.software);
+    let (right_buffer, right_dims) =
+        right_layout(right_expr, &map, &n, &k, &extent, view.profile.model().workgroup_memory);
     let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| view.constants.contains(&b));
     Ok(Contraction { m, n, batch, k, left, right_buffer, right_dims, right_constant })
 }

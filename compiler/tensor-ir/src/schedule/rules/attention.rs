@@ -7,22 +7,23 @@
 //! stored in device memory, and accumulators are never rescaled. Both products are those of `matmul_tiled` or
 //! `matmul_matrix`, in tiles of the block's rows.
 
-use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
+use super::analysis::{Contraction, contraction, strip_casts, whole_unit};
 use super::candidate::{Candidate, Choices};
 use super::cooperate::{Team, reduce_over_threads};
+use super::decline::Decline;
 use super::matmul_matrix::FragmentProduct;
 use super::matmul_tiled::{TileLoops, accumulate, fuse_output, split_tile};
 use super::matrix_tile::{self, Matrix, PLAIN};
-use super::pooling::inside;
 use super::predict::with_parameters;
 use super::script;
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
 use super::thread_tile::ThreadTile;
+use super::unit::Unit;
 use super::view::View;
 use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
 use crate::schedule::ScheduleTarget;
-use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate, holdings};
+use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate_scheduled, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 use std::any::Any;
@@ -240,8 +241,7 @@ impl Plan {
     /// vectors.
     fn ways(&self, target: ScheduleTarget<'_>) -> Vec<Way> {
         let ScheduleTarget { profile: p, options } = target;
-        // Those of a software device are slower than its vectors.
-        let wanted = !p.software || options.asks_for("matmul-matrix");
+        let wanted = p.model().product_units || options.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
         let [scores, mut mix] = self.holdings;
         // A thread computes its weights one by one, of scores in workgroup memory.
@@ -268,7 +268,7 @@ impl Plan {
             let mut one = sketch.clone();
             let made = self.schedule(&mut one, way).and_then(|()| one.side_by_side(&sketch.f));
             let made = made.and_then(|()| Ok(one.finish()?));
-            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.target));
+            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate_scheduled(&f, sketch.profile));
             match made {
                 Ok(e) => tried.push((way, e.kernels)),
                 Err(why) => refused = Some(format!("with {} rows {why}", way.rows())),
@@ -348,7 +348,7 @@ impl Plan {
     }
     /// The loops over the scores of a block of rows.
     fn loops_of_scores(&self, sketch: &Sketch<'_>, at: Name) -> Result<[Name; 2], Decline> {
-        let loops = inside(sketch, self.copy, at)?;
+        let loops = sketch.inside(self.copy, at)?;
         <[Name; 2]>::try_from(loops)
             .map_err(|l| Decline(format!("{} dimensions tell the scores of a block of rows apart, not 2", l.len())))
     }
@@ -361,7 +361,7 @@ fn over(n: i64, by: i64) -> i64 {
 /// Loops of a block inside `at` that are none of its reduction.
 fn spatial_loops(sketch: &Sketch<'_>, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
     let reductions = sketch.f.reduction_loops(block);
-    Ok(inside(sketch, block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect())
+    Ok(sketch.inside(block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect())
 }
 
 /// Gives the rows of a reduction to the threads along y, and the elements of each to those along x.

@@ -1,7 +1,7 @@
 //! A candidate: one way for a rule to schedule a unit, as the values of the rule's choices.
 
-use super::analysis::Unit;
-use super::sketch::Decline;
+use super::decline::Decline;
+use super::unit::Unit;
 use crate::attr::Attr;
 use crate::attr::print::print_value;
 use crate::name::Name;

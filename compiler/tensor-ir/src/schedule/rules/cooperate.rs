@@ -1,8 +1,8 @@
 //! Work that the threads of a workgroup share: copies of tiles, and reductions. A reduction has partial results in
 //! workgroup memory and then a tree, or subgroups that combine the values of their threads.
 
-use super::pooling::inside;
-use super::sketch::{Decline, Sketch};
+use super::decline::Decline;
+use super::sketch::Sketch;
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::schedule::combine::combines;
@@ -29,7 +29,7 @@ pub(super) struct ThreadRange {
 /// there is a shorter run.
 pub(super) fn copy_by_part(sketch: &mut Sketch<'_>, copy: Name, at: Name, part: ThreadRange) -> Result<bool, Decline> {
     let mut tried = sketch.clone();
-    let loops = inside(&tried, copy, at)?;
+    let loops = tried.inside(copy, at)?;
     let elements: i64 = loops.iter().map(|v| tried.extent_of(*v).unwrap_or(1)).product();
     let bytes = element_bytes(&tried, copy);
     let (mut flat, run) = split_runs(&mut tried, copy, &loops, elements * bytes / LOAD_BYTES)?;
@@ -57,7 +57,7 @@ pub(super) fn copy_cooperatively(
     at: Name,
     threads: (i64, i64),
 ) -> Result<(), Decline> {
-    let loops = inside(sketch, copy, at)?;
+    let loops = sketch.inside(copy, at)?;
     let (flat, run) = split_runs(sketch, copy, &loops, threads.0 * threads.1)?;
     // Fewer than there are threads: the last rows of threads have none.
     let count = sketch.extent_of(flat).filter(|n| n % threads.0 == 0).map_or(i64::MAX, |n| n / threads.0);
@@ -354,7 +354,7 @@ fn split_vectors(
 fn stage_vectors(sketch: &mut Sketch<'_>, block: Name, at: Name, lane: Name) -> Result<(), Decline> {
     let into = Name::new(&format!("{block}_in"));
     sketch.apply(StageInRegisters { block, operand: String::new(), at, into })?;
-    let loops = inside(sketch, into, at)?;
+    let loops = sketch.inside(into, at)?;
     loops.into_iter().try_for_each(|v| sketch.vectorize(v))?;
     Ok(sketch.unroll(lane)?)
 }

@@ -2,60 +2,22 @@
 //! and every unit that no other rule takes. Reductions run serially in registers; channels-last data is read four
 //! channels at a time.
 
-use super::analysis::Unit;
 use super::candidate::{Candidate, NoChoice};
+use super::decline::Decline;
 use super::elementwise::bind_flat;
 use super::packing::pack_constants;
-use super::pooling::{inside, open_windows};
-use super::sketch::{Decline, Sketch};
+use super::pooling_loops::open_windows;
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
-use crate::int::Int;
 use crate::name::Name;
-use crate::profile::DeviceProfile;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::estimate::{KernelEstimate, flat_kernel, own_reduction};
+use crate::schedule::tiles::fits_text;
 use crate::schedule::{ComputeAt, LocalScope};
-use crate::tir::{Block, Expr};
 
 /// Iterations of reduction loops that are unrolled, at most.
 const MOST_UNROLLED: i64 = 64;
-/// The same where nobody chooses. A software device runs a loop through its own code for every lane: on lavapipe a
-/// depthwise 5x5 convolution takes four times as long with loops. The compilers of GPUs would hold all loads of a
-/// larger window at once.
-pub(in crate::schedule) fn usually_unrolled(p: &DeviceProfile) -> i64 {
-    if p.software { 25 } else { 9 }
-}
-
-/// Nodes of a value that is light: a window's load, condition and product, of halves too. How often it is repeated is
-/// limited by iterations and registers alone.
-const LIGHT: usize = 12;
-/// Nodes of all copies of a heavier value, at most: each is about a line of the shader.
-const MOST_TEXT: usize = 200;
-
-/// Whether the shader's text may have so many copies of what the block computes, in which the loops `known` have known
-/// values: conditions on them are decided (a matrix of constants becomes the constant).
-pub(in crate::schedule) fn fits_text(block: &Block, known: &[Name], copies: i64) -> bool {
-    let nodes = text(&block.value, known);
-    nodes <= LIGHT || nodes.saturating_mul(copies.max(0) as usize) <= MOST_TEXT
-}
-
-/// Nodes of a value in one copy of its text.
-fn text(e: &Expr, known: &[Name]) -> usize {
-    let of = |e: &Expr| text(e, known);
-    let decided = |i: &Int| i.vars().iter().all(|v| known.contains(v));
-    match e {
-        Expr::Const(..) => 0,
-        Expr::Load(..) | Expr::Index(..) => 1,
-        Expr::All(conds) => conds.len(),
-        Expr::Unary(_, a) | Expr::Cast(_, a) => 1 + of(a),
-        Expr::Binary(_, a, b) => 1 + of(a) + of(b),
-        Expr::Select(c, a, b) => match &**c {
-            Expr::All(conds) if conds.iter().all(|c| decided(&c.lhs) && decided(&c.rhs)) => of(a).max(of(b)),
-            c => 1 + of(c) + of(a) + of(b),
-        },
-    }
-}
-
 /// Any unit. Vector, threads and what is unrolled are chosen as the loops are split.
 pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
     Ok(vec![Candidate::new(NoChoice {})])
@@ -97,7 +59,7 @@ pub(super) fn compute(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Declin
 /// Unrolls the loops of a window inside loop `at`, and makes the vector of the last one where it is a column.
 fn finish_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) -> Result<(), Decline> {
     for block in [Name::new(&format!("{block}_init")), block] {
-        let loops = inside(sketch, block, at)?;
+        let loops = sketch.inside(block, at)?;
         let taps = loops.len().saturating_sub(columns);
         loops[..taps].iter().try_for_each(|&l| sketch.unroll(l))?;
         loops[taps..].iter().try_for_each(|&l| sketch.vectorize(l))?;
@@ -152,7 +114,8 @@ pub(super) fn accumulate_at(
     let fits = sketch.view().block(reduce).is_some_and(|b| fits_text(b, &known, taps.saturating_mul(results)));
     let may = !reductions.is_empty() && taps <= MOST_UNROLLED && fits;
     let domain: &[bool] = if may { &[true, false] } else { &[false] };
-    let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= usually_unrolled(sketch.profile))?;
+    let all =
+        sketch.choose("unroll", domain, domain.len() > 1 && taps <= i64::from(sketch.profile.model().unrolled))?;
     for v in reductions.into_iter().filter(|v| all || unrolled.contains(v)) {
         sketch.unroll(v)?;
     }
@@ -162,10 +125,11 @@ pub(super) fn accumulate_at(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::DeviceProfile;
     use crate::schedule::rules::schedule;
     use crate::schedule::testing::depthwise;
     use crate::text::parse_tensor_function;
-    use crate::tir::{LoopKind, Stmt, TensorFunction};
+    use crate::tir::{Block, LoopKind, Stmt, TensorFunction};
 
     /// Copies of the body of each reduction that unrolled loops make, and whether the body is light.
     fn copies(f: &TensorFunction) -> Vec<(i64, Block)> {

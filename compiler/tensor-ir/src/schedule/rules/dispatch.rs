@@ -3,15 +3,15 @@
 //! A rule that is requested by name is tried before all others. Among the rest the estimate decides; if candidates cost
 //! the same, the rule that is first in the table is taken.
 
-use super::analysis::Unit;
 use super::candidate::Candidate;
-use super::script::{NOTHING, Script};
-use super::sketch::Decline;
+use super::decline::Decline;
+use super::script::{APART, FUNCTION, NOTHING, RULE, Script};
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
-use super::{Rule, in_order};
-use crate::schedule::ScheduleTarget;
+use super::{Rule, Takes, all, in_order};
 use crate::schedule::estimate::KernelEstimate;
-use crate::schedule::rules::script::RULE;
+use crate::schedule::{ScheduleOptions, ScheduleTarget};
 
 /// Fraction by which the candidates of a rule must be cheaper than those of earlier rules: smaller differences are
 /// below the accuracy of the estimate.
@@ -44,6 +44,35 @@ pub(super) fn rules_for(target: ScheduleTarget<'_>, script: &Script, unit: &Unit
     }
 }
 
+/// Rules are asked for by name, and all of them take units rather than whole functions.
+pub(super) fn asks_for_units(options: &ScheduleOptions) -> bool {
+    !options.rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && options.asks_for(r.name))
+}
+
+/// What may become of a function that a rule takes as a whole.
+pub(super) fn function_domain(target: ScheduleTarget<'_>) -> Vec<String> {
+    let rules = in_order(target).filter(|r| r.takes == Takes::Functions);
+    rules.map(|r| r.name).chain([APART]).map(String::from).collect()
+}
+
+/// The rules that may take a unit.
+pub(super) fn rule_domain(target: ScheduleTarget<'_>, unit: &Unit) -> Vec<String> {
+    in_order(target).filter(|r| r.takes.fits(unit)).map(|r| r.name.to_string()).collect()
+}
+
+impl Rule {
+    /// Records that this rule is at work on the unit, with the others that could be.
+    pub(super) fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, by_name: bool) {
+        sketch.asked = by_name;
+        sketch.unit = unit.name();
+        let (point, domain) = match self.takes {
+            Takes::Functions => (FUNCTION, function_domain(sketch.target)),
+            _ => (RULE, rule_domain(sketch.target, unit)),
+        };
+        sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
+    }
+}
+
 /// A candidate with its cost.
 #[derive(Clone)]
 pub(super) struct Pick {
@@ -67,6 +96,12 @@ impl Pick {
         let choices = self.candidate.to_string();
         let with = if choices.is_empty() { choices } else { format!(" with {choices}") };
         format!("rule {}: {}{with} {GIVEN_UP}: {why}", self.rule.name, unit.name())
+    }
+    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the
+    /// sake of the device's speed.
+    pub fn apply(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+        self.rule.begin(sketch, unit, self.by_name);
+        sketch.together(|s| (self.rule.apply)(s, unit, &self.candidate))
     }
 }
 

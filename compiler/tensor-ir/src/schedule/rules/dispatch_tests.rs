@@ -8,7 +8,7 @@ use super::sketch::Sketch;
 use super::{choices, schedule};
 use crate::profile::DeviceProfile;
 use crate::schedule::ScheduleTarget;
-use crate::schedule::estimate::estimate;
+use crate::schedule::estimator::estimate;
 use crate::schedule::testing::{asking, conv, elementwise_chain, matmul, row_sum, softmax};
 
 #[test]

@@ -3,9 +3,10 @@
 //! If index expressions are contiguous in the innermost output dimension, loads are vectors; everything else
 //! (transposes, gathers, odd sizes) is loaded element by element by the same kernel.
 
-use super::analysis::Unit;
 use super::candidate::{Candidate, NoChoice};
-use super::sketch::{Decline, Sketch};
+use super::decline::Decline;
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use crate::name::Name;
 use crate::schedule::Axis;
@@ -94,13 +95,11 @@ fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64, m
     sketch.choose("vector", &domain, default)
 }
 
-/// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little
-/// work.
+/// Threads of a workgroup: the machine's usual number, fewer for little work.
 fn choose_threads(sketch: &mut Sketch<'_>, work: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     let all = (work.max(1) as u64).next_power_of_two() as i64;
-    let full = if p.software { 64 } else { 128 };
-    let default = full.min(i64::from(p.max_invocations)).min(all);
+    let default = i64::from(p.model().threads.min(p.max_invocations)).min(all);
     let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0])).min(all);
     let mut domain: Vec<i64> = (3..=10).map(|n| 1 << n).filter(|t| *t <= most).collect();
     if !domain.contains(&default) {

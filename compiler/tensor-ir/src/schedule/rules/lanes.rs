@@ -5,10 +5,12 @@
 //! the lanes of an operand are adjacent in memory (depthwise convolution, pooling, reductions over outer dimensions),
 //! and inside if the elements of the reduction are (softmax, norms, means over the last dimension).
 
-use super::analysis::{Unit, output_variables};
+use super::analysis::output_variables;
 use super::candidate::{Candidate, NoChoice};
+use super::decline::Decline;
 use super::packing::pack_constants;
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use crate::dtype::DType;
 use crate::int::Int;

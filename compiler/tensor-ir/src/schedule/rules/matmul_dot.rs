@@ -7,14 +7,14 @@
 //! ([`crate::tir::intrinsic`]). Constant weights are packed in the order in which they are read, four to a word along
 //! the reduction. The last word of the reduction is filled with zeros.
 
-use super::analysis::{Contraction, Unit, contraction_of_numbers};
+use super::analysis::{Contraction, contraction_of_numbers};
 use super::candidate::Candidate;
 use super::cooperate::copy_cooperatively;
+use super::decline::Decline;
 use super::matmul_tiled::fuse_output;
-use super::pooling::inside;
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
 use super::thread_tile::{LEAST, LEAST_DEPTH};
-use super::tiles::ProductTile;
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::dtype::DType;
@@ -22,6 +22,7 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::estimate::{KernelEstimate, product_kernels};
+use crate::schedule::tiles::ProductTile;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, StageInShared,
     Tensorize, TransformLayout,
@@ -65,7 +66,7 @@ const DEPTHS: [i64; 3] = [2 * DEPTH, DEPTH, DEPTH / 2];
 fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, DType, [i64; 3]), Decline> {
     let t = operand_type(view, unit.reduce.ok_or_else(Decline::other_kind)?)?;
     let c = contraction_of_numbers(view, unit)?;
-    if view.profile.software && !view.asked {
+    if !view.profile.model().product_units && !view.asked {
         return Err(Decline("a software device multiplies the bytes of a word one by one".into()));
     }
     if unit.window.is_some() {
@@ -156,11 +157,6 @@ fn in_numbers(t: &ByteTile) -> ProductTile {
     }
 }
 
-/// The tiles that a product of bytes of `[batch, rows, columns]` may have; none of one that is too small for any.
-pub(in crate::schedule) fn byte_tiles(p: &DeviceProfile, [_, rows, columns]: [i64; 3]) -> Vec<ProductTile> {
-    if rows < LEAST || columns < LEAST { vec![] } else { usable(p).iter().map(in_numbers).collect() }
-}
-
 /// Packs the constant right operand as `[column tile][window][k][column][byte]`, where the reduction is whole words.
 fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<(), Decline> {
     let (Some(buffer), Some((column, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
@@ -214,7 +210,7 @@ fn accumulate(
 ) -> Result<(), Decline> {
     sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
     let reductions = sketch.f.reduction_loops(reduce);
-    let mut spatial = inside(sketch, reduce, thread)?;
+    let mut spatial = sketch.inside(reduce, thread)?;
     spatial.retain(|v| !reductions.contains(v));
     let (inner, outer) = c.k.split_last().ok_or_else(Decline::other_kind)?;
     let words = sketch.split(*inner, &[0, WORD], &["w", "b"])?;
@@ -234,7 +230,7 @@ fn accumulate(
     sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false, always })?;
     sketch.apply(Tensorize { r#loop: words[1], intrinsic: format!("dot4_{t}") })?;
     for block in [Name::new(&format!("{reduce}_init")), reduce] {
-        let own = inside(sketch, block, thread)?;
+        let own = sketch.inside(block, thread)?;
         let serial = sketch.loops(block)?.into_iter().filter(|l| l.kind == LoopKind::Serial && l.var != k[0]);
         let serial: Vec<Name> = serial.map(|l| l.var).filter(|v| own.contains(v)).collect();
         serial.into_iter().try_for_each(|v| sketch.unroll(v))?;

@@ -13,15 +13,16 @@
 //! of slices, is a candidate; the cheapest one is taken. If registers are few, the matrices of one operand stay in
 //! registers, and those of the other are loaded one after another.
 
-use super::analysis::{Contraction, Unit, contraction, strip_casts};
+use super::analysis::{Contraction, contraction, strip_casts};
 use super::candidate::Candidate;
 use super::cooperate::{ThreadRange, copy_by_part, copy_cooperatively, loaded_bytes};
+use super::decline::Decline;
 use super::direct;
 use super::matmul_tiled::fuse_output;
 use super::matrix_tile::{DEPTH, DEPTHS, FragmentTile, LEAST, Matrix, MatrixProduct, PAD, PLAIN, VECTOR};
-use super::pooling::inside;
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
 use super::split_depth::split_depth;
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::dtype::DType;
@@ -64,7 +65,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, MatrixProduct, 
     if shapes.is_empty() {
         return Err(Decline::other_kind());
     }
-    if view.profile.software && !view.asked {
+    if !view.profile.model().product_units && !view.asked {
         return Err(Decline("matrix units of a software device are slower than its vectors".into()));
     }
     if unit.window.is_some() {
@@ -299,7 +300,7 @@ impl FragmentProduct<'_> {
     pub(super) fn accumulate(&self, sketch: &mut Sketch<'_>, loops: &Loops) -> Result<(), Decline> {
         let Matrix { m, n, .. } = self.matrix;
         accumulate(sketch, self, loops)?;
-        let store = inside(sketch, self.result(), loops.piece)?;
+        let store = sketch.inside(self.result(), loops.piece)?;
         tensorize(sketch, store[0], format!("store_{m}x{n}_f32"))?;
         share_out(sketch, loops)
     }
@@ -309,7 +310,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     let FragmentProduct { reduce, contraction: c, matrix, tile, threads } = *product;
     let Matrix { m, n, k: depth } = matrix;
     let reductions = sketch.f.reduction_loops(reduce);
-    let spatial = inside(sketch, reduce, loops.subgroup)?.into_iter().filter(|v| !reductions.contains(v));
+    let spatial = sketch.inside(reduce, loops.subgroup)?.into_iter().filter(|v| !reductions.contains(v));
     let spatial: Vec<Name> = spatial.collect();
     // Loops of one iteration are none here.
     let (pieces, of_matrix) = spatial.split_at(spatial.len().saturating_sub(2));
@@ -375,7 +376,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &FragmentProduct<'_>, loops: &Lo
     pieces.iter().try_for_each(|v| sketch.unroll(*v))?;
     tensorize(sketch, row, format!("multiply_add_{m}x{n}x{depth}_f16_f32"))?;
     let init = Name::new(&format!("{reduce}_init"));
-    let fill = inside(sketch, init, loops.subgroup)?;
+    let fill = sketch.inside(init, loops.subgroup)?;
     let outer = fill.len().saturating_sub(2);
     fill[..outer].iter().try_for_each(|v| sketch.unroll(*v))?;
     tensorize(sketch, fill[outer], format!("fill_{m}x{n}_f32"))
@@ -417,7 +418,7 @@ fn load_fragment(
     let into = Name::new(&format!("{reduce}_f{}", matrix.word()));
     let (operand, word) = (operand.to_string(), matrix.word().into());
     sketch.apply(StageInFragment { block: reduce, operand, at, into, matrix: word, order, narrow: true })?;
-    let mut copy = inside(sketch, into, at)?;
+    let mut copy = sketch.inside(into, at)?;
     let outer = copy.len().saturating_sub(2);
     if matrix == MatrixRole::B {
         // The loops stand as those of the product do; the matrix has its rows along the reduction.

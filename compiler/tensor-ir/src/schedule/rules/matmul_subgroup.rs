@@ -7,12 +7,13 @@
 //! right operand is prepacked so that its loads are linear. Padding is a select on the staged load, so it is computed
 //! once per row and tap instead of once per product. There is no shared memory, and there are no barriers.
 
-use super::analysis::{Contraction, Unit, contraction};
+use super::analysis::{Contraction, contraction};
 use super::candidate::Candidate;
-use super::pooling::{open_windows, tile_loops};
-use super::sketch::{Decline, Sketch};
+use super::decline::Decline;
+use super::pooling_loops::{open_windows, tile_loops};
+use super::sketch::Sketch;
 use super::thread_tile::LEAST_DEPTH;
-use super::tiles::ProductTile;
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::name::Name;
@@ -25,6 +26,7 @@ use crate::schedule::StageInRegisters;
 use crate::schedule::StageInSubgroup;
 use crate::schedule::TransformLayout;
 use crate::schedule::estimate::{KernelEstimate, product_kernels};
+use crate::schedule::tiles::ProductTile;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
@@ -59,11 +61,11 @@ candidate! {
     }
 }
 
-/// The product of a unit, and what its tile may be: contractions on software devices with a fixed subgroup size; asked
-/// for by name, on all devices with one.
+/// The product of a unit, and what its tile may be: contractions on devices without workgroup memory of its own, with a
+/// fixed subgroup size; asked for by name, on all devices with one.
 fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Tiles), Decline> {
     let c = contraction(view, unit)?;
-    if !view.profile.software && !view.asked {
+    if view.profile.model().workgroup_memory && !view.asked {
         return Err(Decline("the device has real cores: tiles go through shared memory".into()));
     }
     let lanes = view.profile.fixed_subgroup().ok_or_else(|| Decline("the subgroup size is not fixed".into()))? as i64;

@@ -5,12 +5,13 @@
 //! read in place, one tap of a window after another: no matrix of windows is made. A task multiplies one tile of rows
 //! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
 
-use super::analysis::{Contraction, Unit, contraction, output_variables};
+use super::analysis::{Contraction, contraction, output_variables};
 use super::candidate::Candidate;
+use super::decline::Decline;
 use super::lanes::{is_plain, stride};
 use super::matmul_subgroup::pack_right;
-use super::pooling::inside;
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::int::Int;
@@ -46,6 +47,8 @@ struct PanelProduct {
     sizes: [i64; 3],
     /// Products of so many rows and columns.
     times: i64,
+    /// Rows and columns of the register tile.
+    tile: [i64; 2],
     /// Elements of the right operand's rows are adjacent in whole panels.
     whole_panels: bool,
 }
@@ -68,7 +71,8 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
     let lies = |v: Option<Name>| v.and_then(|v| stride(view, (right.0, &right.1), v));
-    let whole_panels = columns % i64::from(view.profile.register_tile[1]) == 0
+    let tile = view.profile.machine.register_tile().ok_or_else(Decline::other_kind)?.map(i64::from);
+    let whole_panels = columns % tile[1] == 0
         && c.n.len() == 1
         && lies(c.n.last().and_then(own)) == Some(1)
         && lies(c.k.last().copied()).is_some();
@@ -78,7 +82,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
     };
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
-    Ok(PanelProduct { c, together, sizes: [cut, columns, depth], times, whole_panels })
+    Ok(PanelProduct { c, together, sizes: [cut, columns, depth], times, tile, whole_panels })
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
@@ -88,14 +92,14 @@ fn is_single(view: &View<'_>, v: &Name) -> bool {
 impl PanelProduct {
     /// The possible rows of a tile, most first. A single row is no tile. For the sizes that are looked at, a product
     /// of open sizes may have no rows.
-    fn rows(&self, view: &View<'_>) -> Vec<i64> {
-        let all = i64::from(view.profile.register_tile[0]).min(self.sizes[0]).max(1);
+    fn rows(&self) -> Vec<i64> {
+        let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
     }
     /// What tiles of so many rows take: the last one is computed whole, and loads take as long as some rows.
-    fn in_tiles(&self, view: &View<'_>, rows: i64) -> RegisterTiles {
+    fn in_tiles(&self, rows: i64) -> RegisterTiles {
         let [all, columns, depth] = self.sizes;
-        let width = i64::from(view.profile.register_tile[1]);
+        let width = self.tile[1];
         let up = |n: i64, by: i64| (n + by - 1) / by.max(1);
         let tail = if all % rows == 0 { 0 } else { UNEVEN };
         let count = self.times * up(all, rows) * up(columns, width);
@@ -107,14 +111,14 @@ impl PanelProduct {
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| product(view, unit));
     let product = known.as_ref().as_ref().map_err(Clone::clone)?;
-    Ok(product.rows(view).into_iter().map(|rows| Candidate::new(TileProduct { rows })).collect())
+    Ok(product.rows().into_iter().map(|rows| Candidate::new(TileProduct { rows })).collect())
 }
 
 /// The kernel with tiles of so many rows.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
     let known = view.once(unit, |view| product(view, unit));
     let (Ok(chosen), Ok(product)) = (candidate.choices::<TileProduct>(), &*known) else { return vec![] };
-    register_tile_kernel(view.stages(), [unit.name(), unit.output], product.in_tiles(view, chosen.rows))
+    register_tile_kernel(view.stages(), [unit.name(), unit.output], product.in_tiles(chosen.rows))
 }
 
 /// Multiplies in tiles of so many rows.
@@ -122,10 +126,10 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let chosen = candidate.choices::<TileProduct>()?;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let found = product(&sketch.view(), unit)?;
-    let domain = found.rows(&sketch.view());
+    let domain = found.rows();
     let (c, packed) = (&found.c, found.c.right_constant);
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
-    let width = i64::from(sketch.profile.register_tile[1]);
+    let width = found.tile[1];
     let height = sketch.choose("rows", &domain, chosen.rows)?;
     if packed {
         pack_right(sketch, c, width)?;
@@ -134,7 +138,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let at = loops.row_tiles;
     sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
     let reductions = sketch.f.reduction_loops(reduce);
-    let spatial: Vec<Name> = inside(sketch, reduce, at)?.into_iter().filter(|v| !reductions.contains(v)).collect();
+    let spatial: Vec<Name> = sketch.inside(reduce, at)?.into_iter().filter(|v| !reductions.contains(v)).collect();
     let [i, j] = spatial[..] else { return Err(Decline("the tile has not two loops".into())) };
     let taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();

@@ -12,16 +12,18 @@
 //! contiguous. A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups.
 //! Every tile that fits the device, with each number of slices, is a candidate; the cheapest one is taken.
 
-use super::analysis::{Contraction, Unit, contraction};
+use super::analysis::{Contraction, contraction};
 use super::candidate::Candidate;
 use super::cooperate::copy_cooperatively;
+use super::decline::Decline;
 use super::direct;
 use super::matmul_subgroup::pack_right;
-use super::pooling::{PoolingWindow, inside, open_windows, tile_loops};
-use super::sketch::{Decline, Sketch};
+use super::pooling_loops::{open_windows, tile_loops};
+use super::sketch::Sketch;
 use super::split_depth::split_depth;
-use super::thread_tile::{LEAST, LEAST_DEPTH, PAD, Sizes, ThreadTile, TiledProduct, Tiles, listed};
-use super::tiles::{Depth, ProductTile};
+use super::thread_tile::{LEAST, LEAST_DEPTH, ThreadTile, TiledProduct, Tiles, listed};
+use super::unit::PoolingWindow;
+use super::unit::Unit;
 use super::view::View;
 use crate::name::Name;
 use crate::profile::quirks::SINKS_LOADS;
@@ -32,14 +34,15 @@ use crate::schedule::PadReduction;
 use crate::schedule::SoftwarePipeline;
 use crate::schedule::StageInShared;
 use crate::schedule::estimate::{KernelEstimate, product_kernels};
+use crate::schedule::tiles::{Depth, PAD, ProductSize, ProductTile};
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
-/// The product of a unit: contractions with rows, columns and depth on devices with real cores; asked for by name, on
-/// all.
-fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Sizes), Decline> {
+/// The product of a unit: contractions with rows, columns and depth on devices with workgroup memory of its own; asked
+/// for by name, on all.
+fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, ProductSize), Decline> {
     let c = contraction(view, unit)?;
-    if view.profile.software && !view.asked {
+    if !view.profile.model().workgroup_memory && !view.asked {
         return Err(Decline("shared memory does not pay on a software device".into()));
     }
     if c.m.is_empty() || c.n.is_empty() || c.k.is_empty() {
@@ -53,7 +56,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<(Contraction, Sizes), Decline
     let all = [view.product(&c.batch), rows, columns, depth];
     let loops: Vec<i64> = c.k.iter().filter_map(|v| view.extent_of(*v)).collect();
     let lies = Depth::of(&loops, element_bytes(view, unit));
-    Ok((c, Sizes { all, taps, lies }))
+    Ok((c, ProductSize { all, taps, lies }))
 }
 
 /// Every tile that fits the device, with each number of slices. With windows behind the product it is the tile that the
@@ -252,7 +255,7 @@ pub(super) fn accumulate(
 /// The loops of the tile inside `at` that are no reduction's.
 fn spatial_loops(sketch: &Sketch<'_>, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
     let reductions = sketch.f.reduction_loops(block);
-    Ok(inside(sketch, block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect())
+    Ok(sketch.inside(block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect())
 }
 
 /// Unrolls the serial loops of `block` inside `thread` but for `keep`; the innermost becomes a vector where it can.

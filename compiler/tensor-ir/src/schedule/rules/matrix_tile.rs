@@ -2,10 +2,10 @@
 //! they need.
 
 use super::split_depth;
-use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::UNROLLS_LOOPS;
 use crate::schedule::estimate::Holdings;
+use crate::schedule::tiles::{MatrixTile, ProductTile};
 use crate::tir::MatrixRole;
 
 /// Elements of the reduction that a workgroup has at a time.

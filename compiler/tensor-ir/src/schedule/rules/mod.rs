@@ -21,7 +21,9 @@ mod attention_tests;
 mod candidate;
 #[cfg(test)]
 mod choices_tests;
+mod choosing;
 mod cooperate;
+mod decline;
 mod describe;
 mod direct;
 mod dispatch;
@@ -30,6 +32,7 @@ mod dispatch_tests;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
+mod entry;
 mod lanes;
 mod matmul_dot;
 mod matmul_matrix;
@@ -43,6 +46,7 @@ mod open;
 mod packing;
 mod partition;
 mod pooling;
+mod pooling_loops;
 mod predict;
 mod reduction_threads;
 mod row_tasks;
@@ -55,50 +59,38 @@ mod subgroup_tests;
 #[cfg(test)]
 mod tests;
 mod thread_tile;
-mod tiles;
 mod transform;
 #[cfg(test)]
 mod transpose_tests;
 mod transpose_tiled;
+mod unit;
 mod units;
 mod versions;
 mod view;
 mod windows;
 
+pub use super::tiles::window_index;
 pub use alternatives::{Alternative, Neighbour, alternatives, neighbours, values};
-pub use analysis::Unit;
 pub use attention::one_kernel;
 pub use candidate::{Candidate, Choices};
-pub(in crate::schedule) use direct::{fits_text, usually_unrolled};
+pub use decline::Decline;
 pub use dispatch::GIVEN_UP;
-pub(in crate::schedule) use matmul_dot::byte_tiles;
-pub(in crate::schedule) use packing::dimension_to_pack;
-pub(in crate::schedule) use pooling::LARGEST_WINDOW;
-pub use pooling::{PoolingWindow, window_index};
+pub use entry::{choices, follow_choices, has_edited_choices, prepared, schedule, schedule_with, taken_candidates};
 pub(in crate::schedule) use predict::predicted;
 pub use predict::price_as_scheduled;
 pub use script::Choice;
-pub use sketch::{Decline, Sketch};
-pub(in crate::schedule) use thread_tile::PAD;
-pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
-pub(in crate::schedule) use transform::{TransformTile, tile_of, widest};
-pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition};
-pub(in crate::schedule) use units::WRITTEN;
+pub(in crate::schedule) use script::WRITTEN;
+pub use sketch::Sketch;
+pub use unit::{PoolingWindow, Unit};
 pub(in crate::schedule) use versions::version_by;
 pub use versions::{FunctionVersion, asked_versions, versions};
 pub use view::View;
-pub(in crate::schedule) use windows::Neighbours;
 
+use super::ScheduleTarget;
 use super::estimate::KernelEstimate;
-use super::{Choose, InstrRef, RefusedCandidate, ScheduleError, ScheduleTarget, TransformLayout, Version};
-use crate::attr::Attr;
-use crate::attr::print::print_value;
-use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
-use crate::tir::{BufferId, TensorFunction};
-use dispatch::Pick;
-use script::{FUNCTION, RULE, Script};
+use crate::tir::TensorFunction;
 
 /// A scheduled function.
 #[derive(Clone, Debug)]
@@ -152,7 +144,7 @@ pub enum Target {
 impl Target {
     /// Whether the profile is one.
     fn is(self, profile: &DeviceProfile) -> bool {
-        (self == Target::Processors) == profile.is_processor()
+        (self == Target::Devices) == profile.model().shaders
     }
 }
 
@@ -228,161 +220,10 @@ pub fn names() -> Vec<&'static str> {
     all().map(|r| r.name).collect()
 }
 
-impl Rule {
-    /// Records that this rule is at work on the unit, with the others that could be.
-    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, by_name: bool) {
-        sketch.asked = by_name;
-        sketch.unit = unit.name();
-        let (point, domain) = match self.takes {
-            Takes::Functions => (FUNCTION, units::function_domain(sketch.target)),
-            _ => (RULE, units::rule_domain(sketch.target, unit)),
-        };
-        sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
-    }
-}
-
-impl Pick {
-    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the
-    /// sake of the device's speed.
-    fn apply(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-        self.rule.begin(sketch, unit, self.by_name);
-        sketch.together(|s| (self.rule.apply)(s, unit, &self.candidate))
-    }
-}
-
 /// The rules in the order they are asked for this target: first those that are asked for by name.
 fn in_order(target: ScheduleTarget<'_>) -> impl Iterator<Item = &'static Rule> {
     let ScheduleTarget { profile, options } = target;
     let named: Vec<&Rule> = options.rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
     let rest: Vec<&Rule> = all().filter(|r| !options.asks_for(r.name)).collect();
     named.into_iter().chain(rest).filter(|r| r.target.is(profile)).collect::<Vec<_>>().into_iter()
-}
-
-/// Schedules `f` for `target`, a profile or a device with options. `constants` are read parameters whose value is known
-/// when a session opens: they may be prepacked. Rules that the options request by name are tried before all others. If
-/// none of them applies, the default order is used.
-///
-/// # Errors
-/// When even the last rule fails: a bug.
-pub fn schedule<'a>(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    target: impl Into<ScheduleTarget<'a>>,
-) -> Result<Scheduled, ScheduleError> {
-    let target = target.into();
-    if !f.symbols.is_empty() {
-        return open::schedule(f, constants, target);
-    }
-    units::schedule(f, constants, target, &script::NOTHING)
-}
-
-/// [`schedule`] with given values for some choices. [`choices`] lists the choices of a schedule; a choice may depend on
-/// earlier ones.
-///
-/// # Errors
-/// A value that is not in its domain, that its rule cannot take, or for which there is no choice.
-pub fn schedule_with<'a>(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    target: impl Into<ScheduleTarget<'a>>,
-    values: &[Choice],
-) -> Result<Scheduled, ScheduleError> {
-    schedule_by(f, constants, target.into(), &Script::of_choices(values))
-}
-
-/// The unscheduled `f` as the rules begin with it: compute blocks are inlined, and a reduction that writes a result
-/// has a block behind it that does so. Its trace has the instructions.
-///
-/// # Errors
-/// A reduction that cannot be cut off from its result.
-pub fn prepared<'a>(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    target: impl Into<ScheduleTarget<'a>>,
-) -> Result<TensorFunction, ScheduleError> {
-    let mut sketch = Sketch::new(f.clone(), constants, target.into(), &script::NOTHING);
-    predict::prepare(&mut sketch, false);
-    sketch.together(|s| s.units().map(drop))?;
-    Ok(sketch.f)
-}
-
-/// Schedules by a script, also for open sizes.
-fn schedule_by(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    target: ScheduleTarget<'_>,
-    script: &Script,
-) -> Result<Scheduled, ScheduleError> {
-    match f.symbols.is_empty() {
-        true => units::schedule(f, constants, target, script),
-        false => open::schedule_by(f, constants, target, script),
-    }
-}
-
-/// The script of a schedule's text. Lines that request versions concern the function as a whole.
-fn script_of(pending: &[InstrRef]) -> Script {
-    let own = pending.iter().filter(|i| Version::of_instruction(i).is_none());
-    Script::read(&own.cloned().collect::<Vec<_>>())
-}
-
-/// The choices that a schedule was made with, in order, each with its domain.
-pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
-    trace.iter().filter_map(Choose::of_instruction).collect()
-}
-
-/// The candidates that a schedule took for the blocks of a kernel, by the `choose` lines of its trace, as refused ones.
-/// `blocks` are the kernel's; where no unit has one of them, all units of the schedule are given.
-pub fn taken_candidates(trace: &[InstrRef], blocks: &[Name], why: &str) -> Vec<RefusedCandidate> {
-    let mut all: Vec<RefusedCandidate> = Vec::new();
-    for c in trace.iter().filter_map(Choose::of_instruction) {
-        match (&c.value, c.point.as_str()) {
-            (Attr::Str(rule), FUNCTION | RULE) => {
-                let (unit, rule, why) = (c.unit, rule.clone(), why.to_string());
-                all.push(RefusedCandidate { unit, rule, values: vec![], why });
-            }
-            _ => {
-                if let Some(last) = all.last_mut().filter(|l| l.unit == c.unit) {
-                    last.values.push((c.point, print_value(&c.value)));
-                }
-            }
-        }
-    }
-    let own = |r: &RefusedCandidate| blocks.iter().any(|b| b.as_str().starts_with(r.unit.as_str()));
-    if all.iter().any(own) {
-        all.retain(own);
-    }
-    all
-}
-
-/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the
-/// pending schedule. What is written for other units stays; what was written for these is replaced. True when there
-/// were any. `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
-///
-/// # Errors
-/// A value that is not in its domain or that its rule cannot take, and instructions that do not apply.
-pub fn follow_choices<'a>(
-    f: &mut TensorFunction,
-    constants: &[BufferId],
-    target: impl Into<ScheduleTarget<'a>>,
-) -> Result<bool, ScheduleError> {
-    if !has_edited_choices(f) {
-        return Ok(false);
-    }
-    let script = script_of(&f.pending);
-    let mut plain = if f.trace.is_empty() { f.canonical() } else { f.clone() };
-    plain.pending.clear();
-    let packed: Vec<Name> =
-        f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
-    let inputs = plain.inputs().filter(|&b| constants.contains(&b) || packed.contains(&plain.buffers[b].name));
-    let constants: Vec<BufferId> = inputs.collect();
-    let made = schedule_by(&plain, &constants, target.into(), &script)?.function;
-    let done = plain.trace.len();
-    *f = plain;
-    f.pending = made.trace[done..].to_vec();
-    Ok(true)
-}
-
-/// True if a choice in the pending schedule of `f` differs from the value that the schedule was made with.
-pub fn has_edited_choices(f: &TensorFunction) -> bool {
-    f.pending.iter().filter_map(Choose::of_instruction).any(Choose::is_edited)
 }

@@ -10,8 +10,9 @@
 //! A vector that would cross the end of a row at other sizes is loaded element by element: each thread then has one
 //! result of a row.
 
+use super::decline::Decline;
 use super::script::{Choice, FUNCTION, NOTHING, RULE as RULE_POINT, Script, WHOLE};
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
 use super::{Scheduled, units};
 use crate::attr::Attr;
 use crate::check::check_proposal;

@@ -12,74 +12,22 @@
 //! Rules get it as a [`Unit`] with a [`PoolingWindow`]. If no rule takes the joined unit, the two units stay two
 //! kernels.
 
-use super::analysis::{Unit, block_of, readers};
+use super::decline::Decline;
 use super::dispatch::{Asked, Picks, rules_for, total};
-use super::script::{APART, NOTHING, TOGETHER, WINDOWS};
-use super::sketch::{Decline, Sketch};
-use super::tiles::ProductTile;
-use super::units::WRITTEN;
+use super::script::{APART, NOTHING, TOGETHER, WINDOWS, WRITTEN};
+use super::sketch::Sketch;
+use super::unit::{PoolingWindow, Unit, block_of, readers};
 use super::view::View;
+use super::{matmul_subgroup, thread_tile};
 use crate::int::{Int, product};
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::Inline;
 use crate::schedule::ScheduleError;
 use crate::schedule::estimate::{KernelEstimate, window_kernel};
-use crate::schedule::loops::loops_around_block;
-use crate::schedule::{ComputeAt, DecomposeReduction, LocalScope};
-use crate::tir::{Block, BufferId, TensorFunction};
+use crate::schedule::tiles::{LARGEST_WINDOW, ProductSize, ProductTile, window_index};
+use crate::tir::BufferId;
 use std::collections::VecDeque;
-
-/// Elements of a window that a register tile holds, at most.
-pub(in crate::schedule) const LARGEST_WINDOW: i64 = 16;
-
-/// A reduction over windows of a unit's reduction, computed from the same tile.
-#[derive(Clone, Debug)]
-pub struct PoolingWindow {
-    /// The block that reduces the windows.
-    pub block: Name,
-    /// Elements of a window.
-    pub taps: i64,
-    /// The cheapest tile for both, if the estimate was used.
-    pub(in crate::schedule) tile: Option<ProductTile>,
-}
-
-/// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the
-/// reader occurs that has more than one iteration.
-pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId) -> Option<&'a [Int]> {
-    reader.reduce.as_ref()?;
-    let loads = reader.value.loads();
-    let mut own = loads.iter().filter(|l| l.0 == buffer).map(|l| l.1);
-    let index = own.next()?;
-    let around = loops_around_block(f, reader.name).ok()?;
-    let wide = |v: &Name| around.iter().any(|l| l.var == *v && !l.extent.is(1));
-    let loops: Vec<Name> = f.reduction_loops(reader.name).into_iter().filter(wide).collect();
-    (own.all(|ix| ix == index) && !loops.is_empty() && loops.iter().all(|v| index.iter().any(|i| i.uses(*v))))
-        .then_some(index)
-}
-
-/// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining
-/// it would leave the first reduction without an epilogue.
-pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
-    let Some(b) = block_of(f, block).filter(|b| b.reduce.is_none()) else { return false };
-    let users = readers(f, b.buffer);
-    let [user] = users.as_slice() else { return false };
-    let windows = block_of(f, *user).is_some_and(|u| window_index(f, u, b.buffer).is_some());
-    windows && is_epilogue(f, b, *user)
-}
-
-/// True when `b` makes something of a reduction's results, element by element, perhaps through blocks that do so too;
-/// nobody else reads them, and `but` is not the reduction.
-fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
-    let one = |d: usize| f.buffers[b.buffer].shape[d].is(1);
-    let own = |l: &(BufferId, &[Int])| {
-        let same = |d: usize| l.1[d] == b.indices[d] || (l.1[d].is(0) && one(d));
-        l.1.len() == b.indices.len() && (0..l.1.len()).all(same) && readers(f, l.0) == [b.name]
-    };
-    let loads = b.value.loads();
-    let read: Vec<BufferId> = loads.iter().filter(|l| own(l)).map(|l| l.0).collect();
-    let makers = f.body.blocks().into_iter().filter(|m| read.contains(&m.buffer) && m.name != but && m.name != b.name);
-    makers.into_iter().any(|m| m.reduce.is_some() || is_epilogue(f, m, but))
-}
 
 /// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is
 /// a choice of the unit with the windows. Returns the rules with the work that each took.
@@ -138,7 +86,7 @@ fn choose_windows(
 /// processors takes both.
 pub(super) fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
     let f = &sketch.f;
-    if sketch.profile.is_processor() {
+    if !sketch.profile.model().shaders {
         return false;
     }
     let (Some(_), Some(reader)) = (first.reduce, second.reduce.and_then(|r| block_of(f, r))) else { return false };
@@ -231,7 +179,8 @@ impl Pair {
 /// What a product and windows over its results cost as one kernel and as two; `None` where one kernel cannot be made.
 pub(super) fn one_or_two(view: &View<'_>, first: &Unit, second: &Unit) -> Option<Pair> {
     let blocks = [first.reduce?, first.output, second.reduce?, second.output];
-    let (one, tile) = window_kernel(view.stages(), blocks)?;
+    let tiles = |size: ProductSize| product_tiles(view.profile, size);
+    let (one, tile) = window_kernel(view.stages(), blocks, &tiles)?;
     let apart = |unit: &Unit| {
         let rules = rules_for(view.target, &NOTHING, unit);
         Picks::of(view, unit, &rules, &NOTHING).next().map(|p| p.kernels)
@@ -240,48 +189,14 @@ pub(super) fn one_or_two(view: &View<'_>, first: &Unit, second: &Unit) -> Option
     (!two.is_empty()).then_some(Pair { one, tile, two })
 }
 
-/// Computes the windows of a unit inside loop `at` of its tile, around the contraction that follows: rows outside, then
-/// the elements of a window, then the `columns` innermost loops of the tile.
-pub(super) fn open_windows(
-    sketch: &mut Sketch<'_>,
-    window: &PoolingWindow,
-    at: Name,
-    columns: usize,
-) -> Result<(), Decline> {
-    let block = window.block;
-    sketch.apply(ComputeAt { block, at, scope: LocalScope::Register })?;
-    let reductions = sketch.f.reduction_loops(block);
-    let spatial = inside(sketch, block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect::<Vec<_>>();
-    let rows = spatial.len().saturating_sub(columns);
-    let order: Vec<Name> = spatial[..rows].iter().chain(&reductions).chain(&spatial[rows..]).copied().collect();
-    sketch.reorder(&order)?;
-    let first = *reductions.first().ok_or_else(Decline::other_kind)?;
-    sketch.apply(DecomposeReduction { block, at: first })?;
-    Ok(())
-}
-
-/// The loops of a contraction's tile inside loop `at`: so many of pieces outermost, so many of columns innermost. Rows
-/// and the elements of their windows become one loop.
-pub(super) fn tile_loops(
-    sketch: &mut Sketch<'_>,
-    block: Name,
-    at: Name,
-    (pieces, columns): (usize, usize),
-) -> Result<Vec<Name>, Decline> {
-    let reductions = sketch.f.reduction_loops(block);
-    let mut spatial: Vec<Name> = inside(sketch, block, at)?;
-    spatial.retain(|v| !reductions.contains(v));
-    let rows = spatial.len().saturating_sub(columns);
-    if rows > pieces + 1 {
-        let row = sketch.fuse(&spatial[pieces..rows], Name::new(&format!("{block}_row")))?;
-        spatial.splice(pieces..rows, [row]);
+/// The tiles that a product with windows may have. None where it is too small for tiles or the device has none.
+fn product_tiles(p: &DeviceProfile, size: ProductSize) -> Vec<ProductTile> {
+    let [_, rows, columns, depth] = size.all;
+    let small = |least: i64| columns < least || depth < thread_tile::LEAST_DEPTH;
+    match p.model().workgroup_memory {
+        true if small(thread_tile::LEAST) || rows < thread_tile::LEAST => vec![],
+        true => thread_tile::Tiles::new(p, size).candidates(),
+        false if small(matmul_subgroup::LEAST_COLUMNS) => vec![],
+        false => matmul_subgroup::usual_tile(p, [rows, columns], size.taps).into_iter().collect(),
     }
-    Ok(spatial)
-}
-
-/// Loops around `block` inside loop `at`, outermost first.
-pub(super) fn inside(sketch: &Sketch<'_>, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
-    let around = sketch.loops(block)?;
-    let start = around.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
-    Ok(around[start..].iter().map(|l| l.var).collect())
 }

@@ -5,14 +5,15 @@
 //! cheapest candidate. Not predicted: candidates that decline when they are applied, and units that run in the loops of
 //! another unit.
 
-use super::analysis::{Unit, iterations, whole_unit};
+use super::analysis::{iterations, whole_unit};
 use super::candidate::Candidate;
-use super::dispatch::{Asked, LEAST_GAIN, Pick, Picks, rules_for, total};
+use super::decline::Decline;
+use super::dispatch::{Asked, LEAST_GAIN, Pick, Picks, asks_for_units, rules_for, total};
 use super::partition::{partition_by_bindings, partition_concats};
 use super::pooling::{feeds_windows, one_or_two};
 use super::script::NOTHING;
-use super::sketch::{Decline, Sketch};
-use super::units::asks_for_units;
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use super::{Rule, Takes, in_order};
 use crate::schedule::ScheduleTarget;

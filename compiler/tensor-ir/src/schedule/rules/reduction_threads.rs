@@ -3,10 +3,11 @@
 //! That pays, by the estimate, if one thread per result would leave the device idle, and if neighbouring threads read
 //! neighbouring elements.
 
-use super::analysis::Unit;
 use super::candidate::Candidate;
 use super::cooperate::{Team, choose_combination, reduce_over_threads};
-use super::sketch::{Decline, Sketch};
+use super::decline::Decline;
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::name::Name;
@@ -100,8 +101,8 @@ pub(super) fn threads_for_a_result(
     depth: i64,
     asked: bool,
 ) -> Result<Vec<i64>, String> {
-    if p.software {
-        let (cores, lanes) = (i64::from(p.cores.max(1)), i64::from(p.fixed_subgroup().unwrap_or(8)));
+    if !p.model().wide_teams {
+        let (cores, lanes) = (i64::from(p.cores.max(1)), i64::from(p.lanes()));
         if !asked && (results >= cores * lanes || depth < 8 * lanes) {
             return Err(format!("{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"));
         }

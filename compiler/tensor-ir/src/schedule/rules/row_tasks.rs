@@ -7,10 +7,11 @@
 //! kernel y { for i { for k { y[i, k] = .. } } }              for k { y[i, k] = .. } } }
 //! ```
 
-use super::analysis::Unit;
 use super::candidate::{Candidate, NoChoice};
+use super::decline::Decline;
 use super::rows::{Grouped, find_rows, splits_of};
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, row_task_kernel};

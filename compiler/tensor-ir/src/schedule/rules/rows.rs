@@ -5,11 +5,12 @@
 //! reductions run one after another into registers, then the row is written. Few long rows get a workgroup each, whose
 //! threads share every reduction (`cooperate.rs`) and the writing.
 
-use super::analysis::{Unit, readers};
 use super::candidate::Candidate;
 use super::cooperate::{Team, choose_combination, reduce_over_threads};
+use super::decline::Decline;
 use super::reduction_threads::{thread_a_vector, threads_for_a_row};
-use super::sketch::{Decline, Sketch};
+use super::sketch::Sketch;
+use super::unit::{Unit, readers};
 use super::view::View;
 use crate::candidate;
 use crate::int::{Int, IntNode};
@@ -84,8 +85,8 @@ impl Grouped {
     }
 }
 
-/// Numbers of rows and of threads: those of the way that suits the device come first. On a software device the other
-/// way is for who asks for it.
+/// Numbers of rows and of threads: those of the way that suits the device come first. Where teams are one subgroup the
+/// other way is for who asks for it.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let known = view.once(unit, |view| Grouped::of(view, unit));
     let Grouped { f, rows } = known.as_ref().as_ref().map_err(Clone::clone)?;
@@ -107,7 +108,7 @@ pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>,
         true => (of_workgroups, of_threads),
         false => (of_threads, of_workgroups),
     };
-    let others = others.into_iter().map(|c| if p.software { c.on_request() } else { c });
+    let others = others.into_iter().map(|c| if p.model().wide_teams { c } else { c.on_request() });
     Ok(usual.into_iter().chain(others).collect())
 }
 
@@ -201,8 +202,8 @@ pub(super) fn find_rows(view: &View<'_>, output: Name) -> Result<Rows, Decline> 
 /// that lie next to each other (`contiguous`) or apart.
 pub(super) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, contiguous: bool) -> bool {
     let cores = i64::from(p.cores.max(1));
-    if p.software {
-        let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
+    if !p.model().wide_teams {
+        let lanes = i64::from(p.lanes());
         return count < 2 * cores * lanes && length >= 4 * lanes;
     }
     let few = count < 64 * cores;
@@ -213,8 +214,8 @@ pub(super) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, cont
 /// which `neighbours` stand one behind the other: more than one where a run fills no sector.
 pub(super) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec<i64> {
     let wanted = SECTOR_BYTES / 4 / run.max(1);
-    // A processor that stands for a device: its few threads share a row, too.
-    let most = if p.software { i64::from(p.fixed_subgroup().unwrap_or(8)) / 2 } else { 32 };
+    // A team of one subgroup: its few threads share a row, too.
+    let most = if p.model().wide_teams { 32 } else { i64::from(p.lanes()) / 2 };
     let more = (1..6).map(|n| 1 << n).filter(|n| wanted > 1 && *n <= most && neighbours % n == 0);
     std::iter::once(1).chain(more).collect()
 }
@@ -222,13 +223,11 @@ pub(super) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec
 /// Numbers of threads that may share `elements` of `together` neighbouring rows; where rows are not `shared`, threads
 /// that have a row each.
 pub(super) fn threads_for_rows(p: &DeviceProfile, shared: bool, elements: i64, together: i64) -> Vec<i64> {
-    match (shared, p.software) {
-        // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
-        (true, true) => vec![i64::from(p.fixed_subgroup().unwrap_or(8))],
-        (true, false) if together == 1 => threads_for_a_row(elements, 256),
-        (true, false) => vec![thread_a_vector(elements, 256)],
-        (false, true) => vec![8],
-        (false, false) => vec![32],
+    match (shared, p.model().wide_teams) {
+        (true, false) => vec![i64::from(p.lanes())],
+        (true, true) if together == 1 => threads_for_a_row(elements, 256),
+        (true, true) => vec![thread_a_vector(elements, 256)],
+        (false, _) => vec![i64::from(p.model().row_threads)],
     }
 }
 
@@ -268,17 +267,17 @@ fn most_threads(p: &DeviceProfile, rows: &Rows, together: i64) -> i64 {
 fn workgroup_threads(p: &DeviceProfile, rows: &Rows, together: i64, usual: i64) -> i64 {
     // Of few rows a workgroup is the only one of its core.
     let alone = usual == 256 && rows.count < i64::from(p.cores.max(1));
-    match p.software {
-        true => usual,
-        false if alone => thread_a_vector(rows.length * together, 1024).min(most_threads(p, rows, together)),
-        false => usual.min(most_threads(p, rows, together)),
+    match p.model().wide_teams {
+        false => usual,
+        true if alone => thread_a_vector(rows.length * together, 1024).min(most_threads(p, rows, together)),
+        true => usual.min(most_threads(p, rows, together)),
     }
 }
 
 /// Threads of a workgroup that have a row each, the most first. A tail would make the rows of the reductions and of the
 /// output differ by a clamp, and the buffers between them whole.
 fn row_threads(p: &DeviceProfile, rows: &Rows) -> Vec<i64> {
-    let most = if p.software { 8 } else { 32 };
+    let most = i64::from(p.model().row_threads);
     (1..=most).rev().filter(|t| rows.count % t == 0).collect()
 }
 

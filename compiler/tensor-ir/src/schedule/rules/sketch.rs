@@ -1,9 +1,10 @@
 //! The function under schedule, with shorthands for the instructions.
 
-use super::analysis::{Unit, units_of};
-use super::pooling::stands_before_window;
+use super::analysis::{consumes_plainly, iterations, position};
+use super::decline::Decline;
 use super::script::{NOTHING, Script};
-use super::view::View;
+use super::unit::{Unit, block_of, readers, stands_before_window};
+use super::view::{View, elements_per_word};
 use crate::attr::AttrStruct;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -23,30 +24,7 @@ use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten, simplify_function};
 use crate::tir::analysis::compared::compared_again;
-use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, TensorFunction};
-
-/// Why a rule does not take a unit; empty when the unit is simply not of its kind.
-#[derive(Clone, Debug)]
-pub struct Decline(pub String);
-impl From<ScheduleError> for Decline {
-    fn from(e: ScheduleError) -> Decline {
-        Decline(format!("{} does not apply: {}", e.instruction, e.message))
-    }
-}
-impl Decline {
-    /// Not of the rule's kind: nothing to explain.
-    pub fn other_kind() -> Decline {
-        Decline(String::new())
-    }
-}
-
-pub(super) fn elements_per_word(buffer: &Buffer) -> i64 {
-    match buffer.encoding {
-        Encoding::HalfPair if buffer.scope == Scope::Global => 2,
-        Encoding::ByteQuad => 4,
-        _ => 1,
-    }
-}
+use crate::tir::{BufferId, Cond, CondOp, LoopKind, TensorFunction};
 
 /// A tensor function that a rule works on.
 #[derive(Clone)]
@@ -165,7 +143,7 @@ impl<'a> Sketch<'a> {
     /// # Errors
     /// The reason.
     pub fn require_whole_words(&self, buffers: &[BufferId], later: &[Name]) -> Result<(), Decline> {
-        if self.profile.is_processor() {
+        if !self.profile.model().shaders {
             return Ok(());
         }
         for b in self.f.body.blocks() {
@@ -198,6 +176,15 @@ impl<'a> Sketch<'a> {
             }
         }
         Ok(())
+    }
+    /// Loops around `block` inside loop `at`, outermost first.
+    ///
+    /// # Errors
+    /// When there is no such block.
+    pub fn inside(&self, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
+        let around = self.loops(block)?;
+        let start = around.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
+        Ok(around[start..].iter().map(|l| l.var).collect())
     }
     /// `fuse`; a single loop stays as it is.
     ///
@@ -292,7 +279,37 @@ impl<'a> Sketch<'a> {
     /// # Errors
     /// When `split-epilogue` fails: a bug.
     pub fn units(&mut self) -> Result<Vec<Unit>, ScheduleError> {
-        units_of(self)
+        let names: Vec<(Name, bool)> = self.f.body.blocks().iter().map(|b| (b.name, b.reduce.is_some())).collect();
+        let mut units: Vec<Unit> = Vec::new();
+        let mut claimed: Vec<Name> = Vec::new();
+        for (name, is_reduce) in names {
+            if !is_reduce {
+                if !claimed.contains(&name) {
+                    let work = iterations(&self.view(), name);
+                    units.push(Unit { reduce: None, window: None, output: name, work });
+                }
+                continue;
+            }
+            let work = iterations(&self.view(), name);
+            let buffer = block_of(&self.f, name).map(|b| b.buffer);
+            let consumer = buffer.and_then(|b| {
+                let r = readers(&self.f, b);
+                let is_output = self.f.outputs().any(|o| o == b);
+                match r.as_slice() {
+                    [one] if !is_output => Some(*one),
+                    _ => None,
+                }
+            });
+            let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(&self.view(), name, *c));
+            let output = match usable {
+                Some(c) => c,
+                None => self.split_epilogue(name)?,
+            };
+            claimed.push(output);
+            units.push(Unit { reduce: Some(name), window: None, output, work });
+        }
+        units.sort_by_key(|u| position(&self.f, u.output));
+        Ok(units)
     }
     /// `split-epilogue`; returns the copying block.
     ///

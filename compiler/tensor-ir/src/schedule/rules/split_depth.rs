@@ -8,8 +8,10 @@
 //!
 //! The slices are the third axis of the workgroups, so a product with few rows and columns still fills the device.
 
-use super::analysis::{Contraction, Unit};
-use super::sketch::{Decline, Sketch};
+use super::analysis::Contraction;
+use super::decline::Decline;
+use super::sketch::Sketch;
+use super::unit::Unit;
 use crate::name::Name;
 use crate::schedule::{MemoryScope, Rfactor, TransformLayout};
 

@@ -2,10 +2,10 @@
 
 use super::cooperate::LOAD_BYTES;
 use super::split_depth::slices;
-use super::tiles::{Depth, ProductTile};
 use crate::candidate;
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::UNROLLS_LOOPS;
+use crate::schedule::tiles::{Depth, LARGE, PAD, ProductSize, ProductTile};
 use crate::traffic::SECTOR_BYTES;
 
 /// Rows and columns of a product that tiles are made for, at least.
@@ -14,11 +14,7 @@ pub(super) const LEAST: i64 = 4;
 pub(super) const LEAST_DEPTH: i64 = 8;
 /// Rows and columns of a piece of the register tile, at most.
 const PIECE: i64 = 4;
-/// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
-pub(in crate::schedule) const PAD: i64 = 4;
-/// Registers of a thread from which on 8x8 accumulators, both operands and what is loaded ahead fit beside addresses.
-pub(super) const LARGE: u32 = 160;
-/// The same for 8x4.
+/// As [`LARGE`], for 8x4.
 const MIDDLE: u32 = 96;
 
 /// Elements of the reduction that a workgroup has at a time.
@@ -82,16 +78,6 @@ candidate! {
     }
 }
 
-/// The sizes of a product that the rule takes.
-#[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    /// Batch, rows (those of windows included), columns, depth.
-    pub all: [i64; 4],
-    /// Rows of a window.
-    pub taps: i64,
-    pub lies: Depth,
-}
-
 /// Steps of the reduction whose operands compilers have in registers at once, and registers of a thread for addresses
 /// that all share.
 const STEPS_AHEAD: i64 = 3;
@@ -117,8 +103,8 @@ pub(super) struct Tiles<'p> {
 }
 
 impl Tiles<'_> {
-    pub(super) fn new(profile: &DeviceProfile, sizes: Sizes) -> Tiles<'_> {
-        let Sizes { all: [batch, rows, columns, whole], taps, lies } = sizes;
+    pub(super) fn new(profile: &DeviceProfile, size: ProductSize) -> Tiles<'_> {
+        let ProductSize { all: [batch, rows, columns, whole], taps, lies } = size;
         let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
         Tiles { profile, size: (batch, rows, columns), taps, whole, lies, width }
     }
@@ -171,7 +157,7 @@ impl Tiles<'_> {
         let of_thread = [rows / t.1, columns / t.0];
         let step: i64 = of_thread.iter().map(|n| n + (n + PIECE - 1) / PIECE).sum();
         let held = of_thread[0] * of_thread[1] + 3 * own[0] + own[1] + STEPS_AHEAD * step + OTHERS;
-        self.profile.software || self.profile.registers == 0 || held <= i64::from(self.profile.registers)
+        self.profile.registers == 0 || held <= i64::from(self.profile.registers)
     }
     /// The possible depths of a tile.
     pub(super) fn depths(&self, tile: &ThreadTile) -> Vec<i64> {
@@ -261,10 +247,4 @@ impl Tiles<'_> {
         let (taps, width, depth) = (self.taps, self.width, self.depth(t));
         ThreadTile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
     }
-}
-
-/// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices
-/// that its reduction may be cut into.
-pub(super) fn product_tiles(p: &DeviceProfile, size: [i64; 4], taps: i64, lies: Depth) -> Vec<ProductTile> {
-    Tiles::new(p, Sizes { all: size, taps, lies }).candidates()
 }

@@ -1,24 +1,23 @@
 //! Scheduling of a function: as a whole by one rule, or unit by unit.
 
-use super::analysis::{Unit, iterations, whole_unit};
+use super::Scheduled;
+use super::analysis::{iterations, whole_unit};
+use super::decline::Decline;
 use super::describe::describe_units;
-use super::dispatch::{Asked, Pick, Picks, rules_for};
+use super::dispatch::{Asked, Pick, Picks, asks_for_units, function_domain, rule_domain, rules_for};
 use super::pooling::schedule_windows;
 use super::predict::{cheaper_apart, function_picks, prepare};
-use super::script::{APART, FUNCTION, RULE, Script};
-use super::sketch::{Decline, Sketch};
-use super::{Scheduled, Takes, all, in_order};
+use super::script::{APART, FUNCTION, RULE, Script, WRITTEN};
+use super::sketch::Sketch;
+use super::unit::Unit;
 use crate::check::check_proposal;
 use crate::name::Name;
-use crate::schedule::{InstrRef, ScheduleError, ScheduleOptions, ScheduleTarget, SplitEpilogue};
+use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, SplitEpilogue};
 use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
 
 /// The rule of loops that are bound as they stand.
 pub(super) const LOOP_BY_LOOP: &str = "loop-by-loop";
-
-/// The rule of what came with its instructions.
-pub(in crate::schedule) const WRITTEN: &str = "written";
 
 /// Schedules a function, as far as the script does not say how.
 pub(super) fn schedule(
@@ -59,22 +58,6 @@ fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
         return Ok(done);
     }
     schedule_units(sketch, declined).map(|(scheduled, _)| scheduled)
-}
-
-/// Rules are asked for by name, and all of them take units rather than whole functions.
-pub(super) fn asks_for_units(options: &ScheduleOptions) -> bool {
-    !options.rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && options.asks_for(r.name))
-}
-
-/// What may become of a function that a rule takes as a whole.
-pub(super) fn function_domain(target: ScheduleTarget<'_>) -> Vec<String> {
-    let rules = in_order(target).filter(|r| r.takes == Takes::Functions);
-    rules.map(|r| r.name).chain([APART]).map(String::from).collect()
-}
-
-/// The rules that may take a unit.
-pub(super) fn rule_domain(target: ScheduleTarget<'_>, unit: &Unit) -> Vec<String> {
-    in_order(target).filter(|r| r.takes.fits(unit)).map(|r| r.name.to_string()).collect()
 }
 
 /// Schedules the function as one unit, where a rule takes it and its units are not wished apart.

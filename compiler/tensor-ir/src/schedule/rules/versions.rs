@@ -19,7 +19,7 @@
 use super::{Choice, Scheduled, open, schedule_with};
 use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
-use crate::schedule::estimate::estimate;
+use crate::schedule::estimate::estimate_scheduled;
 use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, Version, Versions};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
@@ -82,7 +82,7 @@ pub fn versions(
     all: &Scheduled,
 ) -> Vec<FunctionVersion> {
     let known = FxHashMap::default();
-    let mut pricing = Pricing { f, constants, target, all: &all.function, compromise: all.compromise, known };
+    let mut pricing = Pricing { f, target, all: &all.function, compromise: all.compromise, known };
     match target.options.versions {
         Versions::Off => return vec![],
         Versions::All => return all_versions(f, constants, target, all),
@@ -219,7 +219,6 @@ fn finished(assumed: Assumed, scheduled: Scheduled, all: &Scheduled) -> Result<F
 struct Pricing<'a> {
     /// Before it was scheduled.
     f: &'a TensorFunction,
-    constants: &'a [BufferId],
     target: ScheduleTarget<'a>,
     all: &'a TensorFunction,
     compromise: bool,
@@ -263,7 +262,7 @@ impl Pricing<'_> {
         sizes
     }
     fn time(&self, f: &TensorFunction) -> Option<f64> {
-        estimate(f, self.constants, self.target).ok().map(|e| e.total())
+        estimate_scheduled(f, self.target.profile).ok().map(|e| e.total())
     }
     /// The time of the function for all sizes at size `n` of the symbol.
     fn all_at(&mut self, symbol: Name, n: i64) -> Option<f64> {

@@ -1,14 +1,14 @@
 //! The view of a function for `candidates` and `price`, which change nothing.
 
-use super::analysis::{Unit, block_of};
-use super::sketch::{Decline, elements_per_word};
+use super::decline::Decline;
+use super::unit::{Unit, block_of};
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::Stages;
 use crate::schedule::loops::{LoopHead, loops_around_block};
-use crate::tir::{Block, BufferId, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, BufferId, Encoding, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::any::{Any, TypeId};
 use std::cell::{OnceCell, RefCell};
@@ -99,5 +99,14 @@ impl<'a> View<'a> {
     /// For symbolic extents.
     pub fn constant_extent(&self, e: &Int) -> Result<i64, Decline> {
         e.as_const().ok_or_else(|| Decline(format!("the extent {e} is not a constant")))
+    }
+}
+
+/// Elements of a storage word.
+pub(super) fn elements_per_word(buffer: &Buffer) -> i64 {
+    match buffer.encoding {
+        Encoding::HalfPair if buffer.scope == Scope::Global => 2,
+        Encoding::ByteQuad => 4,
+        _ => 1,
     }
 }

@@ -5,19 +5,21 @@
 //! loads. Its loops, and the window's loops along the same axis, are unrolled, so that a load that two windows share
 //! happens once. The savings of a tile are counted: the number of different elements of each operand that it reads.
 
-use super::analysis::{Unit, output_variables};
+use super::analysis::output_variables;
 use super::candidate::Candidate;
-use super::direct::{accumulate_at, fits_text, usually_unrolled};
+use super::decline::Decline;
+use super::direct::accumulate_at;
 use super::elementwise::bind_flat;
 use super::packing::pack_constants;
-use super::sketch::{Decline, Sketch};
-use super::thread_tile::LARGE;
+use super::sketch::Sketch;
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{KernelEstimate, own_reduction};
+use crate::schedule::tiles::{LARGE, Neighbours, fits_text};
 use crate::tir::Block;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -31,10 +33,6 @@ const MOST_LOADS: i64 = 512;
 const LEAST_GAIN: f64 = 1.25;
 /// Registers of a thread for addresses and conditions.
 const OTHERS: i64 = 8;
-/// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's
-/// price.
-const THREADS_A_CORE: i64 = 256;
-const SOFTWARE_THREADS_A_CORE: i64 = 64;
 
 /// A tile along one loop of the output.
 #[derive(Clone)]
@@ -159,8 +157,7 @@ fn tiles_of(
     let last = loops.iter().rev().find(|l| l.extent != 1).ok_or_else(Decline::other_kind)?;
     let lanes = [4, 2].into_iter().find(|w| last.extent % w == 0).unwrap_or(1);
     let alone = loads_of(r, window, None).ok_or_else(Decline::other_kind)? as f64;
-    let for_each = if p.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
-    let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * for_each };
+    let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * i64::from(p.model().threads_a_core) };
     let largest = if (1..LARGE).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
     let lane = last.own.filter(|_| lanes > 1).map(|v| (v, lanes));
     let mut tiles: Vec<WindowTile> = Vec::new();
@@ -173,7 +170,7 @@ fn tiles_of(
                 continue;
             }
             let known: Vec<Name> = window.iter().map(|w| w.0).chain([v]).collect();
-            let all = taps <= usually_unrolled(p) && fits_text(r, &known, taps * windows);
+            let all = taps <= i64::from(p.model().unrolled) && fits_text(r, &known, taps * windows);
             let unrolled: Vec<(Name, i64)> = window.iter().filter(|w| all || moving.contains(&w.0)).copied().collect();
             if !fits_text(r, &known, unrolled.iter().map(|w| w.1).product::<i64>() * windows) {
                 continue;
@@ -196,16 +193,6 @@ fn tiles_of(
         )));
     }
     Ok(tiles)
-}
-
-/// Neighbouring windows of a thread.
-pub(in crate::schedule) struct Neighbours {
-    /// The loop of the results along which they lie.
-    pub along: Name,
-    /// How many.
-    pub windows: i64,
-    /// Loops of the window that move with them, which are unrolled.
-    pub moving: Vec<Name>,
 }
 
 /// True when a load has an index with both variables.

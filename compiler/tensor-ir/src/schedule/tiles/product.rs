@@ -1,11 +1,25 @@
-//! The tiles of the rules for products, as numbers for the estimate.
+//! Tiles of products, as numbers.
 
-use super::{matmul_subgroup, thread_tile};
 use crate::dtype::DType;
 use crate::int::{self, Int};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, Scope, TensorFunction};
+
+/// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
+pub(in crate::schedule) const PAD: i64 = 4;
+/// Registers of a thread from which on 8x8 accumulators, both operands and what is loaded ahead fit beside addresses.
+pub(in crate::schedule) const LARGE: u32 = 160;
+
+/// The size of a product.
+#[derive(Clone, Copy)]
+pub(in crate::schedule) struct ProductSize {
+    /// Batch, rows (those of windows included), columns, depth.
+    pub all: [i64; 4],
+    /// Rows of a window.
+    pub taps: i64,
+    /// How the elements of its reduction lie.
+    pub lies: Depth,
+}
 
 /// A workgroup's part of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,25 +109,6 @@ pub(in crate::schedule) fn innermost(
     };
     let row = || loops.iter().find(|l| vectors(l.1) && next(l.0)).map(|l| l.0);
     if extent(longest).is_some_and(vectors) { Some(longest) } else { row().or(Some(longest)) }
-}
-
-/// The tiles that a product of `[batch, rows, columns, depth]` may have, whose reduction lies like `lies`, and windows
-/// of `taps` rows go along its rows; on GPUs with each number of slices that the reduction may be cut into. None where
-/// it is too small for tiles or the device has none.
-pub(in crate::schedule) fn product_candidates(
-    p: &DeviceProfile,
-    size: [i64; 4],
-    taps: i64,
-    lies: Depth,
-) -> Vec<ProductTile> {
-    let [_, rows, columns, depth] = size;
-    let small = |least: i64| columns < least || depth < thread_tile::LEAST_DEPTH;
-    match p.software {
-        true if small(matmul_subgroup::LEAST_COLUMNS) => vec![],
-        true => matmul_subgroup::usual_tile(p, [rows, columns], taps).into_iter().collect(),
-        false if small(thread_tile::LEAST) || rows < thread_tile::LEAST => vec![],
-        false => thread_tile::product_tiles(p, size, taps, lies),
-    }
 }
 
 #[cfg(test)]
