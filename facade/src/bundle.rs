@@ -5,7 +5,7 @@ mod packing;
 mod write;
 
 use crate::compiled::CompiledModel;
-use crate::device::emitter;
+use crate::emitters::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;

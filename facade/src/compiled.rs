@@ -1,17 +1,15 @@
 //! A compiled network.
 
-use crate::alone::plans_alone;
-use crate::cpu_form::cpu_module;
 use crate::device::Device;
 use crate::error::Error;
-use crate::native::Native;
+use crate::execution::Execution;
+use crate::interpreted::Interpreted;
 use crate::options::Options;
 use crate::program::Program;
-use crate::session::{Execution, Session};
+use crate::session::Session;
 use crate::staged::StagedModel;
 use compiler::compile::{CompileError, Compiled, split_network};
 use compiler::graph::Module;
-use std::sync::Arc;
 
 /// How the module runs.
 enum Form {
@@ -72,43 +70,22 @@ impl CompiledModel {
     /// missing.
     pub fn session(self, device: &Device) -> Result<Session, Error> {
         let CompiledModel { module, options, form } = self;
-        let execution = match (form, device) {
-            (Form::Planned(mut program), Device::Gpu(gpu)) => {
-                let session = program.open(gpu, &options)?;
-                match program.compiled.as_ref().and_then(|c| c.open.clone()) {
-                    Some(open) => {
-                        let session = runtime_gpu::OpenSession::new(open, session);
-                        let session = Arc::new(session.with_plans_alone(plans_alone(&module, gpu, &options)));
-                        Execution::Open { session, compiled: program.compiled }
-                    }
-                    None => Execution::Gpu { session: Arc::new(session), compiled: program.compiled },
+        let machine = device.machine();
+        let execution: Box<dyn Execution> = match form {
+            Form::Planned(program) => machine.open(*program, &module, &options)?,
+            Form::Staged if machine.runs_plans() => {
+                let profile = options.profile.clone().unwrap_or_else(|| machine.profile());
+                match StagedModel::open(&module, machine, &profile, &options)? {
+                    Some(staged) => Box::new(staged),
+                    None => Box::new(Interpreted::open(&module, &options)?),
                 }
             }
-            (Form::Staged, Device::Gpu(_) | Device::Cpu(_)) => {
-                let profile = options.profile.clone().unwrap_or_else(|| device.profile());
-                match StagedModel::open(&module, device, &profile, &options)? {
-                    Some(staged) => Execution::Staged(Arc::new(staged)),
-                    None => interpreted(&module, &options)?,
-                }
+            Form::Staged | Form::Interpreted(None) => Box::new(Interpreted::open(&module, &options)?),
+            Form::Interpreted(Some(why)) => {
+                options.watch.moves_to_interpreter(&why);
+                Box::new(Interpreted::open(&module, &options)?)
             }
-            (Form::Planned(mut program), Device::Cpu(processor)) => {
-                let session = Arc::new(Native::open(&mut program, &module, processor, &options)?);
-                Execution::Native { session, compiled: program.compiled }
-            }
-            (Form::Interpreted(why), _) => {
-                if let Some(why) = why {
-                    options.watch.moves_to_interpreter(&why);
-                }
-                interpreted(&module, &options)?
-            }
-            (Form::Planned(_) | Form::Staged, Device::Interpreter) => interpreted(&module, &options)?,
         };
-        Ok(Session::new(module, execution, options.host_functions, options.compile.dims))
+        Ok(Session::new(module, execution, options.host_functions))
     }
-}
-
-fn interpreted(module: &Module, options: &Options) -> Result<Execution, Error> {
-    crate::memory::check_cpu_memory(module)?;
-    let (module, mixed) = cpu_module(module.clone(), &options.pipeline)?;
-    Ok(Execution::Interpreted { module: Arc::new(module), mixed })
 }

@@ -1,12 +1,13 @@
-//! Devices that run models, and the folder for measured facts about devices.
+//! Devices that run models.
 
 use crate::error::Error;
-use compiler::plan::EmitKernel;
+use crate::interpreted::Reference;
+use crate::machine::Machine;
+use crate::options::Options;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use runtime_cpu::Processor;
-use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError, processor_model};
-use std::path::PathBuf;
+use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError};
 use std::sync::Arc;
 
 /// A device that runs models. Clones are the same device: sessions on it share its queue, or its threads.
@@ -58,28 +59,21 @@ impl Device {
     pub fn best() -> Device {
         Device::open("auto").unwrap_or(Device::Interpreter)
     }
+    /// The machine that runs models.
+    pub(crate) fn machine(&self) -> Arc<dyn Machine> {
+        match self {
+            Device::Gpu(gpu) => Arc::new(gpu.clone()),
+            Device::Cpu(processor) => Arc::new(processor.clone()),
+            Device::Interpreter => Arc::new(Reference),
+        }
+    }
     /// Name, backend and driver in one text.
     pub fn label(&self) -> String {
-        match self {
-            Device::Gpu(g) => {
-                let d = &g.description;
-                format!("{} ({}, {})", d.name, d.backend, d.driver)
-            }
-            Device::Cpu(p) => {
-                let threads =
-                    if p.threads() == 1 { "1 thread".to_string() } else { format!("{} threads", p.threads()) };
-                format!("{} ({}, {threads})", processor_name(), p.isa().name())
-            }
-            Device::Interpreter => "the interpreter".into(),
-        }
+        self.machine().label()
     }
     /// Its capabilities. For the interpreter, which has no limits, those that every device has.
     pub fn profile(&self) -> DeviceProfile {
-        match self {
-            Device::Gpu(gpu) => gpu.profile.clone(),
-            Device::Cpu(p) => DeviceProfile { processor: processor_model(), ..p.profile() },
-            Device::Interpreter => DeviceProfile::baseline(),
-        }
+        self.machine().profile()
     }
     /// The elements of a tensor that is on this device, once the device is done with what was submitted before; as a
     /// future that does not block the polling thread.
@@ -87,12 +81,7 @@ impl Device {
     /// # Errors
     /// [`Error::Device`]: a buffer that cannot be copied from, a lost device. [`Error::Input`]: this is no GPU.
     pub async fn read(&self, tensor: &DeviceTensor) -> Result<Tensor, Error> {
-        match self {
-            Device::Gpu(gpu) => Ok(tensor.read(gpu).await?),
-            Device::Cpu(_) | Device::Interpreter => {
-                Err(Error::Input(format!("{} has no tensors of its own", self.label())))
-            }
-        }
+        self.machine().read(tensor).await
     }
     /// The profile to compile for if the result runs here: the named one, limited to what this device can do, or the
     /// device's own.
@@ -105,39 +94,14 @@ impl Device {
             let there = DeviceProfile::all().into_iter().map(|p| p.name).collect();
             return Err(Error::NoProfile { name: name.into(), there });
         };
-        match self {
-            Device::Gpu(gpu) => Ok(named.limited_to(&gpu.profile)),
-            Device::Cpu(_) => Err(Error::NoShaders { name: name.into() }),
-            Device::Interpreter => Ok(named),
-        }
+        self.machine().as_here(named)
     }
 }
 
-/// The model of this machine's processor; `CPU` if the system does not say.
-pub fn processor_name() -> String {
-    let model = processor_model();
-    if model.is_empty() { "CPU".into() } else { model }
-}
-
-/// The code generator for a profile.
-pub fn emitter(profile: &DeviceProfile) -> &'static dyn EmitKernel {
-    match profile.model().shaders {
-        true => &shaders_gen::Emitter,
-        false => &runtime_cpu::Emitter,
+impl Options {
+    /// For a device, with its capabilities.
+    pub fn for_device(device: &Device) -> Options {
+        let machine = device.machine();
+        Options { profile: machine.runs_plans().then(|| machine.profile()), ..Options::default() }
     }
-}
-
-/// The user's cache folder: `WEFT_CACHE`, which may be `off`, else by the platform's custom.
-pub fn cache_dir() -> Option<PathBuf> {
-    let var = |n: &str| std::env::var_os(n).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let own = var("WEFT_CACHE");
-    if own.as_ref().is_some_and(|o| o.as_os_str() == "off") {
-        return None;
-    }
-    own.or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
-        .or_else(|| var("LOCALAPPDATA").map(|p| p.join("weft")))
-        .or_else(|| {
-            var("HOME")
-                .map(|p| if cfg!(target_os = "macos") { p.join("Library/Caches/weft") } else { p.join(".cache/weft") })
-        })
 }

@@ -1,6 +1,8 @@
 //! Plans on the processor, for fixed and for open sizes.
 
 use crate::error::Error;
+use crate::execution::{Execution, Pending, on_thread, steps_in};
+use crate::machine::Machine;
 use crate::memory::check_run_memory;
 use crate::options::Options;
 use crate::program::Program;
@@ -8,17 +10,19 @@ use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::graph::{Module, bind_dims};
 use compiler::name::Name;
 use compiler::plan::{Content, PlanBuffer};
+use compiler::profile::DeviceProfile;
 use compiler::recent::Recent;
 use compiler::tensor::Tensor;
 use runtime_cpu::{CpuError, Isa, Processor, pack_constant};
-use runtime_gpu::HostFunctions;
+use runtime_gpu::{HostFunctions, Part, RunPart, processor_model};
+use std::any::Any;
 use std::sync::Arc;
 
 /// Sizes of all open dimensions.
 type Dims = Vec<(Name, i64)>;
 
 /// A network on the processor.
-pub(crate) struct Native {
+struct Native {
     /// For fixed sizes; with open ones, for the least of them.
     first: Arc<runtime_cpu::Session>,
     open: Option<OpenNative>,
@@ -44,7 +48,7 @@ impl Native {
     ///
     /// # Errors
     /// Constants that cannot be read; no memory for them or for a run.
-    pub(crate) fn open(
+    fn open(
         program: &mut Program,
         module: &Module,
         processor: &Arc<Processor>,
@@ -75,7 +79,7 @@ impl Native {
     ///
     /// # Errors
     /// Wrong inputs, a failed host step.
-    pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         Ok(self.at(inputs)?.run(inputs, self.functions.on_tensors())?)
     }
 
@@ -96,7 +100,7 @@ impl Native {
     ///
     /// # Errors
     /// Sizes that the network does not take.
-    pub(crate) fn sized_for(
+    fn sized_for(
         &self,
         inputs: &[Tensor],
         mut compiled: Option<Box<Compiled>>,
@@ -120,11 +124,121 @@ impl Native {
     }
 
     /// The session that runs; with open sizes, one for the least of them.
-    pub(crate) fn session(&self) -> &runtime_cpu::Session {
+    fn session(&self) -> &runtime_cpu::Session {
         &self.first
     }
-    pub(crate) fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.open.is_some()
+    }
+}
+
+/// The model of this machine's processor; `CPU` if the system does not say.
+pub fn processor_name() -> String {
+    let model = processor_model();
+    if model.is_empty() { "CPU".into() } else { model }
+}
+
+impl Machine for Arc<Processor> {
+    fn label(&self) -> String {
+        let threads = self.threads();
+        let threads = if threads == 1 { "1 thread".to_string() } else { format!("{threads} threads") };
+        format!("{} ({}, {threads})", processor_name(), self.isa().name())
+    }
+    fn profile(&self) -> DeviceProfile {
+        DeviceProfile { processor: processor_model(), ..Processor::profile(self) }
+    }
+    fn as_here(&self, named: DeviceProfile) -> Result<DeviceProfile, Error> {
+        Err(Error::NoShaders { name: named.name })
+    }
+    fn open(&self, program: Program, module: &Module, options: &Options) -> Result<Box<dyn Execution>, Error> {
+        Ok(Box::new(OnProcessor::open(self, program, module, options)?))
+    }
+    fn open_part(&self, program: Program, module: Module, options: &Options) -> Result<Part<Error>, Error> {
+        Ok(Part::Other(Box::new(OnProcessor::open(self, program, &module, options)?)))
+    }
+}
+
+/// A network, or a part of one, on the processor.
+struct OnProcessor {
+    native: Arc<Native>,
+    /// Its compilation, if it was compiled here.
+    compiled: Option<Box<Compiled>>,
+}
+
+impl OnProcessor {
+    fn open(
+        processor: &Arc<Processor>,
+        mut program: Program,
+        module: &Module,
+        options: &Options,
+    ) -> Result<OnProcessor, Error> {
+        let native = Arc::new(Native::open(&mut program, module, processor, options)?);
+        Ok(OnProcessor { native, compiled: program.compiled })
+    }
+}
+
+impl Execution for OnProcessor {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.native.run(inputs)
+    }
+    fn run_async(&self, inputs: Vec<Tensor>) -> Pending<'_, Vec<Tensor>> {
+        let native = self.native.clone();
+        on_thread(move || native.run(&inputs))
+    }
+    fn place(&self) -> &'static str {
+        let session = self.native.session();
+        steps_in(session.has_kernels(), session.has_host_steps())
+    }
+    fn compilation(&self) -> Option<&Compiled> {
+        self.compiled.as_deref()
+    }
+    fn sized_for(self: Box<Self>, inputs: &[Tensor]) -> Result<Box<dyn Execution>, Error> {
+        let (native, compiled) = self.native.sized_for(inputs, self.compiled)?;
+        Ok(Box::new(OnProcessor { native: Arc::new(native), compiled }))
+    }
+    fn on_processor(&self) -> Option<&runtime_cpu::Session> {
+        (!self.native.is_open()).then(|| self.native.session())
+    }
+}
+
+impl RunPart<Error> for OnProcessor {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.native.run(inputs)
+    }
+    fn has_kernels(&self) -> bool {
+        self.native.session().has_kernels()
+    }
+    fn has_host_steps(&self) -> bool {
+        self.native.session().has_host_steps()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A part that ran on the processor, as it runs for inputs of these sizes.
+pub struct PartOnProcessor {
+    native: Native,
+    compiled: Box<Compiled>,
+}
+
+impl PartOnProcessor {
+    /// What [`Ran::Other`](runtime_gpu::Ran::Other) is of a session here; `None` for a plan from a file.
+    ///
+    /// # Errors
+    /// Sizes that the part does not take.
+    pub fn of(part: &dyn Any, inputs: &[Tensor]) -> Result<Option<PartOnProcessor>, Error> {
+        let Some(part) = part.downcast_ref::<OnProcessor>() else { return Ok(None) };
+        let (native, compiled) = part.native.sized_for(inputs, part.compiled.clone())?;
+        Ok(compiled.map(|compiled| PartOnProcessor { native, compiled }))
+    }
+    /// Its session.
+    pub fn session(&self) -> &runtime_cpu::Session {
+        self.native.session()
+    }
+    /// Its compilation.
+    pub fn compiled(&self) -> &Compiled {
+        &self.compiled
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::outputs::Outputs;
-use crate::session::{Execution, Session};
+use crate::session::Session;
 use compiler::tensor::Tensor;
 use runtime_gpu::{DeviceTensor, RunInput, Transfers};
 use std::sync::Arc;
@@ -188,28 +188,19 @@ impl Session {
 
     /// True if the model runs on a device as a whole, so that its tensors can stay there.
     pub fn keeps_tensors_on_device(&self) -> bool {
-        matches!(self.execution, Execution::Gpu { .. } | Execution::Open { .. })
+        self.execution.keeps_tensors_on_device()
     }
 
     fn closed_session(&self) -> Result<&runtime_gpu::Session, Error> {
-        match &self.execution {
-            Execution::Gpu { session, .. } => Ok(session),
-            Execution::Open { .. } => Err(Error::Input("the model's sizes are open: `sized_for` closes them".into())),
-            Execution::Native { .. } | Execution::Staged(_) | Execution::Interpreted { .. } => {
-                Err(self.not_on_a_device())
-            }
-        }
+        self.on_device().ok_or_else(|| match self.keeps_tensors_on_device() {
+            true => Error::Input("the model's sizes are open: `sized_for` closes them".into()),
+            false => self.not_on_a_device(),
+        })
     }
 
     /// The session on the device for these inputs.
     fn sized_session(&self, inputs: &[RunInput<'_>]) -> Result<Arc<runtime_gpu::Session>, Error> {
-        match &self.execution {
-            Execution::Gpu { session, .. } => Ok(session.clone()),
-            Execution::Open { session, .. } => Ok(session.for_inputs(inputs)?),
-            Execution::Native { .. } | Execution::Staged(_) | Execution::Interpreted { .. } => {
-                Err(self.not_on_a_device())
-            }
-        }
+        self.execution.on_device_for(inputs)?.ok_or_else(|| self.not_on_a_device())
     }
 
     fn not_on_a_device(&self) -> Error {

@@ -1,6 +1,6 @@
 //! How a model is compiled and run.
 
-use crate::device::{Device, cache_dir, emitter};
+use crate::emitters::emitter;
 use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::Module;
@@ -71,6 +71,21 @@ impl Cache {
     }
 }
 
+/// The user's cache folder: `WEFT_CACHE`, which may be `off`, else by the platform's custom.
+pub fn cache_dir() -> Option<PathBuf> {
+    let var = |n: &str| std::env::var_os(n).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let own = var("WEFT_CACHE");
+    if own.as_ref().is_some_and(|o| o.as_os_str() == "off") {
+        return None;
+    }
+    own.or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
+        .or_else(|| var("LOCALAPPDATA").map(|p| p.join("weft")))
+        .or_else(|| {
+            var("HOME")
+                .map(|p| if cfg!(target_os = "macos") { p.join("Library/Caches/weft") } else { p.join(".cache/weft") })
+        })
+}
+
 /// How a model is compiled and run.
 #[derive(Clone)]
 pub struct Options {
@@ -106,14 +121,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For a device, with its capabilities.
-    pub fn for_device(device: &Device) -> Options {
-        let profile = match device {
-            Device::Gpu(_) | Device::Cpu(_) => Some(device.profile()),
-            Device::Interpreter => None,
-        };
-        Options { profile, ..Options::default() }
-    }
     /// With a cache on disk.
     pub fn cache(self, cache: Cache) -> Options {
         Options { cache, ..self }

@@ -7,7 +7,7 @@
 //! scheduled. Weights are mapped and copied to the device. Pipelines are saved by device, driver and shaders.
 
 use crate::build::build;
-use crate::device::emitter;
+use crate::emitters::emitter;
 use crate::error::Error;
 use crate::memory::check_weights;
 use crate::options::Options;

@@ -1,55 +1,26 @@
 //! A network that is ready to run.
 
-use crate::cpu_form::has_halved;
 use crate::error::Error;
-use crate::native::Native;
+use crate::execution::{Execution, INTERPRETER, on_thread};
+use crate::interpreted::interpret;
 use crate::outputs::Outputs;
-use crate::staged::StagedModel;
-use compiler::compile::{CompileError, Compiled, check_ranges, lost_positions};
+use compiler::compile::{CompileError, Compiled, lost_positions};
 use compiler::graph::{Module, TensorType, input_ports};
-use compiler::int::DimRanges;
-use compiler::interpreter::Interpreter;
 use compiler::tensor::Tensor;
-use runtime_cpu::CpuError;
-use runtime_gpu::{GpuError, HostFunctions, Planned};
+use runtime_gpu::{HostFunctions, PartError};
 use std::sync::Arc;
-
-/// The place of a run without a device.
-pub const INTERPRETER: &str = "interpreter";
-
-/// How a session runs.
-pub(crate) enum Execution {
-    /// By a plan on a device.
-    Gpu { session: Arc<runtime_gpu::Session>, compiled: Option<Box<Compiled>> },
-    /// By plans on a device, one for each list of sizes.
-    Open { session: Arc<runtime_gpu::OpenSession>, compiled: Option<Box<Compiled>> },
-    /// On a device in parts, since it decides sizes while it runs.
-    Staged(Arc<StagedModel>),
-    /// By a plan on the processor.
-    Native { session: Arc<Native>, compiled: Option<Box<Compiled>> },
-    /// By the interpreter: the module as loaded, with host calls or in mixed precision.
-    Interpreted { module: Arc<Module>, mixed: bool },
-}
 
 /// A network that is ready to run, on any number of threads.
 pub struct Session {
     /// As it was loaded.
     module: Arc<Module>,
-    pub(crate) execution: Execution,
+    pub(crate) execution: Box<dyn Execution>,
     functions: HostFunctions,
-    /// The ranges of open dimensions.
-    ranges: DimRanges,
 }
 
 impl Session {
-    pub(crate) fn new(module: Module, execution: Execution, functions: HostFunctions, ranges: DimRanges) -> Session {
-        Session { module: Arc::new(module), execution, functions, ranges }
-    }
-
-    /// Checks the declared ranges on the interpreter too, which would take any sizes.
-    fn check_ranges(&self, inputs: &[Tensor]) -> Result<(), Error> {
-        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        check_ranges(&self.module, &shapes, &self.ranges).map_err(|e| Error::Input(e.to_string()))
+    pub(crate) fn new(module: Module, execution: Box<dyn Execution>, functions: HostFunctions) -> Session {
+        Session { module: Arc::new(module), execution, functions }
     }
 
     /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`]
@@ -84,17 +55,9 @@ impl Session {
     pub fn run_into(&self, inputs: &[(&str, Tensor)], outputs: &mut Outputs) -> Result<(), Error> {
         let given = self.in_order(inputs)?;
         let mut tensors: Vec<Tensor> = outputs.list.drain(..).map(|(_, t)| t).collect();
-        let done = match &self.execution {
-            Execution::Gpu { session, .. } => session.run_into(&given, &mut tensors),
-            Execution::Open { session, .. } => session.run_into(&given, &mut tensors),
-            Execution::Native { .. } | Execution::Staged(_) | Execution::Interpreted { .. } => {
-                *outputs = self.named(self.run_in_order(&given)?);
-                return Ok(());
-            }
-        };
-        match done {
-            Err(GpuError::TooWide(_)) => tensors = interpret(&self.module, &self.functions, &given)?,
-            other => drop(other?),
+        match self.execution.run_into(&given, &mut tensors) {
+            Err(e) if e.is_too_wide() => tensors = interpret(&self.module, &self.functions, &given)?,
+            done => done?,
         }
         *outputs = self.named(self.checked(&given, tensors)?);
         Ok(())
@@ -119,32 +82,16 @@ impl Session {
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[(&str, Tensor)]) -> Result<Outputs, Error> {
         let given = self.in_order(inputs)?;
-        let results = match &self.execution {
-            Execution::Gpu { session, .. } => session.run_async(&given).await,
-            Execution::Open { session, .. } => session.run_async(&given).await,
-            Execution::Staged(staged) => {
-                let staged = staged.clone();
-                return Ok(self.named(on_thread(move || staged.staged.run(&given)).await?));
-            }
-            Execution::Native { session, .. } => {
-                let (session, functions, module) = (session.clone(), self.functions.clone(), self.module.clone());
-                let run = move || Ok(run_native(&session, &module, &functions, &given)?.0);
-                return Ok(self.named(on_thread(run).await?));
-            }
-            Execution::Interpreted { module, .. } => {
-                self.check_ranges(&given)?;
-                return self.interpret_async(module.clone(), given).await;
-            }
+        let results = match self.execution.run_async(given.clone()).await {
+            Err(e) if e.is_too_wide() => self.interpret_async(given.clone()).await?,
+            results => results?,
         };
-        match results {
-            Err(GpuError::TooWide(_)) => self.interpret_async(self.module.clone(), given).await,
-            other => Ok(self.named(self.checked(&given, other?)?)),
-        }
+        Ok(self.named(self.checked(&given, results)?))
     }
 
-    async fn interpret_async(&self, module: Arc<Module>, inputs: Vec<Tensor>) -> Result<Outputs, Error> {
-        let functions = self.functions.clone();
-        Ok(self.named(on_thread(move || interpret(&module, &functions, &inputs)).await?))
+    async fn interpret_async(&self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
+        let (functions, module) = (self.functions.clone(), self.module.clone());
+        on_thread(move || interpret(&module, &functions, &inputs)).await
     }
 
     /// Runs once with inputs and results in the model's order.
@@ -169,23 +116,10 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn run_unchecked(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, &'static str), Error> {
-        let results = match &self.execution {
-            Execution::Gpu { session, .. } => session.run(inputs),
-            Execution::Open { session, .. } => session.run(inputs),
-            Execution::Staged(staged) => return Ok((staged.staged.run(inputs)?, self.place())),
-            Execution::Native { session, .. } => {
-                let (results, native) = run_native(session, &self.module, &self.functions, inputs)?;
-                return Ok((results, if native { self.place() } else { INTERPRETER }));
-            }
-            Execution::Interpreted { module, .. } => {
-                self.check_ranges(inputs)?;
-                return Ok((interpret(module, &self.functions, inputs)?, INTERPRETER));
-            }
-        };
-        match results {
+        match self.execution.run(inputs) {
             // Kernels read integers as 32 bits, and the data of a run may exceed that.
-            Err(GpuError::TooWide(_)) => Ok((interpret(&self.module, &self.functions, inputs)?, INTERPRETER)),
-            other => Ok((other?, self.place())),
+            Err(e) if e.is_too_wide() => Ok((interpret(&self.module, &self.functions, inputs)?, INTERPRETER)),
+            results => Ok((results?, self.place())),
         }
     }
 
@@ -217,52 +151,24 @@ impl Session {
     }
     /// The place of a run: `device`, `device and host`, `host`, or the interpreter.
     pub fn place(&self) -> &'static str {
-        match &self.execution {
-            Execution::Gpu { session, .. } => place_of(session),
-            Execution::Open { session, .. } => place_of(session.first()),
-            Execution::Native { session, .. } => {
-                let session = session.session();
-                steps_in(session.has_kernels(), session.has_host_steps())
-            }
-            Execution::Staged(s) => match (s.staged.has_device_steps(), s.staged.has_host_steps()) {
-                (true, false) => "device",
-                (true, true) => "device and host",
-                (false, _) => INTERPRETER,
-            },
-            Execution::Interpreted { .. } => INTERPRETER,
-        }
+        self.execution.place()
     }
     /// True when mixed precision has put anything into f16, as far as a plan that was compiled here says.
     pub fn is_mixed(&self) -> bool {
-        match &self.execution {
-            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } | Execution::Native { compiled, .. } => {
-                compiled.as_ref().is_some_and(|c| has_halved(&c.passes))
-            }
-            Execution::Staged(staged) => staged.is_mixed(),
-            Execution::Interpreted { mixed, .. } => *mixed,
-        }
+        self.execution.is_mixed()
     }
     /// The session on the device, for tensors that stay there, for times, and for the caller's own commands; `None` for
     /// models in parts and on the interpreter.
     pub fn on_device(&self) -> Option<&runtime_gpu::Session> {
-        match &self.execution {
-            Execution::Gpu { session, .. } => Some(session),
-            _ => None,
-        }
+        self.execution.on_device()
     }
     /// The session on the processor, for the times of its kernels; `None` on other devices and for open sizes.
     pub fn on_processor(&self) -> Option<&runtime_cpu::Session> {
-        match &self.execution {
-            Execution::Native { session, .. } if !session.is_open() => Some(session.session()),
-            _ => None,
-        }
+        self.execution.on_processor()
     }
     /// What the interpreter runs, where it runs the model as a whole: to observe it node by node.
     pub fn interpreted(&self) -> Option<&Module> {
-        match &self.execution {
-            Execution::Interpreted { module, .. } => Some(module),
-            _ => None,
-        }
+        self.execution.interpreted()
     }
     /// Runs a model that is in parts once, part by part, and lets `visit` look at each part after it ran;
     /// others do not run.
@@ -270,19 +176,11 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], and errors of `visit`.
     pub fn visit_parts(&self, inputs: &[Tensor], visit: &mut runtime_gpu::Visit<'_, Error>) -> Result<(), Error> {
-        if let Execution::Staged(staged) = &self.execution {
-            staged.staged.visit(inputs, visit)?;
-        }
-        Ok(())
+        self.execution.visit_parts(inputs, visit)
     }
     /// The compilation, if the model was compiled now and as a whole.
     pub fn compilation(&self) -> Option<&Compiled> {
-        match &self.execution {
-            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } | Execution::Native { compiled, .. } => {
-                compiled.as_deref()
-            }
-            _ => None,
-        }
+        self.execution.compilation()
     }
 
     /// A session with one plan, for inputs of exactly these sizes, from a session for open sizes.
@@ -290,70 +188,6 @@ impl Session {
     /// # Errors
     /// Sizes that the network, the declared ranges or the device do not take.
     pub fn sized_for(self, inputs: &[Tensor]) -> Result<Session, Error> {
-        let execution = match self.execution {
-            Execution::Open { session, compiled } => {
-                let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-                let Planned { session, compiled } = session.planned(&shapes, compiled)?;
-                Execution::Gpu { session: Arc::new(session), compiled }
-            }
-            Execution::Native { session, compiled } => {
-                let (session, compiled) = session.sized_for(inputs, compiled)?;
-                Execution::Native { session: Arc::new(session), compiled }
-            }
-            other => other,
-        };
-        Ok(Session { execution, ..self })
+        Ok(Session { execution: self.execution.sized_for(inputs)?, ..self })
     }
-}
-
-fn place_of(session: &runtime_gpu::Session) -> &'static str {
-    steps_in(session.has_device_steps(), session.has_host_steps())
-}
-
-/// The place of a run with steps on the device, and on the host.
-fn steps_in(device: bool, host: bool) -> &'static str {
-    match (device, host) {
-        (true, false) => "device",
-        (true, true) => "device and host",
-        (false, _) => "host",
-    }
-}
-
-/// Runs by a plan on the processor; in the interpreter if the inputs hold integers beyond 32 bits, which kernels do not
-/// take. Also returns whether the plan ran.
-fn run_native(
-    session: &Native,
-    module: &Module,
-    functions: &HostFunctions,
-    inputs: &[Tensor],
-) -> Result<(Vec<Tensor>, bool), Error> {
-    match session.run(inputs) {
-        Err(Error::Processor(CpuError::TooWide(_))) => Ok((interpret(module, functions, inputs)?, false)),
-        other => Ok((other?, true)),
-    }
-}
-
-fn interpret(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    let run = || Ok(Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs)?);
-    if module.functions.len() == 1 {
-        return run();
-    }
-    std::thread::scope(|s| {
-        let started = std::thread::Builder::new().name("weft-run".into()).stack_size(STACK).spawn_scoped(s, run);
-        let thread = started.map_err(|e| GpuError::Host(format!("no thread for a run: {e}")))?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Bytes of stack for a run on the host: calls nest there as they do in the functions.
-const STACK: usize = 64 << 20;
-
-/// The result of `work`, on a separate thread.
-async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-    let (sender, done) = async_channel::bounded(1);
-    // Nobody listens any more when the run was given up.
-    let run = move || drop(sender.try_send(work()));
-    let started = std::thread::Builder::new().name("weft-run".into()).stack_size(STACK).spawn(run);
-    started.map_err(|e| GpuError::Host(format!("no thread for a run: {e}")))?;
-    done.recv().await.unwrap_or_else(|_| Err(GpuError::Host("a run on the host ended without results".into()).into()))
 }

@@ -1,6 +1,6 @@
 //! The record of a compilation.
 
-use crate::device::emitter;
+use crate::emitters::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;

@@ -72,20 +72,47 @@ impl Bodies {
     }
 }
 
-/// The record of a join: the original entry function, and for each copied node its function and original node.
+/// A module as it is planned: with the functions that calls reach from the entry function joined to it.
 pub(super) struct Joined {
-    entry: Function,
-    copies: Vec<(NodeId, Name, NodeId)>,
+    pub module: Module,
+    /// The joined entry function; the module's own gets other ops as its groups become kernels.
+    pub main: Function,
+    /// The entry function before, and for each copied node its function and original node; none without such calls.
+    parts: Option<(Function, Vec<(NodeId, Name, NodeId)>)>,
 }
 
-/// Joins the functions that calls reach from the entry function with it. Without such calls the module stays as it is.
-pub(super) fn join(module: &mut Module) -> Option<Joined> {
-    let names = reached(module);
-    if names.is_empty() {
-        return None;
+impl Joined {
+    /// Joins the functions.
+    pub fn of(mut module: Module) -> Joined {
+        let names = reached(&module);
+        if names.is_empty() {
+            return Joined { main: module.main().clone(), module, parts: None };
+        }
+        let entry = module.main().clone();
+        let (main, copies) = with_bodies(&module, names);
+        *module.main_mut() = main.clone();
+        Joined { module, main, parts: Some((entry, copies)) }
     }
-    let entry = module.main().clone();
-    let mut main = entry.clone();
+
+    /// The module with its functions apart again. Nodes keep the changes that planning made.
+    pub fn part(self) -> Module {
+        let mut module = self.module;
+        let Some((mut entry, copies)) = self.parts else { return module };
+        let joined = module.main().clone();
+        for (n, node) in entry.nodes.iter_mut() {
+            node.op = joined.nodes[n].op.clone();
+        }
+        *module.main_mut() = entry;
+        for (copy, name, n) in copies {
+            module.functions[&name].nodes[n].op = joined.nodes[copy].op.clone();
+        }
+        module
+    }
+}
+
+/// The entry function with the bodies of these functions, and where their nodes come from.
+fn with_bodies(module: &Module, names: Vec<Name>) -> (Function, Vec<(NodeId, Name, NodeId)>) {
+    let mut main = module.main().clone();
     let owner = NodeId::from_index(main.nodes.len());
     main.nodes.push(Node {
         op: OpRef::new(Callees { names: names.clone() }),
@@ -106,23 +133,7 @@ pub(super) fn join(module: &mut Module) -> Option<Joined> {
     }
     let body = main.body;
     main.blocks[body].nodes.push(owner);
-    *module.main_mut() = main;
-    Some(Joined { entry, copies })
-}
-
-impl Joined {
-    /// Separates the functions again. Nodes keep the changes that planning made.
-    pub fn part(self, module: &mut Module) {
-        let mut entry = self.entry;
-        let joined = module.main().clone();
-        for (n, node) in entry.nodes.iter_mut() {
-            node.op = joined.nodes[n].op.clone();
-        }
-        *module.main_mut() = entry;
-        for (copy, name, n) in self.copies {
-            module.functions[&name].nodes[n].op = joined.nodes[copy].op.clone();
-        }
-    }
+    (main, copies)
 }
 
 /// The functions that calls lead to from the entry function, those met first first.

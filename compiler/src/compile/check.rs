@@ -1,7 +1,7 @@
 //! Checks that a module can have a plan. Any other module runs on the interpreter, or has open dimensions.
 
-use super::CompileError;
 use super::callees::Callees;
+use super::error::CompileError;
 use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId, ValueId, open_dims};
 use crate::int::Dim;

@@ -87,3 +87,17 @@ fn integer_movement_only(t: &TensorFunction) -> bool {
         all
     })
 }
+
+/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for
+/// values that only the host holds.
+pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
+    match dtype {
+        DType::F32 | DType::I32 | DType::U32 | DType::Bool => Some(Encoding::Native),
+        DType::F16 if profile.f16 => Some(Encoding::Native),
+        DType::F16 => Some(Encoding::HalfPair),
+        DType::I64 => Some(Encoding::Narrow),
+        DType::U8 | DType::I8 => Some(Encoding::ByteQuad),
+        DType::BF16 => Some(Encoding::HalfPair),
+        DType::U16 | DType::I16 | DType::U64 | DType::F64 => None,
+    }
+}

@@ -2,10 +2,52 @@
 
 use super::names::{Sources, label};
 use super::work::{node_flops, node_macs};
-use super::{Group, GroupKind};
 use crate::graph::{Function, Node, NodeId, Origins};
 use crate::name::Name;
 use crate::ops::control::Const;
+use crate::report::GroupKind;
+
+/// One fused group of the compiled module.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Primitive function of the group.
+    pub function: Name,
+    /// The source node that represents it: its anchor, or else its first source node.
+    pub layer: Name,
+    /// A short name of the layer and the ops fused with it.
+    pub label: String,
+    /// Source nodes, sorted.
+    pub origins: Vec<Name>,
+    /// The group has no source node: passes inserted all of it. `origins` are the nodes that it serves.
+    pub inserted: bool,
+    /// Source nodes of each stage of its unscheduled tensor function. Empty for a function of the source module: each
+    /// of its stages belongs to all origins.
+    pub stages: Vec<Vec<Name>>,
+    /// Op names in order.
+    pub ops: Vec<&'static str>,
+    /// Names of the group's nodes, in order.
+    pub nodes: Vec<Name>,
+    /// Op name of the anchor.
+    pub anchor: Option<&'static str>,
+    /// Layout of the anchor.
+    pub layout: Option<&'static str>,
+    /// Schedule rule; empty for views and host groups.
+    pub rule: &'static str,
+    /// How it runs.
+    pub kind: GroupKind,
+    /// The tensor function (shared by equal groups).
+    pub tensor_function: Option<Name>,
+    /// The host function that it calls.
+    pub host_function: Option<Name>,
+    /// Groups whose results it reads, by their position.
+    pub reads: Vec<usize>,
+    /// A result of it is one of the model's.
+    pub is_result: bool,
+    /// Floating-point operations (two per multiply-accumulate, one per element of other ops).
+    pub flops: u64,
+    /// Bytes that its dispatches read and write: operands, results and scratch between them.
+    pub bytes: u64,
+}
 
 /// The group that node `n` of `main` calls: the primitive function `f`, whose stages are of these nodes.
 pub(super) fn fused_group(

@@ -1,6 +1,6 @@
 //! The computations of host steps, and the part of the module that they need.
 
-use super::callees::join;
+use super::callees::Joined;
 use crate::arena::Id;
 use crate::external::{CallSite, Region, TargetSpec};
 use crate::fault::Fault;
@@ -37,7 +37,7 @@ pub(super) fn host_module(m: &Module, main: &Function, nodes: impl Iterator<Item
 /// # Errors
 /// A module that has no such node: another one's plan.
 pub fn bind_host_steps(plan: &mut Plan, module: &Module) -> Result<(), String> {
-    let (module, main) = joined(module);
+    let Joined { module, main, .. } = joined(module);
     let module = Arc::new(module);
     each_host_step(plan, &mut |h| {
         let node = NodeId::from_index(h.node as usize);
@@ -68,7 +68,7 @@ pub fn are_of_types<'v>(views: &[BufferView], f: &Function, values: impl Iterato
 /// # Errors
 /// A host step whose node is not in `from`.
 pub fn renumber_host_steps(plan: &mut Plan, from: &Module, to: &Module) -> Result<(), String> {
-    let (from, to) = (joined(from).1.walk(), joined(to).1.walk());
+    let (from, to) = (joined(from).main.walk(), joined(to).main.walk());
     each_host_step(plan, &mut |h| {
         let there = from.iter().position(|n| n.index() == h.node as usize).and_then(|at| to.get(at));
         let node = there.ok_or_else(|| format!("the module has no node for the host step `{}`", h.name))?;
@@ -78,12 +78,9 @@ pub fn renumber_host_steps(plan: &mut Plan, from: &Module, to: &Module) -> Resul
 }
 
 /// The part of the module that host steps need, and its entry function, which host steps number the nodes of.
-fn joined(module: &Module) -> (Module, Function) {
+fn joined(module: &Module) -> Joined {
     let main = module.main();
-    let mut module = host_module(module, main, main.walk().into_iter());
-    join(&mut module);
-    let main = module.main().clone();
-    (module, main)
+    Joined::of(host_module(module, main, main.walk().into_iter()))
 }
 
 /// Calls `f` for every host step of the plan.

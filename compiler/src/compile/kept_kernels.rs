@@ -5,7 +5,7 @@
 //! and planning again and only the kernels are kept, each with the fingerprint of its input. If one does not match, all
 //! are made again.
 
-use super::CompileError;
+use super::error::CompileError;
 use super::kernels::{Built, BuiltVersion, Request, Requests};
 use crate::fingerprint::Fingerprint;
 use crate::int::{Cond, Int};

@@ -5,19 +5,18 @@
 //! Different functions are scheduled and emitted in parallel and independently, so names, order and text do not depend
 //! on which is done first.
 
-use super::{Backend, CompileError, Progress};
+use super::backend::{Backend, Progress};
+use super::error::CompileError;
 use crate::arena::Id;
 use crate::check::check_kernels;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
-use crate::graph::Module;
 use crate::int::{Cond, Int};
 use crate::name::Name;
-use crate::plan::{EmitFailure, EmittedKernel, PlanKernel};
+use crate::plan::{EmitFailure, EmittedKernel};
 use crate::schedule::{RefusedCandidate, ScheduleTarget, Version, apply, has_own_schedule, rules, schedule_as_written};
 use crate::tir::{BufferId, InstrRef, Stage, TensorFunction};
 use crate::traffic;
-use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::mpsc::channel;
 
@@ -322,50 +321,6 @@ fn versions_as_written(
     let mut plain = if t.trace.is_empty() { t.canonical() } else { t.clone() };
     plain.pending.clear();
     rules::asked_versions(&plain, &lines, &request.constants, target, all).map_err(|e| e.to_string())
-}
-
-/// Kernels of all functions in a row.
-pub(super) struct Emitted {
-    pub kernels: Vec<PlanKernel>,
-    /// For each function the positions of its first one and of the first one of each version.
-    pub first_kernel: Vec<Vec<usize>>,
-    /// The functions before they were scheduled.
-    pub unscheduled: IndexMap<Name, TensorFunction>,
-    /// Those of them that are versions of others.
-    pub versions: FxHashSet<Name>,
-}
-
-impl Emitted {
-    /// Takes the kernels of `built`, whose scheduled functions join the module.
-    pub fn of(built: &[Built], module: &mut Module) -> Emitted {
-        let mut all = Emitted {
-            kernels: vec![],
-            first_kernel: vec![],
-            unscheduled: IndexMap::new(),
-            versions: FxHashSet::default(),
-        };
-        for b in built {
-            let versions = b.versions.iter().map(|v| &v.built);
-            let positions = std::iter::once(b).chain(versions).map(|b| all.add(b, module)).collect();
-            all.first_kernel.push(positions);
-            all.versions.extend(b.versions.iter().map(|v| v.built.name()));
-        }
-        all
-    }
-
-    /// Takes the kernels of one function, and says where the first one is.
-    fn add(&mut self, b: &Built, module: &mut Module) -> usize {
-        let first = self.kernels.len();
-        self.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
-            name: String::new(),
-            emitted: e.clone(),
-            function: b.name(),
-            part,
-        }));
-        self.unscheduled.insert(b.name(), b.before.clone());
-        module.tensor_functions.insert(b.name(), b.function.clone());
-        first
-    }
 }
 
 #[cfg(test)]

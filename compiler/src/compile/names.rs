@@ -5,7 +5,6 @@
 //! `compile`, `bench`, traces, file names and the labels that GPU debuggers show. The shader's entry point keeps the
 //! name of the tensor function's kernel instead, so that equal code is equal text.
 
-use super::Group;
 use crate::graph::Module;
 use crate::int::Cond;
 use crate::name::Name;
@@ -110,12 +109,12 @@ pub(super) struct KernelNames {
 }
 
 impl KernelNames {
-    /// The name of a kernel whose first call is in `group`. `part` distinguishes kernels of the same function, the
+    /// The name of a kernel whose first call is in the group with this label. `part` distinguishes kernels of the same function, the
     /// conditions `when` versions.
-    pub fn give(&mut self, group: &Group, part: Option<Name>, when: &[Cond]) -> String {
+    pub fn give(&mut self, label: &str, part: Option<Name>, when: &[Cond]) -> String {
         let mut base = match part {
-            None => group.label.clone(),
-            Some(part) => format!("{}/{part}", group.label),
+            None => label.to_string(),
+            Some(part) => format!("{label}/{part}"),
         };
         if !when.is_empty() {
             let conditions: Vec<String> = when.iter().map(|c| c.to_string().replace(' ', "")).collect();

@@ -15,7 +15,7 @@
 //! next.
 
 use super::check::is_known;
-use super::open::{SizeError, sizes_of};
+use super::sizes::{SizeError, sizes_of};
 use crate::graph::{BindError, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId, learn_dims};
 use crate::graph::{open_dims, reinfer, set_shapes_in_order, substitute_dims};
 use crate::int::{Dim, DimRanges, Int};

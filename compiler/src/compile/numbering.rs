@@ -1,8 +1,8 @@
 //! Numbers of the plan's buffers: each storage location gets a buffer when it is first used.
 
+use super::error::CompileError;
+use super::forms::value_encoding;
 use super::memory::SlotId;
-use super::residency::value_encoding;
-use super::{CompileError, MemoryReport};
 use crate::arena::Arena;
 use crate::define_id;
 use crate::dtype::DType;
@@ -11,6 +11,7 @@ use crate::graph::{Module, TensorType};
 use crate::name::Name;
 use crate::plan::{BufferIndex, Content, HostContent, PlanBuffer};
 use crate::profile::DeviceProfile;
+use crate::report::MemoryReport;
 use crate::tir::{Encoding, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

@@ -37,21 +37,20 @@
 //!
 //! The facade decides which dimensions of a model stay open, and the sizes of the others (`weft::Sizes`).
 
-use super::memory::Pool;
-use super::numbering::Packers;
-use super::steps::{Pending, Steps};
-use super::storage::StorageLocation;
+use super::dispatches::AnyDispatch;
+use super::placed::Placed;
+use super::planned::{PlanOf, Planned};
+use super::sizes::{SizeError, Sizes, at_sizes, check_range, check_sizes, number_in, sizes_of};
+use super::steps::Steps;
 use super::verify_plan::{PlanValues, verify_plan};
-use super::{CompileError, MemoryReport};
-use crate::graph::{BindError, Function, Module, ValueId, bind_dims};
-use crate::graph::{input_ports, instantiate_functions, open_dims, shapes_in_order, substitute_dims};
-use crate::int::{Bounds, Cond, DimRange, DimRanges, Int, simplify, typical_size};
+use crate::graph::{Module, open_dims};
+use crate::int::{Bounds, Cond, DimRanges, Int, simplify};
 use crate::name::Name;
 use crate::plan::{Content, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
+use crate::report::MemoryReport;
 use crate::trace::OpenDim;
 use indexmap::IndexMap;
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// Makes the plan for given sizes. It has the steps before buffers are numbered, and sizes as expressions.
@@ -63,12 +62,9 @@ pub struct OpenPlan {
     pub(super) profile: DeviceProfile,
     pub(super) ranges: DimRanges,
     /// The sizes that numbers are shown for.
-    pub(super) shown: FxHashMap<Name, Int>,
-    pub(super) location: FxHashMap<ValueId, StorageLocation>,
-    pub(super) pool: Pool,
-    pub(super) packers: Packers,
-    pub(super) growing: FxHashSet<ValueId>,
-    pub(super) pending: Vec<Pending>,
+    pub(super) shown: Sizes,
+    pub(super) steps: Steps,
+    pub(super) placed: Placed,
     pub(super) kernels: Vec<PlanKernel>,
     /// The reference for verifying plans, if they are verified.
     pub(super) values: Option<PlanValues>,
@@ -98,60 +94,6 @@ impl OpenNumbers {
     }
 }
 
-/// A size that a run cannot have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SizeError {
-    /// Inputs that do not go with the network, or with each other.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// A dimension beyond its range.
-    #[error("`{dim}` is {size}, and was declared to be {range}")]
-    OutOfRange {
-        /// The dimension.
-        dim: Name,
-        /// The requested size.
-        size: i64,
-        /// Its range.
-        range: DimRange,
-    },
-    /// Sizes within their ranges that a node does not take.
-    #[error("the model does not take {sizes}: {why}")]
-    Refused {
-        /// The sizes: `height = 33, width = 64`.
-        sizes: String,
-        /// The node, and what it says.
-        why: BindError,
-    },
-    /// A dimension that no input shape determines.
-    #[error("the inputs do not say how large `{0}` is")]
-    Unknown(Name),
-    /// Beyond the limits of the kernels for all sizes: a tensor that exceeds one binding, or too many loop iterations.
-    /// There may be a plan for these sizes alone.
-    #[error("{0}")]
-    BeyondOpenPlan(String),
-    /// These sizes exceed a limit of the device.
-    #[error("{0}")]
-    BeyondDevice(String),
-    /// A bug of ours.
-    #[error("internal error in `{at}`: {message}")]
-    Bug {
-        /// Node, kernel or step.
-        at: String,
-        /// The error.
-        message: String,
-    },
-}
-
-impl From<CompileError> for SizeError {
-    fn from(e: CompileError) -> SizeError {
-        match e {
-            CompileError::Bug { at, message } => SizeError::Bug { at, message },
-            CompileError::NeedsCpu(why) => SizeError::BeyondOpenPlan(why),
-            other => SizeError::BeyondDevice(other.to_string()),
-        }
-    }
-}
-
 /// The kernel of a group for some sizes only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelVersion {
@@ -167,23 +109,17 @@ impl OpenPlan {
     /// The kernels for some sizes only, per group in the order in which their conditions are tested. If no condition
     /// holds, the group's kernels for all sizes run.
     pub fn versions(&self) -> Vec<KernelVersion> {
-        let of = |p: &Pending| match p {
-            Pending::Dispatch { kernel, group, version: Some(v), .. } => {
-                Some(KernelVersion { kernel: *kernel, group: *group, when: v.conditions()?.to_vec() })
-            }
-            _ => None,
+        let of = |(group, d): (usize, &AnyDispatch)| {
+            let when = d.version.as_ref()?.conditions()?.to_vec();
+            Some(KernelVersion { kernel: d.kernel, group, when })
         };
-        self.pending.iter().filter_map(of).collect()
+        self.steps.dispatches().filter_map(of).collect()
     }
 
     /// The groups that dispatch a kernel, at any sizes.
     pub(super) fn groups_of(&self, kernel: KernelIndex) -> Vec<usize> {
-        let of = |p: &Pending| match p {
-            Pending::Dispatch { kernel: own, group, .. } if *own == kernel => Some(*group),
-            _ => None,
-        };
-        let groups: BTreeSet<usize> = self.pending.iter().filter_map(of).collect();
-        groups.into_iter().collect()
+        let own = self.steps.dispatches().filter(|(_, d)| d.kernel == kernel);
+        own.map(|(group, _)| group).collect::<BTreeSet<usize>>().into_iter().collect()
     }
 
     /// The open dimensions, in the order in which the inputs have them.
@@ -215,23 +151,19 @@ impl OpenPlan {
 
     /// The numbers of the dispatches for any sizes that take the versions of the least ones, in order.
     pub(super) fn calls(&self) -> Vec<OpenNumbers> {
-        let of = |p: &Pending| {
-            let Pending::Dispatch { kernel, group, work, part, symbols, version, .. } = p else { return None };
-            let least = |v: Name| self.shown.get(&v).and_then(Int::as_const);
-            if version.as_ref().is_some_and(|v| !v.is_picked(&least)) {
-                return None;
-            }
-            let kernel = &self.kernels[*kernel].emitted;
-            let of_symbol = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
+        let of = |(group, d): (usize, &AnyDispatch)| {
+            let kernel = &self.kernels[d.kernel].emitted;
+            let of_symbol = |v: Name| d.symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
             let grid = match &kernel.open_grid {
                 None => kernel.grid.map(|g| Int::new(i64::from(g))),
                 Some(open) => open.exprs().map(|e| simplify(&e.replace(&mut |v| of_symbol(v)), &Bounds::new())),
             };
-            let bytes = work.bytes.get(*part).map_or(Int::new(0), |b| simplify(b, &Bounds::new()));
+            let bytes = d.work.bytes.get(d.part).map_or(Int::new(0), |b| simplify(b, &Bounds::new()));
             let declared = grid.iter().chain([&bytes]).flat_map(Int::vars).all(|v| self.ranges.is_declared(v));
-            Some(OpenNumbers { group: *group, grid, bytes, declared })
+            OpenNumbers { group, grid, bytes, declared }
         };
-        self.pending.iter().filter_map(of).collect()
+        let least = number_in(&self.shown);
+        self.steps.dispatches().filter(|(_, d)| d.is_picked(&least)).map(of).collect()
     }
 
     /// The plan for these sizes of all open dimensions, and what memory it takes.
@@ -246,28 +178,15 @@ impl OpenPlan {
         if let Some((dim, _)) = sizes.iter().find(|s| self.ranges.sizes(s.0).takes_empty(s.1)) {
             return Err(SizeError::BeyondOpenPlan(format!("`{dim}` is 0; an empty size gets a plan of its own")));
         }
-        let values: FxHashMap<Name, Int> = sizes.iter().map(|&(d, n)| (d, Int::new(n))).collect();
+        let values: Sizes = sizes.iter().map(|&(d, n)| (d, Int::new(n))).collect();
         if let Some(dim) = self.dims().into_iter().find(|d| !values.contains_key(d)) {
             return Err(SizeError::Unknown(dim));
         }
-        let mut module = self.module.clone();
-        substitute_dims(&mut module, &values);
-        let main: &Function = module.main();
-        let pool = self.pool.at(&|v| values.get(&v).and_then(Int::as_const));
-        let steps = Steps {
-            module: &module,
-            main,
-            tensor_functions: &IndexMap::new(),
-            profile: &self.profile,
-            location: &self.location,
-            pool: &pool,
-            packers: &self.packers,
-            growing: &self.growing,
-            pending: &self.pending,
-            sizes: &values,
-        };
-        let (plan, memory) = steps.number(self.kernels.clone())?;
-        self.values.as_ref().map_or(Ok(()), |values| verify_plan(&plan, main, values))?;
+        let module = at_sizes(&self.module, &values);
+        let (steps, placed, profile) = (&self.steps, &self.placed, &self.profile);
+        let stages = PlanOf { steps, placed, profile, tensor_functions: &IndexMap::new() };
+        let Planned { plan, memory } = Planned::of(stages, &module, &values, self.kernels.clone())?;
+        self.values.as_ref().map_or(Ok(()), |values| verify_plan(&plan, module.main(), values))?;
         self.check_bindings(&plan)?;
         Ok((plan, memory))
     }
@@ -283,113 +202,4 @@ impl OpenPlan {
             ))),
         }
     }
-}
-
-/// The sizes of the open dimensions of a network that inputs of these shapes have, in the order in which the inputs
-/// have them.
-///
-/// # Errors
-/// Shapes that do not go with the network's inputs, sizes beyond their ranges.
-pub(super) fn sizes_of(
-    module: &Module,
-    shapes: &[&[usize]],
-    ranges: &DimRanges,
-) -> Result<Vec<(Name, i64)>, SizeError> {
-    let ports = input_ports(module);
-    shapes_in_order(&ports, shapes)?;
-    let mut sizes: FxHashMap<Name, i64> = FxHashMap::default();
-    for ((_, ty), shape) in ports.iter().zip(shapes) {
-        for (d, &n) in ty.shape.iter().zip(*shape) {
-            if let Some(v) = d.as_var() {
-                sizes.insert(v, n as i64);
-            }
-        }
-    }
-    let of = |dim: Name| Ok((dim, *sizes.get(&dim).ok_or(SizeError::Unknown(dim))?));
-    let sizes: Vec<(Name, i64)> = open_dims(module).into_iter().map(of).collect::<Result<_, SizeError>>()?;
-    sizes.iter().try_for_each(|s| check_range(ranges, *s))?;
-    Ok(sizes)
-}
-
-fn check_range(ranges: &DimRanges, (dim, size): (Name, i64)) -> Result<(), SizeError> {
-    let range = ranges.sizes(dim);
-    let fits = range.contains(size) || range.takes_empty(size);
-    if fits { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, range }) }
-}
-
-/// Refuses sizes of inputs of these shapes that are beyond the ranges of the network's open dimensions.
-///
-/// # Errors
-/// Only [`SizeError::OutOfRange`]; the caller that runs the network refuses other wrong shapes.
-pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) -> Result<(), SizeError> {
-    match sizes_of(module, shapes, ranges) {
-        Err(e @ SizeError::OutOfRange { .. }) => Err(e),
-        _ => Ok(()),
-    }
-}
-
-/// The network for checking sizes: each function has the types that it is called with. `None` if type inference fails.
-pub(super) fn as_called(module: &Module) -> Option<Module> {
-    let mut source = module.clone();
-    instantiate_functions(&mut source).ok()?;
-    Some(source)
-}
-
-/// Infers the types of `source` anew for these sizes of its open dimensions.
-///
-/// # Errors
-/// A node that does not take them; a value of another shape than the expressions say that kernels for any sizes are
-/// made for, such as a slice beyond the end.
-pub(super) fn check_sizes(source: &Module, sizes: &[(Name, i64)]) -> Result<(), SizeError> {
-    let mut bound = source.clone();
-    bind_dims(&mut bound, sizes).map_err(|why| SizeError::Refused { sizes: listed(sizes), why })?;
-    let value = |v: Name| sizes.iter().find(|s| s.0 == v).map(|s| s.1);
-    for (name, f) in &source.functions {
-        let Some(sized) = bound.functions.get(name) else { continue };
-        for (v, known) in f.values.iter() {
-            let is = &sized.ty(v).shape;
-            let differs = |(was, is): (&Int, &Int)| {
-                let told = is.as_const().filter(|_| was.vars().into_iter().all(|v| value(v).is_some()));
-                told.is_some_and(|is| was.eval(&value) != Some(is))
-            };
-            if known.ty.shape.len() != is.len() || known.ty.shape.iter().zip(is).any(differs) {
-                return Err(SizeError::BeyondOpenPlan(format!(
-                    "for {}, {} is {is:?}, which the kernels for any sizes are not made for",
-                    listed(sizes),
-                    f.describe_value(v)
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// `height = 33, width = 64`
-fn listed(sizes: &[(Name, i64)]) -> String {
-    sizes.iter().map(|(dim, n)| format!("{dim} = {n}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Sizes of the open dimensions that numbers are shown for: the least that the kernels for any sizes serve.
-pub(super) fn shown_sizes(source: Option<&Module>, open: &[Name], ranges: &DimRanges) -> FxHashMap<Name, Int> {
-    let of = |pick: &dyn Fn(DimRange) -> i64| -> Vec<(Name, i64)> {
-        open.iter().map(|&d| (d, pick(ranges.sizes(d)))).collect()
-    };
-    let up = |r: DimRange, n: i64| r.low + (n - r.low).max(0).div_euclid(r.step) * r.step;
-    let least = [of(&|r| r.low), of(&|r| up(r, (r.low + 1).min(r.high)))];
-    // Most networks that refuse small sizes want more, or multiples of a power of 2.
-    let multiples = (3..=10).map(|k| of(&|r| up(r, (r.low.max(1) + (1 << k) - 1) >> k << k).min(r.high)));
-    let further = [of(&|r| up(r, typical_size((r.low, r.high)))), of(&|r| r.high)];
-    let tried: Vec<_> = least.into_iter().chain(multiples).chain(further).collect();
-    let checked = |sizes: &[(Name, i64)]| source.map_or(Ok(()), |m| check_sizes(m, sizes));
-    let served = tried.iter().find(|s| checked(s).is_ok());
-    let taken = || tried.iter().find(|s| !matches!(checked(s), Err(SizeError::Refused { .. })));
-    let picked = served.or_else(taken).unwrap_or(&tried[0]);
-    picked.iter().map(|&(d, n)| (d, Int::new(n))).collect()
-}
-
-/// The module with numbers for open sizes.
-pub(super) fn at_sizes(module: &Module, sizes: &FxHashMap<Name, Int>) -> Module {
-    let mut shown = module.clone();
-    substitute_dims(&mut shown, sizes);
-    shown
 }

@@ -1,6 +1,6 @@
 //! Storage locations of values, and the plan's tensors in them.
 
-use super::CompileError;
+use super::error::CompileError;
 use super::memory::{PoolId, SlotId};
 use super::numbering::{BufferKey, Numbering};
 use crate::arena::Id;

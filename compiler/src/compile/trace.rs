@@ -1,9 +1,10 @@
 //! Makes a trace of a compiled module.
 
+use super::compiled::Compiled;
 use super::groups::host_group;
 use super::names::Sources;
 use super::open::OpenNumbers;
-use super::{CompileOptions, Compiled};
+use super::options::CompileOptions;
 use crate::dtype::DType;
 use crate::graph::{Constant, Module};
 use crate::int::{Bounds, Cond, Int, simplify};
@@ -99,7 +100,7 @@ fn open_bytes(calls: &[OpenNumbers], i: usize) -> Option<String> {
     Some(simplify(&own.fold(Int::new(0), |all, c| all + &c.bytes), &Bounds::new()).to_string())
 }
 
-fn group(g: &super::Group, open_bytes: Option<String>) -> Group {
+fn group(g: &super::groups::Group, open_bytes: Option<String>) -> Group {
     let texts = |list: &[Name]| list.iter().map(Name::to_string).collect();
     Group {
         function: g.function.to_string(),

@@ -3,6 +3,10 @@
 pub use crate::inspect::UnsupportedOp;
 use crate::name::Name;
 
+/// The oldest opset of ai.onnx that is imported as a whole: broadcasting follows NumPy since then. Of older ones those
+/// operators are known that did not change.
+pub const OLDEST_OPSET: i64 = 7;
+
 fn list(ops: &[UnsupportedOp]) -> String {
     ops.iter().map(UnsupportedOp::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -23,7 +27,7 @@ pub enum ImportError {
         help: &'static str,
     },
     /// The opset of ai.onnx is older than what can be imported.
-    #[error("the model uses opset {version}; the oldest that can be imported is {}", super::OLDEST_OPSET)]
+    #[error("the model uses opset {version}; the oldest that can be imported is {}", OLDEST_OPSET)]
     OldOpset {
         /// The model's opset.
         version: i64,
@@ -111,4 +115,9 @@ pub enum ExportError {
         /// Bytes of all constants.
         bytes: u64,
     },
+}
+
+/// An input, output or initializer that is not as it should be.
+pub(super) fn invalid_value(what: &'static str, name: &str, message: &str) -> ImportError {
+    ImportError::InvalidValue { what, name: Name::new(name), message: message.to_string() }
 }

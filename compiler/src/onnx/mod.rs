@@ -21,15 +21,13 @@ mod skim;
 mod tensor_data;
 
 pub use crate::ops::onnx::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
-pub use error::{ExportError, ImportError, UnsupportedOp};
+pub use error::{ExportError, ImportError, OLDEST_OPSET, UnsupportedOp};
 pub use export::{FUNCTION_DOMAIN, export_onnx, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};
-pub use import::{
-    ImportOptions, OLDEST_OPSET, ValueKind, element_name, import_onnx, import_onnx_with, onnx_inputs, onnx_values,
-};
+pub use import::{ImportOptions, element_name, import_onnx, import_onnx_with, onnx_inputs, onnx_values};
 pub use inspect::{inspect_onnx, onnx_metadata};
 pub use skim::{MODEL_FILE, skim_model};
-pub use tensor_data::{ValueData, dtype_from_onnx, dtype_to_onnx, parse_tensor_proto, parse_value_proto};
+pub use tensor_data::{ValueData, ValueKind, dtype_from_onnx, dtype_to_onnx, parse_tensor_proto, parse_value_proto};
 
 /// The opset of ai.onnx that exported models use: axes of reductions and `num_outputs` of Split follow it; Gelu and
 /// GroupNormalization are not in it.

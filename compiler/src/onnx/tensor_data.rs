@@ -2,7 +2,6 @@
 
 use super::error::ImportError;
 use super::external::{ExternalData, verify_location};
-use super::import::ValueKind;
 use super::proto::{OptionalProto, SequenceProto, SparseTensorProto, TensorProto};
 use super::skim::MODEL_FILE;
 use crate::dtype::DType;
@@ -330,6 +329,17 @@ pub enum ValueData {
     Sequence(Vec<Tensor>),
     /// An optional without an element.
     Nothing,
+}
+
+/// The kind of an input or result of a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueKind {
+    /// A tensor.
+    Tensor,
+    /// A list of tensors.
+    Sequence,
+    /// A tensor or a sequence, or nothing.
+    Optional,
 }
 
 /// Reads the serialized value of an input or result of this kind: its name and what it holds.

@@ -72,6 +72,16 @@ pub fn operand_index(index: &[Int], out: &[Int], shape: &[Int]) -> Vec<Int> {
     shape.iter().enumerate().map(|(i, d)| one(i, d)).collect()
 }
 
+/// The result whose element `i` is an element of operand 0: the one at `at(i, result, operand)`, which also gets both
+/// shapes.
+fn repeated(cx: &mut ComputeContext<'_>, at: impl Fn(&[Int], &[Int], &[Int]) -> Vec<Int>) -> OpResult<()> {
+    let x = cx.require(0)?;
+    let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
+    let out = cx.compute("", &ty.shape, ty.dtype, |i| Expr::load(x, at(i, &ty.shape, &shape)));
+    cx.output(0, out);
+    Ok(())
+}
+
 attr_struct! {
     /// Broadcasts to the shape that `shape`, or else the integer operand 1, broadcasts to together with the operand.
     pub struct Expand("expand") {
@@ -101,11 +111,7 @@ impl Op for Expand {
         repeat_value(&x, &shape)
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let x = cx.require(0)?;
-        let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
-        let out = cx.compute("", &ty.shape, ty.dtype, |i| Expr::load(x, operand_index(i, &ty.shape, &shape)));
-        cx.output(0, out);
-        Ok(())
+        repeated(cx, operand_index)
     }
     fn with_known_sizes(&self, cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
         let open = self.shape.is_empty() && self.dims.is_empty();
@@ -189,14 +195,10 @@ impl Op for Tile {
         Ok(vec![TensorType::new(x.dtype, shape)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let x = cx.require(0)?;
-        let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
-        let out = cx.compute("", &ty.shape, ty.dtype, |index| {
-            let wrap = |(n, i): (usize, &Int)| if shape[n] == ty.shape[n] { i.clone() } else { i.rem(&shape[n]) };
-            Expr::load(x, index.iter().enumerate().map(wrap).collect())
-        });
-        cx.output(0, out);
-        Ok(())
+        repeated(cx, |index, out, shape| {
+            let wrap = |(n, i): (usize, &Int)| if shape[n] == out[n] { i.clone() } else { i.rem(&shape[n]) };
+            index.iter().enumerate().map(wrap).collect()
+        })
     }
     fn with_known_sizes(&self, cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
         let open = self.repeats.is_empty() && self.dims.is_empty();

@@ -42,18 +42,14 @@ impl Op for Gather {
         indices.iter().map(pick).collect()
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let (x, indices) = (cx.require(0)?, cx.require(1)?);
-        let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
+        let (indices, shape) = (cx.require(1)?, cx.shape(cx.require(0)?));
         let axis = normalize_axis(self.axis, shape.len())?;
         let rank = cx.shape(indices).len();
         let one = cx.constant(1).filter(|t| t.len() == 1).map(|t| Int::new(t.to_i64_vec()[0]));
-        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+        gathered(cx, &shape[axis..=axis], |i| {
             let at = one.clone().unwrap_or_else(|| Int::load(indices, i[axis..axis + rank].to_vec()));
-            let at = nearest(&at, &shape[axis]);
-            load_nearest(x, [&i[..axis], &[at], &i[axis + rank..]].concat(), &shape[axis..=axis], ty.dtype)
-        });
-        cx.output(0, out);
-        Ok(())
+            [&i[..axis], &[nearest(&at, &shape[axis])], &i[axis + rank..]].concat()
+        })
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         // With one index (rank 0) the axis is removed; with a list of indices (rank 1) it stays in its place.
@@ -75,6 +71,14 @@ impl Op for Gather {
         cx.simple("Gather", vec![("axis", OnnxAttr::Int(self.axis))]);
         Ok(())
     }
+}
+
+/// The result whose element `i` is the element `at(i)` of operand 0. `sizes` are the dimensions that indices lead into.
+fn gathered(cx: &mut ComputeContext<'_>, sizes: &[Int], at: impl Fn(&[Int]) -> Vec<Int>) -> OpResult<()> {
+    let (x, ty) = (cx.require(0)?, cx.output_type(0).clone());
+    let out = cx.compute("", &ty.shape, ty.dtype, |i| load_nearest(x, at(i), sizes, ty.dtype));
+    cx.output(0, out);
+    Ok(())
 }
 
 fn require_indices<'a>(cx: &InferContext<'a>, i: usize) -> OpResult<&'a TensorType> {
@@ -110,16 +114,13 @@ impl Op for GatherElements {
         Ok(vec![TensorType::new(x.dtype, indices.shape.clone())])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let (x, indices) = (cx.require(0)?, cx.require(1)?);
-        let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
+        let (indices, shape) = (cx.require(1)?, cx.shape(cx.require(0)?));
         let axis = normalize_axis(self.axis, shape.len())?;
-        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+        gathered(cx, &shape[axis..=axis], |i| {
             let mut at = i.to_vec();
             at[axis] = nearest(&Int::load(indices, i.to_vec()), &shape[axis]);
-            load_nearest(x, at, &shape[axis..=axis], ty.dtype)
-        });
-        cx.output(0, out);
-        Ok(())
+            at
+        })
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
@@ -167,21 +168,18 @@ impl Op for GatherNd {
         Ok(vec![TensorType::new(x.dtype, [outer, &x.shape[self.batch_dims + depth..]].concat())])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let (x, indices) = (cx.require(0)?, cx.require(1)?);
-        let (ty, shape, list) = (cx.output_type(0).clone(), cx.shape(x), cx.shape(indices));
+        let indices = cx.require(1)?;
+        let (shape, list) = (cx.shape(cx.require(0)?), cx.shape(indices));
         let depth = self.depth(&shape, &list)?;
         let (batch, outer) = (self.batch_dims, list.len() - 1);
-        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+        gathered(cx, &shape[batch..batch + depth], |i| {
             let coordinate = |c: usize| {
                 let at = [&i[..outer], &[Int::from(c)]].concat();
                 nearest(&Int::load(indices, at), &shape[batch + c])
             };
             let middle: Vec<Int> = (0..depth).map(coordinate).collect();
-            let at = [&i[..batch], &middle, &i[outer..]].concat();
-            load_nearest(x, at, &shape[batch..batch + depth], ty.dtype)
-        });
-        cx.output(0, out);
-        Ok(())
+            [&i[..batch], &middle, &i[outer..]].concat()
+        })
     }
     fn checked(&self, types: &[Option<&TensorType>]) -> Option<Checked> {
         Checked::coordinates(types, self.batch_dims)

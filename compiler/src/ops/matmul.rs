@@ -2,8 +2,7 @@
 
 use super::broadcast::{broadcast_dims, operand_index, unify_dims};
 use super::conv::{check_operand_dtypes, macs_of};
-use super::permute::permute;
-use super::permuted_matmul::stored_index;
+use super::permute::{permute, stored_index};
 use super::weights::{Bias, Channels};
 use super::{InferContext, Op, OpResult, Precision, WeightChannels};
 use crate::attr_struct;

@@ -137,6 +137,19 @@ impl Affine {
     }
 }
 
+/// The first result: `value(x, group)` of each element of the data, with scale and bias. `group` is its index before
+/// `axis`.
+fn normalised(cx: &mut ComputeContext<'_>, axis: usize, value: impl Fn(Expr, Vec<Int>) -> Expr) -> OpResult<()> {
+    let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+    let (acc, affine) = (out.dtype.accumulator(), Affine::new(cx));
+    let result = cx.compute("", &out.shape, out.dtype, |o| {
+        let value = value(Expr::load(x, o.to_vec()).cast(out.dtype, acc), o[..axis].to_vec());
+        affine.apply(value, o, &out.shape, acc).cast(acc, out.dtype)
+    });
+    cx.output(0, result);
+    Ok(())
+}
+
 impl Op for LayerNorm {
     fn arity(&self) -> (usize, usize) {
         (2, 3)
@@ -151,19 +164,12 @@ impl Op for LayerNorm {
         Ok(if self.statistics { vec![x, stats.clone(), stats] } else { vec![x] })
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
-        let acc = out.dtype.accumulator();
+        let out = cx.output_type(0).clone();
         let (groups, extents) = out.shape.split_at(self.axis);
         let s = statistics(cx, groups, extents, self.epsilon, |g, r| [g, r].concat())?;
-        let affine = Affine::new(cx);
-        let result = cx.compute("", &out.shape, out.dtype, |o| {
-            let group = o[..self.axis].to_vec();
-            let off = Expr::load(x, o.to_vec()).cast(out.dtype, acc) - Expr::load(s.mean, group.clone());
-            affine.apply(off * Expr::load(s.inverse, group), o, &out.shape, acc).cast(acc, out.dtype)
-        });
-        cx.output(0, result);
+        normalised(cx, self.axis, |x, group| (x - Expr::load(s.mean, group.clone())) * Expr::load(s.inverse, group))?;
         if self.statistics {
-            let shape = cx.output_type(1).shape.clone();
+            let (shape, acc) = (cx.output_type(1).shape.clone(), out.dtype.accumulator());
             for (i, b) in [(1, s.mean), (2, s.inverse)] {
                 let kept = cx.compute("kept", &shape, acc, |o| Expr::load(b, o[..self.axis].to_vec()));
                 cx.output(i, kept);
@@ -203,14 +209,7 @@ impl Op for RmsNorm {
             x.clone() * x
         });
         let inverse = inverse_root(cx, groups, squares, Expr::Index(product(extents), acc), self.epsilon);
-        let affine = Affine::new(cx);
-        let result = cx.compute("", &out.shape, out.dtype, |o| {
-            let x = Expr::load(x, o.to_vec()).cast(out.dtype, acc);
-            let value = x * Expr::load(inverse, o[..self.axis].to_vec());
-            affine.apply(value, o, &out.shape, acc).cast(acc, out.dtype)
-        });
-        cx.output(0, result);
-        Ok(())
+        normalised(cx, self.axis, |x, group| x * Expr::load(inverse, group))
     }
     fn precision(&self) -> Precision {
         Precision::Never

@@ -74,6 +74,11 @@ pub fn permutation_without(perm: &[usize], removed: &[usize]) -> Vec<usize> {
     kept.iter().map(|&p| kept.iter().filter(|&&q| q < p).count()).collect()
 }
 
+/// The index of the stored tensor for an index of the same tensor in the order `perm`.
+pub(super) fn stored_index<T: Clone>(index: &[T], perm: &[usize]) -> Vec<T> {
+    if perm.is_empty() { index.to_vec() } else { permute(index, &invert(perm)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

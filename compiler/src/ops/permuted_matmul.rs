@@ -1,7 +1,7 @@
 //! Matrix products that read and write their dimensions in another order.
 
 use super::matmul::{compute_product, infer_product};
-use super::permute::{invert, permute};
+use super::permute::permute;
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::TensorType;
@@ -90,15 +90,11 @@ impl Op for PermutedMatMul {
     }
 }
 
-/// The index of the stored tensor for an index of the same tensor in the order `perm`.
-pub(super) fn stored_index<T: Clone>(index: &[T], perm: &[usize]) -> Vec<T> {
-    if perm.is_empty() { index.to_vec() } else { permute(index, &invert(perm)) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::matmul::MatMul;
+    use crate::ops::permute::invert;
     use crate::ops::testing::{assert_close, random, run, transposed, try_run};
 
     #[test]

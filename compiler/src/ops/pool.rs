@@ -117,11 +117,27 @@ struct WindowScan {
 }
 impl WindowScan {
     /// For the first operand and result of the node.
-    fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: OpResult<Window>) -> OpResult<WindowScan> {
+    fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: Window) -> OpResult<WindowScan> {
         let data = cx.require(0)?;
         let input = layout.spatial(&cx.shape(data)).to_vec();
         let steps = layout.spatial(&cx.output_type(0).shape).to_vec();
-        Ok(WindowScan { data, layout, window: window?, input, steps })
+        Ok(WindowScan { data, layout, window, input, steps })
+    }
+    /// Combines `value(o, at, x)` of each element `x`, at `at` of the data, in the window of result `o`; a tap outside
+    /// of the data counts as `outside`.
+    fn reduce(
+        &self,
+        cx: &mut ComputeContext<'_>,
+        label: &str,
+        combiner: Combiner,
+        (outside, dtype): (f64, DType),
+        value: impl Fn(&[Int], &[Int], Expr) -> Expr,
+    ) -> BufferId {
+        let (shape, outside) = (cx.output_type(0).shape.clone(), Expr::constant(outside, dtype));
+        cx.reduce(label, &shape, dtype, &self.window.kernel, combiner, |o, r| {
+            let (at, conds) = self.tap(o, r);
+            Expr::guarded(conds, value(o, &at, Expr::load(self.data, at.clone())), outside.clone())
+        })
     }
     /// Index of tap `r` of the window of result `o`, and when it lies inside the data.
     fn tap(&self, o: &[Int], r: &[Int]) -> (Vec<Int>, Vec<Cond>) {
@@ -149,31 +165,25 @@ impl Op for MaxPool {
         Ok(if self.indices { vec![values, places] } else { vec![values] })
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let xs = cx.shape(cx.require(0)?);
-        let scan = WindowScan::new(cx, self.layout, self.window(&xs))?;
-        let out = cx.output_type(0).clone();
+        let (xs, out) = (cx.shape(cx.require(0)?), cx.output_type(0).clone());
+        let scan = WindowScan::new(cx, self.layout, self.window(&xs)?)?;
         // Where places are asked for, no padding is larger than an element: there is one in each window, which has a
         // place.
         let outside = match self.indices && out.dtype.is_float() {
             true => f64::NEG_INFINITY,
             false => out.dtype.lowest(),
         };
-        let best = cx.reduce("", &out.shape, out.dtype, &scan.window.kernel, Combiner::Max, |o, r| {
-            let (at, conds) = scan.tap(o, r);
-            Expr::guarded(conds, Expr::load(scan.data, at), Expr::constant(outside, out.dtype))
-        });
+        let best = scan.reduce(cx, "", Combiner::Max, (outside, out.dtype), |_, _, x| x);
         cx.output(0, best);
         if self.indices {
-            let none = Expr::int(i32::MAX as i64, DType::I32);
-            let first = cx.reduce("first", &out.shape, DType::I32, &scan.window.kernel, Combiner::Min, |o, r| {
-                let (at, conds) = scan.tap(o, r);
-                let value = Expr::load(scan.data, at.clone());
+            let none = f64::from(i32::MAX);
+            let first = scan.reduce(cx, "first", Combiner::Min, (none, DType::I32), |o, at, value| {
                 let mut equal = Expr::binary(BinaryOp::Eq, value.clone(), Expr::load(best, o.to_vec()));
                 if out.dtype.is_float() {
                     equal = Expr::binary(BinaryOp::Or, equal, Expr::unary(UnaryOp::IsNan, value));
                 }
-                let place = Expr::Index(self.place(&at, &xs), DType::I32);
-                Expr::guarded(conds, Expr::select(equal, place, none.clone()), none.clone())
+                let place = Expr::Index(self.place(at, &xs), DType::I32);
+                Expr::select(equal, place, Expr::constant(none, DType::I32))
             });
             let places = cx.compute("indices", &out.shape, DType::I64, |o| {
                 Expr::load(first, o.to_vec()).cast(DType::I32, DType::I64)
@@ -220,14 +230,10 @@ impl Op for AveragePool {
         Ok(vec![self.infer_data(cx.float_data()?)?])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let xs = cx.shape(cx.require(0)?);
-        let scan = WindowScan::new(cx, self.layout, self.window(&xs))?;
-        let out = cx.output_type(0).clone();
+        let (xs, out) = (cx.shape(cx.require(0)?), cx.output_type(0).clone());
+        let scan = WindowScan::new(cx, self.layout, self.window(&xs)?)?;
         let acc = out.dtype.accumulator();
-        let sum = cx.reduce("sum", &out.shape, acc, &scan.window.kernel, Combiner::Sum, |o, r| {
-            let (at, conds) = scan.tap(o, r);
-            Expr::guarded(conds, Expr::load(scan.data, at).cast(out.dtype, acc), Expr::constant(0.0, acc))
-        });
+        let sum = scan.reduce(cx, "sum", Combiner::Sum, (0.0, acc), |_, _, x| x.cast(out.dtype, acc));
         let mean = cx.compute("", &out.shape, out.dtype, |o| {
             let steps = self.layout.spatial(o);
             let count = (0..steps.len()).fold(Int::new(1), |n, d| n * self.count(&scan, d, &steps[d]));
@@ -287,15 +293,11 @@ impl Op for LpPool {
         Ok(vec![self.infer_data(x)?])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let xs = cx.shape(cx.require(0)?);
-        let scan = WindowScan::new(cx, self.layout, self.window(&xs))?;
-        let out = cx.output_type(0).clone();
+        let (xs, out) = (cx.shape(cx.require(0)?), cx.output_type(0).clone());
+        let scan = WindowScan::new(cx, self.layout, self.window(&xs)?)?;
         let acc = out.dtype.accumulator();
-        let sum = cx.reduce("sum", &out.shape, acc, &scan.window.kernel, Combiner::Sum, |o, r| {
-            let (at, conds) = scan.tap(o, r);
-            let x = Expr::load(scan.data, at).cast(out.dtype, acc);
-            Expr::guarded(conds, power(x, self.p, acc), Expr::constant(0.0, acc))
-        });
+        let terms = |_: &[Int], _: &[Int], x: Expr| power(x.cast(out.dtype, acc), self.p, acc);
+        let sum = scan.reduce(cx, "sum", Combiner::Sum, (0.0, acc), terms);
         let norm = cx.compute("", &out.shape, out.dtype, |o| {
             root(Expr::load(sum, o.to_vec()), self.p, acc).cast(acc, out.dtype)
         });

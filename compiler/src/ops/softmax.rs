@@ -70,39 +70,63 @@ impl Split {
     }
 }
 
-/// The stages of a softmax: rows of the data, their maxima, the exponentials and their sums.
-struct SoftmaxStages {
+/// Rows of data, and their maxima.
+struct Rows {
     split: Split,
     x: BufferId,
-    from: DType,
+    dtype: DType,
     max: BufferId,
+}
+impl Rows {
+    fn new(cx: &mut ComputeContext<'_>, axes: &[usize]) -> OpResult<Rows> {
+        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+        let split = Split { rank: out.rank(), axes: axes.to_vec() };
+        let mut rows = Rows { split, x, dtype: out.dtype, max: x };
+        rows.max = rows.reduce(cx, "max", Combiner::Max, |o| rows.element(o));
+        Ok(rows)
+    }
+    /// Combines the values of each row.
+    fn reduce(
+        &self,
+        cx: &mut ComputeContext<'_>,
+        label: &str,
+        by: Combiner,
+        value: impl Fn(Vec<Int>) -> Expr,
+    ) -> BufferId {
+        let shape = cx.output_type(0).shape.clone();
+        let (kept, reduced) = (self.split.kept(&shape), self.split.reduced(&shape));
+        cx.reduce(label, &kept, self.dtype.accumulator(), &reduced, by, |k, r| value(self.split.merge(k, r)))
+    }
+    fn element(&self, o: Vec<Int>) -> Expr {
+        Expr::load(self.x, o).cast(self.dtype, self.dtype.accumulator())
+    }
+    /// The element less the maximum of its row.
+    fn shifted(&self, o: &[Int]) -> Expr {
+        self.element(o.to_vec()) - Expr::load(self.max, self.split.kept(o))
+    }
+}
+
+/// The stages of a softmax: rows with their maxima, the exponentials and their sums.
+struct SoftmaxStages {
+    rows: Rows,
     exp: BufferId,
     sum: BufferId,
 }
 impl SoftmaxStages {
     fn new(cx: &mut ComputeContext<'_>, axes: &[usize]) -> OpResult<SoftmaxStages> {
-        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
-        let split = Split { rank: out.rank(), axes: axes.to_vec() };
-        let acc = out.dtype.accumulator();
-        let (kept, reduced) = (split.kept(&out.shape), split.reduced(&out.shape));
-        let load = |ix: Vec<Int>| Expr::load(x, ix).cast(out.dtype, acc);
-        let max = cx.reduce("max", &kept, acc, &reduced, Combiner::Max, |k, r| load(split.merge(k, r)));
-        let exp = cx.compute("exp", &out.shape, acc, |o| {
-            Expr::unary(UnaryOp::Exp, load(o.to_vec()) - Expr::load(max, split.kept(o)))
-        });
-        let sum = cx.reduce("sum", &kept, acc, &reduced, Combiner::Sum, |k, r| Expr::load(exp, split.merge(k, r)));
-        Ok(SoftmaxStages { split, x, from: out.dtype, max, exp, sum })
+        let (rows, shape) = (Rows::new(cx, axes)?, cx.output_type(0).shape.clone());
+        let exp = cx.compute("exp", &shape, rows.dtype.accumulator(), |o| Expr::unary(UnaryOp::Exp, rows.shifted(o)));
+        let sum = rows.reduce(cx, "sum", Combiner::Sum, |o| Expr::load(exp, o));
+        Ok(SoftmaxStages { rows, exp, sum })
     }
-    /// The element less the maximum of its row.
     fn shifted(&self, o: &[Int]) -> Expr {
-        let x = Expr::load(self.x, o.to_vec()).cast(self.from, self.from.accumulator());
-        x - Expr::load(self.max, self.split.kept(o))
+        self.rows.shifted(o)
     }
     fn exp(&self, o: &[Int]) -> Expr {
         Expr::load(self.exp, o.to_vec())
     }
     fn sum(&self, o: &[Int]) -> Expr {
-        Expr::load(self.sum, self.split.kept(o))
+        Expr::load(self.sum, self.rows.split.kept(o))
     }
 }
 
@@ -120,7 +144,7 @@ macro_rules! softmax_ops {
             }
             fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                 let $stages = SoftmaxStages::new(cx, &self.axes)?;
-                let (out, acc) = (cx.output_type(0).clone(), $stages.from.accumulator());
+                let (out, acc) = (cx.output_type(0).clone(), $stages.rows.dtype.accumulator());
                 let result = cx.compute("", &out.shape, out.dtype, |$o| ($value).cast(acc, out.dtype));
                 cx.output(0, result);
                 Ok(())

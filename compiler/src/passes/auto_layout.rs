@@ -38,6 +38,7 @@
 //! one); a mode other than `none`.
 
 mod alter;
+mod blocks;
 mod choose;
 mod min_cut;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod pins;
 mod propagation;
 #[cfg(test)]
 mod properties;
+mod question;
 #[cfg(test)]
 mod random_graphs;
 mod rewrite;
@@ -54,23 +56,16 @@ mod scheme;
 mod tests;
 mod whole;
 
-use super::fusion_kind::describe_block;
-use super::rewriter::{Rewriter, rewrite_functions};
-use super::{FuseMode, LayoutMode, Pass, PassContext, PassError};
+use super::{LayoutMode, Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{BlockId, Function, Module, NodeId};
+use crate::graph::Module;
 use crate::name::Name;
 use crate::ops::DataLayout;
-use crate::schedule::estimate::times;
-pub use alter::{AlterLayout, LayoutAnswer, LayoutQuestion};
-use pins::{Anchors, Pins};
-use rustc_hash::FxHashMap;
+use blocks::{channels_first, on_blocks, stands_in_nhwc, visit_block};
+use pins::Pins;
+pub use question::{AlterLayout, LayoutAnswer, LayoutQuestion};
 use scheme::Scheme;
-
-/// From NCHW to NHWC.
-pub const TO_NHWC: [usize; 4] = [0, 2, 3, 1];
-/// From NHWC to NCHW.
-pub const TO_NCHW: [usize; 4] = [0, 3, 1, 2];
+pub use scheme::{TO_NCHW, TO_NHWC};
 
 attr_struct! {
     /// Chooses data layouts. Names of nodes may hold `*`, which matches anything.
@@ -103,50 +98,26 @@ impl Pass for AutoLayout {
             }
             return Ok(false);
         };
-        let mut changed = self.on_blocks(module, |r, block| alter::replace_ops(self, r, block, cx))?.1;
-        let mut pins = Pins::new(self, mode, scheme);
+        let mut changed = on_blocks(module, |r, block| alter::replace_ops(self, r, block, cx))?.1;
+        let mut pins = Pins::new([&self.nchw, &self.nhwc, &self.packed], mode, scheme);
         let start = (mode == LayoutMode::Auto).then(|| whole::Start::of(module, cx));
         let before = (scheme.is_packed() && module.functions.values().any(stands_in_nhwc)).then(|| module.clone());
         if before.is_some() {
-            self.on_blocks(module, |r, block| channels_first(r, block, cx))?;
+            on_blocks(module, |r, block| channels_first(r, block, cx))?;
         }
-        let (converted, rewritten) =
-            self.on_blocks(module, |r, block| self.visit_block(r, block, scheme, &mut pins, cx))?;
+        let (converted, rewritten) = on_blocks(module, |r, block| visit_block(self, r, block, scheme, &mut pins, cx))?;
         match before {
             Some(before) if !converted => *module = before,
             _ => changed |= rewritten,
         }
         if let Some(start) = start.filter(|_| converted || cx.costs().measures_functions()) {
-            self.weigh_whole(module, start, &pins, cx)?;
+            whole::weigh(self, module, start, &pins, cx)?;
         }
         for why in pins.unused() {
             cx.missed(self, &[], why);
         }
         Ok(changed)
     }
-}
-
-/// True when an op of the function computes in NHWC.
-fn stands_in_nhwc(f: &Function) -> bool {
-    f.walk().iter().any(|&n| f.nodes[n].op.layout().is_some_and(|l| l.data_layout() == DataLayout::Nhwc))
-}
-
-/// Brings the ops of a block that compute in NHWC to NCHW, where they can be converted. True when any did.
-fn channels_first(r: &mut Rewriter<'_>, block: BlockId, cx: &mut PassContext) -> Result<bool, String> {
-    let scheme = Scheme { other: DataLayout::Nhwc };
-    let info = describe_block(r.module, &r.f, block);
-    let propagation =
-        propagation::propagate_layouts(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
-    let model = cx.costs();
-    let costs = choose::Costs { f: &r.f, propagation: &propagation, scheme, model: &*model };
-    let converted =
-        choose::choose(costs, block, &|n| propagation.convertible.get(&n).is_some_and(|m| m.anchor).then_some(0))
-            .converted;
-    if converted.is_empty() {
-        return Ok(false);
-    }
-    rewrite::rewrite_block(r, block, &propagation, scheme, &converted)?;
-    Ok(true)
 }
 
 /// The layouts to choose between; `None` if the pass must not run.
@@ -167,116 +138,4 @@ fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
         },
     };
     Some(Scheme { other })
-}
-
-impl AutoLayout {
-    /// Runs `go` on each block. Returns whether it returned true for any, and whether anything changed.
-    fn on_blocks(
-        &self,
-        module: &mut Module,
-        mut go: impl FnMut(&mut Rewriter<'_>, BlockId) -> Result<bool, String>,
-    ) -> Result<(bool, bool), PassError> {
-        let (mut any, mut failure) = (false, None);
-        let changed = rewrite_functions(module, |r| {
-            let mut blocks = vec![r.f.body];
-            blocks.extend(r.f.walk().iter().flat_map(|&n| r.f.nodes[n].regions.clone()));
-            for block in blocks {
-                match go(r, block) {
-                    Ok(done) => any |= done,
-                    Err(e) => failure = failure.take().or(Some(e)),
-                }
-            }
-        });
-        match failure {
-            Some(message) => Err(PassError::new("auto-layout", message)),
-            None => Ok((any, changed)),
-        }
-    }
-    /// Chooses and rewrites one block; true when a node converted or a transpose dissolved.
-    fn visit_block(
-        &self,
-        r: &mut Rewriter<'_>,
-        block: BlockId,
-        scheme: Scheme,
-        pins: &mut Pins,
-        cx: &mut PassContext,
-    ) -> Result<bool, String> {
-        let has_layout = |&n: &NodeId| r.f.nodes[n].op.layout().is_some();
-        if !r.f.blocks[block].nodes.iter().any(has_layout) {
-            return Ok(false);
-        }
-        let info = describe_block(r.module, &r.f, block);
-        let propagation =
-            propagation::propagate_layouts(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
-        for (n, why) in &propagation.pinned {
-            let name = r.f.nodes[*n].name;
-            cx.missed(self, &[name], format!("{name} keeps its layout: {why}"));
-        }
-        let model = cx.costs();
-        let costs = choose::Costs { f: &r.f, propagation: &propagation, scheme, model: &*model };
-        let wishes = alter::wishes(self, r, &propagation, scheme, cx);
-        let pinned = pins.colours(&r.f, &propagation, &wishes);
-        let choice = choose::choose(costs, block, &|n| pinned.get(&n).copied());
-        pins.note(&propagation, &choice);
-        self.remark_choice(costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
-        if choice.converted.is_empty() && propagation.dissolved.is_empty() {
-            let message = format!(
-                "@{}: all {} convertible nodes stay, estimated at {}",
-                r.f.name,
-                propagation.convertible.len(),
-                times([choice.cost as f64])[0]
-            );
-            cx.missed(self, &[], message);
-            return Ok(false);
-        }
-        let done = rewrite::rewrite_block(r, block, &propagation, scheme, &choice.converted)?;
-        // Those of packed layouts are folded, and counted, by `fold-constants`.
-        cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
-        let message = format!(
-            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, estimated at {}",
-            r.f.name,
-            choice.converted.len(),
-            propagation.convertible.len(),
-            done.transforms,
-            done.constants,
-            times([choice.cost as f64])[0]
-        );
-        cx.applied(self, &[], message);
-        Ok(true)
-    }
-
-    /// One remark for each anchor: the layout it got, and what each would have cost the anchor itself.
-    fn remark_choice(
-        &self,
-        costs: choose::Costs<'_>,
-        choice: &choose::Choice,
-        pinned: &FxHashMap<NodeId, u8>,
-        uniform: bool,
-        cx: &mut PassContext,
-    ) {
-        let mut anchors: Vec<NodeId> =
-            costs.propagation.convertible.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
-        anchors.sort_unstable();
-        for n in anchors {
-            let (name, source_layout) = (costs.f.nodes[n].name, costs.propagation.convertible[&n].source_layout);
-            let chosen = if choice.converted.contains(&n) { 1 - source_layout } else { source_layout };
-            let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
-            let fixed = pinned.get(&n).is_some_and(|&c| c == chosen);
-            let moved = choice.converted.contains(&n);
-            let why = match (fixed, moved) {
-                (true, _) if uniform => "the module as a whole is cheaper so",
-                (true, _) => "it is pinned there",
-                (_, true) if a.1 <= b.1 => "its kernel is no slower there",
-                (_, true) => "it saves transforms around it",
-                (_, false) if b.1 < a.1 => "moving it would not pay for the transforms around it",
-                (_, false) => "it takes no less time elsewhere",
-            };
-            let [here, there] = times([a.1 as f64, b.1 as f64]);
-            let costs = format!("{why} ({here} here, {there} in {})", b.0);
-            match moved {
-                true => cx.applied(self, &[name], format!("{name} runs in {}: {costs}", a.0)),
-                false => cx.missed(self, &[name], format!("{name} stays in {}: {costs}", a.0)),
-            }
-        }
-    }
 }

@@ -4,7 +4,6 @@
 //! unchanged; [`Executable::figures`] finds statistics in it that several drivers have, under one name. A statistic
 //! without a row in `KNOWN` is only in the list.
 
-use super::CompileTrace;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -211,14 +210,6 @@ impl DriverStats {
         };
         let list: Vec<Value> = kernels.zip(&self.kernels).enumerate().map(one).collect();
         json!({ "device": self.device, "kernels": list })
-    }
-}
-
-impl CompileTrace {
-    /// The driver's statistics as `--json` has them.
-    pub fn driver_stats_json(&self) -> Option<Value> {
-        let names = self.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), k.file(i)));
-        Some(self.driver_stats.as_ref()?.to_json(names))
     }
 }
 

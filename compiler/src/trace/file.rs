@@ -3,13 +3,11 @@
 //! needs a new [`VERSION`]; a test fails if the layout changes.
 
 use super::CompileTrace;
+use super::error::{TraceError, VERSION};
 use std::io::Read;
 
 /// The first bytes of every trace.
 pub const MAGIC: &[u8; 8] = b"WEFTRACE";
-
-/// The version that this build writes and reads.
-pub const VERSION: u32 = 16;
 
 /// A trace never takes more memory than this ...
 const MOST_BYTES: u64 = 4 << 30;
@@ -24,27 +22,6 @@ const LEVEL: i32 = 9;
 
 /// Matches reach back over so many bytes (as a power of two), since the texts of two stages resemble each other.
 const WINDOW_LOG: u32 = 25;
-
-/// Why bytes are not a trace.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// Something else.
-    #[error("this is not a compile trace: it does not begin with `WEFTRACE`")]
-    NotATrace,
-    /// Of another version of Weft.
-    #[error("the trace has version {found}, this build reads version {VERSION}: make it again with `weft compile -o`")]
-    Version {
-        /// Its version.
-        found: u32,
-    },
-    /// Cut off or changed.
-    #[error("the trace is truncated or damaged: {0}")]
-    Damaged(String),
-    /// It could not be written.
-    #[error("the trace cannot be written: {0}")]
-    Write(String),
-}
 
 impl CompileTrace {
     /// The bytes of a trace file.

@@ -3,23 +3,9 @@
 //! Groups, kernels, buffers, steps and times stand behind each other in the order of the parts. The text of a stage is
 //! the texts of the parts, each behind a line `; part NAME`; [`texts_of_parts`] takes them apart again.
 
-use super::{Call, CompileTrace, DispatchTime, Group, Kernel, Stage, Step, TextDelta, Times, TraceError};
+use super::{Call, CompileTrace, DispatchTime, Group, Kernel, Stage, Step, TextDelta, Times, TraceError, TracePart};
 use crate::passes::PassStats;
 use rustc_hash::FxHashSet;
-use serde::{Deserialize, Serialize};
-
-/// A part of a network in a joined trace.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct TracePart {
-    /// Its name: `before`, `deciding`, `after`, `after.before`.
-    pub name: String,
-    /// Index of its first group; they end where those of the next part begin.
-    pub group: usize,
-    /// Index of its first kernel.
-    pub kernel: usize,
-    /// Milliseconds of the part, if the host computes it and it was measured.
-    pub host_ms: Option<f64>,
-}
 
 /// The line before the text of a part.
 const MARK: &str = "; part ";

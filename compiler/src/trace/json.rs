@@ -4,6 +4,11 @@ use super::{CompileTrace, Group, Kernel, KernelLines};
 use serde_json::{Value, json};
 
 impl CompileTrace {
+    /// The driver's statistics as `--json` has them.
+    pub fn driver_stats_json(&self) -> Option<Value> {
+        let names = self.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), k.file(i)));
+        Some(self.driver_stats.as_ref()?.to_json(names))
+    }
     /// One object, schema 1. Lines are counted from 1.
     pub fn to_json(&self) -> Value {
         let calls: Vec<Value> = self

@@ -16,11 +16,13 @@ pub mod comparison;
 pub mod delta;
 pub mod diff;
 pub mod driver_stats;
+mod error;
 mod estimated;
 mod file;
 mod join;
 mod json;
 mod measured;
+mod nodes;
 mod open;
 mod origins;
 mod plan;
@@ -28,6 +30,7 @@ mod provenance;
 mod record;
 mod round_trips;
 mod spans;
+mod times;
 pub mod weights;
 
 #[cfg(test)]
@@ -37,9 +40,10 @@ pub use comparison::Comparison;
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use driver_stats::DriverStats;
+pub use error::{TraceError, VERSION};
 pub use estimated::Stored;
-pub use file::{MAGIC, TraceError, VERSION};
-pub use join::{TracePart, name_in_part, texts_of_parts};
+pub use file::MAGIC;
+pub use join::{name_in_part, texts_of_parts};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Spent, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
@@ -244,6 +248,19 @@ pub struct Kernel {
     pub spirv: Vec<u8>,
 }
 
+/// A part of a network in a joined trace.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TracePart {
+    /// Its name: `before`, `deciding`, `after`, `after.before`.
+    pub name: String,
+    /// Index of its first group; they end where those of the next part begin.
+    pub group: usize,
+    /// Index of its first kernel.
+    pub kernel: usize,
+    /// Milliseconds of the part, if the host computes it and it was measured.
+    pub host_ms: Option<f64>,
+}
+
 /// A storage binding of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Binding {
@@ -299,6 +316,11 @@ impl CompileTrace {
     pub fn groups_of_node(&self, node: &str) -> Vec<usize> {
         let holds = |g: &Group| g.origins.iter().chain(&g.nodes).any(|n| n == node);
         (0..self.groups.len()).filter(|&i| holds(&self.groups[i])).collect()
+    }
+
+    /// True if the numbers of group `i` are for requested sizes, at least as the lower end of a range.
+    pub fn is_stated(&self, i: usize) -> bool {
+        self.calls().filter(|c| c.group == i).all(|c| c.open.as_ref().is_none_or(|o| o.declared))
     }
 
     /// Every index is in range, so that readers need not look.

@@ -1,6 +1,5 @@
 //! Open dimensions in a trace.
 
-use super::CompileTrace;
 use serde::{Deserialize, Serialize};
 
 /// The numbers of a dispatch as expressions of the open dimensions. Beside them stand those for the least sizes.
@@ -25,11 +24,4 @@ pub struct OpenDim {
     pub high: i64,
     /// Whether anybody said so; else these are the limits of any dimension.
     pub declared: bool,
-}
-
-impl CompileTrace {
-    /// True if the numbers of group `i` are for requested sizes, at least as the lower end of a range.
-    pub fn is_stated(&self, i: usize) -> bool {
-        self.calls().filter(|c| c.group == i).all(|c| c.open.as_ref().is_none_or(|o| o.declared))
-    }
 }

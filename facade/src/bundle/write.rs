@@ -2,7 +2,7 @@
 
 use super::file::{ConstantEntry, Entry, Index, OpenDim, PackedBuffer, Port, Writer};
 use super::packing::Packing;
-use crate::device::emitter;
+use crate::emitters::emitter;
 use crate::error::Error;
 use crate::model::Model;
 use crate::options::Options;

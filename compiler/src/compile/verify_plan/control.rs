@@ -1,30 +1,11 @@
 //! Branches, loops and calls.
 
-use super::{State, Verified, Verifier, Writer, fault};
+use super::state::{State, Writer};
+use super::{Interface, Verified, Verifier, fault};
 use crate::graph::ValueId;
 use crate::ops::control::Loop as LoopOp;
 use crate::plan::{Branch, BufferIndex, Call, Handover, Loop, Step, Trips, nested};
 use std::collections::BTreeSet;
-
-/// The buffers of operands and results of a function of the plan, as its calls use them.
-#[derive(Default)]
-pub(super) struct Interface {
-    parameters: Vec<(ValueId, BufferIndex)>,
-    results: Vec<(ValueId, BufferIndex)>,
-}
-
-impl Interface {
-    /// Records the buffer of one parameter or result of a call; false if another call uses another buffer for it.
-    fn agrees(list: &mut Vec<(ValueId, BufferIndex)>, v: ValueId, buffer: BufferIndex) -> bool {
-        match list.iter().find(|(known, _)| *known == v) {
-            Some((_, known)) => *known == buffer,
-            None => {
-                list.push((v, buffer));
-                true
-            }
-        }
-    }
-}
 
 impl Verifier<'_> {
     /// The values that a call hands over: operands with parameters, and the callee's results with the node's.

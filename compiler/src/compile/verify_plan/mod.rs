@@ -30,15 +30,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use super::CompileError;
 use super::callees::{Bodies, Callees};
+use super::error::CompileError;
 use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{CallHost, Const};
 use crate::plan::{BufferIndex, Content, Dispatch, HostContent, HostStep, Plan, PlanKernel, Step};
 use crate::tir::{Access, BufferId};
-use control::Interface;
 use rustc_hash::{FxHashMap, FxHashSet};
 use state::{Held, State, Writer};
 
@@ -118,6 +117,26 @@ pub(super) fn verify_plan(plan: &Plan, main: &Function, values: &PlanValues) -> 
         v.expect(&state, r, view.buffer, "the end of the run")?;
     }
     Ok(())
+}
+
+/// The buffers of operands and results of a function of the plan, as its calls use them.
+#[derive(Default)]
+struct Interface {
+    parameters: Vec<(ValueId, BufferIndex)>,
+    results: Vec<(ValueId, BufferIndex)>,
+}
+
+impl Interface {
+    /// Records the buffer of one parameter or result of a call; false if another call uses another buffer for it.
+    fn agrees(list: &mut Vec<(ValueId, BufferIndex)>, v: ValueId, buffer: BufferIndex) -> bool {
+        match list.iter().find(|(known, _)| *known == v) {
+            Some((_, known)) => *known == buffer,
+            None => {
+                list.push((v, buffer));
+                true
+            }
+        }
+    }
 }
 
 struct Verifier<'a> {

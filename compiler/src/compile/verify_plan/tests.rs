@@ -2,7 +2,7 @@
 //! overwrote it.
 
 use super::*;
-use crate::compile::callees::join;
+use crate::compile::callees::Joined;
 use crate::compile::{CompileOptions, GroupKind, compile};
 use crate::plan::{BufferView, Call, Collected, Loop, StandInEmitter, Trips};
 use crate::profile::DeviceProfile;
@@ -21,9 +21,7 @@ impl Planned {
         let (profile, emitter) = (DeviceProfile::baseline(), StandInEmitter { version: 0 });
         let options = CompileOptions { verify: true, ..CompileOptions::default() };
         let c = compile(m, &options, &profile, &emitter, &mut |_, _, _| ()).unwrap_or_else(|e| panic!("{e}"));
-        let mut module = c.module;
-        join(&mut module);
-        let main = module.main().clone();
+        let Joined { module, main, .. } = Joined::of(c.module);
         let is_view = |group: usize| c.groups[group].kind == GroupKind::View;
         let values = PlanValues::of(&module, &main, is_view, &c.plan.kernels);
         Planned { plan: c.plan, main, values }

@@ -8,7 +8,6 @@
 //!   supports such types takes them (`ImportContext::take_narrow`), ops with `keeps_elements` move them, and all others
 //!   refuse them.
 
-use super::element_name;
 use crate::graph::ValueId;
 use crate::name::Name;
 use crate::ops::narrow::Narrow;
@@ -83,4 +82,9 @@ impl Binding {
             _ => false,
         }
     }
+}
+
+/// The name of element `i` of the sequence `name`, where that is an input or a result.
+pub fn element_name(name: &str, i: usize) -> String {
+    format!("{name}.{i}")
 }

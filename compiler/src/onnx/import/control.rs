@@ -4,10 +4,11 @@
 //! taking it is an error.
 
 use super::super::OnnxAttrs;
-use super::super::error::ImportError;
+use super::super::error::{ImportError, invalid_value};
 use super::super::proto::{GraphProto, ValueInfoProto};
 use super::binding::Binding;
-use super::node::{NodeRef, add_constant, tensors};
+use super::constants::{add_constant, known_scalar};
+use super::node_ref::{NodeRef, tensors};
 use super::sequences::SequenceOp;
 use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
@@ -66,11 +67,6 @@ fn trap(b: &mut FunctionBuilder<'_>, other: BlockId, why: ImportError) -> Result
     let results = made.map_err(|_| why)?;
     b.set_block_results(block, results);
     Ok(block)
-}
-
-/// A boolean or integer scalar that is known now.
-pub(super) fn known_scalar(b: &FunctionBuilder<'_>, v: ValueId) -> Option<i64> {
-    int_value(b.module, &b.function, v, 0)?.first()?.as_const()
 }
 
 impl<'p> Importer<'p> {
@@ -185,7 +181,7 @@ impl<'p> Importer<'p> {
                     "it is {}: a loop of the graph takes and gives tensors of types that are computed in",
                     other.kind()
                 );
-                Err(super::invalid_value("output", o.name.as_deref().unwrap_or(""), &why))
+                Err(invalid_value("output", o.name.as_deref().unwrap_or(""), &why))
             }
         };
         results.iter().zip(&graph.output).map(value).collect()

@@ -4,7 +4,7 @@
 //! importers of Pad and Reshape read them once. So a node whose result is known and small is replaced by a constant at
 //! once.
 
-use super::node::add_constant;
+use super::constants::add_constant;
 use crate::arena::Id;
 use crate::dtype::DType;
 use crate::graph::{Constant, FunctionBuilder, NodeId, ValueId};

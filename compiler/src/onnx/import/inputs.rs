@@ -1,16 +1,32 @@
 //! A model's inputs: their types, and the elements of sequences and optionals among them.
 
-use super::super::error::ImportError;
+use super::super::error::{ImportError, invalid_value};
 use super::super::proto::{DimensionProto, DimensionValue, GraphProto, TypeValue, ValueInfoProto};
 use super::super::tensor_data::stored_dtype;
-use super::binding::Binding;
-use super::{ImportOptions, invalid_value, node};
+use super::binding::{Binding, element_name};
+use super::constants::add_constant;
 use crate::graph::{Constant, FunctionBuilder, TensorType};
-use crate::int::Dim;
+use crate::int::{Dim, DimRanges};
 use crate::name::Name;
 use crate::ops::narrow::Narrow;
 use crate::tensor::Tensor;
 use rustc_hash::FxHashSet;
+
+/// Values that are fixed on import, so that everything computed from them is known.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// The first dimension of every input that has dimensions.
+    pub batch: Option<usize>,
+    /// Sizes of named dimensions.
+    pub dims: Vec<(Name, i64)>,
+    /// Shapes of inputs; they have priority over the other settings. Element `i` of the sequence `x` is the input
+    /// `x.i`: a sequence has as many elements as there are shapes here, and an optional is present if it has a shape.
+    pub shapes: Vec<(Name, Vec<usize>)>,
+    /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
+    pub values: Vec<(Name, Tensor)>,
+    /// Ranges of open dimensions. They decide comparisons in shape arithmetic.
+    pub ranges: DimRanges,
+}
 
 /// An input of the graph.
 pub(super) struct Input<'p> {
@@ -92,7 +108,7 @@ impl<'p> Input<'p> {
             values.push(match options.values.iter().find(|v| v.0 == name) {
                 Some((_, t)) => {
                     check_value(name.as_str(), &ty, t)?;
-                    node::add_constant(b, name.as_str(), Constant::from_tensor(t))
+                    add_constant(b, name.as_str(), Constant::from_tensor(t))
                 }
                 None => b.param(name.as_str(), ty),
             });
@@ -119,11 +135,6 @@ pub(super) fn input_types<'p>(
     }
     let types = crate::graph::choose_shapes(ports, chosen.batch, &chosen.dims, &chosen.shapes)?;
     Ok((inputs, types))
-}
-
-/// The name of element `i` of the sequence `name`, where that is an input or a result.
-pub fn element_name(name: &str, i: usize) -> String {
-    format!("{name}.{i}")
 }
 
 /// Refuses a constant that an input of type `ty` cannot have.

@@ -10,11 +10,13 @@
 
 mod attributes;
 mod binding;
+mod constants;
 mod control;
 mod fold;
 mod inputs;
 mod loops;
 mod node;
+mod node_ref;
 mod order;
 mod sequences;
 mod support;
@@ -22,31 +24,28 @@ mod support;
 mod tests;
 mod trips;
 
-pub use inputs::element_name;
+pub use binding::element_name;
+pub use inputs::ImportOptions;
 pub(crate) use inputs::{import_type, real_inputs};
 pub(crate) use support::unsupported_ops;
 
-use super::error::ImportError;
+use super::error::{ImportError, invalid_value};
 use super::external::ExternalData;
 use super::formats::no_model;
 use super::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, TypeValue, ValueInfoProto};
+use super::tensor_data::ValueKind;
 use crate::graph::{EXPANSION_LIMIT, FunctionBuilder, Module, TensorType, ValueId, check_expansion};
-use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::narrow::Narrow;
-use crate::tensor::Tensor;
 use attributes::FunctionAttrs;
 use binding::Binding;
 use bytes::Bytes;
+use constants::add_constant;
 use inputs::{Input, input_types};
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
-
-/// The oldest opset of ai.onnx that is imported as a whole: broadcasting follows NumPy since then. Of older ones those
-/// operators are known that did not change.
-pub const OLDEST_OPSET: i64 = 7;
 
 /// Bytes of constants that nodes may make, beside those of the file: windows, grids, filled tensors.
 const MADE_LIMIT: usize = 1 << 30;
@@ -57,22 +56,6 @@ const MADE_LIMIT: usize = 1 << 30;
 /// See [`ImportError`]; unsupported operators are listed all at once.
 pub fn import_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Module, ImportError> {
     import_onnx_with(bytes, external, &ImportOptions::default())
-}
-
-/// Values that are fixed on import, so that everything computed from them is known.
-#[derive(Clone, Debug, Default)]
-pub struct ImportOptions {
-    /// The first dimension of every input that has dimensions.
-    pub batch: Option<usize>,
-    /// Sizes of named dimensions.
-    pub dims: Vec<(Name, i64)>,
-    /// Shapes of inputs; they have priority over the other settings. Element `i` of the sequence `x` is the input
-    /// `x.i`: a sequence has as many elements as there are shapes here, and an optional is present if it has a shape.
-    pub shapes: Vec<(Name, Vec<usize>)>,
-    /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
-    pub values: Vec<(Name, Tensor)>,
-    /// Ranges of open dimensions. They decide comparisons in shape arithmetic.
-    pub ranges: DimRanges,
 }
 
 /// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the
@@ -101,17 +84,6 @@ pub fn onnx_inputs(bytes: Bytes, shapes: &[(Name, Vec<usize>)]) -> Result<Vec<(N
     importer.check_support()?;
     let inputs = real_inputs(importer.graph).map(|info| Input::new(info, shapes)).collect::<Result<Vec<_>, _>>()?;
     Ok(inputs.iter().flat_map(Input::ports).collect())
-}
-
-/// The kind of an input or result of a model.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ValueKind {
-    /// A tensor.
-    Tensor,
-    /// A list of tensors.
-    Sequence,
-    /// A tensor or a sequence, or nothing.
-    Optional,
 }
 
 /// Names and kinds of a model's inputs and of its results.
@@ -224,19 +196,6 @@ impl<'p> Importer<'p> {
         Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0), limit, made: Cell::new(0) })
     }
 
-    /// Refuses operators that nothing imports, all at once.
-    ///
-    /// # Errors
-    /// The unsupported operators, or an opset that is too old.
-    fn check_support(&self) -> Result<(), ImportError> {
-        let unsupported = unsupported_ops(self);
-        match self.opsets.get("") {
-            _ if unsupported.is_empty() => Ok(()),
-            Some(version) if version < OLDEST_OPSET => Err(ImportError::OldOpset { version }),
-            _ => Err(ImportError::Unsupported(unsupported)),
-        }
-    }
-
     fn opset(&self, env: &Environment<'_>, domain: &str) -> Option<i64> {
         env.opsets.as_ref().unwrap_or(&self.opsets).get(domain)
     }
@@ -303,7 +262,7 @@ impl<'p> Importer<'p> {
         });
         for (name, narrow, constant) in dense.chain(sparse).filter(|c| used.contains(c.0)) {
             let constant = constant.map_err(|e| e.about("initializer", name))?;
-            let value = node::add_constant(b, name, constant);
+            let value = add_constant(b, name, constant);
             if scope.values.insert(name, Binding::Tensor(value, narrow)).is_some() {
                 return Err(invalid_value("initializer", name, "there are two of this name"));
             }
@@ -351,8 +310,4 @@ fn remove_unused_constants(module: &mut Module) {
     }
     f.remove_nodes(&unused);
     module.constants.retain(|name, _| read.contains(name));
-}
-
-fn invalid_value(what: &'static str, name: &str, message: &str) -> ImportError {
-    ImportError::InvalidValue { what, name: Name::new(name), message: message.to_string() }
 }

@@ -1,56 +1,21 @@
 //! Imports one node: by its op's row, as a control structure, or by inlining a function of the model.
 
-use super::super::error::{ImportError, UnsupportedOp};
-use super::super::proto::{AttributeProto, FunctionProto, NodeProto};
+use super::super::error::ImportError;
+use super::super::proto::{FunctionProto, NodeProto};
 use super::super::{ImportContext, OnnxAttrs, OnnxImport};
 use super::binding::Binding;
 use super::control::Control;
 use super::fold::fold_new_nodes;
+use super::node_ref::{NodeRef, node_name, tensors};
 use super::support::Resolved;
 use super::{Environment, Importer, MADE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
 use crate::arena::Id;
-use crate::fault::{Fault, FaultKind};
-use crate::graph::{Constant, EXPANSION_LIMIT, FunctionBuilder, NodeId, Origins, TensorType, ValueId};
+use crate::graph::{Constant, EXPANSION_LIMIT, FunctionBuilder, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::const_value;
 use crate::ops::control::Const;
 use crate::ops::narrow::Narrow;
 use rustc_hash::FxHashMap;
-
-/// The name of a node; `OpType_index` where the file has none.
-pub(super) fn node_name(prefix: &str, node: &NodeProto, index: usize) -> Name {
-    match node.name.as_deref().filter(|n| !n.is_empty()) {
-        Some(name) => Name::new(&format!("{prefix}{name}")),
-        None => Name::new(&format!("{prefix}{}_{index}", node.op_type.as_deref().unwrap_or(""))),
-    }
-}
-
-/// Adds a constant of the module named after `name`, and the node that reads it.
-pub(super) fn add_constant(b: &mut FunctionBuilder<'_>, name: &str, constant: Constant) -> ValueId {
-    // The entry function is not in the module yet, but its name is taken.
-    let base = if name == b.module.entry.as_str() { format!("{name}_const") } else { name.to_string() };
-    let global = b.module.fresh_name(&base);
-    b.module.constants.insert(global, constant);
-    b.set_source(Some(global));
-    b.set_origins(Origins::none());
-    let value = b.const_ref(global);
-    if !name.is_empty() {
-        b.name_value(value, name);
-    }
-    value
-}
-
-/// The operands as values, `None` for those that are left out.
-///
-/// # Errors
-/// An operand that is a sequence.
-pub(super) fn tensors(node: &NodeRef<'_>, given: &[Binding]) -> Result<Vec<Option<ValueId>>, ImportError> {
-    let one = |(i, binding): (usize, &Binding)| match binding {
-        Binding::Sequence(_) => Err(node.invalid(format!("input {i} is a sequence, the operator takes tensors"))),
-        other => Ok(other.value()),
-    };
-    given.iter().enumerate().map(one).collect()
-}
 
 /// The narrow type of the results of nodes from `first` on, made by an importer that does not handle narrow types: the
 /// type of the operands, if all nodes only move elements; `None` if they only read shapes.
@@ -73,37 +38,6 @@ fn kept_narrow(
                 "unsupported operand of type {name}: such tensors are stored, cast, quantised, dequantised and moved, not \
                  computed with"
             )))
-        }
-    }
-}
-
-/// A node while it is imported: for messages and for what control structures need.
-pub(super) struct NodeRef<'p> {
-    pub(super) node: &'p NodeProto,
-    pub(super) name: Name,
-    pub(super) attrs: Vec<(&'p str, &'p AttributeProto)>,
-}
-impl NodeRef<'_> {
-    fn op(&self) -> String {
-        self.node.op_type.clone().unwrap_or_default()
-    }
-    /// An error about this node.
-    pub(super) fn invalid(&self, message: impl Into<String>) -> ImportError {
-        ImportError::Invalid { node: self.name, op: self.op(), message: message.into() }
-    }
-    /// A use of an operator that is not supported.
-    pub(super) fn unsupported(&self, why: impl Into<String>) -> ImportError {
-        let domain = canonical_domain(self.node.domain.as_deref()).to_string();
-        ImportError::Unsupported(vec![UnsupportedOp { op: self.op(), domain, nodes: vec![self.name], why: why.into() }])
-    }
-    /// An op's error about this node.
-    pub(super) fn refused(&self, Fault { kind, message }: Fault) -> ImportError {
-        match kind {
-            FaultKind::Invalid => self.invalid(message),
-            FaultKind::Unsupported => self.unsupported(message),
-            FaultKind::TooLarge | FaultKind::NoRoom => {
-                ImportError::TooLarge { node: self.name, op: self.op(), message }
-            }
         }
     }
 }

@@ -4,8 +4,8 @@
 use super::super::error::ImportError;
 use super::super::{ImportContext, OnnxAttr, OnnxAttrs};
 use super::binding::Binding;
-use super::control::known_scalar;
-use super::node::NodeRef;
+use super::constants::known_scalar;
+use super::node_ref::NodeRef;
 use super::{Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, ValueId};

@@ -1,9 +1,11 @@
 //! Scans a whole model for unsupported operators before anything is imported.
 
 use super::super::OnnxImport;
-use super::super::error::UnsupportedOp;
+use super::super::error::{ImportError, OLDEST_OPSET, UnsupportedOp};
 use super::super::proto::{FunctionProto, NodeProto};
-use super::{Environment, Importer, Opsets, canonical_domain, control::Control};
+use super::control::Control;
+use super::node_ref::node_name;
+use super::{Environment, Importer, Opsets, canonical_domain};
 use crate::name::Name;
 use crate::ops::find_onnx;
 use indexmap::IndexMap;
@@ -22,6 +24,19 @@ pub(super) enum Resolved<'p> {
 }
 
 impl<'p> Importer<'p> {
+    /// Refuses operators that nothing imports, all at once.
+    ///
+    /// # Errors
+    /// The unsupported operators, or an opset that is too old.
+    pub(super) fn check_support(&self) -> Result<(), ImportError> {
+        let unsupported = unsupported_ops(self);
+        match self.opsets.get("") {
+            _ if unsupported.is_empty() => Ok(()),
+            Some(version) if version < OLDEST_OPSET => Err(ImportError::OldOpset { version }),
+            _ => Err(ImportError::Unsupported(unsupported)),
+        }
+    }
+
     /// What imports `node`: functions of the model go first, then the rows of the ops.
     pub(super) fn resolve(&self, env: &Environment<'p>, node: &NodeProto) -> Resolved<'p> {
         let domain = canonical_domain(node.domain.as_deref());
@@ -67,14 +82,14 @@ impl<'p> SupportCheck<'_, 'p> {
                 Resolved::Nothing(why) => {
                     let domain = canonical_domain(node.domain.as_deref()).to_string();
                     let key = (domain, node.op_type.clone().unwrap_or_default());
-                    let name = super::node::node_name(&env.prefix, node, i);
+                    let name = node_name(&env.prefix, node, i);
                     self.found.entry(key).or_insert_with(|| (vec![], why)).0.push(name);
                 }
                 Resolved::Function(f) => self.function(f),
                 Resolved::Control(_) | Resolved::Row(..) => {}
             }
             for g in node.attribute.iter().filter_map(|a| a.g.as_ref()) {
-                let prefix = format!("{}{}/", env.prefix, super::node::node_name("", node, i));
+                let prefix = format!("{}{}/", env.prefix, node_name("", node, i));
                 let inner = Environment { opsets: None, prefix, attrs: None, calls: vec![] };
                 self.nodes(&g.node, &inner);
             }

@@ -3,10 +3,10 @@
 use super::choose::Choice;
 use super::propagation::{Convertible, Propagation};
 use super::scheme::Scheme;
-use super::{AutoLayout, LayoutMode};
 use crate::graph::{Function, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
+use crate::passes::LayoutMode;
 use rustc_hash::FxHashMap;
 
 /// Pins of one run, and which of them found a node.
@@ -38,20 +38,21 @@ struct Pin {
 }
 
 impl Pins {
-    /// The pins of a pass in a mode.
-    pub fn new(pass: &AutoLayout, mode: LayoutMode, scheme: Scheme) -> Pins {
+    /// The pins in a mode, with the nodes that stay in NCHW, run in NHWC and run in the packed layout.
+    pub fn new([nchw, nhwc, packed_nodes]: [&[Name]; 3], mode: LayoutMode, scheme: Scheme) -> Pins {
         let packed = if scheme.is_packed() { scheme.other } else { DataLayout::Nchw16c };
         let of = |names: &[Name], layout| -> Vec<Pin> {
             names.iter().map(|&pattern| Pin { pattern, layout, used: false }).collect()
         };
-        let mut list = of(&pass.nchw, DataLayout::Nchw);
-        list.extend(of(&pass.nhwc, DataLayout::Nhwc));
-        list.extend(of(&pass.packed, packed));
+        let mut list = of(nchw, DataLayout::Nchw);
+        list.extend(of(nhwc, DataLayout::Nhwc));
+        list.extend(of(packed_nodes, packed));
         Pins { mode, scheme, list, anchors: Anchors::Free, mixed: false }
     }
     /// Those of the same run, for all anchors alike.
-    pub fn uniform(&self, pass: &AutoLayout, anchors: Anchors) -> Pins {
-        Pins { anchors, ..Pins::new(pass, self.mode, self.scheme) }
+    pub fn uniform(&self, anchors: Anchors) -> Pins {
+        let list = self.list.iter().map(|p| Pin { used: false, ..*p }).collect();
+        Pins { mode: self.mode, scheme: self.scheme, list, anchors, mixed: false }
     }
     /// The layouts to choose between.
     pub fn scheme(&self) -> Scheme {

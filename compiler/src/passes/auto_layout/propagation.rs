@@ -5,8 +5,7 @@
 //! one: it is removed, and its users simply want the other layout. A value that depends only on constants has no source
 //! layout: it is transformed at compile time, as its users want it.
 
-use super::scheme::Scheme;
-use super::{TO_NCHW, TO_NHWC};
+use super::scheme::{Scheme, TO_NCHW, TO_NHWC};
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::Int;
 use crate::ops::control::Const;

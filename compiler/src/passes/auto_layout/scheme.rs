@@ -1,11 +1,15 @@
 //! The two layouts among which one run of the pass chooses: NCHW (colour 0) and the target's other layout (colour 1).
 
-use super::{TO_NCHW, TO_NHWC};
 use crate::graph::TensorType;
 use crate::int::Int;
 use crate::ops::layout_transform::LayoutTransform;
 use crate::ops::transpose::Transpose;
 use crate::ops::{DataLayout, OpRef, OpResult};
+
+/// From NCHW to NHWC.
+pub const TO_NHWC: [usize; 4] = [0, 2, 3, 1];
+/// From NHWC to NCHW.
+pub const TO_NCHW: [usize; 4] = [0, 3, 1, 2];
 
 /// NCHW and another layout of rank-4 data.
 #[derive(Clone, Copy, PartialEq, Debug)]

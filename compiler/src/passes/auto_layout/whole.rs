@@ -1,15 +1,15 @@
 //! The cost of a whole module after fusion. The choice by anchors does not see epilogues, or the kernels between
 //! anchors, whose costs a layout changes too.
 
+use super::blocks::{channels_first, on_blocks, stands_in_nhwc, visit_block};
 use super::pins::{Anchors, Pins};
-use super::{AutoLayout, channels_first, stands_in_nhwc};
 use crate::cost::{TIME_NOISE, Weighed};
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
 use crate::passes::pipeline::behind_layout;
-use crate::passes::{PassContext, PassError, Sequential};
+use crate::passes::{PassBase, PassContext, PassError, Sequential};
 use crate::tir::{BufferId, TensorFunction};
 use indexmap::IndexMap;
 
@@ -38,74 +38,72 @@ struct Uniform {
     whole: Whole,
 }
 
-impl AutoLayout {
-    /// Compares three modules and keeps the cheapest: the module with the chosen layouts (`pins` left the choice free),
-    /// and the modules that `start` becomes with all anchors in their original layouts, or all in the target's other
-    /// layout.
-    pub(super) fn weigh_whole(
-        &self,
-        module: &mut Module,
-        start: Start,
-        pins: &Pins,
-        cx: &mut PassContext,
-    ) -> Result<(), PassError> {
-        let chosen = Whole::of(module, cx)?;
-        let mut others = vec![self.uniform(&start.module, "those that it had", pins, Anchors::Stay, cx)?];
-        if pins.mixed {
-            let words = pins.scheme().other.title();
-            others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
-        }
-        let wholes = || std::iter::once(&chosen).chain(others.iter().map(|o| &o.whole));
-        let estimated: Vec<f64> = wholes().map(|w| w.estimated(cx)).collect();
-        let measured: Option<Vec<f64>> = wholes().map(|w| w.measured(cx)).collect();
-        // By measured times, another module must beat the estimate's choice by more than the noise.
-        let (picked, is_measured) = (least(&estimated), measured.is_some());
-        let (how, margin) = if is_measured { ("measured", 1.0 - TIME_NOISE) } else { ("estimated", 1.0) };
-        let costs = measured.unwrap_or(estimated);
-        let fastest = least(&costs);
-        let picked = if costs[fastest] < margin * costs[picked] { fastest } else { picked };
-        let list: Vec<String> =
-            others.iter().zip(&costs[1..]).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
-        let others_cost =
-            costs.iter().enumerate().filter(|c| c.0 != picked).map(|c| *c.1).fold(f64::INFINITY, f64::min);
-        let weighed = Weighed { one: others_cost, other: costs[picked], measured: is_measured };
-        let flips = weighed.flips(margin, "the best other");
-        let words = format!("{:.1} us in the layouts chosen, {} ({flips})", costs[0] / 1e3, list.join(", "));
-        let Some(mut best) = picked.checked_sub(1).map(|i| others.swap_remove(i)) else {
-            cx.applied(self, &[], format!("the module is {how} at {words}"));
-            return Ok(());
-        };
-        *module = best.module;
-        cx.remarks.truncate(start.remarks);
-        cx.remarks.append(&mut best.cx.remarks);
-        cx.folded_layouts = start.folded + best.cx.folded_layouts;
-        let what = match best.anchors {
-            Anchors::Move => "layouts are the same throughout",
-            _ => "layouts stay",
-        };
-        cx.missed(self, &[], format!("{what}: the module is {how} at {words}"));
-        Ok(())
+/// Compares three modules and keeps the cheapest: the module with the chosen layouts (`pins` left the choice free),
+/// and the modules that `start` becomes with all anchors in their original layouts, or all in the target's other
+/// layout.
+pub(super) fn weigh(
+    pass: &dyn PassBase,
+    module: &mut Module,
+    start: Start,
+    pins: &Pins,
+    cx: &mut PassContext,
+) -> Result<(), PassError> {
+    let chosen = Whole::of(module, cx)?;
+    let mut others = vec![uniform(pass, &start.module, "those that it had", pins, Anchors::Stay, cx)?];
+    if pins.mixed {
+        let words = pins.scheme().other.title();
+        others.push(uniform(pass, &start.module, words, pins, Anchors::Move, cx)?);
     }
-    /// The module with all anchors alike that nothing pins.
-    fn uniform(
-        &self,
-        start: &Module,
-        words: &'static str,
-        pins: &Pins,
-        anchors: Anchors,
-        cx: &mut PassContext,
-    ) -> Result<Uniform, PassError> {
-        let (mut own, mut module, scheme) = (cx.apart(), start.clone(), pins.scheme());
-        let stands = scheme.is_packed() && module.functions.values().any(stands_in_nhwc);
-        if stands && anchors == Anchors::Move {
-            self.on_blocks(&mut module, |r, block| channels_first(r, block, &mut own))?;
-        }
-        if !stands || anchors == Anchors::Move {
-            let mut pins = pins.uniform(self, anchors);
-            self.on_blocks(&mut module, |r, block| self.visit_block(r, block, scheme, &mut pins, &mut own))?;
-        }
-        Ok(Uniform { anchors, words, whole: Whole::of(&module, cx)?, module, cx: own })
+    let wholes = || std::iter::once(&chosen).chain(others.iter().map(|o| &o.whole));
+    let estimated: Vec<f64> = wholes().map(|w| w.estimated(cx)).collect();
+    let measured: Option<Vec<f64>> = wholes().map(|w| w.measured(cx)).collect();
+    // By measured times, another module must beat the estimate's choice by more than the noise.
+    let (picked, is_measured) = (least(&estimated), measured.is_some());
+    let (how, margin) = if is_measured { ("measured", 1.0 - TIME_NOISE) } else { ("estimated", 1.0) };
+    let costs = measured.unwrap_or(estimated);
+    let fastest = least(&costs);
+    let picked = if costs[fastest] < margin * costs[picked] { fastest } else { picked };
+    let list: Vec<String> =
+        others.iter().zip(&costs[1..]).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
+    let others_cost = costs.iter().enumerate().filter(|c| c.0 != picked).map(|c| *c.1).fold(f64::INFINITY, f64::min);
+    let weighed = Weighed { one: others_cost, other: costs[picked], measured: is_measured };
+    let flips = weighed.flips(margin, "the best other");
+    let words = format!("{:.1} us in the layouts chosen, {} ({flips})", costs[0] / 1e3, list.join(", "));
+    let Some(mut best) = picked.checked_sub(1).map(|i| others.swap_remove(i)) else {
+        cx.applied(pass, &[], format!("the module is {how} at {words}"));
+        return Ok(());
+    };
+    *module = best.module;
+    cx.remarks.truncate(start.remarks);
+    cx.remarks.append(&mut best.cx.remarks);
+    cx.folded_layouts = start.folded + best.cx.folded_layouts;
+    let what = match best.anchors {
+        Anchors::Move => "layouts are the same throughout",
+        _ => "layouts stay",
+    };
+    cx.missed(pass, &[], format!("{what}: the module is {how} at {words}"));
+    Ok(())
+}
+
+/// The module with all anchors alike that nothing pins.
+fn uniform(
+    pass: &dyn PassBase,
+    start: &Module,
+    words: &'static str,
+    pins: &Pins,
+    anchors: Anchors,
+    cx: &mut PassContext,
+) -> Result<Uniform, PassError> {
+    let (mut own, mut module, scheme) = (cx.apart(), start.clone(), pins.scheme());
+    let stands = scheme.is_packed() && module.functions.values().any(stands_in_nhwc);
+    if stands && anchors == Anchors::Move {
+        on_blocks(&mut module, |r, block| channels_first(r, block, &mut own))?;
     }
+    if !stands || anchors == Anchors::Move {
+        let mut pins = pins.uniform(anchors);
+        on_blocks(&mut module, |r, block| visit_block(pass, r, block, scheme, &mut pins, &mut own))?;
+    }
+    Ok(Uniform { anchors, words, whole: Whole::of(&module, cx)?, module, cx: own })
 }
 
 /// The index of the smallest number; of equal ones the first.

@@ -176,3 +176,19 @@ pub fn captures(f: &Function, region: BlockId) -> Vec<ValueId> {
     let mut seen = rustc_hash::FxHashSet::default();
     used.into_iter().filter(|v| !inside[v.index()] && seen.insert(*v)).collect()
 }
+
+/// Equal ops on equal types have equal costs.
+pub(super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) -> String {
+    use std::fmt::Write;
+    let mut key = String::new();
+    for &n in nodes {
+        let node = &f.nodes[n];
+        let _ = write!(key, "{:?}(", node.op);
+        for v in node.inputs.iter().flatten() {
+            let constant = f.def_op::<crate::ops::control::Const>(*v).map(|c| c.1.name);
+            let _ = write!(key, "{:?}{:?},", f.ty(*v), constant.filter(|_| f.ty(*v).rank() <= 1));
+        }
+        key.push(')');
+    }
+    key
+}

@@ -11,8 +11,6 @@ mod prologue;
 mod reduction_epilogue;
 mod row_chain;
 
-pub(super) use prologue::key_of;
-
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
 use crate::cost::{CostModel, Weighed};

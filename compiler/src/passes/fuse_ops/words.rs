@@ -1,7 +1,7 @@
 //! Why two nodes are in different kernels, in words for people: the obstacle or the cost, with a number and its unit.
 //! The failed condition itself, in the terms of fusion kinds, is [`Reason::condition`](super::Reason::condition).
 
-use super::full::key_of;
+use super::forward::key_of;
 use super::reason::describe;
 use super::{ForwardGraph, Partition, Reason, Source};
 use crate::cost::CostModel;

@@ -1,6 +1,6 @@
 //! Graph functions.
 
-use super::PrintOptions;
+use super::options::PrintOptions;
 use crate::attr::Attr;
 use crate::bare;
 use crate::graph::{BlockId, Function, Node, NodeId, ValueId};

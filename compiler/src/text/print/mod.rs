@@ -2,8 +2,10 @@
 
 mod constants;
 mod graph;
+mod options;
 
 pub use graph::print_function;
+pub use options::PrintOptions;
 
 pub(super) use graph::{default_node_name, symbol_attr};
 
@@ -11,20 +13,6 @@ use crate::bare;
 use crate::graph::Module;
 use crate::name::Name;
 use tensor_ir::text::print_tensor_function;
-
-/// Parts that are left out of the text.
-#[derive(Clone, Copy, Debug)]
-pub struct PrintOptions {
-    /// Constants of at most this many elements are printed with their values.
-    pub inline_elements: usize,
-    /// Print origins and node names (`!from`, `!name`).
-    pub origins: bool,
-}
-impl Default for PrintOptions {
-    fn default() -> Self {
-        PrintOptions { inline_elements: 32, origins: true }
-    }
-}
 
 /// Text of a whole module.
 pub fn print_module(m: &Module) -> String {

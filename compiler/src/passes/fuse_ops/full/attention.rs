@@ -20,7 +20,7 @@
 //! attention,matmul-matrix`).
 
 use super::super::forward::Source;
-use super::prologue::key_of;
+use super::super::forward::key_of;
 use super::{Declined, GroupGraph, Made, describe};
 use crate::cost::Weighed;
 use crate::graph::{NodeId, ValueId};

@@ -12,9 +12,9 @@
 //! It applies if the anchor's group is the only user, if one kernel is estimated cheaper than two, and if the kernel's
 //! buffers fit the device's bindings.
 
-use super::super::forward::Source;
+use super::super::forward::{Source, key_of};
 use super::{Declined, GroupGraph, Made, compared_values};
-use crate::graph::{Function, NodeId};
+use crate::graph::NodeId;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
@@ -90,22 +90,6 @@ fn visit(cx: &mut GroupGraph<'_, '_>, i: usize, anchor: usize, known: &mut Known
             cx.declined.push(Declined { rule: RULE, nodes: vec![own, other], why });
         }
     }
-}
-
-/// Equal ops on equal types have equal costs.
-pub(in super::super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) -> String {
-    use std::fmt::Write;
-    let mut key = String::new();
-    for &n in nodes {
-        let node = &f.nodes[n];
-        let _ = write!(key, "{:?}(", node.op);
-        for v in node.inputs.iter().flatten() {
-            let constant = f.def_op::<crate::ops::control::Const>(*v).map(|c| c.1.name);
-            let _ = write!(key, "{:?}{:?},", f.ty(*v), constant.filter(|_| f.ty(*v).rank() <= 1));
-        }
-        key.push(')');
-    }
-    key
 }
 
 /// Compares the costs of computing `nodes`, with result `own`, separately and inside `anchor`.

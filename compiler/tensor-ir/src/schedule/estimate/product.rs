@@ -10,6 +10,7 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::tiles::{Depth, MatrixTile, PAD, ProductSize, ProductTile, innermost};
+use crate::tir::analysis::operands::{factors, without_casts};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::{BANK_BYTES, BANKS, SECTOR_BYTES, bank_passes, element_bytes};
 
@@ -79,19 +80,12 @@ fn loaded_ahead(stages: &Stages<'_>, steps: f64) -> f64 {
     if always { 1.0 + 1.0 / steps } else { 1.0 }
 }
 
-fn without_casts(e: &Expr) -> &Expr {
-    match e {
-        Expr::Cast(_, a) => without_casts(a),
-        _ => e,
-    }
-}
-
 impl<'f> Product<'f> {
     /// The product that a stage sums up; `None` for another reduction.
     pub fn of(stages: &Stages<'f>, stage: usize) -> Option<Product<'f>> {
         let block = stages.list[stage].block;
         block.reduce.filter(|r| r.combiner == Combiner::Sum)?;
-        let Expr::Binary(BinaryOp::Mul, a, b) = without_casts(&block.value) else { return None };
+        let [a, b] = factors(&block.value)?;
         let bytes = multiplies_bytes(stages, block);
         if !stages.f.buffers[block.buffer].dtype.is_float() && !bytes {
             return None;

@@ -6,7 +6,8 @@ use super::view::View;
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::schedule::tiles::{innermost, window_index};
-use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
+use crate::tir::analysis::operands::{factors, without_casts};
+use crate::tir::{Block, BufferId, Combiner, Expr, TensorFunction};
 
 /// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too,
 /// it is the unit's own. `None` for any other function.
@@ -95,13 +96,6 @@ pub struct Contraction {
     pub right_constant: bool,
 }
 
-pub(super) fn strip_casts(e: &Expr) -> &Expr {
-    match e {
-        Expr::Cast(_, a) => strip_casts(a),
-        _ => e,
-    }
-}
-
 fn expr_vars(e: &Expr) -> Vec<Name> {
     let mut out = Vec::new();
     e.visit_ints(&mut |i| {
@@ -142,7 +136,7 @@ fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline
     if r.reduce.is_none_or(|r| r.combiner != Combiner::Sum) {
         return Err(Decline::other_kind());
     }
-    let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&r.value) else { return Err(Decline::other_kind()) };
+    let [a, b] = factors(&r.value).ok_or_else(Decline::other_kind)?;
     let sides = [expr_vars(a), expr_vars(b)];
     let around = view.loops(reduce)?;
     let single = |v: &Name| around.iter().any(|l| l.var == *v && l.extent.is(1));
@@ -152,7 +146,7 @@ fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline
         None => (output_variables(f, r, c)?, vec![]),
     };
     // The right operand is the constant one; without a constant, the one that does not own the outermost output loop.
-    let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if view.constants.contains(b));
+    let constant = |e: &Expr| matches!(without_casts(e), Expr::Load(b, _) if view.constants.contains(b));
     let right = if constant(b) || !constant(a) { 1 } else { 0 };
     let left = 1 - right;
     let (mut m, mut n, mut batch) = (vec![], vec![], vec![]);
@@ -173,7 +167,7 @@ fn find_contraction(view: &View<'_>, unit: &Unit) -> Result<Contraction, Decline
     if !k.iter().all(|v| sides[0].contains(v) && sides[1].contains(v)) {
         return Err(Decline("a reduction loop is used by one operand only".into()));
     }
-    let right_expr = strip_casts(if right == 1 { b } else { a });
+    let right_expr = without_casts(if right == 1 { b } else { a });
     let k = order_reduction(view, reduce, &k, if left == 0 { a } else { b });
     let extent = |v: Name| around.iter().find(|l| l.var == v).map(|l| l.extent.clone());
     let (right_buffer, right_dims) =

@@ -7,7 +7,7 @@
 //! stored in device memory, and accumulators are never rescaled. Both products are those of `matmul_tiled` or
 //! `matmul_matrix`, in tiles of the block's rows.
 
-use super::analysis::{Contraction, contraction, strip_casts, whole_unit};
+use super::analysis::{Contraction, contraction, whole_unit};
 use super::candidate::{Candidate, Choices};
 use super::cooperate::{Team, reduce_over_threads};
 use super::decline::Decline;
@@ -25,6 +25,7 @@ use crate::name::Name;
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, estimate_scheduled, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
+use crate::tir::analysis::operands::without_casts;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 use std::any::Any;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ fn find_parts(f: &TensorFunction) -> Option<Parts> {
 
 /// The operands of a sum of products.
 fn product(b: &Block) -> Option<(&Expr, &Expr)> {
-    match strip_casts(&b.value) {
+    match without_casts(&b.value) {
         Expr::Binary(BinaryOp::Mul, x, y) if b.reduce.is_some_and(|r| r.combiner == Combiner::Sum) => Some((x, y)),
         _ => None,
     }

@@ -13,7 +13,7 @@
 //! of slices, is a candidate; the cheapest one is taken. If registers are few, the matrices of one operand stay in
 //! registers, and those of the other are loaded one after another.
 
-use super::analysis::{Contraction, contraction, strip_casts};
+use super::analysis::{Contraction, contraction};
 use super::candidate::Candidate;
 use super::cooperate::{ThreadRange, copy_by_part, copy_cooperatively, loaded_bytes};
 use super::decline::Decline;
@@ -35,7 +35,8 @@ use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, MergeBuffers, PadReduction, SoftwarePipeline,
     SplitEpilogue, StageInFragment, StageInShared, Tensorize, TransformLayout,
 };
-use crate::tir::{BinaryOp, Expr, LoopKind, MatrixRole};
+use crate::tir::analysis::operands::factors;
+use crate::tir::{LoopKind, MatrixRole};
 
 candidate! {
     /// A tile of a product on matrix units, the depth of its K steps, and the slices of its reduction.
@@ -181,7 +182,7 @@ fn check_types(view: &View<'_>, reduce: Name) -> Result<(), Decline> {
     if f.buffers[block.buffer].dtype != DType::F32 {
         return Err(Decline("the product does not add up in f32".into()));
     }
-    let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&block.value) else { return Err(Decline::other_kind()) };
+    let [a, b] = factors(&block.value).ok_or_else(Decline::other_kind)?;
     let Some(wide) = [a, b].into_iter().find(|e| !is_half(e, f)) else { return Ok(()) };
     let read = wide.loads().first().map_or_else(|| "an operand".to_string(), |l| format!("`{}`", f.buffers[l.0].name));
     Err(Decline(format!("{read} is {}, matrix units take f16", wide.dtype(f))))

@@ -18,8 +18,9 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, RegisterTiles, register_tile_kernel};
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
+use crate::tir::analysis::operands::Operand;
 use crate::tir::intrinsic::Intrinsic;
-use crate::tir::{BinaryOp, Block, BufferId, Expr, Scalar};
+use crate::tir::{BinaryOp, Block, BufferId, Expr};
 
 /// Columns of a product that panels are made for, at least; depth of one, at least.
 const LEAST_COLUMNS: i64 = 4;
@@ -162,21 +163,17 @@ type Load = (BufferId, Vec<Int>);
 /// The operands' loads, of which the left one may be 0 under conditions.
 fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<[Load; 2], Decline> {
     let Expr::Binary(BinaryOp::Mul, x, y) = &reduce.value else { return Err(Decline("operands are converted".into())) };
-    let (left, right) = if c.left == 0 { (x, y) } else { (y, x) };
-    match (without_padding(left), &**right) {
-        (Expr::Load(a, i), Expr::Load(b, j)) if is_plain(view, *a) && is_plain(view, *b) => {
-            Ok([(*a, i.clone()), (*b, j.clone())])
+    let sides = if c.left == 0 { [x, y] } else { [y, x] };
+    match sides.map(|e| Operand::of(e)) {
+        [Some(a), Some(b)]
+            if a.casts.is_empty()
+                && a.float_padding() == Some(0.0)
+                && b.is_plain()
+                && [a.buffer, b.buffer].into_iter().all(|o| is_plain(view, o)) =>
+        {
+            Ok([a, b].map(|o| (o.buffer, o.indices.to_vec())))
         }
         _ => Err(Decline("an operand is computed, or no plain f32".into())),
-    }
-}
-
-/// What is chosen where conditions on indices hold, if it is 0 elsewhere.
-fn without_padding(e: &Expr) -> &Expr {
-    let is_zero = |e: &Expr| matches!(e, Expr::Const(Scalar::Float(x), _) if *x == 0.0);
-    match e {
-        Expr::Select(condition, row, zero) if matches!(&**condition, Expr::All(_)) && is_zero(zero) => row,
-        plain => plain,
     }
 }
 
