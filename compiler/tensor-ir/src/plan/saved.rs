@@ -1,8 +1,8 @@
 //! Plans as bytes, for caches and bundles.
 //!
 //! The bytes hold a plan without closures: shaders in their generator's form, packers as text. They do not say which
-//! form that is: a cache's key has the build that wrote them, a bundle the text of [`Plan::saved_form`]. Host functions of
-//! steps are bound again from the module after its passes (`compile::bind_host_steps`).
+//! form that is: a cache's key has the build that wrote them, a bundle the text of [`Plan::saved_form`]. Host functions
+//! of steps are bound again from the module after its passes (`compile::bind_host_steps`).
 
 use super::{EmitKernel, Plan};
 use std::any::Any;

@@ -30,11 +30,11 @@ pub enum Machine {
 /// The figures of a kind of machine.
 #[derive(Debug)]
 pub struct MachineModel {
-    /// A workgroup has threads, and a kernel is a shader. Otherwise a workgroup is a task of one thread, whose loops are
-    /// vectors and register tiles.
+    /// A workgroup has threads, and a kernel is a shader. Otherwise a workgroup is a task of one thread, whose loops
+    /// are vectors and register tiles.
     pub shaders: bool,
-    /// Kernels run on the host's cores and in its memory. CPU time measures them, and they are given less work when they
-    /// are measured.
+    /// Kernels run on the host's cores and in its memory. CPU time measures them, and they are given less work when
+    /// they are measured.
     pub on_host: bool,
     /// The driver compiles a kernel when it is first dispatched.
     pub compiles_at_dispatch: bool,
@@ -79,8 +79,8 @@ pub struct MachineModel {
     pub workgroup_ns: f64,
 }
 
-/// 128 threads hide latency. Up to 9 iterations are unrolled: compilers would hold all loads of a larger window at once.
-/// Rates are a middling GPU's; a dependent dispatch takes 2 to 5 us.
+/// 128 threads hide latency. Up to 9 iterations are unrolled: compilers would hold all loads of a larger window at
+/// once. Rates are a middling GPU's; a dependent dispatch takes 2 to 5 us.
 const GPU: MachineModel = MachineModel {
     shaders: true,
     on_host: false,

@@ -1,9 +1,9 @@
 //! The cost of a function on a device: the one estimate that passes, rules and `explain` use.
 //!
 //! Kernels of scheduled functions are weighed as they are (`scheduled`). For the candidates of a schedule rule, kernels
-//! are weighed by the stages of the unscheduled function and the candidate's tile (`units`, `product` ...). Both use the
-//! same counts (`tally`) and the same prices (`rates`). [`estimate`](super::estimator::estimate) is the one entry for
-//! both. The time of a kernel has these parts:
+//! are weighed by the stages of the unscheduled function and the candidate's tile (`units`, `product` ...). Both use
+//! the same counts (`tally`) and the same prices (`rates`). [`estimate`](super::estimator::estimate) is the one entry
+//! for both. The time of a kernel has these parts:
 //!
 //! - *arithmetic*: scalar operations;
 //! - *issue*: loads and stores that subgroups issue, a vector counting once;

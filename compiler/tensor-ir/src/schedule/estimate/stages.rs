@@ -1,5 +1,5 @@
-//! The stages of an unscheduled function, and the cost of their reads for the lanes of a subgroup, from the addresses of
-//! one subgroup in the middle of the loops.
+//! The stages of an unscheduled function, and the cost of their reads for the lanes of a subgroup, from the addresses
+//! of one subgroup in the middle of the loops.
 
 use super::operands::Product;
 use super::rates::Rates;
