@@ -109,8 +109,8 @@ pub(super) struct KernelNames {
 }
 
 impl KernelNames {
-    /// The name of a kernel whose first call is in the group with this label. `part` distinguishes kernels of the same function, the
-    /// conditions `when` versions.
+    /// The name of a kernel whose first call is in the group with this label. `part` distinguishes kernels of the same
+    /// function, the conditions `when` versions.
     pub fn give(&mut self, label: &str, part: Option<Name>, when: &[Cond]) -> String {
         let mut base = match part {
             None => label.to_string(),

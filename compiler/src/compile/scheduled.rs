@@ -59,7 +59,7 @@ impl Scheduled {
     /// Schedules all groups. One that no schedule for all of its open sizes is found for runs on the host.
     ///
     /// # Errors
-    /// A group that has no form on the device nor on the host; a schedule of the module's own that does not apply; bugs.
+    /// A group whose tensors a kernel has no bindings for; a schedule of the module's own that does not apply; bugs.
     pub fn of(
         joined: &Joined,
         backend: Backend<'_>,

@@ -97,7 +97,8 @@ pub(super) fn visit_block(
     // Those of packed layouts are folded, and counted, by `fold-constants`.
     cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
     let message = format!(
-        "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, estimated at {}",
+        "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, \
+         estimated at {}",
         r.f.name,
         choice.converted.len(),
         propagation.convertible.len(),

@@ -33,7 +33,8 @@ pub enum LayoutAnswer {
 
 type Ask = dyn Fn(&LayoutQuestion<'_>) -> Option<LayoutAnswer> + Send + Sync;
 
-/// A named callback, for [`PassContext::alter_layouts`](crate::passes::PassContext::alter_layouts). It must always give the same answer to the same question.
+/// A named callback, for [`PassContext::alter_layouts`](crate::passes::PassContext::alter_layouts). It must always give
+/// the same answer to the same question.
 #[derive(Clone)]
 pub struct AlterLayout {
     pub(super) name: &'static str,
