@@ -1,7 +1,7 @@
 //! `weft explain`: an explanation, shown.
 
 use crate::args::ExplainArgs;
-use crate::output::show_document;
+use crate::output::{show_document, write_json};
 use workbench::Result;
 use workbench::explain::{Request, Subject, explain};
 
@@ -14,7 +14,8 @@ pub fn execute(a: &ExplainArgs) -> Result<()> {
         verbose: a.common.verbose > 0,
         settings: a.common.settings.0.clone(),
     };
-    show_document(&a.common, &explain(&request)?)
+    let found = explain(&request)?;
+    if write_json(&a.common, &found.record)? { Ok(()) } else { show_document(&found.document) }
 }
 
 fn subject(a: &ExplainArgs) -> Subject {

@@ -1,8 +1,7 @@
 //! `weft tune`: what a search found, shown.
 
 use crate::args::{Common, TuneArgs};
-use crate::output::{print_text, show_table, table, write_json};
-use serde_json::Value;
+use crate::output::{print_text, show_table, table, write_records};
 use workbench::bench::seconds;
 use workbench::tune::{Request, Tuned, tune};
 use workbench::{Error, Result};
@@ -21,9 +20,7 @@ pub fn execute(a: &TuneArgs) -> Result<()> {
         settings: a.common.settings.0.clone(),
     };
     let found = tune(&request, &mut |one| show(&a.common, one))?;
-    let mut all: Vec<Value> = found.iter().map(Tuned::to_json).collect();
-    let json = if all.len() == 1 { all.swap_remove(0) } else { all.into() };
-    write_json(&a.common, &json).map(|_| ())
+    write_records(&a.common, &found.iter().map(Tuned::record).collect::<Vec<_>>()).map(drop)
 }
 
 fn show(common: &Common, found: &Tuned) -> Result<()> {

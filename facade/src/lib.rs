@@ -175,7 +175,7 @@ mod trace;
 mod tuning;
 
 pub use advice::{Advice, Code, Spelling};
-pub use bundle::Bundle;
+pub use bundle::{Bundle, BundleContents, EntryContents};
 pub use compiled::CompiledModel;
 pub use compiler::agreement::{Difference, Tolerance, agree};
 pub use compiler::dtype::DType;

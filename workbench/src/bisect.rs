@@ -10,20 +10,24 @@ mod cause;
 mod nodes;
 mod passes;
 mod precision;
+pub mod record;
 mod reproducer;
 mod request;
 mod rules;
 mod trial;
 
 use crate::arrays::{Named, read_npz};
+use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
 use crate::models::{inputs_for, load, short_name};
+use crate::progress::go_on;
+use crate::record::Versioned;
 pub use cause::Cause;
 use compiler::passes::default_pipeline;
+use record::{BisectionRecord, TriedRecord};
 pub use reproducer::Reproducer;
 pub use request::{Request, Right};
-use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use trial::{Case, Setting, Trials};
@@ -36,13 +40,15 @@ pub struct Bisection {
     /// The results are right.
     pub pass: bool,
     /// The device.
-    pub device: Value,
+    pub device: DeviceRecord,
     /// The reference.
     pub against: String,
     /// How results differ.
     pub why: Option<String>,
     /// The cause.
     pub cause: Option<Cause>,
+    /// It was stopped before the cause was found.
+    pub stopped: bool,
     /// The settings that were tried.
     pub tried: Vec<Tried>,
     /// The files that were written.
@@ -51,18 +57,28 @@ pub struct Bisection {
 
 impl Bisection {
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let rows = self.tried.iter().map(|t| {
-            let used = Some(t.outcome.used).filter(|u| u.is_finite());
-            json!({ "what": t.what, "agrees": t.outcome.agrees(), "tolerance_used": used })
-        });
-        json!({ "schema": 1, "model": self.model, "pass": self.pass, "device": self.device, "against": self.against,
-            "why": self.why, "cause": self.cause.as_ref().map(Cause::to_json), "tried": rows.collect::<Vec<_>>(),
-            "reproducer": self.reproducer.as_ref().map(Reproducer::to_json) })
+    pub fn record(&self) -> Versioned<BisectionRecord> {
+        let tried = |t: &Tried| TriedRecord {
+            what: t.what.clone(),
+            agrees: t.outcome.agrees(),
+            tolerance_used: Some(t.outcome.used).filter(|u| u.is_finite()),
+        };
+        Versioned::new(BisectionRecord {
+            model: self.model.clone(),
+            pass: self.pass,
+            device: self.device.clone(),
+            against: self.against.clone(),
+            why: self.why.clone(),
+            cause: self.cause.as_ref().map(Cause::record),
+            stopped: self.stopped,
+            tried: self.tried.iter().map(tried).collect(),
+            reproducer: self.reproducer.clone(),
+        })
     }
     /// The error of results that are wrong.
     pub fn failure(&self) -> Option<Error> {
-        self.why.as_ref().map(|why| Error::new(Code::Check, format!("results differ: {why}")))
+        let stopped = if self.stopped { "; it was stopped before the cause was found" } else { "" };
+        self.why.as_ref().map(|why| Error::new(Code::Check, format!("results differ: {why}{stopped}")))
     }
 }
 
@@ -74,6 +90,7 @@ impl Trials<'_> {
             device: crate::device::describe(self.device),
             against: self.a.right.against.clone(),
             why: asked.why.clone(),
+            stopped: !asked.agrees() && cause.is_none(),
             cause,
             tried: self.tried.into_inner(),
             reproducer,
@@ -81,7 +98,7 @@ impl Trials<'_> {
     }
 }
 
-/// Looks for what makes a result wrong.
+/// Looks for what makes a result wrong. A search that is stopped gives what it has tried so far.
 ///
 /// # Errors
 /// A reference that would be held against itself; what loading, compiling and running say.
@@ -110,7 +127,10 @@ pub fn bisect(a: &Request) -> Result<Bisection> {
     if asked.agrees() {
         return Ok(trials.finish(&asked, None, None));
     }
-    let (cause, setting) = find(&trials, &case, &exact, setting)?;
+    let (cause, setting) = match find(&trials, &case, &exact, setting) {
+        Err(_) if go_on(&a.settings).is_err() => return Ok(trials.finish(&asked, None, None)),
+        found => found?,
+    };
     let around = cause.nodes();
     let folder = folder(a);
     let written = match cause {

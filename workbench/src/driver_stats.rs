@@ -10,8 +10,8 @@ use crate::settings::Settings;
 use compiler::compile::Compiled;
 use compiler::plan::kernel_file;
 use compiler::trace::DriverStats;
+use compiler::trace::driver_stats::{ExecutableRecord, StatsRecord};
 use runtime_gpu::Gpu;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// The device whose driver `option` asks.
@@ -41,24 +41,26 @@ pub fn ask(gpu: &Gpu, c: &Compiled, settings: &Settings) -> Result<DriverStats> 
 }
 
 /// As `--json` has it.
-pub fn to_json(stats: &DriverStats, c: &Compiled) -> Value {
+pub fn record(stats: &DriverStats, c: &Compiled) -> StatsRecord {
     let kernels = c.plan.kernels.iter().enumerate();
-    stats.to_json(kernels.map(|(i, k)| (k.name.as_str(), kernel_file(i, &k.name))))
+    stats.record(kernels.map(|(i, k)| (k.name.as_str(), kernel_file(i, &k.name))))
 }
 
-/// A column of the table: its title, the figure of the JSON, and how it is written.
-const COLUMNS: &[(&str, &str, fn(f64) -> String)] = &[
-    ("subgroup", "subgroup_size", whole),
-    ("registers", "registers", whole),
-    ("scalar", "scalar_registers", whole),
-    ("live", "live_registers", whole),
-    ("spills", "spills", whole),
-    ("fills", "fills", whole),
-    ("scratch", "scratch_bytes", whole),
-    ("occupancy", "occupancy", whole),
-    ("code", "code_bytes", bytes),
-    ("instructions", "instructions", whole),
-    ("latency", "latency_cycles", whole),
+/// A column of the table: its title, the figure, and how it is written.
+type Column = (&'static str, fn(&ExecutableRecord) -> Option<u64>, fn(f64) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("subgroup", |e| Some(e.subgroup_size.into()), whole),
+    ("registers", |e| e.figures.registers, whole),
+    ("scalar", |e| e.figures.scalar_registers, whole),
+    ("live", |e| e.figures.live_registers, whole),
+    ("spills", |e| e.figures.spills, whole),
+    ("fills", |e| e.figures.fills, whole),
+    ("scratch", |e| e.figures.scratch_bytes, whole),
+    ("occupancy", |e| e.figures.occupancy, whole),
+    ("code", |e| e.figures.code_bytes, bytes),
+    ("instructions", |e| e.figures.instructions, whole),
+    ("latency", |e| e.figures.latency_cycles, whole),
 ];
 
 fn whole(v: f64) -> String {
@@ -69,24 +71,21 @@ fn bytes(v: f64) -> String {
     format!("{}B", si(v))
 }
 
-/// Tells the JSON `driver_stats` of a model: a row for each executable, and the columns that its driver fills. Of the
-/// kernels alone that `wanted` takes, by their position.
-pub fn tell(out: &mut Document, stats: &Value, wanted: impl Fn(usize) -> bool) {
-    let mut rows: Vec<(&str, &Value)> = Vec::new();
-    for (i, k) in stats["kernels"].as_array().into_iter().flatten().enumerate() {
-        let own = k["executables"].as_array().into_iter().flatten();
-        rows.extend(own.filter(|_| wanted(i)).map(|e| (k["name"].as_str().unwrap_or(""), e)));
-    }
-    let filled: Vec<_> = COLUMNS.iter().filter(|c| rows.iter().any(|r| r.1[c.1].is_number())).collect();
+/// Tells the statistics of a model: a row for each executable, and the columns that its driver fills. Of the kernels
+/// alone that `wanted` takes, by their position.
+pub fn tell(out: &mut Document, stats: &StatsRecord, wanted: impl Fn(usize) -> bool) {
+    let kernels = stats.kernels.iter().filter(|k| wanted(k.id));
+    let rows: Vec<_> = kernels.flat_map(|k| k.executables.iter().map(|e| (k.name.clone(), e))).collect();
+    let filled: Vec<_> = COLUMNS.iter().filter(|c| rows.iter().any(|r| c.1(r.1).is_some())).collect();
     let header: Vec<&str> = std::iter::once("kernel").chain(filled.iter().map(|c| c.0)).collect();
-    let cells = |(name, e): &(&str, &Value)| {
-        let cell = |c: &&(_, &str, fn(f64) -> String)| e[c.1].as_f64().map_or(String::new(), c.2);
-        std::iter::once(name.to_string()).chain(filled.iter().map(cell)).collect()
+    let cells = |(name, e): &(String, &ExecutableRecord)| {
+        let cell = |c: &&Column| c.1(e).map_or(String::new(), |n| c.2(n as f64));
+        std::iter::once(name.clone()).chain(filled.iter().map(cell)).collect()
     };
     out.table(&header, rows.iter().map(cells));
-    let of = rows.iter().find_map(|r| r.1["occupancy_of"].as_str());
+    let of = rows.iter().find_map(|r| r.1.figures.occupancy_of);
     let occupancy = of.map_or(String::new(), |of| format!("; occupancy in subgroups of {of}"));
-    let device = stats["device"].as_str().unwrap_or("");
+    let device = &stats.device;
     out.say(format!(
         "by the driver of {device}; registers of a thread{occupancy}; latency in cycles by the driver's own model"
     ));

@@ -7,6 +7,7 @@ mod left;
 mod measured;
 mod model;
 mod node;
+pub mod record;
 mod relations;
 
 use crate::document::Document;
@@ -15,10 +16,13 @@ use crate::executor::{compile_options, pipeline_for, target_profile};
 use crate::inputs::Inputs;
 use crate::models::load;
 use crate::parts::{Parts, compile_parts};
+use crate::record::Versioned;
 use crate::settings::Settings;
 use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
+use record::{KernelExplained, LeftExplained, ModelExplained, NodeExplained, SortedExplained};
 use relations::Relations;
+use serde::Serialize;
 
 /// The subject of an explanation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +38,32 @@ pub enum Subject {
     Left,
     /// The groups by what was measured of them: `time` or `error`.
     Sorted(String),
+}
+
+/// An explanation.
+pub struct Explained {
+    /// For programs.
+    pub record: Versioned<Record>,
+    /// For people.
+    pub document: Document,
+}
+
+impl Explained {
+    fn new(record: Record, document: Document) -> Explained {
+        Explained { record: Versioned::new(record), document }
+    }
+}
+
+/// An explanation as `--json` has it.
+#[derive(Serialize)]
+#[serde(untagged)]
+#[allow(missing_docs)]
+pub enum Record {
+    Model(Box<ModelExplained>),
+    Node(NodeExplained),
+    Kernel(Box<KernelExplained>),
+    Left(LeftExplained),
+    Sorted(Box<SortedExplained>),
 }
 
 /// An explanation to give.
@@ -55,7 +85,7 @@ pub struct Request {
 ///
 /// # Errors
 /// Those of loading and compiling, and of [`of_trace`].
-pub fn explain(a: &Request) -> Result<Document> {
+pub fn explain(a: &Request) -> Result<Explained> {
     let (trace, parts) = match crate::traces::given(&a.model, &a.settings)? {
         Some(trace) => (trace, None),
         None => compiled(a)?,
@@ -67,7 +97,7 @@ pub fn explain(a: &Request) -> Result<Document> {
 ///
 /// # Errors
 /// No such node or kernel; nothing was measured; a trace without stages.
-pub fn of_trace(trace: &CompileTrace, parts: Option<&Parts>, subject: &Subject, verbose: bool) -> Result<Document> {
+pub fn of_trace(trace: &CompileTrace, parts: Option<&Parts>, subject: &Subject, verbose: bool) -> Result<Explained> {
     let relations = Relations::new(trace);
     match subject {
         Subject::Model => Ok(model::explain(&relations, parts, verbose)),

@@ -37,6 +37,7 @@ pub mod pictures;
 pub mod precision;
 pub mod progress;
 pub mod range_checks;
+pub mod record;
 pub mod report;
 pub mod said;
 pub mod settings;

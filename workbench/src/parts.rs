@@ -18,7 +18,8 @@ use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Where a node or a part runs.
 const DEVICE: &str = "device";
@@ -125,9 +126,15 @@ fn source(stages: &NetworkParts, v: PartValue) -> String {
     }
 }
 
-struct Node {
+/// A node of a part.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Node {
+    /// Its name.
+    #[schemars(with = "String")]
     name: Name,
+    /// Its op.
     op: &'static str,
+    /// `device` or `host`.
     runs: &'static str,
 }
 
@@ -213,9 +220,9 @@ impl Parts {
         Parts(parts)
     }
 
-    /// `parts` of the JSON of `weft compile`: dimensions that nothing says yet are null.
-    pub fn to_json(&self) -> Value {
-        self.0.iter().map(Part::to_json).collect()
+    /// `parts` of the record of `weft compile`.
+    pub fn record(&self) -> Vec<PartRecord> {
+        self.0.iter().map(Part::record).collect()
     }
 
     /// The parts as a table.
@@ -267,20 +274,68 @@ impl Part {
         }
     }
 
-    fn to_json(&self) -> Value {
-        let values = |list: &[(Name, TensorType)]| -> Value {
-            let shape = |t: &TensorType| t.shape.iter().map(|d| d.as_const()).collect::<Vec<_>>();
-            let exprs = |t: &TensorType| t.shape.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let one = |(name, ty): &(Name, TensorType)| json!({ "name": name, "dtype": ty.dtype.to_string(), "shape": shape(ty), "shape_expr": exprs(ty) });
-            list.iter().map(one).collect()
+    fn record(&self) -> PartRecord {
+        let size =
+            |s: &Size| SizeRecord { symbol: s.symbol.to_string(), node: s.node.to_string(), from: s.from.clone() };
+        let value = |(name, ty): &(Name, TensorType)| ValueRecord {
+            name: name.to_string(),
+            dtype: ty.dtype.to_string(),
+            shape: ty.shape.iter().map(|d| d.as_const()).collect(),
+            shape_expr: ty.shape.iter().map(ToString::to_string).collect(),
         };
-        let symbols = |list: &[Size]| -> Value {
-            list.iter().map(|s| json!({ "symbol": s.symbol, "node": s.node, "from": s.from })).collect()
-        };
-        let nodes: Value = self.nodes.iter().map(|n| json!({ "name": n.name, "op": n.op, "runs": n.runs })).collect();
-        json!({ "name": self.name, "runs": self.runs, "nodes": nodes, "inputs": values(&self.inputs),
-            "results": values(&self.results), "reads": symbols(&self.reads), "decides": symbols(&self.decides) })
+        PartRecord {
+            name: self.name,
+            runs: self.runs,
+            nodes: self.nodes.clone(),
+            inputs: self.inputs.iter().map(value).collect(),
+            results: self.results.iter().map(value).collect(),
+            reads: self.reads.iter().map(size).collect(),
+            decides: self.decides.iter().map(size).collect(),
+        }
     }
+}
+
+/// A part of a network that decides sizes while it runs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PartRecord {
+    /// `before`, `deciding`, `after`.
+    pub name: &'static str,
+    /// `device`, `host`, or `decided`: where a run has decided its sizes.
+    pub runs: &'static str,
+    /// Its nodes, without constants.
+    pub nodes: Vec<Node>,
+    /// What it takes.
+    pub inputs: Vec<ValueRecord>,
+    /// What it gives.
+    pub results: Vec<ValueRecord>,
+    /// Sizes that the host reads before the part is compiled.
+    pub reads: Vec<SizeRecord>,
+    /// Sizes that a run of the part decides.
+    pub decides: Vec<SizeRecord>,
+}
+
+/// A value between parts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValueRecord {
+    /// Its name.
+    pub name: String,
+    /// Of an element.
+    pub dtype: String,
+    /// Null for what no one knows yet.
+    pub shape: Vec<Option<i64>>,
+    /// Each dimension as an expression.
+    pub shape_expr: Vec<String>,
+}
+
+/// A size that a run decides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SizeRecord {
+    /// Its name.
+    pub symbol: String,
+    /// The node that has it in a result.
+    pub node: String,
+    /// The values that say it; empty if the node itself has to run.
+    pub from: Vec<String>,
 }
 
 /// A node with a tensor expression, or whose sizes as attributes give it one, or control flow, is for the device.
@@ -301,15 +356,15 @@ mod tests {
             %1 = non_zero %0 {count=found} : i64[2,found]\n  return %1\n}\n";
         let module = parse_module(text).expect("parses");
         let stages = split_network(&module).expect("splits").expect("decides a size");
-        let json = Parts::of(&stages, true, true).to_json();
-        assert_eq!((&json[0]["name"], &json[0]["runs"]), (&json!("before"), &json!("device")));
-        let after = &json[1];
-        assert_eq!((&after["name"], &after["runs"]), (&json!("after"), &json!("decided")));
-        assert_eq!(after["results"][0]["shape"], json!([2, null]));
-        assert_eq!(after["results"][0]["shape_expr"], json!(["2", "found"]));
-        assert_eq!(after["reads"][0]["symbol"], "found");
-        let from = after["reads"][0]["from"][0].as_str().expect("a value");
+        let parts = Parts::of(&stages, true, true).record();
+        assert_eq!((parts[0].name, parts[0].runs), ("before", "device"));
+        let after = &parts[1];
+        assert_eq!((after.name, after.runs), ("after", "decided"));
+        assert_eq!(after.results[0].shape, [Some(2), None]);
+        assert_eq!(after.results[0].shape_expr, ["2", "found"]);
+        assert_eq!(after.reads[0].symbol, "found");
+        let from = &after.reads[0].from[0];
         assert!(from.contains("non_zero"), "{from}");
-        assert_eq!(after["decides"], json!([]));
+        assert!(after.decides.is_empty());
     }
 }

@@ -5,7 +5,8 @@ use crate::settings::Settings;
 use compiler::graph::Module;
 use compiler::interpreter::{Interpreter, NodeOutOfRange};
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Elements that are out of range in a run of the unchanged `module` by the interpreter.
 ///
@@ -19,9 +20,24 @@ pub fn count_out_of_range(module: &Module, inputs: &[Tensor], settings: &Setting
     Ok(found)
 }
 
-/// The found elements, for JSON.
-pub fn out_of_range_json(found: &[NodeOutOfRange]) -> Value {
-    let node =
-        |n: &NodeOutOfRange| json!({ "node": n.node, "op": n.op, "count": n.found.count, "first": n.found.first });
-    found.iter().map(node).collect()
+/// A node that reads an index outside of a dimension, or divides an integer by 0.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RangeRecord {
+    /// Its name.
+    pub node: String,
+    /// Its op.
+    pub op: &'static str,
+    /// Elements out of range.
+    pub count: u64,
+    /// The first such element.
+    pub first: String,
+}
+
+/// The found elements as `--json` has them.
+pub fn records(found: &[NodeOutOfRange]) -> Vec<RangeRecord> {
+    let one = |n: &NodeOutOfRange| {
+        let (node, op, first) = (n.node.to_string(), n.op, n.found.first.clone());
+        RangeRecord { node, op, count: n.found.count, first }
+    };
+    found.iter().map(one).collect()
 }

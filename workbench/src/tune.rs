@@ -15,6 +15,7 @@ mod known;
 mod learned;
 pub mod measurer;
 mod network;
+pub mod record;
 mod regions;
 mod request;
 mod runs;
@@ -23,11 +24,13 @@ pub mod space;
 mod submit;
 pub mod units;
 
+use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::short_name;
 use crate::models::{inputs_for, load};
 use crate::progress::{Progress, go_on, log};
+use crate::record::Versioned;
 use crate::settings::Settings;
 use crate::worker::Setup;
 use crate::{ceilings, tuning};
@@ -38,10 +41,10 @@ use compiler::text::parse_templates;
 use compiler::trace::Ceilings;
 use known::Recorder;
 use measurer::Measurer;
+use record::{FunctionRecord, GraphRecord, NetworkRecord, RegionRecord, TunedRecord};
 pub use request::Request;
 use runs::Runs;
 use search::{Outcome, Search};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use units::{Unit, units};
@@ -76,34 +79,40 @@ pub struct Tuned {
     /// Path or zoo name.
     pub model: String,
     /// The device.
-    pub device: Value,
+    pub device: DeviceRecord,
     /// The database that has it.
     pub file: PathBuf,
     /// Seconds of the search.
     pub seconds: f64,
     /// The outcome for each function.
     pub functions: Vec<Report>,
-    /// The race of the network before and after; null where nothing new was kept.
-    pub network: Value,
+    /// The race of the network before and after; none where nothing new was kept.
+    pub network: Option<NetworkRecord>,
     /// The decisions of measured times about layouts and fusion.
-    pub graph: Value,
+    pub graph: Option<GraphRecord>,
     /// Times of the regions of external targets.
-    pub regions: Vec<Value>,
+    pub regions: Vec<RegionRecord>,
 }
 
 impl Tuned {
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        json!({ "schema": 1, "model": short_name(&self.model), "device": self.device,
-            "tuning": self.file.display().to_string(), "seconds": self.seconds,
-            "functions": self.functions.iter().map(Report::to_json).collect::<Vec<_>>(), "network": self.network,
-            "graph": self.graph, "regions": self.regions })
+    pub fn record(&self) -> Versioned<TunedRecord> {
+        Versioned::new(TunedRecord {
+            model: short_name(&self.model),
+            device: self.device.clone(),
+            tuning: self.file.display().to_string(),
+            seconds: self.seconds,
+            functions: self.functions.iter().map(Report::record).collect(),
+            network: self.network.clone(),
+            graph: self.graph.clone(),
+            regions: self.regions.clone(),
+        })
     }
     /// The network, its graph and its regions in words.
     pub fn lines(&self) -> Vec<String> {
         let name = short_name(&self.model);
-        let network = network::describe(&name, &self.network);
-        [vec![network], graph::describe(&name, &self.graph), regions::describe(&self.regions)].concat()
+        let network = network::describe(&name, self.network.as_ref());
+        [vec![network], graph::describe(&name, self.graph.as_ref()), regions::describe(&self.regions)].concat()
     }
 }
 
@@ -231,15 +240,15 @@ fn one(
     let network = network::judge(a, model, file, &lines)?;
     let subject = graph::Subject { module: &module, inputs: &inputs, device, model, file, target };
     let graph = if a.kernel.is_some() || a.same_sums {
-        Value::Null
+        None
     } else {
         // If the device has no memory for two networks, the schedules that were found are still reported.
         match graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH)) {
             Err(e) if e.code == Code::Device => {
                 log(settings, format!("tune: layouts and fusion stay: {}", e.message));
-                Value::Null
+                None
             }
-            found => found?,
+            found => Some(found?),
         }
     };
     Ok(Tuned {
@@ -347,11 +356,21 @@ fn search_one(
 }
 
 impl Report {
-    fn to_json(&self) -> Value {
-        let o = &self.outcome;
-        json!({ "name": self.name, "share": self.share, "tried": self.tried, "refused": self.refused,
-            "by_templates": self.by_templates, "ratio": o.ratio(), "us": o.us, "estimated_us": o.estimated_us,
-            "rounds": o.rounds, "choices": o.winner.as_ref().map(|_| o.schedule().0), "schedule": o.schedule().1,
-            "by": o.winner.as_ref().map(|w| &w.by) })
+    fn record(&self) -> FunctionRecord {
+        let (o, (choices, schedule)) = (&self.outcome, self.outcome.schedule());
+        FunctionRecord {
+            name: self.name.clone(),
+            share: self.share,
+            tried: self.tried,
+            refused: self.refused.clone(),
+            by_templates: self.by_templates,
+            ratio: o.ratio(),
+            us: o.us,
+            estimated_us: o.estimated_us,
+            rounds: o.rounds,
+            choices: o.winner.as_ref().map(|_| choices),
+            schedule,
+            by: o.winner.as_ref().map(|w| w.by.clone()),
+        }
     }
 }

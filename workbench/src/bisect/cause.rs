@@ -1,8 +1,8 @@
 //! The cause that a bisection finds, in plain words and as JSON.
 
+use super::record::{CauseRecord, OverflowRecord};
 use compiler::name::Name;
 use compiler::passes::mixed_precision::escape_pattern;
-use serde_json::{Value, json};
 
 /// The cause of a wrong result.
 #[allow(missing_docs)]
@@ -108,15 +108,17 @@ impl Cause {
     }
 
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let nodes: Vec<String> = self.nodes().iter().map(|n| n.to_string()).collect();
-        let mut out = json!({ "kind": self.kind(), "text": self.text(), "nodes": nodes,
-            "pass": null, "rule": null, "function": null, "overflow": null });
+    pub fn record(&self) -> CauseRecord {
+        let nodes = self.nodes().iter().map(Name::to_string).collect();
+        let (kind, text) = (self.kind(), self.text());
+        let mut out = CauseRecord { kind, text, nodes, pass: None, rule: None, function: None, overflow: None };
         match self {
-            Cause::Pass { name, .. } => out["pass"] = json!(name),
-            Cause::Rule { name, function, .. } => (out["rule"], out["function"]) = (json!(name), json!(function)),
+            Cause::Pass { name, .. } => out.pass = Some(name.clone()),
+            Cause::Rule { name, function, .. } => {
+                (out.rule, out.function) = (Some(name.clone()), Some(function.clone()));
+            }
             Cause::Precision { overflow: Some(o), .. } => {
-                out["overflow"] = json!({ "tensor": o.value, "largest": o.largest });
+                out.overflow = Some(OverflowRecord { tensor: o.value.to_string(), largest: o.largest });
             }
             _ => {}
         }
