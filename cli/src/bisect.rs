@@ -4,6 +4,7 @@ use crate::args::BisectArgs;
 use crate::output::{print_text, show_table, table, verdict, write_json};
 use workbench::Result;
 use workbench::bisect::{Bisection, Request, bisect};
+use workbench::record::Versioned;
 
 /// Looks for what makes a result wrong.
 pub fn execute(a: &BisectArgs) -> Result<()> {
@@ -16,7 +17,7 @@ pub fn execute(a: &BisectArgs) -> Result<()> {
     };
     crate::interrupt::asks_to_stop();
     let found = bisect(&request)?;
-    if !write_json(&a.common, &found.record())? {
+    if !write_json(&a.common, &Versioned::new(&found))? {
         show(&found)?;
     }
     found.failure().map_or(Ok(()), Err)
@@ -25,11 +26,11 @@ pub fn execute(a: &BisectArgs) -> Result<()> {
 fn show(found: &Bisection) -> Result<()> {
     let mut t = table(&["", "tried", "difference"]);
     for row in &found.tried {
-        t.add_row([verdict(row.outcome.agrees()), row.what.as_str().into(), row.outcome.text().into()]);
+        t.add_row([verdict(row.agrees), row.what.as_str().into(), row.difference().into()]);
     }
     show_table(&t)?;
     print_text(&match &found.cause {
-        Some(cause) => format!("cause: {}", cause.text()),
+        Some(cause) => format!("cause: {}", cause.text),
         None if found.stopped => "the search was stopped before it found the cause".into(),
         None => format!("the results agree with {}: there is nothing to find", found.against),
     })?;

@@ -219,7 +219,7 @@ fn write_spirv(k: &PlanKernel, path: &Path) -> Result<()> {
     let words = generated(k)?.emit_spirv();
     let words = words.map_err(|e| Error::new(Code::Bug, format!("kernel {} has no SPIR-V: {e}", k.name)))?;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    write_file(path, &bytes)
+    Ok(write_file(path, &bytes)?)
 }
 
 /// Writes each kernel as a file. Without `--emit`, SPIR-V takes the place of WGSL that no reader takes.

@@ -103,7 +103,7 @@ fn write_values(
     exact: &FxHashMap<ValueId, Tensor>,
 ) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    write_npz(path, &named(names, exact)?)
+    Ok(write_npz(path, &named(names, exact)?)?)
 }
 
 /// Shows inputs and results of the part; `going_round` are inputs of the model that were not asked for.

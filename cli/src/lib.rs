@@ -172,7 +172,7 @@ fn check_outputs(command: &Command) -> Result<()> {
     json.into_iter()
         .chain(files.into_iter().flatten().map(PathBuf::as_path))
         .try_for_each(workbench::written::verify_writable)?;
-    folder.map_or(Ok(()), |f| workbench::written::verify_folder(f))
+    Ok(folder.map_or(Ok(()), |f| workbench::written::verify_folder(f))?)
 }
 
 /// Sizes in files and data are refused beyond what the machine has left.

@@ -16,7 +16,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use weft::BundleContents;
 use workbench::bench::record::BenchRecord;
-use workbench::bisect::record::BisectionRecord;
+use workbench::bisect::Bisection;
 use workbench::compare::record::{ComparisonRecord, FolderRecord, NothingToCompare};
 use workbench::error::ErrorRecord;
 use workbench::explain::record::{
@@ -24,7 +24,7 @@ use workbench::explain::record::{
 };
 use workbench::parts::PartRecord;
 use workbench::record::Versioned;
-use workbench::tune::record::TunedRecord;
+use workbench::tune::record::Tuned;
 
 /// Parts of several records, which have a table of their own.
 pub const SHARED: &[&str] = &["times", "errors", "ceilings", "driver_stats", "group", "part"];
@@ -54,8 +54,8 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("compare --data", schema::<Versioned<FolderRecord>>()),
         ("nothing to compare", schema::<Versioned<NothingToCompare>>()),
         ("extract", schema::<Versioned<ExtractedRecord<'_>>>()),
-        ("bisect", schema::<Versioned<BisectionRecord>>()),
-        ("tune", schema::<Versioned<TunedRecord>>()),
+        ("bisect", schema::<Versioned<Bisection>>()),
+        ("tune", schema::<Versioned<Tuned>>()),
         ("tuning show", schema::<Versioned<ShownRecord>>()),
         ("tuning check", schema::<Versioned<CheckedRecord<'_>>>()),
         ("tuning check --mend", schema::<Versioned<MendedRecord>>()),

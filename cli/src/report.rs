@@ -14,7 +14,6 @@ use workbench::classes::{classes_of, ranked};
 use workbench::device::{DeviceRecord, describe};
 use workbench::executor::Device;
 use workbench::figures::shape;
-use workbench::range_checks::{RangeRecord, records};
 use workbench::record::Versioned;
 use workbench::{Error, Result};
 
@@ -37,7 +36,7 @@ pub struct RunRecord {
     outputs: Vec<OutputRecord>,
     /// With `--check-indices`: nodes that read an index outside of a dimension or divide an integer by 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    out_of_range: Option<Vec<RangeRecord>>,
+    out_of_range: Option<Vec<NodeOutOfRange>>,
 }
 
 /// A result.
@@ -117,7 +116,7 @@ pub fn report(
         }
     }
     let seed = random.then_some(a.common.seed);
-    let (model, device, out_of_range) = (a.model.clone(), describe(device), counted.map(records));
+    let (model, device, out_of_range) = (a.model.clone(), describe(device), counted.map(<[_]>::to_vec));
     let record = RunRecord { model, device, seed, outputs: rows, out_of_range };
     if write_json(&a.common, &Versioned::new(&record))? {
         return Ok(());

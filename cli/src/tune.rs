@@ -3,6 +3,7 @@
 use crate::args::{Common, TuneArgs};
 use crate::output::{print_text, show_table, table, write_records};
 use workbench::bench::seconds;
+use workbench::record::Versioned;
 use workbench::tune::{Request, Tuned, tune};
 use workbench::{Error, Result};
 
@@ -20,7 +21,7 @@ pub fn execute(a: &TuneArgs) -> Result<()> {
         settings: a.common.settings.0.clone(),
     };
     let found = tune(&request, &mut |one| show(&a.common, one))?;
-    write_records(&a.common, &found.iter().map(Tuned::record).collect::<Vec<_>>()).map(drop)
+    write_records(&a.common, &found.iter().map(Versioned::new).collect::<Vec<_>>()).map(drop)
 }
 
 fn show(common: &Common, found: &Tuned) -> Result<()> {
@@ -29,15 +30,14 @@ fn show(common: &Common, found: &Tuned) -> Result<()> {
     }
     let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "schedule"]);
     for r in &found.functions {
-        let o = &r.outcome;
         t.add_row([
             r.name.clone(),
             format!("{:.1} %", r.share * 1e2),
             r.tried.to_string(),
-            format!("{:.1}", o.us[0]),
-            format!("{:.1}", o.us[1]),
-            format!("{:.3}", o.ratio()),
-            o.describe(),
+            format!("{:.1}", r.us[0]),
+            format!("{:.1}", r.us[1]),
+            format!("{:.3}", r.ratio),
+            r.difference.clone(),
         ]);
     }
     show_table(&t)?;

@@ -280,7 +280,7 @@ fn write(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let others: BTreeSet<&String> = all.others.iter().collect();
     others.into_iter().for_each(|line| text.push_str(&format!("{line}\n")));
     match &a.output {
-        Some(path) => write_file(path, text.as_bytes()),
+        Some(path) => Ok(write_file(path, text.as_bytes())?),
         None => print_text(text.trim_end()),
     }
 }

@@ -146,10 +146,13 @@
 
 mod advice;
 mod alone;
+#[cfg(feature = "npz")]
+pub mod arrays;
 mod build;
 mod bundle;
 mod calibrated;
 pub mod calibration;
+pub mod ceilings;
 mod compiled;
 mod cpu_form;
 mod device;
@@ -158,6 +161,8 @@ mod error;
 mod extensions;
 pub mod external;
 pub mod files;
+pub mod host_library;
+pub mod machine;
 pub mod memory;
 mod model;
 mod native;
@@ -173,6 +178,7 @@ mod staged;
 pub mod statistics;
 mod trace;
 mod tuning;
+pub mod written;
 
 pub use advice::{Advice, Code, Spelling};
 pub use bundle::{Bundle, BundleContents, EntryContents};

@@ -17,64 +17,20 @@ mod rules;
 mod trial;
 
 use crate::arrays::{Named, read_npz};
-use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
 use crate::models::{inputs_for, load, short_name};
 use crate::progress::go_on;
-use crate::record::Versioned;
-pub use cause::Cause;
+use cause::Cause;
 use compiler::passes::default_pipeline;
-use record::{BisectionRecord, TriedRecord};
-pub use reproducer::Reproducer;
+pub use record::{Bisection, Tried};
+use reproducer::Reproducer;
 pub use request::{Request, Right};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use trial::{Case, Setting, Trials};
-pub use trial::{Outcome, Tried};
-
-/// The outcome.
-pub struct Bisection {
-    /// Name of the model.
-    pub model: String,
-    /// The results are right.
-    pub pass: bool,
-    /// The device.
-    pub device: DeviceRecord,
-    /// The reference.
-    pub against: String,
-    /// How results differ.
-    pub why: Option<String>,
-    /// The cause.
-    pub cause: Option<Cause>,
-    /// It was stopped before the cause was found.
-    pub stopped: bool,
-    /// The settings that were tried.
-    pub tried: Vec<Tried>,
-    /// The files that were written.
-    pub reproducer: Option<Reproducer>,
-}
+use trial::{Case, Outcome, Setting, Trials};
 
 impl Bisection {
-    /// As `--json` has it.
-    pub fn record(&self) -> Versioned<BisectionRecord> {
-        let tried = |t: &Tried| TriedRecord {
-            what: t.what.clone(),
-            agrees: t.outcome.agrees(),
-            tolerance_used: Some(t.outcome.used).filter(|u| u.is_finite()),
-        };
-        Versioned::new(BisectionRecord {
-            model: self.model.clone(),
-            pass: self.pass,
-            device: self.device.clone(),
-            against: self.against.clone(),
-            why: self.why.clone(),
-            cause: self.cause.as_ref().map(Cause::record),
-            stopped: self.stopped,
-            tried: self.tried.iter().map(tried).collect(),
-            reproducer: self.reproducer.clone(),
-        })
-    }
     /// The error of results that are wrong.
     pub fn failure(&self) -> Option<Error> {
         let stopped = if self.stopped { "; it was stopped before the cause was found" } else { "" };
@@ -91,7 +47,7 @@ impl Trials<'_> {
             against: self.a.right.against.clone(),
             why: asked.why.clone(),
             stopped: !asked.agrees() && cause.is_none(),
-            cause,
+            cause: cause.as_ref().map(Cause::record),
             tried: self.tried.into_inner(),
             reproducer,
         }
@@ -165,7 +121,7 @@ fn reference(a: &Request, exact: &Named) -> Result<Named> {
     match a.right.against.as_str() {
         _ if !a.right.results.is_empty() => Ok(a.right.results.clone()),
         "reference" => Ok(exact.clone()),
-        file if Path::new(file).exists() => read_npz(Path::new(file)),
+        file if Path::new(file).exists() => Ok(read_npz(Path::new(file))?),
         file => Err(Error::usage(format!("--against {file}: needs reference, or a file of results that exists"))),
     }
 }

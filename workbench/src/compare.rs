@@ -19,7 +19,7 @@ use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
-use crate::range_checks::{count_out_of_range, records};
+use crate::range_checks::count_out_of_range;
 use crate::record::Versioned;
 pub use cause::Cause;
 use cause::{Run, cause_of};
@@ -32,24 +32,12 @@ use compiler::passes::mixed_precision::keep_list;
 use compiler::trace::{self, CompileTrace, Errors};
 pub use data::{Case, FolderComparison, Output, Row, WORST, over_folder};
 use keep::Found;
-use record::{Compared, ComparisonRecord, DifferenceRecord, KeepRecord, MixedRecord, NothingToCompare, Record};
-use record::{ResultRecord, ResultsRecord};
+pub use record::Keep;
+use record::{Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord};
 pub use request::{Against, Request};
 pub use side::Side;
 pub use side::reference_of;
 use side::{Reference, differences, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
-
-/// A keep list that was found.
-pub struct Keep {
-    /// The comparison passes with it.
-    pub passes: bool,
-    /// Names of nodes, as `keep_f32` takes them.
-    pub patterns: Vec<String>,
-    /// Lists that were measured.
-    pub measured: usize,
-    /// The text of its file.
-    pub text: String,
-}
 
 /// The outcome of a comparison.
 #[derive(Default)]
@@ -148,15 +136,13 @@ impl Comparison {
             nodes: self.nodes.iter().map(DifferenceRecord::of_node).collect(),
             first_failing: self.cause.as_ref().and_then(|c| failing().or_else(|| c.node())),
         };
-        let Stored { nodes, kept, single, saved } = self.stored.unwrap_or_default();
-        let keep = |k: &Keep| KeepRecord { passes: k.passes, patterns: k.patterns.clone(), measured: k.measured };
         Versioned::new(Record::Compared(Box::new(ComparisonRecord {
             compared,
-            mixed: self.stored.map(|_| MixedRecord { nodes, kept, fp32_bytes: single, saved_bytes: saved }),
+            mixed: self.stored,
             cause: self.cause.as_ref().map(Cause::record),
-            keep: self.keep.as_ref().map(keep),
+            keep: self.keep.clone(),
             lost_positions: self.lost.clone(),
-            out_of_range: self.out_of_range.as_deref().map(records),
+            out_of_range: self.out_of_range.clone(),
         })))
     }
 

@@ -1,7 +1,6 @@
 //! `--host-call` and `--host-functions`: nodes replaced by host functions, with the change in time.
 
 use crate::error::{Error, Result};
-use crate::host_library::load_library;
 use crate::settings::Settings;
 use benches::statistics::Statistics;
 use compiler::attr::{AttrStruct, Attrs};
@@ -51,7 +50,14 @@ pub struct EdgeTime {
 /// A library that cannot be loaded.
 pub fn functions(settings: &Settings, own: &HostFunctions) -> Result<HostFunctions> {
     let mut functions = own.clone();
-    settings.host_functions.iter().try_for_each(|path| load_library(path, &mut functions))?;
+    for path in &settings.host_functions {
+        weft::host_library::load(path, &mut functions).map_err(|why| {
+            Error::usage(format!("--host-functions {}: {why}", path.display())).help(
+                "a library exports `weft_host_functions` or `weft_prepared_functions`, as docs/weft_host_functions.h \
+                 declares them",
+            )
+        })?;
+    }
     Ok(functions)
 }
 

@@ -5,7 +5,6 @@
 //! progress ([`watcher::Watcher`]), and gives a typed record or a typed error ([`error::Error`]). Nothing here knows a
 //! command line or a terminal.
 
-pub mod arrays;
 pub mod bench;
 pub mod bisect;
 pub mod bundles;
@@ -23,11 +22,9 @@ pub mod external;
 pub mod extract;
 pub mod figures;
 pub mod host_calls;
-mod host_library;
 pub mod images;
 pub mod inputs;
 pub mod layout_options;
-pub mod machine;
 pub mod models;
 pub mod names;
 pub mod options;
@@ -48,7 +45,7 @@ pub mod tuning;
 pub mod values_by_name;
 pub mod watcher;
 pub mod worker;
-pub mod written;
 
 pub use error::{Code, Error, Result};
 pub use settings::Settings;
+pub use weft::{arrays, written};

@@ -24,13 +24,11 @@ pub mod space;
 mod submit;
 pub mod units;
 
-use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, execute, open_device, profile_on, scheduling};
 use crate::models::short_name;
 use crate::models::{inputs_for, load};
 use crate::progress::{Progress, go_on, log};
-use crate::record::Versioned;
 use crate::settings::Settings;
 use crate::worker::Setup;
 use crate::{ceilings, tuning};
@@ -41,7 +39,7 @@ use compiler::text::parse_templates;
 use compiler::trace::Ceilings;
 use known::Recorder;
 use measurer::Measurer;
-use record::{FunctionRecord, GraphRecord, NetworkRecord, RegionRecord, TunedRecord};
+pub use record::{Tuned, TunedFunction};
 pub use request::Request;
 use runs::Runs;
 use search::{Outcome, Search};
@@ -58,61 +56,12 @@ const SEARCH: f64 = 0.7;
 const ROOF: f64 = 0.85;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
-/// The outcome of the search for a function.
-pub struct Report {
-    /// Its name.
-    pub name: String,
-    /// Its share of the network's time.
-    pub share: f64,
-    /// Candidates that ran.
-    pub tried: usize,
-    /// Those that gave wrong results or did not run, with why.
-    pub refused: Vec<String>,
-    /// Candidates of templates.
-    pub by_templates: usize,
-    /// The winner.
-    pub outcome: Outcome,
-}
-
-/// The outcome for a model.
-pub struct Tuned {
-    /// Path or zoo name.
-    pub model: String,
-    /// The device.
-    pub device: DeviceRecord,
-    /// The database that has it.
-    pub file: PathBuf,
-    /// Seconds of the search.
-    pub seconds: f64,
-    /// The outcome for each function.
-    pub functions: Vec<Report>,
-    /// The race of the network before and after; none where nothing new was kept.
-    pub network: Option<NetworkRecord>,
-    /// The decisions of measured times about layouts and fusion.
-    pub graph: Option<GraphRecord>,
-    /// Times of the regions of external targets.
-    pub regions: Vec<RegionRecord>,
-}
-
 impl Tuned {
-    /// As `--json` has it.
-    pub fn record(&self) -> Versioned<TunedRecord> {
-        Versioned::new(TunedRecord {
-            model: short_name(&self.model),
-            device: self.device.clone(),
-            tuning: self.file.display().to_string(),
-            seconds: self.seconds,
-            functions: self.functions.iter().map(Report::record).collect(),
-            network: self.network.clone(),
-            graph: self.graph.clone(),
-            regions: self.regions.clone(),
-        })
-    }
     /// The network, its graph and its regions in words.
     pub fn lines(&self) -> Vec<String> {
-        let name = short_name(&self.model);
-        let network = network::describe(&name, self.network.as_ref());
-        [vec![network], graph::describe(&name, self.graph.as_ref()), regions::describe(&self.regions)].concat()
+        let name = &self.model;
+        let network = network::describe(name, self.network.as_ref());
+        [vec![network], graph::describe(name, self.graph.as_ref()), regions::describe(&self.regions)].concat()
     }
 }
 
@@ -252,9 +201,9 @@ fn one(
         }
     };
     Ok(Tuned {
-        model: model.into(),
+        model: short_name(model),
         device: crate::device::describe(device),
-        file: file.to_path_buf(),
+        tuning: file.display().to_string(),
         seconds: start.elapsed().as_secs_f64(),
         functions: reports,
         network,
@@ -280,7 +229,7 @@ fn search_all(
     (units, total): (&[Unit], f64),
     (file, known): (&Path, &TuningDatabase),
     (start, budget): (Instant, Duration),
-) -> Result<(Vec<Report>, Vec<TuningLine>)> {
+) -> Result<(Vec<TunedFunction>, Vec<TuningLine>)> {
     let mut progress = Progress::new(&a.settings, &[]);
     let (mut reports, mut lines) = (Vec::new(), Vec::new());
     let mut measurer = Measurer::new(Setup::of(&a.settings, &a.input)).with_same_sums(a.same_sums);
@@ -309,7 +258,7 @@ fn search_all(
             continue;
         }
         let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);
-        let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
+        let saved: f64 = reports.iter().map(|r: &TunedFunction| r.share * (1.0 - r.ratio)).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
         let maker = Maker::new(target, unit, templates);
@@ -331,7 +280,23 @@ fn search_all(
         if line.is_tuned() {
             lines.push(line);
         }
-        reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, by_templates, outcome });
+        let (choices, schedule) = outcome.schedule();
+        let found = outcome.winner.as_ref().map(|w| w.by.clone());
+        reports.push(TunedFunction {
+            name: unit.function.name.to_string(),
+            share,
+            tried,
+            refused,
+            by_templates,
+            ratio: outcome.ratio(),
+            us: outcome.us,
+            estimated_us: outcome.estimated_us,
+            rounds: outcome.rounds,
+            choices: found.is_some().then_some(choices),
+            schedule,
+            by: found,
+            difference: outcome.describe(),
+        });
     }
     Ok((reports, lines))
 }
@@ -353,24 +318,4 @@ fn search_one(
     search.enough_ns = enough_ns;
     let outcome = search.run(lists, until)?;
     Ok((outcome, search.opened, search.by_templates))
-}
-
-impl Report {
-    fn record(&self) -> FunctionRecord {
-        let (o, (choices, schedule)) = (&self.outcome, self.outcome.schedule());
-        FunctionRecord {
-            name: self.name.clone(),
-            share: self.share,
-            tried: self.tried,
-            refused: self.refused.clone(),
-            by_templates: self.by_templates,
-            ratio: o.ratio(),
-            us: o.us,
-            estimated_us: o.estimated_us,
-            rounds: o.rounds,
-            choices: o.winner.as_ref().map(|_| choices),
-            schedule,
-            by: o.winner.as_ref().map(|w| w.by.clone()),
-        }
-    }
 }

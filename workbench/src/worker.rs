@@ -7,7 +7,6 @@
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, open_device, profile_on, scheduling};
 use crate::inputs::Inputs;
-use crate::machine::{Failure, Loaded, Machine};
 use crate::models::{inputs_for, load};
 use crate::options::Tabled;
 use crate::settings::Settings;
@@ -27,6 +26,7 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Instant;
+use weft::machine::{Failure, Loaded, Machine};
 
 /// Largest magnitude of operands that are whole numbers: sums of their products are exact in any order.
 const MOST: f64 = 3.0;

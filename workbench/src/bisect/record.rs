@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// What makes a result wrong.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct BisectionRecord {
+pub struct Bisection {
     /// As it was given.
     pub model: String,
     /// The results agree.
@@ -23,7 +23,7 @@ pub struct BisectionRecord {
     /// Ctrl-C ended it before the cause was found.
     pub stopped: bool,
     /// Settings that were tried, in order.
-    pub tried: Vec<TriedRecord>,
+    pub tried: Vec<Tried>,
     /// The smallest part that is wrong by itself.
     pub reproducer: Option<Reproducer>,
 }
@@ -58,11 +58,19 @@ pub struct OverflowRecord {
 
 /// A setting that was tried.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TriedRecord {
+pub struct Tried {
     /// In words.
     pub what: String,
     /// With the right results.
     pub agrees: bool,
     /// Null where a result is not finite or has another shape.
     pub tolerance_used: Option<f64>,
+}
+
+impl Tried {
+    /// `0.03 of the tolerance`
+    pub fn difference(&self) -> String {
+        let used = self.tolerance_used.map(|used| format!("{used:.2} of the tolerance"));
+        used.unwrap_or_else(|| "not finite, or of another shape".into())
+    }
 }

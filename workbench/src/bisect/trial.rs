@@ -1,5 +1,6 @@
 //! One run of a model in one setting, held against what is right.
 
+use super::record::Tried;
 use super::request::Request;
 use crate::arrays::Named;
 use crate::compare::reference_of;
@@ -53,21 +54,6 @@ impl Outcome {
     pub fn agrees(&self) -> bool {
         self.why.is_none()
     }
-    /// `0.03 of the tolerance`
-    pub fn text(&self) -> String {
-        match self.used.is_finite() {
-            true => format!("{:.2} of the tolerance", self.used),
-            false => "not finite, or of another shape".into(),
-        }
-    }
-}
-
-/// A setting that was tried, for the report.
-pub struct Tried {
-    /// The setting, in words.
-    pub what: String,
-    /// The outcome.
-    pub outcome: Outcome,
 }
 
 /// Runs cases on a device, and keeps what came out.
@@ -163,8 +149,10 @@ impl Trials<'_> {
     /// Notes what came out of a setting.
     fn note(&self, what: &str, outcome: &Outcome) {
         let verdict = if outcome.agrees() { "agrees" } else { "differs" };
-        log(&self.a.settings, format!("bisect: {what}: {verdict}, {}", outcome.text()));
-        self.tried.borrow_mut().push(Tried { what: what.to_string(), outcome: outcome.clone() });
+        let tolerance_used = Some(outcome.used).filter(|u| u.is_finite());
+        let tried = Tried { what: what.to_string(), agrees: outcome.agrees(), tolerance_used };
+        log(&self.a.settings, format!("bisect: {what}: {verdict}, {}", tried.difference()));
+        self.tried.borrow_mut().push(tried);
     }
 
     pub fn tolerance(&self, dtype: DType) -> Tolerance {

@@ -5,19 +5,18 @@
 //! is within the tolerance, and without mixed precision, the device runs again with every node's result as an output.
 
 use super::nodes::{NodeError, node_errors};
-use super::record::{CauseRecord, PassedRecord, PointRecord};
+use super::record::CauseRecord;
 use super::request::Request;
 use crate::error::Result;
 use crate::executor::Device;
 use crate::precision::on_this_device;
 use crate::progress::{Progress, log};
 use compiler::agreement::{Difference, Tolerance};
-use compiler::calibrate::{Accumulated, Passed, Point, accumulate};
+use compiler::calibrate::{Accumulated, accumulate};
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::passes::PipelineOptions;
-use compiler::passes::mixed_precision::escape_pattern;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 
@@ -87,28 +86,13 @@ impl Cause {
 
     /// As `--json` has it.
     pub fn record(&self) -> CauseRecord {
-        let point = |p: &Point| PointRecord {
-            name: p.node.to_string(),
-            op: p.op.clone(),
-            rel_l2: p.error,
-            tolerance_used: p.used,
-        };
-        let passed = |p: &Passed| PassedRecord {
-            name: p.node.to_string(),
-            op: p.op.clone(),
-            before: p.before,
-            after: p.after,
-            kept: p.kept,
-            bytes: p.bytes,
-            keep: p.keep.iter().map(|n| escape_pattern(n.as_str())).collect(),
-        };
         let rounding = self.rounding.as_ref();
         CauseRecord {
             node: self.node(),
             tolerance_used: rounding.map(|r| r.used),
             saved_bytes: rounding.map(|r| r.saved),
-            along: rounding.map(|r| r.points.iter().map(point).collect()),
-            passed_at: rounding.and_then(|r| r.passed.as_ref()).map(passed),
+            along: rounding.map(|r| r.points.clone()),
+            passed_at: rounding.and_then(|r| r.passed.clone()),
         }
     }
 }

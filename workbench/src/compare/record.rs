@@ -3,8 +3,9 @@
 use super::nodes::NodeError;
 use super::side::Side;
 use crate::device::DeviceRecord;
-use crate::range_checks::RangeRecord;
 use compiler::agreement::Difference;
+use compiler::calibrate::{Passed, Point, Stored};
+use compiler::interpreter::NodeOutOfRange;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -37,16 +38,16 @@ pub struct ComparisonRecord {
     #[serde(flatten)]
     pub compared: Compared,
     /// With mixed precision.
-    pub mixed: Option<MixedRecord>,
+    pub mixed: Option<Stored>,
     /// Where results differ.
     pub cause: Option<CauseRecord>,
     /// With `--write-keep`.
-    pub keep: Option<KeepRecord>,
+    pub keep: Option<Keep>,
     /// Results that hold positions which there are not, one sentence each: a kernel did not find an element.
     pub lost_positions: Vec<String>,
     /// With `--check-indices`: nodes that read an index outside of a dimension or divide an integer by 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub out_of_range: Option<Vec<RangeRecord>>,
+    pub out_of_range: Option<Vec<NodeOutOfRange>>,
 }
 
 /// Where `--amp auto` keeps every node in f32 there is nothing to compare.
@@ -111,19 +112,6 @@ impl DifferenceRecord {
     }
 }
 
-/// The savings of mixed precision.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct MixedRecord {
-    /// Of the compiled program.
-    pub nodes: usize,
-    /// Of them in f32 by a list.
-    pub kept: usize,
-    /// Weights and intermediates in f32.
-    pub fp32_bytes: u64,
-    /// Less with f16.
-    pub saved_bytes: u64,
-}
-
 /// Where a failure comes from. All but `node` are of mixed precision, rounded on the interpreter.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CauseRecord {
@@ -134,57 +122,23 @@ pub struct CauseRecord {
     /// By f16.
     pub saved_bytes: Option<u64>,
     /// Each node with the errors before it.
-    pub along: Option<Vec<PointRecord>>,
+    pub along: Option<Vec<Point>>,
     /// Where the tolerance is passed.
-    pub passed_at: Option<PassedRecord>,
-}
-
-/// A node along the graph.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PointRecord {
-    /// The node.
-    pub name: String,
-    /// Its op.
-    pub op: String,
-    /// As of `outputs`.
-    #[schemars(with = "Option<f64>")]
-    pub rel_l2: f64,
-    /// As of `outputs`.
-    #[schemars(with = "Option<f64>")]
-    pub tolerance_used: f64,
-}
-
-/// The node at which the tolerance is passed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PassedRecord {
-    /// The node.
-    pub name: String,
-    /// Its op.
-    pub op: String,
-    /// The share of the tolerance that the results take before its rounding.
-    #[schemars(with = "Option<f64>")]
-    pub before: f64,
-    /// With its rounding.
-    #[schemars(with = "Option<f64>")]
-    pub after: f64,
-    /// With the patterns of `keep` in f32.
-    #[schemars(with = "Option<f64>")]
-    pub kept: f64,
-    /// What that costs.
-    pub bytes: u64,
-    /// Patterns for `--keep-f32`.
-    pub keep: Vec<String>,
+    pub passed_at: Option<Passed>,
 }
 
 /// A keep list that was found.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct KeepRecord {
+pub struct Keep {
     /// The comparison passes with it.
     pub passes: bool,
     /// Names of nodes, as `--keep-f32` takes them.
     pub patterns: Vec<String>,
     /// Lists that were measured.
     pub measured: usize,
+    /// The text of its file.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// A comparison over a folder of inputs: `outputs` and `nodes` are those of the worst one.

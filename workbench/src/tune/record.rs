@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// The search for a model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TunedRecord {
+pub struct Tuned {
     /// The file's name, or that of the zoo.
     pub model: String,
     /// Where.
@@ -16,7 +16,7 @@ pub struct TunedRecord {
     /// Of the search.
     pub seconds: f64,
     /// Tensor functions, those with the most time first.
-    pub functions: Vec<FunctionRecord>,
+    pub functions: Vec<TunedFunction>,
     /// The network before and after; null where nothing new was found.
     pub network: Option<NetworkRecord>,
     /// Layouts and fusion by measured times; null with `--kernel`.
@@ -27,7 +27,7 @@ pub struct TunedRecord {
 
 /// A tensor function.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FunctionRecord {
+pub struct TunedFunction {
     /// Its name.
     pub name: String,
     /// Of the network's device time.
@@ -52,6 +52,9 @@ pub struct FunctionRecord {
     pub schedule: Vec<String>,
     /// `tune` or `template NAME`; null where the default stays.
     pub by: Option<String>,
+    /// The differences from the default, in words.
+    #[serde(skip)]
+    pub difference: String,
 }
 
 /// Races of the network in fresh processes, with what was found and without it.

@@ -1,7 +1,7 @@
 //! What kernels are measured on, an adapter or the processor: modules are loaded there with operands, give results, and
 //! are raced.
 
-use crate::error::{Error, Result};
+use crate::{Device, Error, Session};
 use compiler::compile::Compiled;
 use compiler::interpreter::HostFunctions;
 use compiler::name::Name;
@@ -11,7 +11,6 @@ use compiler::tensor::Tensor;
 use runtime_cpu::{CpuError, Processor};
 use runtime_gpu::{Gpu, GpuError, Racer, Runner, Sample, Standing, race, race_of};
 use std::sync::Arc;
-use weft::Device;
 
 /// Something that runs kernels.
 #[derive(Clone)]
@@ -144,12 +143,12 @@ impl Machine {
     /// A run that fails.
     pub fn race_networks(
         &self,
-        list: &[weft::Session],
+        list: &[Session],
         inputs: &[Tensor],
         rounds: usize,
         seed: u64,
-    ) -> Result<Vec<Standing>> {
-        let racers = list.iter().map(|s| network_racer(s, inputs, self.by_cpu_time())).collect::<Result<_>>()?;
+    ) -> Result<Vec<Standing>, Error> {
+        let racers = list.iter().map(|s| network_racer(s, inputs, self.by_cpu_time())).collect::<Result<_, Error>>()?;
         race_of(racers, rounds, seed)
     }
 
@@ -182,7 +181,7 @@ impl Loaded {
 }
 
 /// Times runs of a network. On a device, inputs and results stay there.
-fn network_racer<'r>(session: &'r weft::Session, inputs: &'r [Tensor], of_process: bool) -> Result<Racer<'r, Error>> {
+fn network_racer<'r>(session: &'r Session, inputs: &'r [Tensor], of_process: bool) -> Result<Racer<'r, Error>, Error> {
     let mut resident = session.on_device().map(|s| s.resident(inputs)).transpose()?;
     let mut run = move || match &mut resident {
         Some(resident) => Ok(resident.run().map(|_| ())?),
