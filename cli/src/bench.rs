@@ -4,7 +4,7 @@ mod spread;
 mod tables;
 
 use crate::args::{BenchArgs, Common};
-use crate::output::{print_text, records_text, write_records};
+use crate::output::{print_records, print_text, write_records};
 use crate::{ceilings, host_calls};
 use compiler::bare::shown_in_json;
 use serde::Deserialize;
@@ -84,7 +84,7 @@ fn write_results(a: &BenchArgs, rows: &[Row]) -> Result<()> {
     let written_json = write_records(&a.common, &records)?;
     match a.format.as_str() {
         "table" => Ok(()),
-        "json" if !written_json => print_text(&records_text(&records)?),
+        "json" if !written_json => print_records(&records),
         "json" => Ok(()),
         _ if a.common.json.as_deref() == Some("-") => Ok(()),
         format => print_text(&written(rows, format == "csv")),

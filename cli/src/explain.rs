@@ -4,6 +4,7 @@ use crate::args::ExplainArgs;
 use crate::output::{show_document, write_json};
 use workbench::Result;
 use workbench::explain::{Request, Subject, explain};
+use workbench::record::Versioned;
 
 /// Explains a model, a trace, or one node of either.
 pub fn execute(a: &ExplainArgs) -> Result<()> {
@@ -15,7 +16,7 @@ pub fn execute(a: &ExplainArgs) -> Result<()> {
         settings: a.common.settings.0.clone(),
     };
     let found = explain(&request)?;
-    if write_json(&a.common, &found.record)? { Ok(()) } else { show_document(&found.document) }
+    if write_json(&a.common, &Versioned::new(&found.record))? { Ok(()) } else { show_document(&found.document) }
 }
 
 fn subject(a: &ExplainArgs) -> Subject {

@@ -19,7 +19,7 @@ use workbench::{Error, Result};
 /// Writes JSON to stdout or a file, when asked for; returns whether stdout is taken by it.
 pub fn write_json(common: &Common, value: &impl Serialize) -> Result<bool> {
     let Some(target) = &common.json else { return Ok(false) };
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::usage(e.to_string()))?;
+    let text = json_text(value)?;
     common.state.json_stands();
     if target == "-" {
         print_json(&text)?;
@@ -29,16 +29,18 @@ pub fn write_json(common: &Common, value: &impl Serialize) -> Result<bool> {
     Ok(false)
 }
 
+fn json_text(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(|e| Error::usage(e.to_string()))
+}
+
 /// As [`write_json`]; of several records their list.
 pub fn write_records<T: Serialize>(common: &Common, records: &[T]) -> Result<bool> {
     if let [one] = records { write_json(common, one) } else { write_json(common, &records) }
 }
 
-/// The text that [`write_records`] writes.
-pub fn records_text<T: Serialize>(records: &[T]) -> Result<String> {
-    let text =
-        if let [one] = records { serde_json::to_string_pretty(one) } else { serde_json::to_string_pretty(records) };
-    text.map_err(|e| Error::usage(e.to_string()))
+/// Prints what [`write_records`] writes.
+pub fn print_records<T: Serialize>(records: &[T]) -> Result<()> {
+    print_json(&if let [one] = records { json_text(one) } else { json_text(&records) }?)
 }
 
 /// Prints a line to stdout; a closed pipe ends quietly. Names in it may come from files: hidden characters are shown.

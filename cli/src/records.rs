@@ -20,9 +20,8 @@ use workbench::bisect::Bisection;
 use workbench::compare::record::{ComparisonRecord, FolderRecord, NothingToCompare};
 use workbench::error::ErrorRecord;
 use workbench::explain::record::{
-    GroupRecord, KernelExplained, LeftExplained, ModelExplained, NodeExplained, SortedExplained,
+    GroupRecord, KernelExplained, LeftExplained, ModelExplained, NodeExplained, PartRecord, SortedExplained,
 };
-use workbench::parts::PartRecord;
 use workbench::record::Versioned;
 use workbench::tune::record::Tuned;
 

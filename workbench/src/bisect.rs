@@ -173,3 +173,52 @@ fn of_kernels(trials: &Trials<'_>, case: &Case, setting: Setting) -> Result<(Cau
         None => Ok((nodes::wrong_node(trials, case, &setting)?, setting)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Inputs;
+    use crate::settings::Settings;
+    use crate::watcher::{Watched, Watcher};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Stops the work behind so many trials.
+    struct StopsBehind(usize, AtomicUsize);
+
+    impl Watcher for StopsBehind {
+        fn says(&self, text: &str) {
+            self.1.fetch_add(usize::from(text.starts_with("bisect: ")), Ordering::Relaxed);
+        }
+        fn stops(&self) -> bool {
+            self.1.load(Ordering::Relaxed) >= self.0
+        }
+    }
+
+    /// The search of a network that overflows in f16, stopped behind so many trials.
+    fn stopped_behind(trials: usize, folder: &Path) -> Bisection {
+        let shades = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/transcripts/shades");
+        let settings = Settings {
+            amp: "fp16".into(),
+            device: "interpreter".into(),
+            watch: Watched(Arc::new(StopsBehind(trials, AtomicUsize::new(0)))),
+            ..Settings::default()
+        };
+        let input = Inputs { files: vec![shades.join("glare.npy").display().to_string()], ..Inputs::default() };
+        let model = shades.with_extension("weft").display().to_string();
+        let request = Request { model, input, folder: Some(folder.into()), settings, ..Request::default() };
+        bisect(&request).map_err(|e| e.message).expect("a bisection")
+    }
+
+    #[test]
+    fn a_search_that_is_stopped_keeps_what_was_tried() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let whole = stopped_behind(usize::MAX, folder.path());
+        assert!(!whole.stopped && whole.cause.is_some() && whole.tried.len() > 2, "{whole:?}");
+        for trials in 1..3 {
+            let found = stopped_behind(trials, folder.path());
+            assert!(found.stopped && found.cause.is_none() && !found.pass, "{found:?}");
+            assert_eq!(found.tried, whole.tried[..trials]);
+        }
+    }
+}

@@ -18,8 +18,7 @@ use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents};
-use schemars::JsonSchema;
-use serde::Serialize;
+use graphview::explain::record::{PartNode, PartRecord, SizeRecord, ValueRecord};
 
 /// Where a node or a part runs.
 const DEVICE: &str = "device";
@@ -67,7 +66,7 @@ pub struct Parts(Vec<Part>);
 struct Part {
     name: &'static str,
     runs: &'static str,
-    nodes: Vec<Node>,
+    nodes: Vec<PartNode>,
     inputs: Vec<(Name, TensorType)>,
     results: Vec<(Name, TensorType)>,
     /// Symbols that are known when the part begins.
@@ -124,18 +123,6 @@ fn source(stages: &NetworkParts, v: PartValue) -> String {
         PartValue::Head(n) => of(stages.head.main(), n),
         PartValue::Sizing(n) => of(stages.sizing.main(), n),
     }
-}
-
-/// A node of a part.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Node {
-    /// Its name.
-    #[schemars(with = "String")]
-    name: Name,
-    /// Its op.
-    op: &'static str,
-    /// `device` or `host`.
-    runs: &'static str,
 }
 
 /// Compiles a module, or its head if sizes are decided at run time.
@@ -295,54 +282,11 @@ impl Part {
     }
 }
 
-/// A part of a network that decides sizes while it runs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PartRecord {
-    /// `before`, `deciding`, `after`.
-    pub name: &'static str,
-    /// `device`, `host`, or `decided`: where a run has decided its sizes.
-    pub runs: &'static str,
-    /// Its nodes, without constants.
-    pub nodes: Vec<Node>,
-    /// What it takes.
-    pub inputs: Vec<ValueRecord>,
-    /// What it gives.
-    pub results: Vec<ValueRecord>,
-    /// Sizes that the host reads before the part is compiled.
-    pub reads: Vec<SizeRecord>,
-    /// Sizes that a run of the part decides.
-    pub decides: Vec<SizeRecord>,
-}
-
-/// A value between parts.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ValueRecord {
-    /// Its name.
-    pub name: String,
-    /// Of an element.
-    pub dtype: String,
-    /// Null for what no one knows yet.
-    pub shape: Vec<Option<i64>>,
-    /// Each dimension as an expression.
-    pub shape_expr: Vec<String>,
-}
-
-/// A size that a run decides.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SizeRecord {
-    /// Its name.
-    pub symbol: String,
-    /// The node that has it in a result.
-    pub node: String,
-    /// The values that say it; empty if the node itself has to run.
-    pub from: Vec<String>,
-}
-
 /// A node with a tensor expression, or whose sizes as attributes give it one, or control flow, is for the device.
-fn node(f: &Function, n: NodeId) -> Node {
+fn node(f: &Function, n: NodeId) -> PartNode {
     let node = &f.nodes[n];
     let kernel = node.op.has_compute() || !node.op.size_operands().is_empty() || !node.regions.is_empty();
-    Node { name: node.name, op: node.op.name(), runs: if kernel { DEVICE } else { HOST } }
+    PartNode { name: node.name, op: node.op.name(), runs: if kernel { DEVICE } else { HOST } }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Trace {
     pub fn explain(&self, py: Python<'_>, node: Option<&str>) -> PyResult<String> {
         let subject = node.map_or(Subject::Model, |n| Subject::Node(n.into()));
         let trace = self.trace.clone();
-        on_thread(py, move || of_trace(&trace, None, &subject, false).map(|d| d.document.text()))
+        on_thread(py, move || of_trace(&trace, &subject, false).map(|d| d.document.text()))
     }
     /// The page of `weft report`, as HTML.
     fn report(&self, py: Python<'_>) -> PyResult<String> {

@@ -28,17 +28,6 @@ pub struct Overflow {
 }
 
 impl Cause {
-    /// The kind, for JSON.
-    fn kind(&self) -> &'static str {
-        match self {
-            Cause::Model { .. } => "model",
-            Cause::Precision { .. } => "precision",
-            Cause::Pass { .. } => "pass",
-            Cause::Rule { .. } => "rule",
-            Cause::Node { .. } => "node",
-        }
-    }
-
     /// The nodes that it names.
     pub fn nodes(&self) -> Vec<Name> {
         match self {
@@ -110,18 +99,25 @@ impl Cause {
     /// As `--json` has it.
     pub fn record(&self) -> CauseRecord {
         let nodes = self.nodes().iter().map(Name::to_string).collect();
-        let (kind, text) = (self.kind(), self.text());
-        let mut out = CauseRecord { kind, text, nodes, pass: None, rule: None, function: None, overflow: None };
-        match self {
-            Cause::Pass { name, .. } => out.pass = Some(name.clone()),
+        let text = self.text();
+        let mut out = CauseRecord { kind: "", text, nodes, pass: None, rule: None, function: None, overflow: None };
+        out.kind = match self {
+            Cause::Model { .. } => "model",
+            Cause::Node { .. } => "node",
+            Cause::Pass { name, .. } => {
+                out.pass = Some(name.clone());
+                "pass"
+            }
             Cause::Rule { name, function, .. } => {
                 (out.rule, out.function) = (Some(name.clone()), Some(function.clone()));
+                "rule"
             }
-            Cause::Precision { overflow: Some(o), .. } => {
-                out.overflow = Some(OverflowRecord { tensor: o.value.to_string(), largest: o.largest });
+            Cause::Precision { overflow, .. } => {
+                let record = |o: &Overflow| OverflowRecord { tensor: o.value.to_string(), largest: o.largest };
+                out.overflow = overflow.as_ref().map(record);
+                "precision"
             }
-            _ => {}
-        }
+        };
         out
     }
 }

@@ -57,7 +57,7 @@ pub struct OverflowRecord {
 }
 
 /// A setting that was tried.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Tried {
     /// In words.
     pub what: String,

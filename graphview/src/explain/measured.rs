@@ -2,9 +2,8 @@
 
 use super::record::{MeasuredGroup, SortedExplained, SpentRecord};
 use super::relations::{Relations, how};
-use super::{Explained, Record};
+use super::{Explained, NotExplained, Record, Result};
 use crate::document::Document;
-use crate::{Error, Result};
 use compiler::trace::{CompileTrace, DispatchTime, Group, NodeError, Spent};
 
 /// A group with what was measured of it.
@@ -25,8 +24,9 @@ pub fn explain(r: &Relations<'_>, by: &str) -> Result<Explained> {
     let t = r.t;
     let (there, command) = if by == "time" { (t.times.is_some(), "bench") } else { (t.errors.is_some(), "compare") };
     if !there {
-        return Err(Error::usage(format!("--sort {by}: nothing was measured"))
-            .help(format!("`weft {command} MODEL -o F.trace` makes a trace that holds it")));
+        let why = format!("--sort {by}: nothing was measured");
+        let help = format!("`weft {command} MODEL -o F.trace` makes a trace that holds it");
+        return Err(NotExplained::Unknown { why, help });
     }
     let stored = t.stored().unwrap_or_default();
     let f32_ns = |id: usize| stored.get(id).and_then(|s| s.f32_ns);

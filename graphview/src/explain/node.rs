@@ -2,11 +2,10 @@
 
 use super::record::{DispatchRecord, GroupRecord, LinesRecord, NodeExplained};
 use super::relations::{Relations, SCHEDULING, how, join, numbers};
-use super::{Explained, Record};
+use super::{Explained, NotExplained, Record, Result};
 use crate::document::Document;
 use crate::figures::si;
 use crate::names;
-use crate::{Error, Result};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::KernelEstimate;
 use compiler::trace::Call;
@@ -178,7 +177,10 @@ fn lines(r: &Relations<'_>, node: &str) -> Vec<LinesRecord> {
     lines.map(run).collect()
 }
 
-fn unknown(r: &Relations<'_>, node: &str) -> Error {
+fn unknown(r: &Relations<'_>, node: &str) -> NotExplained {
     let help = names::did_you_mean(node, names::all(r.t)).unwrap_or("`weft explain MODEL` lists the nodes".into());
-    Error::usage(format!("no node `{node}` is left in the compiled graph, and no remark names it")).help(help)
+    NotExplained::Unknown {
+        why: format!("no node `{node}` is left in the compiled graph, and no remark names it"),
+        help,
+    }
 }

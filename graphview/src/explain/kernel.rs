@@ -2,10 +2,9 @@
 
 use super::record::{AlternativeRecord, ChoiceRecord, EstimateRecord, KernelExplained, MeasuredKernel};
 use super::relations::Relations;
-use super::{Explained, Record};
+use super::{Explained, NotExplained, Record, Result};
 use crate::document::Document;
 use crate::names;
-use crate::{Error, Result};
 use compiler::schedule::estimate::Estimate;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::text::print_value;
@@ -23,7 +22,7 @@ pub fn explain(r: &Relations<'_>, name: &str) -> Result<Explained> {
     let found =
         all.clone().find(|&i| r.t.kernels[i].name == name || file(i) == name).or_else(|| all.clone().find(layer));
     let Some(kernel) = found else { return Err(unknown(r.t, name)) };
-    let list = r.t.alternatives(kernel).map_err(Error::input)?;
+    let list = r.t.alternatives(kernel)?;
     let (mut out, measured) = (Document::default(), measured(r.t, kernel));
     let k = &r.t.kernels[kernel];
     let of: Vec<String> = k.groups.iter().map(|&g| format!("group {g} ({})", r.group(g).ops.join(" + "))).collect();
@@ -32,7 +31,7 @@ pub fn explain(r: &Relations<'_>, name: &str) -> Result<Explained> {
         out.say(format!("runs where {}", k.when.join(" and ")));
     }
     let stats = r.t.stats_record();
-    stats.iter().for_each(|s| crate::driver_stats::tell(&mut out, s, |k| k == kernel));
+    stats.iter().for_each(|s| crate::driver_table::tell(&mut out, s, |k| k == kernel));
     if let Some(m) = &measured {
         out.say(line(m, r.t, kernel));
     }
@@ -145,8 +144,8 @@ fn alternative(a: &Alternative) -> AlternativeRecord {
     }
 }
 
-fn unknown(t: &CompileTrace, name: &str) -> Error {
+fn unknown(t: &CompileTrace, name: &str) -> NotExplained {
     let known = t.kernels.iter().map(|k| k.name.clone()).collect();
     let help = names::did_you_mean(name, known).unwrap_or("`weft compile MODEL` lists the kernels".into());
-    Error::usage(format!("there is no kernel `{name}`")).help(help)
+    NotExplained::Unknown { why: format!("there is no kernel `{name}`"), help }
 }

@@ -1,7 +1,7 @@
 //! The records of explanations.
 
-use crate::parts::PartRecord;
 use compiler::compile::GroupKind;
+use compiler::name::Name;
 use compiler::passes::PassStats;
 use compiler::remark::Remark;
 use compiler::trace::driver_stats::ExecutableRecord;
@@ -316,4 +316,59 @@ pub struct EstimateRecord {
     pub hidden_us: f64,
     /// How many.
     pub kernels: usize,
+}
+
+/// A part of a network that decides sizes while it runs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PartRecord {
+    /// `before`, `deciding`, `after`.
+    pub name: &'static str,
+    /// `device`, `host`, or `decided`: where a run has decided its sizes.
+    pub runs: &'static str,
+    /// Its nodes, without constants.
+    pub nodes: Vec<PartNode>,
+    /// What it takes.
+    pub inputs: Vec<ValueRecord>,
+    /// What it gives.
+    pub results: Vec<ValueRecord>,
+    /// Sizes that the host reads before the part is compiled.
+    pub reads: Vec<SizeRecord>,
+    /// Sizes that a run of the part decides.
+    pub decides: Vec<SizeRecord>,
+}
+
+/// A value between parts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValueRecord {
+    /// Its name.
+    pub name: String,
+    /// Of an element.
+    pub dtype: String,
+    /// Null for what no one knows yet.
+    pub shape: Vec<Option<i64>>,
+    /// Each dimension as an expression.
+    pub shape_expr: Vec<String>,
+}
+
+/// A size that a run decides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SizeRecord {
+    /// Its name.
+    pub symbol: String,
+    /// The node that has it in a result.
+    pub node: String,
+    /// The values that say it; empty if the node itself has to run.
+    pub from: Vec<String>,
+}
+
+/// A node of a part.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PartNode {
+    /// Its name.
+    #[schemars(with = "String")]
+    pub name: Name,
+    /// Its op.
+    pub op: &'static str,
+    /// `device` or `host`.
+    pub runs: &'static str,
 }

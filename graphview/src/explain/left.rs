@@ -3,13 +3,12 @@
 
 use super::record::{EdgeRecord, LeftExplained};
 use super::relations::{Relations, join};
-use super::{Explained, Record};
+use super::{Explained, Record, Result};
 use crate::document::Document;
 use crate::figures::si;
-use crate::{Error, Result};
+use crate::left::{Trips, alike};
 use compiler::schedule::estimate::times;
 use compiler::trace::RoundTrip;
-use graphview::left::{Trips, alike};
 
 /// Rows that are shown without `-v`.
 const SHOWN: usize = 20;
@@ -19,7 +18,7 @@ const SHOWN: usize = 20;
 /// # Errors
 /// Code 3 for a trace without stages.
 pub fn explain(r: &Relations<'_>, verbose: bool) -> Result<Explained> {
-    let trips = r.t.round_trips().map_err(Error::input)?;
+    let trips = r.t.round_trips()?;
     let mut out = Document::default();
     let bytes: u64 = trips.iter().map(|t| t.bytes).sum();
     out.say(format!(

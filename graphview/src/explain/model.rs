@@ -5,7 +5,6 @@ use super::relations::{Relations, how, join, numbers};
 use super::{Explained, Record};
 use crate::document::Document;
 use crate::figures::si;
-use crate::parts::Parts;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::Cost;
 use compiler::trace::CompileTrace;
@@ -14,7 +13,7 @@ use compiler::trace::CompileTrace;
 const SHOWN: usize = 3;
 
 /// Explains a compilation.
-pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Explained {
+pub fn explain(r: &Relations<'_>, verbose: bool) -> Explained {
     let mut out = Document::default();
     let (t, o) = (r.t, &r.t.options);
     out.say(format!(
@@ -25,7 +24,7 @@ pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Expla
         o.layout,
         o.amp,
         o.opt_level,
-        crate::traces::count_groups(t),
+        super::count_groups(t),
         r.count_dispatches(),
         t.kernels.len(),
     ));
@@ -49,11 +48,7 @@ pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Expla
     for i in 0..t.groups.len() {
         out.say(group(r, i, verbose));
     }
-    if let Some(parts) = parts {
-        out.say("\nParts: a run decides sizes, and all this is the part that is known before");
-        parts.tell(&mut out);
-    }
-    Explained::new(Record::Model(Box::new(record(r, parts))), out)
+    Explained::new(Record::Model(Box::new(record(r))), out)
 }
 
 /// The estimated time of all dispatches, if the compilation has their work.
@@ -132,7 +127,7 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
     text
 }
 
-fn record(r: &Relations<'_>, parts: Option<&Parts>) -> ModelExplained {
+fn record(r: &Relations<'_>) -> ModelExplained {
     let (t, o) = (r.t, r.t.options.clone());
     ModelExplained {
         model: t.model.clone(),
@@ -145,6 +140,6 @@ fn record(r: &Relations<'_>, parts: Option<&Parts>) -> ModelExplained {
         remarks: t.remarks.clone(),
         times: t.times.clone(),
         errors: t.errors.clone(),
-        parts: parts.map(Parts::record),
+        parts: None,
     }
 }
