@@ -13,7 +13,7 @@ use workbench::record::Versioned;
 /// Peak rates of a device.
 #[derive(Serialize, JsonSchema)]
 pub struct CeilingsRecord {
-    /// What was measured.
+    /// The measured device.
     device: DeviceRecord,
     /// Its peak rates.
     ceilings: Ceilings,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use workbench::Result;
 use workbench::record::Versioned;
 
-/// What models can run on.
+/// Devices that models can run on.
 #[derive(Serialize, JsonSchema)]
 pub struct DevicesRecord {
     /// Adapters, real GPUs first.
@@ -31,7 +31,7 @@ struct ProcessorRecord {
     threads: usize,
 }
 
-/// What drivers do wrong, or slowly.
+/// Faults of drivers, and operations that are slow there.
 #[derive(Serialize, JsonSchema)]
 pub struct QuirksRecord {
     /// Every one.
@@ -41,9 +41,9 @@ pub struct QuirksRecord {
 /// A quirk of a driver.
 #[derive(Serialize, JsonSchema)]
 struct QuirkRecord {
-    /// What `--quirk NAME=off` takes.
+    /// The name that `--quirk NAME=off` takes.
     name: &'static str,
-    /// What the driver does, and what kernels do about it.
+    /// The behaviour of the driver, and how kernels avoid it.
     what: &'static str,
     /// Results depend on it; else speed alone.
     guards: bool,

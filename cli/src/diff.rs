@@ -29,7 +29,7 @@ pub struct DiffRecord<'d> {
     b: String,
     /// But for times.
     equal: bool,
-    /// What matters most.
+    /// The most important differences.
     verdict: VerdictRecord,
     /// Those first that changed most.
     layers: Vec<LayerRecord>,

@@ -53,7 +53,7 @@ struct Raced {
     seconds: [f64; 2],
 }
 
-/// What became of an edited schedule.
+/// The outcome of an edited schedule.
 #[derive(Serialize, JsonSchema)]
 pub struct EditedRecord {
     /// The file's name, or that of the zoo.

@@ -28,7 +28,7 @@ const ROWS: usize = 8;
 pub struct RunRecord {
     /// As it was given.
     model: String,
-    /// What ran.
+    /// The device.
     device: DeviceRecord,
     /// Of random inputs; null where inputs are given.
     seed: Option<u64>,

@@ -40,13 +40,6 @@ struct LineRecord {
     by: String,
 }
 
-impl LineRecord {
-    fn of(l: &TuningLine) -> LineRecord {
-        let TuningLine { name, device, ratio, us, choices, schedule, by, .. } = l.clone();
-        LineRecord { name, device, ratio, us, choices, schedule, by }
-    }
-}
-
 /// How many lines there are, and how many count.
 #[derive(Serialize, JsonSchema)]
 pub struct CheckedRecord<'l> {
@@ -70,7 +63,7 @@ pub struct CheckedRecord<'l> {
     devices: BTreeSet<&'l str>,
 }
 
-/// What `--mend` did.
+/// The result of `--mend`.
 #[derive(Serialize, JsonSchema)]
 pub struct MendedRecord {
     /// Lines that did not parse.
@@ -208,7 +201,11 @@ fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
 /// The lines that count.
 fn show(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let best = all.best();
-    let lines = best.values().map(|l| LineRecord::of(l)).collect();
+    let record = |l: &&TuningLine| {
+        let TuningLine { name, device, ratio, us, choices, schedule, by, .. } = (*l).clone();
+        LineRecord { name, device, ratio, us, choices, schedule, by }
+    };
+    let lines = best.values().map(record).collect();
     if write_json(&a.common, &Versioned::new(ShownRecord { lines }))? {
         return Ok(());
     }

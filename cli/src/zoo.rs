@@ -19,7 +19,7 @@ pub struct ZooRecord {
 /// A built-in model.
 #[derive(Serialize, JsonSchema)]
 struct ModelRecord {
-    /// What every command takes as MODEL.
+    /// The name that every command takes as MODEL.
     name: &'static str,
     /// Learnable ones.
     parameters: u64,
@@ -27,7 +27,7 @@ struct ModelRecord {
     macs: u64,
     /// Channels, height, width.
     input: Vec<usize>,
-    /// What `--preset` is for images.
+    /// The value of `--preset` for images.
     preset: &'static str,
     /// One line.
     about: &'static str,

@@ -59,7 +59,7 @@ pub struct Bundle {
     allows_native: bool,
 }
 
-/// What is in a bundle.
+/// The contents of a bundle.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BundleContents<'b> {
     /// Version of the file.
@@ -80,13 +80,13 @@ pub struct BundleContents<'b> {
     pub outputs: &'b [Port],
     /// Dimensions that stay open.
     pub dims: &'b [OpenDim],
-    /// What there is for each profile.
+    /// The entries, one for each profile.
     pub entries: Vec<EntryContents<'b>>,
     /// The parts of the file.
     pub parts: &'b [Part],
 }
 
-/// What a bundle has for one profile. Sizes are bytes.
+/// The contents of a bundle for one profile. Sizes are bytes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EntryContents<'b> {
     /// Its name.
@@ -277,7 +277,7 @@ impl Bundle {
         }
     }
 
-    /// What is in the file.
+    /// The contents of the file.
     pub fn contents(&self) -> BundleContents<'_> {
         let (index, mut seen) = (&self.file.index, FxHashSet::default());
         BundleContents {
@@ -295,7 +295,7 @@ impl Bundle {
         }
     }
 
-    /// What is there for one profile; `seen` are parts with weights that entries before it have.
+    /// The contents for one profile; `seen` are parts with weights that entries before it have.
     fn entry<'b>(&'b self, e: &'b Entry, seen: &mut FxHashSet<usize>) -> EntryContents<'b> {
         let own = |n: Option<usize>| n.and_then(|n| self.file.index.parts.get(n)).map_or(0, |p| p.bytes);
         let is_read = e.form == saved_form(emitter(&e.profile));

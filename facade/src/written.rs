@@ -267,7 +267,7 @@ mod tests {
             let write = |to: &mut dyn Write| {
                 to.write_all(content.as_bytes()).and_then(|()| to.flush()).expect("writes");
                 assert_eq!(names(), before);
-                Ok::<(), Error>(())
+                Ok::<(), crate::Error>(())
             };
             write_file_with(&path, write).expect("writes");
             assert_eq!(std::fs::read_to_string(&path).expect("reads"), content);

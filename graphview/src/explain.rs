@@ -1,6 +1,7 @@
 //! Which kernel each node is in, what each pass did, what stopped the next fusion, and what was measured: explanations of
 //! a compilation by its trace.
 
+mod explained;
 mod kernel;
 mod left;
 mod measured;
@@ -9,12 +10,10 @@ mod node;
 pub mod record;
 mod relations;
 
-use crate::document::Document;
-use compiler::compile::GroupKind;
 use compiler::trace::CompileTrace;
-use record::{KernelExplained, LeftExplained, ModelExplained, NodeExplained, SortedExplained};
+use explained::Result;
+pub use explained::{Explained, NotExplained, Record, count_groups};
 use relations::Relations;
-use serde::Serialize;
 
 /// The subject of an explanation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,54 +31,6 @@ pub enum Subject {
     Sorted(String),
 }
 
-/// An explanation.
-pub struct Explained {
-    /// For programs.
-    pub record: Record,
-    /// For people.
-    pub document: Document,
-}
-
-impl Explained {
-    fn new(record: Record, document: Document) -> Explained {
-        Explained { record, document }
-    }
-}
-
-/// An explanation as `--json` has it.
-#[derive(Serialize)]
-#[serde(untagged)]
-#[allow(missing_docs)]
-pub enum Record {
-    Model(Box<ModelExplained>),
-    Node(NodeExplained),
-    Kernel(Box<KernelExplained>),
-    Left(LeftExplained),
-    Sorted(Box<SortedExplained>),
-}
-
-/// Why there is no explanation.
-#[derive(Debug)]
-pub enum NotExplained {
-    /// A node or a kernel that there is not; nothing was measured.
-    Unknown {
-        /// One sentence.
-        why: String,
-        /// What to do.
-        help: String,
-    },
-    /// The trace lacks what the explanation needs.
-    Lacking(String),
-}
-
-impl From<String> for NotExplained {
-    fn from(why: String) -> NotExplained {
-        NotExplained::Lacking(why)
-    }
-}
-
-type Result<T> = std::result::Result<T, NotExplained>;
-
 /// Explains a trace.
 ///
 /// # Errors
@@ -93,15 +44,4 @@ pub fn of_trace(trace: &CompileTrace, subject: &Subject, verbose: bool) -> Resul
         Subject::Left => left::explain(&relations, verbose),
         Subject::Sorted(by) => measured::explain(&relations, by),
     }
-}
-
-/// How many groups there are, and where they run.
-pub fn count_groups(t: &CompileTrace) -> String {
-    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
-    let (kernels, views, host) = (count(GroupKind::Kernel), count(GroupKind::View), count(GroupKind::Host));
-    let control = match count(GroupKind::Control) {
-        0 => String::new(),
-        n => format!(", {n} control flow"),
-    };
-    format!("{} groups: {kernels} kernels, {views} views, {host} on the host{control}", t.groups.len())
 }

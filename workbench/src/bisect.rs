@@ -23,11 +23,12 @@ use crate::models::{inputs_for, load, short_name};
 use crate::progress::go_on;
 use cause::Cause;
 use compiler::passes::default_pipeline;
-pub use record::{Bisection, Tried};
+pub use record::Bisection;
 use reproducer::Reproducer;
 pub use request::{Request, Right};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+pub use trial::Tried;
 use trial::{Case, Outcome, Setting, Trials};
 
 impl Bisection {

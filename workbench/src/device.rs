@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use weft::Device;
 
-/// What ran.
+/// The device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceRecord {
     /// The adapter's, or the processor's; `interpreter`.

@@ -23,7 +23,7 @@ pub struct Error {
     pub message: String,
     /// Where: file, node and op.
     pub place: Option<String>,
-    /// What to do.
+    /// Advice.
     pub help: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Error {
         self.help = Some(help.into());
         self
     }
-    /// What `--json` has of it.
+    /// The part of its record that says why.
     pub fn failure(&self) -> Failure {
         let (message, place, help) = (self.message.clone(), self.place.clone(), self.help.clone());
         Failure { code: self.code as u8, message, place, help }
@@ -92,7 +92,7 @@ pub struct Failure {
     /// File, node and op.
     #[serde(rename = "where")]
     pub place: Option<String>,
-    /// What to do.
+    /// Advice.
     pub help: Option<String>,
 }
 

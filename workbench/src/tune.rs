@@ -280,23 +280,8 @@ fn search_all(
         if line.is_tuned() {
             lines.push(line);
         }
-        let (choices, schedule) = outcome.schedule();
-        let found = outcome.winner.as_ref().map(|w| w.by.clone());
-        reports.push(TunedFunction {
-            name: unit.function.name.to_string(),
-            share,
-            tried,
-            refused,
-            by_templates,
-            ratio: outcome.ratio(),
-            us: outcome.us,
-            estimated_us: outcome.estimated_us,
-            rounds: outcome.rounds,
-            choices: found.is_some().then_some(choices),
-            schedule,
-            by: found,
-            difference: outcome.describe(),
-        });
+        let name = unit.function.name.to_string();
+        reports.push(TunedFunction { name, share, tried, refused, by_templates, ..TunedFunction::of(&outcome) });
     }
     Ok((reports, lines))
 }
@@ -318,4 +303,22 @@ fn search_one(
     search.enough_ns = enough_ns;
     let outcome = search.run(lists, until)?;
     Ok((outcome, search.opened, search.by_templates))
+}
+
+impl TunedFunction {
+    /// The figures of what was found.
+    fn of(found: &Outcome) -> TunedFunction {
+        let (choices, schedule) = found.schedule();
+        TunedFunction {
+            ratio: found.ratio(),
+            us: found.us,
+            estimated_us: found.estimated_us,
+            rounds: found.rounds,
+            choices: found.winner.as_ref().map(|_| choices),
+            schedule,
+            by: found.winner.as_ref().map(|w| w.by.clone()),
+            difference: found.describe(),
+            ..TunedFunction::default()
+        }
+    }
 }

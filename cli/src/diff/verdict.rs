@@ -33,12 +33,6 @@ struct Pair {
     b: u64,
 }
 
-impl Pair {
-    fn of([a, b]: [u64; 2]) -> Pair {
-        Pair { a, b }
-    }
-}
-
 /// Milliseconds.
 #[derive(Serialize, JsonSchema)]
 struct TimeRecord {
@@ -129,12 +123,13 @@ impl<'a> Verdict<'a> {
     /// The same as `--json` has it.
     pub fn record(&self, d: &TraceDiff) -> VerdictRecord {
         let c = &self.comparison;
+        let pair = |[a, b]: [u64; 2]| Pair { a, b };
         VerdictRecord {
             line: c.headline(),
-            dispatches: Pair::of(c.dispatches.map(|n| n as u64)),
+            dispatches: pair(c.dispatches.map(|n| n as u64)),
             time: c.run_ms.map(|[a_ms, b_ms]| TimeRecord { a_ms, b_ms, source: c.source }),
-            weights: Pair::of(self.bytes(MEMORY[0].1)),
-            activations_peak: Pair::of(self.bytes(MEMORY[1].1)),
+            weights: pair(self.bytes(MEMORY[0].1)),
+            activations_peak: pair(self.bytes(MEMORY[1].1)),
             changed: changed(d),
         }
     }

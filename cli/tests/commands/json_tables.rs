@@ -27,7 +27,7 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> (&'s Value, bool, Option<
     }
 }
 
-/// What a value of the schema may be, in the words of the page.
+/// The types of a value of the schema, in the words of the page.
 fn words(root: &Value, schema: &Value) -> Vec<&'static str> {
     let (inner, null, _) = resolved(root, schema);
     let types = match &inner["type"] {

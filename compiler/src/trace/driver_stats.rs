@@ -37,7 +37,7 @@ pub struct Executable {
 pub struct Statistic {
     /// The driver's name for it.
     pub name: String,
-    /// What it means, in the driver's words.
+    /// Its meaning, in the driver's words.
     pub meaning: String,
     /// The number.
     pub value: StatisticValue,
@@ -181,7 +181,7 @@ impl Executable {
     }
 }
 
-/// What the compiler of the device's driver says of each kernel.
+/// Statistics of the driver's compiler about each kernel.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StatsRecord {
     /// With its backend and driver.
@@ -190,7 +190,7 @@ pub struct StatsRecord {
     pub kernels: Vec<KernelStats>,
 }
 
-/// What it says of a kernel.
+/// Its statistics of one kernel.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct KernelStats {
     /// An id of `kernels`.
@@ -228,7 +228,7 @@ pub struct StatisticRecord {
     /// The number.
     #[schemars(extend("type" = ["number", "boolean", "null"]))]
     pub value: Value,
-    /// What it means, in the driver's words.
+    /// Its meaning, in the driver's words.
     pub meaning: String,
 }
 

@@ -1,8 +1,8 @@
 //! One kernel: the choices of its schedule, and the estimated costs of their other values.
 
+use super::explained::{Explained, NotExplained, Record, Result};
 use super::record::{AlternativeRecord, ChoiceRecord, EstimateRecord, KernelExplained, MeasuredKernel};
 use super::relations::Relations;
-use super::{Explained, NotExplained, Record, Result};
 use crate::document::Document;
 use crate::names;
 use compiler::schedule::estimate::Estimate;

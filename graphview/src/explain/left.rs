@@ -1,9 +1,9 @@
 //! What fusion left on the table: results that go from kernel to kernel through memory. Those where one kernel would
 //! gain something stand first, then the others by bytes; equal ones, as of equal layers, are one row.
 
+use super::explained::{Explained, Record, Result};
 use super::record::{EdgeRecord, LeftExplained};
 use super::relations::{Relations, join};
-use super::{Explained, Record, Result};
 use crate::document::Document;
 use crate::figures::si;
 use crate::left::{Trips, alike};

@@ -1,8 +1,8 @@
 //! Measurements of a model, by group: times on a device, errors against a reference.
 
+use super::explained::{Explained, NotExplained, Record, Result};
 use super::record::{MeasuredGroup, SortedExplained, SpentRecord};
 use super::relations::{Relations, how};
-use super::{Explained, NotExplained, Record, Result};
 use crate::document::Document;
 use compiler::trace::{CompileTrace, DispatchTime, Group, NodeError, Spent};
 

@@ -1,8 +1,8 @@
 //! The whole model: the changes of each pass, and the groups with the reason why each ends where it does.
 
+use super::explained::{Explained, Record, count_groups};
 use super::record::{ModelExplained, OptionsRecord};
 use super::relations::{Relations, how, join, numbers};
-use super::{Explained, Record};
 use crate::document::Document;
 use crate::figures::si;
 use compiler::remark::{Remark, RemarkKind};
@@ -24,7 +24,7 @@ pub fn explain(r: &Relations<'_>, verbose: bool) -> Explained {
         o.layout,
         o.amp,
         o.opt_level,
-        super::count_groups(t),
+        count_groups(t),
         r.count_dispatches(),
         t.kernels.len(),
     ));

@@ -1,8 +1,8 @@
 //! One source node: its kernel, what passes did with it, and what stopped the next fusion.
 
+use super::explained::{Explained, NotExplained, Record, Result};
 use super::record::{DispatchRecord, GroupRecord, LinesRecord, NodeExplained};
 use super::relations::{Relations, SCHEDULING, how, join, numbers};
-use super::{Explained, NotExplained, Record, Result};
 use crate::document::Document;
 use crate::figures::si;
 use crate::names;

@@ -296,7 +296,7 @@ pub struct AlternativeRecord {
 pub struct ChoiceRecord {
     /// The block that the choice is about.
     pub unit: String,
-    /// What is chosen.
+    /// The name of the choice.
     pub point: String,
     /// As in a schedule.
     pub value: String,
@@ -312,7 +312,7 @@ pub struct EstimateRecord {
     /// `arithmetic`, `issue`, `shared_passes`, `sectors`, `waves`, `launch`.
     #[schemars(with = "std::collections::BTreeMap<String, f64>")]
     pub parts_us: IndexMap<String, f64>,
-    /// What of them runs beside the rest.
+    /// The share that runs beside the rest.
     pub hidden_us: f64,
     /// How many.
     pub kernels: usize,
@@ -327,9 +327,9 @@ pub struct PartRecord {
     pub runs: &'static str,
     /// Its nodes, without constants.
     pub nodes: Vec<PartNode>,
-    /// What it takes.
+    /// Its operands.
     pub inputs: Vec<ValueRecord>,
-    /// What it gives.
+    /// Its results.
     pub results: Vec<ValueRecord>,
     /// Sizes that the host reads before the part is compiled.
     pub reads: Vec<SizeRecord>,

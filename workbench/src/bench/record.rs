@@ -15,7 +15,7 @@ use serde::Serialize;
 /// A model in one setting.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct BenchRecord {
-    /// What was timed.
+    /// Times of a run.
     #[serde(flatten)]
     pub run: Run,
     /// The same without `--host-call` and `--external`, where these were given.
@@ -53,7 +53,7 @@ pub struct BenchRecord {
 /// The times of a session. Those of kernels are absent of one that has no compilation.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Run {
-    /// What told the times of kernels.
+    /// The clock of the times of kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_source: Option<TimeSource>,
     /// Distinct ones.
@@ -96,7 +96,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What a compilation says before anything is timed.
+    /// The counts of a compilation, before anything is timed.
     pub fn of(c: &Compiled) -> Run {
         let MemoryReport { weights, activations_peak, .. } = c.memory;
         Run {
@@ -258,7 +258,7 @@ pub struct SettingRecord {
     pub dim: Vec<String>,
     /// Nodes that stay in f32.
     pub keep_f32: Vec<String>,
-    /// What `--sweep` varies, and its value here.
+    /// The options that `--sweep` varies, and their values here.
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub swept: IndexMap<String, String>,
 }

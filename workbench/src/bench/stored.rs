@@ -15,7 +15,7 @@ use serde_json::Value;
 /// The measurements of a model, or its record without any.
 #[derive(Default)]
 pub struct Measured {
-    /// What was timed, and what the driver says.
+    /// Times, and the statistics of the driver.
     pub record: BenchRecord,
     /// None where nothing was timed.
     pub dispatches: Option<Vec<DispatchTime>>,

@@ -1,18 +1,19 @@
 //! The record of a bisection.
 
 use super::reproducer::Reproducer;
+use super::trial::Tried;
 use crate::device::DeviceRecord;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What makes a result wrong.
+/// The search for the cause of a wrong result.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Bisection {
     /// As it was given.
     pub model: String,
     /// The results agree.
     pub pass: bool,
-    /// What ran.
+    /// The device.
     pub device: DeviceRecord,
     /// `reference`, or the file.
     pub against: String,
@@ -54,23 +55,4 @@ pub struct OverflowRecord {
     pub tensor: String,
     /// Its largest magnitude.
     pub largest: f64,
-}
-
-/// A setting that was tried.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Tried {
-    /// In words.
-    pub what: String,
-    /// With the right results.
-    pub agrees: bool,
-    /// Null where a result is not finite or has another shape.
-    pub tolerance_used: Option<f64>,
-}
-
-impl Tried {
-    /// `0.03 of the tolerance`
-    pub fn difference(&self) -> String {
-        let used = self.tolerance_used.map(|used| format!("{used:.2} of the tolerance"));
-        used.unwrap_or_else(|| "not finite, or of another shape".into())
-    }
 }

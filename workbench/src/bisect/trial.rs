@@ -1,6 +1,5 @@
 //! One run of a model in one setting, held against what is right.
 
-use super::record::Tried;
 use super::request::Request;
 use crate::arrays::Named;
 use crate::compare::reference_of;
@@ -18,6 +17,8 @@ use compiler::passes::{AmpMode, PassContext, PipelineOptions, Sequential, defaul
 use compiler::profile::DeviceProfile;
 use compiler::schedule::ScheduleProvider;
 use compiler::tensor::Tensor;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::cell::RefCell;
 use std::sync::Arc;
 use weft::Session;
@@ -53,6 +54,25 @@ impl Outcome {
     /// They are right.
     pub fn agrees(&self) -> bool {
         self.why.is_none()
+    }
+}
+
+/// A setting that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Tried {
+    /// In words.
+    pub what: String,
+    /// With the right results.
+    pub agrees: bool,
+    /// Null where a result is not finite or has another shape.
+    pub tolerance_used: Option<f64>,
+}
+
+impl Tried {
+    /// `0.03 of the tolerance`
+    pub fn difference(&self) -> String {
+        let used = self.tolerance_used.map(|used| format!("{used:.2} of the tolerance"));
+        used.unwrap_or_else(|| "not finite, or of another shape".into())
     }
 }
 

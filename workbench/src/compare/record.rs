@@ -9,16 +9,16 @@ use compiler::interpreter::NodeOutOfRange;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What every comparison has.
+/// The part that all comparisons share.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Compared {
     /// As it was given.
     pub model: String,
     /// All results agree.
     pub pass: bool,
-    /// What ran.
+    /// The device.
     pub device: DeviceRecord,
-    /// What computed the results.
+    /// The side that computed the results.
     pub result: Side,
     /// The other side.
     pub against: Side,
@@ -57,7 +57,7 @@ pub struct NothingToCompare {
     pub model: String,
     /// True.
     pub pass: bool,
-    /// What ran.
+    /// The device.
     pub device: DeviceRecord,
     /// Empty.
     pub outputs: Vec<DifferenceRecord>,
@@ -72,16 +72,8 @@ pub struct NothingToCompare {
 impl NothingToCompare {
     /// Of a model on a device.
     pub fn of(model: &str, device: &DeviceRecord) -> NothingToCompare {
-        let (model, device, all) = (model.to_string(), device.clone(), true);
-        NothingToCompare {
-            model,
-            pass: all,
-            device,
-            outputs: vec![],
-            nodes: vec![],
-            first_failing: None,
-            all_in_f32: all,
-        }
+        let (model, device, outputs, nodes) = (model.to_string(), device.clone(), vec![], vec![]);
+        NothingToCompare { model, pass: true, device, outputs, nodes, first_failing: None, all_in_f32: true }
     }
 }
 
@@ -246,7 +238,7 @@ pub struct Miss {
     pub expected: usize,
 }
 
-/// What a comparison gives.
+/// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Record<T> {

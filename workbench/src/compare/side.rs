@@ -66,7 +66,7 @@ pub fn refuse_all_in_f32(a: &Request, device: &Device, mixed: bool) -> Result<bo
 /// One side of a comparison.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub struct Side {
-    /// What ran; none for a file.
+    /// The device; none for a file.
     device: Option<DeviceRecord>,
     /// Where its steps ran: `device`, `device and host`, `host`, `interpreter`.
     place: Option<&'static str>,

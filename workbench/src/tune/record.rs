@@ -26,7 +26,7 @@ pub struct Tuned {
 }
 
 /// A tensor function.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct TunedFunction {
     /// Its name.
     pub name: String,
