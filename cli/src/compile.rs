@@ -84,7 +84,7 @@ pub struct Compilation<'t> {
     /// The compilation.
     #[serde(flatten)]
     trace: CompileRecord<'t>,
-    /// Of a network that decides sizes while it runs; kernels are then those of the part that is known before.
+    /// Of a network that decides sizes while it runs; kernels are then of the part that is known before.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<Vec<PartRecord>>,
 }

@@ -56,7 +56,7 @@ struct Raced {
 /// The outcome of an edited schedule.
 #[derive(Serialize, JsonSchema)]
 pub struct EditedRecord {
-    /// The file's name, or that of the zoo.
+    /// The name of the file, or the zoo's.
     model: String,
     /// Where it was measured.
     device: DeviceRecord,

@@ -28,7 +28,7 @@ struct LineRecord {
     name: String,
     /// Name, driver, the driver's version, processor of a software device.
     device: String,
-    /// Time by that of the default.
+    /// Time divided by the default's.
     ratio: f64,
     /// Microseconds of the default, and with the choices.
     us: [f64; 2],

@@ -21,7 +21,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 /// As [`write_file`], with `content` writing part after part.
 ///
 /// # Errors
-/// [`Error::Write`], and those of `content`.
+/// [`Error::Write`], and errors of `content`.
 pub fn write_file_with<E: From<Error>>(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> Result<(), E>,

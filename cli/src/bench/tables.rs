@@ -97,7 +97,7 @@ pub fn written(rows: &[Row], csv: bool) -> String {
     lines.join("\n")
 }
 
-/// Tables below that of the results: the kernels where one was timed `alone`, and what the driver said.
+/// Tables below the results: the kernels where one was timed `alone`, and what the driver said.
 pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
     for r in results {
         if alone && r.run.latency_ms.is_some() {

@@ -101,7 +101,7 @@ fn table(heading: &str) -> String {
     out
 }
 
-/// Each table of the page is that of its record. `WEFT_BLESS=1` writes them.
+/// Each table of the page is made of its record. `WEFT_BLESS=1` writes them.
 #[test]
 fn the_page_has_the_tables_of_the_records() {
     let page = std::fs::read_to_string(PAGE).expect("the page");

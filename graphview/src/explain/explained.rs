@@ -1,4 +1,4 @@
-//! An explanation, and why there is none.
+//! an explanation, or the reason why it cannot be given.
 
 use super::record::{KernelExplained, LeftExplained, ModelExplained, NodeExplained, SortedExplained};
 use crate::document::Document;
@@ -33,7 +33,7 @@ pub enum Record {
     Sorted(Box<SortedExplained>),
 }
 
-/// Why there is no explanation.
+/// The reason why an explanation cannot be given.
 #[derive(Debug)]
 pub enum NotExplained {
     /// A node or a kernel that there is not; nothing was measured.
@@ -53,7 +53,7 @@ impl From<String> for NotExplained {
     }
 }
 
-/// An explanation, or why there is none.
+/// An explanation, or the reason why it cannot be given.
 pub type Result<T> = std::result::Result<T, NotExplained>;
 
 /// How many groups there are, and where they run.

@@ -51,7 +51,7 @@ pub fn explain(r: &Relations<'_>, name: &str) -> Result<Explained> {
     Ok(Explained::new(Record::Kernel(Box::new(record)), out))
 }
 
-/// The choices of the schedule, and those of others.
+/// The choices of the schedule and of others.
 fn tell(out: &mut Document, own: &Alternative, others: &[Alternative]) {
     let choices: Vec<String> = own.choices.iter().map(Choice::to_string).collect();
     out.say(format!("made with {}", if choices.is_empty() { "no choices".into() } else { choices.join(", ") }));

@@ -32,7 +32,7 @@ pub struct BenchRecord {
     pub compile_ms: Option<CompileTimes>,
     /// 1
     pub schema: u8,
-    /// The file's name, or that of the zoo.
+    /// The name of the file, or the zoo's.
     pub model: String,
     /// The first dimension of the first input.
     pub batch: usize,
@@ -139,7 +139,7 @@ impl Sampled {
     }
 }
 
-/// Milliseconds of a run; on the CPU those of one run.
+/// Milliseconds of a run; on the CPU of one run.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Split {
     /// Inputs to the device; of a network in parts 0, as `encode` and `readback`.
@@ -290,7 +290,7 @@ impl Default for Environment {
 /// A row that failed, in the place of its result.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FailedRecord {
-    /// The file's name, or that of the zoo.
+    /// The name of the file, or the zoo's.
     pub model: String,
     /// Options that explain most.
     pub settings: SettingRecord,

@@ -133,7 +133,7 @@ pub struct Keep {
     pub text: String,
 }
 
-/// A comparison over a folder of inputs: `outputs` and `nodes` are those of the worst one.
+/// A comparison over a folder of inputs: `outputs` and `nodes` are of the worst one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FolderRecord {
     /// Both sides and their differences.
@@ -248,7 +248,7 @@ pub enum Record<T> {
     Nothing(NothingToCompare),
 }
 
-/// Results of an open session beside those of a reference.
+/// Results of an open session beside a reference.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResultsRecord {
     /// All agree.
@@ -257,7 +257,7 @@ pub struct ResultsRecord {
     pub outputs: Vec<ResultRecord>,
 }
 
-/// One result beside that of a reference.
+/// One result beside its reference.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResultRecord {
     /// The figures.

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The search for a model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Tuned {
-    /// The file's name, or that of the zoo.
+    /// The name of the file, or the zoo's.
     pub model: String,
     /// Where.
     pub device: DeviceRecord,
@@ -38,7 +38,7 @@ pub struct TunedFunction {
     pub refused: Vec<String>,
     /// Of those that ran, schedules of templates.
     pub by_templates: usize,
-    /// Time of the winner by that of the default; 1 where the default stays.
+    /// Time of the winner divided by the default's; 1 where the default stays.
     pub ratio: f64,
     /// Microseconds of the default and of the winner.
     pub us: [f64; 2],
