@@ -61,7 +61,7 @@ pub enum RowRecord<'r> {
     /// A result.
     Timed(&'r BenchRecord),
     /// In the place of a result.
-    Failed(Versioned<FailedRecord>),
+    Failed(Box<Versioned<FailedRecord>>),
 }
 
 impl Row {
@@ -71,7 +71,7 @@ impl Row {
             Ok(record) => RowRecord::Timed(record),
             Err(e) => {
                 let (model, settings) = (self.model.clone(), self.setting.record());
-                RowRecord::Failed(Versioned::new(FailedRecord { model, settings, error: e.failure() }))
+                RowRecord::Failed(Box::new(Versioned::new(FailedRecord { model, settings, error: e.failure() })))
             }
         }
     }
