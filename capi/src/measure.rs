@@ -6,7 +6,7 @@ use crate::registry::Running;
 use crate::run::{given, run_tensors};
 use crate::session::WeftSession;
 use crate::tensor::WeftTensor;
-use serde_json::Value;
+use serde::Serialize;
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 use weft::Tensor;
@@ -20,8 +20,9 @@ pub struct WeftRecord {
     json: CString,
 }
 
-fn record(value: &Value) -> WeftRecord {
-    WeftRecord { json: c_text(&value.to_string()) }
+fn record(of: &impl Serialize) -> Result<WeftRecord, Failure> {
+    let text = serde_json::to_string(of).map_err(|e| Failure::from(weft::Error::Input(e.to_string())))?;
+    Ok(WeftRecord { json: c_text(&text) })
 }
 
 /// Options of one kind, from lines of `key=value`.
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn weft_bench(
         let inputs = in_order(session, &given(session, inputs, count)?)?;
         let _running = Running::enter(&session.session).map_err(Failure::usage)?;
         let settings = Settings { functions: session.functions.clone(), ..Settings::of_program() };
-        Ok(record(&workbench::bench::of_session(&session.session, &inputs, &timing, &settings)?))
+        record(&workbench::bench::of_session(&session.session, &inputs, &timing, &settings)?)
     };
     // SAFETY: as the contract says.
     unsafe { guarded(error, bench) }.map_or(null_mut(), |r| Box::into_raw(Box::new(r)))
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn weft_compare(
         let against: Against = read(self::options(options)?.unwrap_or_default())?;
         let given = given(session, inputs, count)?;
         let [got, want] = [session, reference].map(|s| Ok::<_, Failure>(run_tensors(s, &given)?.into_iter().collect()));
-        Ok(record(&workbench::compare::of_results(&got?, &want?, session.session.is_mixed(), &against)?))
+        record(&workbench::compare::of_results(&got?, &want?, session.session.is_mixed(), &against)?)
     };
     // SAFETY: as the contract says.
     unsafe { guarded(error, compare) }.map_or(null_mut(), |r| Box::into_raw(Box::new(r)))

@@ -4,12 +4,13 @@ mod spread;
 mod tables;
 
 use crate::args::{BenchArgs, Common};
-use crate::output::{print_text, write_json};
+use crate::output::{print_records, print_text, write_records};
 use crate::{ceilings, host_calls};
 use compiler::bare::shown_in_json;
-use serde_json::Value;
+use serde::Deserialize;
 use tables::{Lines, show_details, written};
-use workbench::bench::{Request, Row, bench, ceilings_of, failure, number};
+use workbench::bench::record::BenchRecord;
+use workbench::bench::{Request, Row, RowRecord, bench, ceilings_of, failure};
 use workbench::progress::log;
 use workbench::written::write_file;
 use workbench::{Code, Error, Result};
@@ -34,17 +35,17 @@ pub fn execute(a: &BenchArgs) -> Result<()> {
             }
             Ok(())
         },
-        &mut |rows| lines.borrow_mut().as_mut().map_or(Ok(()), |lines| lines.print(&values(rows))),
+        &mut |rows| lines.borrow_mut().as_mut().map_or(Ok(()), |lines| lines.print(rows)),
     )?;
     write_files(a, &rows)?;
-    let results = values(&rows);
+    let results: Vec<&BenchRecord> = rows.iter().filter_map(|r| r.result.as_ref().ok()).collect();
     if !quiet {
-        show_details(&results)?;
-        if let [one] = results.as_slice() {
+        show_details(&results, rows.len() == 1)?;
+        if let ([_], [one]) = (&rows[..], &results[..]) {
             host_calls::show(one)?;
         }
     }
-    write_results(a, &results)?;
+    write_results(a, &rows)?;
     baseline.map_or(Ok(()), |b| check_baseline(&a.common, &results, &b, slowdown))?;
     failure(&rows).map_or(Ok(()), Err)
 }
@@ -65,10 +66,6 @@ fn request(a: &BenchArgs) -> Request {
     }
 }
 
-fn values(rows: &[Row]) -> Vec<Value> {
-    rows.iter().map(|r| r.value.clone()).collect()
-}
-
 /// The files of one run, which are of the last row.
 fn write_files(a: &BenchArgs, rows: &[Row]) -> Result<()> {
     let Some(row) = rows.last() else { return Ok(()) };
@@ -82,15 +79,15 @@ fn write_files(a: &BenchArgs, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-fn write_results(a: &BenchArgs, results: &[Value]) -> Result<()> {
-    let all = if let [one] = results { one.clone() } else { results.to_vec().into() };
-    let written_json = write_json(&a.common, &all)?;
+fn write_results(a: &BenchArgs, rows: &[Row]) -> Result<()> {
+    let records: Vec<RowRecord<'_>> = rows.iter().map(Row::record).collect();
+    let written_json = write_records(&a.common, &records)?;
     match a.format.as_str() {
         "table" => Ok(()),
-        "json" if !written_json => print_text(&format!("{all:#}")),
+        "json" if !written_json => print_records(&records),
         "json" => Ok(()),
         _ if a.common.json.as_deref() == Some("-") => Ok(()),
-        format => print_text(&written(results, format == "csv")),
+        format => print_text(&written(rows, format == "csv")),
     }
 }
 
@@ -101,29 +98,49 @@ fn percent(text: &str) -> Result<f64> {
         .map_err(|_| Error::usage(format!("--max-slowdown {text}: needs a percentage such as 5%")))
 }
 
-fn read_baseline(path: &std::path::Path) -> Result<Vec<Value>> {
+/// A result that later ones are held against.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Baseline {
+    model: String,
+    batch: Option<usize>,
+    dtype: String,
+    latency_ms: Median,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Median {
+    median: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Baselines {
+    Several(Vec<Baseline>),
+    One(Baseline),
+}
+
+fn read_baseline(path: &std::path::Path) -> Result<Vec<Baseline>> {
     let text =
         weft::plain_files::read_text(path).map_err(|e| Error::input(format!("cannot read {}: {e}", path.display())))?;
-    let v: Value = serde_json::from_str(&text)
+    let read = serde_json::from_str(&text)
         .map_err(|e| Error::input(format!("{} is not a bench result: {e}", path.display())))?;
-    Ok(match v {
-        Value::Array(list) => list,
-        one => vec![one],
+    Ok(match read {
+        Baselines::Several(list) => list,
+        Baselines::One(one) => vec![one],
     })
 }
 
-fn check_baseline(common: &Common, results: &[Value], baseline: &[Value], slowdown: f64) -> Result<()> {
+fn check_baseline(common: &Common, results: &[&BenchRecord], baseline: &[Baseline], slowdown: f64) -> Result<()> {
     let mut slow = Vec::new();
     for r in results {
-        if r["error"].is_object() {
-            continue;
-        }
-        let same = |b: &&Value| ["model", "batch", "dtype"].iter().all(|k| b[*k] == r[*k]);
+        let same = |b: &&Baseline| (&b.model, b.batch, b.dtype.as_str()) == (&r.model, Some(r.batch), r.dtype);
         let Some(b) = baseline.iter().find(same) else { continue };
-        let ratio = number(r, &["latency_ms", "median"]) / number(b, &["latency_ms", "median"]).max(1e-9);
-        log(common, format!("{}: {ratio:.3} of the baseline's time", r["model"].as_str().unwrap_or("")));
+        let ratio = r.run.latency() / b.latency_ms.median.max(1e-9);
+        log(common, format!("{}: {ratio:.3} of the baseline's time", r.model));
         if ratio > 1.0 + slowdown {
-            slow.push(format!("{} is {:.1}% slower", r["model"].as_str().unwrap_or(""), (ratio - 1.0) * 100.0));
+            slow.push(format!("{} is {:.1}% slower", r.model, (ratio - 1.0) * 100.0));
         }
     }
     if slow.is_empty() { Ok(()) } else { Err(Error::new(Code::Check, slow.join("; "))) }

@@ -4,6 +4,7 @@ use crate::args::BisectArgs;
 use crate::output::{print_text, show_table, table, verdict, write_json};
 use workbench::Result;
 use workbench::bisect::{Bisection, Request, bisect};
+use workbench::record::Versioned;
 
 /// Looks for what makes a result wrong.
 pub fn execute(a: &BisectArgs) -> Result<()> {
@@ -14,8 +15,9 @@ pub fn execute(a: &BisectArgs) -> Result<()> {
         folder: a.output.clone(),
         settings: a.common.settings.0.clone(),
     };
+    crate::interrupt::asks_to_stop();
     let found = bisect(&request)?;
-    if !write_json(&a.common, &found.to_json())? {
+    if !write_json(&a.common, &Versioned::new(&found))? {
         show(&found)?;
     }
     found.failure().map_or(Ok(()), Err)
@@ -24,11 +26,13 @@ pub fn execute(a: &BisectArgs) -> Result<()> {
 fn show(found: &Bisection) -> Result<()> {
     let mut t = table(&["", "tried", "difference"]);
     for row in &found.tried {
-        t.add_row([verdict(row.outcome.agrees()), row.what.as_str().into(), row.outcome.text().into()]);
+        t.add_row([verdict(row.agrees), row.what.as_str().into(), row.difference().into()]);
     }
     show_table(&t)?;
-    let cause = found.cause.as_ref().map(|c| format!("cause: {}", c.text()));
-    let agreed = format!("the results agree with {}: there is nothing to find", found.against);
-    print_text(&cause.unwrap_or(agreed))?;
+    print_text(&match &found.cause {
+        Some(cause) => format!("cause: {}", cause.text),
+        None if found.stopped => "the search was stopped before it found the cause".into(),
+        None => format!("the results agree with {}: there is nothing to find", found.against),
+    })?;
     found.reproducer.as_ref().map_or(Ok(()), |r| print_text(&r.text()))
 }

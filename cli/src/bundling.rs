@@ -45,7 +45,7 @@ pub fn write(a: &CompileArgs, path: &Path) -> Result<()> {
         tuning.extend(TuningDatabase::clone(&*workbench::tuning::read(common, &device).map_err(Error::input)?));
     }
     let model_of = Model::from_module(module.clone()).with_licence(licence(a, model)?);
-    write_file_with(path, |to| Ok(Bundle::write(&model_of, &short_name(model), &targets, &tuning, to)?))?;
+    write_file_with(path, |to| Bundle::write(&model_of, &short_name(model), &targets, &tuning, to))?;
     let bundle = Bundle::open(path)?;
     log(common, format!("wrote the bundle {} for {}", path.display(), bundle.profiles().join(", ")));
     inspect(&bundle, &path.display().to_string(), common)

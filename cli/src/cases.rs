@@ -7,9 +7,18 @@
 
 use crate::args::{CasesArgs, RunArgs};
 use crate::output::print_json;
+use serde::Serialize;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use workbench::{Error, Result};
+
+/// The outcome of a case.
+#[derive(Serialize)]
+struct Outcome {
+    code: u8,
+    message: String,
+    constants: Vec<String>,
+}
 
 /// Runs the cases of stdin.
 pub fn execute(a: &CasesArgs) -> Result<()> {
@@ -27,11 +36,11 @@ pub fn execute(a: &CasesArgs) -> Result<()> {
             ..RunArgs::default()
         };
         let result = workbench::error::catch_bugs(|| crate::run::run_test_dir(&run, data.as_ref(), &device));
-        let (code, message, constants) = match result {
-            Ok(agreed) => (0, agreed.place.to_string(), agreed.constants),
-            Err(e) => (e.code as u8, e.to_string(), vec![]),
+        let outcome = match result {
+            Ok(agreed) => Outcome { code: 0, message: agreed.place.to_string(), constants: agreed.constants },
+            Err(e) => Outcome { code: e.code as u8, message: e.to_string(), constants: vec![] },
         };
-        print_json(&serde_json::json!({ "code": code, "message": message, "constants": constants }).to_string())?;
+        print_json(&serde_json::to_string(&outcome).map_err(|e| Error::usage(e.to_string()))?)?;
         std::io::stdout().flush().map_err(|e| Error::usage(format!("stdout: {e}")))?;
     }
     Ok(())

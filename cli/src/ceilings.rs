@@ -3,13 +3,25 @@
 use crate::args::Common;
 use crate::output::{show_table, table, write_json};
 use compiler::trace::Ceilings;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use weft::Device;
 use workbench::Result;
+use workbench::device::{DeviceRecord, describe};
+use workbench::record::Versioned;
+
+/// Peak rates of a device.
+#[derive(Serialize, JsonSchema)]
+pub struct CeilingsRecord {
+    /// The measured device.
+    device: DeviceRecord,
+    /// Its peak rates.
+    ceilings: Ceilings,
+}
 
 /// Prints them alone.
 pub fn show(c: &Ceilings, device: &Device, common: &Common) -> Result<()> {
-    if write_json(common, &json!({ "schema": 1, "device": workbench::device::describe(device), "ceilings": c }))? {
+    if write_json(common, &Versioned::new(CeilingsRecord { device: describe(device), ceilings: *c }))? {
         return Ok(());
     }
     let mut t = table(&["ceiling", ""]);

@@ -7,11 +7,11 @@ use comfy_table::Cell;
 use compiler::agreement::Difference;
 use compiler::calibrate::{Accumulated, Passed, Stored};
 use compiler::passes::mixed_precision::escape_pattern;
-use serde_json::Value;
 use std::path::Path;
 use workbench::Result;
+use workbench::compare::record::Summary;
 use workbench::compare::{
-    Case, Cause, Comparison, FIGURES, FolderComparison, NodeError, Request, Side, WORST, compare, over_folder,
+    Case, Cause, Comparison, FolderComparison, NodeError, Request, Side, WORST, compare, over_folder,
 };
 use workbench::written::write_file;
 
@@ -49,7 +49,7 @@ fn once(a: &CompareArgs) -> Result<()> {
     if let (Some(path), Some(trace)) = (&a.output, &found.trace) {
         workbench::traces::write(path, trace, &a.common)?;
     }
-    if !write_json(&a.common, &found.to_json())? {
+    if !write_json(&a.common, &found.record())? {
         show(a, &found)?;
     }
     found.failure().map_or(Ok(()), Err)
@@ -78,7 +78,7 @@ fn print_sides([result, against]: &[Side; 2]) -> Result<()> {
 
 fn over_inputs(a: &CompareArgs, folder: &Path) -> Result<()> {
     let found = over_folder(&request(a), folder)?;
-    if !write_json(&a.common, &found.to_json())? {
+    if !write_json(&a.common, &found.record())? {
         show_over_inputs(&found)?;
     }
     found.failure().map_or(Ok(()), Err)
@@ -140,24 +140,18 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
     Ok(())
 }
 
-fn print_distribution(summaries: &[Value], inputs: usize) -> Result<()> {
-    let number = |v: &Value| v.as_f64().map_or_else(|| "inf".into(), |x| format!("{x:.2e}"));
+fn print_distribution(summaries: &[Summary], inputs: usize) -> Result<()> {
+    let number = |x: f64| if x.is_finite() { format!("{x:.2e}") } else { "inf".into() };
     let mut t = table(&["", "output", "agree", "top 1", "error", "p50", "p90", "p99", "max"]);
     for s in summaries {
-        let top = &s["top1"];
-        let passed = s["passed"].as_u64().unwrap_or(0) as usize;
-        for (i, (key, label, _)) in FIGURES.iter().enumerate() {
-            let mut row = match i {
-                0 => vec![
-                    verdict(passed == inputs),
-                    s["name"].as_str().unwrap_or_default().into(),
-                    format!("{passed} of {inputs}").into(),
-                    if top.is_null() { "-".into() } else { format!("{} of {}", top["same"], top["rows"]).into() },
-                ],
-                _ => vec![Cell::new(""); 4],
-            };
-            row.push((*label).into());
-            row.extend(["p50", "p90", "p99", "max"].map(|p| number(&s[key][p]).into()));
+        let top = s.top1.as_ref().map_or("-".to_string(), |t| format!("{} of {}", t.same, t.rows));
+        let agree = format!("{} of {inputs}", s.passed);
+        let mut first = vec![verdict(s.passed == inputs), s.name.as_str().into(), agree.into(), top.into()];
+        let figures = [("rel l2", &s.rel_l2), ("max abs", &s.max_abs), ("of the tolerance", &s.tolerance_used)];
+        for (label, p) in figures {
+            let mut row = std::mem::replace(&mut first, vec![Cell::new(""); 4]);
+            row.push(label.into());
+            row.extend([p.p50, p.p90, p.p99, p.max].map(|x| number(x).into()));
             t.add_row(row);
         }
     }
@@ -169,9 +163,7 @@ fn print_worst(cases: &[Case]) -> Result<()> {
     for c in cases.iter().take(WORST) {
         let top = c.misses().map(|list| match list.as_slice() {
             [] => "same".to_string(),
-            list => {
-                list.iter().map(|(_, r)| format!("{}, expected {}", r.got, r.expected)).collect::<Vec<_>>().join("; ")
-            }
+            list => list.iter().map(|m| format!("{}, expected {}", m.got, m.expected)).collect::<Vec<_>>().join("; "),
         });
         t.add_row([
             verdict(c.pass()),

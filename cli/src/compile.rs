@@ -1,17 +1,20 @@
 //! `weft compile`: the result of the pipeline as tables, JSON, text, shader files and a trace.
 
 use crate::args::{BUNDLE, CompileArgs};
-use crate::output::show_blocks;
-use crate::output::{print_text, write_json};
+use crate::output::{print_text, show_document, write_records};
 use crate::terminal::print_log;
 use crate::trace::show;
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, kernel_file};
+use compiler::trace::json::CompileRecord;
 use compiler::trace::{CompileTrace, Contents, DriverStats};
+use schemars::JsonSchema;
+use serde::Serialize;
 use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
 use workbench::document::Document;
 use workbench::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
+use workbench::explain::record::PartRecord;
 use workbench::models::load;
 use workbench::parts::{Parted, Parts, compile_parts};
 use workbench::progress::log;
@@ -33,7 +36,7 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
         let text = format!("--emit {}: kernels of the CPU are tensor functions, not shaders", a.emit.join(","));
         return Err(Error::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
     }
-    let mut values = Vec::new();
+    let mut compiled: Vec<(CompileTrace, Option<Vec<PartRecord>>)> = Vec::new();
     for model in &a.models {
         let given = workbench::inputs::given(&a.input, model, &a.common)?;
         let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
@@ -65,28 +68,32 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
         if let Some(path) = &a.output {
             workbench::traces::write(path, &trace, &a.common)?;
         }
-        if a.common.json.is_some() {
-            let mut json = trace.to_json();
-            if let Some(parts) = parts {
-                json["parts"] = parts.to_json();
-            }
-            values.push(json);
-        }
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
             show(&trace)?;
-            show_blocks(&further(&trace, parts.as_ref()))?;
+            show_document(&further(&trace, parts.as_ref()))?;
         }
+        compiled.push((trace, parts.as_ref().map(Parts::record)));
     }
-    let json = if values.len() == 1 { values.swap_remove(0) } else { values.into() };
-    write_json(&a.common, &json)?;
-    Ok(())
+    let records = compiled.iter().map(|(t, parts)| Compilation { trace: t.record(), parts: parts.clone() });
+    write_records(&a.common, &records.collect::<Vec<_>>()).map(drop)
+}
+
+/// A compilation, and the parts of a network in parts.
+#[derive(Serialize, JsonSchema)]
+pub struct Compilation<'t> {
+    /// The compilation.
+    #[serde(flatten)]
+    trace: CompileRecord<'t>,
+    /// Of a network that decides sizes while it runs; kernels are then of the part that is known before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<PartRecord>>,
 }
 
 /// Further tables beside groups and sums.
 fn further(trace: &CompileTrace, parts: Option<&Parts>) -> Document {
     let mut out = Document::default();
     parts.iter().for_each(|p| p.tell(&mut out));
-    trace.driver_stats_json().iter().for_each(|s| workbench::driver_stats::tell(&mut out, s, |_| true));
+    trace.stats_record().iter().for_each(|s| workbench::driver_stats::tell(&mut out, s, |_| true));
     out
 }
 
@@ -213,7 +220,7 @@ fn write_spirv(k: &PlanKernel, path: &Path) -> Result<()> {
     let words = generated(k)?.emit_spirv();
     let words = words.map_err(|e| Error::new(Code::Bug, format!("kernel {} has no SPIR-V: {e}", k.name)))?;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    write_file(path, &bytes)
+    Ok(write_file(path, &bytes)?)
 }
 
 /// Writes each kernel as a file. Without `--emit`, SPIR-V takes the place of WGSL that no reader takes.

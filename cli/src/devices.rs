@@ -6,7 +6,67 @@ use compiler::profile::quirks::QUIRKS;
 use compiler::profile::{DeviceProfile, MatrixShape, Quirk};
 use runtime_cpu::Processor;
 use runtime_gpu::{AdapterDescription, DeviceFigures, Figure, Source};
+use schemars::JsonSchema;
+use serde::Serialize;
 use workbench::Result;
+use workbench::record::Versioned;
+
+/// Devices that models can run on.
+#[derive(Serialize, JsonSchema)]
+pub struct DevicesRecord {
+    /// Adapters, real GPUs first.
+    devices: Vec<AdapterDescription>,
+    /// The processor.
+    cpu: ProcessorRecord,
+}
+
+/// The processor.
+#[derive(Serialize, JsonSchema)]
+struct ProcessorRecord {
+    /// The model; `CPU` where the system does not say.
+    name: String,
+    /// The instruction set of native kernels: `avx512f`, `avx2+fma`, `neon` or `portable`.
+    instructions: &'static str,
+    /// That kernels run on without `--threads`.
+    threads: usize,
+}
+
+/// Faults of drivers, and operations that are slow there.
+#[derive(Serialize, JsonSchema)]
+pub struct QuirksRecord {
+    /// Every one.
+    quirks: Vec<QuirkRecord>,
+}
+
+/// A quirk of a driver.
+#[derive(Serialize, JsonSchema)]
+struct QuirkRecord {
+    /// The name that `--quirk NAME=off` takes.
+    name: &'static str,
+    /// The behaviour of the driver, and how kernels avoid it.
+    what: &'static str,
+    /// Results depend on it; else speed alone.
+    guards: bool,
+    /// For which it was measured.
+    versions: &'static str,
+    /// The file that shows it.
+    evidence: &'static str,
+    /// When the row can go.
+    goes: &'static str,
+    /// Names of adapters here that have it.
+    devices: Vec<String>,
+    /// Names of profiles that have it.
+    profiles: Vec<String>,
+}
+
+/// Devices to compile for.
+#[derive(Serialize, JsonSchema)]
+pub struct ProfilesRecord {
+    /// Limits and features of each: `name` is what `--target` takes, `software` a CPU behind a GPU's interface, `f16`
+    /// arithmetic in shaders, `max_invocations` threads and `shared_memory` bytes of a workgroup.
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
+    profiles: Vec<DeviceProfile>,
+}
 
 /// Lists adapters or profiles.
 pub fn execute(a: &DevicesArgs) -> Result<()> {
@@ -23,9 +83,9 @@ pub fn execute(a: &DevicesArgs) -> Result<()> {
         }
     }
     let processor = Processor::open(0, None)?;
-    let json = serde_json::json!({ "schema": 1, "devices": list, "cpu": { "name": weft::processor_name(),
-        "instructions": processor.isa().name(), "threads": processor.threads() } });
-    if write_json(&a.common, &json)? {
+    let (name, threads) = (weft::processor_name(), processor.threads());
+    let cpu = ProcessorRecord { name, instructions: processor.isa().name(), threads };
+    if write_json(&a.common, &Versioned::new(DevicesRecord { devices: list.clone(), cpu }))? {
         return Ok(());
     }
     if list.is_empty() {
@@ -96,14 +156,17 @@ fn quirks(a: &DevicesArgs) -> Result<()> {
     let named = |list: &[DeviceProfile], q: &Quirk| -> Vec<String> {
         list.iter().filter(|p| p.quirks.has(q)).map(|p| p.name.clone()).collect()
     };
-    let row = |q: &&'static Quirk| {
-        serde_json::json!({
-            "name": q.name, "what": q.what, "guards": q.guards, "versions": q.versions, "evidence": q.evidence,
-            "goes": q.goes, "devices": named(&devices, q), "profiles": named(&profiles, q),
-        })
+    let row = |q: &&'static Quirk| QuirkRecord {
+        name: q.name,
+        what: q.what,
+        guards: q.guards,
+        versions: q.versions,
+        evidence: q.evidence,
+        goes: q.goes,
+        devices: named(&devices, q),
+        profiles: named(&profiles, q),
     };
-    let rows: Vec<serde_json::Value> = QUIRKS.iter().map(row).collect();
-    if write_json(&a.common, &serde_json::json!({ "schema": 1, "quirks": rows }))? {
+    if write_json(&a.common, &Versioned::new(QuirksRecord { quirks: QUIRKS.iter().map(row).collect() }))? {
         return Ok(());
     }
     let block = |q: &&'static Quirk| {
@@ -150,7 +213,7 @@ fn shapes(list: &[MatrixShape]) -> String {
 
 fn profiles(a: &DevicesArgs) -> Result<()> {
     let list = DeviceProfile::all();
-    if write_json(&a.common, &serde_json::json!({ "schema": 1, "profiles": list }))? {
+    if write_json(&a.common, &Versioned::new(ProfilesRecord { profiles: list.clone() }))? {
         return Ok(());
     }
     let mut t = table(&[

@@ -8,7 +8,10 @@ use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
 use compiler::trace::comparison::{Comparison, Row, Source};
 use compiler::trace::diff::{Fact, GroupLine, Timing};
-use verdict::Verdict;
+use schemars::JsonSchema;
+use serde::Serialize;
+use verdict::{LayerRecord, Verdict, VerdictRecord};
+use workbench::record::Versioned;
 use workbench::{Error, Result};
 
 /// Lines of a list that are shown without `-v`.
@@ -17,24 +20,38 @@ const FIRST: usize = 12;
 /// Characters that a column of the table of facts may have.
 const WIDEST: usize = 48;
 
+/// Two compilations.
+#[derive(Serialize, JsonSchema)]
+pub struct DiffRecord<'d> {
+    /// The first file.
+    a: String,
+    /// The second file.
+    b: String,
+    /// But for times.
+    equal: bool,
+    /// The most important differences.
+    verdict: VerdictRecord,
+    /// Those first that changed most.
+    layers: Vec<LayerRecord>,
+    /// All differences, each from the first trace to the second.
+    #[serde(flatten)]
+    differences: &'d TraceDiff,
+}
+
 /// Compares two traces.
 pub fn execute(args: &DiffArgs) -> Result<()> {
     let (a, b) = (workbench::traces::read(&args.a)?, workbench::traces::read(&args.b)?);
     let d = TraceDiff::between(&a, &b).map_err(|e| Error::input(e.to_string()))?;
     let verdict = Verdict::of([&a, &b], [&args.a, &args.b]);
-    let mut json = serde_json::to_value(&d).map_err(|e| Error::usage(e.to_string()))?;
-    if let Some(o) = json.as_object_mut() {
-        let names = [("schema", 1.into()), ("a", args.a.display().to_string().into())];
-        let mut all: serde_json::Map<String, serde_json::Value> =
-            names.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-        all.insert("b".into(), args.b.display().to_string().into());
-        all.insert("equal".into(), d.is_empty().into());
-        all.insert("verdict".into(), verdict.to_json(&d));
-        all.insert("layers".into(), verdict.layers_json());
-        all.append(o);
-        *o = all;
-    }
-    if write_json(&args.common, &json)? {
+    let record = DiffRecord {
+        a: args.a.display().to_string(),
+        b: args.b.display().to_string(),
+        equal: d.is_empty(),
+        verdict: verdict.record(&d),
+        layers: verdict.layers(),
+        differences: &d,
+    };
+    if write_json(&args.common, &Versioned::new(record))? {
         return Ok(());
     }
     let most = if args.common.verbose > 0 { usize::MAX } else { FIRST };

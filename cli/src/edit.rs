@@ -11,14 +11,17 @@ use compiler::schedule::{InstrRef, ScheduleTarget};
 use compiler::text::print_instruction;
 use compiler::tir::print_loops;
 use editor::Draft;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use weft::{TuningDatabase, TuningLine};
+use workbench::device::{DeviceRecord, describe};
 use workbench::executor::{Device, compile_options, compile_with, open_device, pipeline_for, profile_on, scheduling};
 use workbench::models::{inputs_for, load};
 use workbench::progress::log;
+use workbench::record::Versioned;
 use workbench::tune::by_hand::ByHand;
 use workbench::tune::measurer::Measurer;
 use workbench::tune::space::{Opened, Racing};
@@ -48,6 +51,41 @@ struct Raced {
     rounds: [usize; 2],
     /// Seconds to compile and verify the edited schedule, and of the race.
     seconds: [f64; 2],
+}
+
+/// The outcome of an edited schedule.
+#[derive(Serialize, JsonSchema)]
+pub struct EditedRecord {
+    /// The name of the file, or the zoo's.
+    model: String,
+    /// Where it was measured.
+    device: DeviceRecord,
+    /// The tensor function.
+    function: String,
+    /// `unchanged`; or `measured`, with the fields below.
+    result: &'static str,
+    /// The race.
+    #[serde(flatten)]
+    measured: Option<MeasuredRecord>,
+}
+
+/// An edited schedule beside the one before.
+#[derive(Serialize, JsonSchema)]
+struct MeasuredRecord {
+    /// Microseconds before, and with the edited schedule.
+    us: [f64; 2],
+    /// The same, as they are estimated; null where the estimate cannot weigh a schedule.
+    estimated_us: [Option<f64>; 2],
+    /// Time of the edited schedule by that before: the median over the rounds.
+    ratio: f64,
+    /// Rounds of the race, and those that the edited schedule won.
+    rounds: [usize; 2],
+    /// To compile and verify the edited schedule, with the driver; of the race.
+    seconds: [f64; 2],
+    /// The edited schedule, as it was applied.
+    schedule: Vec<String>,
+    /// The database that keeps it.
+    kept: Option<String>,
 }
 
 /// A process that measures, and the schedule before in it.
@@ -117,8 +155,7 @@ impl Subject<'_> {
     /// The text for the editor.
     fn text(&self) -> String {
         let f = &self.unit.function;
-        let device = workbench::device::describe(self.device);
-        let device = device["name"].as_str().unwrap_or_default().to_string();
+        let device = describe(self.device).name;
         let mut out = format!(
             "; The schedule of {} in {} on {device}.\n; Save it and leave the editor: it is checked, verified and timed. \
              docs/schedule.md lists the instructions.\n; A choice with another value lets the rules write the lines \
@@ -159,15 +196,16 @@ impl Subject<'_> {
         } else if !quiet {
             print_text("it is not kept; --keep keeps it")?;
         }
-        let mut out = self.json("measured");
-        out["us"] = json!(raced.us);
-        out["estimated_us"] = json!([self.estimated_before(), raced.edited.estimated_ns.map(|ns| ns / 1e3)]);
-        out["ratio"] = raced.ratio.into();
-        out["rounds"] = json!(raced.rounds);
-        out["seconds"] = json!(raced.seconds);
-        out["schedule"] = raced.edited.function.trace.iter().map(print_instruction).collect();
-        out["kept"] = keeps.then(|| file.display().to_string()).into();
-        write_json(common, &out).map(drop)
+        let measured = MeasuredRecord {
+            us: raced.us,
+            estimated_us: [self.estimated_before(), raced.edited.estimated_ns.map(|ns| ns / 1e3)],
+            ratio: raced.ratio,
+            rounds: raced.rounds,
+            seconds: raced.seconds,
+            schedule: raced.edited.function.trace.iter().map(print_instruction).collect(),
+            kept: keeps.then(|| file.display().to_string()),
+        };
+        write_json(common, &self.record("measured", Some(measured))).map(drop)
     }
 
     /// Whether questions are welcome.
@@ -176,7 +214,7 @@ impl Subject<'_> {
     }
 
     fn ends_unchanged(&self, how: &str) -> Result<()> {
-        match write_json(&self.a.common, &self.json("unchanged"))? {
+        match write_json(&self.a.common, &self.record("unchanged", None))? {
             true => Ok(()),
             false => print_text(&format!("the schedule of {} {how}", self.unit.function.name)),
         }
@@ -230,9 +268,13 @@ impl Subject<'_> {
         Ok(by_hand.line(&known))
     }
 
-    fn json(&self, result: &str) -> Value {
-        json!({ "schema": 1, "model": workbench::models::short_name(&self.a.model),
-            "device": workbench::device::describe(self.device), "function": self.unit.function.name.as_str(),
-            "result": result })
+    fn record(&self, result: &'static str, measured: Option<MeasuredRecord>) -> Versioned<EditedRecord> {
+        Versioned::new(EditedRecord {
+            model: workbench::models::short_name(&self.a.model),
+            device: describe(self.device),
+            function: self.unit.function.name.to_string(),
+            result,
+            measured,
+        })
     }
 }

@@ -1,9 +1,10 @@
 //! `weft explain`: an explanation, shown.
 
 use crate::args::ExplainArgs;
-use crate::output::show_document;
+use crate::output::{show_document, write_json};
 use workbench::Result;
 use workbench::explain::{Request, Subject, explain};
+use workbench::record::Versioned;
 
 /// Explains a model, a trace, or one node of either.
 pub fn execute(a: &ExplainArgs) -> Result<()> {
@@ -14,7 +15,8 @@ pub fn execute(a: &ExplainArgs) -> Result<()> {
         verbose: a.common.verbose > 0,
         settings: a.common.settings.0.clone(),
     };
-    show_document(&a.common, &explain(&request)?)
+    let found = explain(&request)?;
+    if write_json(&a.common, &Versioned::new(&found.record))? { Ok(()) } else { show_document(&found.document) }
 }
 
 fn subject(a: &ExplainArgs) -> Subject {

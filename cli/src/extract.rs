@@ -6,14 +6,53 @@ use compiler::graph::{Module, TensorType, ValueId, input_ports};
 use compiler::name::Name;
 use compiler::tensor::Tensor;
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
-use std::path::Path;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 use workbench::arrays::write_npz;
 use workbench::extract::{cut, named};
 use workbench::models::{inputs_for, load};
+use workbench::record::Versioned;
 use workbench::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
 use workbench::written::write_file;
 use workbench::{Error, Result};
+
+/// A part that was cut out.
+#[derive(Serialize, JsonSchema)]
+pub struct ExtractedRecord<'a> {
+    /// As it was given.
+    model: &'a str,
+    /// The part.
+    file: &'a Path,
+    /// Of the part, without constants.
+    nodes: usize,
+    /// In order.
+    inputs: Vec<PortRecord>,
+    /// In order.
+    outputs: Vec<PortRecord>,
+    /// The file of the values at the beginning of the part.
+    with_inputs: Option<&'a PathBuf>,
+    /// The file of the values at its end.
+    with_outputs: Option<&'a PathBuf>,
+}
+
+/// An input or a result of the part.
+#[derive(Serialize, JsonSchema)]
+struct PortRecord {
+    /// As runs take or give it.
+    name: String,
+    /// Of an element.
+    dtype: String,
+    /// Null for a dimension that is open.
+    shape: Vec<Option<i64>>,
+}
+
+impl PortRecord {
+    fn of((name, ty): &(Name, TensorType)) -> PortRecord {
+        let shape = ty.shape.iter().map(|d| d.as_const()).collect();
+        PortRecord { name: name.to_string(), dtype: ty.dtype.to_string(), shape }
+    }
+}
 
 /// Cuts a part out of a model and writes it.
 pub fn execute(a: &ExtractArgs) -> Result<()> {
@@ -64,7 +103,7 @@ fn write_values(
     exact: &FxHashMap<ValueId, Tensor>,
 ) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    write_npz(path, &named(names, exact)?)
+    Ok(write_npz(path, &named(names, exact)?)?)
 }
 
 /// Shows inputs and results of the part; `going_round` are inputs of the model that were not asked for.
@@ -72,15 +111,17 @@ fn report(a: &ExtractArgs, part: &Module, going_round: &[Name]) -> Result<()> {
     let f = part.main();
     let nodes = workbench::values_by_name::nodes_of(f).count();
     let results: Vec<(Name, TensorType)> = f.result_names.iter().copied().zip(f.result_types.iter().cloned()).collect();
-    let one = |(name, ty): &(Name, TensorType)| {
-        let shape: Vec<_> = ty.shape.iter().map(|d| d.as_const()).collect();
-        json!({ "name": name, "dtype": ty.dtype.to_string(), "shape": shape })
-    };
-    let list = |ports: &[(Name, TensorType)]| -> Value { ports.iter().map(one).collect() };
     let inputs = input_ports(part);
-    let json = json!({ "schema": 1, "model": a.model, "file": a.output, "nodes": nodes, "inputs": list(&inputs),
-        "outputs": list(&results), "with_inputs": a.with_inputs, "with_outputs": a.with_outputs });
-    if write_json(&a.common, &json)? {
+    let record = ExtractedRecord {
+        model: &a.model,
+        file: &a.output,
+        nodes,
+        inputs: inputs.iter().map(PortRecord::of).collect(),
+        outputs: results.iter().map(PortRecord::of).collect(),
+        with_inputs: a.with_inputs.as_ref(),
+        with_outputs: a.with_outputs.as_ref(),
+    };
+    if write_json(&a.common, &Versioned::new(record))? {
         return Ok(());
     }
     let mut rows = table(&["", "tensor", "dtype", "shape"]);

@@ -9,6 +9,7 @@ use std::path::Path;
 use weft::files::read_onnx;
 use workbench::figures::si;
 use workbench::models::{is_onnx, load, load_open, sizes};
+use workbench::record::Versioned;
 use workbench::{Code, Error, Result};
 
 /// Shows what is in each model.
@@ -35,9 +36,12 @@ pub fn execute(a: &InspectArgs) -> Result<()> {
             Err(e) => open = open.or(Some(e)),
         }
     }
-    let values: Vec<serde_json::Value> = all.iter().map(|(_, i)| i.to_json()).collect();
-    let json = if let ([one], [_]) = (values.as_slice(), &a.models[..]) { one.clone() } else { values.into() };
-    if !write_json(&a.common, &json)? {
+    let records: Vec<_> = all.iter().map(|(_, i)| Versioned::new(i)).collect();
+    let written = match (&records[..], &a.models[..]) {
+        ([one], [_]) => write_json(&a.common, one)?,
+        _ => write_json(&a.common, &records)?,
+    };
+    if !written {
         for (m, i) in &all {
             show(m, i)?;
         }
@@ -100,9 +104,9 @@ fn show(model: &str, i: &Inspection) -> Result<()> {
         t.add_row([op.clone(), n.to_string()]);
     }
     show_table(&t)?;
-    let json = i.to_json();
-    let number = |k: &str| json[k].as_f64().map_or("unknown".to_string(), |v| si(v).trim().to_string());
-    print_text(&format!("opset {}   parameters {}   MACs {}", json["opset"], number("parameters"), number("macs")))?;
+    let number = |n: Option<u64>| n.map_or("unknown".to_string(), |n| si(n as f64).trim().to_string());
+    let opset = i.opset.map_or("null".to_string(), |n| n.to_string());
+    print_text(&format!("opset {opset}   parameters {}   MACs {}", number(Some(i.parameters)), number(i.macs)))?;
     for u in &i.unsupported {
         print_text(&format!("unsupported: {} {}", u.op, u.why))?;
     }

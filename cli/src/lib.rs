@@ -23,10 +23,12 @@ mod extract;
 mod host_calls;
 mod html_report;
 mod inspect;
+mod interrupt;
 mod memory;
 mod opt;
 mod output;
 mod range_checks;
+mod records;
 mod report;
 mod run;
 mod table;
@@ -39,6 +41,7 @@ mod zoo;
 
 use args::Command;
 pub use memory::Memory;
+pub use records::{SHARED, schemas};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -83,9 +86,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
         Err(e) => return usage(&e, &args),
     };
     std::panic::set_hook(Box::new(|_| {}));
-    if !cli.command.common().quiet {
-        cli.command.common_mut().watch = Watched(Arc::new(output::Terminal::new()));
-    }
+    cli.command.common_mut().watch = Watched(Arc::new(output::Terminal::new(cli.command.common().quiet)));
     let functions = workbench::host_calls::functions(cli.command.common(), &extensions.host_functions);
     let result = registered.and(functions).and_then(|functions| {
         // SAFETY: no thread was started yet.
@@ -109,7 +110,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
             error::print(&e);
             if !common.state.json_is_written() {
                 // Where even this cannot be written, the exit code says it.
-                let _ = output::write_json(common, &e.to_json());
+                let _ = output::write_json(common, &e.record());
             }
             e.code as u8
         }
@@ -135,7 +136,7 @@ fn usage(e: &clap::Error, args: &[OsString]) -> u8 {
     if let Some(json) = json {
         let target = json.strip_prefix("--json=").unwrap_or("-").to_string();
         let common = args::Common { json: Some(target), ..Default::default() };
-        let _ = output::write_json(&common, &error.to_json());
+        let _ = output::write_json(&common, &error.record());
     }
     code
 }
@@ -171,7 +172,7 @@ fn check_outputs(command: &Command) -> Result<()> {
     json.into_iter()
         .chain(files.into_iter().flatten().map(PathBuf::as_path))
         .try_for_each(workbench::written::verify_writable)?;
-    folder.map_or(Ok(()), |f| workbench::written::verify_folder(f))
+    Ok(folder.map_or(Ok(()), |f| workbench::written::verify_folder(f))?)
 }
 
 /// Sizes in files and data are refused beyond what the machine has left.

@@ -53,7 +53,7 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> Result<()> {
         compiler::text::print_module(&module)
     };
     match &a.output {
-        Some(path) => write_file(path, out.as_bytes()),
+        Some(path) => Ok(write_file(path, out.as_bytes())?),
         None => print_text(out.trim_end()),
     }
 }

@@ -5,7 +5,9 @@ use crate::table::Table;
 pub use crate::table::{table, verdict};
 use crate::terminal::print_log;
 use compiler::bare::{shown, shown_in_json};
+use compiler::trace::driver_stats::StatsRecord;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use workbench::document::{Block, Document};
@@ -15,9 +17,9 @@ use workbench::written::write_file;
 use workbench::{Error, Result};
 
 /// Writes JSON to stdout or a file, when asked for; returns whether stdout is taken by it.
-pub fn write_json(common: &Common, value: &serde_json::Value) -> Result<bool> {
+pub fn write_json(common: &Common, value: &impl Serialize) -> Result<bool> {
     let Some(target) = &common.json else { return Ok(false) };
-    let text = serde_json::to_string_pretty(value).map_err(|e| Error::usage(e.to_string()))?;
+    let text = json_text(value)?;
     common.state.json_stands();
     if target == "-" {
         print_json(&text)?;
@@ -25,6 +27,20 @@ pub fn write_json(common: &Common, value: &serde_json::Value) -> Result<bool> {
     }
     write_file(target.as_ref(), shown_in_json(&text).as_bytes())?;
     Ok(false)
+}
+
+fn json_text(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(|e| Error::usage(e.to_string()))
+}
+
+/// As [`write_json`]; of several records their list.
+pub fn write_records<T: Serialize>(common: &Common, records: &[T]) -> Result<bool> {
+    if let [one] = records { write_json(common, one) } else { write_json(common, &records) }
+}
+
+/// Prints what [`write_records`] writes.
+pub fn print_records<T: Serialize>(records: &[T]) -> Result<()> {
+    print_json(&if let [one] = records { json_text(one) } else { json_text(&records) }?)
 }
 
 /// Prints a line to stdout; a closed pipe ends quietly. Names in it may come from files: hidden characters are shown.
@@ -37,13 +53,8 @@ pub fn show_table(table: &Table) -> Result<()> {
     print_line(&table.to_string())
 }
 
-/// Shows a document: its JSON where that is asked for, else its texts and tables.
-pub fn show_document(common: &Common, d: &Document) -> Result<()> {
-    if write_json(common, &d.json)? { Ok(()) } else { show_blocks(d) }
-}
-
 /// Prints the texts and tables of a document.
-pub fn show_blocks(d: &Document) -> Result<()> {
+pub fn show_document(d: &Document) -> Result<()> {
     d.blocks.iter().try_for_each(|block| match block {
         Block::Text(text) => print_text(text),
         Block::Table { header, rows } => {
@@ -57,10 +68,10 @@ pub fn show_blocks(d: &Document) -> Result<()> {
 }
 
 /// Shows what a driver said of kernels.
-pub fn show_driver_stats(stats: &serde_json::Value) -> Result<()> {
+pub fn show_driver_stats(stats: &StatsRecord) -> Result<()> {
     let mut d = Document::default();
     workbench::driver_stats::tell(&mut d, stats, |_| true);
-    show_blocks(&d)
+    show_document(&d)
 }
 
 /// Prints a text of JSON to stdout as [`print_text`].
@@ -89,14 +100,15 @@ pub fn log_stages(common: &Common) {
 
 /// The command watches the work: messages on stderr, progress as a bar with the time left on a terminal.
 pub struct Terminal {
+    quiet: bool,
     bar: Option<ProgressBar>,
     stage: Mutex<String>,
 }
 
 impl Terminal {
-    /// A bar when stderr is a terminal.
-    pub fn new() -> Terminal {
-        let bar = std::io::stderr().is_terminal().then(|| {
+    /// A bar when stderr is a terminal; with `quiet` no bar and no messages.
+    pub fn new(quiet: bool) -> Terminal {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::hidden();
             bar.set_length(1);
             if let Ok(style) = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len}, {eta} left  {prefix}") {
@@ -104,13 +116,18 @@ impl Terminal {
             }
             bar
         });
-        Terminal { bar, stage: Mutex::default() }
+        Terminal { quiet, bar, stage: Mutex::default() }
     }
 }
 
 impl Watcher for Terminal {
     fn says(&self, text: &str) {
-        print_log(text);
+        if !self.quiet {
+            print_log(text);
+        }
+    }
+    fn stops(&self) -> bool {
+        crate::interrupt::stops()
     }
     fn is_at(&self, stage: &str, at_work: &str, done: usize, total: usize) {
         let Some(bar) = &self.bar else { return };

@@ -5,13 +5,16 @@ use crate::output::{print_text, show_table, table, write_json};
 use crate::range_checks::print_out_of_range;
 use compiler::interpreter::NodeOutOfRange;
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use workbench::arrays::Named;
 use workbench::classes::{classes_of, ranked};
+use workbench::device::{DeviceRecord, describe};
 use workbench::executor::Device;
 use workbench::figures::shape;
-use workbench::range_checks::out_of_range_json;
+use workbench::record::Versioned;
 use workbench::{Error, Result};
 
 /// Results of at most so many elements are shown whole.
@@ -19,6 +22,69 @@ const FEW: usize = 8;
 
 /// Rows of a batch whose best classes are shown without `-v`.
 const ROWS: usize = 8;
+
+/// The results of a run.
+#[derive(Serialize, JsonSchema)]
+pub struct RunRecord {
+    /// As it was given.
+    model: String,
+    /// The device.
+    device: DeviceRecord,
+    /// Of random inputs; null where inputs are given.
+    seed: Option<u64>,
+    /// Each result.
+    outputs: Vec<OutputRecord>,
+    /// With `--check-indices`: nodes that read an index outside of a dimension or divide an integer by 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out_of_range: Option<Vec<NodeOutOfRange>>,
+}
+
+/// A result.
+#[derive(Serialize, JsonSchema)]
+struct OutputRecord {
+    /// Its name.
+    name: String,
+    /// Of an element.
+    dtype: &'static str,
+    /// In elements.
+    shape: Vec<usize>,
+    /// Null where it is not a number.
+    #[schemars(with = "Option<f64>")]
+    mean: f64,
+    /// The largest.
+    #[schemars(with = "Option<f64>")]
+    max: f64,
+    /// Position of the largest, all dimensions as one.
+    argmax: usize,
+    /// The smallest.
+    #[schemars(with = "Option<f64>")]
+    min: f64,
+    /// Elements that are no numbers.
+    nan: usize,
+    /// Elements that are infinite.
+    inf: usize,
+    /// All of them, where they are few.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<f64>>,
+    /// With `--top N`, of a result that holds classes: N for each image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top: Option<Vec<Vec<ClassRecord>>>,
+}
+
+/// A class.
+#[derive(Serialize, JsonSchema)]
+struct ClassRecord {
+    /// Its number.
+    class: usize,
+    /// The result's.
+    #[schemars(with = "Option<f64>")]
+    value: f64,
+    /// The result's own where it is a distribution, else its softmax.
+    #[schemars(with = "Option<f64>")]
+    probability: f64,
+    /// From `--labels`.
+    label: Option<String>,
+}
 
 /// Prints the results of a run, or their JSON; `random` says that the inputs were, `counted` what is out of range in
 /// it.
@@ -34,13 +100,13 @@ pub fn report(
 ) -> Result<()> {
     let labels = a.labels.as_deref().map(read_labels).transpose()?;
     let top = a.top.or(labels.as_ref().map(|_| 5)).map(|n| n as usize);
-    let mut rows: Vec<Value> = outputs.iter().map(|(n, t)| statistics(n, t)).collect();
+    let mut rows: Vec<OutputRecord> = outputs.iter().map(|(n, t)| statistics(n, t)).collect();
     if let Some(n) = top {
         let mut found = false;
         for (row, (_, t)) in rows.iter_mut().zip(outputs) {
             if let Some(classes) = classes_of(t) {
                 found = true;
-                row["top"] = best(t, classes, n, labels.as_deref()).into();
+                row.top = Some(best(t, classes, n, labels.as_deref()));
             }
         }
         if !found {
@@ -50,14 +116,12 @@ pub fn report(
         }
     }
     let seed = random.then_some(a.common.seed);
-    let mut json = json!({ "schema": 1, "model": a.model, "device": workbench::device::describe(device), "seed": seed, "outputs": rows });
-    if let Some(found) = counted {
-        json["out_of_range"] = out_of_range_json(found);
-    }
-    if write_json(&a.common, &json)? {
+    let (model, device, out_of_range) = (a.model.clone(), describe(device), counted.map(<[_]>::to_vec));
+    let record = RunRecord { model, device, seed, outputs: rows, out_of_range };
+    if write_json(&a.common, &Versioned::new(&record))? {
         return Ok(());
     }
-    let (ranked, plain): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|r| r.get("top").is_some());
+    let (ranked, plain): (Vec<_>, Vec<_>) = record.outputs.iter().partition(|r| r.top.is_some());
     if !plain.is_empty() {
         show_statistics(&plain)?;
     }
@@ -73,35 +137,38 @@ pub fn report(
     }
 }
 
-fn statistics(name: &str, t: &Tensor) -> Value {
+fn statistics(name: &str, t: &Tensor) -> OutputRecord {
     let v = t.to_f64_vec();
     let top = v.iter().enumerate().fold((0, f64::NEG_INFINITY), |b, (i, &x)| if x > b.1 { (i, x) } else { b });
     let low = v.iter().copied().fold(f64::INFINITY, f64::min);
     let mean = v.iter().sum::<f64>() / v.len().max(1) as f64;
     let count = |f: fn(f64) -> bool| v.iter().filter(|&&x| f(x)).count();
-    let mut row = json!({ "name": name, "dtype": t.dtype().name(), "shape": t.shape(), "mean": mean, "max": top.1, "argmax": top.0,
-        "min": low, "nan": count(f64::is_nan), "inf": count(f64::is_infinite) });
-    if v.len() <= FEW {
-        row["values"] = json!(v);
+    OutputRecord {
+        name: name.into(),
+        dtype: t.dtype().name(),
+        shape: t.shape().to_vec(),
+        mean,
+        max: top.1,
+        argmax: top.0,
+        min: low,
+        nan: count(f64::is_nan),
+        inf: count(f64::is_infinite),
+        values: (v.len() <= FEW).then_some(v),
+        top: None,
     }
-    row
 }
 
 /// Four significant digits, as short as they come.
-fn short(v: &Value) -> String {
-    match v.as_f64() {
-        None => "-".into(),
-        Some(v) if v == v.trunc() && v.abs() < 1e7 => format!("{v}"),
-        Some(v) if (1e-3..1e7).contains(&v.abs()) => {
+fn short(v: f64) -> String {
+    match v {
+        v if !v.is_finite() => "-".into(),
+        v if v == v.trunc() && v.abs() < 1e7 => format!("{v}"),
+        v if (1e-3..1e7).contains(&v.abs()) => {
             let digits = (3 - v.abs().log10().floor() as i32).max(0) as usize;
             format!("{v:.digits$}")
         }
-        Some(v) => format!("{v:.3e}"),
+        v => format!("{v:.3e}"),
     }
-}
-
-fn dims(row: &Value) -> Vec<usize> {
-    row["shape"].as_array().into_iter().flatten().filter_map(|d| d.as_u64().map(|d| d as usize)).collect()
 }
 
 /// `[0, 285]`: a position in a tensor.
@@ -114,29 +181,26 @@ fn position(mut flat: usize, shape: &[usize]) -> String {
     format!("{out:?}")
 }
 
-fn show_statistics(rows: &[&Value]) -> Result<()> {
-    let odd = rows.iter().any(|r| r["nan"] != 0 || r["inf"] != 0);
+fn show_statistics(rows: &[&OutputRecord]) -> Result<()> {
+    let odd = rows.iter().any(|r| r.nan != 0 || r.inf != 0);
     let mut header = vec!["output", "dtype", "shape", "min", "mean", "max", "at"];
     if odd {
         header.extend(["nan", "inf"]);
     }
-    let few = rows.iter().any(|r| r.get("values").is_some());
+    let few = rows.iter().any(|r| r.values.is_some());
     if few {
         header.push("values");
     }
     let mut t = table(&header);
     for r in rows {
-        let text = |k: &str| r[k].as_str().unwrap_or("").to_string();
-        let dims = dims(r);
-        let at = position(r["argmax"].as_u64().unwrap_or(0) as usize, &dims);
-        let mut row = vec![text("name"), text("dtype"), shape(&dims), short(&r["min"]), short(&r["mean"])];
-        row.extend([short(&r["max"]), at]);
+        let mut row = vec![r.name.clone(), r.dtype.to_string(), shape(&r.shape)];
+        row.extend([r.min, r.mean, r.max].map(short));
+        row.push(position(r.argmax, &r.shape));
         if odd {
-            row.extend([r["nan"].to_string(), r["inf"].to_string()]);
+            row.extend([r.nan.to_string(), r.inf.to_string()]);
         }
         if few {
-            let values = r["values"].as_array().map(|v| v.iter().map(short).collect::<Vec<_>>().join(" "));
-            row.push(values.unwrap_or_default());
+            row.push(r.values.iter().flatten().map(|&v| short(v)).collect::<Vec<_>>().join(" "));
         }
         t.add_row(row);
     }
@@ -145,7 +209,7 @@ fn show_statistics(rows: &[&Value]) -> Result<()> {
 
 /// The `n` largest values of each row, with their share of the row's sum: the row's own where it is a distribution
 /// already, else of its softmax.
-fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<Value> {
+fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<Vec<ClassRecord>> {
     let values = t.to_f64_vec();
     let of_row = |row: &[f64]| {
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -154,29 +218,32 @@ fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<
         let share = |v: f64| if distribution { v } else { (v - largest).exp() };
         let total: f64 = row.iter().map(|&v| share(v)).sum();
         let one = |&i: &usize| {
-            let label = labels.and_then(|l| l.get(i));
-            json!({ "class": i, "value": row[i], "probability": share(row[i]) / total, "label": label })
+            let label = labels.and_then(|l| l.get(i)).cloned();
+            ClassRecord { class: i, value: row[i], probability: share(row[i]) / total, label }
         };
-        Value::from(ranked(row).iter().take(n).map(one).collect::<Vec<_>>())
+        ranked(row).iter().take(n).map(one).collect()
     };
     values.chunks_exact(classes).map(of_row).collect()
 }
 
-fn show_best(r: &Value, labelled: bool, rows: usize) -> Result<()> {
-    let all = r["top"].as_array().map_or(&[][..], Vec::as_slice);
+fn show_best(r: &OutputRecord, labelled: bool, rows: usize) -> Result<()> {
+    let all = r.top.as_deref().unwrap_or_default();
     for (i, row) in all.iter().enumerate().take(rows) {
         let mut header = vec!["class", "value", "probability"];
         if labelled {
             header.push("label");
         }
         let image = if all.len() > 1 { format!(", image {i}") } else { String::new() };
-        print_text(&format!("{} {}{image}", r["name"].as_str().unwrap_or(""), shape(&dims(r))))?;
+        print_text(&format!("{} {}{image}", r.name, shape(&r.shape)))?;
         let mut t = table(&header);
-        for e in row.as_array().into_iter().flatten() {
-            let percent = e["probability"].as_f64().map_or("-".into(), |p| format!("{:.1}%", 100.0 * p));
-            let mut line = vec![e["class"].to_string(), short(&e["value"]), percent];
+        for e in row {
+            let percent = match e.probability.is_finite() {
+                true => format!("{:.1}%", 100.0 * e.probability),
+                false => "-".into(),
+            };
+            let mut line = vec![e.class.to_string(), short(e.value), percent];
             if labelled {
-                line.push(e["label"].as_str().unwrap_or("(no label)").to_string());
+                line.push(e.label.clone().unwrap_or("(no label)".into()));
             }
             t.add_row(line);
         }
@@ -197,27 +264,47 @@ fn read_labels(path: &Path) -> Result<Vec<String>> {
         return Ok(text.lines().map(|l| l.trim().to_string()).collect());
     }
     let bad = |why: String| Error::input(format!("{place} holds no labels: {why}"));
-    let json: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-    let name = |v: &Value| match v {
-        Value::Array(list) => list.last().and_then(|v| v.as_str()).map(String::from),
-        v => v.as_str().map(String::from),
-    };
-    let wrong = || bad("a label is neither a text nor a list that ends with one".into());
-    match &json {
-        Value::Array(list) => list.iter().map(|v| name(v).ok_or_else(wrong)).collect(),
-        Value::Object(map) => {
+    let form = "a list of labels, or an object from class to label; a label is a text or a list that ends with one";
+    let read = serde_json::from_str(&text);
+    match read.map_err(|e| bad(if e.is_data() { format!("it is not {form}") } else { e.to_string() }))? {
+        Labels::List(list) => Ok(list.into_iter().map(Label::name).collect()),
+        Labels::ByClass(map) => {
             let mut out = Vec::new();
-            for (class, v) in map {
+            for (class, label) in map {
                 let class: usize = class.parse().map_err(|_| bad(format!("`{class}` is no class number")))?;
                 if class >= 1 << 20 {
                     return Err(bad(format!("class {class} is beyond any network")));
                 }
                 out.resize(out.len().max(class + 1), String::new());
-                out[class] = name(v).ok_or_else(wrong)?;
+                out[class] = label.name();
             }
             Ok(out)
         }
-        _ => Err(bad("neither a list nor an object".into())),
+    }
+}
+
+/// A file of labels.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Labels {
+    List(Vec<Label>),
+    ByClass(BTreeMap<String, Label>),
+}
+
+/// A label: a text, or the text behind the other words of a list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Label {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl Label {
+    fn name(self) -> String {
+        match self {
+            Label::Text(text) => text,
+            Label::List(list) => list.into_iter().next_back().unwrap_or_default(),
+        }
     }
 }
 
@@ -232,19 +319,16 @@ mod tests {
         assert_eq!(classes_of(&t(&[4], vec![0.0; 4])), Some(4));
         assert_eq!(classes_of(&t(&[1, 2, 3], vec![0.0; 6])), None);
         let rows = best(&t(&[1, 3], vec![0.0, 2f32.ln(), 0.0]), 3, 2, None);
-        assert_eq!((&rows[0][0]["class"], &rows[0][1]["class"]), (&json!(1), &json!(0)));
-        assert!((rows[0][0]["probability"].as_f64().expect("a number") - 0.5).abs() < 1e-6);
+        assert_eq!((rows[0][0].class, rows[0][1].class), (1, 0));
+        assert!((rows[0][0].probability - 0.5).abs() < 1e-6);
         let rows = best(&t(&[1, 2], vec![0.25, 0.75]), 2, 1, None);
-        assert!((rows[0][0]["probability"].as_f64().expect("a number") - 0.75).abs() < 1e-6, "a distribution stays");
+        assert!((rows[0][0].probability - 0.75).abs() < 1e-6, "a distribution stays");
     }
 
     #[test]
     fn numbers_and_positions() {
         assert_eq!(position(285, &[1, 1000]), "[0, 285]");
-        assert_eq!(
-            [0.0, 12.0, 0.123456, 1234.5, 1e-9].map(|v| short(&json!(v))),
-            ["0", "12", "0.1235", "1234", "1.000e-9"]
-        );
+        assert_eq!([0.0, 12.0, 0.123456, 1234.5, 1e-9].map(short), ["0", "12", "0.1235", "1234", "1.000e-9"]);
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Compile traces, shown.
 
 use crate::args::Common;
-use crate::output::{print_text, show_driver_stats, show_table, table, write_json};
+use crate::output::{print_text, show_driver_stats, show_table, table, write_records};
 use compiler::compile::GroupKind;
 use compiler::trace::{CompileTrace, OpenDim};
-use serde_json::Value;
 use std::path::Path;
 use workbench::Result;
 use workbench::figures::si;
@@ -59,16 +58,14 @@ pub fn show(t: &CompileTrace) -> Result<()> {
 /// Shows traces as `weft compile` showed them, with passes, kernels and weights; `--json` is that of `weft compile`.
 pub fn inspect(paths: &[String], common: &Common) -> Result<()> {
     let traces = paths.iter().map(|p| read(Path::new(p))).collect::<Result<Vec<_>>>()?;
-    let mut values: Vec<Value> = traces.iter().map(CompileTrace::to_json).collect();
-    let json = if values.len() == 1 { values.swap_remove(0) } else { values.into() };
-    if write_json(common, &json)? {
+    if write_records(common, &traces.iter().map(CompileTrace::record).collect::<Vec<_>>())? {
         return Ok(());
     }
     for t in &traces {
         show(t)?;
         show_passes(t)?;
         show_kernels(t)?;
-        t.driver_stats_json().map_or(Ok(()), |s| show_driver_stats(&s))?;
+        t.stats_record().map_or(Ok(()), |s| show_driver_stats(&s))?;
         show_measured(t)?;
         show_weights(t, common)?;
     }

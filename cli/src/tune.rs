@@ -1,9 +1,9 @@
 //! `weft tune`: what a search found, shown.
 
 use crate::args::{Common, TuneArgs};
-use crate::output::{print_text, show_table, table, write_json};
-use serde_json::Value;
+use crate::output::{print_text, show_table, table, write_records};
 use workbench::bench::seconds;
+use workbench::record::Versioned;
 use workbench::tune::{Request, Tuned, tune};
 use workbench::{Error, Result};
 
@@ -21,9 +21,7 @@ pub fn execute(a: &TuneArgs) -> Result<()> {
         settings: a.common.settings.0.clone(),
     };
     let found = tune(&request, &mut |one| show(&a.common, one))?;
-    let mut all: Vec<Value> = found.iter().map(Tuned::to_json).collect();
-    let json = if all.len() == 1 { all.swap_remove(0) } else { all.into() };
-    write_json(&a.common, &json).map(|_| ())
+    write_records(&a.common, &found.iter().map(Versioned::new).collect::<Vec<_>>()).map(drop)
 }
 
 fn show(common: &Common, found: &Tuned) -> Result<()> {
@@ -32,15 +30,14 @@ fn show(common: &Common, found: &Tuned) -> Result<()> {
     }
     let mut t = table(&["function", "share", "tried", "default us", "tuned us", "ratio", "schedule"]);
     for r in &found.functions {
-        let o = &r.outcome;
         t.add_row([
             r.name.clone(),
             format!("{:.1} %", r.share * 1e2),
             r.tried.to_string(),
-            format!("{:.1}", o.us[0]),
-            format!("{:.1}", o.us[1]),
-            format!("{:.3}", o.ratio()),
-            o.describe(),
+            format!("{:.1}", r.us[0]),
+            format!("{:.1}", r.us[1]),
+            format!("{:.3}", r.ratio),
+            r.difference.clone(),
         ]);
     }
     show_table(&t)?;

@@ -2,14 +2,91 @@
 
 use crate::args::{TuningAction, TuningArgs};
 use crate::output::{print_text, show_table, table, write_json};
+use compiler::profile::CostFactors;
 use compiler::schedule::estimate::Cost;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 use weft::{TuningDatabase, TuningLine};
+use workbench::record::Versioned;
 use workbench::tuning::report_bad;
 use workbench::written::write_file;
 use workbench::{Error, Result};
+
+/// The lines that count.
+#[derive(Serialize, JsonSchema)]
+pub struct ShownRecord {
+    /// By function and device.
+    lines: Vec<LineRecord>,
+}
+
+/// A tuned function.
+#[derive(Serialize, JsonSchema)]
+struct LineRecord {
+    /// The tensor function, as it was called where it was tuned.
+    name: String,
+    /// Name, driver, the driver's version, processor of a software device.
+    device: String,
+    /// Time divided by the default's.
+    ratio: f64,
+    /// Microseconds of the default, and with the choices.
+    us: [f64; 2],
+    /// `choose` instructions.
+    choices: Vec<String>,
+    /// Instructions of a schedule that no rule makes; then `choices` is empty.
+    schedule: Vec<String>,
+    /// `tune`, `template NAME`, or `hand` for one that `weft edit` or the viewer kept.
+    by: String,
+}
+
+/// How many lines there are, and how many count.
+#[derive(Serialize, JsonSchema)]
+pub struct CheckedRecord<'l> {
+    /// Lines of functions.
+    lines: usize,
+    /// Different ones.
+    functions: usize,
+    /// Those with a schedule that is faster than the default.
+    tuned: usize,
+    /// Schedules that gave wrong results or did not run.
+    refused: usize,
+    /// Times of functions.
+    function_times: usize,
+    /// Times of schedules.
+    schedule_times: usize,
+    /// Lines that do not parse.
+    bad_lines: usize,
+    /// Fitted factors of the estimate.
+    calibrations: usize,
+    /// That have lines.
+    devices: BTreeSet<&'l str>,
+}
+
+/// The result of `--mend`.
+#[derive(Serialize, JsonSchema)]
+pub struct MendedRecord {
+    /// Lines that did not parse.
+    dropped: usize,
+}
+
+/// A fit of the estimate.
+#[derive(Serialize, JsonSchema)]
+pub struct CalibratedRecord<'l> {
+    /// Whose schedules were measured.
+    device: &'l str,
+    /// By part of the estimate.
+    #[schemars(with = "std::collections::BTreeMap<String, f64>")]
+    factors: CostFactors,
+    /// How many they were fitted to.
+    functions: usize,
+    /// How many they were fitted to.
+    schedules: usize,
+    /// Two means over functions: of the estimate, and with factors by the other functions.
+    rank_correlation: [f64; 2],
+    /// They rank better, and were appended to the file.
+    kept: bool,
+}
 
 /// Runs the command.
 ///
@@ -61,7 +138,7 @@ fn mend(a: &TuningArgs) -> Result<()> {
         }
         dropped += bad;
     }
-    if write_json(&a.common, &json!({ "schema": 1, "dropped": dropped }))? {
+    if write_json(&a.common, &Versioned::new(MendedRecord { dropped }))? {
         return Ok(());
     }
     print_text(&format!("{dropped} lines that do not parse were dropped"))
@@ -92,9 +169,15 @@ fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     if found.is_better() {
         TuningDatabase::append(output, &line).map_err(Error::usage)?;
     }
-    let value = json!({ "schema": 1, "device": device, "factors": line.factors, "functions": line.functions,
-        "schedules": line.schedules, "rank_correlation": line.ranks, "kept": found.is_better() });
-    if write_json(&a.common, &value)? {
+    let record = CalibratedRecord {
+        device,
+        factors: line.factors,
+        functions: line.functions,
+        schedules: line.schedules,
+        rank_correlation: line.ranks,
+        kept: found.is_better(),
+    };
+    if write_json(&a.common, &Versioned::new(record))? {
         return Ok(());
     }
     let mut t = table(&["part of the estimate", "factor"]);
@@ -115,16 +198,15 @@ fn calibrate(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     ))
 }
 
-fn value(l: &TuningLine) -> Value {
-    json!({ "name": l.name, "device": l.device, "ratio": l.ratio, "us": l.us, "choices": l.choices,
-        "schedule": l.schedule, "by": l.by })
-}
-
 /// The lines that count.
 fn show(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let best = all.best();
-    let lines: Vec<Value> = best.values().map(|l| value(l)).collect();
-    if write_json(&a.common, &json!({ "schema": 1, "lines": lines }))? {
+    let record = |l: &&TuningLine| {
+        let TuningLine { name, device, ratio, us, choices, schedule, by, .. } = (*l).clone();
+        LineRecord { name, device, ratio, us, choices, schedule, by }
+    };
+    let lines = best.values().map(record).collect();
+    if write_json(&a.common, &Versioned::new(ShownRecord { lines }))? {
         return Ok(());
     }
     let mut t = table(&["function", "ratio", "default us", "tuned us", "schedule", "by", "device"]);
@@ -150,10 +232,18 @@ fn check(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
         all.lines.iter().map(|l| l.device.as_str()).chain(of_functions).chain(of_samples).collect();
     let searched: BTreeSet<_> = all.lines.iter().map(TuningLine::workload).collect();
     let tuned = all.best().len();
-    let found = json!({ "schema": 1, "lines": all.lines.len(), "functions": searched.len(), "tuned": tuned,
-        "refused": all.refused.len(), "function_times": all.functions.len(),
-        "schedule_times": all.samples.len(), "bad_lines": all.bad.len(), "calibrations": all.calibrations.len(), "devices": devices });
-    if write_json(&a.common, &found)? {
+    let found = CheckedRecord {
+        lines: all.lines.len(),
+        functions: searched.len(),
+        tuned,
+        refused: all.refused.len(),
+        function_times: all.functions.len(),
+        schedule_times: all.samples.len(),
+        bad_lines: all.bad.len(),
+        calibrations: all.calibrations.len(),
+        devices: devices.clone(),
+    };
+    if write_json(&a.common, &Versioned::new(found))? {
         return Ok(());
     }
     let mut text = format!("{} lines of {} functions; {tuned} have tuned choices", all.lines.len(), searched.len());
@@ -187,7 +277,7 @@ fn write(a: &TuningArgs, all: &TuningDatabase) -> Result<()> {
     let others: BTreeSet<&String> = all.others.iter().collect();
     others.into_iter().for_each(|line| text.push_str(&format!("{line}\n")));
     match &a.output {
-        Some(path) => write_file(path, text.as_bytes()),
+        Some(path) => Ok(write_file(path, text.as_bytes())?),
         None => print_text(text.trim_end()),
     }
 }

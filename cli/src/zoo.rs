@@ -2,17 +2,49 @@
 
 use crate::args::ZooArgs;
 use crate::output::{show_table, table, write_json};
+use benches::zoo::ZooEntry;
+use schemars::JsonSchema;
+use serde::Serialize;
 use workbench::Result;
 use workbench::figures::si;
+use workbench::record::Versioned;
+
+/// The built-in models.
+#[derive(Serialize, JsonSchema)]
+pub struct ZooRecord {
+    /// In the order of their sizes.
+    models: Vec<ModelRecord>,
+}
+
+/// A built-in model.
+#[derive(Serialize, JsonSchema)]
+struct ModelRecord {
+    /// The name that every command takes as MODEL.
+    name: &'static str,
+    /// Learnable ones.
+    parameters: u64,
+    /// Multiply-accumulates at batch 1.
+    macs: u64,
+    /// Channels, height, width.
+    input: Vec<usize>,
+    /// The value of `--preset` for images.
+    preset: &'static str,
+    /// One line.
+    about: &'static str,
+}
 
 /// Lists the built-in models.
 pub fn execute(a: &ZooArgs) -> Result<()> {
     let list = benches::zoo::list();
-    let json: Vec<serde_json::Value> = list
-        .iter()
-        .map(|z| serde_json::json!({ "name": z.name, "parameters": z.parameters, "macs": z.macs, "input": z.input.extents(), "preset": z.preset, "about": z.description }))
-        .collect();
-    if write_json(&a.common, &serde_json::json!({ "schema": 1, "models": json }))? {
+    let model = |z: &ZooEntry| ModelRecord {
+        name: z.name,
+        parameters: z.parameters,
+        macs: z.macs,
+        input: z.input.extents(),
+        preset: z.preset,
+        about: z.description,
+    };
+    if write_json(&a.common, &Versioned::new(ZooRecord { models: list.iter().map(model).collect() }))? {
         return Ok(());
     }
     let mut t = table(&["model", "parameters", "MACs", "input", ""]);

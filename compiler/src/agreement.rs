@@ -47,7 +47,7 @@ impl Tolerance {
 }
 
 /// How two tensors differ.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize, schemars::JsonSchema)]
 pub struct Difference {
     /// They agree.
     #[serde(skip)]
@@ -60,18 +60,23 @@ pub struct Difference {
     pub used: f64,
     /// Largest absolute difference. It and the next two are infinite if an element is finite in only one of the
     /// tensors.
+    #[schemars(with = "Option<f64>")]
     pub max_abs: f64,
     /// Largest relative difference where the reference is not tiny.
+    #[schemars(with = "Option<f64>")]
     pub max_rel: f64,
     /// `norm(a-b) / norm(b)`.
+    #[schemars(with = "Option<f64>")]
     pub rel_l2: f64,
     /// Cosine of the angle between them; NaN if an element is finite in only one of the tensors.
+    #[schemars(with = "Option<f64>")]
     pub cosine: f64,
     /// Elements that are NaN in one of both alone.
     pub nan: usize,
     /// Other elements that are infinite in one of both alone, or infinities of opposite signs.
     pub inf: usize,
     /// Largest magnitude of the first.
+    #[schemars(with = "Option<f64>")]
     pub max_magnitude: f64,
 }
 

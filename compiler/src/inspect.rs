@@ -8,15 +8,25 @@ use crate::ops::control::{CallTensor, Const};
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+/// A dimension: a number, or the name of one that is open.
+fn plain_dims<S: Serializer>(dims: &Option<Vec<Dim>>, to: S) -> Result<S::Ok, S::Error> {
+    let dim = |d: &Dim| d.as_const().map_or_else(|| d.to_string().into(), serde_json::Value::from);
+    dims.as_ref().map(|list| list.iter().map(dim).collect::<Vec<_>>()).serialize(to)
+}
 
 /// An input or output of a model.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Port {
     /// Its name.
     pub name: String,
     /// Its element type, or the ONNX name of one that is not supported.
     pub dtype: String,
-    /// Its dimensions; `None` where the model does not say.
+    /// Its dimensions, one that is open by its name; `None` where the model does not say.
+    #[serde(serialize_with = "plain_dims")]
+    #[schemars(with = "Option<Vec<serde_json::Value>>")]
     pub shape: Option<Vec<Dim>>,
 }
 impl Port {
@@ -27,13 +37,14 @@ impl Port {
 }
 
 /// An operator that has no importer, or a use of one that it does not support.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct UnsupportedOp {
     /// ONNX op type.
     pub op: String,
     /// Its domain; empty for ai.onnx.
     pub domain: String,
     /// Names of the nodes.
+    #[schemars(with = "Vec<String>")]
     pub nodes: Vec<Name>,
     /// One sentence.
     pub why: String,
@@ -56,7 +67,7 @@ impl std::fmt::Display for UnsupportedOp {
 }
 
 /// The summary of a model.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Inspection {
     /// Inputs.
     pub inputs: Vec<Port>,
@@ -65,6 +76,7 @@ pub struct Inspection {
     /// Opset of ai.onnx; `None` for a model that is not ONNX.
     pub opset: Option<i64>,
     /// How often each operator of the source occurs, most frequent first.
+    #[schemars(with = "std::collections::BTreeMap<String, usize>")]
     pub ops: IndexMap<String, usize>,
     /// Learnable parameters: elements of floating-point constants, without the statistics of batch norms and without
     /// scalars.
@@ -73,31 +85,6 @@ pub struct Inspection {
     pub macs: Option<u64>,
     /// All operators that are not supported.
     pub unsupported: Vec<UnsupportedOp>,
-}
-
-impl Inspection {
-    /// The JSON form of `weft inspect --json`.
-    pub fn to_json(&self) -> serde_json::Value {
-        let dim = |d: &Dim| d.as_const().map_or_else(|| d.to_string().into(), serde_json::Value::from);
-        let port = |p: &Port| {
-            let shape = p.shape.as_ref().map(|s| s.iter().map(dim).collect::<Vec<_>>());
-            serde_json::json!({ "name": p.name, "dtype": p.dtype, "shape": shape })
-        };
-        let unsupported = |u: &UnsupportedOp| {
-            let nodes: Vec<String> = u.nodes.iter().map(Name::to_string).collect();
-            serde_json::json!({ "op": u.op, "domain": u.domain, "nodes": nodes, "why": u.why })
-        };
-        serde_json::json!({
-            "schema": 1,
-            "inputs": self.inputs.iter().map(port).collect::<Vec<_>>(),
-            "outputs": self.outputs.iter().map(port).collect::<Vec<_>>(),
-            "opset": self.opset,
-            "ops": self.ops,
-            "parameters": self.parameters,
-            "macs": self.macs,
-            "unsupported": self.unsupported.iter().map(unsupported).collect::<Vec<_>>(),
-        })
-    }
 }
 
 /// Sorts a histogram: most frequent first, then by name.

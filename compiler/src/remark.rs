@@ -3,7 +3,7 @@
 use crate::name::Name;
 
 /// Applied or missed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RemarkKind {
     /// The pass changed something.
@@ -13,13 +13,15 @@ pub enum RemarkKind {
 }
 
 /// One remark.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Remark {
     /// The pass.
+    #[schemars(with = "String")]
     pub pass: Name,
     /// Applied or missed.
     pub kind: RemarkKind,
     /// Source nodes it is about.
+    #[schemars(with = "Vec<String>")]
     pub nodes: Vec<Name>,
     /// One sentence for people: the cause, a number and its unit.
     pub message: String,

@@ -1,7 +1,7 @@
 //! Reports of groups, memory and layout changes. Compiled modules and traces both hold them.
 
 /// How a group is executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GroupKind {
     /// By one or more dispatches.
@@ -15,7 +15,7 @@ pub enum GroupKind {
 }
 
 /// Byte counts of the plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct MemoryReport {
     /// Constants on the device.
     pub weights: u64,
@@ -26,7 +26,7 @@ pub struct MemoryReport {
 }
 
 /// Layout changes of a graph, before fusion hides them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct TransposeReport {
     /// Layout changes of values that depend on inputs, if they move data.
     pub activation: usize,

@@ -23,8 +23,10 @@ use compiler::plan::Plan;
 use compiler::tensor::ConstData;
 use compiler::trace::{CompileTrace, TraceError};
 use file::{BundleFile, ConstantPart, Entry};
+pub use file::{OpenDim, Part, Port};
 use rustc_hash::FxHashSet;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,6 +57,63 @@ pub struct Bundle {
     file: Arc<BundleFile>,
     /// External targets may run code of the machine.
     allows_native: bool,
+}
+
+/// The contents of a bundle.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BundleContents<'b> {
+    /// Version of the file.
+    pub bundle: u32,
+    /// Version that wrote it.
+    pub weft: &'b str,
+    /// Name of the model.
+    pub network: &'b str,
+    /// The text of its licence.
+    pub licence: Option<&'b str>,
+    /// External targets that run code of the machine.
+    pub native: &'b [String],
+    /// Size of the file.
+    pub bytes: u64,
+    /// In order.
+    pub inputs: &'b [Port],
+    /// In order.
+    pub outputs: &'b [Port],
+    /// Dimensions that stay open.
+    pub dims: &'b [OpenDim],
+    /// The entries, one for each profile.
+    pub entries: Vec<EntryContents<'b>>,
+    /// The parts of the file.
+    pub parts: &'b [Part],
+}
+
+/// The contents of a bundle for one profile. Sizes are bytes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EntryContents<'b> {
+    /// Its name.
+    pub profile: &'b str,
+    /// Encoding of plan and kernels: builds with the same one read them.
+    pub form: &'b str,
+    /// Whether this build reads them; otherwise a run compiles the network anew.
+    pub is_read: bool,
+    /// Of kernels and dispatches; none where sizes are open, and for another form.
+    pub digest: Option<String>,
+    /// 0 where sizes are open.
+    pub plan: u64,
+    /// 0 where no size is open.
+    pub kernels: u64,
+    /// Its text.
+    pub network: u64,
+    /// The compile trace.
+    pub trace: u64,
+    /// How many.
+    pub constants: usize,
+    /// Their data.
+    pub weights: u64,
+    /// Data that no entry before has.
+    pub own_weights: u64,
+    /// Lines of the tuning database that decided a schedule.
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub tuning: &'b [crate::TuningLine],
 }
 
 impl Bundle {
@@ -218,28 +277,44 @@ impl Bundle {
         }
     }
 
-    /// What is in the file, as `weft inspect --json` has it. `digest` of an entry is that of its kernels and
-    /// dispatches; null for open sizes and for plans of another form. `is_read` of an entry: this build reads its plan;
-    /// otherwise a run compiles the network anew.
-    pub fn to_json(&self) -> Value {
-        let index = &self.file.index;
-        let mut seen = FxHashSet::default();
-        let mut entry = |e: &Entry| {
-            let own = |n: Option<usize>| n.and_then(|n| index.parts.get(n)).map_or(0, |p| p.bytes);
-            let weights: u64 = e.weights().into_iter().map(|n| own(Some(n))).sum();
-            // Those that no entry before has.
-            let new: u64 = e.weights().into_iter().filter(|&n| seen.insert(n)).map(|n| own(Some(n))).sum();
-            let is_read = e.form == Plan::saved_form(emitter(&e.profile));
-            let plan = e.plan.filter(|_| is_read);
-            let plan = plan.and_then(|n| Plan::from_bytes(&self.file.part(n).ok()?, emitter(&e.profile)).ok());
-            let digest = plan.map(|p| code_digest(&p).to_string());
-            json!({ "profile": e.profile.name, "form": e.form, "is_read": is_read, "digest": digest, "plan": own(e.plan), "kernels": own(e.kernels),
-                "network": own(Some(e.network)), "trace": own(Some(e.trace)), "constants": e.constants.len(),
-                "weights": weights, "own_weights": new, "tuning": e.tuning })
-        };
-        json!({ "schema": 1, "bundle": file::VERSION, "weft": index.weft, "network": index.network, "licence": index.licence, "native": index.native,
-            "bytes": self.file.size(), "inputs": index.inputs, "outputs": index.outputs, "dims": index.dims,
-            "entries": index.entries.iter().map(&mut entry).collect::<Vec<_>>(), "parts": index.parts })
+    /// The contents of the file.
+    pub fn contents(&self) -> BundleContents<'_> {
+        let (index, mut seen) = (&self.file.index, FxHashSet::default());
+        BundleContents {
+            bundle: file::VERSION,
+            weft: &index.weft,
+            network: &index.network,
+            licence: index.licence.as_deref(),
+            native: &index.native,
+            bytes: self.file.size(),
+            inputs: &index.inputs,
+            outputs: &index.outputs,
+            dims: &index.dims,
+            entries: index.entries.iter().map(|e| self.entry(e, &mut seen)).collect(),
+            parts: &index.parts,
+        }
+    }
+
+    /// The contents for one profile; `seen` are parts with weights that entries before it have.
+    fn entry<'b>(&'b self, e: &'b Entry, seen: &mut FxHashSet<usize>) -> EntryContents<'b> {
+        let own = |n: Option<usize>| n.and_then(|n| self.file.index.parts.get(n)).map_or(0, |p| p.bytes);
+        let is_read = e.form == Plan::saved_form(emitter(&e.profile));
+        let plan = e.plan.filter(|_| is_read);
+        let plan = plan.and_then(|n| Plan::from_bytes(&self.file.part(n).ok()?, emitter(&e.profile)).ok());
+        EntryContents {
+            profile: &e.profile.name,
+            form: &e.form,
+            is_read,
+            digest: plan.map(|p| code_digest(&p).to_string()),
+            plan: own(e.plan),
+            kernels: own(e.kernels),
+            network: own(Some(e.network)),
+            trace: own(Some(e.trace)),
+            constants: e.constants.len(),
+            weights: e.weights().into_iter().map(|n| own(Some(n))).sum(),
+            own_weights: e.weights().into_iter().filter(|&n| seen.insert(n)).map(|n| own(Some(n))).sum(),
+            tuning: &e.tuning,
+        }
     }
 
     /// Checks every part.

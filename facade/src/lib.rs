@@ -146,10 +146,13 @@
 
 mod advice;
 mod alone;
+#[cfg(feature = "npz")]
+pub mod arrays;
 mod build;
 mod bundle;
 mod calibrated;
 pub mod calibration;
+pub mod ceilings;
 mod compiled;
 mod cpu_form;
 mod device;
@@ -160,6 +163,7 @@ mod execution;
 mod extensions;
 pub mod external;
 pub mod files;
+pub mod host_library;
 mod interpreted;
 mod machine;
 pub mod memory;
@@ -172,15 +176,17 @@ mod origin;
 mod outputs;
 pub mod plain_files;
 mod program;
+pub mod races;
 mod session;
 mod sizes;
 mod staged;
 pub mod statistics;
 mod trace;
 mod tuning;
+pub mod written;
 
 pub use advice::{Advice, Code, Spelling};
-pub use bundle::Bundle;
+pub use bundle::{Bundle, BundleContents, EntryContents};
 pub use compiled::CompiledModel;
 pub use compiler::agreement::{Difference, Tolerance, agree};
 pub use compiler::dtype::DType;

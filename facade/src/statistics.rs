@@ -1,7 +1,7 @@
 //! Statistics of repeated measurements.
 
 /// Summary of samples, in their unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Statistics {
     /// Middle value.
     pub median: f64,

@@ -6,7 +6,7 @@ use compiler::profile::{DeviceProfile, Machine, MatrixShape, Nan, Quirks};
 use compiler::trace::Ceilings;
 
 /// An adapter as `weft devices` shows it.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct AdapterDescription {
     /// Position in the list; `--device N`.
     pub index: usize,
@@ -24,6 +24,7 @@ pub struct AdapterDescription {
     /// Smallest and largest subgroup.
     pub subgroup_sizes: [u32; 2],
     /// Cooperative-matrix shapes.
+    #[schemars(with = "()", extend("type" = "array"))]
     pub cooperative_matrix: Vec<MatrixShape>,
     /// Bytes of workgroup memory.
     pub shared_memory: u32,
@@ -43,6 +44,7 @@ pub struct AdapterDescription {
     #[serde(flatten)]
     pub figures: DeviceFigures,
     /// The profile to compile for: all limits and features.
+    #[schemars(with = "()", extend("type" = "object"))]
     pub profile: DeviceProfile,
 }
 

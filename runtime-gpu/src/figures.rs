@@ -5,7 +5,7 @@ use compiler::profile::{DeviceProfile, KnownDevice, OPERATIONS_A_CORE};
 use compiler::trace::Ceilings;
 
 /// Who says a figure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// The driver, through a Vulkan extension.
@@ -21,7 +21,7 @@ pub enum Source {
 }
 
 /// A figure and who says it.
-#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct Figure<T> {
     /// The figure.
     pub value: T,
@@ -30,7 +30,7 @@ pub struct Figure<T> {
 }
 
 /// Figures for schedules that no graphics API reports.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct DeviceFigures {
     /// The product in the table; none for others.
     pub product: Option<&'static str>,

@@ -16,13 +16,24 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Where a device time comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeSource {
     /// Timestamps written by the device around each pass.
     GpuTimestamps,
     /// The host's clock around submit and wait.
+    #[default]
     HostClock,
+}
+
+impl TimeSource {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            TimeSource::GpuTimestamps => "gpu-timestamps",
+            TimeSource::HostClock => "host-clock",
+        }
+    }
 }
 
 /// The time of a call of a host function.

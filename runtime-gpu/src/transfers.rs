@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that one run has moved. Reads and writes of kernels, and copies in host functions, do not count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Transfers {
     /// From the host to the device: inputs, and results of steps on the host.
     pub uploaded: u64,

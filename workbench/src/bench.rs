@@ -4,6 +4,7 @@ mod executor_times;
 mod kernels;
 mod native;
 mod places;
+pub mod record;
 mod repeated;
 mod request;
 mod spread;
@@ -16,6 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on};
 use crate::models::{inputs_for, load};
 use crate::progress::{Progress, log};
+use crate::record::Versioned;
 use crate::settings::Settings;
 use crate::{ceilings, driver_stats, host_calls};
 use benches::statistics::Statistics;
@@ -23,13 +25,14 @@ use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace};
-use kernels::{PartTimes, Record, dispatch_times, per_kernel};
+use kernels::{PartTimes, Recording, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
-use repeated::{Dispatches, batch, repeat, with_samples};
+use record::{BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Run, Sampled, Split};
+use repeated::{Dispatches, batch, repeat};
 pub use request::{Request, Timing, seconds};
 use runtime_gpu::{Session, Transfers};
-use serde_json::{Value, json};
-pub use spread::number;
+use serde::Serialize;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 use stored::Measured;
 pub use sweep::Setting;
@@ -38,16 +41,40 @@ use throughput::Throughput;
 use timeline::Recorded;
 
 /// One result.
-#[derive(Default)]
 pub struct Row {
-    /// As `--json` has it.
-    pub value: Value,
+    /// The model's short name.
+    pub model: String,
+    /// Its setting.
+    pub setting: Setting,
+    /// The record, or why it failed.
+    pub result: Result<BenchRecord>,
     /// One run as Chrome's trace format has it, where it was asked for.
     pub timeline: Option<Value>,
     /// The trace that was asked for.
     pub trace: Option<Box<CompileTrace>>,
-    /// Why it failed.
-    pub error: Option<Error>,
+}
+
+/// As `--json` has it.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum RowRecord<'r> {
+    /// A result.
+    Timed(&'r BenchRecord),
+    /// In the place of a result.
+    Failed(Box<Versioned<FailedRecord>>),
+}
+
+impl Row {
+    /// As `--json` has it.
+    pub fn record(&self) -> RowRecord<'_> {
+        match &self.result {
+            Ok(record) => RowRecord::Timed(record),
+            Err(e) => {
+                let (model, settings) = (self.model.clone(), self.setting.record());
+                RowRecord::Failed(Box::new(Versioned::new(FailedRecord { model, settings, error: e.failure() })))
+            }
+        }
+    }
 }
 
 /// All settings of the request.
@@ -94,38 +121,34 @@ pub fn bench(
                 Err(e) if alone => return Err(e),
                 Err(e) => {
                     log(&a.settings, format!("{model}, {}: {e}", setting.text()));
-                    rows.push(Row { value: failed(&e, setting, model), error: Some(e), ..Row::default() });
+                    let (model, setting) = (crate::models::short_name(model), setting.clone());
+                    rows.push(Row { model, setting, result: Err(e), timeline: None, trace: None });
                 }
             }
             each(&rows)?;
         }
     }
-    rows.iter().filter_map(|r| spread::unstable(&r.value)).for_each(|w| log(&a.settings, w));
+    let records = rows.iter().filter_map(|r| r.result.as_ref().ok());
+    records.filter_map(spread::unstable).for_each(|w| log(&a.settings, w));
     Ok(rows)
 }
 
 /// Times an open session, as [`bench()`] times the one that it opens: whole runs, and each kernel where the session
-/// has its compilation. The record has no `settings`, `compile_ms`, `model` and `env`.
+/// has its compilation.
 ///
 /// # Errors
 /// An error of a run; a text that is no time.
-pub fn of_session(executor: &weft::Session, inputs: &[Tensor], timing: &Timing, settings: &Settings) -> Result<Value> {
+pub fn of_session(executor: &weft::Session, inputs: &[Tensor], timing: &Timing, settings: &Settings) -> Result<Run> {
     let a = Request { timing: timing.clone(), settings: settings.clone(), ..Request::default() };
     let (limit, mut progress) = (a.limit()?, Progress::new(settings, &[]));
     let compiled = executor.compilation();
     match executor.on_device().zip(compiled) {
         Some((session, compiled)) => Ok(on_device(&a, session, compiled, inputs, limit, None, &mut progress)?.0),
         None if executor.on_processor().is_some() && compiled.is_some() => {
-            Ok(on_processor(&a, executor, settings, (inputs, limit), None, &mut progress)?.value)
+            Ok(on_processor(&a, executor, settings, (inputs, limit), None, &mut progress)?.record.run)
         }
         None => whole_runs(&a, executor, (inputs, limit), &mut progress),
     }
-}
-
-fn without_samples(statistics: &Value) -> Value {
-    let mut out = statistics.clone();
-    out.as_object_mut().map(|o| o.remove("samples"));
-    out
 }
 
 /// The latency alone.
@@ -134,17 +157,17 @@ fn whole_runs(
     executor: &weft::Session,
     (inputs, limit): (&[Tensor], Option<Duration>),
     progress: &mut Progress,
-) -> Result<Value> {
+) -> Result<Run> {
     let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
-    let samples = repeat(a, limit, ["warm-up", "runs"], progress, run)?.0;
-    let s = Statistics::of(&samples);
-    Ok(json!({ "latency_ms": with_samples(&s, &samples), "throughput_per_s": 1e3 / s.median * batch(inputs) as f64 }))
+    let latency = Sampled::of(repeat(a, limit, ["warm-up", "runs"], progress, run)?.0);
+    let throughput_per_s = Some(1e3 / latency.of.median * batch(inputs) as f64);
+    Ok(Run { latency_ms: Some(latency), throughput_per_s, ..Run::default() })
 }
 
 /// The error of rows of which some failed.
 pub fn failure(rows: &[Row]) -> Option<Error> {
-    let first = rows.iter().find_map(|r| r.error.as_ref())?;
-    let failed = rows.iter().filter(|r| r.error.is_some()).count();
+    let first = rows.iter().find_map(|r| r.result.as_ref().err())?;
+    let failed = rows.iter().filter(|r| r.result.is_err()).count();
     Some(Error::new(first.code, format!("{failed} of {} rows failed; the first: {}", rows.len(), first.message)))
 }
 
@@ -161,11 +184,6 @@ fn refuse_several(a: &Request) -> Result<()> {
             .help("time the others one by one"));
     }
     Ok(())
-}
-
-/// A row that failed, in the place of its result.
-fn failed(e: &Error, setting: &Setting, model: &str) -> Value {
-    json!({ "schema": 1, "model": crate::models::short_name(model), "settings": setting.to_json(), "error": e.to_json()["error"] })
 }
 
 fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row> {
@@ -194,22 +212,20 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         }
         false => None,
     };
-    let mut v = measured.value;
-    let o = v.as_object_mut().ok_or_else(|| Error::new(Code::Bug, "bench without a result"))?;
-    o.insert("schema".into(), 1.into());
-    o.insert("model".into(), crate::models::short_name(model).into());
-    o.insert("batch".into(), batch.into());
-    o.insert("dtype".into(), if settings.amp == "off" { "f32" } else { "f16" }.into());
-    o.insert("device".into(), crate::device::describe(device));
-    o.insert("flops".into(), (2 * macs).into());
-    o.insert("ceilings".into(), json!(ceilings));
-    o.insert("settings".into(), setting.to_json());
-    o.insert(
-        "env".into(),
-        json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
-        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()), "weft": env!("CARGO_PKG_VERSION") }),
-    );
-    Ok(Row { value: v, timeline: measured.timeline, trace, error: None })
+    let record = BenchRecord {
+        schema: 1,
+        model: crate::models::short_name(model),
+        batch,
+        dtype: if settings.amp == "off" { "f32" } else { "f16" },
+        device: crate::device::describe(device),
+        flops: 2 * macs,
+        ceilings,
+        settings: setting.record(),
+        env: Environment::default(),
+        ..measured.record
+    };
+    let model = record.model.clone();
+    Ok(Row { model, setting: setting.clone(), result: Ok(record), timeline: measured.timeline, trace })
 }
 
 fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs: &[Tensor]) -> Result<Measured> {
@@ -219,7 +235,8 @@ fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs
     let mut progress = Progress::new(settings, &[]);
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {
-            let (mut v, own) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
+            let (run, own) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
+            let mut record = BenchRecord { run, ..BenchRecord::default() };
             let recorded =
                 timeline::is_wanted(a).then(|| Recorded::on_device(session, compiled, inputs)).transpose()?;
             let timeline = recorded.as_ref().map(|r| r.timeline(a, "device")).transpose()?.flatten();
@@ -228,31 +245,22 @@ fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs
                 let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
                 if let Some((session, compiled)) = other.on_device().zip(other.compilation()) {
                     let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;
-                    v["without_host_calls"] = host_calls::beside(&v, &without);
+                    record.without_host_calls = Some(Beside::of(&record.run, &without));
                 }
             }
             drop(progress);
             let stats = place.stats(a, compiled, settings)?;
-            if let Some(stats) = &stats {
-                v["driver_stats"] = driver_stats::to_json(stats, compiled);
-            }
+            record.driver_stats = stats.as_ref().map(|stats| driver_stats::record(stats, compiled));
             drop(executor);
-            v["compile_ms"] = json!({ "cold": cold, "warm": warm(module, settings, device, inputs)? });
+            record.compile_ms = Some(CompileTimes { cold, warm: Some(warm(module, settings, device, inputs)?) });
             let run = recorded.map(|r| r.run);
-            Ok(Measured {
-                value: v,
-                dispatches: Some(own.times),
-                counts: own.counts,
-                trace: None,
-                stats,
-                run,
-                timeline,
-            })
+            Ok(Measured { record, dispatches: Some(own.times), counts: own.counts, trace: None, stats, run, timeline })
         }
         None if executor.on_processor().is_some() => {
             let mut measured = on_processor(a, &executor, settings, (inputs, limit), place.ceilings, &mut progress)?;
             drop(executor);
-            measured.value["compile_ms"] = json!({ "cold": cold, "warm": warm(module, settings, device, inputs)? });
+            let warm = Some(warm(module, settings, device, inputs)?);
+            measured.record.compile_ms = Some(CompileTimes { cold, warm });
             Ok(measured)
         }
         None if a.driver_stats => {
@@ -290,8 +298,8 @@ fn of_bundle(
     let counts = plan.map(|p| (p.kernels.len(), p.dispatches().count()));
     let mut measured = in_parts(a, place, settings, (module, executor, cold), (inputs, limit), &mut progress)?;
     if let Some((kernels, dispatches)) = counts {
-        (measured.value["kernels"], measured.value["dispatches"]) = (kernels.into(), dispatches.into());
-        measured.value["per_kernel"] = Value::Null;
+        let run = &mut measured.record.run;
+        (run.kernels, run.dispatches, run.per_kernel) = (Some(kernels), Some(dispatches), None);
     }
     Ok(measured)
 }
@@ -305,36 +313,34 @@ fn in_parts(
     (inputs, limit): (&[Tensor], Option<Duration>),
     progress: &mut Progress,
 ) -> Result<Measured> {
-    let mut value = whole_runs(a, &executor, (inputs, limit), progress)?;
-    let median = number(&value, &["latency_ms", "median"]);
+    let mut run = whole_runs(a, &executor, (inputs, limit), progress)?;
     let mut parts = part_times(a, place, settings, (&module, &executor), inputs, progress)?;
     // On the interpreter nothing is dispatched: the host is the device.
-    let device =
-        parts.device_ms().map_or_else(|| without_samples(&value["latency_ms"]), |ms| json!(Statistics::of(&[ms])));
-    let gpu = number(&device, &["median"]);
-    value["split_ms"] = json!({ "upload": 0, "encode": 0, "gpu": gpu, "readback": 0, "rest": median - gpu });
-    (value["device_ms"], value["compile_ms"]) = (device, json!({ "cold": cold }));
-    parts.put_into(&mut value);
+    let whole = || Sampled { samples: None, ..run.latency_ms.clone().unwrap_or_default() };
+    let device = parts.device_ms().map_or_else(whole, Sampled::sum);
+    let gpu = device.of.median;
+    run.split_ms = Some(Split { gpu, rest: Some(run.latency() - gpu), ..Split::default() });
+    run.device_ms = Some(device);
+    parts.put_into(&mut run);
     let timeline = match executor.interpreted() {
         Some(module) => {
             let (rows, last) = executor_times::per_node(a, module, inputs, progress)?;
-            (value["kernels"], value["dispatches"]) = (rows.len().into(), last.len().into());
-            value["per_kernel"] = rows.into();
+            (run.kernels, run.dispatches, run.per_kernel) = (Some(rows.len()), Some(last.len()), Some(rows));
             Recorded::of_nodes(&last).timeline(a, "interpreter")?
         }
         None => parts.recorded_run.timeline(a, "device")?,
     };
-    let run = std::mem::take(&mut parts.recorded_run).run;
+    let spans = std::mem::take(&mut parts.recorded_run).run;
     let mut trace = parts.trace(&a.models[0])?;
     let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
+    let compile_ms = Some(CompileTimes { cold, warm: None });
     Ok(Measured {
-        value,
+        record: BenchRecord { run, compile_ms, ..BenchRecord::default() },
         dispatches,
-        counts: vec![],
         trace: trace.map(Box::new),
-        stats: None,
-        run: Some(run),
+        run: Some(spans),
         timeline,
+        ..Measured::default()
     })
 }
 
@@ -350,12 +356,13 @@ fn on_processor(
     let found = executor.on_processor().zip(executor.compilation());
     let (session, c) = found.ok_or_else(|| Error::new(Code::Bug, "a session without its compilation"))?;
     let recorded = Recorded::on_processor(session, c, inputs, settings)?;
-    let (mut value, dispatches) = native::times(a, executor, settings, (inputs, limit), &recorded.run, progress)?;
-    value["per_kernel"] = per_kernel(c, &dispatches, ceilings).into();
+    let (mut run, dispatches) = native::times(a, executor, settings, (inputs, limit), &recorded.run, progress)?;
+    run.per_kernel = Some(per_kernel(c, &dispatches, ceilings));
     let timeline = recorded.timeline(a, "CPU")?;
     let Dispatches { times, counts, .. } = dispatches;
+    let record = BenchRecord { run, ..BenchRecord::default() };
     let run = Some(recorded.run);
-    Ok(Measured { value, dispatches: Some(times), counts, trace: None, stats: None, run, timeline })
+    Ok(Measured { record, dispatches: Some(times), counts, run, timeline, ..Measured::default() })
 }
 
 /// Milliseconds of compilation, session and first run once more in this process.
@@ -382,7 +389,7 @@ fn part_times(
     let quiet = settings.silent();
     let recording = crate::executor::execute_recorded(module.clone(), &quiet, &place.device, inputs)?;
     recording.run_in_order(inputs)?;
-    let record = Record { model: &a.models[0], options: &options };
+    let record = Recording { model: &a.models[0], options: &options };
     Ok(PartTimes::of(a, &recording, inputs, ceilings, Some(&record), progress)?)
 }
 
@@ -399,9 +406,13 @@ fn not_timed(
     let options = compile_options(pipeline_for(&module, settings, &profile, inputs)?, settings, &profile)?;
     let c = compile_with(module, &options, settings, &profile)?;
     let stats = place.stats(a, &c, settings)?;
-    let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": c.plan.dispatches().count(),
-        "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
-    Ok(Measured { value, dispatches: None, counts: vec![], trace: None, stats, run: None, timeline: None })
+    let record = BenchRecord {
+        run: Run { memory: None, ..Run::of(&c) },
+        not_timed: Some(why.into()),
+        driver_stats: stats.as_ref().map(|s| driver_stats::record(s, &c)),
+        ..BenchRecord::default()
+    };
+    Ok(Measured { record, stats, ..Measured::default() })
 }
 
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
@@ -420,7 +431,7 @@ fn on_device(
     limit: Option<Duration>,
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
-) -> Result<(Value, Dispatches)> {
+) -> Result<(Run, Dispatches)> {
     let mut split: Vec<[f64; 4]> = Vec::new();
     let mut moved = Transfers::default();
     let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
@@ -434,20 +445,18 @@ fn on_device(
     let mut resident = session.resident(inputs)?;
     let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
     let throughput = Throughput::measure(a, &mut resident, latency.len(), progress)?;
-    let batch = batch(inputs);
     let dispatches = dispatch_times(a, &mut resident, progress)?;
-    let host_functions = host_calls::times(compiled, &mut resident, a.timing.runs.clamp(1, 5))?;
-    let per_kernel = per_kernel(compiled, &dispatches, ceilings);
-    let s = Statistics::of(&latency);
-    let d = Statistics::of(&device);
-    let report = json!({
-        "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": compiled.plan.dispatches().count(),
-        "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
-        "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
-        "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
-        "transfers": moved, "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
-        "throughput_per_s": throughput.runs_per_s * batch as f64, "in_flight": throughput.in_flight,
-        "per_kernel": per_kernel, "host_functions": host_functions,
-    });
-    Ok((report, dispatches))
+    let run = Run {
+        time_source: Some(dispatches.source),
+        latency_ms: Some(Sampled::of(latency)),
+        device_ms: Some(Sampled::of(device)),
+        split_ms: Some(Split { upload: part(0), encode: part(1), gpu: part(2), readback: part(3), rest: None }),
+        transfers: Some(moved),
+        throughput_per_s: Some(throughput.runs_per_s * batch(inputs) as f64),
+        in_flight: Some(throughput.in_flight),
+        per_kernel: Some(per_kernel(compiled, &dispatches, ceilings)),
+        host_functions: Some(host_calls::times(compiled, &mut resident, a.timing.runs.clamp(1, 5))?),
+        ..Run::of(compiled)
+    };
+    Ok((run, dispatches))
 }

@@ -10,6 +10,7 @@ mod cause;
 mod nodes;
 mod passes;
 mod precision;
+pub mod record;
 mod reproducer;
 mod request;
 mod rules;
@@ -19,50 +20,22 @@ use crate::arrays::{Named, read_npz};
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, interpret_watched, open_device, profile_on};
 use crate::models::{inputs_for, load, short_name};
-pub use cause::Cause;
+use crate::progress::go_on;
+use cause::Cause;
 use compiler::passes::default_pipeline;
-pub use reproducer::Reproducer;
+pub use record::Bisection;
+use reproducer::Reproducer;
 pub use request::{Request, Right};
-use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use trial::{Case, Setting, Trials};
-pub use trial::{Outcome, Tried};
-
-/// The outcome.
-pub struct Bisection {
-    /// Name of the model.
-    pub model: String,
-    /// The results are right.
-    pub pass: bool,
-    /// The device.
-    pub device: Value,
-    /// The reference.
-    pub against: String,
-    /// How results differ.
-    pub why: Option<String>,
-    /// The cause.
-    pub cause: Option<Cause>,
-    /// The settings that were tried.
-    pub tried: Vec<Tried>,
-    /// The files that were written.
-    pub reproducer: Option<Reproducer>,
-}
+pub use trial::Tried;
+use trial::{Case, Outcome, Setting, Trials};
 
 impl Bisection {
-    /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let rows = self.tried.iter().map(|t| {
-            let used = Some(t.outcome.used).filter(|u| u.is_finite());
-            json!({ "what": t.what, "agrees": t.outcome.agrees(), "tolerance_used": used })
-        });
-        json!({ "schema": 1, "model": self.model, "pass": self.pass, "device": self.device, "against": self.against,
-            "why": self.why, "cause": self.cause.as_ref().map(Cause::to_json), "tried": rows.collect::<Vec<_>>(),
-            "reproducer": self.reproducer.as_ref().map(Reproducer::to_json) })
-    }
     /// The error of results that are wrong.
     pub fn failure(&self) -> Option<Error> {
-        self.why.as_ref().map(|why| Error::new(Code::Check, format!("results differ: {why}")))
+        let stopped = if self.stopped { "; it was stopped before the cause was found" } else { "" };
+        self.why.as_ref().map(|why| Error::new(Code::Check, format!("results differ: {why}{stopped}")))
     }
 }
 
@@ -74,14 +47,15 @@ impl Trials<'_> {
             device: crate::device::describe(self.device),
             against: self.a.right.against.clone(),
             why: asked.why.clone(),
-            cause,
+            stopped: !asked.agrees() && cause.is_none(),
+            cause: cause.as_ref().map(Cause::record),
             tried: self.tried.into_inner(),
             reproducer,
         }
     }
 }
 
-/// Looks for what makes a result wrong.
+/// Looks for what makes a result wrong. A search that is stopped gives what it has tried so far.
 ///
 /// # Errors
 /// A reference that would be held against itself; what loading, compiling and running say.
@@ -110,7 +84,10 @@ pub fn bisect(a: &Request) -> Result<Bisection> {
     if asked.agrees() {
         return Ok(trials.finish(&asked, None, None));
     }
-    let (cause, setting) = find(&trials, &case, &exact, setting)?;
+    let (cause, setting) = match find(&trials, &case, &exact, setting) {
+        Err(_) if go_on(&a.settings).is_err() => return Ok(trials.finish(&asked, None, None)),
+        found => found?,
+    };
     let around = cause.nodes();
     let folder = folder(a);
     let written = match cause {
@@ -145,7 +122,7 @@ fn reference(a: &Request, exact: &Named) -> Result<Named> {
     match a.right.against.as_str() {
         _ if !a.right.results.is_empty() => Ok(a.right.results.clone()),
         "reference" => Ok(exact.clone()),
-        file if Path::new(file).exists() => read_npz(Path::new(file)),
+        file if Path::new(file).exists() => Ok(read_npz(Path::new(file))?),
         file => Err(Error::usage(format!("--against {file}: needs reference, or a file of results that exists"))),
     }
 }
@@ -195,5 +172,54 @@ fn of_kernels(trials: &Trials<'_>, case: &Case, setting: Setting) -> Result<(Cau
     match rules::wrong_rule(trials, case, &setting)? {
         Some(cause) => Ok((cause, setting)),
         None => Ok((nodes::wrong_node(trials, case, &setting)?, setting)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Inputs;
+    use crate::settings::Settings;
+    use crate::watcher::{Watched, Watcher};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Stops the work behind so many trials.
+    struct StopsBehind(usize, AtomicUsize);
+
+    impl Watcher for StopsBehind {
+        fn says(&self, text: &str) {
+            self.1.fetch_add(usize::from(text.starts_with("bisect: ")), Ordering::Relaxed);
+        }
+        fn stops(&self) -> bool {
+            self.1.load(Ordering::Relaxed) >= self.0
+        }
+    }
+
+    /// The search of a network that overflows in f16, stopped behind so many trials.
+    fn stopped_behind(trials: usize, folder: &Path) -> Bisection {
+        let shades = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/transcripts/shades");
+        let settings = Settings {
+            amp: "fp16".into(),
+            device: "interpreter".into(),
+            watch: Watched(Arc::new(StopsBehind(trials, AtomicUsize::new(0)))),
+            ..Settings::default()
+        };
+        let input = Inputs { files: vec![shades.join("glare.npy").display().to_string()], ..Inputs::default() };
+        let model = shades.with_extension("weft").display().to_string();
+        let request = Request { model, input, folder: Some(folder.into()), settings, ..Request::default() };
+        bisect(&request).map_err(|e| e.message).expect("a bisection")
+    }
+
+    #[test]
+    fn a_search_that_is_stopped_keeps_what_was_tried() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let whole = stopped_behind(usize::MAX, folder.path());
+        assert!(!whole.stopped && whole.cause.is_some() && whole.tried.len() > 2, "{whole:?}");
+        for trials in 1..3 {
+            let found = stopped_behind(trials, folder.path());
+            assert!(found.stopped && found.cause.is_none() && !found.pass, "{found:?}");
+            assert_eq!(found.tried, whole.tried[..trials]);
+        }
     }
 }

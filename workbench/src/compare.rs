@@ -6,18 +6,21 @@ mod cause;
 mod data;
 mod keep;
 pub mod nodes;
+pub mod record;
 mod request;
 mod side;
 
 use crate::arrays::Named;
 pub use crate::compare::nodes::NodeError;
 use crate::compare::nodes::node_errors;
+use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
 use crate::models::{inputs_for, load};
 use crate::parts::recorded;
 use crate::precision::on_this_device;
-use crate::range_checks::{count_out_of_range, out_of_range_json};
+use crate::range_checks::count_out_of_range;
+use crate::record::Versioned;
 pub use cause::Cause;
 use cause::{Run, cause_of};
 use compiler::agreement::{Difference, Tolerance};
@@ -27,25 +30,14 @@ use compiler::dtype::DType;
 use compiler::interpreter::NodeOutOfRange;
 use compiler::passes::mixed_precision::keep_list;
 use compiler::trace::{self, CompileTrace, Errors};
-pub use data::{Case, FIGURES, FolderComparison, Output, Row, WORST, over_folder};
+pub use data::{Case, FolderComparison, Output, Row, WORST, over_folder};
 use keep::Found;
+pub use record::Keep;
+use record::{Compared, ComparisonRecord, DifferenceRecord, NothingToCompare, Record, ResultRecord, ResultsRecord};
 pub use request::{Against, Request};
-use serde_json::{Value, json};
 pub use side::Side;
 pub use side::reference_of;
-use side::{Reference, all_in_f32, differences, refuse_all_in_f32, refuse_itself, warn_of_lost_nan, with_name};
-
-/// A keep list that was found.
-pub struct Keep {
-    /// The comparison passes with it.
-    pub passes: bool,
-    /// Names of nodes, as `keep_f32` takes them.
-    pub patterns: Vec<String>,
-    /// Lists that were measured.
-    pub measured: usize,
-    /// The text of its file.
-    pub text: String,
-}
+use side::{Reference, differences, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
 
 /// The outcome of a comparison.
 #[derive(Default)]
@@ -55,7 +47,7 @@ pub struct Comparison {
     /// All results agree.
     pub pass: bool,
     /// The device.
-    pub device: Value,
+    pub device: DeviceRecord,
     /// Both sides; none where there was nothing to compare.
     pub sides: Option<[Side; 2]>,
     /// The results by name.
@@ -129,27 +121,29 @@ pub fn compare(a: &Request) -> Result<Comparison> {
 
 impl Comparison {
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let Some([result, against]) = &self.sides else {
-            return all_in_f32(&self.model, &self.device);
+    pub fn record(&self) -> Versioned<Record<ComparisonRecord>> {
+        let Some([result, against]) = self.sides.clone() else {
+            return Versioned::new(Record::Nothing(NothingToCompare::of(&self.model, &self.device)));
         };
         let failing = || self.nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
-        let keep = |k: &Keep| json!({ "passes": k.passes, "patterns": k.patterns, "measured": k.measured });
-        let mut json = json!({
-            "schema": 1, "model": self.model, "pass": self.pass, "device": self.device,
-            "result": result, "against": against,
-            "outputs": self.outputs.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
-            "nodes": self.nodes.iter().map(|n| with_name(&n.name, Some(&n.op), &n.difference)).collect::<Vec<_>>(),
-            "first_failing": self.cause.as_ref().and_then(|c| failing().or_else(|| c.node())),
-            "mixed": self.stored.as_ref().map(|s| json!({ "nodes": s.nodes, "kept": s.kept, "fp32_bytes": s.single, "saved_bytes": s.saved })),
-            "cause": self.cause.as_ref().map(Cause::to_json),
-            "keep": self.keep.as_ref().map(keep),
-            "lost_positions": self.lost,
-        });
-        if let Some(found) = &self.out_of_range {
-            json["out_of_range"] = out_of_range_json(found);
-        }
-        json
+        let compared = Compared {
+            model: self.model.clone(),
+            pass: self.pass,
+            device: self.device.clone(),
+            result,
+            against,
+            outputs: self.outputs.iter().map(|(n, d)| DifferenceRecord::of(n, d)).collect(),
+            nodes: self.nodes.iter().map(DifferenceRecord::of_node).collect(),
+            first_failing: self.cause.as_ref().and_then(|c| failing().or_else(|| c.node())),
+        };
+        Versioned::new(Record::Compared(Box::new(ComparisonRecord {
+            compared,
+            mixed: self.stored,
+            cause: self.cause.as_ref().map(Cause::record),
+            keep: self.keep.clone(),
+            lost_positions: self.lost.clone(),
+            out_of_range: self.out_of_range.clone(),
+        })))
     }
 
     /// The error of a comparison that does not pass.
@@ -164,16 +158,16 @@ impl Comparison {
 ///
 /// # Errors
 /// A reference without one of the results.
-pub fn of_results(got: &Named, want: &Named, mixed: bool, against: &Against) -> Result<Value> {
+pub fn of_results(got: &Named, want: &Named, mixed: bool, against: &Against) -> Result<ResultsRecord> {
     let a = Request { against: against.clone(), ..Request::default() };
     let (names, got): (Vec<String>, Vec<_>) = got.iter().cloned().unzip();
     let rows = differences(&a, &names, &got, want, mixed)?;
-    let row = |(name, d): &(String, Difference)| {
-        let mut v = with_name(name, None, d);
-        (v["pass"], v["why"]) = (d.pass.into(), d.why.clone().into());
-        v
+    let row = |(name, d): &(String, Difference)| ResultRecord {
+        difference: DifferenceRecord::of(name, d),
+        pass: d.pass,
+        why: d.why.clone(),
     };
-    Ok(json!({ "pass": rows.iter().all(|r| r.1.pass), "outputs": rows.iter().map(row).collect::<Vec<_>>() }))
+    Ok(ResultsRecord { pass: rows.iter().all(|r| r.1.pass), outputs: rows.iter().map(row).collect() })
 }
 
 /// That results differ or hold lost positions, and perhaps what to do.

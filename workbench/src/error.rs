@@ -1,10 +1,13 @@
 //! Errors: an exit code, one sentence, the place, the reason, and what to do.
 
+use crate::record::Versioned;
 use compiler::compile::CompileError;
 use compiler::graph::BindError;
 use compiler::onnx::ImportError;
 use runtime_cpu::CpuError;
 use runtime_gpu::GpuError;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fmt;
 use weft::{Advice, Spelling};
 
@@ -20,7 +23,7 @@ pub struct Error {
     pub message: String,
     /// Where: file, node and op.
     pub place: Option<String>,
-    /// What to do.
+    /// Advice.
     pub help: Option<String>,
 }
 
@@ -61,11 +64,36 @@ impl Error {
         self.help = Some(help.into());
         self
     }
-    /// As `--json` has it.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "schema": 1, "error": { "code": self.code as u8, "message": self.message,
-            "where": self.place, "help": self.help } })
+    /// The part of its record that says why.
+    pub fn failure(&self) -> Failure {
+        let (message, place, help) = (self.message.clone(), self.place.clone(), self.help.clone());
+        Failure { code: self.code as u8, message, place, help }
     }
+    /// As `--json` has it.
+    pub fn record(&self) -> Versioned<ErrorRecord> {
+        Versioned::new(ErrorRecord { error: self.failure() })
+    }
+}
+
+/// An error in the place of a result.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ErrorRecord {
+    /// The error.
+    pub error: Failure,
+}
+
+/// An error as `--json` has it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Failure {
+    /// 1 a check failed, 2 usage, 3 bad input, 4 unsupported operators, 5 device or memory, 6 a bug.
+    pub code: u8,
+    /// One sentence.
+    pub message: String,
+    /// File, node and op.
+    #[serde(rename = "where")]
+    pub place: Option<String>,
+    /// Advice.
+    pub help: Option<String>,
 }
 
 /// `text` with each option as `by` spells it.

@@ -1,16 +1,8 @@
-//! Which kernel each node is in, what each pass did, what stopped the next fusion, and what was measured.
+//! Explanations of models and traces.
 //!
 //! A model is compiled first, and its trace is explained, so that a model and its trace give the same output.
 
-mod kernel;
-mod left;
-mod measured;
-mod model;
-mod node;
-mod relations;
-
-use crate::document::Document;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::executor::{compile_options, pipeline_for, target_profile};
 use crate::inputs::Inputs;
 use crate::models::load;
@@ -18,23 +10,8 @@ use crate::parts::{Parts, compile_parts};
 use crate::settings::Settings;
 use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
-use relations::Relations;
-
-/// The subject of an explanation.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Subject {
-    /// The whole compilation.
-    #[default]
-    Model,
-    /// One source node.
-    Node(String),
-    /// One kernel: what its schedule chose, and what the other choices are estimated to cost.
-    Kernel(String),
-    /// Results that fusion left between kernels.
-    Left,
-    /// The groups by what was measured of them: `time` or `error`.
-    Sorted(String),
-}
+pub use graphview::explain::{Explained, Subject, record};
+use graphview::explain::{NotExplained, Record};
 
 /// An explanation to give.
 #[derive(Clone, Debug, Default)]
@@ -55,27 +32,29 @@ pub struct Request {
 ///
 /// # Errors
 /// Those of loading and compiling, and of [`of_trace`].
-pub fn explain(a: &Request) -> Result<Document> {
+pub fn explain(a: &Request) -> Result<Explained> {
     let (trace, parts) = match crate::traces::given(&a.model, &a.settings)? {
         Some(trace) => (trace, None),
         None => compiled(a)?,
     };
-    of_trace(&trace, parts.as_ref(), &a.subject, a.verbose)
+    let mut found = of_trace(&trace, &a.subject, a.verbose)?;
+    if let (Record::Model(record), Some(parts)) = (&mut found.record, parts) {
+        found.document.say("\nParts: a run decides sizes, and all this is the part that is known before");
+        parts.tell(&mut found.document);
+        record.parts = Some(parts.record());
+    }
+    Ok(found)
 }
 
-/// Explains a trace; `parts` are those of a network whose sizes a run decides.
+/// Explains a trace.
 ///
 /// # Errors
 /// No such node or kernel; nothing was measured; a trace without stages.
-pub fn of_trace(trace: &CompileTrace, parts: Option<&Parts>, subject: &Subject, verbose: bool) -> Result<Document> {
-    let relations = Relations::new(trace);
-    match subject {
-        Subject::Model => Ok(model::explain(&relations, parts, verbose)),
-        Subject::Node(name) => node::explain(&relations, name, verbose),
-        Subject::Kernel(name) => kernel::explain(&relations, name),
-        Subject::Left => left::explain(&relations, verbose),
-        Subject::Sorted(by) => measured::explain(&relations, by),
-    }
+pub fn of_trace(trace: &CompileTrace, subject: &Subject, verbose: bool) -> Result<Explained> {
+    graphview::explain::of_trace(trace, subject, verbose).map_err(|e| match e {
+        NotExplained::Unknown { why, help } => Error::usage(why).help(help),
+        NotExplained::Lacking(why) => Error::input(why),
+    })
 }
 
 /// The compilation of a model; of one in parts, of what is known before a run, with the parts.

@@ -1,7 +1,6 @@
 //! `--host-call` and `--host-functions`: nodes replaced by host functions, with the change in time.
 
 use crate::error::{Error, Result};
-use crate::host_library::load_library;
 use crate::settings::Settings;
 use benches::statistics::Statistics;
 use compiler::attr::{AttrStruct, Attrs};
@@ -10,7 +9,40 @@ use compiler::name::Name;
 use compiler::passes::ReplaceWithHostCalls;
 use compiler::plan;
 use runtime_gpu::{Edge, HostCallTime, HostFunctions, Resident};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A call of a host function or an external target.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct HostFunctionTime {
+    /// The function, or the region.
+    pub function: Option<String>,
+    /// The node.
+    pub name: String,
+    /// An id of `groups`.
+    pub group: usize,
+    /// It works on device buffers; else on tensors in host memory.
+    pub on_device: bool,
+    /// Of the tensors that it reads and gives, for a region of an external target; else 0.
+    pub bytes: u64,
+    /// Of one call alone, with its tensors' way to the host and back.
+    pub us_median: f64,
+    /// Tensors on their way to a call on the host, and from it.
+    pub edges: Vec<EdgeTime>,
+}
+
+/// A tensor of a call.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct EdgeTime {
+    /// `operand N` or `result N`.
+    pub tensor: String,
+    /// It is read; else it is given.
+    pub operand: bool,
+    /// Moved between host and device; 0 if the tensor is, or stays, on the host, and on the CPU.
+    pub bytes: u64,
+    /// For which the host waits for it.
+    pub us_median: f64,
+}
 
 /// The functions of a program of one's own with those of the libraries that the command line names.
 ///
@@ -18,7 +50,14 @@ use serde_json::{Value, json};
 /// A library that cannot be loaded.
 pub fn functions(settings: &Settings, own: &HostFunctions) -> Result<HostFunctions> {
     let mut functions = own.clone();
-    settings.host_functions.iter().try_for_each(|path| load_library(path, &mut functions))?;
+    for path in &settings.host_functions {
+        weft::host_library::load(path, &mut functions).map_err(|why| {
+            Error::usage(format!("--host-functions {}: {why}", path.display())).help(
+                "a library exports `weft_host_functions` or `weft_prepared_functions`, as docs/weft_host_functions.h \
+                 declares them",
+            )
+        })?;
+    }
     Ok(functions)
 }
 
@@ -48,7 +87,7 @@ pub fn replacing_pass(settings: &Settings) -> Result<Option<(String, Attrs)>> {
 ///
 /// # Errors
 /// A failed run.
-pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> Result<Value> {
+pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> Result<Vec<HostFunctionTime>> {
     let mut times: Vec<Vec<HostCallTime>> = vec![];
     for _ in 0..rounds {
         for (i, call) in resident.time_host_calls()?.into_iter().enumerate() {
@@ -69,23 +108,20 @@ pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> Result
         let operands = first.edges.iter().filter(|e| e.operand).count();
         let edge = |(i, e): (usize, &Edge)| {
             let tensor = if e.operand { format!("operand {i}") } else { format!("result {}", i - operands) };
-            json!({ "tensor": tensor, "operand": e.operand, "bytes": e.bytes,
-                "us_median": median(calls.iter().filter_map(|c| Some(c.edges.get(i)?.us)).collect()) })
+            let us_median = median(calls.iter().filter_map(|c| Some(c.edges.get(i)?.us)).collect());
+            EdgeTime { tensor, operand: e.operand, bytes: e.bytes, us_median }
         };
-        let edges: Vec<Value> = first.edges.iter().enumerate().map(edge).collect();
-        Some(json!({ "function": g.host_function.map(|f| f.to_string()), "name": g.layer.to_string(),
-            "group": first.group, "on_device": on_device(first.group), "bytes": g.bytes,
-            "us_median": median(calls.iter().map(|c| c.us).collect()), "edges": edges }))
+        Some(HostFunctionTime {
+            function: g.host_function.map(|f| f.to_string()),
+            name: g.layer.to_string(),
+            group: first.group,
+            on_device: on_device(first.group),
+            bytes: g.bytes,
+            us_median: median(calls.iter().map(|c| c.us).collect()),
+            edges: first.edges.iter().enumerate().map(edge).collect(),
+        })
     };
     Ok(times.iter().filter_map(row).collect())
-}
-
-/// The cost or gain of the calls: the device's time with them, divided by the time without them.
-pub fn beside(with: &Value, without: &Value) -> Value {
-    let median = |v: &Value, key: &str| v[key]["median"].as_f64().unwrap_or(0.0);
-    let ratio = |key: &str| median(with, key) / median(without, key).max(1e-9);
-    json!({ "latency_ms": median(without, "latency_ms"), "device_ms": median(without, "device_ms"),
-        "latency_ratio": ratio("latency_ms"), "device_ratio": ratio("device_ms") })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! progress ([`watcher::Watcher`]), and gives a typed record or a typed error ([`error::Error`]). Nothing here knows a
 //! command line or a terminal.
 
-pub mod arrays;
 pub mod bench;
 pub mod bisect;
 pub mod bundles;
@@ -14,22 +13,17 @@ pub mod classes;
 pub mod compare;
 pub mod device;
 pub mod dims;
-pub mod document;
 pub mod driver_stats;
 pub mod error;
 pub mod executor;
 pub mod explain;
 pub mod external;
 pub mod extract;
-pub mod figures;
 pub mod host_calls;
-mod host_library;
 pub mod images;
 pub mod inputs;
 pub mod layout_options;
-pub mod machine;
 pub mod models;
-pub mod names;
 pub mod options;
 pub mod own_process;
 pub mod parts;
@@ -37,6 +31,7 @@ pub mod pictures;
 pub mod precision;
 pub mod progress;
 pub mod range_checks;
+pub mod record;
 pub mod report;
 pub mod said;
 pub mod settings;
@@ -47,7 +42,8 @@ pub mod tuning;
 pub mod values_by_name;
 pub mod watcher;
 pub mod worker;
-pub mod written;
 
 pub use error::{Code, Error, Result};
+pub use graphview::{document, figures, names};
 pub use settings::Settings;
+pub use weft::{arrays, written};

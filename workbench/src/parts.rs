@@ -18,7 +18,7 @@ use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents};
-use serde_json::{Value, json};
+use graphview::explain::record::{PartNode, PartRecord, SizeRecord, ValueRecord};
 
 /// Where a node or a part runs.
 const DEVICE: &str = "device";
@@ -66,7 +66,7 @@ pub struct Parts(Vec<Part>);
 struct Part {
     name: &'static str,
     runs: &'static str,
-    nodes: Vec<Node>,
+    nodes: Vec<PartNode>,
     inputs: Vec<(Name, TensorType)>,
     results: Vec<(Name, TensorType)>,
     /// Symbols that are known when the part begins.
@@ -123,12 +123,6 @@ fn source(stages: &NetworkParts, v: PartValue) -> String {
         PartValue::Head(n) => of(stages.head.main(), n),
         PartValue::Sizing(n) => of(stages.sizing.main(), n),
     }
-}
-
-struct Node {
-    name: Name,
-    op: &'static str,
-    runs: &'static str,
 }
 
 /// Compiles a module, or its head if sizes are decided at run time.
@@ -213,9 +207,9 @@ impl Parts {
         Parts(parts)
     }
 
-    /// `parts` of the JSON of `weft compile`: dimensions that nothing says yet are null.
-    pub fn to_json(&self) -> Value {
-        self.0.iter().map(Part::to_json).collect()
+    /// `parts` of the record of `weft compile`.
+    pub fn record(&self) -> Vec<PartRecord> {
+        self.0.iter().map(Part::record).collect()
     }
 
     /// The parts as a table.
@@ -267,27 +261,32 @@ impl Part {
         }
     }
 
-    fn to_json(&self) -> Value {
-        let values = |list: &[(Name, TensorType)]| -> Value {
-            let shape = |t: &TensorType| t.shape.iter().map(|d| d.as_const()).collect::<Vec<_>>();
-            let exprs = |t: &TensorType| t.shape.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let one = |(name, ty): &(Name, TensorType)| json!({ "name": name, "dtype": ty.dtype.to_string(), "shape": shape(ty), "shape_expr": exprs(ty) });
-            list.iter().map(one).collect()
+    fn record(&self) -> PartRecord {
+        let size =
+            |s: &Size| SizeRecord { symbol: s.symbol.to_string(), node: s.node.to_string(), from: s.from.clone() };
+        let value = |(name, ty): &(Name, TensorType)| ValueRecord {
+            name: name.to_string(),
+            dtype: ty.dtype.to_string(),
+            shape: ty.shape.iter().map(|d| d.as_const()).collect(),
+            shape_expr: ty.shape.iter().map(ToString::to_string).collect(),
         };
-        let symbols = |list: &[Size]| -> Value {
-            list.iter().map(|s| json!({ "symbol": s.symbol, "node": s.node, "from": s.from })).collect()
-        };
-        let nodes: Value = self.nodes.iter().map(|n| json!({ "name": n.name, "op": n.op, "runs": n.runs })).collect();
-        json!({ "name": self.name, "runs": self.runs, "nodes": nodes, "inputs": values(&self.inputs),
-            "results": values(&self.results), "reads": symbols(&self.reads), "decides": symbols(&self.decides) })
+        PartRecord {
+            name: self.name,
+            runs: self.runs,
+            nodes: self.nodes.clone(),
+            inputs: self.inputs.iter().map(value).collect(),
+            results: self.results.iter().map(value).collect(),
+            reads: self.reads.iter().map(size).collect(),
+            decides: self.decides.iter().map(size).collect(),
+        }
     }
 }
 
 /// A node with a tensor expression, or whose sizes as attributes give it one, or control flow, is for the device.
-fn node(f: &Function, n: NodeId) -> Node {
+fn node(f: &Function, n: NodeId) -> PartNode {
     let node = &f.nodes[n];
     let kernel = node.op.has_compute() || !node.op.size_operands().is_empty() || !node.regions.is_empty();
-    Node { name: node.name, op: node.op.name(), runs: if kernel { DEVICE } else { HOST } }
+    PartNode { name: node.name, op: node.op.name(), runs: if kernel { DEVICE } else { HOST } }
 }
 
 #[cfg(test)]
@@ -301,15 +300,15 @@ mod tests {
             %1 = non_zero %0 {count=found} : i64[2,found]\n  return %1\n}\n";
         let module = parse_module(text).expect("parses");
         let stages = split_network(&module).expect("splits").expect("decides a size");
-        let json = Parts::of(&stages, true, true).to_json();
-        assert_eq!((&json[0]["name"], &json[0]["runs"]), (&json!("before"), &json!("device")));
-        let after = &json[1];
-        assert_eq!((&after["name"], &after["runs"]), (&json!("after"), &json!("decided")));
-        assert_eq!(after["results"][0]["shape"], json!([2, null]));
-        assert_eq!(after["results"][0]["shape_expr"], json!(["2", "found"]));
-        assert_eq!(after["reads"][0]["symbol"], "found");
-        let from = after["reads"][0]["from"][0].as_str().expect("a value");
+        let parts = Parts::of(&stages, true, true).record();
+        assert_eq!((parts[0].name, parts[0].runs), ("before", "device"));
+        let after = &parts[1];
+        assert_eq!((after.name, after.runs), ("after", "decided"));
+        assert_eq!(after.results[0].shape, [Some(2), None]);
+        assert_eq!(after.results[0].shape_expr, ["2", "found"]);
+        assert_eq!(after.reads[0].symbol, "found");
+        let from = &after.reads[0].from[0];
         assert!(from.contains("non_zero"), "{from}");
-        assert_eq!(after["decides"], json!([]));
+        assert!(after.decides.is_empty());
     }
 }

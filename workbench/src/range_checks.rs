@@ -5,7 +5,6 @@ use crate::settings::Settings;
 use compiler::graph::Module;
 use compiler::interpreter::{Interpreter, NodeOutOfRange};
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
 
 /// Elements that are out of range in a run of the unchanged `module` by the interpreter.
 ///
@@ -17,11 +16,4 @@ pub fn count_out_of_range(module: &Module, inputs: &[Tensor], settings: &Setting
     let run = interpreter.count_out_of_range(&mut found).run(module.main().name, inputs);
     run.map_err(|e| Error::input(e.to_string()))?;
     Ok(found)
-}
-
-/// The found elements, for JSON.
-pub fn out_of_range_json(found: &[NodeOutOfRange]) -> Value {
-    let node =
-        |n: &NodeOutOfRange| json!({ "node": n.node, "op": n.op, "count": n.found.count, "first": n.found.first });
-    found.iter().map(node).collect()
 }

@@ -6,8 +6,9 @@ use crate::figures::si;
 use crate::progress::log;
 use crate::settings::Settings;
 use crate::written::write_file;
-use compiler::compile::{CompileOptions, Compiled, GroupKind};
+use compiler::compile::{CompileOptions, Compiled};
 use compiler::trace::{CompileTrace, Contents};
+pub use graphview::explain::count_groups;
 use std::path::Path;
 use weft::plain_files::{begins_as_trace, read_plain};
 
@@ -63,15 +64,4 @@ pub fn write(path: &Path, trace: &CompileTrace, settings: &Settings) -> Result<(
     write_file(path, &bytes)?;
     log(settings, format!("wrote the trace to {} ({}B)", path.display(), si(bytes.len() as f64)));
     Ok(())
-}
-
-/// How many groups there are, and where they run.
-pub fn count_groups(t: &CompileTrace) -> String {
-    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
-    let (kernels, views, host) = (count(GroupKind::Kernel), count(GroupKind::View), count(GroupKind::Host));
-    let control = match count(GroupKind::Control) {
-        0 => String::new(),
-        n => format!(", {n} control flow"),
-    };
-    format!("{} groups: {kernels} kernels, {views} views, {host} on the host{control}", t.groups.len())
 }

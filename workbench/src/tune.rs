@@ -15,6 +15,7 @@ mod known;
 mod learned;
 pub mod measurer;
 mod network;
+pub mod record;
 mod regions;
 mod request;
 mod runs;
@@ -38,10 +39,10 @@ use compiler::text::parse_templates;
 use compiler::trace::Ceilings;
 use known::Recorder;
 use measurer::Measurer;
+pub use record::{Tuned, TunedFunction};
 pub use request::Request;
 use runs::Runs;
 use search::{Outcome, Search};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use units::{Unit, units};
@@ -55,55 +56,12 @@ const SEARCH: f64 = 0.7;
 const ROOF: f64 = 0.85;
 /// Seconds of a function, at least.
 const LEAST_SECONDS: f64 = 2.0;
-/// The outcome of the search for a function.
-pub struct Report {
-    /// Its name.
-    pub name: String,
-    /// Its share of the network's time.
-    pub share: f64,
-    /// Candidates that ran.
-    pub tried: usize,
-    /// Those that gave wrong results or did not run, with why.
-    pub refused: Vec<String>,
-    /// Candidates of templates.
-    pub by_templates: usize,
-    /// The winner.
-    pub outcome: Outcome,
-}
-
-/// The outcome for a model.
-pub struct Tuned {
-    /// Path or zoo name.
-    pub model: String,
-    /// The device.
-    pub device: Value,
-    /// The database that has it.
-    pub file: PathBuf,
-    /// Seconds of the search.
-    pub seconds: f64,
-    /// The outcome for each function.
-    pub functions: Vec<Report>,
-    /// The race of the network before and after; null where nothing new was kept.
-    pub network: Value,
-    /// The decisions of measured times about layouts and fusion.
-    pub graph: Value,
-    /// Times of the regions of external targets.
-    pub regions: Vec<Value>,
-}
-
 impl Tuned {
-    /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        json!({ "schema": 1, "model": short_name(&self.model), "device": self.device,
-            "tuning": self.file.display().to_string(), "seconds": self.seconds,
-            "functions": self.functions.iter().map(Report::to_json).collect::<Vec<_>>(), "network": self.network,
-            "graph": self.graph, "regions": self.regions })
-    }
     /// The network, its graph and its regions in words.
     pub fn lines(&self) -> Vec<String> {
-        let name = short_name(&self.model);
-        let network = network::describe(&name, &self.network);
-        [vec![network], graph::describe(&name, &self.graph), regions::describe(&self.regions)].concat()
+        let name = &self.model;
+        let network = network::describe(name, self.network.as_ref());
+        [vec![network], graph::describe(name, self.graph.as_ref()), regions::describe(&self.regions)].concat()
     }
 }
 
@@ -231,21 +189,21 @@ fn one(
     let network = network::judge(a, model, file, &lines)?;
     let subject = graph::Subject { module: &module, inputs: &inputs, device, model, file, target };
     let graph = if a.kernel.is_some() || a.same_sums {
-        Value::Null
+        None
     } else {
         // If the device has no memory for two networks, the schedules that were found are still reported.
         match graph::decide(a, &subject, Instant::now() + budget.mul_f64(1.0 - SEARCH)) {
             Err(e) if e.code == Code::Device => {
                 log(settings, format!("tune: layouts and fusion stay: {}", e.message));
-                Value::Null
+                None
             }
-            found => found?,
+            found => Some(found?),
         }
     };
     Ok(Tuned {
-        model: model.into(),
+        model: short_name(model),
         device: crate::device::describe(device),
-        file: file.to_path_buf(),
+        tuning: file.display().to_string(),
         seconds: start.elapsed().as_secs_f64(),
         functions: reports,
         network,
@@ -271,7 +229,7 @@ fn search_all(
     (units, total): (&[Unit], f64),
     (file, known): (&Path, &TuningDatabase),
     (start, budget): (Instant, Duration),
-) -> Result<(Vec<Report>, Vec<TuningLine>)> {
+) -> Result<(Vec<TunedFunction>, Vec<TuningLine>)> {
     let mut progress = Progress::new(&a.settings, &[]);
     let (mut reports, mut lines) = (Vec::new(), Vec::new());
     let mut measurer = Measurer::new(Setup::of(&a.settings, &a.input)).with_same_sums(a.same_sums);
@@ -300,7 +258,7 @@ fn search_all(
             continue;
         }
         let seconds = (left * unit.us / rest).max(LEAST_SECONDS).min(left);
-        let saved: f64 = reports.iter().map(|r: &Report| r.share * (1.0 - r.outcome.ratio())).sum();
+        let saved: f64 = reports.iter().map(|r: &TunedFunction| r.share * (1.0 - r.ratio)).sum();
         let words =
             format!("{} of {} functions: {}, {:.1} % saved", n + 1, units.len(), unit.function.name, saved * 1e2);
         let maker = Maker::new(target, unit, templates);
@@ -322,7 +280,8 @@ fn search_all(
         if line.is_tuned() {
             lines.push(line);
         }
-        reports.push(Report { name: unit.function.name.to_string(), share, tried, refused, by_templates, outcome });
+        let name = unit.function.name.to_string();
+        reports.push(TunedFunction { name, share, tried, refused, by_templates, ..TunedFunction::of(&outcome) });
     }
     Ok((reports, lines))
 }
@@ -346,12 +305,20 @@ fn search_one(
     Ok((outcome, search.opened, search.by_templates))
 }
 
-impl Report {
-    fn to_json(&self) -> Value {
-        let o = &self.outcome;
-        json!({ "name": self.name, "share": self.share, "tried": self.tried, "refused": self.refused,
-            "by_templates": self.by_templates, "ratio": o.ratio(), "us": o.us, "estimated_us": o.estimated_us,
-            "rounds": o.rounds, "choices": o.winner.as_ref().map(|_| o.schedule().0), "schedule": o.schedule().1,
-            "by": o.winner.as_ref().map(|w| &w.by) })
+impl TunedFunction {
+    /// The figures of what was found.
+    fn of(found: &Outcome) -> TunedFunction {
+        let (choices, schedule) = found.schedule();
+        TunedFunction {
+            ratio: found.ratio(),
+            us: found.us,
+            estimated_us: found.estimated_us,
+            rounds: found.rounds,
+            choices: found.winner.as_ref().map(|_| choices),
+            schedule,
+            by: found.winner.as_ref().map(|w| w.by.clone()),
+            difference: found.describe(),
+            ..TunedFunction::default()
+        }
     }
 }

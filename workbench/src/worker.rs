@@ -7,7 +7,6 @@
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, open_device, profile_on, scheduling};
 use crate::inputs::Inputs;
-use crate::machine::{Failure, Loaded, Machine};
 use crate::models::{inputs_for, load};
 use crate::options::Tabled;
 use crate::settings::Settings;
@@ -27,6 +26,7 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Instant;
+use weft::races::{Failure, Loaded, Place};
 
 /// Largest magnitude of operands that are whole numbers: sums of their products are exact in any order.
 const MOST: f64 = 3.0;
@@ -123,7 +123,7 @@ pub fn serve(own: &Settings) -> Result<()> {
     let device = open_device(&program.settings)?;
     let profile = profile_on(&program.settings, &device)?;
     let scheduling = scheduling(&program.settings);
-    let machine = Machine::of(&device).ok_or_else(|| Error::new(Code::Device, "only kernels are measured"))?;
+    let machine = Place::of(&device).ok_or_else(|| Error::new(Code::Device, "only kernels are measured"))?;
     let mut unit = None;
     for line in lines() {
         let answered = match serde_json::from_str(&line).map_err(no_request)? {
@@ -164,7 +164,7 @@ fn send(reply: &Reply) -> Result<()> {
 /// Races a network with each of the databases.
 fn networks(
     a: &Program,
-    (device, machine): (&Device, &Machine),
+    (device, machine): (&Device, &Place),
     (model, tuning): (&str, &[PathBuf]),
     rounds: usize,
     seed: u64,
@@ -205,7 +205,7 @@ fn lines() -> mpsc::Receiver<String> {
 
 fn answer(
     request: Request,
-    machine: &Machine,
+    machine: &Place,
     target: ScheduleTarget<'_>,
     unit: &mut Option<Unit>,
 ) -> Result<Reply, Failure> {
@@ -254,7 +254,7 @@ impl Unit {
     }
 
     /// Compiles a candidate, and compares its results with the right ones. Milliseconds of the run.
-    fn open(&self, trace: &str, machine: &Machine, target: ScheduleTarget<'_>) -> Result<(Loaded, f64), Failure> {
+    fn open(&self, trace: &str, machine: &Place, target: ScheduleTarget<'_>) -> Result<(Loaded, f64), Failure> {
         let pending = parse_instructions(trace).map_err(|e| e.to_string())?;
         let f = TensorFunction { pending, ..self.function.clone() };
         let module = whole_constants(&function_alone(&f, &self.positions)?);

@@ -48,7 +48,7 @@ fn device_of(settings: &Settings) -> Result<Device, workbench::Error> {
 #[pyfunction]
 pub fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let list = on_thread(py, || Ok::<_, weft::Error>(weft::list_adapters()))?;
-    loads(py, &serde_json::json!(list))
+    loads(py, &list)
 }
 
 /// A request for a compilation.

@@ -15,8 +15,8 @@ use workbench::bisect::Right;
 use workbench::inputs::Inputs;
 use workbench::options::{Heading, Opt, Tabled};
 use workbench::own_process;
+use workbench::record::Versioned;
 use workbench::settings::Settings;
-use workbench::tune::Tuned;
 use workbench::watcher::{Watched, Watcher};
 
 /// Weft's version.
@@ -146,7 +146,7 @@ pub fn tune<'py>(
             workbench::tune::Request { models, budget, kernel, same_sums, template, settings, ..Default::default() };
         workbench::tune::tune(&request, &mut |_| Ok(()))
     })?;
-    loads(py, &found.first().map(Tuned::to_json).unwrap_or_default())
+    loads(py, &found.first().map(Versioned::new))
 }
 
 /// Finds what makes a result wrong: `weft_nn.bisect` is this with a path.
@@ -175,5 +175,5 @@ pub fn bisect<'py>(
         workbench::tuning::provide(&mut settings, false)?;
         workbench::bisect::bisect(&workbench::bisect::Request { model, input, right, folder, settings })
     })?;
-    loads(py, &found.to_json())
+    loads(py, &Versioned::new(found))
 }

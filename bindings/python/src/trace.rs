@@ -39,14 +39,14 @@ impl Trace {
     }
     /// Passes, groups, kernels, remarks and memory as a dictionary: the JSON of `weft compile --json`.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        loads(py, &self.trace.to_json())
+        loads(py, &self.trace.record())
     }
     /// What `weft explain` says of it, or of one node; a text.
     #[pyo3(signature = (node=None))]
     pub fn explain(&self, py: Python<'_>, node: Option<&str>) -> PyResult<String> {
         let subject = node.map_or(Subject::Model, |n| Subject::Node(n.into()));
         let trace = self.trace.clone();
-        on_thread(py, move || of_trace(&trace, None, &subject, false).map(|d| d.text()))
+        on_thread(py, move || of_trace(&trace, &subject, false).map(|d| d.document.text()))
     }
     /// The page of `weft report`, as HTML.
     fn report(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,33 +1,32 @@
 //! The spread of a measurement's samples, and the other costs of a run.
 
 use crate::output::{print_text, show_table, table};
-use serde_json::Value;
 use workbench::Result;
-use workbench::bench::number;
+use workbench::bench::record::BenchRecord;
 use workbench::figures::si;
 
 /// Statistics, compile time and memory of one result.
-pub fn show(r: &Value) -> Result<()> {
+pub fn show(r: &BenchRecord) -> Result<()> {
     let mut t = table(&["", "min", "median", "p90", "p99", "mean", "deviation"]);
-    for (name, key) in [("latency ms", "latency_ms"), ("device ms", "device_ms")] {
-        let n = |k: &str| number(r, &[key, k]);
-        if n("median") > 0.0 {
+    for (name, sampled) in [("latency ms", &r.run.latency_ms), ("device ms", &r.run.device_ms)] {
+        if let Some(s) = sampled.as_ref().map(|s| s.of).filter(|s| s.median > 0.0) {
             let mut row = vec![name.to_string()];
-            row.extend(["min", "median", "p90", "p99", "mean"].map(|k| format!("{:.3}", n(k))));
-            row.push(format!("{:.1} %", 100.0 * n("stddev") / n("median")));
+            row.extend([s.min, s.median, s.p90, s.p99, s.mean].map(|ms| format!("{ms:.3}")));
+            row.push(format!("{:.1} %", 100.0 * s.stddev / s.median));
             t.add_row(row);
         }
     }
     show_table(&t)?;
-    let ms = |k: &str| r["compile_ms"][k].as_f64().map(|ms| format!("{ms:.0} ms {k}"));
-    let compile: Vec<String> = ["cold", "warm"].into_iter().filter_map(ms).collect();
-    print_text(&format!("compilation, session and first run: {}", compile.join(", ")))?;
-    if let Some(n) = r["in_flight"].as_u64() {
-        let runs = if n == 1 { "1 run" } else { &format!("{n} runs") };
-        print_text(&format!("throughput: {:.1} a second with {runs} in flight", number(r, &["throughput_per_s"])))?;
+    if let Some(c) = &r.compile_ms {
+        let warm = c.warm.map_or(String::new(), |ms| format!(", {ms:.0} ms warm"));
+        print_text(&format!("compilation, session and first run: {:.0} ms cold{warm}", c.cold))?;
     }
-    let bytes = |k: &str| r["memory"][k].as_f64().map(|b| format!("{}B", si(b)));
-    if let (Some(weights), Some(peak)) = (bytes("weights"), bytes("activations_peak")) {
+    if let Some((n, per_s)) = r.run.in_flight.zip(r.run.throughput_per_s) {
+        let runs = if n == 1 { "1 run" } else { &format!("{n} runs") };
+        print_text(&format!("throughput: {per_s:.1} a second with {runs} in flight"))?;
+    }
+    if let Some(m) = &r.run.memory {
+        let [weights, peak] = [m.weights, m.activations_peak].map(|b| format!("{}B", si(b as f64)));
         print_text(&format!("memory on the device: {weights} of weights, {peak} of intermediates at the peak"))?;
     }
     Ok(())

@@ -2,9 +2,9 @@
 
 use super::spread;
 use crate::output::{Rows, print_text, show_driver_stats, show_table, table};
-use serde_json::Value;
 use workbench::Result;
-use workbench::bench::{Setting, number};
+use workbench::bench::record::{BenchRecord, KernelTime};
+use workbench::bench::{Row, Setting};
 
 /// Names of the columns, and their least width.
 const COLUMNS: [(&str, usize); 12] = [
@@ -39,54 +39,48 @@ impl Lines {
         Rows::new(&columns).map(Lines)
     }
     /// Prints the last result, with its ratio to the first that did not fail.
-    pub fn print(&mut self, results: &[Value]) -> Result<()> {
-        let right = results.iter().find(|r| r["error"].is_null());
-        let (Some(first), Some(r)) = (right.or(results.first()), results.last()) else { return Ok(()) };
-        self.0.print(&cells(first, r))
+    pub fn print(&mut self, rows: &[Row]) -> Result<()> {
+        rows.last().map_or(Ok(()), |r| self.0.print(&cells(first_latency(rows), r)))
     }
 }
 
-/// Swept options without a column of their own, as [`Setting::others`].
-fn others(r: &Value) -> String {
-    let swept = r["settings"]["swept"].as_object();
-    let with_columns = ["model", "batch", "amp", "layout", "fuse"];
-    let others = swept.into_iter().flatten().filter(|(k, _)| !with_columns.contains(&k.as_str()));
-    others.map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect::<Vec<_>>().join(" ")
+/// The latency of the first row that did not fail.
+fn first_latency(rows: &[Row]) -> f64 {
+    rows.iter().find_map(|r| Some(r.result.as_ref().ok()?.run.latency())).unwrap_or(0.0)
 }
 
-/// A result's cells in the order of [`COLUMNS`], and what else was swept; the ratio is to `first`.
-fn cells(first: &Value, r: &Value) -> Vec<String> {
-    let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
-    let latency = number(r, &["latency_ms", "median"]);
-    let device = number(r, &["device_ms", "median"]);
-    let named =
-        [r["model"].as_str().unwrap_or("").to_string(), r["batch"].to_string(), s("amp"), s("layout"), s("fuse")];
-    let mut row = named.to_vec();
-    match r["error"]["message"].as_str() {
-        // The message itself is on stderr, and in the JSON.
-        Some(_) => {
-            row[1] = r["settings"]["swept"]["batch"].as_str().unwrap_or("-").to_string();
-            row.push("failed".into());
-            row.extend(vec!["-".to_string(); COLUMNS.len() - 6]);
+/// A row's cells in the order of [`COLUMNS`], and what else was swept; the ratio is to the latency `first`.
+fn cells(first: f64, row: &Row) -> Vec<String> {
+    let c = &row.setting.settings;
+    let of_setting = [&c.amp, &c.layout, &c.fuse].map(String::clone);
+    let (batch, figures) = match &row.result {
+        Ok(r) => {
+            let (run, device) = (&r.run, r.run.device());
+            let figures = [
+                format!("{:.2}", run.latency()),
+                format!("{:.2}", run.latency_ms.as_ref().map_or(0.0, |s| s.of.p90)),
+                format!("{device:.2}"),
+                format!("{:.1}", run.throughput_per_s.unwrap_or(0.0)),
+                run.dispatches.map_or("null".into(), |n| n.to_string()),
+                format!("{:.1}", r.flops as f64 / device.max(1e-6) / 1e6),
+                format!("{:.2}", first / run.latency().max(1e-9)),
+            ];
+            (r.batch.to_string(), figures)
         }
-        None => row.extend([
-            format!("{latency:.2}"),
-            format!("{:.2}", number(r, &["latency_ms", "p90"])),
-            format!("{device:.2}"),
-            format!("{:.1}", number(r, &["throughput_per_s"])),
-            r["dispatches"].to_string(),
-            format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
-            format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
-        ]),
-    }
-    row.push(others(r));
-    row
+        // The message itself is on stderr, and in the JSON.
+        Err(_) => {
+            let nothing = ["failed", "-", "-", "-", "-", "-", "-"].map(String::from);
+            (row.setting.value("batch").unwrap_or("-").to_string(), nothing)
+        }
+    };
+    let others = row.setting.others();
+    [row.model.clone(), batch].into_iter().chain(of_setting).chain(figures).chain([others]).collect()
 }
 
 /// All results as a table in Markdown, or as comma-separated values (RFC 4180).
-pub fn written(results: &[Value], csv: bool) -> String {
-    let Some(first) = results.iter().find(|r| r["error"].is_null()).or(results.first()) else { return String::new() };
-    let wide = results.iter().any(|r| !others(r).is_empty());
+pub fn written(rows: &[Row], csv: bool) -> String {
+    let first = first_latency(rows);
+    let wide = rows.iter().any(|r| !r.setting.others().is_empty());
     let width = COLUMNS.len() + usize::from(wide);
     let header = COLUMNS.iter().map(|c| c.0).chain([SWEPT]).map(String::from);
     let quoted =
@@ -99,38 +93,36 @@ pub fn written(results: &[Value], csv: bool) -> String {
     if !csv {
         lines.push(format!("|{}", "---|".repeat(width)));
     }
-    lines.extend(results.iter().map(|r| line(&cells(first, r)[..width])));
+    lines.extend(rows.iter().map(|r| line(&cells(first, r)[..width])));
     lines.join("\n")
 }
 
-/// Tables below that of the results: the kernels where one was timed, and what the driver said.
-pub fn show_details(results: &[Value]) -> Result<()> {
-    if let [one] = results
-        && one["latency_ms"].is_object()
-    {
-        spread::show(one)?;
-    }
-    if let [one] = results
-        && one["per_kernel"].is_array()
-    {
-        show_kernels(one)?;
-    }
-    for r in results.iter().filter(|r| r["driver_stats"].is_object()) {
-        let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
-        let model = r["model"].as_str().unwrap_or("");
-        print_text(&format!("{model}, batch {}, amp {}, layout {}", r["batch"], s("amp"), s("layout")))?;
-        show_driver_stats(&r["driver_stats"])?;
+/// Tables below the results: the kernels where one was timed `alone`, and what the driver said.
+pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
+    for r in results {
+        if alone && r.run.latency_ms.is_some() {
+            spread::show(r)?;
+        }
+        if let (true, Some(kernels)) = (alone, &r.run.per_kernel) {
+            show_kernels(kernels)?;
+            print_text(&format!("time source: {}", r.run.time_source.map_or("", |t| t.name())))?;
+        }
+        if let Some(stats) = &r.driver_stats {
+            let s = &r.settings;
+            print_text(&format!("{}, batch {}, amp {}, layout {}", r.model, r.batch, s.amp, s.layout))?;
+            show_driver_stats(stats)?;
+        }
     }
     Ok(())
 }
 
 /// The kernels that take the longest.
-fn show_kernels(one: &Value) -> Result<()> {
-    let mut rows: Vec<&Value> = one["per_kernel"].as_array().map(|l| l.iter().collect()).unwrap_or_default();
-    rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
-    let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();
-    let roof = rows.iter().any(|r| r["roofline_fraction"].is_number());
-    let parts = rows.iter().any(|r| r["part"].is_string());
+fn show_kernels(kernels: &[KernelTime]) -> Result<()> {
+    let mut rows: Vec<&KernelTime> = kernels.iter().collect();
+    rows.sort_by(|a, b| b.us_total.total_cmp(&a.us_total));
+    let total: f64 = rows.iter().map(|r| r.us_total).sum();
+    let roof = rows.iter().any(|r| r.roofline_fraction.is_some());
+    let parts = rows.iter().any(|r| r.part.is_some());
     let mut header = if parts { vec!["part"] } else { vec![] };
     header.extend(["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"]);
     if roof {
@@ -138,20 +130,19 @@ fn show_kernels(one: &Value) -> Result<()> {
     }
     let mut t = table(&header);
     for r in rows.iter().take(12) {
-        let mut row = if parts { vec![r["part"].as_str().unwrap_or("").to_string()] } else { vec![] };
+        let mut row = if parts { vec![r.part.clone().unwrap_or_default()] } else { vec![] };
         row.extend([
-            r["name"].as_str().unwrap_or("").to_string(),
-            r["calls"].to_string(),
-            format!("{:.1}", number(r, &["us_median"])),
-            format!("{:.1}%", 100.0 * number(r, &["us_total"]) / total.max(1e-9)),
-            format!("{:.1}", number(r, &["gflops"])),
-            format!("{:.1}", number(r, &["gb_s"])),
+            r.name.clone(),
+            r.calls.to_string(),
+            format!("{:.1}", r.us_median),
+            format!("{:.1}%", 100.0 * r.us_total / total.max(1e-9)),
+            format!("{:.1}", r.gflops),
+            format!("{:.1}", r.gb_s),
         ]);
         if roof {
-            row.push(format!("{:.0}%", 100.0 * number(r, &["roofline_fraction"])));
+            row.push(format!("{:.0}%", 100.0 * r.roofline_fraction.unwrap_or(0.0)));
         }
         t.add_row(row);
     }
-    show_table(&t)?;
-    print_text(&format!("time source: {}", one["time_source"].as_str().unwrap_or("")))
+    show_table(&t)
 }

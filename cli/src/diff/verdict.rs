@@ -1,10 +1,73 @@
 //! The verdict on two compilations: dispatches, time, memory, and what changed.
 
-use compiler::trace::comparison::{Comparison, Row, is_option};
+use compiler::trace::comparison::{Comparison, Row, Source, is_option};
 use compiler::trace::{CompileTrace, TraceDiff};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::Path;
 use workbench::figures::si;
+
+/// The verdict.
+#[derive(Serialize, JsonSchema)]
+pub struct VerdictRecord {
+    /// In one line.
+    line: String,
+    /// Of a run.
+    dispatches: Pair,
+    /// Of a run.
+    time: Option<TimeRecord>,
+    /// Bytes.
+    weights: Pair,
+    /// Bytes of intermediates.
+    activations_peak: Pair,
+    /// Options, and how many passes, groups and kernels.
+    changed: String,
+}
+
+/// A number of each file.
+#[derive(Serialize, JsonSchema)]
+struct Pair {
+    /// Of the first.
+    a: u64,
+    /// Of the second.
+    b: u64,
+}
+
+/// Milliseconds.
+#[derive(Serialize, JsonSchema)]
+struct TimeRecord {
+    /// Of the first.
+    a_ms: f64,
+    /// Of the second.
+    b_ms: f64,
+    /// Who says them.
+    source: Source,
+}
+
+/// A layer on both sides.
+#[derive(Serialize, JsonSchema)]
+pub struct LayerRecord {
+    /// The group in it that computes most.
+    name: String,
+    /// Source nodes.
+    origins: Vec<String>,
+    /// Groups of the first.
+    a: Vec<usize>,
+    /// Groups of the second.
+    b: Vec<usize>,
+    /// Microseconds of the first.
+    a_us: Option<f64>,
+    /// Microseconds of the second.
+    b_us: Option<f64>,
+    /// Of the times.
+    ratio: Option<f64>,
+    /// The share by which single runs differ.
+    noise: Option<f64>,
+    /// The times differ by more than their noise.
+    changed: bool,
+    /// Why the second side is made otherwise, where it is known.
+    reason: Option<String>,
+}
 
 /// Two compilations, and what their files are called.
 pub struct Verdict<'a> {
@@ -57,25 +120,31 @@ impl<'a> Verdict<'a> {
         rows
     }
 
-    /// The same for JSON.
-    pub fn to_json(&self, d: &TraceDiff) -> Value {
-        let pair = |[a, b]: [u64; 2]| json!({ "a": a, "b": b });
+    /// The same as `--json` has it.
+    pub fn record(&self, d: &TraceDiff) -> VerdictRecord {
         let c = &self.comparison;
-        let time = c.run_ms.map(|[a, b]| json!({ "a_ms": a, "b_ms": b, "source": c.source }));
-        json!({ "line": c.headline(), "dispatches": pair(c.dispatches.map(|n| n as u64)), "time": time,
-            "weights": pair(self.bytes(MEMORY[0].1)), "activations_peak": pair(self.bytes(MEMORY[1].1)), "changed": changed(d) })
+        let pair = |[a, b]: [u64; 2]| Pair { a, b };
+        VerdictRecord {
+            line: c.headline(),
+            dispatches: pair(c.dispatches.map(|n| n as u64)),
+            time: c.run_ms.map(|[a_ms, b_ms]| TimeRecord { a_ms, b_ms, source: c.source }),
+            weights: pair(self.bytes(MEMORY[0].1)),
+            activations_peak: pair(self.bytes(MEMORY[1].1)),
+            changed: changed(d),
+        }
     }
 
-    /// The table of layers for JSON, those first that changed most.
-    pub fn layers_json(&self) -> Value {
+    /// The table of layers, those first that changed most.
+    pub fn layers(&self) -> Vec<LayerRecord> {
         let mut rows: Vec<&Row> = self.comparison.rows.iter().filter(|r| r.times.iter().any(Option::is_some)).collect();
         rows.sort_by(|x, y| y.changed.cmp(&x.changed).then(y.delta_us().abs().total_cmp(&x.delta_us().abs())));
-        let one = |r: &&Row| {
-            let [a, b] = r.times.map(|t| t.map(|t| t.median_us));
-            json!({ "name": r.name, "origins": r.origins, "a": r.groups[0], "b": r.groups[1], "a_us": a, "b_us": b,
-                "ratio": r.ratio(), "noise": r.noise(), "changed": r.changed, "reason": r.reason })
+        let layer = |r: &Row| {
+            let ([a, b], [a_us, b_us]) = (r.groups.clone(), r.times.map(|t| t.map(|t| t.median_us)));
+            let (ratio, noise, changed) = (r.ratio(), r.noise(), r.changed);
+            let (name, origins, reason) = (r.name.clone(), r.origins.clone(), r.reason.clone());
+            LayerRecord { name, origins, a, b, a_us, b_us, ratio, noise, changed, reason }
         };
-        rows.iter().map(one).collect()
+        rows.into_iter().map(layer).collect()
     }
 }
 

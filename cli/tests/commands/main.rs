@@ -15,6 +15,7 @@ mod external;
 mod half_products;
 mod hostile_files;
 mod json;
+mod json_tables;
 mod keep_lists;
 mod machine_code;
 mod memory;

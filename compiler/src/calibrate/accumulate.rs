@@ -8,41 +8,62 @@ use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::interpreter::ExecError;
 use crate::name::Name;
 use crate::ops::control::Const;
+use crate::passes::mixed_precision::escape_pattern;
 use crate::passes::{KeepF32, PassError, PipelineOptions};
 use crate::profile::DeviceProfile;
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 /// The error that a node's result has with the roundings before it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// A name of the model that means the node.
+    #[serde(rename = "name")]
+    #[schemars(with = "String")]
     pub node: Name,
     /// Its op.
     pub op: String,
     /// `norm(a-b) / norm(b)`; infinite where the result is not finite.
+    #[serde(rename = "rel_l2")]
+    #[schemars(with = "Option<f64>")]
     pub error: f64,
     /// The share of the tolerance that the result takes.
+    #[serde(rename = "tolerance_used")]
+    #[schemars(with = "Option<f64>")]
     pub used: f64,
 }
 
+/// Names as patterns that mean these nodes alone.
+fn as_patterns<S: Serializer>(names: &[Name], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(names.iter().map(|n| escape_pattern(n.as_str())))
+}
+
 /// The node whose rounding takes the results beyond the tolerance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Passed {
     /// A name of the model that means the node.
+    #[serde(rename = "name")]
+    #[schemars(with = "String")]
     pub node: Name,
     /// Its op.
     pub op: String,
     /// Share of the tolerance that the results take, with the roundings before the node.
+    #[schemars(with = "Option<f64>")]
     pub before: f64,
     /// With the node's, too.
+    #[schemars(with = "Option<f64>")]
     pub after: f64,
-    /// Names of the model that keep it in f32, in the order of execution.
-    pub keep: Vec<Name>,
-    /// Share of the tolerance that the results take with everything rounded but these.
+    /// Share of the tolerance that the results take with everything rounded but `keep`.
+    #[schemars(with = "Option<f64>")]
     pub kept: f64,
     /// Bytes that keeping them costs.
     pub bytes: u64,
+    /// Names of the model that keep it in f32, in the order of execution: as patterns for `--keep-f32`.
+    #[serde(serialize_with = "as_patterns")]
+    #[schemars(with = "Vec<String>")]
+    pub keep: Vec<Name>,
 }
 
 /// How errors accumulate.
@@ -60,15 +81,17 @@ pub struct Accumulated {
 }
 
 /// Bytes that a compiled module keeps in f32, and bytes that f16 saves.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Stored {
     /// Nodes of the compiled program that compute.
     pub nodes: usize,
     /// Those of them that are on the keep list.
     pub kept: usize,
     /// Bytes of constants and results of kernels, all in f32.
+    #[serde(rename = "fp32_bytes")]
     pub single: u64,
     /// Bytes that f16 saves of them.
+    #[serde(rename = "saved_bytes")]
     pub saved: u64,
 }
 

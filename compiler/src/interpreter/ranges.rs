@@ -6,13 +6,15 @@ use crate::ops::OutOfRange;
 use crate::tensor::Tensor;
 
 /// What is out of range in the operands of a node, over all its runs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct NodeOutOfRange {
     /// Name of the node.
+    #[schemars(with = "String")]
     pub node: Name,
     /// Name of its op.
     pub op: &'static str,
     /// The elements.
+    #[serde(flatten)]
     pub found: OutOfRange,
 }
 

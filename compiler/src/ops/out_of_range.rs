@@ -30,7 +30,7 @@ pub enum Checked {
 }
 
 /// Elements that are out of range.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct OutOfRange {
     /// How many there are.
     pub count: u64,

@@ -63,7 +63,7 @@ pub trait Clock: Send + Sync {
 }
 
 /// Statistics of one run of a pass.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct PassStats {
     /// The pass.
     pub name: String,

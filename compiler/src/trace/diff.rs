@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 
 /// The differences, each from the first trace to the second.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct TraceDiff {
     /// Facts that differ: model, device, options, memory, transposes, counts.
     pub facts: Vec<Fact>,
@@ -40,7 +40,7 @@ pub struct TraceDiff {
 }
 
 /// Something with two values.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct Fact {
     /// What.
     pub what: String,
@@ -51,7 +51,7 @@ pub struct Fact {
 }
 
 /// A pass of either side.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct PassDiff {
     /// The pass.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct PassDiff {
 }
 
 /// A stage whose text differs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct StageDiff {
     /// Label.
     pub label: String,
@@ -77,7 +77,7 @@ pub struct StageDiff {
 }
 
 /// A group in a line.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct GroupLine {
     /// Index in its trace.
     pub id: usize,
@@ -90,7 +90,7 @@ pub struct GroupLine {
 }
 
 /// A group of the same source nodes on both sides.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct GroupDiff {
     /// Index in the first trace.
     pub a: usize,
@@ -103,7 +103,7 @@ pub struct GroupDiff {
 }
 
 /// A kernel that differs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct KernelDiff {
     /// Its name in the first trace.
     pub a: Option<String>,
@@ -130,7 +130,7 @@ impl KernelDiff {
 }
 
 /// A time on both sides.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct Timing {
     /// A part of the compilation, or `pass NAME`.
     pub what: String,

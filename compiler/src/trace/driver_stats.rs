@@ -4,8 +4,9 @@
 //! unchanged; [`Executable::figures`] finds statistics in it that several drivers have, under one name. A statistic
 //! without a row in `KNOWN` is only in the list.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Statistics of a driver's compiler about the kernels of a compiled model.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub struct Executable {
 pub struct Statistic {
     /// The driver's name for it.
     pub name: String,
-    /// What it means, in the driver's words.
+    /// Its meaning, in the driver's words.
     pub meaning: String,
     /// The number.
     pub value: StatisticValue,
@@ -76,7 +77,7 @@ impl StatisticValue {
 }
 
 /// Statistics that several drivers have, under common names. `None` if the driver does not report it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Figures {
     /// Registers of a thread: vector registers on AMD (of 32 bits a lane), general registers on NVIDIA.
     pub registers: Option<u64>,
@@ -161,19 +162,73 @@ impl Executable {
         out
     }
 
-    /// As `--json` has it: the figures, the driver's own list, and the instructions.
-    pub fn to_json(&self) -> Value {
+    /// The figures, the driver's own list, and the instructions.
+    pub fn record(&self) -> ExecutableRecord {
         let statistics = self.statistics.iter();
-        let statistics: Vec<Value> =
-            statistics.map(|s| json!({ "name": s.name, "value": s.value.to_json(), "meaning": s.meaning })).collect();
-        let mut all = json!({ "name": self.name, "subgroup_size": self.subgroup_size });
-        if let (Some(all), Value::Object(figures)) = (all.as_object_mut(), json!(self.figures())) {
-            all.extend(figures);
+        let statistics = statistics.map(|s| StatisticRecord {
+            name: s.name.clone(),
+            value: s.value.to_json(),
+            meaning: s.meaning.clone(),
+        });
+        ExecutableRecord {
+            name: self.name.clone(),
+            subgroup_size: self.subgroup_size,
+            figures: self.figures(),
+            statistics: statistics.collect(),
+            isa: self.isa.clone(),
         }
-        all["statistics"] = statistics.into();
-        all["isa"] = json!(self.isa);
-        all
     }
+}
+
+/// Statistics of the driver's compiler about each kernel.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StatsRecord {
+    /// With its backend and driver.
+    pub device: String,
+    /// In the plan's order.
+    pub kernels: Vec<KernelStats>,
+}
+
+/// Its statistics of one kernel.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct KernelStats {
+    /// An id of `kernels`.
+    pub id: usize,
+    /// The kernel's.
+    pub name: String,
+    /// As in `kernels`.
+    pub file: String,
+    /// Some drivers make one for each of several subgroup sizes.
+    pub executables: Vec<ExecutableRecord>,
+}
+
+/// A piece of code that a driver made of a kernel. The figures are those that several drivers count; null where this one
+/// does not.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ExecutableRecord {
+    /// In the driver's words.
+    pub name: String,
+    /// Lanes; 0 where the driver leaves it open.
+    pub subgroup_size: u32,
+    /// Statistics that several drivers have.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// All that the driver says, in its words and order.
+    pub statistics: Vec<StatisticRecord>,
+    /// The device's own instructions.
+    pub isa: Option<String>,
+}
+
+/// A statistic under the driver's name.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StatisticRecord {
+    /// The driver's name for it.
+    pub name: String,
+    /// The number.
+    #[schemars(extend("type" = ["number", "boolean", "null"]))]
+    pub value: Value,
+    /// Its meaning, in the driver's words.
+    pub meaning: String,
 }
 
 /// True for the name that a driver gives to a kernel's own instructions as text: `Assembly` (RADV), `GEN Assembly`,
@@ -202,14 +257,15 @@ impl DriverStats {
         .filter(|text| !text.trim().is_empty())
     }
 
-    /// As `--json` has it; `kernels` are the name and the file of each kernel.
-    pub fn to_json<'a>(&self, kernels: impl Iterator<Item = (&'a str, String)>) -> Value {
-        let one = |(id, ((name, file), list)): (usize, ((&str, String), &Vec<Executable>))| {
-            json!({ "id": id, "name": name, "file": file,
-                "executables": list.iter().map(Executable::to_json).collect::<Vec<_>>() })
+    /// The record of these kernels: the name and the file of each.
+    pub fn record<'k>(&self, kernels: impl Iterator<Item = (&'k str, String)>) -> StatsRecord {
+        let one = |(id, ((name, file), list)): (usize, ((&'k str, String), &Vec<Executable>))| KernelStats {
+            id,
+            name: name.into(),
+            file,
+            executables: list.iter().map(Executable::record).collect(),
         };
-        let list: Vec<Value> = kernels.zip(&self.kernels).enumerate().map(one).collect();
-        json!({ "device": self.device, "kernels": list })
+        StatsRecord { device: self.device.clone(), kernels: kernels.zip(&self.kernels).enumerate().map(one).collect() }
     }
 }
 

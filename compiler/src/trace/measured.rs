@@ -4,11 +4,11 @@ use super::RunSpans;
 use serde::{Deserialize, Serialize};
 
 /// Times of a compiled model on a device.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Times {
     /// Name of the device, its backend and its driver.
     pub device: String,
-    /// The clock: timestamps of the device, or the host's clock.
+    /// The clock: `gpu-timestamps`, or `host-clock`.
     pub source: String,
     /// Each dispatch, in the plan's order.
     pub dispatches: Vec<DispatchTime>,
@@ -29,7 +29,7 @@ pub struct Times {
 }
 
 /// Peak rates of a device, measured by kernels of Weft.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ceilings {
     /// Gigabytes read and written a second by a copy.
     pub copy_gb_s: f64,
@@ -65,7 +65,7 @@ impl Ceilings {
 }
 
 /// The time of a dispatch over several runs, in microseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DispatchTime {
     /// Median.
     pub median_us: f64,
@@ -91,7 +91,7 @@ impl DispatchTime {
 }
 
 /// Errors of a compiled model against a reference.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Errors {
     /// The device that computed.
     pub device: String,
@@ -108,15 +108,18 @@ pub struct Errors {
 }
 
 /// How one tensor differs from the reference.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodeError {
     /// The node, or the result of the model.
     pub name: String,
     /// Largest absolute difference.
+    #[schemars(with = "Option<f64>")]
     pub max_abs: f64,
     /// Norm of the difference relative to that of the reference.
+    #[schemars(with = "Option<f64>")]
     pub rel_l2: f64,
     /// Largest magnitude of the reference: beyond 65504 f16 has no numbers.
+    #[schemars(with = "Option<f64>")]
     pub max_magnitude: f64,
     /// Within the tolerance.
     pub pass: bool,

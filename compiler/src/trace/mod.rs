@@ -3,7 +3,7 @@
 //!
 //! [`CompileTrace::new`] takes it from a [`Compiled`](crate::compile::Compiled) module; [`CompileTrace::to_bytes`] and
 //! [`CompileTrace::from_bytes`] are its file form (magic, version, compressed). `weft compile -o` writes it; `weft
-//! inspect`, `explain`, `diff` and the viewer read it. [`CompileTrace::to_json`] is the JSON of `weft compile --json`.
+//! inspect`, `explain`, `diff` and the viewer read it. [`CompileTrace::record`] is the JSON of `weft compile --json`.
 //!
 //! Always holds: [`CompileTrace::stage_texts`] gives exactly the text after each pass, byte for byte; stage `i + 1`
 //! belongs to `passes[i]`; each distinct kernel is stored once, and calls and groups refer to it by index; indices are
@@ -20,7 +20,7 @@ mod error;
 mod estimated;
 mod file;
 mod join;
-mod json;
+pub mod json;
 mod measured;
 mod nodes;
 mod open;

@@ -14,7 +14,7 @@ pub struct OpenCall {
 }
 
 /// An open dimension.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OpenDim {
     /// Its name.
     pub name: String,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Where a part of a run takes place.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lane {
     /// The host: encoding, submitting, waiting, steps on tensors.
@@ -27,7 +27,7 @@ impl Lane {
 }
 
 /// A part of a run, in microseconds from its beginning.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Span {
     /// Where it took place.
     pub lane: Lane,
@@ -44,7 +44,7 @@ pub struct Span {
 }
 
 /// One run on one axis.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RunSpans {
     /// Its parts. Those of a lane do not overlap.
     pub spans: Vec<Span>,

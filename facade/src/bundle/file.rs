@@ -27,30 +27,39 @@ const TRAILER: usize = 8 + 8 + 4 + END.len();
 const END: &[u8; 8] = b"WEFTEND\n";
 
 /// A part of the file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Part {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Part {
     /// `network`, `constant`, `plan`, `kernels` or `trace`.
     pub kind: String,
+    /// Constant or profile; a constant has a part for each packing.
     pub name: String,
+    /// From the beginning of the file.
     pub offset: u64,
+    /// Its length.
     pub bytes: u64,
+    /// Its sum.
     pub crc32: u32,
 }
 
 /// An input or a result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Port {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Port {
+    /// As runs take or give it.
     pub name: String,
     /// Element type and shape, such as `f32[1,3,224,224]`.
     pub r#type: String,
 }
 
 /// The sizes of a dimension that stays open.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct OpenDim {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct OpenDim {
+    /// As the model calls it.
     pub name: String,
+    /// The least.
     pub low: i64,
+    /// The most.
     pub high: i64,
+    /// From one size to the next.
     pub step: i64,
 }
 

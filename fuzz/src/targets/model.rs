@@ -34,7 +34,7 @@ pub fn check_text(module: &Module) -> Result<(), String> {
 /// # Errors
 /// What is a bug of Weft.
 pub fn use_module(mut module: Module) -> Result<&'static str, String> {
-    let _ = inspect_module(&module).to_json();
+    let _ = serde_json::to_string(&inspect_module(&module));
     let open: Vec<_> = open_dims(&module).into_iter().map(|d| (d, 1)).collect();
     if bind_dims(&mut module, &open).is_err() {
         return Ok("open");

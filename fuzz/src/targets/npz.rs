@@ -111,8 +111,8 @@ fn run(input: &[u8]) -> Outcome {
     if arrays.iter().any(|a| a.1.len() > 1 << 20) {
         return Ok("large");
     }
-    write_npz(file.path(), &arrays).map_err(|e| format!("what was read cannot be written: {}", e.message))?;
-    let again = read_npz(file.path()).map_err(|e| format!("what was written cannot be read: {}", e.message))?;
+    write_npz(file.path(), &arrays).map_err(|e| format!("what was read cannot be written: {e}"))?;
+    let again = read_npz(file.path()).map_err(|e| format!("what was written cannot be read: {e}"))?;
     let same = again.len() == arrays.len()
         && again
             .iter()

@@ -84,7 +84,7 @@ fn mutate(random: &mut Random, from: Vec<u8>, others: &[Vec<u8>]) -> Vec<u8> {
 
 fn run(input: &[u8]) -> Outcome {
     let bytes = Bytes::copy_from_slice(input);
-    let _ = inspect_onnx(bytes.clone(), &NoExternalData, &ImportOptions::default()).map(|i| i.to_json());
+    let _ = inspect_onnx(bytes.clone(), &NoExternalData, &ImportOptions::default()).map(|i| serde_json::to_string(&i));
     let Ok(ports) = onnx_inputs(bytes.clone(), &[]) else { return Ok("no model") };
     let names: Vec<_> = ports.iter().map(|p| p.0).collect();
     // As the command decides them: a size that the model leaves open is 1.

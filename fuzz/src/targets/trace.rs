@@ -57,7 +57,7 @@ fn unpack(trace: &[u8]) -> Option<Vec<u8>> {
 
 fn run(input: &[u8]) -> Outcome {
     let Ok(trace) = CompileTrace::from_bytes(input) else { return Ok("refused") };
-    let _ = trace.to_json().to_string();
+    let _ = serde_json::to_string(&trace.record());
     let texts = trace.stage_texts();
     for i in 0..texts.map_or(0, |t| t.len()) {
         let _ = trace.origin_map(i);

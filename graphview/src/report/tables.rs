@@ -78,7 +78,7 @@ pub(super) fn kernels(t: &CompileTrace) -> Vec<Value> {
     let estimates = modelled::estimates(t);
     let one = |(i, k): (usize, &compiler::trace::Kernel)| {
         let stats = t.driver_stats.as_ref().and_then(|s| s.kernels.get(i));
-        let driver: Vec<Value> = stats.into_iter().flatten().map(Executable::to_json).collect();
+        let driver: Vec<_> = stats.into_iter().flatten().map(Executable::record).collect();
         json!({ "name": k.name, "function": k.function, "groups": k.groups, "when": k.when, "driver": driver,
                 "schedule": k.schedule, "workgroup": k.workgroup, "grid": k.grid, "bindings": k.bindings.len(),
                 "shared_bytes": k.shared_bytes, "dtype": k.dtype, "bounds_proved": k.bounds_proved, "wgsl": k.wgsl, "dispatches": t.dispatches_of_kernel(i), "estimate": estimates[i] })

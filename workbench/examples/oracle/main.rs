@@ -13,6 +13,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rustc_hash::FxHashSet;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,9 +86,9 @@ impl Asked {
         self.flags.contains(flag)
     }
     /// Prints a result.
-    pub fn show(&self, d: &Document) {
+    pub fn show(&self, found: &Value, d: &Document) {
         if self.is("json") {
-            println!("{:#}", d.json);
+            println!("{found:#}");
         } else {
             print!("{}", d.text());
         }

@@ -185,9 +185,9 @@ pub fn searches(a: &Asked) -> Result<()> {
     }
     let mean = [format!("{default:.3}"), format!("{search:.3}"), format!("{random:.3}")];
     cells.push(["geometric mean".to_string(), String::new(), String::new()].into_iter().chain(mean).collect());
-    let mut out = Document::new(found);
+    let mut out = Document::default();
     out.table(&["shape", "schedules", "best", "default", "search", "random"], cells);
-    a.show(&out);
+    a.show(&found, &out);
     Ok(())
 }
 
@@ -218,10 +218,10 @@ pub fn calibrate(a: &Asked) -> Result<()> {
     };
     let mut cells: Vec<Vec<String>> = found.ranks.iter().map(of_shape).collect();
     cells.push(vec!["mean".to_string(), String::new(), format!("{before:.3}"), format!("{after:.3}")]);
-    let mut out = Document::new(value);
+    let mut out = Document::default();
     out.table(&["shape", "schedules", "rank correlation", "calibrated"], cells);
     out.say(format!("{:?}", found.factors));
-    a.show(&out);
+    a.show(&value, &out);
     Ok(())
 }
 
@@ -244,8 +244,8 @@ pub fn picks(a: &Asked) -> Result<()> {
     let agrees = |r: &&Value| r["now"].as_f64() <= r["table"].as_f64().map(|q| q * AGREES);
     let found = json!({ "agree": rows.iter().filter(agrees).count(), "shapes": rows });
     let said = format!("{} of {} picks agree within {AGREES}", found["agree"], rows.len());
-    let mut out = Document::new(found);
+    let mut out = Document::default();
     out.say(said);
-    a.show(&out);
+    a.show(&found, &out);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The time of each node on the interpreter.
 
+use super::record::KernelTime;
 use super::request::Request;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -12,7 +13,6 @@ use compiler::name::Name;
 use compiler::ops::control::Const;
 use compiler::tensor::Tensor;
 use indexmap::IndexMap;
-use serde_json::{Value, json};
 use std::time::Instant;
 
 /// One run of a node, in microseconds from the beginning of the run.
@@ -54,7 +54,7 @@ pub fn per_node(
     module: &Module,
     inputs: &[Tensor],
     progress: &mut Progress,
-) -> Result<(Vec<Value>, Vec<NodeTime>)> {
+) -> Result<(Vec<KernelTime>, Vec<NodeTime>)> {
     let rounds = a.timing.runs.clamp(1, 5);
     let mut rows: IndexMap<(Name, NodeId), Row> = IndexMap::new();
     let mut last = vec![];
@@ -68,7 +68,7 @@ pub fn per_node(
             row.runs += 1;
         }
     }
-    let rows = rows.iter().enumerate().map(|(id, (place, row))| row.to_json(module, id, *place, rounds));
+    let rows = rows.iter().enumerate().map(|(id, (place, row))| row.time(module, id, *place, rounds));
     Ok((rows.collect(), last))
 }
 
@@ -81,21 +81,24 @@ struct Row {
 }
 
 impl Row {
-    fn to_json(&self, module: &Module, id: usize, (function, node): (Name, NodeId), rounds: usize) -> Value {
+    fn time(&self, module: &Module, id: usize, (function, node): (Name, NodeId), rounds: usize) -> KernelTime {
         let f = &module.functions[&function];
-        let total = Statistics::of(&self.us).median;
-        let calls = self.runs.div_ceil(rounds);
+        let calls = self.runs.div_ceil(rounds) as u64;
         let (flops, bytes) = work(module, f, node);
-        let rate = |amount: Option<u64>| amount.map(|n| n as f64 * calls as f64 / total.max(1e-3) / 1e3);
-        json!({ "id": id, "name": f.nodes[node].name, "op": f.nodes[node].op.name(), "calls": calls, "us_median": total / calls as f64,
-            "us_total": total, "gflops": rate(Some(flops)), "gb_s": rate(bytes).unwrap_or(0.0), "roofline_fraction": null })
+        let (name, op) = (f.nodes[node].name.to_string(), Some(f.nodes[node].op.name()));
+        let us_total = Statistics::of(&self.us).median;
+        KernelTime { id, name, op, calls, us_total, ..KernelTime::default() }.rated(
+            flops.saturating_mul(calls),
+            bytes.saturating_mul(calls),
+            None,
+        )
     }
 }
 
-/// Floating-point operations of a node, and bytes of its operands and results; none where a size is open.
-fn work(module: &Module, f: &Function, node: NodeId) -> (u64, Option<u64>) {
+/// Floating-point operations of a node, and bytes of its operands and results; 0 where a size is open.
+fn work(module: &Module, f: &Function, node: NodeId) -> (u64, u64) {
     let (inputs, outputs) = f.node_types(node);
     let size = |t: &TensorType| Some(t.const_shape()?.iter().product::<usize>() as u64 * t.dtype.size() as u64);
-    let bytes = inputs.into_iter().flatten().chain(outputs).map(size).sum();
-    (2 * macs_of_node(module, f, node), bytes)
+    let bytes: Option<u64> = inputs.into_iter().flatten().chain(outputs).map(size).sum();
+    (2 * macs_of_node(module, f, node), bytes.unwrap_or(0))
 }

@@ -1,5 +1,6 @@
 //! The time of each kernel.
 
+use super::record::{KernelTime, Run};
 use super::repeated::Dispatches;
 use super::request::Request;
 use super::timeline::Recorded;
@@ -9,8 +10,7 @@ use benches::statistics::Statistics;
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Times};
-use runtime_gpu::{GpuError, Ran, Resident};
-use serde_json::{Value, json};
+use runtime_gpu::{GpuError, Ran, Resident, TimeSource};
 use weft::PartOnProcessor;
 
 /// Times each dispatch in a few runs.
@@ -20,12 +20,12 @@ pub fn dispatch_times(
     progress: &mut Progress,
 ) -> Result<Dispatches, GpuError> {
     let rounds = a.timing.runs.clamp(1, 5);
-    let mut source = Value::Null;
+    let mut source = TimeSource::default();
     let mut times: Vec<Vec<f64>> = Vec::new();
     for round in 0..rounds {
         progress.report("kernels", round, rounds);
-        let (s, list) = resident.time_dispatches()?;
-        source = serde_json::to_value(s).unwrap_or_default();
+        let list;
+        (source, list) = resident.time_dispatches()?;
         times.resize(list.len(), vec![]);
         for (t, (_, _, us)) in times.iter_mut().zip(list) {
             t.push(us);
@@ -41,7 +41,7 @@ pub fn dispatch_times(
 }
 
 /// Median microseconds of each kernel, with its rates and the share of the device's ceiling that binds it.
-pub fn per_kernel(c: &Compiled, all: &Dispatches, ceilings: Option<Ceilings>) -> Vec<Value> {
+pub fn per_kernel(c: &Compiled, all: &Dispatches, ceilings: Option<Ceilings>) -> Vec<KernelTime> {
     let mut rows: indexmap::IndexMap<usize, (u64, f64, u64, u64)> = indexmap::IndexMap::new();
     for ((d, t), n) in c.plan.dispatches().zip(&all.times).zip(&all.counts) {
         let r = rows.entry(d.kernel).or_default();
@@ -54,24 +54,20 @@ pub fn per_kernel(c: &Compiled, all: &Dispatches, ceilings: Option<Ceilings>) ->
         let own = c.plan.dispatches().filter(|d| d.kernel == kernel).map(|d| d.group);
         own.collect::<Vec<_>>()
     };
-    let rate = |r: &(u64, f64, u64, u64)| (r.2 as f64 / r.1.max(1e-3) / 1e3, r.3 as f64 / r.1.max(1e-3) / 1e3);
-    rows.iter()
-        .map(|(k, r)| {
-            let (gflops, gbs) = rate(r);
-            json!({ "id": k, "name": c.plan.kernels[*k].name, "groups": groups(*k), "calls": r.0,
-                "us_median": r.1 / r.0.max(1) as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
-                "roofline_fraction": ceilings.map(|c| c.fraction(gflops, gbs)) })
-        })
-        .collect()
+    let row = |(&id, &(calls, us_total, flops, bytes)): (&usize, &(u64, f64, u64, u64))| {
+        let (name, groups) = (c.plan.kernels[id].name.to_string(), Some(groups(id)));
+        KernelTime { id, name, groups, calls, us_total, ..KernelTime::default() }.rated(flops, bytes, ceilings)
+    };
+    rows.iter().map(row).collect()
 }
 
 /// The kernels of a network in parts.
 #[derive(Default)]
 pub struct PartTimes {
-    source: Value,
+    source: TimeSource,
     kernels: usize,
     bytes: u64,
-    per_kernel: Vec<Value>,
+    per_kernel: Vec<KernelTime>,
     /// Of each dispatch, in the order of the parts.
     dispatches: Vec<DispatchTime>,
     /// The parts, if they were recorded.
@@ -89,7 +85,7 @@ struct RecordedPart {
 }
 
 /// How parts are recorded.
-pub struct Record<'a> {
+pub struct Recording<'a> {
     /// Name of the model.
     pub model: &'a str,
     /// The options that they are compiled with.
@@ -106,10 +102,10 @@ impl PartTimes {
         executor: &weft::Session,
         inputs: &[Tensor],
         ceilings: Option<Ceilings>,
-        record: Option<&Record<'_>>,
+        record: Option<&Recording<'_>>,
         progress: &mut Progress,
     ) -> Result<PartTimes, weft::Error> {
-        let mut out = PartTimes { source: "host-clock".into(), ..PartTimes::default() };
+        let mut out = PartTimes::default();
         executor.visit_parts(inputs, &mut |run| {
             let wanted = super::timeline::is_wanted(a);
             let on_processor;
@@ -159,14 +155,11 @@ impl PartTimes {
 
     fn take(&mut self, name: &str, compiled: &Compiled, own: &Dispatches, ceilings: Option<Ceilings>) {
         // The less exact one of two.
-        if !own.times.is_empty() && (self.dispatches.is_empty() || own.source == "host-clock") {
-            self.source = own.source.clone();
+        if !own.times.is_empty() && (self.dispatches.is_empty() || own.source == TimeSource::HostClock) {
+            self.source = own.source;
         }
-        let rows = per_kernel(compiled, own, ceilings).into_iter().map(|mut row| {
-            row["part"] = name.into();
-            row
-        });
-        self.per_kernel.extend(rows);
+        let part = |row| KernelTime { part: Some(name.to_string()), ..row };
+        self.per_kernel.extend(per_kernel(compiled, own, ceilings).into_iter().map(part));
         self.kernels += compiled.plan.kernels.len();
         self.bytes += compiled.groups.iter().map(|g| g.bytes).sum::<u64>();
         self.dispatches.extend_from_slice(&own.times);
@@ -193,11 +186,11 @@ impl PartTimes {
     }
 
     /// Puts them into the result of a benchmark.
-    pub fn put_into(&self, v: &mut Value) {
-        v["time_source"] = self.source.clone();
-        v["kernels"] = self.kernels.into();
-        v["dispatches"] = self.dispatches.len().into();
-        v["bytes"] = self.bytes.into();
-        v["per_kernel"] = self.per_kernel.clone().into();
+    pub fn put_into(&self, run: &mut Run) {
+        run.time_source = Some(self.source);
+        run.kernels = Some(self.kernels);
+        run.dispatches = Some(self.dispatches.len());
+        run.bytes = Some(self.bytes);
+        run.per_kernel = Some(self.per_kernel.clone());
     }
 }

@@ -1,8 +1,10 @@
 //! Times on the processor.
 
-use super::repeated::{Dispatches, batch, repeat, with_samples};
+use super::record::{Run, Sampled, Split};
+use super::repeated::{Dispatches, batch, repeat};
 use super::request::Request;
 use crate::error::{Code, Error, Result};
+use crate::host_calls::{EdgeTime, HostFunctionTime};
 use crate::progress::Progress;
 use crate::settings::Settings;
 use benches::statistics::Statistics;
@@ -11,7 +13,7 @@ use compiler::plan::{HostStep, Step};
 use compiler::tensor::Tensor;
 use compiler::trace::{DispatchTime, Lane, RunSpans};
 use runtime_cpu::CpuError;
-use serde_json::{Value, json};
+use runtime_gpu::TimeSource;
 use std::time::Duration;
 
 /// The result of a benchmark on the processor, but for its table of kernels, and the times of its dispatches. How long
@@ -26,34 +28,36 @@ pub fn times(
     (inputs, limit): (&[Tensor], Option<Duration>),
     recorded: &RunSpans,
     progress: &mut Progress,
-) -> Result<(Value, Dispatches)> {
+) -> Result<(Run, Dispatches)> {
     let found = executor.on_processor().zip(executor.compilation());
     let (session, compiled) = found.ok_or_else(|| Error::new(Code::Bug, "a session without its compilation"))?;
     let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
     let latency = repeat(a, limit, ["warm-up", "runs"], progress, run)?.0;
     let dispatches = dispatch_times(a, session, settings, inputs, progress)?;
-    let s = Statistics::of(&latency);
+    let latency = Sampled::of(latency);
     // From 0.0: the sum of nothing is -0.0.
     let kernels = dispatches.times.iter().fold(0.0, |sum, t| sum + t.median_us / 1e3);
     let [upload, host, readback] = [Lane::Upload, Lane::Host, Lane::Readback].map(|l| recorded.busy_ms(l));
-    // The processor is the device, so steps on tensors are its work too.
-    let d = Statistics::of(&[kernels + host]);
-    let report = json!({
-        "time_source": dispatches.source, "kernels": compiled.plan.kernels.len(), "dispatches": dispatches.times.len(),
-        "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
-        "latency_ms": with_samples(&s, &latency), "device_ms": d,
-        "split_ms": { "upload": upload, "encode": host, "gpu": kernels, "readback": readback,
-            "rest": s.median - kernels - upload - host - readback },
-        "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
-        "throughput_per_s": 1e3 / s.median * batch(inputs) as f64, "in_flight": 1,
-        "host_functions": calls(compiled, recorded),
-    });
-    Ok((report, dispatches))
+    let median = latency.of.median;
+    let rest = Some(median - kernels - upload - host - readback);
+    let run = Run {
+        time_source: Some(dispatches.source),
+        dispatches: Some(dispatches.times.len()),
+        latency_ms: Some(latency),
+        // The processor is the device, so steps on tensors are its work too.
+        device_ms: Some(Sampled::sum(kernels + host)),
+        split_ms: Some(Split { upload, encode: host, gpu: kernels, readback, rest }),
+        throughput_per_s: Some(1e3 / median * batch(inputs) as f64),
+        in_flight: Some(1),
+        host_functions: Some(calls(compiled, recorded)),
+        ..Run::of(compiled)
+    };
+    Ok((run, dispatches))
 }
 
 /// The calls of host functions and external targets, with the times of the recorded run. No tensor is moved to them:
 /// the buffers of kernels are in the host's memory.
-fn calls(compiled: &Compiled, recorded: &RunSpans) -> Vec<Value> {
+fn calls(compiled: &Compiled, recorded: &RunSpans) -> Vec<HostFunctionTime> {
     let steps = compiled.plan.all_steps();
     let called = steps.iter().filter_map(|s| match s {
         Step::Host(h) if h.call.is_some() => Some(h),
@@ -63,11 +67,22 @@ fn calls(compiled: &Compiled, recorded: &RunSpans) -> Vec<Value> {
         let g = &compiled.groups[h.group];
         let spans = recorded.spans.iter().filter(|s| s.lane == Lane::Host && s.name == h.name.as_str());
         let us: f64 = spans.map(|s| s.end_us - s.start_us).sum();
-        let edge = |operand: bool, word: &str, i: usize| json!({ "tensor": format!("{word} {i}"), "operand": operand, "bytes": 0, "us_median": 0.0 });
+        let edge = |operand: bool, word: &str, i: usize| EdgeTime {
+            tensor: format!("{word} {i}"),
+            operand,
+            bytes: 0,
+            us_median: 0.0,
+        };
         let operands = (0..h.inputs.len()).map(|i| edge(true, "operand", i));
-        let edges: Vec<Value> = operands.chain((0..h.outputs.len()).map(|i| edge(false, "result", i))).collect();
-        json!({ "function": g.host_function.map(|f| f.to_string()), "name": g.layer.to_string(), "group": h.group,
-            "on_device": false, "bytes": g.bytes, "us_median": us, "edges": edges })
+        HostFunctionTime {
+            function: g.host_function.map(|f| f.to_string()),
+            name: g.layer.to_string(),
+            group: h.group,
+            on_device: false,
+            bytes: g.bytes,
+            us_median: us,
+            edges: operands.chain((0..h.outputs.len()).map(|i| edge(false, "result", i))).collect(),
+        }
     };
     called.map(row).collect()
 }
@@ -97,5 +112,5 @@ pub fn dispatch_times(
         let s = Statistics::of(t);
         DispatchTime { median_us: s.median, min_us: s.min, max_us: t.iter().copied().fold(s.median, f64::max) }
     });
-    Ok(Dispatches { source: "host-clock".into(), times: summed.collect(), counts })
+    Ok(Dispatches { source: TimeSource::HostClock, times: summed.collect(), counts })
 }

@@ -3,10 +3,9 @@
 use super::request::Request;
 use crate::error::Result;
 use crate::progress::{Progress, go_on};
-use benches::statistics::Statistics;
 use compiler::tensor::Tensor;
 use compiler::trace::DispatchTime;
-use serde_json::{Value, json};
+use runtime_gpu::TimeSource;
 use std::time::{Duration, Instant};
 
 /// The first dimension of the first input.
@@ -51,17 +50,10 @@ pub fn repeat(
     }
 }
 
-/// Statistics as JSON, with the samples.
-pub fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
-    let mut v = serde_json::to_value(s).unwrap_or_default();
-    v["samples"] = json!(samples);
-    v
-}
-
 /// The dispatches of a run.
 pub struct Dispatches {
     /// The clock.
-    pub source: Value,
+    pub source: TimeSource,
     /// Times of each; of one in a loop those of all iterations.
     pub times: Vec<DispatchTime>,
     /// How often a run executes each.

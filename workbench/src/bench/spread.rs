@@ -1,6 +1,7 @@
 //! The spread of a measurement's samples, the other costs of a run, and whether the measurement can be trusted.
 
-use serde_json::Value;
+use super::record::BenchRecord;
+use benches::statistics::Statistics;
 
 /// Deviation, as a share of the median, from which on a measurement is called unstable.
 const SPREAD: f64 = 0.1;
@@ -12,14 +13,14 @@ const ABOVE: f64 = 0.05;
 const FEWEST: usize = 5;
 
 /// Why the measurement cannot be trusted, and what to do; `None` if it can.
-pub fn unstable(r: &Value) -> Option<String> {
-    let samples: Vec<f64> = r["latency_ms"]["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
-    let (median, device) = (number(r, &["latency_ms", "median"]), number(r, &["device_ms", "median"]));
+pub fn unstable(r: &BenchRecord) -> Option<String> {
+    let latency = r.run.latency_ms.as_ref()?;
+    let (samples, median, device) = (latency.samples.as_ref()?, latency.of.median, r.run.device());
     if samples.len() < FEWEST || median <= 0.0 {
         return None;
     }
-    let spread = number(r, &["latency_ms", "stddev"]) / median;
-    let middle = |half: &[f64]| benches::statistics::Statistics::of(half).median;
+    let spread = latency.of.stddev / median;
+    let middle = |half: &[f64]| Statistics::of(half).median;
     let (first, second) = samples.split_at(samples.len() / 2);
     let drift = middle(second) / middle(first).max(1e-9) - 1.0;
     let why = match () {
@@ -32,25 +33,18 @@ pub fn unstable(r: &Value) -> Option<String> {
         }
         () => return None,
     };
-    let model = r["model"].as_str().unwrap_or("");
+    let model = &r.model;
     Some(format!("warning: {model}: unstable: {why}; stop other programs, or measure longer with --duration 10s"))
-}
-
-/// The number at this path of a JSON value; 0 where there is none.
-pub fn number(v: &Value, path: &[&str]) -> f64 {
-    path.iter().fold(v, |v, k| &v[*k]).as_f64().unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::bench::record::{Run, Sampled};
 
-    fn result(samples: &[f64], device: f64) -> Value {
-        let s = benches::statistics::Statistics::of(samples);
-        let mut latency = serde_json::to_value(s).expect("numbers");
-        latency["samples"] = json!(samples);
-        json!({ "model": "m", "latency_ms": latency, "device_ms": { "median": device } })
+    fn result(samples: &[f64], device: f64) -> BenchRecord {
+        let (latency_ms, device_ms) = (Some(Sampled::of(samples.to_vec())), Some(Sampled::sum(device)));
+        BenchRecord { run: Run { latency_ms, device_ms, ..Run::default() }, ..BenchRecord::default() }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `-o F.trace`: the compilation with what was measured of it.
 
 use super::places::Place;
+use super::record::BenchRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::profile_on;
 use crate::parts::recorded;
@@ -8,11 +9,14 @@ use crate::settings::Settings;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, DispatchTime, DriverStats, RunSpans, Times};
+use runtime_gpu::TimeSource;
 use serde_json::Value;
 
 /// The measurements of a model, or its record without any.
+#[derive(Default)]
 pub struct Measured {
-    pub value: Value,
+    /// Times, and the statistics of the driver.
+    pub record: BenchRecord,
     /// None where nothing was timed.
     pub dispatches: Option<Vec<DispatchTime>>,
     /// How often a run executes each; empty where a trace of parts says so itself.
@@ -24,13 +28,6 @@ pub struct Measured {
     pub run: Option<RunSpans>,
     /// The same as Chrome's trace format has it.
     pub timeline: Option<Value>,
-}
-
-impl Measured {
-    /// The milliseconds at this path of its JSON.
-    fn ms(&self, path: [&str; 2]) -> f64 {
-        self.value[path[0]][path[1]].as_f64().unwrap_or(0.0)
-    }
 }
 
 /// The trace of a model with its times. A model in parts brings its trace; of others it is taken now.
@@ -62,15 +59,17 @@ pub fn trace(
 }
 
 fn times(place: &Place, dispatches: &[DispatchTime], measured: &Measured) -> Times {
+    let run = &measured.record.run;
+    let split = run.split_ms.clone().unwrap_or_default();
     Times {
         device: place.device.label(),
-        source: measured.value["time_source"].as_str().unwrap_or_default().to_string(),
+        source: run.time_source.map_or("", TimeSource::name).to_string(),
         dispatches: dispatches.to_vec(),
-        latency_ms: measured.ms(["latency_ms", "median"]),
-        device_ms: measured.ms(["device_ms", "median"]),
-        upload_ms: measured.ms(["split_ms", "upload"]),
-        host_ms: measured.ms(["split_ms", "encode"]),
-        readback_ms: measured.ms(["split_ms", "readback"]),
+        latency_ms: run.latency(),
+        device_ms: run.device(),
+        upload_ms: split.upload,
+        host_ms: split.encode,
+        readback_ms: split.readback,
         run: measured.run.clone().filter(|r| !r.spans.is_empty()),
         ceilings: place.ceilings,
     }

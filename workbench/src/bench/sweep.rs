@@ -1,10 +1,10 @@
 //! `weft bench --sweep`: every combination of some settings.
 
+use super::record::SettingRecord;
 use crate::error::{Error, Result};
 use crate::options::{Heading, Opt, Tabled};
 use crate::settings::Settings;
 use compiler::profile::DeviceProfile;
-use serde_json::{Value, json};
 
 /// Keys that the table of results has columns for.
 const WITH_COLUMNS: &[&str] = &["amp", "layout", "fuse", "batch"];
@@ -19,12 +19,15 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// `settings` of the JSON.
-    pub fn to_json(&self) -> Value {
-        let c = &self.settings;
-        let swept: serde_json::Map<String, Value> = self.swept.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
-        json!({ "amp": c.amp, "layout": c.layout, "fuse": c.fuse, "opt_level": c.opt_level, "seed": c.seed, "device": c.device,
-            "target": c.target, "dim": c.dim, "keep_f32": c.keep_f32, "swept": swept })
+    /// `settings` of the record.
+    pub fn record(&self) -> SettingRecord {
+        let Settings { amp, layout, fuse, opt_level, seed, device, target, dim, keep_f32, .. } = self.settings.clone();
+        let swept = self.swept.iter().cloned().collect();
+        SettingRecord { amp, layout, fuse, opt_level, seed, device, target, dim, keep_f32, swept }
+    }
+    /// The value of a swept option.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.swept.iter().find(|s| s.0 == key).map(|s| s.1.as_str())
     }
     /// Swept options without a column of their own: `device=0 n=64`.
     pub fn others(&self) -> String {

@@ -49,10 +49,7 @@ impl Recorded {
         let kernels = kernels.map(|(i, (d, &(_, _, start, end)))| kernel(c, i, d, start, end));
         let run = RunSpans {
             spans: host.chain(t.queue.iter().map(queue)).chain(kernels).collect(),
-            kernel_times: serde_json::to_value(t.source)
-                .ok()
-                .and_then(|v| Some(v.as_str()?.into()))
-                .unwrap_or_default(),
+            kernel_times: t.source.name().into(),
             kernels_after: t.source == TimeSource::HostClock,
             uncertainty_us: t.uncertainty_us,
         };
@@ -123,7 +120,7 @@ impl Recorded {
 
 /// No spans yet, and the host's clock.
 fn by_the_host() -> RunSpans {
-    RunSpans { kernel_times: "host-clock".into(), ..RunSpans::default() }
+    RunSpans { kernel_times: TimeSource::HostClock.name().into(), ..RunSpans::default() }
 }
 
 fn span(lane: Lane, name: &str, start_us: f64, end_us: f64) -> Span {

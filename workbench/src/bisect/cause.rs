@@ -1,8 +1,8 @@
 //! The cause that a bisection finds, in plain words and as JSON.
 
+use super::record::{CauseRecord, OverflowRecord};
 use compiler::name::Name;
 use compiler::passes::mixed_precision::escape_pattern;
-use serde_json::{Value, json};
 
 /// The cause of a wrong result.
 #[allow(missing_docs)]
@@ -28,17 +28,6 @@ pub struct Overflow {
 }
 
 impl Cause {
-    /// The kind, for JSON.
-    fn kind(&self) -> &'static str {
-        match self {
-            Cause::Model { .. } => "model",
-            Cause::Precision { .. } => "precision",
-            Cause::Pass { .. } => "pass",
-            Cause::Rule { .. } => "rule",
-            Cause::Node { .. } => "node",
-        }
-    }
-
     /// The nodes that it names.
     pub fn nodes(&self) -> Vec<Name> {
         match self {
@@ -108,18 +97,27 @@ impl Cause {
     }
 
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let nodes: Vec<String> = self.nodes().iter().map(|n| n.to_string()).collect();
-        let mut out = json!({ "kind": self.kind(), "text": self.text(), "nodes": nodes,
-            "pass": null, "rule": null, "function": null, "overflow": null });
-        match self {
-            Cause::Pass { name, .. } => out["pass"] = json!(name),
-            Cause::Rule { name, function, .. } => (out["rule"], out["function"]) = (json!(name), json!(function)),
-            Cause::Precision { overflow: Some(o), .. } => {
-                out["overflow"] = json!({ "tensor": o.value, "largest": o.largest });
+    pub fn record(&self) -> CauseRecord {
+        let nodes = self.nodes().iter().map(Name::to_string).collect();
+        let text = self.text();
+        let mut out = CauseRecord { kind: "", text, nodes, pass: None, rule: None, function: None, overflow: None };
+        out.kind = match self {
+            Cause::Model { .. } => "model",
+            Cause::Node { .. } => "node",
+            Cause::Pass { name, .. } => {
+                out.pass = Some(name.clone());
+                "pass"
             }
-            _ => {}
-        }
+            Cause::Rule { name, function, .. } => {
+                (out.rule, out.function) = (Some(name.clone()), Some(function.clone()));
+                "rule"
+            }
+            Cause::Precision { overflow, .. } => {
+                let record = |o: &Overflow| OverflowRecord { tensor: o.value.to_string(), largest: o.largest };
+                out.overflow = overflow.as_ref().map(record);
+                "precision"
+            }
+        };
         out
     }
 }

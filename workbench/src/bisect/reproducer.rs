@@ -16,23 +16,24 @@ use compiler::passes::mixed_precision::matches_pattern;
 use compiler::tensor::Tensor;
 use compiler::text::{PrintOptions, print_module_with};
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// The files that were written.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Reproducer {
+    /// Where they are.
     folder: PathBuf,
+    /// The file of the part.
     model: PathBuf,
+    /// How many it has.
     nodes: usize,
     /// The command that shows the fault.
     pub command: String,
 }
 
 impl Reproducer {
-    /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        json!({ "folder": self.folder, "model": self.model, "nodes": self.nodes, "command": self.command })
-    }
     /// For people.
     pub fn text(&self) -> String {
         let nodes = counted(self.nodes);

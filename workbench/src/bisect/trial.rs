@@ -17,6 +17,8 @@ use compiler::passes::{AmpMode, PassContext, PipelineOptions, Sequential, defaul
 use compiler::profile::DeviceProfile;
 use compiler::schedule::ScheduleProvider;
 use compiler::tensor::Tensor;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::cell::RefCell;
 use std::sync::Arc;
 use weft::Session;
@@ -53,21 +55,25 @@ impl Outcome {
     pub fn agrees(&self) -> bool {
         self.why.is_none()
     }
-    /// `0.03 of the tolerance`
-    pub fn text(&self) -> String {
-        match self.used.is_finite() {
-            true => format!("{:.2} of the tolerance", self.used),
-            false => "not finite, or of another shape".into(),
-        }
-    }
 }
 
-/// A setting that was tried, for the report.
+/// A setting that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Tried {
-    /// The setting, in words.
+    /// In words.
     pub what: String,
-    /// The outcome.
-    pub outcome: Outcome,
+    /// With the right results.
+    pub agrees: bool,
+    /// Null where a result is not finite or has another shape.
+    pub tolerance_used: Option<f64>,
+}
+
+impl Tried {
+    /// `0.03 of the tolerance`
+    pub fn difference(&self) -> String {
+        let used = self.tolerance_used.map(|used| format!("{used:.2} of the tolerance"));
+        used.unwrap_or_else(|| "not finite, or of another shape".into())
+    }
 }
 
 /// Runs cases on a device, and keeps what came out.
@@ -163,8 +169,10 @@ impl Trials<'_> {
     /// Notes what came out of a setting.
     fn note(&self, what: &str, outcome: &Outcome) {
         let verdict = if outcome.agrees() { "agrees" } else { "differs" };
-        log(&self.a.settings, format!("bisect: {what}: {verdict}, {}", outcome.text()));
-        self.tried.borrow_mut().push(Tried { what: what.to_string(), outcome: outcome.clone() });
+        let tolerance_used = Some(outcome.used).filter(|u| u.is_finite());
+        let tried = Tried { what: what.to_string(), agrees: outcome.agrees(), tolerance_used };
+        log(&self.a.settings, format!("bisect: {what}: {verdict}, {}", tried.difference()));
+        self.tried.borrow_mut().push(tried);
     }
 
     pub fn tolerance(&self, dtype: DType) -> Tolerance {

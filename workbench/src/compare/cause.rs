@@ -5,21 +5,20 @@
 //! is within the tolerance, and without mixed precision, the device runs again with every node's result as an output.
 
 use super::nodes::{NodeError, node_errors};
+use super::record::CauseRecord;
 use super::request::Request;
 use crate::error::Result;
 use crate::executor::Device;
 use crate::precision::on_this_device;
 use crate::progress::{Progress, log};
 use compiler::agreement::{Difference, Tolerance};
-use compiler::calibrate::{Accumulated, Passed, Point, accumulate};
+use compiler::calibrate::{Accumulated, accumulate};
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::passes::PipelineOptions;
-use compiler::passes::mixed_precision::escape_pattern;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
 
 /// Where a failure comes from.
 #[derive(Default)]
@@ -86,20 +85,14 @@ impl Cause {
     }
 
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let point =
-            |p: &Point| json!({ "name": p.node.as_str(), "op": p.op, "rel_l2": p.error, "tolerance_used": p.used });
-        let passed = |p: &Passed| {
-            json!({ "name": p.node.as_str(), "op": p.op, "before": p.before, "after": p.after, "kept": p.kept, "bytes": p.bytes,
-                "keep": p.keep.iter().map(|n| escape_pattern(n.as_str())).collect::<Vec<_>>() })
-        };
+    pub fn record(&self) -> CauseRecord {
         let rounding = self.rounding.as_ref();
-        json!({
-            "node": self.node(),
-            "tolerance_used": rounding.map(|r| r.used),
-            "saved_bytes": rounding.map(|r| r.saved),
-            "along": rounding.map(|r| r.points.iter().map(point).collect::<Vec<_>>()),
-            "passed_at": rounding.and_then(|r| r.passed.as_ref()).map(passed),
-        })
+        CauseRecord {
+            node: self.node(),
+            tolerance_used: rounding.map(|r| r.used),
+            saved_bytes: rounding.map(|r| r.saved),
+            along: rounding.map(|r| r.points.clone()),
+            passed_at: rounding.and_then(|r| r.passed.clone()),
+        }
     }
 }

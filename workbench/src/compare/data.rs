@@ -1,20 +1,22 @@
 //! One model on a folder of inputs, and the distribution of its differences from the reference.
 
 use super::nodes::{NodeError, node_errors};
-use super::request::Request;
-use super::side::{
-    Reference, Side, all_in_f32, differences, reference_of, refuse_all_in_f32, refuse_itself, warn_of_lost_nan,
-    with_name,
+use super::record::{
+    CaseRecord, Compared, DataRecord, DifferenceRecord, FolderRecord, Miss, NothingToCompare, Percentiles, Record,
+    Summary, Top1,
 };
+use super::request::Request;
+use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32, refuse_itself, warn_of_lost_nan};
 use crate::classes::{best_classes, classes_of};
+use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder};
 use crate::models::{inputs_for, load};
 use crate::progress::{Progress, log};
+use crate::record::Versioned;
 use compiler::agreement::Difference;
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Inputs that the table of the worst ones names.
@@ -62,22 +64,23 @@ impl Case {
     pub fn used(&self) -> f64 {
         self.most(|d| d.used)
     }
-    /// The rows whose best class differs, with their position; none where no output holds classes.
-    pub fn misses(&self) -> Option<Vec<(usize, Row)>> {
+    /// The rows whose best class differs; none where no output holds classes.
+    pub fn misses(&self) -> Option<Vec<Miss>> {
         let mut lists = self.outputs.iter().filter_map(|o| o.rows.as_ref()).peekable();
         lists.peek()?;
-        let differ = |list: &Vec<Row>| -> Vec<(usize, Row)> {
-            list.iter().copied().enumerate().filter(|(_, r)| r.got != r.expected).collect()
-        };
-        Some(lists.flat_map(differ).collect())
+        let miss = |(row, r): (usize, &Row)| Miss { row, got: r.got, expected: r.expected };
+        let all = lists.flat_map(|list| list.iter().enumerate().map(miss));
+        Some(all.filter(|m| m.got != m.expected).collect())
     }
-    fn to_json(&self) -> Value {
-        let misses = self.misses().map(|list| {
-            let one = |&(i, r): &(usize, Row)| json!({ "row": i, "got": r.got, "expected": r.expected });
-            list.iter().map(one).collect::<Vec<_>>()
-        });
-        json!({ "input": self.name(), "pass": self.pass(), "tolerance_used": self.used(), "rel_l2": self.most(|d| d.rel_l2),
-            "max_abs": self.most(|d| d.max_abs), "top1_differs": misses })
+    fn record(&self) -> CaseRecord {
+        CaseRecord {
+            input: self.name(),
+            pass: self.pass(),
+            tolerance_used: self.used(),
+            rel_l2: self.most(|d| d.rel_l2),
+            max_abs: self.most(|d| d.max_abs),
+            top1_differs: self.misses(),
+        }
     }
 }
 
@@ -88,7 +91,7 @@ pub struct FolderComparison {
     /// The folder.
     pub folder: PathBuf,
     /// The device.
-    pub device: Value,
+    pub device: DeviceRecord,
     /// The inputs, the worst first; none where there was nothing to compare.
     pub list: Vec<Case>,
     /// The results.
@@ -178,31 +181,27 @@ fn rows_of(got: &Tensor, want: &Tensor) -> Option<Vec<Row>> {
 }
 
 /// Percentiles by nearest rank: of a hundred values, `p90` is the ninetieth.
-fn percentiles(mut values: Vec<f64>) -> Value {
+fn percentiles(mut values: Vec<f64>) -> Percentiles {
     values.sort_by(f64::total_cmp);
     let at = |p: usize| values[(values.len() * p).div_ceil(100).max(1) - 1];
-    json!({ "p50": at(50), "p90": at(90), "p99": at(99), "max": at(100) })
+    Percentiles { p50: at(50), p90: at(90), p99: at(99), max: at(100) }
 }
 
-/// The figures of a difference whose distribution is shown: their names, for people too.
-pub const FIGURES: [(&str, &str, fn(&Difference) -> f64); 3] = [
-    ("rel_l2", "rel l2", |d| d.rel_l2),
-    ("max_abs", "max abs", |d| d.max_abs),
-    ("tolerance_used", "of the tolerance", |d| d.used),
-];
-
 /// One output over all inputs.
-fn summary(name: &str, i: usize, cases: &[Case]) -> Value {
+fn summary(name: &str, i: usize, cases: &[Case]) -> Summary {
     let of = || cases.iter().map(|c| &c.outputs[i]);
     let rows: Vec<Row> = of().flat_map(|o| o.rows.iter().flatten().copied()).collect();
     let same = rows.iter().filter(|r| r.got == r.expected).count();
-    let top1 = (!rows.is_empty())
-        .then(|| json!({ "rows": rows.len(), "same": same, "agreement": same as f64 / rows.len() as f64 }));
-    let mut out = json!({ "name": name, "passed": of().filter(|o| o.difference.pass).count(), "top1": top1 });
-    for (key, _, which) in FIGURES {
-        out[key] = percentiles(of().map(|o| which(&o.difference)).collect());
+    let top1 = Top1 { rows: rows.len(), same, agreement: same as f64 / rows.len() as f64 };
+    let figure = |which: fn(&Difference) -> f64| percentiles(of().map(|o| which(&o.difference)).collect());
+    Summary {
+        name: name.into(),
+        passed: of().filter(|o| o.difference.pass).count(),
+        top1: (!rows.is_empty()).then_some(top1),
+        rel_l2: figure(|d| d.rel_l2),
+        max_abs: figure(|d| d.max_abs),
+        tolerance_used: figure(|d| d.used),
     }
-    out
 }
 
 impl FolderComparison {
@@ -210,8 +209,8 @@ impl FolderComparison {
     pub fn passed(&self) -> usize {
         self.list.iter().filter(|c| c.pass()).count()
     }
-    /// The distribution of each result's differences, as `--json` has it.
-    pub fn summaries(&self) -> Vec<Value> {
+    /// The distribution of each result's differences.
+    pub fn summaries(&self) -> Vec<Summary> {
         self.names.iter().enumerate().map(|(i, n)| summary(n, i, &self.list)).collect()
     }
     fn departs(&self) -> Option<&NodeError> {
@@ -228,26 +227,34 @@ impl FolderComparison {
         })
     }
     /// As `--json` has it.
-    pub fn to_json(&self) -> Value {
-        let (list, [result, against]) = (&self.list, &self.sides);
+    pub fn record(&self) -> Versioned<Record<FolderRecord>> {
+        let (list, [result, against]) = (&self.list, self.sides.clone());
         let Some(worst) = list.first() else {
-            return all_in_f32(&self.model, &self.device);
+            return Versioned::new(Record::Nothing(NothingToCompare::of(&self.model, &self.device)));
         };
         let (passed, departs) = (self.passed(), self.departs());
         let pass = passed == list.len();
-        let named = |n: &NodeError| with_name(&n.name, Some(&n.op), &n.difference);
         let outputs = self.names.iter().zip(&worst.outputs);
-        json!({
-            "schema": 1, "model": self.model, "pass": pass, "device": self.device, "result": result, "against": against,
-            "outputs": outputs.map(|(n, o)| with_name(n, None, &o.difference)).collect::<Vec<_>>(),
-            "nodes": self.nodes.iter().flatten().map(named).collect::<Vec<_>>(),
-            "first_failing": departs.filter(|_| !pass).map(|n| n.name.clone()),
-            "data": {
-                "folder": self.folder.display().to_string(), "inputs": list.len(), "skipped": self.skipped, "passed": passed,
-                "outputs": self.summaries(), "worst": list.iter().take(WORST).map(Case::to_json).collect::<Vec<_>>(),
-                "first_departing": departs.map(named),
-            },
-        })
+        let compared = Compared {
+            model: self.model.clone(),
+            pass,
+            device: self.device.clone(),
+            result,
+            against,
+            outputs: outputs.map(|(n, o)| DifferenceRecord::of(n, &o.difference)).collect(),
+            nodes: self.nodes.iter().flatten().map(DifferenceRecord::of_node).collect(),
+            first_failing: departs.filter(|_| !pass).map(|n| n.name.clone()),
+        };
+        let data = DataRecord {
+            folder: self.folder.display().to_string(),
+            inputs: list.len(),
+            skipped: self.skipped,
+            passed,
+            outputs: self.summaries(),
+            worst: list.iter().take(WORST).map(Case::record).collect(),
+            first_departing: departs.map(DifferenceRecord::of_node),
+        };
+        Versioned::new(Record::Compared(Box::new(FolderRecord { compared, data })))
     }
     /// The error of a comparison that does not pass.
     pub fn failure(&self) -> Option<Error> {
@@ -267,8 +274,8 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let p = percentiles((1..=200).rev().map(f64::from).collect());
-        assert_eq!(p, json!({ "p50": 100.0, "p90": 180.0, "p99": 198.0, "max": 200.0 }));
-        assert_eq!(percentiles(vec![3.0]), json!({ "p50": 3.0, "p90": 3.0, "p99": 3.0, "max": 3.0 }));
+        assert_eq!(p, Percentiles { p50: 100.0, p90: 180.0, p99: 198.0, max: 200.0 });
+        assert_eq!(percentiles(vec![3.0]), Percentiles { p50: 3.0, p90: 3.0, p99: 3.0, max: 3.0 });
     }
 
     fn case(file: &str, got: &[f32], want: &[f32]) -> Case {
@@ -281,10 +288,10 @@ mod tests {
     fn classes_are_compared_row_by_row() {
         let cases = [case("d/a.npy", &[1.0, 2.0], &[1.0, 2.0]), case("d/b.npy", &[1.0, 1.01], &[1.01, 1.0])];
         let s = summary("y", 0, &cases);
-        assert_eq!(s["top1"], json!({ "rows": 2, "same": 1, "agreement": 0.5 }));
-        assert_eq!((&s["passed"], &s["max_abs"]["p50"]), (&json!(2), &json!(0.0)), "{s}");
-        assert_eq!(cases[1].to_json()["top1_differs"], json!([{ "row": 0, "got": 1, "expected": 0 }]));
-        assert_eq!(cases[0].to_json()["top1_differs"], json!([]));
+        assert_eq!(s.top1, Some(Top1 { rows: 2, same: 1, agreement: 0.5 }));
+        assert_eq!((s.passed, s.max_abs.p50), (2, 0.0), "{s:?}");
+        assert_eq!(cases[1].record().top1_differs, Some(vec![Miss { row: 0, got: 1, expected: 0 }]));
+        assert_eq!(cases[0].record().top1_differs, Some(vec![]));
         let map = Tensor::from_vec(vec![1, 2, 2], vec![0f32; 4]);
         assert!(rows_of(&map, &map).is_none(), "a map has no classes");
     }

@@ -2,6 +2,7 @@
 
 use super::request::Request;
 use crate::arrays::{Named, read_npz};
+use crate::device::DeviceRecord;
 use crate::error::{Code, Error, Result};
 use crate::executor::{Device, INTERPRETER, execute, interpret_watched};
 use crate::progress::log_once;
@@ -11,7 +12,8 @@ use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::profile::Nan;
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::Path;
 
 /// Refuses comparisons of a side with itself that are recognised without a run.
@@ -62,11 +64,11 @@ pub fn refuse_all_in_f32(a: &Request, device: &Device, mixed: bool) -> Result<bo
 }
 
 /// One side of a comparison.
-#[derive(PartialEq, Debug, Default, serde::Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub struct Side {
-    /// Name, backend, driver and type; none for a file.
-    device: Option<serde_json::Value>,
-    /// Where its steps ran.
+    /// The device; none for a file.
+    device: Option<DeviceRecord>,
+    /// Where its steps ran: `device`, `device and host`, `host`, `interpreter`.
     place: Option<&'static str>,
     /// Mixed precision; `off` where it has put nothing into f16.
     amp: Option<String>,
@@ -89,7 +91,7 @@ impl Side {
     }
     /// As the command shows it.
     pub fn name(&self) -> String {
-        let device = self.device.as_ref().and_then(|d| d["name"].as_str()).unwrap_or("");
+        let device = self.device.as_ref().map_or("", |d| &d.name);
         match (&self.file, self.amp.as_deref()) {
             (Some(file), _) => file.clone(),
             (None, Some("off") | None) => format!("{device}, fp32"),
@@ -200,23 +202,4 @@ pub fn warn_of_lost_nan(a: &Request) {
         let text = "warning: --nan fast: these kernels may hide a NaN; without it Max, Min, Relu, Clip, Sign and pools keep it";
         log_once(&a.settings, text);
     }
-}
-
-/// The figures of one tensor for JSON.
-pub fn with_name(name: &str, op: Option<&str>, d: &Difference) -> Value {
-    let mut v = json!({ "name": name });
-    if let Some(op) = op {
-        v["op"] = op.into();
-    }
-    if let (Some(o), Ok(Value::Object(rest))) = (v.as_object_mut(), serde_json::to_value(d)) {
-        o.extend(rest);
-        o.insert("tolerance_used".into(), d.used.into());
-    }
-    v
-}
-
-/// The JSON of a comparison with nothing to compare: calibration keeps every node in f32.
-pub fn all_in_f32(model: &str, device: &Value) -> Value {
-    json!({ "schema": 1, "model": model, "pass": true, "device": device,
-        "outputs": [], "nodes": [], "first_failing": null, "all_in_f32": true })
 }

@@ -7,6 +7,7 @@
 
 use super::measurer::Measurer;
 use super::network::{self, Sides};
+use super::record::{GraphRecord, PlanFunction, PlanRecord};
 use super::request::Request;
 use super::runs::{Control, Runs};
 use super::space::Racing;
@@ -21,7 +22,6 @@ use compiler::compile::{AskedFunction, KernelTimes, operand_buffers};
 use compiler::graph::Module;
 use compiler::schedule::{Rules, ScheduleProvider, ScheduleTarget};
 use compiler::tensor::Tensor;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,16 +62,21 @@ struct Plan {
 }
 
 impl Plan {
-    fn to_json(&self) -> Value {
-        json!({ "name": self.name, "functions": self.forms.len(), "us": self.us })
+    fn record(&self) -> PlanRecord {
+        PlanRecord { name: self.name.clone(), functions: self.forms.len(), us: self.us }
     }
     fn is(&self, other: &Plan) -> bool {
         self.forms.keys().eq(other.forms.keys())
     }
     /// Its functions that the other does not have.
-    fn beyond(&self, other: &Plan) -> Vec<Value> {
+    fn beyond(&self, other: &Plan) -> Vec<PlanFunction> {
         let own = self.forms.iter().filter(|f| !other.forms.contains_key(f.0));
-        own.map(|((form, calls), name)| json!({ "name": name, "form": form, "calls": calls })).collect()
+        let function = |((form, calls), name): (&(String, usize), &String)| PlanFunction {
+            name: name.clone(),
+            form: form.clone(),
+            calls: *calls,
+        };
+        own.map(function).collect()
     }
 }
 
@@ -85,26 +90,27 @@ struct Timing<'e> {
 ///
 /// # Errors
 /// Files that cannot be written; a network that does not compile as it is.
-pub fn decide(a: &Request, s: &Subject<'_>, until: Instant) -> Result<Value> {
+pub fn decide(a: &Request, s: &Subject<'_>, until: Instant) -> Result<GraphRecord> {
     let (plans, added) = measure_plans(a, s, until)?;
-    let rows: Vec<Value> = plans.iter().map(Plan::to_json).collect();
     let (first, last) = (&plans[0], &plans[plans.len() - 1]);
-    if first.is(last) {
-        return Ok(json!({ "plans": rows, "changed": false }));
+    let changed = !first.is(last);
+    let plans = plans.iter().map(Plan::record).collect();
+    if !changed {
+        return Ok(GraphRecord { plans, changed, functions: None, network: None });
     }
+    let functions = Some([first.beyond(last), last.beyond(first)]);
     let all = TuningDatabase::read_for(s.file, &[&s.target.profile.identity()]).map_err(Error::input)?;
     let before =
         TuningDatabase { functions: all.functions.iter().filter(|l| !added.contains(*l)).cloned().collect(), ..all };
     let found = network::compare(a, s.model, &Sides { before: &before, after: s.file });
-    if !found.as_ref().is_ok_and(|found| found["kept"] == true) {
+    if !found.as_ref().is_ok_and(|found| found.kept) {
         log(&a.settings, "tune: the decisions by measured times are withdrawn");
         for line in &added {
             let withdrawn = FunctionLine { withdrawn: true, ..line.clone() };
             TuningDatabase::append(s.file, &withdrawn).map_err(Error::usage)?;
         }
     }
-    let functions = [first.beyond(last), last.beyond(first)];
-    Ok(json!({ "plans": rows, "changed": true, "functions": functions, "network": found? }))
+    Ok(GraphRecord { plans, changed, functions, network: Some(found?) })
 }
 
 /// Times the network in its first form, with other layouts and fusion until `until`, and as measured times decide.
@@ -237,18 +243,13 @@ impl Timing<'_> {
 }
 
 /// In words.
-pub fn describe(model: &str, found: &Value) -> Vec<String> {
-    if found.is_null() {
-        return vec![];
-    }
-    let us = |v: &Value| v["us"].as_f64().unwrap_or(0.0) / 1e3;
-    let rows = found["plans"].as_array().map_or(&[][..], Vec::as_slice);
-    let list: Vec<String> =
-        rows.iter().map(|p| format!("{} {:.2} ms", p["name"].as_str().unwrap_or(""), us(p))).collect();
-    let mut out = vec![format!("graph: {}", list.join(", "))];
-    match found["changed"].as_bool() {
-        Some(true) => out.push(network::describe(&format!("{model}, decided by times,"), &found["network"])),
-        _ => out.push("graph: measured times change no layout, no fusion and no algorithm".into()),
-    }
-    out
+pub fn describe(model: &str, found: Option<&GraphRecord>) -> Vec<String> {
+    let Some(found) = found else { return vec![] };
+    let plan = |p: &PlanRecord| format!("{} {:.2} ms", p.name, p.us / 1e3);
+    let list: Vec<String> = found.plans.iter().map(plan).collect();
+    let outcome = match found.changed {
+        true => network::describe(&format!("{model}, decided by times,"), found.network.as_ref()),
+        false => "graph: measured times change no layout, no fusion and no algorithm".into(),
+    };
+    vec![format!("graph: {}", list.join(", ")), outcome]
 }

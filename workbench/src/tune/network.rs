@@ -2,12 +2,12 @@
 //! per cent off.
 
 use super::measurer::Measurer;
+use super::record::NetworkRecord;
 use super::request::Request;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, go_on, log};
 use crate::worker::Setup;
 use runtime_gpu::Standing;
-use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weft::statistics::Statistics;
@@ -26,23 +26,23 @@ const SLOWER: f64 = 1.01;
 ///
 /// # Errors
 /// A process that fails, and files that cannot be written.
-pub fn judge(a: &Request, model: &str, file: &Path, lines: &[TuningLine]) -> Result<Value> {
+pub fn judge(a: &Request, model: &str, file: &Path, lines: &[TuningLine]) -> Result<Option<NetworkRecord>> {
     if lines.is_empty() {
-        return Ok(Value::Null);
+        return Ok(None);
     }
     let all = TuningDatabase::read_for(file, &[&lines[0].device]).map_err(Error::input)?;
     let others = all.lines.iter().filter(|l| !lines.iter().any(|new| new.key() == l.key()));
     let before = TuningDatabase { lines: others.cloned().collect(), ..all.clone() };
     let found = compare(a, model, &Sides { before: &before, after: file });
-    if found.as_ref().is_ok_and(|found| found["kept"] == true) {
-        return found;
+    if found.as_ref().is_ok_and(|found| found.kept) {
+        return found.map(Some);
     }
     log(&a.settings, "tune: the new choices are withdrawn");
     for line in lines {
         let withdrawn = TuningLine { withdrawn: true, ..line.clone() };
         TuningDatabase::append(file, &withdrawn).map_err(Error::usage)?;
     }
-    found
+    found.map(Some)
 }
 
 /// The databases that the network is compiled with before and after.
@@ -56,7 +56,7 @@ pub struct Sides<'a> {
 ///
 /// # Errors
 /// A process that fails, and files that cannot be written.
-pub fn compare(a: &Request, model: &str, sides: &Sides<'_>) -> Result<Value> {
+pub fn compare(a: &Request, model: &str, sides: &Sides<'_>) -> Result<NetworkRecord> {
     let without = tempfile::NamedTempFile::new().map_err(|e| Error::input(e.to_string()))?;
     for line in sides.before.merged() {
         TuningDatabase::append(without.path(), line).map_err(Error::usage)?;
@@ -92,20 +92,15 @@ pub fn compare(a: &Request, model: &str, sides: &Sides<'_>) -> Result<Value> {
     let slower = ratio >= SLOWER && ratio - uncertainty > 1.0;
     let kept = !slower && !all.is_slower_by_the_wall();
     let ms = [&before_ns, &all.wall_ns].map(|list| Statistics::of(list).median / 1e6);
-    Ok(json!({ "ratio": ratio, "uncertainty": uncertainty, "wall_ratio": all.wall_ratio(), "pairs": all.ratios,
-        "ms": ms, "kept": kept }))
+    Ok(NetworkRecord { ratio, uncertainty, wall_ratio: all.wall_ratio(), pairs: all.ratios, ms, kept })
 }
 
 /// In words.
-pub fn describe(model: &str, network: &Value) -> String {
-    match (network["ratio"].as_f64(), network["kept"].as_bool()) {
-        (Some(ratio), kept) => {
-            let ms = |side: usize| network["ms"][side].as_f64().unwrap_or(0.0);
-            let (before, after, by) = (ms(0), ms(1), network["uncertainty"].as_f64().unwrap_or(0.0));
-            let rest = if kept == Some(true) { "" } else { "; the new choices are withdrawn" };
-            let text = format!("{before:.2} ms before, {after:.2} ms tuned (ratio {ratio:.3} +- {by:.3})");
-            format!("{model} in fresh processes: {text}{rest}")
-        }
-        _ => format!("{model}: nothing new was kept"),
-    }
+pub fn describe(model: &str, network: Option<&NetworkRecord>) -> String {
+    let Some(NetworkRecord { ratio, uncertainty, ms: [before, after], kept, .. }) = network else {
+        return format!("{model}: nothing new was kept");
+    };
+    let rest = if *kept { "" } else { "; the new choices are withdrawn" };
+    let text = format!("{before:.2} ms before, {after:.2} ms tuned (ratio {ratio:.3} +- {uncertainty:.3})");
+    format!("{model} in fresh processes: {text}{rest}")
 }

@@ -1,6 +1,7 @@
 //! Times of the regions that external targets could run: in the target, and in Weft's kernels. With them
 //! `inline-external` decides ([`compiler::cost::CostModel::region`]).
 
+use super::record::RegionRecord;
 use super::request::Request;
 use crate::error::{Error, Result};
 use crate::executor::{Device, execute, pipeline_for, profile_on};
@@ -14,7 +15,6 @@ use compiler::passes::{PassContext, Sequential, default_pipeline};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
-use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 use weft::{RegionLine, TuningDatabase};
@@ -33,7 +33,7 @@ pub fn measure(
     (module, inputs): (&Module, &[Tensor]),
     device: &Device,
     file: &Path,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<RegionRecord>> {
     if a.settings.external.is_empty() {
         return Ok(vec![]);
     }
@@ -66,8 +66,8 @@ pub fn measure(
             weft: env!("CARGO_PKG_VERSION").into(),
         };
         TuningDatabase::append(file, line).map_err(Error::usage)?;
-        rows.push(json!({ "name": name, "target": spec.name(), "ops": region.summary(), "target_us": target_us,
-            "weft_us": weft_us }));
+        let (target, ops) = (spec.name().to_string(), region.summary());
+        rows.push(RegionRecord { name, target, ops, target_us, weft_us });
     }
     Ok(rows)
 }
@@ -137,18 +137,9 @@ fn median(mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
 }
 
 /// The regions in words.
-pub fn describe(rows: &[Value]) -> Vec<String> {
-    let line = |r: &Value| {
-        let text = |key: &str| r[key].as_str().unwrap_or_default().to_string();
-        let us = |key: &str| r[key].as_f64().unwrap_or_default();
-        format!(
-            "{} ({}): {:.1} us in {}, {:.1} us in Weft's kernels",
-            text("name"),
-            text("ops"),
-            us("target_us"),
-            text("target"),
-            us("weft_us")
-        )
+pub fn describe(rows: &[RegionRecord]) -> Vec<String> {
+    let line = |RegionRecord { name, target, ops, target_us, weft_us }: &RegionRecord| {
+        format!("{name} ({ops}): {target_us:.1} us in {target}, {weft_us:.1} us in Weft's kernels")
     };
     rows.iter().map(line).collect()
 }

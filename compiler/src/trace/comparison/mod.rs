@@ -17,7 +17,7 @@ use match_groups::{Matched, match_groups};
 use serde::Serialize;
 
 /// Where times come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Both sides were measured.

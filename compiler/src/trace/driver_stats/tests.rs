@@ -127,7 +127,8 @@ fn several_executables_are_one_text() {
 fn json_has_the_list_and_the_figures() {
     let kernels = recorded().into_iter().map(|r| vec![r.1]).collect();
     let stats = DriverStats { device: "d".into(), kernels };
-    let v = stats.to_json([("a", "000_a".to_string()), ("b", "001_b".into()), ("c", "002_c".into())].into_iter());
+    let kernels = [("a", "000_a".to_string()), ("b", "001_b".into()), ("c", "002_c".into())];
+    let v = serde_json::to_value(stats.record(kernels.into_iter())).expect("JSON");
     let e = &v["kernels"][0]["executables"][0];
     assert_eq!((&v["kernels"][2]["file"], &e["registers"], &e["fills"]), (&"002_c".into(), &60.into(), &Value::Null));
     assert_eq!(e["statistics"][0]["name"], "Driver pipeline hash");

@@ -1,21 +1,24 @@
 //! npz and npy files.
 
-use crate::error::{Error, Result};
-use crate::written::names_folder;
+use crate::error::Error;
+use crate::plain_files::open_plain;
+use crate::written::{names_folder, write_file};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
 use half::f16;
 use npyz::{DType as NpyType, NpyFile, WriterBuilder};
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
-use weft::plain_files::open_plain;
 
 /// Named tensors in file order.
 pub type Named = Vec<(String, Tensor)>;
 
 /// Reads every array of an npz file, in the order of the file.
-pub fn read_npz(path: &Path) -> Result<Named> {
-    let fail = |why: String| Error::input(format!("cannot read {}: {why}", path.display()));
+///
+/// # Errors
+/// [`Error::File`].
+pub fn read_npz(path: &Path) -> Result<Named, Error> {
+    let fail = |why: String| cannot_read(path, why);
     let file = BufReader::new(open_plain(path).map_err(|e| fail(e.to_string()))?);
     let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| fail(e.to_string()))?;
     let mut out = Vec::with_capacity(archive.len());
@@ -29,9 +32,16 @@ pub fn read_npz(path: &Path) -> Result<Named> {
     Ok(out)
 }
 
+fn cannot_read(path: &Path, why: String) -> Error {
+    Error::File { path: path.display().to_string(), why }
+}
+
 /// Reads one npy file.
-pub fn read_npy(path: &Path) -> Result<Tensor> {
-    let fail = |why: String| Error::input(format!("cannot read {}: {why}", path.display()));
+///
+/// # Errors
+/// [`Error::File`].
+pub fn read_npy(path: &Path) -> Result<Tensor, Error> {
+    let fail = |why: String| cannot_read(path, why);
     let mut file = open_plain(path).map_err(|e| fail(e.to_string()))?;
     let size = file.metadata().map_err(|e| fail(e.to_string()))?.len();
     read_array(&mut file, size).map_err(fail)
@@ -140,13 +150,19 @@ fn parse_array(bytes: &[u8]) -> Result<Tensor, String> {
 }
 
 /// Writes named tensors as npz, whole or not at all.
-pub fn write_npz(path: &Path, arrays: &[(String, Tensor)]) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn write_npz(path: &Path, arrays: &[(String, Tensor)]) -> Result<(), Error> {
     let bytes = npz_bytes(arrays).map_err(|e| cannot_write(path, &e))?;
-    crate::written::write_file(path, &bytes)
+    write_file(path, &bytes)
 }
 
 /// Writes named tensors into an .npz file, or, where `path` has no such name, into a folder with an .npy file for each.
-pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)]) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)]) -> Result<(), Error> {
     if !names_folder(path) {
         return write_npz(path, arrays);
     }
@@ -160,13 +176,13 @@ pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)]) -> Result<()> {
         let file = path.join(format!("{name}.npy"));
         files.push(name);
         let bytes = npy_bytes(array).map_err(|e| cannot_write(&file, &e))?;
-        crate::written::write_file(&file, &bytes)?;
+        write_file(&file, &bytes)?;
     }
     Ok(())
 }
 
 fn cannot_write(path: &Path, e: &std::io::Error) -> Error {
-    Error::usage(format!("cannot write {}: {e}", path.display()))
+    Error::Write(format!("{}: {e}", path.display()))
 }
 
 fn npz_bytes(arrays: &[(String, Tensor)]) -> std::io::Result<Vec<u8>> {
@@ -232,16 +248,16 @@ mod tests {
     fn arrays_come_in_the_order_of_the_file() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let arrays: Named = (0..9).map(|i| (format!("in/{}:0", i * 5 % 9), Tensor::scalar(i as f32))).collect();
-        write_npz(file.path(), &arrays).map_err(|e| e.message).expect("writes");
-        assert_eq!(read_npz(file.path()).map_err(|e| e.message).expect("reads"), arrays);
+        write_npz(file.path(), &arrays).expect("writes");
+        assert_eq!(read_npz(file.path()).expect("reads"), arrays);
     }
 
     #[test]
     fn a_folder_has_an_array_a_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let arrays: Named = vec![("a/b".into(), Tensor::scalar(1f32)), ("a:b".into(), Tensor::scalar(2f32))];
-        write_arrays(folder.path(), &arrays).map_err(|e| e.message).expect("writes");
-        let read = |name: &str| read_npy(&folder.path().join(name)).map_err(|e| e.message).expect("reads");
+        write_arrays(folder.path(), &arrays).expect("writes");
+        let read = |name: &str| read_npy(&folder.path().join(name)).expect("reads");
         assert_eq!([read("a_b.npy"), read("a_b_1.npy")], [arrays[0].1.clone(), arrays[1].1.clone()]);
     }
 

@@ -1,20 +1,20 @@
 //! One kernel: the choices of its schedule, and the estimated costs of their other values.
 
+use super::explained::{Explained, NotExplained, Record, Result};
+use super::record::{AlternativeRecord, ChoiceRecord, EstimateRecord, KernelExplained, MeasuredKernel};
 use super::relations::Relations;
 use crate::document::Document;
 use crate::names;
-use crate::{Error, Result};
 use compiler::schedule::estimate::Estimate;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::text::print_value;
 use compiler::trace::{Call, CompileTrace};
-use serde_json::{Value, json};
 
 /// Explains the kernel `name`.
 ///
 /// # Errors
 /// When there is no such kernel, or the compilation does not say how it was scheduled.
-pub fn explain(r: &Relations<'_>, name: &str) -> Result<Document> {
+pub fn explain(r: &Relations<'_>, name: &str) -> Result<Explained> {
     let file = |i: usize| r.t.kernels[i].file(i);
     // Kernels of one layer are of one tensor function, and so are their choices.
     let layer = |i: &usize| r.t.kernels[*i].name.split_once('/').is_some_and(|(layer, _)| layer == name);
@@ -22,20 +22,37 @@ pub fn explain(r: &Relations<'_>, name: &str) -> Result<Document> {
     let found =
         all.clone().find(|&i| r.t.kernels[i].name == name || file(i) == name).or_else(|| all.clone().find(layer));
     let Some(kernel) = found else { return Err(unknown(r.t, name)) };
-    let list = r.t.alternatives(kernel).map_err(Error::input)?;
-    let mut out = Document::new(to_json(r.t, kernel, &list));
+    let list = r.t.alternatives(kernel)?;
+    let (mut out, measured) = (Document::default(), measured(r.t, kernel));
     let k = &r.t.kernels[kernel];
     let of: Vec<String> = k.groups.iter().map(|&g| format!("group {g} ({})", r.group(g).ops.join(" + "))).collect();
     out.say(format!("{} of {} for {}, in {}", k.name, k.function, r.t.profile_name, of.join(", ")));
     if !k.when.is_empty() {
         out.say(format!("runs where {}", k.when.join(" and ")));
     }
-    let stats = r.t.driver_stats_json();
-    stats.iter().for_each(|s| crate::driver_stats::tell(&mut out, s, |k| k == kernel));
-    if let Some(m) = measured(r.t, kernel) {
-        out.say(m.line(r.t, kernel));
+    let stats = r.t.stats_record();
+    stats.iter().for_each(|s| crate::driver_table::tell(&mut out, s, |k| k == kernel));
+    if let Some(m) = &measured {
+        out.say(line(m, r.t, kernel));
     }
-    let Some((own, others)) = list.split_first() else { return Ok(out) };
+    if let Some((own, others)) = list.split_first() {
+        tell(&mut out, own, others);
+    }
+    let record = KernelExplained {
+        model: r.t.model.clone(),
+        kernel: k.name.clone(),
+        kernel_id: kernel,
+        profile: r.t.profile_name.clone(),
+        measured,
+        picked: list.first().map(alternative),
+        alternatives: list.iter().skip(1).map(alternative).collect(),
+        driver_stats: stats.map(|mut s| s.kernels.swap_remove(kernel).executables),
+    };
+    Ok(Explained::new(Record::Kernel(Box::new(record)), out))
+}
+
+/// The choices of the schedule and of others.
+fn tell(out: &mut Document, own: &Alternative, others: &[Alternative]) {
     let choices: Vec<String> = own.choices.iter().map(Choice::to_string).collect();
     out.say(format!("made with {}", if choices.is_empty() { "no choices".into() } else { choices.join(", ") }));
     out.say(format!("  {}", cost_line(own)));
@@ -61,49 +78,32 @@ pub fn explain(r: &Relations<'_>, name: &str) -> Result<Document> {
             why.lines().next().unwrap_or("")
         ));
     }
-    Ok(out)
 }
 
-/// The time of a kernel on a device.
-struct Measured {
-    dispatches: usize,
-    /// Microseconds of one dispatch: the mean of their medians.
-    us: f64,
-    gflops: f64,
-    gb_s: f64,
-    /// The share of the measured ceiling that is nearer.
-    share: Option<f64>,
-}
-
-fn measured(t: &CompileTrace, kernel: usize) -> Option<Measured> {
+fn measured(t: &CompileTrace, kernel: usize) -> Option<MeasuredKernel> {
     let own: Vec<&Call> = t.calls().filter(|c| c.kernel == kernel).collect();
     let us = t.time_of_kernel(kernel)?.median_us.max(1e-3);
     let rate = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>() / us / 1e3;
     let (gflops, gb_s) = (rate(|c| c.flops), rate(|c| c.bytes));
-    let share = t.times.as_ref()?.ceilings.map(|c| c.fraction(gflops, gb_s));
+    let roofline_fraction = t.times.as_ref()?.ceilings.map(|c| c.fraction(gflops, gb_s));
     let dispatches = t.dispatches_of_kernel(kernel) as usize;
-    Some(Measured { dispatches, us: us / dispatches as f64, gflops, gb_s, share })
+    Some(MeasuredKernel { us: us / dispatches as f64, dispatches, gflops, gb_s, roofline_fraction })
 }
 
-impl Measured {
-    fn line(&self, t: &CompileTrace, kernel: usize) -> String {
-        let device = t.times.as_ref().map_or("", |m| m.device.as_str());
-        let estimate = t.estimates().ok().and_then(|list| list.get(kernel)?.as_ref().map(|e| e.total() / 1e3));
-        let times = estimate.map(|e| format!("; the estimate of this kernel is {e:.1} us, {:.2} of that", e / self.us));
-        let share = self.share.map(|s| format!(", {:.1} % of the nearer measured ceiling", 1e2 * s));
-        format!(
-            "measured on {device}: {:.1} us a dispatch, dispatched {} times; {:.1} GFLOP/s, {:.1} GB/s{}{}",
-            self.us,
-            self.dispatches,
-            self.gflops,
-            self.gb_s,
-            share.unwrap_or_default(),
-            times.unwrap_or_default()
-        )
-    }
-    fn to_json(&self) -> Value {
-        json!({ "us": self.us, "dispatches": self.dispatches, "gflops": self.gflops, "gb_s": self.gb_s, "roofline_fraction": self.share })
-    }
+fn line(m: &MeasuredKernel, t: &CompileTrace, kernel: usize) -> String {
+    let device = t.times.as_ref().map_or("", |m| m.device.as_str());
+    let estimate = t.estimates().ok().and_then(|list| list.get(kernel)?.as_ref().map(|e| e.total() / 1e3));
+    let times = estimate.map(|e| format!("; the estimate of this kernel is {e:.1} us, {:.2} of that", e / m.us));
+    let share = m.roofline_fraction.map(|s| format!(", {:.1} % of the nearer measured ceiling", 1e2 * s));
+    format!(
+        "measured on {device}: {:.1} us a dispatch, dispatched {} times; {:.1} GFLOP/s, {:.1} GB/s{}{}",
+        m.us,
+        m.dispatches,
+        m.gflops,
+        m.gb_s,
+        share.unwrap_or_default(),
+        times.unwrap_or_default()
+    )
 }
 
 fn lead_line((own, next): (f64, f64)) -> String {
@@ -121,29 +121,31 @@ fn cost_line(a: &Alternative) -> String {
     }
 }
 
-fn choice_json(c: &Choice) -> Value {
-    json!({ "unit": c.unit.as_str(), "point": c.point.as_str(), "value": print_value(&c.value) })
+fn choice(c: &Choice) -> ChoiceRecord {
+    ChoiceRecord { unit: c.unit.to_string(), point: c.point.to_string(), value: print_value(&c.value) }
 }
 
-fn estimate_json(e: &Estimate) -> Value {
-    let parts: serde_json::Map<String, Value> =
-        e.cost.parts().iter().map(|(name, ns)| (name.replace(' ', "_"), json!(ns / 1e3))).collect();
-    json!({ "us": e.total() / 1e3, "bound": e.cost.bound(), "parts_us": parts, "hidden_us": e.cost.hidden / 1e3, "kernels": e.kernels.len() })
+fn estimate(e: &Estimate) -> EstimateRecord {
+    EstimateRecord {
+        us: e.total() / 1e3,
+        bound: e.cost.bound().to_string(),
+        parts_us: e.cost.parts().iter().map(|(name, ns)| (name.replace(' ', "_"), ns / 1e3)).collect(),
+        hidden_us: e.cost.hidden / 1e3,
+        kernels: e.kernels.len(),
+    }
 }
 
-fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {
-    let one = |a: &Alternative| {
-        json!({ "choice": a.choice.as_ref().map(choice_json), "choices": a.choices.iter().map(choice_json).collect::<Vec<_>>(),
-            "estimate": a.estimate.as_ref().ok().map(estimate_json), "refused": a.estimate.as_ref().err() })
-    };
-    let k = &t.kernels[kernel];
-    json!({ "schema": 1, "model": t.model, "kernel": k.name, "kernel_id": kernel, "profile": t.profile_name,
-        "measured": measured(t, kernel).map(|m| m.to_json()), "picked": list.first().map(one), "alternatives": list.iter().skip(1).map(one).collect::<Vec<_>>(),
-        "driver_stats": t.driver_stats_json().map(|mut s| s["kernels"][kernel]["executables"].take()) })
+fn alternative(a: &Alternative) -> AlternativeRecord {
+    AlternativeRecord {
+        choice: a.choice.as_ref().map(choice),
+        choices: a.choices.iter().map(choice).collect(),
+        estimate: a.estimate.as_ref().ok().map(estimate),
+        refused: a.estimate.as_ref().err().cloned(),
+    }
 }
 
-fn unknown(t: &CompileTrace, name: &str) -> Error {
+fn unknown(t: &CompileTrace, name: &str) -> NotExplained {
     let known = t.kernels.iter().map(|k| k.name.clone()).collect();
     let help = names::did_you_mean(name, known).unwrap_or("`weft compile MODEL` lists the kernels".into());
-    Error::usage(format!("there is no kernel `{name}`")).help(help)
+    NotExplained::Unknown { why: format!("there is no kernel `{name}`"), help }
 }

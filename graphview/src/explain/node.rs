@@ -1,13 +1,14 @@
 //! One source node: its kernel, what passes did with it, and what stopped the next fusion.
 
+use super::explained::{Explained, NotExplained, Record, Result};
+use super::record::{DispatchRecord, GroupRecord, LinesRecord, NodeExplained};
 use super::relations::{Relations, SCHEDULING, how, join, numbers};
 use crate::document::Document;
 use crate::figures::si;
 use crate::names;
-use crate::{Error, Result};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::KernelEstimate;
-use serde_json::{Value, json};
+use compiler::trace::Call;
 
 /// Runs of lines that are shown of a kernel.
 const LINES: usize = 8;
@@ -16,25 +17,14 @@ const LINES: usize = 8;
 ///
 /// # Errors
 /// When no group and no remark knows the name: the message has similar ones.
-pub fn explain(r: &Relations<'_>, name: &str, verbose: bool) -> Result<Document> {
+pub fn explain(r: &Relations<'_>, name: &str, verbose: bool) -> Result<Explained> {
     let names::Named { node, groups } = names::find(r.t, name);
     let node = node.as_str();
     let remarks: Vec<&Remark> = r.t.remarks.iter().filter(|m| m.nodes.iter().any(|n| n.as_str() == node)).collect();
     if groups.is_empty() && remarks.is_empty() {
         return Err(unknown(r, node));
     }
-    let list: Vec<Value> = groups
-        .iter()
-        .map(|&i| {
-            let mut v = group_json(r, i);
-            v["boundary"] = json!(r.boundary(i));
-            v["scheduled"] = json!(r.scheduling(i, RemarkKind::Applied));
-            v["declined"] = json!(r.scheduling(i, RemarkKind::Missed));
-            v
-        })
-        .collect();
-    let json = json!({ "schema": 1, "model": r.t.model, "node": node, "lines": lines_json(r, node), "groups": list, "remarks": remarks });
-    let mut out = Document::new(json);
+    let mut out = Document::default();
     if groups.is_empty() {
         out.say(format!("{node} is in no kernel: the passes removed it"));
     }
@@ -52,7 +42,20 @@ pub fn explain(r: &Relations<'_>, name: &str, verbose: bool) -> Result<Document>
     let declined = groups.iter().flat_map(|&i| r.scheduling(i, RemarkKind::Missed)).map(str::to_string);
     section(&mut out, "Schedule rules that declined", declined);
     section(&mut out, "Its lines in the shaders", lines_text(r, node).into_iter());
-    Ok(out)
+    let texts = |i, kind| Some(r.scheduling(i, kind).into_iter().map(String::from).collect());
+    let group = |&i: &usize| GroupRecord {
+        scheduled: texts(i, RemarkKind::Applied),
+        declined: texts(i, RemarkKind::Missed),
+        ..group_record(r, i)
+    };
+    let record = NodeExplained {
+        model: r.t.model.clone(),
+        node: node.into(),
+        lines: lines(r, node),
+        groups: groups.iter().map(group).collect(),
+        remarks: remarks.into_iter().cloned().collect(),
+    };
+    Ok(Explained::new(Record::Node(record), out))
 }
 
 fn section(out: &mut Document, title: &str, lines: impl Iterator<Item = String>) {
@@ -106,20 +109,45 @@ fn named(r: &Relations<'_>, i: usize) -> String {
     format!("group {i} ({})", r.group(i).ops.join(" + "))
 }
 
-/// A group as JSON.
-pub fn group_json(r: &Relations<'_>, i: usize) -> Value {
-    let g = r.group(i);
-    let dispatches: Vec<Value> = r.dispatches[i]
-        .iter()
-        .map(|d| {
-            let k = &r.t.kernels[d.kernel];
-            json!({ "kernel": k.name, "kernel_id": d.kernel, "flops": d.flops, "bytes": d.bytes, "grid": d.grid, "workgroup": k.workgroup, "bindings": k.bindings.len(),
-                "shared_bytes": k.shared_bytes, "bounds_proved": k.bounds_proved })
-        })
-        .collect();
-    json!({ "id": i, "name": g.label, "layer": g.layer, "kind": g.kind, "ops": g.ops, "nodes": g.nodes, "origins": g.origins, "rule": g.rule, "anchor": g.anchor,
-        "layout": g.layout, "flops": g.flops, "bytes": g.bytes, "feeds": r.feeds[i], "reads": g.reads,
-        "dispatches": dispatches, "time": r.t.time_of_group(i), "error": r.t.error_of_group(i) })
+/// A group with its dispatches, and why it ends where it does.
+pub fn group_record(r: &Relations<'_>, i: usize) -> GroupRecord {
+    let g = r.group(i).clone();
+    let dispatch = |d: &&Call| {
+        let k = &r.t.kernels[d.kernel];
+        DispatchRecord {
+            kernel: k.name.clone(),
+            kernel_id: d.kernel,
+            flops: d.flops,
+            bytes: d.bytes,
+            grid: d.grid,
+            workgroup: k.workgroup,
+            bindings: k.bindings.len(),
+            shared_bytes: k.shared_bytes,
+            bounds_proved: k.bounds_proved,
+        }
+    };
+    GroupRecord {
+        id: i,
+        name: g.label,
+        layer: g.layer,
+        kind: g.kind,
+        ops: g.ops,
+        nodes: g.nodes,
+        origins: g.origins,
+        rule: g.rule,
+        anchor: g.anchor,
+        layout: g.layout,
+        flops: g.flops,
+        bytes: g.bytes,
+        feeds: r.feeds[i].clone(),
+        reads: g.reads,
+        dispatches: r.dispatches[i].iter().map(dispatch).collect(),
+        time: r.t.time_of_group(i),
+        error: r.t.error_of_group(i).cloned(),
+        boundary: r.boundary(i),
+        scheduled: None,
+        declined: None,
+    }
 }
 
 /// `002_conv1: 12-40, 51` for each kernel that has lines of the node.
@@ -143,12 +171,16 @@ fn lines_text(r: &Relations<'_>, node: &str) -> Vec<String> {
     out.iter().map(kernel).collect()
 }
 
-fn lines_json(r: &Relations<'_>, node: &str) -> Value {
+fn lines(r: &Relations<'_>, node: &str) -> Vec<LinesRecord> {
     let lines = r.t.lines_of_node(node).into_iter();
-    lines.map(|(k, first, count)| json!({ "kernel_id": k, "first": first + 1, "last": first + count })).collect()
+    let run = |(kernel_id, first, count)| LinesRecord { kernel_id, first: first + 1, last: first + count };
+    lines.map(run).collect()
 }
 
-fn unknown(r: &Relations<'_>, node: &str) -> Error {
+fn unknown(r: &Relations<'_>, node: &str) -> NotExplained {
     let help = names::did_you_mean(node, names::all(r.t)).unwrap_or("`weft explain MODEL` lists the nodes".into());
-    Error::usage(format!("no node `{node}` is left in the compiled graph, and no remark names it")).help(help)
+    NotExplained::Unknown {
+        why: format!("no node `{node}` is left in the compiled graph, and no remark names it"),
+        help,
+    }
 }

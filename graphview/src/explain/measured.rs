@@ -1,10 +1,10 @@
 //! Measurements of a model, by group: times on a device, errors against a reference.
 
+use super::explained::{Explained, NotExplained, Record, Result};
+use super::record::{MeasuredGroup, SortedExplained, SpentRecord};
 use super::relations::{Relations, how};
 use crate::document::Document;
-use crate::{Error, Result};
 use compiler::trace::{CompileTrace, DispatchTime, Group, NodeError, Spent};
-use serde_json::{Value, json};
 
 /// A group with what was measured of it.
 struct Row<'a> {
@@ -20,12 +20,13 @@ struct Row<'a> {
 ///
 /// # Errors
 /// Code 2 when the trace holds no such measurement.
-pub fn explain(r: &Relations<'_>, by: &str) -> Result<Document> {
+pub fn explain(r: &Relations<'_>, by: &str) -> Result<Explained> {
     let t = r.t;
     let (there, command) = if by == "time" { (t.times.is_some(), "bench") } else { (t.errors.is_some(), "compare") };
     if !there {
-        return Err(Error::usage(format!("--sort {by}: nothing was measured"))
-            .help(format!("`weft {command} MODEL -o F.trace` makes a trace that holds it")));
+        let why = format!("--sort {by}: nothing was measured");
+        let help = format!("`weft {command} MODEL -o F.trace` makes a trace that holds it");
+        return Err(NotExplained::Unknown { why, help });
     }
     let stored = t.stored().unwrap_or_default();
     let f32_ns = |id: usize| stored.get(id).and_then(|s| s.f32_ns);
@@ -38,16 +39,23 @@ pub fn explain(r: &Relations<'_>, by: &str) -> Result<Document> {
     };
     rows.sort_by(|x, y| key(y).total_cmp(&key(x)));
     let total: f64 = rows.iter().filter_map(|r| r.time).map(|t| t.median_us).sum();
-    let all = json!({ "schema": 1, "model": t.model, "sort": by, "us_total": total,
-        "spent": spent(t), "groups": rows.iter().map(|r| to_json(r, total)).collect::<Vec<_>>(), "times": t.times, "errors": t.errors });
-    let mut out = Document::new(all);
+    let mut out = Document::default();
     tell(&mut out, r, &rows, total);
-    Ok(out)
+    let record = SortedExplained {
+        model: t.model.clone(),
+        sort: by.into(),
+        us_total: total,
+        spent: spent(t),
+        groups: rows.iter().map(|r| group(r, total)).collect(),
+        times: t.times.clone(),
+        errors: t.errors.clone(),
+    };
+    Ok(Explained::new(Record::Sorted(Box::new(record)), out))
 }
 
 /// Where the time of a run goes, in milliseconds; the sum is the latency.
-fn spent(t: &CompileTrace) -> Vec<Value> {
-    t.time_spent().into_iter().map(|(what, ms)| json!({ "what": t.spent_name(what, ms), "ms": ms })).collect()
+fn spent(t: &CompileTrace) -> Vec<SpentRecord> {
+    t.time_spent().into_iter().map(|(what, ms)| SpentRecord { what: t.spent_name(what, ms), ms }).collect()
 }
 
 fn rates(r: &Row<'_>) -> Option<(f64, f64)> {
@@ -55,11 +63,21 @@ fn rates(r: &Row<'_>) -> Option<(f64, f64)> {
     Some((r.group.flops as f64 / us / 1e3, r.group.bytes as f64 / us / 1e3))
 }
 
-fn to_json(r: &Row<'_>, total: f64) -> Value {
-    let rates = rates(r);
-    json!({ "id": r.id, "name": r.group.label, "layer": r.group.layer, "origins": r.group.origins, "rule": r.group.rule,
-        "time": r.time, "share": r.time.map(|t| t.median_us / total.max(1e-9)), "gflops": rates.map(|r| r.0),
-        "gb_s": rates.map(|r| r.1), "error": r.error, "f32_ms": r.f32_ns.map(|ns| ns / 1e6) })
+fn group(r: &Row<'_>, total: f64) -> MeasuredGroup {
+    let (rates, g) = (rates(r), r.group.clone());
+    MeasuredGroup {
+        id: r.id,
+        name: g.label,
+        layer: g.layer,
+        origins: g.origins,
+        rule: g.rule,
+        time: r.time,
+        share: r.time.map(|t| t.median_us / total.max(1e-9)),
+        gflops: rates.map(|r| r.0),
+        gb_s: rates.map(|r| r.1),
+        error: r.error.cloned(),
+        f32_ms: r.f32_ns.map(|ns| ns / 1e6),
+    }
 }
 
 fn tell(out: &mut Document, r: &Relations<'_>, rows: &[Row<'_>], total: f64) {

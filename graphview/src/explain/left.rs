@@ -1,14 +1,14 @@
 //! What fusion left on the table: results that go from kernel to kernel through memory. Those where one kernel would
 //! gain something stand first, then the others by bytes; equal ones, as of equal layers, are one row.
 
+use super::explained::{Explained, Record, Result};
+use super::record::{EdgeRecord, LeftExplained};
 use super::relations::{Relations, join};
 use crate::document::Document;
 use crate::figures::si;
-use crate::{Error, Result};
+use crate::left::{Trips, alike};
 use compiler::schedule::estimate::times;
 use compiler::trace::RoundTrip;
-use graphview::left::{Trips, alike};
-use serde_json::{Value, json};
 
 /// Rows that are shown without `-v`.
 const SHOWN: usize = 20;
@@ -17,13 +17,10 @@ const SHOWN: usize = 20;
 ///
 /// # Errors
 /// Code 3 for a trace without stages.
-pub fn explain(r: &Relations<'_>, verbose: bool) -> Result<Document> {
-    let trips = r.t.round_trips().map_err(Error::input)?;
-    let json = json!({ "schema": 1, "model": r.t.model, "profile": r.t.profile_name,
-        "edges": trips.iter().map(|t| to_json(r, t)).collect::<Vec<_>>() });
-    let mut out = Document::new(json);
+pub fn explain(r: &Relations<'_>, verbose: bool) -> Result<Explained> {
+    let trips = r.t.round_trips()?;
+    let mut out = Document::default();
     let bytes: u64 = trips.iter().map(|t| t.bytes).sum();
-    let gains: Vec<f64> = trips.iter().filter_map(RoundTrip::gain_ns).filter(|g| *g > 0.0).collect();
     out.say(format!(
         "{} for {}: {} results go from kernel to kernel through memory, {}B written and read again",
         r.t.model,
@@ -31,20 +28,26 @@ pub fn explain(r: &Relations<'_>, verbose: bool) -> Result<Document> {
         trips.len(),
         si(bytes as f64)
     ));
-    if trips.is_empty() {
-        return Ok(out);
+    if !trips.is_empty() {
+        tell(&mut out, r, &trips, verbose);
     }
+    let edges = trips.iter().map(|t| edge(r, t)).collect();
+    let record = LeftExplained { model: r.t.model.clone(), profile: r.t.profile_name.clone(), edges };
+    Ok(Explained::new(Record::Left(record), out))
+}
+
+fn tell(out: &mut Document, r: &Relations<'_>, trips: &[RoundTrip], verbose: bool) {
+    let gains: Vec<f64> = trips.iter().filter_map(RoundTrip::gain_ns).filter(|g| *g > 0.0).collect();
     let [gain] = times([gains.iter().sum::<f64>()]);
     out.say(format!(
         "{} of them would gain something, were both one kernel that is as fast in all else: {gain} at most, by the estimate",
         gains.len()
     ));
-    let rows = alike(r.t, &trips);
+    let rows = alike(r.t, trips);
     let (gaining, others): (Vec<_>, Vec<_>) = rows.iter().partition(|l| l.gains());
     let shown = if verbose { usize::MAX } else { SHOWN };
-    section(&mut out, r, ("One kernel would gain", shown), &gaining);
-    section(&mut out, r, ("One kernel would be slower, or what it would gain is not known", shown), &others);
-    Ok(out)
+    section(out, r, ("One kernel would gain", shown), &gaining);
+    section(out, r, ("One kernel would be slower, or what it would gain is not known", shown), &others);
 }
 
 fn section(out: &mut Document, r: &Relations<'_>, (title, shown): (&str, usize), rows: &[&Trips<'_>]) {
@@ -100,9 +103,19 @@ fn gain(t: &RoundTrip) -> String {
     }
 }
 
-fn to_json(r: &Relations<'_>, t: &RoundTrip) -> Value {
-    json!({ "from": t.from, "from_name": r.group(t.from).label, "to": t.readers,
-        "to_names": t.readers.iter().map(|&g| r.group(g).label.as_str()).collect::<Vec<_>>(),
-        "type": t.ty, "bytes": t.bytes, "reads": t.reads, "moving_ms": t.moving_ns / 1e6,
-        "again_ms": t.again_ns.map(|ns| ns / 1e6), "gain_ms": t.gain_ns().map(|ns| ns / 1e6), "why": t.why })
+fn edge(r: &Relations<'_>, t: &RoundTrip) -> EdgeRecord {
+    let name = |g: usize| r.group(g).label.clone();
+    EdgeRecord {
+        from: t.from,
+        from_name: name(t.from),
+        to: t.readers.clone(),
+        to_names: t.readers.iter().map(|&g| name(g)).collect(),
+        ty: t.ty.clone(),
+        bytes: t.bytes,
+        reads: t.reads,
+        moving_ms: t.moving_ns / 1e6,
+        again_ms: t.again_ns.map(|ns| ns / 1e6),
+        gain_ms: t.gain_ns().map(|ns| ns / 1e6),
+        why: t.why.clone(),
+    }
 }

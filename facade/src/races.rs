@@ -1,7 +1,7 @@
 //! What kernels are measured on, an adapter or the processor: modules are loaded there with operands, give results, and
 //! are raced.
 
-use crate::error::{Error, Result};
+use crate::{Device, Error, Session};
 use compiler::compile::Compiled;
 use compiler::interpreter::HostFunctions;
 use compiler::name::Name;
@@ -11,12 +11,11 @@ use compiler::tensor::Tensor;
 use runtime_cpu::{CpuError, Processor};
 use runtime_gpu::{Gpu, GpuError, Racer, Runner, Sample, Standing, race, race_of};
 use std::sync::Arc;
-use weft::Device;
 
 /// Something that runs kernels.
 #[derive(Clone)]
 #[allow(missing_docs)]
-pub enum Machine {
+pub enum Place {
     Gpu(Arc<Gpu>),
     Cpu(Arc<Processor>),
 }
@@ -66,27 +65,27 @@ impl From<CpuError> for Failure {
     }
 }
 
-impl Machine {
+impl Place {
     /// The machine of a device; `None` for the interpreter.
-    pub fn of(device: &Device) -> Option<Machine> {
+    pub fn of(device: &Device) -> Option<Place> {
         match device {
-            Device::Gpu(gpu) => Some(Machine::Gpu(gpu.clone())),
-            Device::Cpu(processor) => Some(Machine::Cpu(processor.clone())),
+            Device::Gpu(gpu) => Some(Place::Gpu(gpu.clone())),
+            Device::Cpu(processor) => Some(Place::Cpu(processor.clone())),
             Device::Interpreter => None,
         }
     }
     /// The profile that schedules are made for.
     pub fn profile(&self) -> DeviceProfile {
         match self {
-            Machine::Gpu(gpu) => gpu.profile.clone(),
-            Machine::Cpu(processor) => Device::Cpu(processor.clone()).profile(),
+            Place::Gpu(gpu) => gpu.profile.clone(),
+            Place::Cpu(processor) => Device::Cpu(processor.clone()).profile(),
         }
     }
     /// The code generator of its kernels.
     pub fn emitter(&self) -> &'static dyn EmitKernel {
         match self {
-            Machine::Gpu(_) => &shaders_gen::Emitter,
-            Machine::Cpu(_) => &runtime_cpu::Emitter,
+            Place::Gpu(_) => &shaders_gen::Emitter,
+            Place::Cpu(_) => &runtime_cpu::Emitter,
         }
     }
 
@@ -96,8 +95,8 @@ impl Machine {
     /// A pipeline that the driver does not make, memory, and modules that run on the host in part.
     pub fn load(&self, compiled: &Compiled, inputs: &[Tensor]) -> Result<Loaded, Failure> {
         match self {
-            Machine::Gpu(gpu) => Ok(Loaded::Gpu(Runner::open(gpu, compiled, inputs)?)),
-            Machine::Cpu(processor) => {
+            Place::Gpu(gpu) => Ok(Loaded::Gpu(Runner::open(gpu, compiled, inputs)?)),
+            Place::Cpu(processor) => {
                 let constants = &compiled.module.constants;
                 let load = |name: Name| {
                     let constant = constants.get(&name).ok_or_else(|| format!("there is no constant {name}"))?;
@@ -116,8 +115,8 @@ impl Machine {
     /// of a processor spin while they wait for work, so with more threads CPU time says nothing.
     fn by_cpu_time(&self) -> bool {
         match self {
-            Machine::Gpu(gpu) => gpu.profile.model().on_host,
-            Machine::Cpu(processor) => processor.threads() == 1,
+            Place::Gpu(gpu) => gpu.profile.model().on_host,
+            Place::Cpu(processor) => processor.threads() == 1,
         }
     }
 
@@ -127,11 +126,11 @@ impl Machine {
     /// A lost device.
     pub fn race(&self, list: &[&Loaded], rounds: usize, seed: u64) -> Result<Vec<Standing>, Failure> {
         match self {
-            Machine::Gpu(gpu) => {
+            Place::Gpu(gpu) => {
                 let runners = list.iter().filter_map(|o| if let Loaded::Gpu(r) = o { Some(r) } else { None });
                 Ok(race(gpu, &runners.collect::<Vec<_>>(), rounds, seed)?)
             }
-            Machine::Cpu(_) => {
+            Place::Cpu(_) => {
                 let racers = list.iter().filter_map(|o| racer(o, self.by_cpu_time()));
                 Ok(race_of(racers.collect(), rounds, seed)?)
             }
@@ -144,19 +143,19 @@ impl Machine {
     /// A run that fails.
     pub fn race_networks(
         &self,
-        list: &[weft::Session],
+        list: &[Session],
         inputs: &[Tensor],
         rounds: usize,
         seed: u64,
-    ) -> Result<Vec<Standing>> {
-        let racers = list.iter().map(|s| network_racer(s, inputs, self.by_cpu_time())).collect::<Result<_>>()?;
+    ) -> Result<Vec<Standing>, Error> {
+        let racers = list.iter().map(|s| network_racer(s, inputs, self.by_cpu_time())).collect::<Result<_, Error>>()?;
         race_of(racers, rounds, seed)
     }
 
     /// Nanoseconds of a run of a module alone, in each of some rounds.
     ///
     /// # Errors
-    /// Those of [`Machine::load`] and [`Machine::race`].
+    /// Those of [`Place::load`] and [`Place::race`].
     pub fn time(&self, compiled: &Compiled, inputs: &[Tensor], rounds: usize) -> Result<Vec<f64>, Failure> {
         let loaded = self.load(compiled, inputs)?;
         let standings = self.race(&[&loaded], rounds, 1)?;
@@ -182,7 +181,7 @@ impl Loaded {
 }
 
 /// Times runs of a network. On a device, inputs and results stay there.
-fn network_racer<'r>(session: &'r weft::Session, inputs: &'r [Tensor], of_process: bool) -> Result<Racer<'r, Error>> {
+fn network_racer<'r>(session: &'r Session, inputs: &'r [Tensor], of_process: bool) -> Result<Racer<'r, Error>, Error> {
     let mut resident = session.on_device().map(|s| s.resident(inputs)).transpose()?;
     let mut run = move || match &mut resident {
         Some(resident) => Ok(resident.run().map(|_| ())?),

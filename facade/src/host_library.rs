@@ -6,14 +6,13 @@
 mod prepared;
 mod rows;
 
-use crate::error::{Error, Result};
+use crate::dlpack::{self, DLTensor};
 use libloading::Library;
 use rows::{Row, register_table};
 use runtime_gpu::HostFunctions;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
-use weft::dlpack::{self, DLTensor};
 
 /// A function of interface 1: 0 where it succeeds, else a message of at most `room` bytes is at `message`.
 type Call = unsafe extern "C" fn(
@@ -58,16 +57,11 @@ impl Row for Entry {
 ///
 /// # Errors
 /// A library that cannot be loaded, or has no table of host functions.
-pub fn load_library(path: &Path, functions: &mut HostFunctions) -> Result<()> {
-    let fail = |why: String| {
-        Error::usage(format!("--host-functions {}: {why}", path.display())).help(
-            "a library exports `weft_host_functions` or `weft_prepared_functions`, as docs/weft_host_functions.h declares them",
-        )
-    };
+pub fn load(path: &Path, functions: &mut HostFunctions) -> Result<(), String> {
     // SAFETY: loading runs the library's own initialisers; the user names a library to be run.
-    let library = unsafe { Library::new(path) }.map_err(|e| fail(format!("cannot be loaded: {e}")))?;
+    let library = unsafe { Library::new(path) }.map_err(|e| format!("cannot be loaded: {e}"))?;
     let library = Arc::new(library);
-    let plain = register_table::<Entry>(&library, functions).map_err(fail)?;
-    let prepared = register_table::<prepared::Entry>(&library, functions).map_err(fail)?;
-    if plain || prepared { Ok(()) } else { Err(fail("has no table of functions".into())) }
+    let plain = register_table::<Entry>(&library, functions)?;
+    let prepared = register_table::<prepared::Entry>(&library, functions)?;
+    if plain || prepared { Ok(()) } else { Err("has no table of functions".into()) }
 }

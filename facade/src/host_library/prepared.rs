@@ -1,6 +1,7 @@
 //! Interface 2: functions that are prepared once for each call site and list of sizes.
 
 use super::rows::Row;
+use crate::dlpack::{self, DLTensor, DLTensors, said};
 use compiler::plan::HostSignature;
 use compiler::tensor::{Tensor, TensorMut};
 use libloading::Library;
@@ -8,7 +9,6 @@ use runtime_gpu::HostFunctions;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use weft::dlpack::{self, DLTensor, DLTensors, said};
 
 /// Makes a state from the types of operands and results, and from the data of constants.
 type Prepare = unsafe extern "C" fn(

@@ -3,7 +3,7 @@
 //! A file is written beside its place and then renamed. A device or a pipe gets the bytes and is never replaced; of a
 //! symbolic link the target is written; a file of another user keeps its owner, or is refused.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,21 @@ use tempfile::NamedTempFile;
 
 /// Writes a file completely or not at all: to a temporary file beside it, which then replaces it. For a symbolic link,
 /// its target is written; a device or a pipe gets the bytes and is not replaced.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     write_file_with(path, |to| to.write_all(bytes).map_err(|e| cannot_write(path, &e)))
 }
 
 /// As [`write_file`], with `content` writing part after part.
-pub fn write_file_with(path: &Path, content: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`], and errors of `content`.
+pub fn write_file_with<E: From<Error>>(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
     let fail = |e: std::io::Error| cannot_write(path, &e);
     match Destination::of(path).map_err(fail)? {
         Destination::File(target) => {
@@ -25,14 +34,17 @@ pub fn write_file_with(path: &Path, content: impl FnOnce(&mut dyn Write) -> Resu
             content(&mut buffered)?;
             buffered.flush().map_err(fail)?;
             drop(buffered);
-            file.persist(&target).map_err(fail)
+            Ok(file.persist(&target).map_err(fail)?)
         }
         Destination::Stream => content(&mut open_stream(path).map_err(fail)?),
     }
 }
 
 /// Refuses, before any work is done, an output path that [`write_file`] could not write.
-pub fn verify_writable(path: &Path) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn verify_writable(path: &Path) -> Result<(), Error> {
     let check = || match Destination::of(path)? {
         Destination::File(target) => beside(&target).map(drop),
         // Opening a pipe now would end its reader; a device has to be tried.
@@ -42,16 +54,19 @@ pub fn verify_writable(path: &Path) -> Result<()> {
 }
 
 /// Refuses a folder that cannot be made or written to.
-pub fn verify_folder(folder: &Path) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn verify_folder(folder: &Path) -> Result<(), Error> {
     let there = folder.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
     if !there.is_dir() {
-        return Err(Error::usage(format!("cannot write into {}: {} is no folder", folder.display(), there.display())));
+        return Err(Error::Write(format!("into {}: {} is no folder", folder.display(), there.display())));
     }
     verify_writable(&there.join(".weft"))
 }
 
 fn cannot_write(path: &Path, why: &std::io::Error) -> Error {
-    Error::usage(format!("cannot write {}: {why}", path.display()))
+    Error::Write(format!("{}: {why}", path.display()))
 }
 
 /// True where results go into a folder, a file for each: one that is there, or a name without an extension.
@@ -252,7 +267,7 @@ mod tests {
             let write = |to: &mut dyn Write| {
                 to.write_all(content.as_bytes()).and_then(|()| to.flush()).expect("writes");
                 assert_eq!(names(), before);
-                Ok(())
+                Ok::<(), crate::Error>(())
             };
             write_file_with(&path, write).expect("writes");
             assert_eq!(std::fs::read_to_string(&path).expect("reads"), content);

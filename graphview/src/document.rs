@@ -1,6 +1,4 @@
-//! A report on a compilation: as JSON, and as texts and tables for people.
-
-use serde_json::Value;
+//! A report for people: texts and tables.
 
 /// A part of a document for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,17 +17,11 @@ pub enum Block {
 /// A report.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    /// For programs.
-    pub json: Value,
-    /// For people.
+    /// Its parts.
     pub blocks: Vec<Block>,
 }
 
 impl Document {
-    /// With this JSON, and nothing for people yet.
-    pub fn new(json: Value) -> Document {
-        Document { json, blocks: vec![] }
-    }
     /// Adds a text.
     pub fn say(&mut self, text: impl Into<String>) {
         self.blocks.push(Block::Text(text.into()));
@@ -67,7 +59,7 @@ mod tests {
 
     #[test]
     fn columns_stand_under_each_other() {
-        let mut d = Document::new(Value::Null);
+        let mut d = Document::default();
         d.say("two");
         d.table(&["a", "long"], [vec!["wide".into(), "1".into()], vec!["x".into(), "23".into()]]);
         assert_eq!(d.text(), "two\n a     long\n wide  1\n x     23\n");

@@ -1,20 +1,20 @@
 //! The whole model: the changes of each pass, and the groups with the reason why each ends where it does.
 
+use super::explained::{Explained, Record, count_groups};
+use super::record::{ModelExplained, OptionsRecord};
 use super::relations::{Relations, how, join, numbers};
 use crate::document::Document;
 use crate::figures::si;
-use crate::parts::Parts;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::Cost;
 use compiler::trace::CompileTrace;
-use serde_json::{Value, json};
 
 /// Remarks of one pass that are shown without `-v`.
 const SHOWN: usize = 3;
 
 /// Explains a compilation.
-pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Document {
-    let mut out = Document::new(to_json(r, parts));
+pub fn explain(r: &Relations<'_>, verbose: bool) -> Explained {
+    let mut out = Document::default();
     let (t, o) = (r.t, &r.t.options);
     out.say(format!(
         "{} for {} (--fuse {} --layout {} --amp {} -O{})\n{}; {} dispatches of {} distinct kernels",
@@ -24,7 +24,7 @@ pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Docum
         o.layout,
         o.amp,
         o.opt_level,
-        crate::traces::count_groups(t),
+        count_groups(t),
         r.count_dispatches(),
         t.kernels.len(),
     ));
@@ -48,10 +48,7 @@ pub fn explain(r: &Relations<'_>, parts: Option<&Parts>, verbose: bool) -> Docum
     for i in 0..t.groups.len() {
         out.say(group(r, i, verbose));
     }
-    let Some(parts) = parts else { return out };
-    out.say("\nParts: a run decides sizes, and all this is the part that is known before");
-    parts.tell(&mut out);
-    out
+    Explained::new(Record::Model(Box::new(record(r))), out)
 }
 
 /// The estimated time of all dispatches, if the compilation has their work.
@@ -130,21 +127,19 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
     text
 }
 
-fn to_json(r: &Relations<'_>, parts: Option<&Parts>) -> Value {
-    let groups: Vec<Value> = (0..r.t.groups.len())
-        .map(|i| {
-            let mut v = super::node::group_json(r, i);
-            v["boundary"] = json!(r.boundary(i));
-            v
-        })
-        .collect();
-    let (t, o) = (r.t, &r.t.options);
-    let mut v = json!({ "schema": 1, "model": t.model, "profile": t.profile_name,
-        "options": { "fuse": o.fuse, "layout": o.layout, "amp": o.amp, "opt_level": o.opt_level },
-        "dispatches": r.count_dispatches(), "kernels": t.kernels.len(),
-        "groups": groups, "passes": t.passes, "remarks": t.remarks, "times": t.times, "errors": t.errors });
-    if let Some(parts) = parts {
-        v["parts"] = parts.to_json();
+fn record(r: &Relations<'_>) -> ModelExplained {
+    let (t, o) = (r.t, r.t.options.clone());
+    ModelExplained {
+        model: t.model.clone(),
+        profile: t.profile_name.clone(),
+        options: OptionsRecord { fuse: o.fuse, layout: o.layout, amp: o.amp, opt_level: o.opt_level },
+        dispatches: r.count_dispatches(),
+        kernels: t.kernels.len(),
+        groups: (0..t.groups.len()).map(|i| super::node::group_record(r, i)).collect(),
+        passes: t.passes.clone(),
+        remarks: t.remarks.clone(),
+        times: t.times.clone(),
+        errors: t.errors.clone(),
+        parts: None,
     }
-    v
 }

@@ -1,0 +1,299 @@
+//! The record of a benchmark.
+
+use crate::device::DeviceRecord;
+use crate::error::Failure;
+use crate::host_calls::HostFunctionTime;
+use benches::statistics::Statistics;
+use compiler::compile::{Compiled, MemoryReport};
+use compiler::trace::Ceilings;
+use compiler::trace::driver_stats::StatsRecord;
+use indexmap::IndexMap;
+use runtime_gpu::{TimeSource, Transfers};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A model in one setting.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct BenchRecord {
+    /// Times of a run.
+    #[serde(flatten)]
+    pub run: Run,
+    /// The same without `--host-call` and `--external`, where these were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_host_calls: Option<Beside>,
+    /// With `--driver-stats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_stats: Option<StatsRecord>,
+    /// On a device that compiles and does not compute: why nothing is timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_timed: Option<String>,
+    /// Milliseconds of compilation, session and first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_ms: Option<CompileTimes>,
+    /// 1
+    pub schema: u8,
+    /// The name of the file, or the zoo's.
+    pub model: String,
+    /// The first dimension of the first input.
+    pub batch: usize,
+    /// `f16` with mixed precision, else `f32`.
+    pub dtype: &'static str,
+    /// Where.
+    pub device: DeviceRecord,
+    /// Floating-point operations of a run; 0 where a size is open.
+    pub flops: u64,
+    /// As of `bench --ceilings`.
+    pub ceilings: Option<Ceilings>,
+    /// Options that explain most.
+    pub settings: SettingRecord,
+    /// The machine.
+    pub env: Environment,
+}
+
+/// The times of a session. Those of kernels are absent of one that has no compilation.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Run {
+    /// The clock of the times of kernels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_source: Option<TimeSource>,
+    /// Distinct ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<usize>,
+    /// In a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatches: Option<usize>,
+    /// Read and written by all dispatches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Inputs up, results read back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<Sampled>,
+    /// Inputs and results resident; of a network in parts, and on the CPU, the sum of its dispatches, timed one by one,
+    /// on the CPU with its steps on tensors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_ms: Option<Sampled>,
+    /// Where the latency goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_ms: Option<Split>,
+    /// Bytes that a run moves; absent without a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
+    /// Bytes on the device; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// Inputs computed a second: on a device with several runs in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_per_s: Option<f64>,
+    /// So many runs: `--in-flight`, else the fastest of 1, 2 and 4; absent without a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<usize>,
+    /// Each kernel; in the interpreter each node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_kernel: Option<Vec<KernelTime>>,
+    /// Calls of host functions and of external targets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_functions: Option<Vec<HostFunctionTime>>,
+}
+
+impl Run {
+    /// The counts of a compilation, before anything is timed.
+    pub fn of(c: &Compiled) -> Run {
+        let MemoryReport { weights, activations_peak, .. } = c.memory;
+        Run {
+            kernels: Some(c.plan.kernels.len()),
+            dispatches: Some(c.plan.dispatches().count()),
+            bytes: Some(c.groups.iter().map(|g| g.bytes).sum()),
+            memory: Some(Memory { weights, activations_peak }),
+            ..Run::default()
+        }
+    }
+    /// The median latency; 0 where it was not timed.
+    pub fn latency(&self) -> f64 {
+        self.latency_ms.as_ref().map_or(0.0, |s| s.of.median)
+    }
+    /// The median time on the device; 0 where it was not timed.
+    pub fn device(&self) -> f64 {
+        self.device_ms.as_ref().map_or(0.0, |s| s.of.median)
+    }
+}
+
+/// Statistics of milliseconds.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Sampled {
+    /// The statistics.
+    #[serde(flatten)]
+    pub of: Statistics,
+    /// Each run, in order; absent where the figure is a sum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Vec<f64>>,
+}
+
+impl Sampled {
+    /// Of runs.
+    pub fn of(samples: Vec<f64>) -> Sampled {
+        Sampled { of: Statistics::of(&samples), samples: Some(samples) }
+    }
+    /// Of a sum.
+    pub fn sum(ms: f64) -> Sampled {
+        Sampled { of: Statistics::of(&[ms]), samples: None }
+    }
+}
+
+/// Milliseconds of a run; on the CPU of one run.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Split {
+    /// Inputs to the device; of a network in parts 0, as `encode` and `readback`.
+    pub upload: f64,
+    /// The host encodes and submits; on the CPU, steps on tensors.
+    pub encode: f64,
+    /// Kernels.
+    pub gpu: f64,
+    /// Results back.
+    pub readback: f64,
+    /// Of a network in parts: uploads, readbacks, host steps and waits together; on the CPU: waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest: Option<f64>,
+}
+
+/// Bytes on the device.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Memory {
+    /// Constants.
+    pub weights: u64,
+    /// The pool of intermediates.
+    pub activations_peak: u64,
+}
+
+/// Milliseconds of compilation, session and first run.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct CompileTimes {
+    /// At first.
+    pub cold: f64,
+    /// Once more in the same process; absent of a network in parts and in the interpreter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm: Option<f64>,
+}
+
+/// A kernel in a run.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct KernelTime {
+    /// An id of `kernels`; of a network in parts, of its part's.
+    pub id: usize,
+    /// The kernel's, or the node's.
+    pub name: String,
+    /// In the interpreter, whose kernels are the nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<&'static str>,
+    /// Ids of `groups`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<usize>>,
+    /// Runs of it in a run of the network: in a loop, one in each iteration.
+    pub calls: u64,
+    /// Of one call.
+    pub us_median: f64,
+    /// Of all calls.
+    pub us_total: f64,
+    /// 10^9 floating-point operations a second.
+    pub gflops: f64,
+    /// 10^9 bytes a second.
+    pub gb_s: f64,
+    /// Of the ceiling that binds it; null until `--ceilings` has measured the device.
+    pub roofline_fraction: Option<f64>,
+    /// Of a network in parts: `before`, `deciding`, `after`, `after.before` ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+}
+
+impl KernelTime {
+    /// The rates of so many operations and bytes in all calls.
+    pub fn rated(self, flops: u64, bytes: u64, ceilings: Option<Ceilings>) -> KernelTime {
+        let rate = |amount: u64| amount as f64 / self.us_total.max(1e-3) / 1e3;
+        let (gflops, gb_s) = (rate(flops), rate(bytes));
+        let us_median = self.us_total / self.calls.max(1) as f64;
+        KernelTime { us_median, gflops, gb_s, roofline_fraction: ceilings.map(|c| c.fraction(gflops, gb_s)), ..self }
+    }
+}
+
+/// The cost or gain of host calls.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Beside {
+    /// The median without them.
+    pub latency_ms: f64,
+    /// The median without them.
+    pub device_ms: f64,
+    /// The time with the calls over that without.
+    pub latency_ratio: f64,
+    /// The same on the device.
+    pub device_ratio: f64,
+}
+
+impl Beside {
+    /// The times with calls beside those without.
+    pub fn of(with: &Run, without: &Run) -> Beside {
+        let (latency_ms, device_ms) = (without.latency(), without.device());
+        let [latency_ratio, device_ratio] =
+            [(with.latency(), latency_ms), (with.device(), device_ms)].map(|(a, b)| a / b.max(1e-9));
+        Beside { latency_ms, device_ms, latency_ratio, device_ratio }
+    }
+}
+
+/// Options of a row.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct SettingRecord {
+    /// Mixed precision.
+    pub amp: String,
+    /// Data layout.
+    pub layout: String,
+    /// Fusion.
+    pub fuse: String,
+    /// 0 to 3.
+    pub opt_level: u8,
+    /// Of random inputs.
+    pub seed: u64,
+    /// As `--device` names it.
+    pub device: String,
+    /// The profile of `--target`.
+    pub target: Option<String>,
+    /// Sizes of `--dim`.
+    pub dim: Vec<String>,
+    /// Nodes that stay in f32.
+    pub keep_f32: Vec<String>,
+    /// The options that `--sweep` varies, and their values here.
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub swept: IndexMap<String, String>,
+}
+
+/// The machine, and this build.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Environment {
+    /// `linux`, `macos`, `windows` ...
+    pub os: &'static str,
+    /// Of its processor.
+    pub arch: &'static str,
+    /// Threads that run at once.
+    pub cpus: usize,
+    /// Version.
+    pub weft: &'static str,
+}
+
+impl Default for Environment {
+    fn default() -> Environment {
+        Environment {
+            os: std::env::consts::OS,
+            arch: std::env::consts::ARCH,
+            cpus: std::thread::available_parallelism().map_or(0, |n| n.get()),
+            weft: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// A row that failed, in the place of its result.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FailedRecord {
+    /// The name of the file, or the zoo's.
+    pub model: String,
+    /// Options that explain most.
+    pub settings: SettingRecord,
+    /// Why.
+    pub error: Failure,
+}
