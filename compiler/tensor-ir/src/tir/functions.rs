@@ -226,17 +226,17 @@ unary_functions! {
     Sign: Number, Addition, exact, c "weft_sign"; |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x };
         |x, t| if t.is_signed() { x.signum() } else { i64::from(x != 0) };
     /// Logical negation.
-    Not: Logic, Addition, exact; |x| f32::from(x == 0.0).into(); |x, _t| i64::from(x == 0);
+    Not: Logic, Addition, exact; |x| u8::from(x == 0.0).into(); |x, _t| i64::from(x == 0);
     /// Negation of every bit.
     BitNot: Integer, Addition, exact; |_x| T::NAN; |x, _t| !x;
     /// True for NaN.
-    IsNan: Float, Addition, exact => bool; |x| f32::from(x.is_nan()).into();
+    IsNan: Float, Addition, exact => bool; |x| u8::from(x.is_nan()).into();
     /// True for both infinities.
-    IsInf: Float, Addition, exact => bool; |x| f32::from(x.is_infinite()).into();
+    IsInf: Float, Addition, exact => bool; |x| u8::from(x.is_infinite()).into();
     /// Rounds to a value that f16 holds (nearest, ties to even, infinity beyond its range), and stays in its type.
-    QuantizeF16: Float, Exponential, exact; |x| DType::F16.round(x.into()) as T;
+    QuantizeF16: Float, Exponential, exact; |x| DType::F16.round(x as f64) as T;
     /// The same for bf16.
-    QuantizeBf16: Float, Exponential, exact; |x| DType::BF16.round(x.into()) as T;
+    QuantizeBf16: Float, Exponential, exact; |x| DType::BF16.round(x as f64) as T;
 }
 
 impl UnaryOp {
@@ -329,7 +329,7 @@ macro_rules! binary_functions {
                 type T = $real;
                 match op {
                     $(BinaryOp::$op => { let ($a, $b) = (a, b); $value })*
-                    comparison => f32::from(comparison.compare(a, b)).into(),
+                    comparison => u8::from(comparison.compare(a, b)).into(),
                 }
             }
         }
@@ -337,7 +337,7 @@ macro_rules! binary_functions {
     (@int $int:ident $($op:ident |$a:ident, $b:ident| $value:expr;)*) => {
         impl BinaryOp {
             #[inline(always)]
-            #[allow(unused_comparisons)]
+            #[allow(unused_comparisons, clippy::absurd_extreme_comparisons)]
             fn $int(self, a: $int, b: $int) -> $int {
                 match self {
                     $(BinaryOp::$op => { let ($a, $b) = (a, b); $value })*
