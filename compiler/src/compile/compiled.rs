@@ -46,7 +46,7 @@ pub struct Compiled {
     pub ms: f64,
     /// Milliseconds by part; empty without a clock.
     pub timings: Vec<(String, f64)>,
-    /// The text of each stage, where [`CompileOptions::record`] asked for it.
+    /// The text of each stage, where `CompileOptions::record` asked for it.
     pub recording: Option<Recording>,
 }
 

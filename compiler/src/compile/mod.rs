@@ -2,7 +2,7 @@
 //!
 //! [`compile`] runs all of it, [`compile_graph`] the passes only. [`lower_module`] does the part after the passes. It
 //! takes a module whose entry function consists of constants, calls of primitive functions (fused groups) and, if the
-//! device cannot run them, other nodes; it leaves `call_tensor`s, tensor functions and a [`Plan`].
+//! device cannot run them, other nodes; it leaves `call_tensor`s, tensor functions and a `Plan`.
 
 mod alone;
 mod backend;

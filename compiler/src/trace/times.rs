@@ -3,7 +3,7 @@
 use super::{CompileTrace, DispatchTime, NodeError, Spent};
 
 impl CompileTrace {
-    /// Where the time of a run goes, in milliseconds; the sum is [`Times::latency_ms`]. Empty if nothing was measured.
+    /// Where the time of a run goes, in milliseconds; the sum is `Times::latency_ms`. Empty if nothing was measured.
     pub fn time_spent(&self) -> Vec<(Spent, f64)> {
         let Some(times) = &self.times else { return vec![] };
         let dispatches = times.dispatches.iter().enumerate().map(|(i, t)| (Spent::Dispatch(i), t.median_us / 1e3));

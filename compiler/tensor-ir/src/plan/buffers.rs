@@ -35,7 +35,7 @@ pub enum HostContent {
     Value(usize),
 }
 
-/// A device buffer of the plan. Outputs are read back from the buffer that [`Plan::outputs`] names.
+/// A device buffer of the plan. Outputs are read back from the buffer that `Plan::outputs` names.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PlanBuffer {
     /// Its content.
@@ -48,9 +48,9 @@ pub struct PlanBuffer {
     pub encoding: Option<Encoding>,
 }
 
-/// Index into [`Plan::buffers`].
+/// Index into `Plan::buffers`.
 pub type BufferIndex = usize;
-/// Index into [`Plan::kernels`].
+/// Index into `Plan::kernels`.
 pub type KernelIndex = usize;
 
 /// A tensor of the entry function or of a host step, in a plan buffer.

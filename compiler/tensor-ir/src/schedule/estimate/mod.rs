@@ -15,7 +15,7 @@
 //! Where computation and memory access overlap, as on a GPU, the larger of both counts. Elsewhere they follow each
 //! other. Times are nanoseconds, for comparisons; the compiler prefers measured times if there are any
 //! (`cost::Measurements`). A function that the device cannot run is refused with the reason. `weft explain -v` shows
-//! the parts. Factors that were fitted to times of the device scale them ([`CostFactors`]).
+//! the parts. Factors that were fitted to times of the device scale them (`CostFactors`).
 //! `passes/one_estimate_tests.rs` checks that fusion and layouts depend on the estimate alone.
 //!
 //! Deliberately absent: optimisations of drivers, registers of scheduled kernels, other work on the device. Of caches

@@ -10,7 +10,7 @@
 //! The estimate of an unscheduled function (`predict`) asks the same rules for the same prices, so that fusion and
 //! layouts are decided by the kernels that are then made.
 //!
-//! A candidate has a value for each choice of the rule. The trace records them, with all possible values ([`Choose`]).
+//! A candidate has a value for each choice of the rule. The trace records them, with all possible values (`Choose`).
 //! [`schedule_with`] schedules with other values, [`follow_choices`] with the values that were edited in a schedule.
 
 mod alternatives;
