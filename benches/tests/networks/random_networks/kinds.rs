@@ -289,14 +289,17 @@ fn module(seed: u64, operands: Operands) -> (String, Module) {
     (text, module)
 }
 
-/// Every kernel as WGSL, read with the features that it asks for, and as SPIR-V.
+/// Reads every kernel as WGSL with the features that it asks for, and writes it as SPIR-V. Returns the lines of the
+/// longest one.
 fn read_back(c: &Compiled) -> Result<usize, String> {
+    let mut longest = 0;
     for k in &c.plan.kernels {
         let g = k.emitted.module.downcast_ref::<GeneratedModule>().ok_or_else(|| format!("{}: no shader", k.name))?;
         g.reads_back().map_err(|e| format!("{}: {e}", k.name))?;
         g.emit_spirv().map_err(|e| format!("{}: {e}", k.name))?;
+        longest = longest.max(g.emit_wgsl().map_err(|e| format!("{}: {e}", k.name))?.lines().count());
     }
-    Ok(c.plan.kernels.len())
+    Ok(longest)
 }
 
 /// All operands, and mixed precision where the model is in f32.
@@ -311,7 +314,7 @@ const FORMS: [(Operands, AmpMode); 4] = [
 fn every_profile_compiles() {
     let (first, cases) = (number("WEFT_SEED").unwrap_or(0), number("PROPTEST_CASES").unwrap_or(10));
     let profiles = DeviceProfile::all();
-    let (mut failed, mut kernels, mut matrices) = (vec![], 0, 0);
+    let (mut failed, mut kernels, mut matrices, mut longest) = (vec![], 0, 0, 0);
     for (seed, (operands, amp)) in (first..first + cases).flat_map(|seed| FORMS.map(|form| (seed, form))) {
         let (text, module) = module(seed, operands);
         for profile in &profiles {
@@ -319,8 +322,9 @@ fn every_profile_compiles() {
             let options = CompileOptions { pipeline, verify: true, ..CompileOptions::default() };
             let made = compile(module.clone(), &options, profile, &Emitter, &mut |_, _, _| ());
             match made.map_err(|e| e.to_string()).and_then(|c| Ok((read_back(&c)?, c))) {
-                Ok((count, c)) => {
-                    kernels += count;
+                Ok((lines, c)) => {
+                    kernels += c.plan.kernels.len();
+                    longest = longest.max(lines);
                     matrices += c.groups.iter().filter(|g| g.rule.contains("matrix")).count();
                 }
                 Err(e) => {
@@ -330,7 +334,9 @@ fn every_profile_compiles() {
             }
         }
     }
-    println!("{cases} networks from seed {first} on: {kernels} kernels, {matrices} of them on matrix units");
+    println!(
+        "{cases} networks from seed {first} on: {kernels} kernels of {longest} lines at most, {matrices} on matrix units"
+    );
     assert!(failed.is_empty(), "{} compilations fail: {failed:?}", failed.len());
     assert!(matrices > 0, "no product was on matrix units");
 }

@@ -78,9 +78,42 @@ pub fn moves_with(e: &Expr, var: Name) -> bool {
     found
 }
 
-/// The factors of the products that a nest adds up, that of its rows first.
+/// The factors of the products that a nest adds up: first the one that moves with its rows, then the one that moves
+/// with its columns. A loop of one iteration moves nothing, so either is enough.
 pub fn oriented(e: &Expr, row: Name, column: Name) -> Option<[&Expr; 2]> {
     let Expr::Binary(BinaryOp::Mul, a, b) = e else { return None };
-    let of_columns = |e: &Expr| moves_with(e, column) || !moves_with(e, row);
-    Some(if of_columns(a) && moves_with(b, row) { [b, a] } else { [a, b] })
+    let only = |of: &Expr, other: &Expr, var: Name| moves_with(of, var) && !moves_with(other, var);
+    Some(if only(a, b, column) || only(b, a, row) { [b, a] } else { [a, b] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Id;
+
+    #[test]
+    fn factors_are_found_in_either_order_also_where_there_is_one_row() {
+        let load = |i: &str, j: &str| {
+            Expr::load(BufferId::from_index(0), vec![Int::var(Name::new(i)), Int::var(Name::new(j))])
+        };
+        let (left, alone, right) = (load("i", "k"), load("k", "k"), load("k", "j"));
+        for rows in [left, alone] {
+            for e in [rows.clone() * right.clone(), right.clone() * rows.clone()] {
+                assert_eq!(oriented(&e, Name::new("i"), Name::new("j")), Some([&rows, &right]));
+            }
+        }
+        assert!(oriented(&right, Name::new("i"), Name::new("j")).is_none());
+    }
+
+    #[test]
+    fn an_operand_is_an_element_with_its_conversions_and_padding() {
+        let element = Expr::load(BufferId::from_index(0), vec![Int::var(Name::new("i"))]);
+        let inside = vec![Cond::lt(Int::var(Name::new("i")), Int::new(3))];
+        let padded =
+            Expr::guarded(inside, element.clone().cast(DType::F16, DType::F32), Expr::constant(0.0, DType::F32));
+        let o = Operand::of(&padded).expect("an operand");
+        assert_eq!((o.casts.as_slice(), o.conditions.len(), o.float_padding()), (&[DType::F32][..], 1, Some(0.0)));
+        assert!(!o.is_plain() && Operand::of(&element).is_some_and(|o| o.is_plain()));
+        assert!(Operand::of(&(element.clone() + element)).is_none());
+    }
 }
