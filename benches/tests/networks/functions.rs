@@ -99,13 +99,17 @@ fn bounds(f: &Function, dtype: DType, device: bool) -> [f64; 2] {
         DType::F64 => 1e-13,
         _ => 3e-6,
     };
-    // WGSL grants a shader 2^-11 in sines, and in an arc tangent, of which the other arc functions may be made.
-    let granted = matches!(&f.name[..], "sin" | "cos" | "tan" | "asin" | "acos" | "atan");
-    match device {
-        true if granted => [stored + 2e-3, stored + 5e-4],
-        true => [stored + 1e-4, stored * 1e-2],
-        false => [stored, stored * 1e-2],
-    }
+    // WGSL grants a shader 2^-11 in sines, and in the arc functions that are made of others; an error of the operand in
+    // the exponential ones, which large operands multiply; 2^-21 in logarithms near 1; 4096 units in an arc tangent.
+    let granted = match &f.name[..] {
+        "sin" | "cos" | "tan" | "asin" | "acos" => [2e-3, 5e-4],
+        "exp" | "sinh" | "cosh" | "pow" => [1e-4, 0.0],
+        "log" => [1e-5, 5e-7],
+        "atan" => [2e-5, 0.0],
+        _ => [1e-5, 0.0],
+    };
+    let granted = if device { granted } else { [0.0; 2] };
+    [stored + granted[0], stored * 1e-2 + granted[1]]
 }
 
 /// Where shaders are held to nothing: sines outside of `-pi..pi`.
