@@ -52,16 +52,19 @@ def test_another_thread_makes_progress_during_a_run():
 
 
 def interrupted(work: str) -> float:
-    """Seconds from the signal to the exception in a process that does `work` on the text of SLOW, the variable `text`,
-    again and again. It can run the model afterwards."""
+    """Seconds from the signal to the exception in a process that does `work` on SLOW, the variable `text` and the file
+    `path`, again and again. It can run the model afterwards."""
     program = textwrap.dedent(
         """
-        import signal, sys, time
+        import signal, sys, tempfile, time
         import numpy as np
         import weft_nn
         # Where tests run in the background, children ignore it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         text = sys.stdin.read()
+        folder = tempfile.TemporaryDirectory()
+        path = folder.name + "/slow.weft"
+        open(path, "w").write(text)
         session = weft_nn.compile(weft_nn.Model.from_text(text), device="interpreter")
         x = np.zeros((768, 768), np.float32)
         call = "call_host @sleep %x {dtypes=[f32], shapes=[[768,768]]} : f32[768,768]"
@@ -101,6 +104,8 @@ def interrupted(work: str) -> float:
         'session.bench({"x": x})',
         'weft_nn.compile(weft_nn.Model.from_text(text), passes=[lambda module: time.sleep(5)])',
         'hosted.run({"x": x})',
+        'weft_nn.bisect(path, device="cpu", folder=folder.name + "/found")',
+        'weft_nn.tune(path, folder.name + "/tuning", device="cpu")',
     ],
 )
 def test_ctrl_c_ends_a_call_within_half_a_second(work):
