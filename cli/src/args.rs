@@ -205,17 +205,17 @@ pub struct RunArgs {
     /// Where to write the results: an .npz file, or a folder for an .npy file of each
     #[arg(short, long, value_name = "out.npz|DIR", value_parser = npz_or_folder())]
     pub output: Option<PathBuf>,
-    /// Inner tensors as further results: names of tensors or nodes, also such as fusion hides (`*` matches anything)
+    /// Intermediate tensors as further results, by the tensor's or node's name in the model (`*` matches anything); fused
+    /// ones too
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "test_dir")]
     pub dump: Vec<String>,
     /// Relative tolerance of --test-dir
-    #[arg(long)]
+    #[arg(long, requires = "test_dir")]
     pub rtol: Option<f64>,
-    /// Absolute tolerance of --test-dir
-    #[arg(long)]
+    /// Tolerance of --test-dir as a share of the largest magnitude
+    #[arg(long, requires = "test_dir")]
     pub atol: Option<f64>,
-    /// Small inputs of --test-dir become constants: never, or where the model is not imported or the device cannot take
-    /// part without
+    /// Turn small inputs of --test-dir into constants: auto (where the import or the device needs their values), never
     #[arg(long, default_value = "auto", value_parser = ["auto", "never"])]
     pub constant_inputs: String,
     /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the interpreter
@@ -235,7 +235,7 @@ pub struct BenchArgs {
     /// Models: paths or zoo names; or bundles
     #[arg(required_unless_present_any = ["ceilings", "sweep"])]
     pub models: Vec<String>,
-    /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
+    /// Measure the device's bandwidth and FLOP/s, and store them for the column `of the roof`
     #[arg(long)]
     pub ceilings: bool,
     /// Add what the device's driver says of each kernel: registers, spills, occupancy, code, latency, ISA. On a device
@@ -261,8 +261,8 @@ pub struct BenchArgs {
     /// Compare with a stored --json result
     #[arg(long, value_name = "F.json")]
     pub baseline: Option<PathBuf>,
-    /// How much slower than the baseline may be
-    #[arg(long, default_value = "5%")]
+    /// Largest slowdown against --baseline; with more, the exit code is 1
+    #[arg(long, default_value = "5%", requires = "baseline")]
     pub max_slowdown: String,
     #[command(flatten)]
     #[allow(missing_docs)]

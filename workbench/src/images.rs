@@ -205,10 +205,14 @@ impl Axes {
             (None, true, true) => return Err("either end may be the channels: say --image-layout nchw or nhwc".into()),
             (None, false, false) => return Err("no dimension of 1, 3 or 4 is where channels stand".into()),
         };
-        Ok(match layout {
+        let axes = match layout {
             ImageLayout::Nchw => Axes { batch, channels: start, height: start + 1, width: start + 2 },
             ImageLayout::Nhwc => Axes { batch, channels: start + 2, height: start, width: start + 1 },
-        })
+        };
+        match ty.shape[axes.channels].as_const() {
+            Some(n) if !channels(axes.channels) => Err(format!("{n} channels, where images have 1, 3 or 4")),
+            _ => Ok(axes),
+        }
     }
 }
 
@@ -328,6 +332,9 @@ mod tests {
         assert_eq!(axes(&[8, 9, 1]), Ok((None, 2, 0)));
         assert!(axes(&[1, 3, 8, 3]).unwrap_err().contains("--image-layout"));
         assert!(axes(&[1, 8]).is_err() && axes(&[1, 5, 6, 7]).is_err());
+        assert!(
+            Axes::of(&ty(DType::F32, &[1, 3, 2, 2]), Some(ImageLayout::Nhwc)).is_err_and(|e| e.contains("2 channels"))
+        );
     }
 
     #[test]

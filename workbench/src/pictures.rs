@@ -81,20 +81,20 @@ options! {
     pub struct Inputs {
         /// Arrays by name (.npz), an array (.npy), or images (.png, .jpg; several are a batch)
         files: Vec<String> = "" in Inputs { long: "input", short: Some('i'), value: "[NAME=]FILE" };
-        /// Mean of each channel, subtracted from the image's values, where white is 1
+        /// Mean of each channel in the input's order (B,G,R with --bgr), or one for all: (byte / scale - mean) / std
         mean: Vec<f64> = "" in Inputs { value: "R,G,B", listed: true, words: 4, check: channel };
-        /// Standard deviation of each channel, which the values are then divided by
+        /// Standard deviation of each channel, in the order of --mean
         std: Vec<f64> = "" in Inputs { value: "R,G,B", listed: true, words: 4, check: channel };
-        /// Number that the image's bytes are divided by first [default: 255]
+        /// Divisor of the image's bytes, before mean and std; 1 leaves 0..255 [default: 255]
         scale: Option<f64> = "" in Inputs { value: "N" };
         /// Size of images: crop (the middle), stretch, pad, or N (shorter side to N, then the middle) [default: crop]
         resize: Option<Resize> = "" in Inputs { value: "HOW" };
         /// Mean, deviation, scale and size as usual for imagenet, inception (-1..1), unit (0..1) or bytes (0..255); zoo
         /// models know theirs
         preset: Option<String> = "" in Inputs { value: "NAME" };
-        /// Where channels stand, if the shape does not say
+        /// Layout of image inputs; needed where the shape fits both
         image_layout: Option<ImageLayout> = "" in Inputs { value: "LAYOUT", choices: || vec!["nchw", "nhwc"] };
-        /// Blue first
+        /// Channels in the order B,G,R
         bgr: bool = "" in Inputs;
     }
     also {

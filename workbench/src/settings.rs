@@ -39,9 +39,10 @@ options! {
         device: String = "auto" in Device { env: Some("WEFT_DEVICE") };
         /// Threads of the CPU, and of external targets that have threads [default: one for each core]
         threads: Option<u32> = "" in Device { value: "N", check: |t| within(t, 1, 1024) };
-        /// Compile for a named profile; what runs on a device is compiled as far as that device can run it
+        /// Device profile to compile for (`weft devices --profiles`); if the kernels run here, as far as --device can run
+        /// them
         target: Option<String> = "" in Device { value: "PROFILE" };
-        /// Schedule rules to ask before all others, whether or not they suit the device
+        /// Schedule rules to try first, also where the device prefers others; one that cannot be applied is passed over
         rules: Vec<String> = "" in Compiler {
             value: "NAME,...", listed: true, choices: compiler::schedule::rules::names, hides_choices: true };
         /// Kernels for some sizes only, where sizes are open: auto (where the estimate says that they pay), all, off
@@ -49,7 +50,7 @@ options! {
         /// NaN in Max, Min, Relu, Clip, Sign and pools on a device: keep, or fast (cheaper kernels that may lose it)
         nan: String = "keep" in Compiler { choices: || vec!["keep", "fast"] };
         /// Switch a quirk of the driver off or on (`weft devices --quirks` lists them)
-        quirk: Vec<(String, bool)> = "" in Compiler { value: "NAME=off" };
+        quirk: Vec<(String, bool)> = "" in Compiler { value: "NAME=off|on" };
         /// Mixed precision: off, fp16, auto
         amp: String = "off" in Compiler { choices: || vec!["off", "fp16", "auto"] };
         /// Keep nodes whose name matches in f32 (`*` matches anything); @FILE reads a pattern a line
@@ -57,38 +58,40 @@ options! {
         /// Layout: auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none
         layout: String = "auto" in Compiler {
             choices: || vec!["auto", "nchw", "nhwc", "nchw4c", "nchw8c", "nchw16c", "none"] };
-        /// Pin nodes to a layout (`*` in the name matches anything)
+        /// Layout of single nodes by their names in the model (`*` matches anything): nchw, nhwc, packed
         pin_layout: Vec<String> = "" in Compiler { value: "NODE=LAYOUT" };
         /// Fusion: full, classic, off
         fuse: String = "full" in Compiler { choices: || vec!["full", "classic", "off"] };
         /// Optimisation level 0..3
         opt_level: u8 = "3" in Compiler { value: "LEVEL", short: Some('O'), check: |t| within(t, 0, 3) };
-        /// Passes never to run
+        /// Passes to leave out, by name
         disable_pass: Vec<String> = "" in Compiler { value: "PASS" };
-        /// A pipeline of one's own
+        /// Pipeline to run instead of the default: names of passes, with options as in 'fuse-ops {mode=classic}'
         passes: Vec<String> = "" in Compiler { value: "A,B", listed: true };
-        /// Let host functions take the place of nodes, by name (`*` matches anything) or as op:NAME
+        /// Host functions in place of nodes: NODE=FUNCTION (`*` matches anything), or op:relu=FUNCTION with Weft's names of
+        /// operators
         host_call: Vec<String> = "" in Compiler { value: "NODE=FUNCTION" };
         /// A library of host functions, as docs/weft_host_functions.h declares it
         host_functions: Vec<PathBuf> = "" in Compiler { value: "LIBRARY", path: true };
-        /// Let external targets run what they support, the preferred one first, each with options: dnnl:min_macs=1e6
+        /// Other libraries that run the nodes they support, the preferred one first (as execution providers do): dnnl, c,
+        /// interpreter; options as in dnnl:min_macs=1e6
         external: Vec<String> = "" in Compiler { value: "TARGET,...", listed: true };
         /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off
         /// [default: WEFT_CACHE (a folder or off), else the user's cache folder]
         cache: Option<String> = "" in Files { value: "DIR", path: true };
-        /// Keep weights there too, as they go to the device
+        /// Store weights in the cache folder too, as they are uploaded to the device
         cache_weights: bool = "" in Files;
-        /// Database of tuned choices (`weft tune` makes it), off, or require [default: tuning.jsonl in the cache
-        /// folder]
+        /// Database of tuned choices (from `weft tune`), off, or require (an error where it has nothing for the device)
+        /// [default: tuning.jsonl in the cache folder]
         tuning: Option<String> = "" in Files { value: "FILE", path: true };
         /// Batch size
         batch: Option<u32> = "" in Model { check: at_least_one };
-        /// Size of a named dimension; with a range it stays open, and one compilation serves all sizes in it:
-        /// NAME=0..64, or NAME=32..640:32 for every 32nd size, or NAME=open for any
+        /// Size of a named dimension: a number, a range A..B (ends included) or A..B:STEP, or open. One compilation
+        /// serves all sizes of a range; random inputs take the least
         dim: Vec<String> = "" in Model { value: "NAME=N", check: size };
         /// Shape of an input
         shape: Vec<String> = "" in Model { value: "INPUT=1x3x224x224" };
-        /// Take the constants that a .weft text names without data from this model, compiled with the same options
+        /// Model with the constants of a .weft text that was written without their data; compile options must be the same
         weights: Option<String> = "" in Model { value: "MODEL", path: true };
         /// Seed of weights of zoo models and of random inputs
         seed: u64 = "0" in Model;

@@ -19,7 +19,7 @@ pub struct TuneArgs {
     /// Tune one kernel alone, by the name of the kernel or of its tensor function
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Only schedules that sum in the default's order, so that results have the same bits; layouts and fusion stay
+    /// Only schedules with bit-identical results (the same order of sums); layouts and fusion stay
     #[arg(long)]
     pub same_sums: bool,
     /// Write what was measured on the device to one file, to send it to Weft's developers: the device and its peak
@@ -48,7 +48,7 @@ pub struct EditArgs {
     /// The edited schedule; without it, VISUAL or EDITOR opens the schedule
     #[arg(long, value_name = "FILE")]
     pub schedule: Option<PathBuf>,
-    /// Keep the schedule without a question
+    /// Store the schedule without asking, faster or not
     #[arg(long)]
     pub keep: bool,
     #[command(flatten)]
