@@ -2,12 +2,13 @@
 //! `cargo run --release -p weft-runtime-cpu --example run_model -- model.onnx [threads] [runs] [isa|best] [times]`
 //!
 //! Inputs are patterns, of shape `SIZES` (`1x3x224x224`) where the model leaves sizes open; or what the file `INPUTS`
-//! lists: a line `NAME 1x128 FILE` for each, with the elements' bytes in `FILE`.
+//! lists: a line `NAME 1x128 FILE` for each, with the elements' bytes in `FILE`. `AMP` is the mixed precision (`fp16`).
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::dtype::DType;
 use compiler::interpreter::{HostFunctions, Interpreter};
 use compiler::onnx::{ImportOptions, NoExternalData, import_onnx_with};
+use compiler::passes::AmpMode;
 use compiler::tensor::Tensor;
 use runtime_cpu::{Emitter, Isa, Processor, Session};
 use std::time::Instant;
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let processor = std::sync::Arc::new(Processor::open(threads, isa)?);
     let profile = processor.profile();
     let start = Instant::now();
-    let compiled = compile(module.clone(), &CompileOptions::default(), &profile, &Emitter, &mut |_, _, _| {})?;
+    let compiled = compile(module.clone(), &compile_options()?, &profile, &Emitter, &mut |_, _, _| {})?;
     println!("compiled in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
     if let Ok(name) = std::env::var("SHOW") {
         let shown = compiled.plan.kernels.iter().filter(|k| k.name == name);
@@ -117,6 +118,15 @@ impl Input {
         let made = Tensor::from_bytes(dtype, self.shape.clone(), self.bytes.clone().into());
         made.map_err(|e| format!("input {}: {e}", self.name))
     }
+}
+
+/// Options with the mixed precision that `AMP` names: `fp16`, or `off`, as without it.
+fn compile_options() -> Result<CompileOptions, Box<dyn std::error::Error>> {
+    let mut options = CompileOptions::default();
+    if let Ok(amp) = std::env::var("AMP") {
+        options.pipeline.amp = AmpMode::parse(&amp).ok_or("AMP is off, fp16 or auto")?;
+    }
+    Ok(options)
 }
 
 /// The inputs that the file `INPUTS` lists; none without it.

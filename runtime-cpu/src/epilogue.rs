@@ -3,6 +3,7 @@
 use crate::index::{Index, Slot};
 use crate::memory::Form;
 use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, RegisterTile, Start, Step, StepOp, Value};
+use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
 use tensor_ir::tir::BinaryOp;
 
@@ -60,7 +61,7 @@ fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
         && !l.reads_own
         && l.lets.len() <= 1;
     let only = buffers[t.acc.buffer].own_blocks == Some(t.blocks + 1);
-    if !whole || !only || buffers[l.store.buffer].form != Form::F32 {
+    if !whole || !only || !buffers[l.store.buffer].form.is_narrow_float() {
         return None;
     }
     let all: Vec<Extent> = loops(l).collect();
@@ -101,6 +102,15 @@ fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
     Some(Epilogue { steps, store: l.store.clone(), store_row, ends })
 }
 
+/// The value inside of conversions between floats of at most 32 bits, which keep f32 until they are stored.
+fn without_casts(v: &Value) -> &Value {
+    let short = |t: &DType| t.is_float() && t.size() <= 4;
+    match v {
+        Value::Cast(from, to, a) if short(from) && short(to) => without_casts(a),
+        v => v,
+    }
+}
+
 /// The lanes of an epilogue.
 struct Lanes<'a> {
     t: &'a RegisterTile,
@@ -118,14 +128,15 @@ impl Lanes<'_> {
     }
     /// Adds the steps that lead from the sums to a value.
     fn steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
-        match v {
+        match without_casts(v) {
             Value::Load(a) if a.buffer == self.t.acc.buffer => {
                 // What was kept is no longer the sum.
                 (self.is_sum(a) && !steps.iter().any(|s| s.op == StepOp::Keep)).then_some(())
             }
             Value::Let(0) => steps.last().is_some_and(|s| s.op == StepOp::Keep).then_some(()),
             Value::Binary(op, dtype, a, b) if dtype.is_float() && dtype.size() <= 4 => {
-                let first = self.reads_sum(a) && !matches!((&**a, self.reads_sum(b)), (Value::Let(_), true));
+                let first =
+                    self.reads_sum(a) && !matches!((without_casts(a), self.reads_sum(b)), (Value::Let(_), true));
                 let (sum, other) = if first { (a, b) } else { (b, a) };
                 let operand = self.operand(other)?;
                 let (op, operand) = match (op, operand) {
@@ -148,6 +159,7 @@ impl Lanes<'_> {
             Value::Load(a) => a.buffer == self.t.acc.buffer,
             Value::Let(_) => true,
             Value::Binary(_, _, a, b) => self.reads_sum(a) || self.reads_sum(b),
+            Value::Cast(_, _, a) => self.reads_sum(a),
             _ => false,
         }
     }
@@ -159,10 +171,10 @@ impl Lanes<'_> {
         row && column && rest
     }
     fn operand(&self, v: &Value) -> Option<Operand> {
-        match v {
+        match without_casts(v) {
             Value::F(x) if !x.is_nan() => Some(Operand::Number(*x)),
             Value::Let(0) => Some(Operand::Kept),
-            Value::Load(a) if a.buffer != self.t.acc.buffer && self.buffers[a.buffer].form == Form::F32 => {
+            Value::Load(a) if a.buffer != self.t.acc.buffer && self.buffers[a.buffer].form.is_narrow_float() => {
                 let [row, 1] = self.strides(a)? else { return None };
                 Some(Operand::Elements(a.clone(), (row != 0).then_some(row)))
             }

@@ -78,6 +78,7 @@ fn run_tasks(program: &Program, bound: &[Option<View>], isa: Isa, tasks: std::op
                 None => View::new(std::ptr::NonNull::<u64>::dangling().as_ptr().cast(), 0, b.form),
             });
         }
+        own.tile.iter_mut().for_each(|m| m.right.forget());
         let env = vec![0; program.slots];
         let mut t = Task { views: &views, env, isa, own, lets: vec![] };
         for task in tasks {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 pub enum Isa {
     /// x86-64 with AVX-512 (foundation).
     Avx512,
-    /// x86-64 with AVX2 and FMA.
+    /// x86-64 with AVX2, FMA and F16C.
     Avx2,
     /// AArch64, which always has it.
     Neon,
@@ -25,7 +25,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => is_x86_feature_detected!("avx512f"),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
             Isa::Neon => cfg!(target_arch = "aarch64"),
             Isa::Portable => true,
             #[allow(unreachable_patterns)]

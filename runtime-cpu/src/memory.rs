@@ -1,5 +1,8 @@
 //! Buffers as kernels see them: memory with a storage form, bounds checked once for each run of elements.
 
+use crate::halves;
+use crate::isa::Isa;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::rc::Rc;
 use tensor_ir::dtype::DType;
@@ -38,6 +41,10 @@ impl Form {
             _ => Form::I32,
         }
     }
+    /// Elements are f32, or a shorter float that is f32 in registers.
+    pub(crate) fn is_narrow_float(self) -> bool {
+        matches!(self, Form::F32 | Form::F16 | Form::BF16)
+    }
     /// Bytes of an element.
     pub(crate) fn size(self) -> usize {
         match self {
@@ -57,9 +64,19 @@ pub(crate) trait Element: Copy + 'static {
     const IS_LANE: bool;
     fn read(self) -> Self::Lane;
     fn write(lane: Self::Lane) -> Self;
+    /// Reads adjacent elements.
+    #[inline(always)]
+    fn read_all(from: &[Self], to: &mut [Self::Lane]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = from.read());
+    }
+    /// Writes adjacent elements.
+    #[inline(always)]
+    fn write_all(from: &[Self::Lane], to: &mut [Self]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = Self::write(*from));
+    }
 }
 macro_rules! elements {
-    ($($t:ty => $lane:ty, $same:literal, $read:expr, $write:expr;)*) => { $(
+    ($($t:ty => $lane:ty, $same:literal, $read:expr, $write:expr $(, $all:item)*;)*) => { $(
         impl Element for $t {
             type Lane = $lane;
             const IS_LANE: bool = $same;
@@ -67,13 +84,20 @@ macro_rules! elements {
             fn read(self) -> $lane { $read(self) }
             #[inline(always)]
             fn write(lane: $lane) -> $t { $write(lane) }
+            $($all)*
         }
     )* };
 }
 elements! {
     f32 => f32, true, |x| x, |x| x;
     f64 => f64, true, |x| x, |x| x;
-    f16 => f32, false, f16::to_f32, f16::from_f32;
+    f16 => f32, false, f16::to_f32, f16::from_f32,
+        fn read_all(from: &[f16], to: &mut [f32]) {
+            halves::widen_f16(Isa::best(), from.reinterpret_cast(), to);
+        },
+        fn write_all(from: &[f32], to: &mut [f16]) {
+            halves::narrow_f16(Isa::best(), from, to.reinterpret_cast_mut());
+        };
     bf16 => f32, false, bf16::to_f32, bf16::from_f32;
     i8 => i64, false, i64::from, |x| x as i8;
     u8 => i64, false, i64::from, |x| x as u8;
@@ -159,9 +183,9 @@ impl View {
         // loaded).
         unsafe { std::slice::from_raw_parts(self.at.cast::<T>().add(s.first as usize), s.rows * s.columns) }
     }
-    /// A pointer to the first element.
-    pub(crate) fn start(&self) -> *mut f32 {
-        self.at.cast()
+    /// A pointer to the bytes of an element, wherever it is.
+    pub(crate) fn bytes_of(&self, place: i64) -> *mut u8 {
+        self.at.wrapping_offset(place as isize * self.form.size() as isize)
     }
     /// A pointer to an element of a checked span.
     pub(crate) fn pointer<T>(&self, place: i64) -> *mut T {
@@ -205,7 +229,7 @@ impl View {
                 1 => {
                     // SAFETY: as above.
                     let from = unsafe { std::slice::from_raw_parts(base.add(first as usize), s.columns) };
-                    row.iter_mut().zip(from).for_each(|(to, from)| *to = from.read());
+                    T::read_all(from, row);
                 }
                 stride => {
                     for (c, to) in row.iter_mut().enumerate() {
@@ -290,6 +314,10 @@ impl<T: Copy> Source<'_, T> {
         // SAFETY (both): the caller has checked that `count` elements are writable from `to` on. The source may overlap
         // them where a block stores to what it loads, lane by lane: each is read before it is written.
         match self.lanes() {
+            // SAFETY: as above; lanes of another type than the elements lie in memory of their own.
+            Ok(from) if !E::IS_LANE => {
+                E::write_all(&from[n..n + count], unsafe { std::slice::from_raw_parts_mut(to, count) });
+            }
             Ok(from) => {
                 from[n..n + count].iter().enumerate().for_each(|(i, x)| unsafe { to.add(i).write(E::write(*x)) })
             }

@@ -1,10 +1,11 @@
 //! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
 
-use crate::copied::Copied;
+use crate::copied::{Copied, Stored};
 use crate::execute::{Task, holding};
+use crate::halves;
 use crate::index::{Condition, Slot};
-use crate::memory::View;
-use crate::program::{Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
+use crate::memory::{Form, View};
+use crate::program::{self, Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;
 use std::ops::Range;
@@ -23,6 +24,8 @@ struct Target {
     stride: i64,
     rows: i64,
     columns: i64,
+    /// Where they are stored in another form, and the distance of rows there in bytes.
+    narrow: Option<(Form, *mut u8, isize)>,
 }
 
 impl Task<'_> {
@@ -33,7 +36,7 @@ impl Task<'_> {
         self.own.tile = Some(m);
     }
     fn tile_with(&mut self, t: &RegisterTile, m: &mut TileMemory) {
-        let Some(to) = self.target(t, &mut m.steps) else { return };
+        let Some(to) = self.target(t, m) else { return };
         let first = [t.left.index.eval(self.scene()), t.right.as_ref().map_or(0, |r| r.index.eval(self.scene()))];
         let start = match &t.start {
             Start::Kept => None,
@@ -43,16 +46,38 @@ impl Task<'_> {
         m.conditions.clear();
         m.conditions.extend(t.conditions.iter().map(|c| c.condition.index.eval(self.scene())));
         let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
-        let place = Place { t, to: &to, first, start };
+        let taps = self.copy_right(t, first[1], to.columns, m);
+        let right = taps.is_some().then(|| m.right.rows());
+        let place = Place { t, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {
             Some(stride) if inside && t.right_row == 0 => {
                 self.check(&place, stride, 0..to.rows, t.reach);
-                self.call(&place, stride, 0..to.rows, (&t.taps, &m.steps), &mut m.copy);
+                self.call(&place, stride, 0..to.rows, (place.taps, &m.steps), &mut m.copy);
             }
             Some(stride) if t.conditions.iter().all(|c| c.step.is_some()) => self.edges(&place, stride, m),
             _ => self.uneven(&place, m),
         }
+        taps.into_iter().for_each(|taps| *m.right.taps() = taps);
+        if let Some((form, at, stride)) = to.narrow {
+            for (n, row) in (0..).zip(m.results[..(to.rows * to.columns) as usize].chunks_exact(to.columns as usize)) {
+                // SAFETY: `target` has checked the rows of results, which are this task's own.
+                unsafe { halves::narrow(self.isa, form, row, at.wrapping_offset(n * stride)) };
+            }
+        }
+    }
+    /// Copies the right operand of a tile if its elements are no f32; gives the taps with their places in the copy.
+    fn copy_right(&self, t: &RegisterTile, first: i64, columns: i64, m: &mut TileMemory) -> Option<Vec<[isize; 2]>> {
+        let right = t.right.as_ref().filter(|r| self.views[r.buffer].form() != Form::F32)?;
+        let view = &self.views[right.buffer];
+        let depth = (t.depth - 1) * t.right_stride;
+        let [low, high] = ends(first, [t.reach[1], (0, depth)]);
+        view.require_all(low, high + columns - 1);
+        let axes = [(1, 0), (t.depth as usize, t.right_stride as isize), (columns as usize, 1)];
+        let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
+        // SAFETY: all of its taps were just checked.
+        unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
+        Some(std::mem::take(m.right.taps()))
     }
     /// Runs a tile whose rows lie evenly, of which some are not in every tap.
     fn edges(&mut self, p: &Place<'_>, stride: i64, m: &mut TileMemory) {
@@ -79,11 +104,10 @@ impl Task<'_> {
         while row < rows {
             let end = if row == common.start && !common.is_empty() { common.end } else { row + 1 };
             m.taps.clear();
-            let taps = t.taps.iter().zip(&m.ranges).filter(|(_, r)| r.0 <= row && row < r.1).map(|(tap, _)| *tap);
-            m.taps.extend(taps);
-            for tap in &m.taps {
-                let [l, r] = tap.map(|x| x as i64);
+            for (n, _) in m.ranges.iter().enumerate().filter(|(_, r)| r.0 <= row && row < r.1) {
+                let [l, r] = t.taps[n].map(|x| x as i64);
                 self.check(p, stride, row..end, [(l, l), (r, r)]);
+                m.taps.push(p.taps[n]);
             }
             let steps = if m.taps.len() < t.taps.len() { &m.padded } else { &m.steps };
             self.call(p, stride, row..end, (&m.taps, steps), &mut m.copy);
@@ -97,6 +121,11 @@ impl Task<'_> {
         let zeros = ((t.depth - 1) * t.left_stride) as usize + 1;
         if m.zeros.len() < zeros {
             m.zeros = vec![0.0; zeros];
+        }
+        let copied = self.views[t.left.buffer].form() != Form::F32;
+        let all = t.taps.len() * (count * t.depth) as usize;
+        if copied && m.copy.elements.len() < all {
+            m.copy.elements.resize(all, 0.0);
         }
         let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
         let mut rows = [0; MOST_ROWS];
@@ -122,7 +151,7 @@ impl Task<'_> {
                 None => self.rows_of_tap(t, n, rows),
             };
             self.tile_rows(t, at, rows, inside, m);
-            m.taps.push(*tap);
+            m.taps.push(p.taps[n]);
             let right = tap[1] as i64;
             self.check_right(p, 0, (right, right));
         }
@@ -130,11 +159,14 @@ impl Task<'_> {
         // padding read `zeros`, which has as many elements.
         let mut operands = self.operands(p, 0, &m.taps, &m.steps);
         (operands.table, operands.table_rows) = (&m.table, rows.len());
+        if copied {
+            operands.left_stride = 1;
+        }
         unsafe { tile::run(self.isa, &operands, 0..rows.len()) };
     }
     /// Where results go, and the steps before that; `None` if all rows or columns are left out.
-    fn target(&self, t: &RegisterTile, steps: &mut Vec<Step>) -> Option<Target> {
-        steps.clear();
+    fn target(&self, t: &RegisterTile, m: &mut TileMemory) -> Option<Target> {
+        m.steps.clear();
         let none = (&t.acc, t.acc_row);
         let (store, stride) = t.epilogue.as_ref().map_or(none, |e| (&e.store, e.store_row));
         let (mut rows, mut columns) = (t.rows, t.columns);
@@ -146,15 +178,28 @@ impl Task<'_> {
             return None;
         }
         if let Some(e) = &t.epilogue {
-            self.steps(e, rows, columns, steps);
+            self.steps(e, rows, columns, m);
         }
         let view = &self.views[store.buffer];
         let first = store.index.eval(self.scene());
         require_rows(view, first, rows, stride, columns);
-        Some(Target { out: view.pointer::<f32>(first), stride, rows, columns })
+        if view.form() == Form::F32 {
+            return Some(Target { out: view.pointer::<f32>(first), stride, rows, columns, narrow: None });
+        }
+        let all = (rows * columns) as usize;
+        if m.results.len() < all {
+            m.results.resize(all, 0.0);
+        }
+        let narrow = Some((view.form(), view.bytes_of(first), stride as isize * view.form().size() as isize));
+        Some(Target { out: m.results.as_mut_ptr(), stride: columns, rows, columns, narrow })
     }
-    fn steps(&self, e: &Epilogue, rows: i64, columns: i64, to: &mut Vec<Step>) {
-        to.extend(e.steps.iter().map(|s| match &s.operand {
+    fn steps(&self, e: &Epilogue, rows: i64, columns: i64, m: &mut TileMemory) {
+        // Pointers into it stay: it does not grow below.
+        m.wide.clear();
+        let copied = |s: &&program::Step| matches!(&s.operand, Operand::Elements(a, _) if self.views[a.buffer].form() != Form::F32);
+        m.wide.reserve(e.steps.iter().filter(copied).count() * (rows * columns) as usize);
+        let wide = &mut m.wide;
+        m.steps.extend(e.steps.iter().map(|s| match &s.operand {
             Operand::Kept => match s.op {
                 StepOp::Add => Step::AddKept,
                 StepOp::Mul => Step::MulKept,
@@ -170,15 +215,37 @@ impl Task<'_> {
                 let view = &self.views[a.buffer];
                 let first = a.index.eval(self.scene());
                 require_rows(view, first, rows, stride.unwrap_or(0), columns);
-                let at = view.pointer::<f32>(first).cast_const();
+                let (at, stride) = match view.form() {
+                    Form::F32 => (view.pointer::<f32>(first).cast_const(), *stride),
+                    _ => (self.widened(view, first, [rows, columns], *stride, wide), stride.map(|_| columns)),
+                };
                 match (s.op == StepOp::Mul, stride) {
                     (false, None) => Step::AddColumns(at),
                     (true, None) => Step::MulColumns(at),
-                    (false, Some(stride)) => Step::AddEach(at, *stride as isize),
-                    (true, Some(stride)) => Step::MulEach(at, *stride as isize),
+                    (false, Some(stride)) => Step::AddEach(at, stride as isize),
+                    (true, Some(stride)) => Step::MulEach(at, stride as isize),
                 }
             }
         }));
+    }
+    /// Adds f32 of these elements, which are in bounds: of rows so far apart, or of one for all.
+    fn widened(
+        &self,
+        v: &View,
+        at: i64,
+        [rows, columns]: [i64; 2],
+        stride: Option<i64>,
+        to: &mut Vec<f32>,
+    ) -> *const f32 {
+        let start = to.len();
+        for row in 0..stride.map_or(1, |_| rows) {
+            let end = to.len();
+            to.resize(end + columns as usize, 0.0);
+            let from = v.bytes_of(at + row * stride.unwrap_or(0));
+            // SAFETY: in bounds, as the caller has checked.
+            unsafe { halves::widen(self.isa, v.form(), from, &mut to[end..]) };
+        }
+        to[start..].as_ptr()
     }
     /// Checks what these rows read in taps between two.
     fn check(&self, p: &Place<'_>, stride: i64, rows: Range<i64>, reach: [(i64, i64); 2]) {
@@ -198,7 +265,8 @@ impl Task<'_> {
     }
     fn check_right(&self, p: &Place<'_>, row: i64, reach: (i64, i64)) {
         let t = p.t;
-        if let Some(right) = &t.right {
+        // A copy was checked when it was made.
+        if let Some(right) = t.right.as_ref().filter(|_| p.right.is_none()) {
             let depth = (t.depth - 1) * t.right_stride;
             let [low, high] = ends(p.first[1] + row * t.right_row, [reach, (0, depth)]);
             self.views[right.buffer].require_all(low, high + p.to.columns - 1);
@@ -207,8 +275,10 @@ impl Task<'_> {
     #[inline(always)]
     fn operands<'m>(&self, p: &Place<'_>, row: i64, taps: &'m [[isize; 2]], steps: &'m [Step]) -> Operands<'m> {
         let t = p.t;
-        let start = |buffer: usize, at: i64| self.views[buffer].start().wrapping_offset(at as isize).cast_const();
+        let start = |buffer: usize, at: i64| self.views[buffer].bytes_of(at).cast::<f32>().cast_const();
         let left = start(t.left.buffer, p.first[0]);
+        let in_place = || t.right.as_ref().map_or(left, |r| start(r.buffer, p.first[1] + row * t.right_row));
+        let (right, right_stride) = p.right.unwrap_or_else(|| (in_place(), t.right_stride as isize));
         Operands {
             kind: t.kind,
             left,
@@ -216,8 +286,8 @@ impl Task<'_> {
             table: &[],
             table_rows: 0,
             left_stride: t.left_stride as isize,
-            right: t.right.as_ref().map_or(left, |r| start(r.buffer, p.first[1] + row * t.right_row)),
-            right_stride: t.right_stride as isize,
+            right,
+            right_stride,
             taps,
             depth: t.depth as usize,
             columns: p.to.columns as usize,
@@ -242,8 +312,9 @@ impl Task<'_> {
         // SAFETY: the taps of these rows were checked against their buffers, as were results and steps in `target`; the
         // results are this task's own.
         unsafe {
-            if operands.collides(rows.len()) {
-                operands.copy_rows(rows.clone(), copy);
+            let view = &self.views[p.t.left.buffer];
+            if view.form() != Form::F32 || operands.collides(rows.len()) {
+                return operands.run_copied(self.isa, rows, operands.left.cast(), view.form(), copy);
             }
             tile::run(self.isa, &operands, rows);
         }
@@ -301,12 +372,21 @@ impl Task<'_> {
         let (low, high) = own.fold((i64::MAX, i64::MIN), |(a, b), (_, r)| (a.min(*r), b.max(*r)));
         let depth = (t.depth - 1) * t.left_stride;
         view.require_all(first + low + depth.min(0), first + high + depth.max(0));
-        let zeros = m.zeros.as_ptr();
-        let row = |(i, at): (usize, &i64)| match read(i) {
-            true => view.pointer::<f32>(first + at).cast_const(),
-            false => zeros,
-        };
-        m.table.extend(rows.iter().enumerate().map(row));
+        let TileMemory { zeros, copy, table, .. } = m;
+        let axes = [(1, 0), (t.depth as usize, t.left_stride as isize), (1, 1)];
+        let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
+        for (i, at) in rows.iter().enumerate() {
+            table.push(match (read(i), view.form()) {
+                (false, _) => zeros.as_ptr(),
+                (true, Form::F32) => view.pointer::<f32>(first + at).cast_const(),
+                (true, _) => {
+                    let to = &mut copy.elements[table.len() * t.depth as usize..][..t.depth as usize];
+                    // SAFETY: the rows that are read were just checked.
+                    unsafe { stored.run(self.isa, *at as isize, t.left_stride as isize, to) };
+                    to.as_ptr()
+                }
+            });
+        }
     }
 }
 
@@ -317,6 +397,10 @@ struct Place<'a> {
     /// Where the operands begin in the first row of the first tap.
     first: [i64; 2],
     start: Option<f32>,
+    /// The taps, with their places in the copy of the right operand if there is one.
+    taps: &'a [[isize; 2]],
+    /// That copy and the distance of its rows.
+    right: Option<(*const f32, isize)>,
 }
 
 /// The least and the greatest sum of a number and one of each pair.

@@ -1,6 +1,6 @@
 //! Memory of a thread for the tiles that it runs one after another.
 
-use crate::copied::Copied;
+use crate::copied::{Copied, Kept};
 use crate::tile::Step;
 
 /// Memory for what is found of a tile, used again.
@@ -20,6 +20,12 @@ pub(crate) struct TileMemory {
     pub steps: Vec<Step>,
     /// The steps of rows that are partly padding.
     pub padded: Vec<Step>,
-    /// Rows of the left operand that would collide in the cache.
+    /// Elements of the left operand that are not read where they lie.
     pub copy: Copied,
+    /// The right operand, if its elements are no f32.
+    pub right: Kept,
+    /// Operands of the steps, if their elements are no f32.
+    pub wide: Vec<f32>,
+    /// Results, if these are no f32 where they go.
+    pub results: Vec<f32>,
 }

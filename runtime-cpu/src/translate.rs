@@ -65,7 +65,7 @@ fn order(groups: &mut Vec<(Vec<Slot>, i64)>, t: &RegisterTile, f: &TensorFunctio
 pub(crate) struct Translator<'f> {
     pub f: &'f TensorFunction,
     pub ix: Indices<'f>,
-    buffers: Vec<Known>,
+    pub buffers: Vec<Known>,
     groups: [(Vec<Slot>, i64); 3],
 }
 

@@ -60,9 +60,12 @@ impl Translator<'_> {
         let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
         let [x, y] = oriented(&b.value, heads[0].0, heads[1].0).ok_or_else(|| refused("it adds up no products"))?;
         let (x, y) = match (Operand::of(x), Operand::of(y)) {
-            (Some(x), Some(y)) if x.casts.is_empty() && x.float_padding() == Some(0.0) && y.is_plain() => (x, y),
+            (Some(x), Some(y)) if x.float_padding() == Some(0.0) && y.padding.is_none() => (x, y),
             _ => return Err(refused("an operand is no buffer")),
         };
+        if ![&x, &y].into_iter().all(|o| self.is_readable(o)) {
+            return Err(refused("an operand is no float of at most 32 bits"));
+        }
         let conditions = self.conditions(x.conditions)?;
         let lanes = [rows.slot, columns.slot];
         let element = |o: &Operand<'_>| self.ix.place(o.buffer, o.indices).map(|place| access(o.buffer, place, lanes));
@@ -101,6 +104,17 @@ impl Translator<'_> {
         };
         Ok(with_loops(around, RegisterTile { left, right: Some(right), ..tile }))
     }
+    /// True if tiles read the operand: f32, or a shorter float that they copy, which stays as it is while the kernel runs.
+    fn is_readable(&self, o: &Operand<'_>) -> bool {
+        let b = &self.f.buffers[o.buffer];
+        let form = Form::of(b.dtype, b.encoding, b.scope);
+        let written = || self.f.body.blocks().iter().any(|block| block.buffer == o.buffer);
+        o.widens() && (form == Form::F32 || form.is_narrow_float() && !written())
+    }
+    /// True if the elements of a buffer are copied before a tile reads them.
+    fn is_copied(&self, a: &Access) -> bool {
+        self.buffers[a.buffer].form != Form::F32
+    }
     /// The tile that the reduction `r` of a block is, if its lanes, in the loop `columns`, lie next to each other.
     pub(crate) fn window(
         &self,
@@ -137,6 +151,9 @@ impl Translator<'_> {
             return Ok(None);
         }
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
+        // A right operand that is copied is the same for all rows.
+        let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
+        let walk = walk.filter(|e| !moves(e));
         let around = &outer[..outer.len() - usize::from(walk.is_some())];
         let rows = walk.copied().unwrap_or(Extent { slot: usize::MAX, count: 1 });
         let inside: Vec<Slot> = taps.iter().chain([&depth]).map(|e| e.slot).collect();
@@ -206,17 +223,20 @@ impl Translator<'_> {
             (false, Some(right)) if right.moves => (Kind::Product, left, Some(right)),
             (false, _) => return Ok(None),
         };
+        // A copy has every tap of the right operand, those in the padding too.
+        if right.as_ref().is_some_and(|r| !r.conditions.is_empty() && self.is_copied(&r.access)) {
+            return Ok(None);
+        }
         Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding }))
     }
     fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
-        let Some(o) = Operand::of(e).filter(|o| o.casts.is_empty()) else { return Ok(None) };
+        let Some(o) = Operand::of(e).filter(|o| self.is_readable(o)) else { return Ok(None) };
         let Some(padding) = o.float_padding() else { return Ok(None) };
         let conditions = self.conditions(o.conditions)?;
-        let from = &self.f.buffers[o.buffer];
         let index = self.ix.place(o.buffer, o.indices)?;
         let fixed = conditions.iter().all(|c| !c.index.uses(lane));
         let moves = index.stride(lane);
-        if Form::of(from.dtype, from.encoding, from.scope) != Form::F32 || !fixed || !matches!(moves, Some(0 | 1)) {
+        if !fixed || !matches!(moves, Some(0 | 1)) {
             return Ok(None);
         }
         let access = access(o.buffer, index, [usize::MAX, lane]);

@@ -8,7 +8,29 @@ pub use shared::*;
 
 use tensor_ir::dtype::DType;
 use tensor_ir::int::Cond;
-use tensor_ir::tir::{Combiner, Expr, TensorFunction};
+use tensor_ir::tir::{BufferId, Combiner, Expr, Stmt, TensorFunction};
+
+/// `f` with its f32 parameters stored as `dtype`, and computed in f32. Results that a reduction adds up stay f32.
+pub fn stored_as(f: &TensorFunction, dtype: DType) -> TensorFunction {
+    let mut g = f.clone();
+    let reduced = |b: BufferId| f.body.blocks().iter().any(|block| block.buffer == b && block.reduce.is_some());
+    let stored: Vec<BufferId> = f.params.iter().map(|p| p.buffer).collect();
+    let stored: Vec<BufferId> =
+        stored.into_iter().filter(|b| f.buffers[*b].dtype == DType::F32 && !reduced(*b)).collect();
+    stored.iter().for_each(|b| g.buffers[*b].dtype = dtype);
+    g.body.visit_mut(&mut |s| {
+        let Stmt::Block(b) = s else { return };
+        let mut widen = |e: &Expr| match e {
+            Expr::Load(from, _) if stored.contains(from) => Some(e.clone().cast(dtype, DType::F32)),
+            _ => None,
+        };
+        b.value = b.value.rewrite(&mut |i| i.clone(), &mut widen);
+        if stored.contains(&b.buffer) {
+            b.value = b.value.clone().cast(DType::F32, dtype);
+        }
+    });
+    g
+}
 
 /// Extrema of windows of `k` x `k` of one NHWC image, with this number around it, and an epilogue: blocks pool, y.
 pub fn pool(channels: i64, h: i64, [k, stride, pad]: [i64; 3], padding: f64, combiner: Combiner) -> TensorFunction {

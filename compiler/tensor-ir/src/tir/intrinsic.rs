@@ -32,8 +32,9 @@
 //! # Register tiles
 //!
 //! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
-//! columns and depth 64. A row of the left operand has elements at a constant stride, wherever it begins, or is 0 under
-//! a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
+//! columns and depth 64. Operands are f32, or f16 and bf16 that are f32 when they are multiplied. A row of the left
+//! operand has elements at a constant stride, wherever it begins, or is 0 under a condition (padding); columns of the
+//! right operand are adjacent. Rows and columns beyond the end may be left out.
 //!
 //! # Matrix units
 //!
@@ -296,7 +297,8 @@ impl Unification<'_> {
     }
     fn element(&self, own: (BufferId, &[Int]), other: (BufferId, &[Int])) -> Result<(), String> {
         let (wanted, buffer) = (&self.own.buffers[own.0], &self.f.buffers[other.0]);
-        if buffer.dtype != wanted.dtype {
+        let operand = wanted.scope == Scope::Global && matches!(buffer.dtype, DType::F16 | DType::BF16);
+        if buffer.dtype != wanted.dtype && !operand {
             return Err(format!("`{}` is {}, not {}", buffer.name, buffer.dtype, wanted.dtype));
         }
         let vars: Vec<Name> = own.1.iter().filter_map(|i| self.var(i)).collect();
@@ -401,10 +403,10 @@ pub fn first_of(buffer: &Buffer, indices: &[Int], var: Name, bounds: &Bounds) ->
     int::simplify(&flat.substitute(var, &Int::new(0)), bounds)
 }
 
-/// The operand of casts to f32, which holds all values of f16, and of bytes to i32.
+/// The operand of casts to f32, which holds all values of f16 and bf16, and of bytes to i32.
 fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
     match e {
-        Expr::Cast(DType::F32, a) if a.dtype(f) == DType::F16 => narrowest(a, f),
+        Expr::Cast(DType::F32, a) if matches!(a.dtype(f), DType::F16 | DType::BF16) => narrowest(a, f),
         Expr::Cast(DType::I32, a) if matches!(a.dtype(f), DType::I8 | DType::U8) => narrowest(a, f),
         _ => e,
     }

@@ -167,10 +167,12 @@ fn is_next(view: &View<'_>, b: &Block, v: Name) -> bool {
     b.value.loads().into_iter().any(|load| stride(view, load, v) == Some(1))
 }
 
-/// True for memory whose elements are plain f32, as tiles read them.
-pub(super) fn is_plain(view: &View<'_>, buffer: BufferId) -> bool {
+/// True for memory that tiles read: elements of f32, or of a shorter float that is f32 before it is multiplied.
+pub(super) fn holds_floats(view: &View<'_>, buffer: BufferId) -> bool {
     let b = &view.f.buffers[buffer];
-    b.dtype == DType::F32 && b.encoding == Encoding::Native && b.scope == Scope::Global
+    matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16)
+        && b.encoding == Encoding::Native
+        && b.scope == Scope::Global
 }
 
 /// The distance in elements between the elements that a load reads in two iterations of a loop that follow each other.

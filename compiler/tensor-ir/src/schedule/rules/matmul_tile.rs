@@ -8,7 +8,7 @@
 use super::analysis::{Contraction, contraction, output_variables};
 use super::candidate::Candidate;
 use super::decline::Decline;
-use super::lanes::{is_plain, stride};
+use super::lanes::{holds_floats, stride};
 use super::matmul_subgroup::pack_right;
 use super::sketch::Sketch;
 use super::unit::Unit;
@@ -54,7 +54,7 @@ struct PanelProduct {
     whole_panels: bool,
 }
 
-/// The product of a unit: sums of products of plain f32.
+/// The product of a unit: sums of products of floats, each f32 when it is multiplied.
 fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let c = contraction(view, unit)?;
     let (rows, columns, depth) = (view.product(&c.m), view.product(&c.n), view.product(&c.k));
@@ -166,14 +166,15 @@ fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<[Load; 2
     let sides = if c.left == 0 { [x, y] } else { [y, x] };
     match sides.map(|e| Operand::of(e)) {
         [Some(a), Some(b)]
-            if a.casts.is_empty()
+            if a.widens()
                 && a.float_padding() == Some(0.0)
-                && b.is_plain()
-                && [a.buffer, b.buffer].into_iter().all(|o| is_plain(view, o)) =>
+                && b.widens()
+                && b.padding.is_none()
+                && [a.buffer, b.buffer].into_iter().all(|o| holds_floats(view, o)) =>
         {
             Ok([a, b].map(|o| (o.buffer, o.indices.to_vec())))
         }
-        _ => Err(Decline("an operand is computed, or no plain f32".into())),
+        _ => Err(Decline("an operand is computed, or no float of at most 32 bits".into())),
     }
 }
 
