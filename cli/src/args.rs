@@ -5,6 +5,7 @@ mod headings;
 mod listing;
 mod options;
 mod paths;
+mod results;
 pub mod shared;
 mod surgery;
 mod tabled;
@@ -16,6 +17,7 @@ pub use listing::{CasesArgs, CompletionsArgs, ZooArgs};
 pub use options::Common;
 pub use paths::BUNDLE;
 use paths::{npz_or_folder, path_of, trace_or_bundle};
+pub use results::{ResultsAction, ResultsArgs};
 use std::path::{Path, PathBuf};
 pub use surgery::{BisectArgs, ExtractArgs};
 use tabled::FromTable;
@@ -85,6 +87,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Write a compilation as one HTML page: graphs of every pass, groups, reasons, kernels
     Report(ReportArgs),
+    /// File benchmarks of many machines in a folder, and show them as one HTML page
+    Results(ResultsArgs),
     /// List the built-in models
     Zoo(ZooArgs),
     /// Write a script that completes commands and options in a shell

@@ -30,6 +30,7 @@ mod output;
 mod range_checks;
 mod records;
 mod report;
+mod results;
 mod run;
 mod table;
 mod terminal;
@@ -97,7 +98,7 @@ pub fn exit_code(args: impl IntoIterator<Item = OsString>, mut extensions: Exten
         cli.command.common_mut().schedules = Schedules(extensions.schedules.clone());
         cli.command.common_mut().registry = extensions.passes.clone();
         let creates = matches!(cli.command, Command::Tune(_) | Command::Edit(_));
-        if !matches!(cli.command, Command::Tuning(_) | Command::Measure(_)) {
+        if !matches!(cli.command, Command::Tuning(_) | Command::Results(_) | Command::Measure(_)) {
             workbench::tuning::provide(cli.command.common_mut(), creates)?;
         }
         catch_bugs(|| dispatch(&cli.command, &extensions))
@@ -165,6 +166,7 @@ fn check_outputs(command: &Command) -> Result<()> {
         Command::Bisect(a) => ([None, None], a.output.as_ref()),
         Command::Report(a) => ([Some(&a.output), None], None),
         Command::Tuning(a) => ([a.output.as_ref(), None], None),
+        Command::Results(a) => ([a.output.as_ref(), None], None),
         _ => ([None, None], None),
     };
     let common = command.common();
@@ -202,6 +204,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> Result<()> {
         Command::Edit(a) => edit::execute(a),
         Command::Diff(a) => diff::execute(a),
         Command::Report(a) => html_report::execute(a),
+        Command::Results(a) => results::execute(a),
         Command::View(a) => view::execute(a),
         Command::Zoo(a) => zoo::execute(a),
         Command::Completions(a) => completions::execute(a),

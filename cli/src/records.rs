@@ -23,6 +23,7 @@ use workbench::explain::record::{
     GroupRecord, KernelExplained, LeftExplained, ModelExplained, NodeExplained, PartRecord, SortedExplained,
 };
 use workbench::record::Versioned;
+use workbench::results::Added;
 use workbench::tune::record::Tuned;
 
 /// Parts of several records, which have a table of their own.
@@ -62,6 +63,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("edit", schema::<Versioned<EditedRecord>>()),
         ("bench", schema::<BenchRecord>()),
         ("bench --ceilings", schema::<Versioned<CeilingsRecord>>()),
+        ("results add", schema::<Versioned<Added>>()),
         ("diff", schema::<Versioned<DiffRecord<'_>>>()),
         ("times", schema::<Times>()),
         ("errors", schema::<Errors>()),

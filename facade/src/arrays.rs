@@ -6,6 +6,8 @@ use crate::written::{names_folder, write_file};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
 use half::f16;
+use npyz::zip::CompressionMethod;
+use npyz::zip::write::FileOptions;
 use npyz::{DType as NpyType, NpyFile, WriterBuilder};
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -201,6 +203,17 @@ fn npy_bytes(array: &(String, Tensor)) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// How an array is kept in the archive: floating-point numbers as they are, since deflating them takes far longer than
+/// writing them and saves little.
+fn kept(t: &Tensor) -> FileOptions {
+    let float = matches!(t.dtype(), DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+    let method = if float { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+    // Sizes of 4 GiB and more need fields of their own; the header is shorter than a MiB.
+    let elements = t.shape().iter().product::<usize>();
+    let large = elements as u64 * 8 >= u64::from(u32::MAX) - (1 << 20);
+    FileOptions::default().compression_method(method).large_file(large)
+}
+
 fn write_array<W: std::io::Write + std::io::Seek>(
     npz: &mut npyz::npz::NpzWriter<W>,
     name: &str,
@@ -209,14 +222,14 @@ fn write_array<W: std::io::Write + std::io::Seek>(
     let shape: Vec<u64> = t.shape().iter().map(|&d| d as u64).collect();
     macro_rules! go {
         ($t:ty) => {{
-            let mut w = npz.array(name, Default::default())?.default_dtype().shape(&shape).begin_nd()?;
+            let mut w = npz.array(name, kept(t))?.default_dtype().shape(&shape).begin_nd()?;
             w.extend(t.as_slice::<$t>().expect("dtype").iter().copied())?;
             w.finish()
         }};
     }
     match t.dtype() {
         DType::Bool => {
-            let mut w = npz.array(name, Default::default())?.default_dtype().shape(&shape).begin_nd()?;
+            let mut w = npz.array(name, kept(t))?.default_dtype().shape(&shape).begin_nd()?;
             w.extend(t.bytes().iter().map(|&b| b != 0))?;
             w.finish()
         }
@@ -233,7 +246,7 @@ fn write_array<W: std::io::Write + std::io::Seek>(
         DType::F32 => go!(f32),
         DType::BF16 => {
             let values = t.to_f32_vec();
-            let mut w = npz.array(name, Default::default())?.default_dtype().shape(&shape).begin_nd()?;
+            let mut w = npz.array(name, kept(t))?.default_dtype().shape(&shape).begin_nd()?;
             w.extend(values)?;
             w.finish()
         }
@@ -250,6 +263,16 @@ mod tests {
         let arrays: Named = (0..9).map(|i| (format!("in/{}:0", i * 5 % 9), Tensor::scalar(i as f32))).collect();
         write_npz(file.path(), &arrays).expect("writes");
         assert_eq!(read_npz(file.path()).expect("reads"), arrays);
+    }
+
+    #[test]
+    fn floats_are_stored_and_others_deflated() {
+        let counts = Tensor::from_vec(vec![4096], vec![7i64; 4096]);
+        let arrays: Named = vec![("x".into(), Tensor::from_vec(vec![4096], vec![0f32; 4096])), ("n".into(), counts)];
+        let bytes = npz_bytes(&arrays).expect("writes");
+        let mut archive = npyz::zip::ZipArchive::new(Cursor::new(bytes)).expect("an archive");
+        let size = |archive: &mut npyz::zip::ZipArchive<_>, i| archive.by_index(i).expect("an entry").compressed_size();
+        assert!(size(&mut archive, 0) > 4096 * 4 && size(&mut archive, 1) < 4096);
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub use measured::{Measured, NotTheSame};
 use serde_json::{Map, Value, json};
 
 const PAGE: &str = include_str!("report/page.html");
-const STYLE: &str = include_str!("report/style.css");
+/// The style of pages.
+pub const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: [&str; 4] = [
     include_str!("report/graph.js"),
     include_str!("report/panes.js"),
@@ -49,12 +50,16 @@ pub fn report(trace: &CompileTrace) -> Result<String, TraceError> {
 /// # Errors
 /// As for [`report`].
 pub fn page(measured: &Measured) -> Result<String, TraceError> {
+    let title = format!("{}: Weft report", measured.trace.model);
+    Ok(self_contained(PAGE, &title, STYLE, &SCRIPT.concat(), &data(measured)?))
+}
+
+/// A page of a template, with `{{title}}`, `{{style}}`, `{{script}}` and `{{data}}`, once each, the data last.
+pub fn self_contained(template: &str, title: &str, style: &str, script: &str, data: &Value) -> String {
     // Inside a script element only `</` and `<!--` could end it.
-    let text = shown_in_json(&data(measured)?.to_string()).replace('<', "\\u003c");
-    let title = escape(&format!("{}: Weft report", measured.trace.model));
-    let page = PAGE.replacen("{{title}}", &title, 1).replacen("{{style}}", STYLE, 1);
-    let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
-    Ok(page.replacen("{{data}}", &text, 1))
+    let text = shown_in_json(&data.to_string()).replace('<', "\\u003c");
+    let page = template.replacen("{{title}}", &escape(title), 1).replacen("{{style}}", style, 1);
+    page.replacen("{{script}}", script, 1).replacen("{{data}}", &text, 1)
 }
 
 /// The data of a report, as `docs/report.md` describes it.

@@ -8,6 +8,8 @@ pub mod record;
 mod repeated;
 mod request;
 mod spread;
+mod starts;
+pub(crate) mod state;
 mod stored;
 mod sweep;
 mod throughput;
@@ -27,12 +29,16 @@ use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace};
 use kernels::{PartTimes, Recording, dispatch_times, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
-use record::{BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Run, Sampled, Split};
+use record::{
+    BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Machine, Method, Run, Sampled, Split, Work,
+};
 use repeated::{Dispatches, batch, repeat};
 pub use request::{Request, Timing, seconds};
 use runtime_gpu::{Session, Transfers};
 use serde::Serialize;
 use serde_json::Value;
+use starts::{against_f32, compile_times, first_run};
+use state::State;
 use std::time::{Duration, Instant};
 use stored::Measured;
 pub use sweep::Setting;
@@ -200,11 +206,15 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
     let inputs = inputs_for(&module, given.as_ref(), settings)?;
     let batch = batch(&inputs);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
+    let (work, before) = (Work::of(&module, &inputs), State::now());
+    let mixed = (settings.amp != "off" && bundle.is_none() && place.not_timed.is_none()).then(|| module.clone());
     let measured = match &place.not_timed {
         _ if bundle.is_some() => of_bundle(a, place, settings, (bundle, module), &inputs)?,
         None => timed(a, place, settings, module, &inputs)?,
         Some(why) => not_timed(a, place, settings, module, &inputs, why)?,
     };
+    let machine = Machine { before, after: State::now() };
+    let against_f32 = mixed.map(|m| against_f32(&m, settings, device, &inputs)).transpose()?;
     let trace = match a.trace {
         true => {
             let module = load(model, settings, given.as_ref())?;
@@ -222,6 +232,10 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         ceilings,
         settings: setting.record(),
         env: Environment::default(),
+        work,
+        method: Method::of(a, settings),
+        machine,
+        against_f32,
         ..measured.record
     };
     let model = record.model.clone();
@@ -252,15 +266,14 @@ fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs
             let stats = place.stats(a, compiled, settings)?;
             record.driver_stats = stats.as_ref().map(|stats| driver_stats::record(stats, compiled));
             drop(executor);
-            record.compile_ms = Some(CompileTimes { cold, warm: Some(warm(module, settings, device, inputs)?) });
+            record.compile_ms = compile_times(cold, module, settings, device, inputs)?;
             let run = recorded.map(|r| r.run);
             Ok(Measured { record, dispatches: Some(own.times), counts: own.counts, trace: None, stats, run, timeline })
         }
         None if executor.on_processor().is_some() => {
             let mut measured = on_processor(a, &executor, settings, (inputs, limit), place.ceilings, &mut progress)?;
             drop(executor);
-            let warm = Some(warm(module, settings, device, inputs)?);
-            measured.record.compile_ms = Some(CompileTimes { cold, warm });
+            measured.record.compile_ms = compile_times(cold, module, settings, device, inputs)?;
             Ok(measured)
         }
         None if a.driver_stats => {
@@ -365,12 +378,6 @@ fn on_processor(
     Ok(Measured { record, dispatches: Some(times), counts, run, timeline, ..Measured::default() })
 }
 
-/// Milliseconds of compilation, session and first run once more in this process.
-fn warm(module: Module, settings: &Settings, device: &Device, inputs: &[Tensor]) -> Result<f64> {
-    let again = Settings { state: Default::default(), ..settings.silent() };
-    Ok(first_run(module, &again, device, inputs)?.1)
-}
-
 /// The times of a network in parts. For a trace they are those of an executor that records its compilations.
 fn part_times(
     a: &Request,
@@ -413,14 +420,6 @@ fn not_timed(
         ..BenchRecord::default()
     };
     Ok(Measured { record, stats, ..Measured::default() })
-}
-
-/// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
-fn first_run(module: Module, settings: &Settings, device: &Device, inputs: &[Tensor]) -> Result<(weft::Session, f64)> {
-    let start = Instant::now();
-    let executor = crate::executor::execute(module, settings, device, inputs)?.sized_for(inputs)?;
-    settings.state.time("first run", || executor.run_in_order(inputs))?;
-    Ok((executor, start.elapsed().as_secs_f64() * 1e3))
 }
 
 fn on_device(

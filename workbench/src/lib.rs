@@ -33,6 +33,7 @@ pub mod progress;
 pub mod range_checks;
 pub mod record;
 pub mod report;
+pub mod results;
 pub mod said;
 pub mod settings;
 pub mod shown;

@@ -1,16 +1,23 @@
 //! The record of a benchmark.
 
+use super::request::{Request, Timing};
+use super::state::State;
 use crate::device::DeviceRecord;
 use crate::error::Failure;
 use crate::host_calls::HostFunctionTime;
+use crate::settings::Settings;
 use benches::statistics::Statistics;
 use compiler::compile::{Compiled, MemoryReport};
+use compiler::fingerprint::Fingerprint;
+use compiler::graph::Module;
+use compiler::tensor::Tensor;
+use compiler::text::print_module;
 use compiler::trace::Ceilings;
 use compiler::trace::driver_stats::StatsRecord;
 use indexmap::IndexMap;
 use runtime_gpu::{TimeSource, Transfers};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A model in one setting.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -48,6 +55,83 @@ pub struct BenchRecord {
     pub settings: SettingRecord,
     /// The machine.
     pub env: Environment,
+    /// What was computed: records with the same have the same `flops`.
+    pub work: Work,
+    /// How it was timed.
+    pub method: Method,
+    /// The state of the machine before and after.
+    pub machine: Machine,
+    /// Of mixed precision: its results against those in f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against_f32: Option<AgainstF32>,
+}
+
+/// What was computed.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Work {
+    /// Digest of the network's structure and small constants, without its large weights.
+    pub digest: String,
+    /// Types and shapes of the inputs.
+    pub inputs: Vec<String>,
+}
+
+impl Work {
+    /// Of a module with these inputs.
+    pub fn of(module: &Module, inputs: &[Tensor]) -> Work {
+        let text = |t: &Tensor| {
+            let shape: Vec<String> = t.shape().iter().map(usize::to_string).collect();
+            format!("{}[{}]", t.dtype(), shape.join(","))
+        };
+        let digest = Fingerprint::of(|w| w.text(&print_module(module))).to_string();
+        Work { digest, inputs: inputs.iter().map(text).collect() }
+    }
+}
+
+/// How a model was timed.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Method {
+    /// Runs before the timed ones.
+    pub warmup: usize,
+    /// Timed runs, if not `duration` says when they end.
+    pub runs: usize,
+    /// `--duration`
+    pub duration: Option<String>,
+    /// `--threads`
+    pub threads: Option<u32>,
+}
+
+impl Method {
+    /// Of a request.
+    pub fn of(a: &Request, settings: &Settings) -> Method {
+        let Timing { warmup, runs, duration, .. } = a.timing.clone();
+        Method { warmup, runs, duration, threads: settings.threads }
+    }
+}
+
+/// The machine around a measurement.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct Machine {
+    /// Before it.
+    pub before: State,
+    /// After it.
+    pub after: State,
+}
+
+/// Results in mixed precision against those in f32.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgainstF32 {
+    /// Compared results.
+    pub outputs: usize,
+    /// The largest norm of a difference, relative to that of the result in f32; null if it is not finite.
+    #[schemars(with = "Option<f64>")]
+    pub rel_l2: f64,
+    /// The largest absolute difference; null if it is not finite.
+    #[schemars(with = "Option<f64>")]
+    pub max_abs: f64,
+    /// Numbers that are NaN or infinite on one side alone.
+    pub not_finite: usize,
+    /// Results beyond the tolerance of `weft compare`.
+    pub beyond: usize,
 }
 
 /// The times of a session. Those of kernels are absent of one that has no compilation.
@@ -274,6 +358,19 @@ pub struct Environment {
     pub cpus: usize,
     /// Version.
     pub weft: &'static str,
+    /// `release` or `debug`.
+    pub profile: &'static str,
+    /// The commit, with `-dirty` where files differed; of a release build made with git.
+    pub commit: Option<&'static str>,
+    /// The name of the operating system with its version.
+    pub system: Option<String>,
+}
+
+/// `Debian GNU/Linux 12 (bookworm)`, as Linux's systems say it.
+fn system() -> Option<String> {
+    let text = std::fs::read_to_string("/etc/os-release").ok()?;
+    let name = text.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim_matches('"').to_string())
 }
 
 impl Default for Environment {
@@ -283,6 +380,9 @@ impl Default for Environment {
             arch: std::env::consts::ARCH,
             cpus: std::thread::available_parallelism().map_or(0, |n| n.get()),
             weft: env!("CARGO_PKG_VERSION"),
+            profile: env!("WEFT_PROFILE"),
+            commit: option_env!("WEFT_COMMIT"),
+            system: system(),
         }
     }
 }
