@@ -1,7 +1,7 @@
 //! `weft bench --ceilings`: the peak rates of a device, shown.
 
 use crate::args::Common;
-use crate::output::{show_table, table, write_json};
+use crate::output::{print_text, show_table, table, write_json};
 use compiler::trace::Ceilings;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,5 +37,6 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> Result<()> {
     ] {
         value.map(|v| t.add_row([name.to_string(), format!("{v:.1} {unit}")]));
     }
-    show_table(&t)
+    show_table(&t)?;
+    print_text(&c.taken.words())
 }

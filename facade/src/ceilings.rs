@@ -76,7 +76,8 @@ fn fastest(machine: &Place, kernel: &Kernel) -> Result<f64, Failure> {
 /// apart would share a set of it.
 fn tiles(p: &DeviceProfile) -> Kernel {
     let [rows, columns] = p.machine.register_tile().unwrap_or([1; 2]).map(|n| n as usize);
-    let (m, n, k) = (8 * rows, columns * (32 * p.cores as usize + 1), 128);
+    // Long enough that the start of the threads does not count.
+    let (m, n, k) = (64 * rows, columns * (32 * p.cores as usize + 1), 128);
     let text = format!(
         "graph @main(%a: f32[{m},{k}], %b: f32[{k},{n}]) -> (y: f32[{m},{n}]) {{
   %y = matmul %a, %b : f32[{m},{n}]

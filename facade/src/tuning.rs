@@ -221,13 +221,15 @@ impl TuningDatabase {
     pub fn ceilings_of(&self, device: &str) -> Option<Ceilings> {
         self.best_ceilings(device).map(|l| l.ceilings)
     }
-    /// The line with the highest rates: other work on the machine makes rates lower, and nothing makes them higher.
+    /// A quiet measurement of its own if there is one, so that the first of these replaces all others; of several the one
+    /// with the highest rates, since other work on the machine makes rates lower.
     fn best_ceilings(&self, device: &str) -> Option<&CeilingsLine> {
         let own = self.ceilings.iter().filter(|l| l.device == device);
         let rates = |l: &CeilingsLine| (l.ceilings.fma_gflops, l.ceilings.copy_gb_s);
         own.max_by(|a, b| {
+            let quiet = [a, b].map(|l| l.ceilings.taken.is_quiet());
             let ((a, b), (c, d)) = (rates(a), rates(b));
-            a.total_cmp(&c).then(b.total_cmp(&d))
+            quiet[0].cmp(&quiet[1]).then(a.total_cmp(&c)).then(b.total_cmp(&d))
         })
     }
     /// The calibration of a device by the most schedules.

@@ -3,7 +3,7 @@
 //! Everything here comes from a trace. What the cost model says is computed elsewhere (`CompileTrace::estimates`,
 //! `alternatives`, `stored`), since it takes its time.
 
-use compiler::trace::{Call, CompileTrace, Errors, NodeError, Stored};
+use compiler::trace::{Call, Ceilings, CompileTrace, Errors, NodeError, Stored};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub struct Roofs {
 impl Roofs {
     /// The roofs of the device that a trace was timed on, else of that which it is for.
     pub fn of(t: &CompileTrace) -> Roofs {
-        if let Some(c) = t.times.as_ref().and_then(|t| t.ceilings) {
+        if let Some(c) = ceilings_of(t) {
             let matrix_gflops = c.matrix_gflops;
             return Roofs { measured: true, f32_gflops: Some(c.fma_gflops), matrix_gflops, gb_s: Some(c.copy_gb_s) };
         }
@@ -38,6 +38,17 @@ impl Roofs {
         let matrix_gflops = rate("matrix_gflops");
         Roofs { measured: false, f32_gflops: rate("gflops"), matrix_gflops, gb_s: rate("gb_s") }
     }
+}
+
+/// The measured peak rates of the device that a trace was timed on.
+pub fn ceilings_of(t: &CompileTrace) -> Option<Ceilings> {
+    t.times.as_ref()?.ceilings
+}
+
+/// A sentence about the kernel that is furthest above its measured roof, if one is.
+pub fn doubt(t: &CompileTrace) -> Option<String> {
+    let rates = |k: usize| Speed::of(t, k).map(|s| (t.kernels[k].name.as_str(), s.gflops, s.gb_s));
+    ceilings_of(t)?.furthest_above((0..t.kernels.len()).filter_map(rates))
 }
 
 /// How fast a kernel is, over all of its dispatches.

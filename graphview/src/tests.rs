@@ -164,6 +164,7 @@ fn measured() -> Measured {
         conflicting_gb_s: None,
         subgroup_gops: None,
         launch_us: Some(5.0),
+        ..Ceilings::default()
     });
     t.times = Some(Times { device: "some device".into(), dispatches, device_ms: 1.25, ceilings, ..Default::default() });
     let wrong = |name: &str| NodeError { name: name.into(), rel_l2: 0.5, max_abs: 2.0, ..Default::default() };

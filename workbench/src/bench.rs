@@ -9,7 +9,6 @@ mod repeated;
 mod request;
 mod spread;
 mod starts;
-pub(crate) mod state;
 mod stored;
 mod sweep;
 mod throughput;
@@ -21,6 +20,7 @@ use crate::models::{inputs_for, load};
 use crate::progress::{Progress, log};
 use crate::record::Versioned;
 use crate::settings::Settings;
+use crate::state::State;
 use crate::{ceilings, driver_stats, host_calls};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
@@ -38,7 +38,6 @@ use runtime_gpu::{Session, Transfers};
 use serde::Serialize;
 use serde_json::Value;
 use starts::{against_f32, compile_times, first_run};
-use state::State;
 use std::time::{Duration, Instant};
 use stored::Measured;
 pub use sweep::Setting;
@@ -97,7 +96,7 @@ pub fn settings(a: &Request) -> Result<Vec<Setting>> {
 /// No such device, or one that runs no kernels.
 pub fn ceilings_of(a: &Request) -> Result<(Device, Ceilings)> {
     let device = crate::executor::open_device(&a.settings)?;
-    let found = ceilings::measure(&device, &a.settings)?;
+    let found = ceilings::measure(&device, &a.settings, false)?;
     Ok((device, found))
 }
 
@@ -230,6 +229,7 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         device: crate::device::describe(device),
         flops: 2 * macs,
         ceilings,
+        doubt: measured.record.run.doubt(ceilings),
         settings: setting.record(),
         env: Environment::default(),
         work,

@@ -3,18 +3,20 @@
 use crate::error::{Code, Error, Result};
 use crate::progress::{Progress, log_once};
 use crate::settings::Settings;
+use crate::state::State;
 use crate::tuning;
-use compiler::trace::Ceilings;
+use compiler::trace::{Ceilings, Taken};
 use runtime_gpu::{AdapterDescription, Gpu};
 use std::sync::Arc;
 use weft::races::Place;
 use weft::{CeilingsLine, Device, TuningDatabase};
 
-/// Measures a device and keeps the result in the tuning database of the cache folder.
+/// Measures a device and keeps the result in the tuning database of the cache folder. `on_the_side`: beside other work
+/// of this command, so that a later measurement of its own replaces it.
 ///
 /// # Errors
 /// No device, or one that cannot run the kernels.
-pub fn measure(device: &Device, settings: &Settings) -> Result<Ceilings> {
+pub fn measure(device: &Device, settings: &Settings, on_the_side: bool) -> Result<Ceilings> {
     let machine = Place::of(device).ok_or_else(|| {
         let why = format!("--ceilings measures a device by its kernels; {} runs none", device.label());
         Error::new(Code::Device, why).help("`weft devices` lists what is there")
@@ -22,11 +24,19 @@ pub fn measure(device: &Device, settings: &Settings) -> Result<Ceilings> {
     if let Device::Gpu(gpu) = device {
         gpu.check_computes()?;
     }
+    let taken = taken(on_the_side);
     let mut progress = Progress::new(settings, &[]);
     let found = weft::ceilings::measure(&machine, &mut |s, d, t| progress.report(s, d, t));
-    let found = found.map_err(|e| Error::new(Code::Device, e.why()))?;
+    let found = Ceilings { taken, ..found.map_err(|e| Error::new(Code::Device, e.why()))? };
     store(device.profile().identity(), found)?;
     Ok(found)
+}
+
+/// Now.
+fn taken(on_the_side: bool) -> Taken {
+    let State { at, load, .. } = State::now();
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    Taken { at, load, threads, on_the_side }
 }
 
 /// Fills in figures of a device that neither the driver nor the table of products has, from an earlier measurement.

@@ -37,6 +37,7 @@ pub mod results;
 pub mod said;
 pub mod settings;
 pub mod shown;
+pub mod state;
 pub mod traces;
 pub mod tune;
 pub mod tuning;

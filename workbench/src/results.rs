@@ -1,4 +1,4 @@
-//! A folder of benchmarks from many machines: what `weft bench --json` wrote is checked and filed, and shown as one page.
+//! A folder of benchmarks from many machines: files of `weft bench --json` are checked, filed and shown as one page.
 //!
 //! A figure that contradicts itself is refused with the reason ([`checks`]). A consistent lie cannot be found, and the
 //! page says that figures are their senders' own. A filed entry holds the fields of [`entry`] alone, without paths and
@@ -10,15 +10,15 @@ mod folder;
 mod page;
 
 use crate::error::{Code, Error, Result};
-use checks::{check, contradiction};
+use checks::check;
 use entry::{Entry, read};
-use folder::{Filed, list};
+use folder::{Filed, contradiction, list};
 pub use page::page;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What became of bench files.
+/// Filed and refused bench files.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Added {
     /// Names of the new files in the folder.

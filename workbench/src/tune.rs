@@ -181,7 +181,7 @@ fn one(
     }
     drop(executor);
     let for_units = if a.kernel.is_some() { budget } else { budget.mul_f64(SEARCH) };
-    let ceilings = ceilings::stored(device).map_or_else(|| ceilings::measure(device, settings), Ok);
+    let ceilings = ceilings::stored(device).map_or_else(|| ceilings::measure(device, settings, true), Ok);
     let ceilings = ceilings.map_err(|e| log(settings, format!("tune: no peak rates: {}", e.message))).ok();
     let (reports, lines) =
         search_all((a, templates), (target, ceilings), (&units, total), (file, &known), (start, for_units))?;

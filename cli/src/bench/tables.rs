@@ -105,6 +105,7 @@ pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
         }
         if let (true, Some(kernels)) = (alone, &r.run.per_kernel) {
             show_kernels(kernels)?;
+            r.doubt.iter().try_for_each(|why| print_text(why))?;
             print_text(&format!("time source: {}", r.run.time_source.map_or("", |t| t.name())))?;
         }
         if let Some(stats) = &r.driver_stats {

@@ -44,7 +44,7 @@ pub use error::{TraceError, VERSION};
 pub use estimated::Stored;
 pub use file::MAGIC;
 pub use join::{name_in_part, texts_of_parts};
-pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Spent, Times};
+pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Spent, Taken, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
 pub use plan::{BufferView, Call, Content, Plan, PlanBuffer, PlanFunction, Step};

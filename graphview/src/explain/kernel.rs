@@ -5,6 +5,7 @@ use super::record::{AlternativeRecord, ChoiceRecord, EstimateRecord, KernelExpla
 use super::relations::Relations;
 use crate::document::Document;
 use crate::names;
+use crate::reasons::ceilings_of;
 use compiler::schedule::estimate::Estimate;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::text::print_value;
@@ -85,7 +86,7 @@ fn measured(t: &CompileTrace, kernel: usize) -> Option<MeasuredKernel> {
     let us = t.time_of_kernel(kernel)?.median_us.max(1e-3);
     let rate = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>() / us / 1e3;
     let (gflops, gb_s) = (rate(|c| c.flops), rate(|c| c.bytes));
-    let roofline_fraction = t.times.as_ref()?.ceilings.map(|c| c.fraction(gflops, gb_s));
+    let roofline_fraction = ceilings_of(t).map(|c| c.fraction(gflops, gb_s));
     let dispatches = t.dispatches_of_kernel(kernel) as usize;
     Some(MeasuredKernel { us: us / dispatches as f64, dispatches, gflops, gb_s, roofline_fraction })
 }
@@ -94,6 +95,7 @@ fn line(m: &MeasuredKernel, t: &CompileTrace, kernel: usize) -> String {
     let device = t.times.as_ref().map_or("", |m| m.device.as_str());
     let estimate = t.estimates().ok().and_then(|list| list.get(kernel)?.as_ref().map(|e| e.total() / 1e3));
     let times = estimate.map(|e| format!("; the estimate of this kernel is {e:.1} us, {:.2} of that", e / m.us));
+    let above = ceilings_of(t).and_then(|c| c.above_roof(m.gflops, m.gb_s)).map(|why| format!("\nit reaches {why}"));
     let share = m.roofline_fraction.map(|s| format!(", {:.1} % of the nearer measured ceiling", 1e2 * s));
     format!(
         "measured on {device}: {:.1} us a dispatch, dispatched {} times; {:.1} GFLOP/s, {:.1} GB/s{}{}",
@@ -103,7 +105,7 @@ fn line(m: &MeasuredKernel, t: &CompileTrace, kernel: usize) -> String {
         m.gb_s,
         share.unwrap_or_default(),
         times.unwrap_or_default()
-    )
+    ) + &above.unwrap_or_default()
 }
 
 fn lead_line((own, next): (f64, f64)) -> String {

@@ -3,7 +3,7 @@
 //!
 //! A trace that has no stages, or is for a device that this version does not know, has none of it.
 
-use crate::reasons::Roofs;
+use crate::reasons::{Roofs, ceilings_of, doubt};
 use compiler::schedule::estimate::Cost;
 use compiler::schedule::rules::{Alternative, Choice};
 use compiler::trace::{CompileTrace, RoundTrip, Stored};
@@ -70,5 +70,6 @@ pub(super) fn stored(t: &CompileTrace) -> Vec<Stored> {
 pub(super) fn roofs(t: &CompileTrace) -> Value {
     let r = Roofs::of(t);
     let from = if r.measured { "measured" } else { "profile" };
-    json!({ "from": from, "f32_gflops": r.f32_gflops, "matrix_gflops": r.matrix_gflops, "gb_s": r.gb_s })
+    let taken = ceilings_of(t).map(|c| c.taken.words());
+    json!({ "from": from, "taken": taken, "doubt": doubt(t), "f32_gflops": r.f32_gflops, "matrix_gflops": r.matrix_gflops, "gb_s": r.gb_s })
 }

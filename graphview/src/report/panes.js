@@ -127,7 +127,7 @@
       ["arithmetic", m && roof(m.gflops, r.f32_gflops, "GFLOP/s") + (r.matrix_gflops ? `; matrix units reach ${r.matrix_gflops.toFixed(0)}` : "")],
       ["traffic", m && roof(m.gb_s, r.gb_s, "GB/s")],
       ["intensity", call && call.bytes ? `${(call.flops / call.bytes).toFixed(1)} FLOP a byte` + (r.f32_gflops && r.gb_s ? `; above ${(r.f32_gflops / r.gb_s).toFixed(1)} arithmetic is the roof, below it memory` : "") : null],
-      ["roofs", m && (r.f32_gflops || r.gb_s) ? (r.from === "measured" ? "measured on this device" : "those the profile says") : null],
+      ["roofs", m && (r.f32_gflops || r.gb_s) ? (r.from === "measured" ? r.taken : "those the profile says") : null],
       ["occupancy", driver ? `${driver.occupancy} subgroups a ${driver.occupancy_of}, says the driver` : est ? `${number(est.workgroups)} workgroups of ${est.threads} threads` : null],
     ]));
     const s = data.schedules.find((x) => x.function === e.function);
@@ -216,7 +216,7 @@
     },
     kernels: {
       head: [["kernel", false, "name"], ["calls", true], ["time, ms", true], ["estimate, ms", true], ["measured / estimate", true], ["most of it", false], ["GFLOP/s", true], ["GB/s", true], ["of the nearest roof", true], ["workgroup", false], ["shared bytes", true], ["type", false], ["bounds", false]],
-      top: () => make("p", { class: "weak" }, "Choose a kernel: its estimate by part beside the time, roofs, occupancy, and what other choices of its schedule would cost." + (data.roofs.from === "measured" ? "" : " Roofs are those of the profile; weft bench --ceilings measures them.")),
+      top: () => make("p", { class: "weak" }, "Choose a kernel: its estimate by part beside the time, roofs, occupancy, and what other choices of its schedule would cost." + (data.roofs.from === "measured" ? "" : " Roofs are those of the profile; weft bench --ceilings measures them.") + (data.roofs.doubt ? ` ${data.roofs.doubt}.` : "")),
       rows: () => data.kernels.map((k, i) => {
         const m = rates(i), est = k.estimate ? (k.estimate.us * k.dispatches) / 1000 : null;
         const near = m && m.nearest;

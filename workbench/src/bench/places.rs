@@ -24,7 +24,7 @@ impl Place {
     fn open(a: &Request, settings: &Settings) -> Result<Place> {
         let (device, not_timed) = open(a, settings)?;
         let ceilings = match (&device, a.ceilings) {
-            (_, true) => Some(ceilings::measure(&device, settings)?),
+            (_, true) => Some(ceilings::measure(&device, settings, false)?),
             (device, false) => ceilings::stored(device),
         };
         Ok(Place { device, ceilings, not_timed })

@@ -1,11 +1,11 @@
 //! The record of a benchmark.
 
 use super::request::{Request, Timing};
-use super::state::State;
 use crate::device::DeviceRecord;
 use crate::error::Failure;
 use crate::host_calls::HostFunctionTime;
 use crate::settings::Settings;
+use crate::state::State;
 use benches::statistics::Statistics;
 use compiler::compile::{Compiled, MemoryReport};
 use compiler::fingerprint::Fingerprint;
@@ -51,11 +51,14 @@ pub struct BenchRecord {
     pub flops: u64,
     /// As of `bench --ceilings`.
     pub ceilings: Option<Ceilings>,
+    /// Why a kernel is above its roof, in words, if one is: the ceilings may be too low.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     /// Options that explain most.
     pub settings: SettingRecord,
     /// The machine.
     pub env: Environment,
-    /// What was computed: records with the same have the same `flops`.
+    /// The network and its inputs: records with equal ones have equal `flops`.
     pub work: Work,
     /// How it was timed.
     pub method: Method,
@@ -66,7 +69,7 @@ pub struct BenchRecord {
     pub against_f32: Option<AgainstF32>,
 }
 
-/// What was computed.
+/// The network and its inputs.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Work {
     /// Digest of the network's structure and small constants, without its large weights.
@@ -190,6 +193,11 @@ impl Run {
             memory: Some(Memory { weights, activations_peak }),
             ..Run::default()
         }
+    }
+    /// Why a kernel is above its roof, if one is.
+    pub fn doubt(&self, ceilings: Option<Ceilings>) -> Option<String> {
+        let kernels = self.per_kernel.iter().flatten();
+        ceilings?.furthest_above(kernels.map(|k| (k.name.as_str(), k.gflops, k.gb_s)))
     }
     /// The median latency; 0 where it was not timed.
     pub fn latency(&self) -> f64 {

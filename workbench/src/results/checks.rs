@@ -1,7 +1,6 @@
-//! What a right result fulfils. Bounds are wide enough for honest measurements on busy machines.
+//! Rules of a right result. Bounds are wide enough for honest measurements on busy machines.
 
 use super::entry::{Entry, Layer, Sampled};
-use super::folder::Filed;
 use benches::statistics::Statistics;
 
 /// The part by which a figure may differ from the one that its file implies: numbers may be rounded in between.
@@ -63,7 +62,7 @@ fn signs(e: &Entry) -> Result<(), String> {
     refuse(e.latency_ms.of.median == 0.0, || "`latency_ms.median` is 0".into())
 }
 
-/// The statistics are those of the samples.
+/// The statistics follow from the samples.
 fn samples(e: &Entry) -> Result<(), String> {
     let n = e.latency_ms.samples.as_ref().map_or(0, Vec::len);
     refuse(n < FEWEST, || {
@@ -181,15 +180,4 @@ fn versions(e: &Entry) -> Result<(), String> {
     let numbers = v.split(['-', '+']).next().unwrap_or_default().split('.').collect::<Vec<_>>();
     let right = numbers.len() == 3 && numbers.iter().all(|n| n.parse::<u32>().is_ok());
     refuse(!right, || format!("`env.weft` is `{v}`, which is no version"))
-}
-
-/// Holds an entry against those that are filed: what one network computes with equal inputs does not depend on where.
-///
-/// # Errors
-/// Names the file that says something else.
-pub fn contradiction(e: &Entry, filed: &[Filed]) -> Result<(), String> {
-    let same = filed.iter().find(|f| f.entry.work == e.work && f.entry.flops != e.flops);
-    same.map_or(Ok(()), |f| {
-        Err(format!("`flops` is {}, and {} has {} for the same network and inputs", e.flops, f.name, f.entry.flops))
-    })
 }

@@ -2,6 +2,7 @@
 //! are left out.
 
 use crate::bench::record::AgainstF32;
+use crate::state::State;
 use benches::statistics::Statistics;
 use compiler::trace::Ceilings;
 use serde::{Deserialize, Serialize};
@@ -110,8 +111,8 @@ pub struct Layer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    pub before: crate::bench::state::State,
-    pub after: crate::bench::state::State,
+    pub before: State,
+    pub after: State,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

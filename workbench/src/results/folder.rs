@@ -1,6 +1,6 @@
 //! The folder of results: a file for each, named by what it is of.
 
-use super::checks::{check, contradiction};
+use super::checks::check;
 use super::entry::{Entry, read};
 use crate::error::{Error, Result};
 use compiler::fingerprint::Fingerprint;
@@ -82,4 +82,15 @@ pub fn list(folder: &Path) -> Result<Vec<Filed>> {
         }
     }
     Ok(out)
+}
+
+/// Holds an entry against those that are filed: what one network computes with equal inputs does not depend on where.
+///
+/// # Errors
+/// Names the file that says something else.
+pub fn contradiction(e: &Entry, filed: &[Filed]) -> Result<(), String> {
+    let same = filed.iter().find(|f| f.entry.work == e.work && f.entry.flops != e.flops);
+    same.map_or(Ok(()), |f| {
+        Err(format!("`flops` is {}, and {} has {} for the same network and inputs", e.flops, f.name, f.entry.flops))
+    })
 }

@@ -26,5 +26,9 @@ pub fn page(folder: &Path) -> Result<String> {
 fn entry(f: &Filed) -> Result<Value> {
     let mut out = serde_json::to_value(&f.entry).map_err(|e| Error::input(e.to_string()))?;
     out["file"] = f.name.as_str().into();
+    if let Some(c) = f.entry.ceilings {
+        let kernels = f.entry.per_kernel.iter().map(|l| (l.name.as_str(), l.gflops, l.gb_s));
+        out["doubt"] = c.furthest_above(kernels).unwrap_or_else(|| c.taken.words()).into();
+    }
     Ok(out)
 }

@@ -8,7 +8,7 @@ use crate::units::rate as of_rate;
 use compiler::schedule::estimate::{Cost, KernelEstimate};
 use compiler::schedule::rules::{Alternative, Choice};
 use egui::{Align2, Color32, FontId, Grid, Rect, RichText, Sense, Ui, pos2, vec2};
-use graphview::reasons::{Roofs, Speed};
+use graphview::reasons::{Roofs, Speed, ceilings_of};
 
 /// The colours of the parts of an estimate, in the order of [`Cost::parts`].
 const PARTS: [Color32; 6] = [
@@ -91,12 +91,10 @@ fn verdict(ui: &mut Ui, v: &Viewer, speed: Option<&Speed>, roofs: &Roofs, model:
     ui.label(format!("{} each, {calls}: {:.1} % of the time of all dispatches.", of_us(s.us), 100.0 * s.share));
     if let Some((roof, share)) = s.shares(roofs).first() {
         let from = if roofs.measured { "measured on this device" } else { "the profile's" };
-        ui.label(match *share > 1.0 {
-            false => format!("It reaches {:.1} % of the nearer roof, {roof} ({from}).", 100.0 * share),
-            true => format!(
-                "It is {share:.1} times as fast as the roof of {roof} ({from}): its data are in a cache, or the roof was \
-                 measured while the device was busy."
-            ),
+        let above = ceilings_of(v.trace()).and_then(|c| c.above_roof(s.gflops, s.gb_s));
+        ui.label(match above {
+            None => format!("It reaches {:.1} % of the nearer roof, {roof} ({from}).", 100.0 * share),
+            Some(why) => format!("It reaches {why}."),
         });
     }
     let estimate = model.and_then(|m| m.estimate.as_ref());

@@ -4,9 +4,10 @@
 use super::Row;
 use crate::canvas::colour::milliseconds;
 use crate::state::Viewer;
+use compiler::trace::CompileTrace;
 use egui::{Align2, Color32, Rect, RichText, Ui, vec2};
 use egui_plot::{Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text};
-use graphview::reasons::Roofs;
+use graphview::reasons::{Roofs, ceilings_of, doubt};
 use graphview::scene::short;
 
 /// Points of one of so many sizes, by their time.
@@ -46,7 +47,7 @@ fn power(x: f64) -> String {
 }
 
 /// Says what the roofs are.
-fn describe(ui: &mut Ui, roofs: &Roofs) {
+fn describe(ui: &mut Ui, t: &CompileTrace, roofs: &Roofs) {
     let parts = [
         roofs.gb_s.map(|r| (MEMORY, format!("memory {r:.1} GB/s"))),
         roofs.f32_gflops.map(|r| (F32, format!("f32 and f16 {r:.0} GFLOP/s"))),
@@ -67,6 +68,10 @@ fn describe(ui: &mut Ui, roofs: &Roofs) {
             ui.colored_label(colour, text);
         });
     });
+    let taken = ceilings_of(t).map(|c| format!("They were {}.", c.taken.words()));
+    for text in [taken, doubt(t)].into_iter().flatten() {
+        ui.weak(text);
+    }
 }
 
 fn dots(v: &Viewer, rows: &[Row]) -> Vec<Dot> {
@@ -89,7 +94,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         return;
     }
     let roofs = Roofs::of(v.trace());
-    describe(ui, &roofs);
+    describe(ui, v.trace(), &roofs);
     let nearest = |p: PlotPoint, most: f64| {
         let distance = |d: &Dot| (d.at[0] - p.x).hypot(d.at[1] - p.y);
         dots.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).filter(|d| distance(d) < most).map(|d| d.row)

@@ -19,12 +19,12 @@ pub struct State {
     /// How Linux chooses the processor's clock: `performance`, `powersave` ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// What sensors read.
+    /// Values of sensors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensors: Vec<Reading>,
 }
 
-/// What a sensor reads.
+/// The value of a sensor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
     /// The chip and its label: `amdgpu edge`; `cpu` for the mean clock of all cores.
@@ -62,7 +62,7 @@ pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
 }
 
-/// What Linux's files hold: the beginning of a name, its end, the unit, and how many of the file's units are one.
+/// Files of Linux: the beginning of a name, its end, the unit, and how many of the file's units are one.
 const QUANTITIES: [(&str, &str, &str, f64); 4] = [
     ("freq", "_input", "MHz", 1e6),
     ("power", "_average", "W", 1e6),
