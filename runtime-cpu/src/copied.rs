@@ -7,9 +7,9 @@
 //! Elements of a window that overlap in several taps are copied once, with the distances that they have in memory;
 //! elements with much between them are packed.
 
+use crate::form::Form;
 use crate::halves;
 use crate::isa::Isa;
-use crate::memory::Form;
 use crate::tile::{self, Kind, Operands};
 use std::ops::Range;
 
@@ -231,7 +231,7 @@ impl Operands<'_> {
 #[derive(Default)]
 pub(crate) struct Kept {
     copy: Copied,
-    /// What it is a copy of: the tile, its first element, and columns.
+    /// The tile that it is a copy of, its first element, and columns.
     of: Option<[usize; 3]>,
     stride: isize,
 }

@@ -75,7 +75,7 @@ impl Kernel {
     }
     fn view_of(&self, b: BufferId, at: *mut u8, bytes: usize) -> (usize, View) {
         let buffer = &self.function.buffers[b];
-        let form = crate::memory::Form::of(buffer.dtype, buffer.encoding, buffer.scope);
+        let form = crate::form::Form::of(buffer.dtype, buffer.encoding, buffer.scope);
         (b.index(), View::new(at, bytes, form))
     }
     /// Runs the kernel on bound buffers.

@@ -1,7 +1,7 @@
 //! Epilogues: a leaf that computes its results of a tile's sums, element by element, becomes part of the tile.
 
+use crate::form::Form;
 use crate::index::{Index, Slot};
-use crate::memory::Form;
 use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, RegisterTile, Start, Step, StepOp, Value};
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;

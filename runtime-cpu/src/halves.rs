@@ -2,8 +2,8 @@
 //! set that has some. Every body gives the same numbers: widening is exact, narrowing rounds to the nearest, ties to
 //! even. NaN stays NaN.
 
+use crate::form::Form;
 use crate::isa::{Isa, versions};
-use crate::memory::Form;
 
 /// Widens the elements at `from` to f32, as many as `to` has; f32 is copied.
 ///

@@ -37,6 +37,7 @@ mod emit;
 mod epilogue;
 mod error;
 mod execute;
+mod form;
 mod halves;
 mod index;
 mod index_lanes;

@@ -1,60 +1,11 @@
 //! Buffers as kernels see them: memory with a storage form, bounds checked once for each run of elements.
 
+use crate::form::Form;
 use crate::halves;
 use crate::isa::Isa;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::rc::Rc;
-use tensor_ir::dtype::DType;
-use tensor_ir::tir::{Encoding, Scope};
-
-/// How the elements of a buffer are stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
-    F32,
-    F64,
-    F16,
-    BF16,
-    I8,
-    U8,
-    I32,
-    U32,
-    I64,
-    U64,
-}
-
-impl Form {
-    /// The form of a buffer. Halves are f32 in task memory, as they are in a shader's registers.
-    pub(crate) fn of(dtype: DType, encoding: Encoding, scope: Scope) -> Form {
-        let global = scope == Scope::Global;
-        match (encoding, dtype) {
-            (Encoding::ByteQuad, DType::I8) => Form::I8,
-            (Encoding::ByteQuad, _) => Form::U8,
-            (_, DType::F16) if global => Form::F16,
-            (_, DType::BF16) if global => Form::BF16,
-            (_, DType::F16 | DType::BF16 | DType::F32) => Form::F32,
-            (_, DType::F64) => Form::F64,
-            (Encoding::Narrow, _) => Form::I32,
-            (_, DType::I64) => Form::I64,
-            (_, DType::U64) => Form::U64,
-            (_, DType::U32 | DType::U16 | DType::U8 | DType::Bool) => Form::U32,
-            _ => Form::I32,
-        }
-    }
-    /// Elements are f32, or a shorter float that is f32 in registers.
-    pub(crate) fn is_narrow_float(self) -> bool {
-        matches!(self, Form::F32 | Form::F16 | Form::BF16)
-    }
-    /// Bytes of an element.
-    pub(crate) fn size(self) -> usize {
-        match self {
-            Form::I8 | Form::U8 => 1,
-            Form::F16 | Form::BF16 => 2,
-            Form::F32 | Form::I32 | Form::U32 => 4,
-            Form::F64 | Form::I64 | Form::U64 => 8,
-        }
-    }
-}
 
 /// An element in memory and the lane type that it is computed in.
 pub(crate) trait Element: Copy + 'static {
@@ -76,7 +27,7 @@ pub(crate) trait Element: Copy + 'static {
     }
 }
 macro_rules! elements {
-    ($($t:ty => $lane:ty, $same:literal, $read:expr, $write:expr $(, $all:item)*;)*) => { $(
+    ($($t:ty => $lane:ty, $same:literal, $read:expr, $write:expr $(, $read_all:expr, $write_all:expr)?;)*) => { $(
         impl Element for $t {
             type Lane = $lane;
             const IS_LANE: bool = $same;
@@ -84,7 +35,10 @@ macro_rules! elements {
             fn read(self) -> $lane { $read(self) }
             #[inline(always)]
             fn write(lane: $lane) -> $t { $write(lane) }
-            $($all)*
+            $(
+                fn read_all(from: &[$t], to: &mut [$lane]) { $read_all(from, to) }
+                fn write_all(from: &[$lane], to: &mut [$t]) { $write_all(from, to) }
+            )?
         }
     )* };
 }
@@ -92,12 +46,8 @@ elements! {
     f32 => f32, true, |x| x, |x| x;
     f64 => f64, true, |x| x, |x| x;
     f16 => f32, false, f16::to_f32, f16::from_f32,
-        fn read_all(from: &[f16], to: &mut [f32]) {
-            halves::widen_f16(Isa::best(), from.reinterpret_cast(), to);
-        },
-        fn write_all(from: &[f32], to: &mut [f16]) {
-            halves::narrow_f16(Isa::best(), from, to.reinterpret_cast_mut());
-        };
+        |from: &[f16], to: &mut [f32]| halves::widen_f16(Isa::best(), from.reinterpret_cast(), to),
+        |from: &[f32], to: &mut [f16]| halves::narrow_f16(Isa::best(), from, to.reinterpret_cast_mut());
     bf16 => f32, false, bf16::to_f32, bf16::from_f32;
     i8 => i64, false, i64::from, |x| x as i8;
     u8 => i64, false, i64::from, |x| x as u8;
@@ -330,43 +280,43 @@ impl<T: Copy> Source<'_, T> {
 macro_rules! with_form {
     ($form:expr, $t:ident, F => $f:expr, D => $d:expr, I => $i:expr) => {
         match $form {
-            $crate::memory::Form::F32 => {
+            $crate::form::Form::F32 => {
                 type $t = f32;
                 $f
             }
-            $crate::memory::Form::F16 => {
+            $crate::form::Form::F16 => {
                 type $t = half::f16;
                 $f
             }
-            $crate::memory::Form::BF16 => {
+            $crate::form::Form::BF16 => {
                 type $t = half::bf16;
                 $f
             }
-            $crate::memory::Form::F64 => {
+            $crate::form::Form::F64 => {
                 type $t = f64;
                 $d
             }
-            $crate::memory::Form::I8 => {
+            $crate::form::Form::I8 => {
                 type $t = i8;
                 $i
             }
-            $crate::memory::Form::U8 => {
+            $crate::form::Form::U8 => {
                 type $t = u8;
                 $i
             }
-            $crate::memory::Form::I32 => {
+            $crate::form::Form::I32 => {
                 type $t = i32;
                 $i
             }
-            $crate::memory::Form::U32 => {
+            $crate::form::Form::U32 => {
                 type $t = u32;
                 $i
             }
-            $crate::memory::Form::I64 => {
+            $crate::form::Form::I64 => {
                 type $t = i64;
                 $i
             }
-            $crate::memory::Form::U64 => {
+            $crate::form::Form::U64 => {
                 type $t = u64;
                 $i
             }

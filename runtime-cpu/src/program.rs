@@ -1,7 +1,7 @@
 //! What a kernel is made of: loops around leaves, all sizes known.
 
+use crate::form::Form;
 use crate::index::{Clamp, Condition, Index, Slot};
-use crate::memory::Form;
 use crate::tile::Kind;
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};

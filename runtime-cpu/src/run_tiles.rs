@@ -2,9 +2,10 @@
 
 use crate::copied::{Copied, Stored};
 use crate::execute::{Task, holding};
+use crate::form::Form;
 use crate::halves;
 use crate::index::{Condition, Slot};
-use crate::memory::{Form, View};
+use crate::memory::View;
 use crate::program::{self, Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;

@@ -1,8 +1,8 @@
 //! A kernel of a scheduled function, with values for its symbols, as a [`Program`].
 
 use crate::epilogue::{self, Known};
+use crate::form::Form;
 use crate::index::{Condition, Indices, Slot};
-use crate::memory::Form;
 use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, RegisterTile, Value};
 use crate::share;
 use tensor_ir::arena::Id;

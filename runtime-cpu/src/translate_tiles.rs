@@ -1,7 +1,7 @@
 //! Tiles of kernels: nests of tensor loops, and reductions whose lanes lie next to each other.
 
+use crate::form::Form;
 use crate::index::{Condition, Index, Slot};
-use crate::memory::Form;
 use crate::program::{Access, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
