@@ -1,5 +1,5 @@
-//! The commit of a release build, for the records of benchmarks: `WEFT_COMMIT` if it is set, else what git says. Without
-//! git there is none. A debug build has none either, since it would be linked anew at every commit.
+//! The commit of a release build, for the records of benchmarks: `WEFT_COMMIT` if it is set, else what git says.
+//! Without git there is none. A debug build has none either, since it would be linked anew at every commit.
 
 use std::path::Path;
 use std::process::Command;

@@ -209,8 +209,8 @@ pub struct RunArgs {
     /// Where to write the results: an .npz file, or a folder for an .npy file of each
     #[arg(short, long, value_name = "out.npz|DIR", value_parser = npz_or_folder())]
     pub output: Option<PathBuf>,
-    /// Intermediate tensors as further results, by the tensor's or node's name in the model (`*` matches anything); fused
-    /// ones too
+    /// Intermediate tensors as further results, by the tensor's or node's name in the model (`*` matches anything);
+    /// fused ones too
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', conflicts_with = "test_dir")]
     pub dump: Vec<String>,
     /// Relative tolerance of --test-dir

@@ -221,8 +221,8 @@ impl TuningDatabase {
     pub fn ceilings_of(&self, device: &str) -> Option<Ceilings> {
         self.best_ceilings(device).map(|l| l.ceilings)
     }
-    /// A quiet measurement of its own if there is one, so that the first of these replaces all others; of several the one
-    /// with the highest rates, since other work on the machine makes rates lower.
+    /// A quiet measurement of its own if there is one, so that the first of these replaces all others; of several the
+    /// one with the highest rates, since other work on the machine makes rates lower.
     fn best_ceilings(&self, device: &str) -> Option<&CeilingsLine> {
         let own = self.ceilings.iter().filter(|l| l.device == device);
         let rates = |l: &CeilingsLine| (l.ceilings.fma_gflops, l.ceilings.copy_gb_s);

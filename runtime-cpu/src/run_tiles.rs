@@ -197,7 +197,8 @@ impl Task<'_> {
     fn steps(&self, e: &Epilogue, rows: i64, columns: i64, m: &mut TileMemory) {
         // Pointers into it stay: it does not grow below.
         m.wide.clear();
-        let copied = |s: &&program::Step| matches!(&s.operand, Operand::Elements(a, _) if self.views[a.buffer].form() != Form::F32);
+        let is_f32 = |buffer: usize| self.views[buffer].form() == Form::F32;
+        let copied = |s: &&program::Step| matches!(&s.operand, Operand::Elements(a, _) if !is_f32(a.buffer));
         m.wide.reserve(e.steps.iter().filter(copied).count() * (rows * columns) as usize);
         let wide = &mut m.wide;
         m.steps.extend(e.steps.iter().map(|s| match &s.operand {

@@ -104,7 +104,8 @@ impl Translator<'_> {
         };
         Ok(with_loops(around, RegisterTile { left, right: Some(right), ..tile }))
     }
-    /// True if tiles read the operand: f32, or a shorter float that they copy, which stays as it is while the kernel runs.
+    /// True if tiles read the operand: f32, or a shorter float that they copy, which stays as it is while the
+    /// kernel runs.
     fn is_readable(&self, o: &Operand<'_>) -> bool {
         let b = &self.f.buffers[o.buffer];
         let form = Form::of(b.dtype, b.encoding, b.scope);

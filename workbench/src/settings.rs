@@ -39,8 +39,8 @@ options! {
         device: String = "auto" in Device { env: Some("WEFT_DEVICE") };
         /// Threads of the CPU, and of external targets that have threads [default: one for each core]
         threads: Option<u32> = "" in Device { value: "N", check: |t| within(t, 1, 1024) };
-        /// Device profile to compile for (`weft devices --profiles`); if the kernels run here, as far as --device can run
-        /// them
+        /// Device profile to compile for (`weft devices --profiles`); if the kernels run here, as far as --device can
+        /// run them
         target: Option<String> = "" in Device { value: "PROFILE" };
         /// Schedule rules to try first, also where the device prefers others; one that cannot be applied is passed over
         rules: Vec<String> = "" in Compiler {
@@ -68,13 +68,13 @@ options! {
         disable_pass: Vec<String> = "" in Compiler { value: "PASS" };
         /// Pipeline to run instead of the default: names of passes, with options as in 'fuse-ops {mode=classic}'
         passes: Vec<String> = "" in Compiler { value: "A,B", listed: true };
-        /// Host functions in place of nodes: NODE=FUNCTION (`*` matches anything), or op:relu=FUNCTION with Weft's names of
-        /// operators
+        /// Host functions in place of nodes: NODE=FUNCTION (`*` matches anything), or op:relu=FUNCTION with Weft's
+        /// names of operators
         host_call: Vec<String> = "" in Compiler { value: "NODE=FUNCTION" };
         /// A library of host functions, as docs/weft_host_functions.h declares it
         host_functions: Vec<PathBuf> = "" in Compiler { value: "LIBRARY", path: true };
-        /// Other libraries that run the nodes they support, the preferred one first (as execution providers do): dnnl, c,
-        /// interpreter; options as in dnnl:min_macs=1e6
+        /// Other libraries that run the nodes they support, the preferred one first (as execution providers do): dnnl,
+        /// c, interpreter; options as in dnnl:min_macs=1e6
         external: Vec<String> = "" in Compiler { value: "TARGET,...", listed: true };
         /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off
         /// [default: WEFT_CACHE (a folder or off), else the user's cache folder]
@@ -91,7 +91,8 @@ options! {
         dim: Vec<String> = "" in Model { value: "NAME=N", check: size };
         /// Shape of an input
         shape: Vec<String> = "" in Model { value: "INPUT=1x3x224x224" };
-        /// Model with the constants of a .weft text that was written without their data; compile options must be the same
+        /// Model with the constants of a .weft text that was written without their data; compile options must be the
+        /// same
         weights: Option<String> = "" in Model { value: "MODEL", path: true };
         /// Seed of weights of zoo models and of random inputs
         seed: u64 = "0" in Model;

@@ -71,5 +71,7 @@ pub(super) fn roofs(t: &CompileTrace) -> Value {
     let r = Roofs::of(t);
     let from = if r.measured { "measured" } else { "profile" };
     let taken = ceilings_of(t).map(|c| c.taken.words());
-    json!({ "from": from, "taken": taken, "doubt": doubt(t), "f32_gflops": r.f32_gflops, "matrix_gflops": r.matrix_gflops, "gb_s": r.gb_s })
+    let (f32_gflops, matrix_gflops, gb_s) = (r.f32_gflops, r.matrix_gflops, r.gb_s);
+    let doubt = doubt(t);
+    json!({ "from": from, "taken": taken, "doubt": doubt, "f32_gflops": f32_gflops, "matrix_gflops": matrix_gflops, "gb_s": gb_s })
 }
