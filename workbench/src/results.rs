@@ -1,7 +1,7 @@
 //! A folder of benchmarks from many machines: files of `weft bench --json` are checked, filed and shown as one page.
 //!
-//! A figure that contradicts itself is refused with the reason ([`checks`]). A consistent lie cannot be found, and the
-//! page says that figures are their senders' own. A filed entry holds the fields of [`entry`] alone, without paths and
+//! A figure that contradicts itself is refused with the reason (`checks`). A consistent lie cannot be found, and the
+//! page says that figures are their senders' own. A filed entry holds the fields of `entry` alone, without paths and
 //! names of hosts.
 
 mod checks;

@@ -96,6 +96,9 @@ impl Staging<'_> {
         check_new_block(f, self.into)?;
         let path = loops_around_block(f, self.block)?;
         let at = position_around(&path, self.at, self.block)?;
+        if path[..=at].iter().any(|l| l.kind == LoopKind::Tensor) {
+            return Err(Refusal::at(self.at, "the loop is computed as one operation, so nothing can be staged in it"));
+        }
         let block = find_block(f, self.block)?.clone();
         let (operand, lazy) = self.find_operand(&block)?;
         let wide = operand.dtype(f);
