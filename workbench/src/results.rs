@@ -53,7 +53,7 @@ impl Added {
     pub fn error(&self) -> Option<Error> {
         let [first, others @ ..] = &self.refused[..] else { return None };
         let more = others.iter().map(|r| format!("\n{}: {}", r.place(), r.why)).collect::<String>();
-        let help = "the right ones are filed; measure the others again, on a quiet machine";
+        let help = "`weft bench --json=F.json` writes such files; figures that disagree are measured again, on a quiet machine";
         Some(Error::new(Code::Input, format!("{}{more}", first.why)).at(first.place()).help(help))
     }
 }

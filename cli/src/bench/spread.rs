@@ -21,6 +21,12 @@ pub fn show(r: &BenchRecord) -> Result<()> {
         let warm = c.warm.map_or(String::new(), |ms| format!(", {ms:.0} ms warm"));
         print_text(&format!("compilation, session and first run: {:.0} ms cold{warm}", c.cold))?;
     }
+    if let Some(a) = &r.against_f32 {
+        let finite = if a.not_finite == 0 { String::new() } else { format!(", {} numbers not finite", a.not_finite) };
+        let [rel_l2, max_abs] = [a.rel_l2, a.max_abs].map(|x| format!("{x:.1e}"));
+        let text = format!("results against f32: relative L2 error {rel_l2}, largest difference {max_abs}{finite}");
+        print_text(&text)?;
+    }
     if let Some((n, per_s)) = r.run.in_flight.zip(r.run.throughput_per_s) {
         let runs = if n == 1 { "1 run" } else { &format!("{n} runs") };
         print_text(&format!("throughput: {per_s:.1} a second with {runs} in flight"))?;
