@@ -61,8 +61,8 @@ impl Speed {
     /// Of a kernel that was timed.
     pub fn of(t: &CompileTrace, kernel: usize) -> Option<Speed> {
         let own: Vec<&Call> = t.calls().filter(|c| c.kernel == kernel).collect();
-        let us = t.time_of_kernel(kernel)?.median_us.max(1e-3);
-        let all: f64 = t.times.as_ref()?.dispatches.iter().map(|d| d.median_us).sum();
+        let us = t.time_of_kernel(kernel)?.us.max(1e-3);
+        let all = t.run_ms() * 1e3;
         let sum = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>();
         let (flops, bytes) = (sum(|c| c.flops), sum(|c| c.bytes));
         let dispatches = t.dispatches_of_kernel(kernel).max(1) as usize;

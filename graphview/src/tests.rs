@@ -154,7 +154,7 @@ fn measured() -> Measured {
     let kernels = vec![vec![executable]; t.kernels.len()];
     t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
     let calls = t.calls().count();
-    let dispatches = (1..=calls).map(|i| DispatchTime { median_us: i as f64, ..Default::default() }).collect();
+    let dispatches = (1..=calls).map(|i| DispatchTime { us: i as f64, ..Default::default() }).collect();
     let ceilings = Some(Ceilings {
         copy_gb_s: 10.0,
         fma_gflops: 100.0,

@@ -133,12 +133,16 @@ impl Session {
         let (outputs, spans) = self.run_with(inputs, functions, true)?;
         Ok((outputs, DispatchTime::of(&spans, self.plan.dispatches().count())))
     }
-    /// Runs once and gives what was done when, in its order.
+    /// Runs once; results, and what was done when, in its order.
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn timeline(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Span>, CpuError> {
-        Ok(self.run_with(inputs, functions, true)?.1)
+    pub fn timeline(
+        &self,
+        inputs: &[Tensor],
+        functions: &dyn HostCaller,
+    ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
+        self.run_with(inputs, functions, true)
     }
     fn run_with(
         &self,
@@ -276,7 +280,7 @@ impl Run<'_> {
         })
     }
     fn dispatch(&mut self, d: &Dispatch) -> Result<(), CpuError> {
-        let session = self.session;
+        let (session, start) = (self.session, self.now());
         let k = &session.plan.kernels[d.kernel];
         let kernel = kernel_of(k.emitted.module.as_ref(), &k.name)?;
         let symbols: Vec<i64> = d.symbols.iter().map(|s| i64::from(*s)).collect();
@@ -286,6 +290,7 @@ impl Run<'_> {
             kernel.view(b, place.at, place.bytes)
         });
         let views: Vec<(usize, View)> = each.collect();
+        self.note(start, || Work::Prepare);
         let start = self.now();
         let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, &session.processor)));
         done.map_err(|_| CpuError::Internal(format!("kernel `{}` accesses what is out of bounds", k.name)))?;
@@ -294,7 +299,9 @@ impl Run<'_> {
         Ok(())
     }
     fn host_step(&mut self, h: &HostStep) -> Result<(), CpuError> {
+        let start = self.now();
         let inputs = h.inputs.iter().map(|v| self.read(v)).collect::<Result<Vec<_>, _>>()?;
+        self.note(start, || Work::Operands);
         let start = self.now();
         let outputs = (h.run)(inputs, self.functions).map_err(|e| {
             let lacks = h.call.is_some_and(|c| !c.external && !self.functions.contains(c.function));
@@ -305,17 +312,23 @@ impl Run<'_> {
                 CpuError::of(Fault { message, ..e }, CpuError::Host)
             }
         })?;
-        self.note(start, || Work::Host(h.name.to_string()));
-        h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))
+        self.note(start, || Work::Host(h.name.to_string(), h.group));
+        let start = self.now();
+        h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))?;
+        self.note(start, || Work::Operands);
+        Ok(())
     }
     fn copy(&mut self, from: usize, to: usize) -> Result<(), CpuError> {
         if self.is_on_host(to) {
             self.host[to] = self.host[from].clone();
             return Ok(());
         }
+        let start = self.now();
         let bytes = self.session.plan.buffers[from].bytes.min(self.session.plan.buffers[to].bytes);
         let source = self.places[from].read(bytes as usize);
-        self.places[to].write(0, source)
+        self.places[to].write(0, source)?;
+        self.note(start, || Work::Copy);
+        Ok(())
     }
     fn branch(&mut self, b: &Branch) -> Result<(), CpuError> {
         let taken = truth(&self.read(&b.condition)?);

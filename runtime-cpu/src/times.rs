@@ -22,8 +22,14 @@ pub enum Work {
     Inputs,
     /// A dispatch, by its number in [`Plan::dispatches`].
     Kernel(usize),
-    /// A step on tensors, by its name.
-    Host(String),
+    /// A dispatch is prepared.
+    Prepare,
+    /// A step on tensors, by its name and group.
+    Host(String, usize),
+    /// Tensors of a step are brought into the form of kernels, or from it.
+    Operands,
+    /// A buffer is copied.
+    Copy,
     /// Results are read.
     Outputs,
 }

@@ -5,9 +5,10 @@ use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::open::OpenSession;
 use crate::planned::Planned;
+use crate::recorder::{Doing, Recorder};
 use compiler::compile::Compiled;
 use compiler::fault::Fault;
-use compiler::graph::Module;
+use compiler::graph::{Function, Module, NodeId};
 use compiler::interpreter::Interpreter;
 use compiler::tensor::Tensor;
 use std::any::Any;
@@ -58,17 +59,24 @@ pub type Visit<'a, E> = dyn FnMut(&PartRun<'_>) -> Result<(), E> + 'a;
 
 /// A part that something else than a device runs by a plan.
 pub trait RunPart<E>: Send + Sync {
-    /// Runs once, with operands and results in the order of the part.
+    /// Runs once, with operands and results in the order of the part; `recorder` takes notes.
     ///
     /// # Errors
     /// A failed run.
-    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E>;
+    fn run(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, E>;
     /// True when it computes something in kernels.
     fn has_kernels(&self) -> bool;
     /// True when it computes something on the host, outside of kernels.
     fn has_host_steps(&self) -> bool;
     /// Itself, for the crate that knows what it is.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// What goes with a run into its parts.
+#[derive(Clone, Copy)]
+pub(crate) struct With<'a> {
+    pub(crate) functions: &'a HostFunctions,
+    pub(crate) recorder: &'a Recorder,
 }
 
 /// What goes wrong in a part.
@@ -91,7 +99,7 @@ pub(crate) fn visit_on_host<E: PartError>(
     visit: &mut Visit<'_, E>,
 ) -> Result<Vec<Tensor>, E> {
     let start = Instant::now();
-    let results = interpret(module, inputs, functions)?;
+    let results = interpret(module, inputs, With { functions, recorder: &Recorder::default() })?;
     let ms = start.elapsed().as_secs_f64() * 1e3;
     visit(&PartRun { name, ran: Ran::Host(module), operands: inputs, ms, times })?;
     Ok(results)
@@ -104,8 +112,21 @@ pub(crate) fn of_host<E: From<GpuError>>(why: Fault) -> E {
 pub(crate) fn interpret<E: From<GpuError>>(
     module: &Module,
     inputs: &[Tensor],
-    functions: &HostFunctions,
+    with: With<'_>,
 ) -> Result<Vec<Tensor>, E> {
-    let run = Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs);
+    let run = observed(module, with.functions, with.recorder).run(module.entry, inputs);
     Ok(run.map_err(|e| GpuError::Host(e.to_string()))?)
+}
+
+/// An interpreter of the module; `recorder` takes notes of its nodes.
+pub fn observed<'a>(module: &'a Module, functions: &'a HostFunctions, recorder: &'a Recorder) -> Interpreter<'a> {
+    let interpreter = Interpreter::new(module).with_host(functions.on_tensors());
+    if !recorder.is_on() {
+        return interpreter;
+    }
+    let node = |f: &Function, n: NodeId, _: &[Tensor]| {
+        let n = &f.nodes[n];
+        recorder.did(|| Doing::Node(n.name.to_string(), n.op.name()));
+    };
+    interpreter.observe(node)
 }

@@ -5,6 +5,7 @@ use crate::error::GpuError;
 use crate::poller::Polling;
 use crate::pool::Lease;
 use crate::readback::Readback;
+use crate::recorder::Recorder;
 use crate::resources::{Bound, BoundStep, Resources, Shared};
 use crate::run::ms;
 use crate::session::Session;
@@ -75,6 +76,7 @@ impl Session {
     /// A wrong number, dtype or shape.
     pub fn resident(&self, inputs: &[Tensor]) -> Result<Resident<'_>, GpuError> {
         let mut resources = pollster::block_on(self.pool.take());
+        resources.recorder = Recorder::default();
         if let Some(uploads) = resources.write_inputs(&self.shared, inputs)? {
             self.shared.gpu.queue.submit([uploads.finish()]);
             resources.staging.submitted();
@@ -276,7 +278,7 @@ fn time_by_timestamps(shared: &Shared, all: &[&Bound]) -> Result<Vec<(usize, usi
             pass.write_timestamp(&stamps.set, i as u32 + 1);
         }
     }
-    stamps.resolve(&mut encoder);
+    stamps.resolve(&mut encoder, all.len() as u32 + 1);
     let index = gpu.queue.submit([encoder.finish()]);
     let mapped = stamps.map();
     gpu.wait_for(index)?;

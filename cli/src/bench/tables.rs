@@ -3,7 +3,8 @@
 use super::spread;
 use crate::output::{Rows, print_text, show_driver_stats, show_table, table};
 use workbench::Result;
-use workbench::bench::record::{BenchRecord, KernelTime};
+use compiler::trace::{Kind, NOT_ATTRIBUTED, TimeRow};
+use workbench::bench::record::{BenchRecord, KernelTime, SpentRecord};
 use workbench::bench::{Row, Setting};
 
 /// Names of the columns, and their least width.
@@ -103,8 +104,11 @@ pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
         if alone && r.run.latency_ms.is_some() {
             spread::show(r)?;
         }
+        if let (true, Some(spent)) = (alone, &r.run.spent) {
+            show_spent(spent, r.run.latency())?;
+        }
         if let (true, Some(kernels)) = (alone, &r.run.per_kernel) {
-            show_kernels(kernels)?;
+            show_kernels(kernels, r.run.spent.as_ref().map_or(0.0, |s| s.run_ms))?;
             print_text(&format!("time source: {}", r.run.time_source.map_or("", |t| t.name())))?;
         }
         if let Some(stats) = &r.driver_stats {
@@ -116,11 +120,50 @@ pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
     Ok(())
 }
 
-/// The kernels that take the longest.
-fn show_kernels(kernels: &[KernelTime]) -> Result<()> {
+/// Rows of a table of times that are shown.
+const SHOWN: usize = 12;
+
+/// Where the time of a run goes: all of its kernels as one row, then the others, those with the most time first.
+fn show_spent(spent: &SpentRecord, median: f64) -> Result<()> {
+    let run_ms = spent.run_ms;
+    print_text(&format!("\none run of {}, the nearest to the median of {}:", milliseconds(run_ms), milliseconds(median)))?;
+    let (kernels, others): (Vec<&TimeRow>, Vec<&TimeRow>) = spent.rows.iter().partition(|r| r.kind == Kind::Kernel);
+    let (rest, named): (Vec<&TimeRow>, Vec<&TimeRow>) = others.into_iter().partition(|r| r.kind == Kind::Rest);
+    let mut t = table(&["where its time goes", "times", "ms", "share"]);
+    let mut add = |name: &str, rows: &[&TimeRow]| {
+        let (count, ms) = rows.iter().fold((0, 0.0), |(n, ms), r| (n + r.count, ms + r.ms));
+        let count = if count > 0 { count.to_string() } else { String::new() };
+        t.add_row([name.to_string(), count, few(ms), format!("{:.1}%", 100.0 * ms / run_ms.max(1e-9))]);
+    };
+    if !kernels.is_empty() {
+        add("kernels", &kernels);
+    }
+    named.iter().take(SHOWN).for_each(|r| add(&r.name, &[r]));
+    if named.len() > SHOWN {
+        add(&format!("{} more rows", named.len() - SHOWN), &named[SHOWN..]);
+    }
+    add(NOT_ATTRIBUTED, &rest);
+    show_table(&t)
+}
+
+/// Milliseconds with the digits that say something.
+fn few(ms: f64) -> String {
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.1}"),
+        ms if ms >= 1.0 => format!("{ms:.2}"),
+        ms => format!("{ms:.4}"),
+    }
+}
+
+fn milliseconds(ms: f64) -> String {
+    format!("{} ms", few(ms))
+}
+
+/// The kernels that take the longest, with their shares of the run.
+fn show_kernels(kernels: &[KernelTime], run_ms: f64) -> Result<()> {
     let mut rows: Vec<&KernelTime> = kernels.iter().collect();
     rows.sort_by(|a, b| b.us_total.total_cmp(&a.us_total));
-    let total: f64 = rows.iter().map(|r| r.us_total).sum();
+    let total = run_ms * 1e3;
     let roof = rows.iter().any(|r| r.roofline_fraction.is_some());
     let parts = rows.iter().any(|r| r.part.is_some());
     let mut header = if parts { vec!["part"] } else { vec![] };
@@ -129,7 +172,7 @@ fn show_kernels(kernels: &[KernelTime]) -> Result<()> {
         header.push("of the roof");
     }
     let mut t = table(&header);
-    for r in rows.iter().take(12) {
+    for r in rows.iter().take(SHOWN) {
         let mut row = if parts { vec![r.part.clone().unwrap_or_default()] } else { vec![] };
         row.extend([
             r.name.clone(),

@@ -139,7 +139,7 @@ impl<'a> Verdict<'a> {
         let mut rows: Vec<&Row> = self.comparison.rows.iter().filter(|r| r.times.iter().any(Option::is_some)).collect();
         rows.sort_by(|x, y| y.changed.cmp(&x.changed).then(y.delta_us().abs().total_cmp(&x.delta_us().abs())));
         let layer = |r: &Row| {
-            let ([a, b], [a_us, b_us]) = (r.groups.clone(), r.times.map(|t| t.map(|t| t.median_us)));
+            let ([a, b], [a_us, b_us]) = (r.groups.clone(), r.times.map(|t| t.map(|t| t.us)));
             let (ratio, noise, changed) = (r.ratio(), r.noise(), r.changed);
             let (name, origins, reason) = (r.name.clone(), r.origins.clone(), r.reason.clone());
             LayerRecord { name, origins, a, b, a_us, b_us, ratio, noise, changed, reason }

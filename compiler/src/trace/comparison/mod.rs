@@ -64,7 +64,7 @@ impl Row {
     }
     /// Microseconds of each side, 0 where it has none.
     pub fn median_us(&self) -> [f64; 2] {
-        self.times.map(|t| t.map_or(0.0, |t| t.median_us))
+        self.times.map(|t| t.map_or(0.0, |t| t.us))
     }
     /// The time of the second side as a multiple of the first one's.
     pub fn ratio(&self) -> Option<f64> {
@@ -73,7 +73,7 @@ impl Row {
     }
     /// Half of the spread of the runs, as a share of the median: that of the side with the larger one.
     pub fn noise(&self) -> Option<f64> {
-        let one = |t: DispatchTime| if t.median_us > 0.0 { (t.max_us - t.min_us) / t.median_us / 2.0 } else { 0.0 };
+        let one = |t: DispatchTime| if t.us > 0.0 { (t.max_us - t.min_us) / t.us / 2.0 } else { 0.0 };
         self.times.into_iter().flatten().map(one).reduce(f64::max)
     }
 }
@@ -234,7 +234,7 @@ fn times_of_groups(t: &CompileTrace, source: Source) -> Vec<Option<DispatchTime>
             for c in t.calls() {
                 if let Some(Some(e)) = estimates.get(c.kernel) {
                     let us = e.cost.total() / 1e3;
-                    put(c.group, DispatchTime { median_us: us, min_us: us, max_us: us });
+                    put(c.group, DispatchTime { us, min_us: us, max_us: us });
                 }
             }
         }
@@ -253,7 +253,7 @@ fn row(
     let times = [time(0), time(1)];
     let changed = match (times, source) {
         ([Some(a), Some(b)], Source::Measured) => a.differs(b),
-        ([Some(a), Some(b)], Source::Estimated) => (b.median_us - a.median_us).abs() > ALIKE * a.median_us,
+        ([Some(a), Some(b)], Source::Estimated) => (b.us - a.us).abs() > ALIKE * a.us,
         ([None, None], _) => false,
         _ => true,
     };
