@@ -12,6 +12,7 @@ use tables::{Lines, show_details, written};
 use workbench::bench::record::BenchRecord;
 use workbench::bench::{Request, Row, RowRecord, bench, ceilings_of, failure};
 use workbench::progress::log;
+use workbench::statistics::{Ratio, Statistics};
 use workbench::written::write_file;
 use workbench::{Code, Error, Result};
 
@@ -105,13 +106,22 @@ struct Baseline {
     model: String,
     batch: Option<usize>,
     dtype: String,
-    latency_ms: Median,
+    latency_ms: Samples,
 }
 
+/// Statistics, which earlier versions did not have all of.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Median {
+struct Samples {
     median: f64,
+    samples: Option<Vec<f64>>,
+}
+
+impl Baseline {
+    fn latency(&self) -> Statistics {
+        let Samples { median, samples } = &self.latency_ms;
+        samples.as_ref().map_or(Statistics { median: *median, ..Statistics::default() }, |s| Statistics::of(s))
+    }
 }
 
 #[derive(Deserialize)]
@@ -137,10 +147,18 @@ fn check_baseline(common: &Common, results: &[&BenchRecord], baseline: &[Baselin
     for r in results {
         let same = |b: &&Baseline| (&b.model, b.batch, b.dtype.as_str()) == (&r.model, Some(r.batch), r.dtype);
         let Some(b) = baseline.iter().find(same) else { continue };
-        let ratio = r.run.latency() / b.latency_ms.median.max(1e-9);
-        log(common, format!("{}: {ratio:.3} of the baseline's time", r.model));
-        if ratio > 1.0 + slowdown {
-            slow.push(format!("{} is {:.1}% slower", r.model, (ratio - 1.0) * 100.0));
+        let Some(now) = &r.run.latency_ms else { continue };
+        let ratio = Ratio::of(&now.of, &b.latency());
+        let by = ratio.plus_minus.map_or(String::new(), |by| format!(" +-{by:.3}"));
+        let word = if ratio.word() == "even" { ", which is within the noise" } else { "" };
+        log(common, format!("{}: {:.3}{by} of the baseline's time{word}", r.model, ratio.value));
+        let (limit, percent) = (1.0 + slowdown, |by: f64| format!("{:.1} %", 100.0 * by));
+        if ratio.is_above(limit) {
+            slow.push(format!("{} is {} slower", r.model, percent(ratio.value - 1.0)));
+        } else if ratio.value > limit {
+            let (more, noise) = (percent(ratio.value - 1.0), percent(ratio.plus_minus.unwrap_or(0.0)));
+            let why = format!("{more} slower, with a noise of {noise}: whether that is more than --max-slowdown");
+            log(common, format!("warning: {}: {why} is not known; measure longer with --duration 10s", r.model));
         }
     }
     if slow.is_empty() { Ok(()) } else { Err(Error::new(Code::Check, slow.join("; "))) }

@@ -93,7 +93,7 @@ pub fn execute(a: &DevicesArgs) -> Result<()> {
         return print_text(&format!("{}\n\n{advice}", cpu_block(&processor)));
     }
     let later = if list.iter().any(|d| d.figures.lacking()) {
-        "\n\nwhat is guessed or unknown is measured when a model is first compiled for the device"
+        "\n\n`weft bench --ceilings --device N` measures what is guessed or unknown"
     } else {
         ""
     };

@@ -178,7 +178,7 @@ fn layers([first, second]: [&str; 2], c: &Comparison, most: usize) -> Result<()>
         String::new(),
     ]);
     for r in changed.iter().take(most) {
-        let [a, b] = r.times.map(|t| us(t.map(|t| t.median_us)));
+        let [a, b] = r.times.map(|t| us(t.map(|t| t.us)));
         let noise = r.noise().filter(|_| c.source == Source::Measured);
         let noise = noise.map_or(String::new(), |n| format!("±{:.0} %", 100.0 * n));
         let why = r.reason.clone().unwrap_or_default();

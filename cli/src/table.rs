@@ -72,6 +72,11 @@ impl Table {
         self
     }
 
+    /// True when it has no row but its header.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
     /// Columns that fit into `width`, each with the width it gets.
     fn widths(&self, width: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = self.inner.column_max_content_widths().into_iter().map(usize::from).collect();

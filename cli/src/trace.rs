@@ -102,7 +102,7 @@ fn show_kernels(t: &CompileTrace) -> Result<()> {
             if k.bounds_proved { "proved" } else { "checked" }.into(),
             format!("{} instructions", k.schedule.len()),
             t.groups_of(i).len().to_string(),
-            t.time_of_kernel(i).map_or(String::new(), |t| format!("{:.1}", t.median_us)),
+            t.time_of_kernel(i).map_or(String::new(), |t| format!("{:.1}", t.us)),
         ]);
     }
     show_table(&rows)

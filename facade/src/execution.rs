@@ -5,7 +5,7 @@ use crate::error::Error;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use runtime_gpu::{GpuError, RunInput, Visit};
+use runtime_gpu::{GpuError, Recorder, RunInput, Visit};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -32,6 +32,12 @@ pub(crate) trait Execution: Send + Sync {
         *outputs = self.run(inputs)?;
         Ok(())
     }
+
+    /// As [`Execution::run`]; `recorder` takes notes.
+    ///
+    /// # Errors
+    /// As there.
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error>;
 
     /// As [`Execution::run`], without blocking the polling thread.
     fn run_async(&self, inputs: Vec<Tensor>) -> Pending<'_, Vec<Tensor>>;

@@ -9,10 +9,9 @@ use crate::program::Program;
 use compiler::compile::check_ranges;
 use compiler::graph::Module;
 use compiler::int::DimRanges;
-use compiler::interpreter::Interpreter;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use runtime_gpu::{GpuError, HostFunctions, Part};
+use runtime_gpu::{GpuError, HostFunctions, Part, Recorder, observed};
 use std::sync::Arc;
 
 /// The interpreter as a machine. It has no limits; its profile has those that every device has.
@@ -71,10 +70,13 @@ impl Interpreted {
 
 impl Execution for Interpreted {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.run_recorded(inputs, &Recorder::default())
+    }
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
         // The interpreter itself would take any sizes.
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         check_ranges(&self.loaded, &shapes, &self.ranges).map_err(|e| Error::Input(e.to_string()))?;
-        interpret(&self.module, &self.functions, inputs)
+        interpret(&self.module, &self.functions, inputs, recorder)
     }
     fn run_async(&self, inputs: Vec<Tensor>) -> Pending<'_, Vec<Tensor>> {
         let own = self.clone();
@@ -94,12 +96,17 @@ impl Execution for Interpreted {
     }
 }
 
-/// Runs a module once in the interpreter.
+/// Runs a module once in the interpreter; `recorder` takes notes.
 ///
 /// # Errors
 /// Wrong inputs, a failed node.
-pub(crate) fn interpret(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    let run = || Ok(Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs)?);
+pub(crate) fn interpret(
+    module: &Module,
+    functions: &HostFunctions,
+    inputs: &[Tensor],
+    recorder: &Recorder,
+) -> Result<Vec<Tensor>, Error> {
+    let run = || Ok(observed(module, functions, recorder).run(module.entry, inputs)?);
     if module.functions.len() == 1 {
         return run();
     }

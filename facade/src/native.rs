@@ -13,8 +13,8 @@ use compiler::plan::{Content, PlanBuffer};
 use compiler::profile::DeviceProfile;
 use compiler::recent::Recent;
 use compiler::tensor::Tensor;
-use runtime_cpu::{CpuError, Isa, Processor, pack_constant};
-use runtime_gpu::{HostFunctions, Part, RunPart, processor_model};
+use runtime_cpu::{CpuError, Isa, Processor, Work, pack_constant};
+use runtime_gpu::{Doing, HostFunctions, Part, Recorder, RunPart, processor_model};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -83,6 +83,21 @@ impl Native {
         Ok(self.at(inputs)?.run(inputs, self.functions.on_tensors())?)
     }
 
+    /// As [`Native::run`]; `recorder` takes notes.
+    ///
+    /// # Errors
+    /// As there.
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        if !recorder.is_on() {
+            return self.run(inputs);
+        }
+        let session = self.at(inputs)?;
+        recorder.doing(|| Doing::Between);
+        let (results, spans) = session.run_measured(inputs, self.functions.on_tensors())?;
+        recorder.add(spans.into_iter().map(|s| (doing(s.work), s.start, s.end)));
+        Ok(results)
+    }
+
     /// The session for inputs of these sizes.
     fn at(&self, inputs: &[Tensor]) -> Result<Arc<runtime_cpu::Session>, Error> {
         let Some(open) = &self.open else { return Ok(self.first.clone()) };
@@ -129,6 +144,19 @@ impl Native {
     }
     fn is_open(&self) -> bool {
         self.open.is_some()
+    }
+}
+
+/// A part of a run on the processor, as a recorded run names it.
+fn doing(work: Work) -> Doing {
+    match work {
+        Work::Inputs => Doing::Upload,
+        Work::Outputs => Doing::Readback,
+        Work::Prepare => Doing::Prepare,
+        Work::Operands => Doing::Upload,
+        Work::Copy => Doing::Copy,
+        Work::Kernel(i) => Doing::Kernel(i),
+        Work::Host(name, group) => Doing::Step(name, group),
     }
 }
 
@@ -181,6 +209,9 @@ impl Execution for OnProcessor {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         self.native.run(inputs)
     }
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        self.native.run_recorded(inputs, recorder)
+    }
     fn run_async(&self, inputs: Vec<Tensor>) -> Pending<'_, Vec<Tensor>> {
         let native = self.native.clone();
         on_thread(move || native.run(&inputs))
@@ -202,8 +233,8 @@ impl Execution for OnProcessor {
 }
 
 impl RunPart<Error> for OnProcessor {
-    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        self.native.run(inputs)
+    fn run(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        self.native.run_recorded(inputs, recorder)
     }
     fn has_kernels(&self) -> bool {
         self.native.session().has_kernels()

@@ -10,7 +10,7 @@ use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use runtime_gpu::{DeviceTensor, Gpu, GpuError, OpenPlanned, OpenSession, Part, Planned, RunInput};
+use runtime_gpu::{DeviceTensor, Gpu, GpuError, OpenPlanned, OpenSession, Part, Planned, Recorder, RunInput};
 use std::sync::Arc;
 
 impl Machine for Arc<Gpu> {
@@ -69,6 +69,9 @@ impl Execution for OnGpu {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         Ok(self.session.run(inputs)?)
     }
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        Ok(self.session.run_recorded(inputs, recorder)?)
+    }
     fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<(), Error> {
         self.session.run_into(inputs, outputs)?;
         Ok(())
@@ -102,6 +105,10 @@ struct OpenOnGpu {
 impl Execution for OpenOnGpu {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         Ok(self.session.run(inputs)?)
+    }
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+        Ok(self.session.for_inputs(&given)?.run_recorded(inputs, recorder)?)
     }
     fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<(), Error> {
         self.session.run_into(inputs, outputs)?;

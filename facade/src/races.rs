@@ -8,7 +8,7 @@ use compiler::name::Name;
 use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use runtime_cpu::{CpuError, Processor};
+use runtime_cpu::{CpuError, Processor, Work};
 use runtime_gpu::{Gpu, GpuError, Racer, Runner, Sample, Standing, race, race_of};
 use std::sync::Arc;
 
@@ -198,7 +198,9 @@ fn racer(o: &Loaded, of_process: bool) -> Option<Racer<'_, CpuError>> {
         let (functions, mut ns) = (HostFunctions::default(), 0.0);
         let sample = Sample::of(of_process, || {
             (0..runs).try_for_each(|_| {
-                ns += session.run_measured(inputs, &functions)?.1.iter().map(|t| t.ns).sum::<f64>();
+                let (_, spans) = session.run_measured(inputs, &functions)?;
+                let kernels = spans.iter().filter(|s| matches!(s.work, Work::Kernel(_)));
+                ns += kernels.map(|s| (s.end - s.start) * 1e3).sum::<f64>();
                 Ok(())
             })
         })?;

@@ -7,7 +7,7 @@ use crate::outputs::Outputs;
 use compiler::compile::{CompileError, Compiled, lost_positions};
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::tensor::Tensor;
-use runtime_gpu::{HostFunctions, PartError};
+use runtime_gpu::{HostFunctions, PartError, Recorder};
 use std::sync::Arc;
 
 /// A network that is ready to run, on any number of threads.
@@ -56,7 +56,9 @@ impl Session {
         let given = self.in_order(inputs)?;
         let mut tensors: Vec<Tensor> = outputs.list.drain(..).map(|(_, t)| t).collect();
         match self.execution.run_into(&given, &mut tensors) {
-            Err(e) if e.is_too_wide() => tensors = interpret(&self.module, &self.functions, &given)?,
+            Err(e) if e.is_too_wide() => {
+                tensors = interpret(&self.module, &self.functions, &given, &Recorder::default())?
+            }
             done => done?,
         }
         *outputs = self.named(self.checked(&given, tensors)?);
@@ -91,7 +93,7 @@ impl Session {
 
     async fn interpret_async(&self, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, Error> {
         let (functions, module) = (self.functions.clone(), self.module.clone());
-        on_thread(move || interpret(&module, &functions, &inputs)).await
+        on_thread(move || interpret(&module, &functions, &inputs, &Recorder::default())).await
     }
 
     /// Runs once with inputs and results in the model's order.
@@ -100,6 +102,17 @@ impl Session {
     /// As [`Session::run`].
     pub fn run_in_order(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         Ok(self.run_placed(inputs)?.0)
+    }
+
+    /// As [`Session::run_in_order`]; `recorder` takes notes of the run.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        match self.execution.run_recorded(inputs, recorder) {
+            Err(e) if e.is_too_wide() => interpret(&self.module, &self.functions, inputs, recorder),
+            results => results,
+        }
     }
 
     /// As [`Session::run_in_order`]; also returns the place of the run.
@@ -118,7 +131,9 @@ impl Session {
     pub fn run_unchecked(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, &'static str), Error> {
         match self.execution.run(inputs) {
             // Kernels read integers as 32 bits, and the data of a run may exceed that.
-            Err(e) if e.is_too_wide() => Ok((interpret(&self.module, &self.functions, inputs)?, INTERPRETER)),
+            Err(e) if e.is_too_wide() => {
+                Ok((interpret(&self.module, &self.functions, inputs, &Recorder::default())?, INTERPRETER))
+            }
             results => Ok((results?, self.place())),
         }
     }

@@ -11,7 +11,7 @@ use compiler::compile::{CompileError, split_loop, split_network};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use runtime_gpu::{Open, Part, Staged, Visit};
+use runtime_gpu::{Open, Part, Recorder, Staged, Visit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,6 +45,9 @@ impl StagedModel {
 impl Execution for StagedModel {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         self.staged.run(inputs)
+    }
+    fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, Error> {
+        self.staged.run_recorded(inputs, recorder)
     }
     fn run_async(&self, inputs: Vec<Tensor>) -> Pending<'_, Vec<Tensor>> {
         let staged = self.staged.clone();

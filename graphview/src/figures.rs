@@ -8,6 +8,15 @@ pub fn shape(dims: &[usize]) -> String {
     }
 }
 
+/// Milliseconds with the digits that say something: `132.4`, `9.48`, `0.0312`.
+pub fn few_ms(ms: f64) -> String {
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.1}"),
+        ms if ms >= 1.0 => format!("{ms:.2}"),
+        ms => format!("{ms:.4}"),
+    }
+}
+
 /// `1.23 G`, `456 M`.
 pub fn si(value: f64) -> String {
     for (limit, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {

@@ -68,7 +68,7 @@ pub fn shares(trace: &CompileTrace, picture: &Picture) -> BTreeMap<String, Share
     for (i, c) in trace.calls().enumerate() {
         let s = out.entry(trace.kernels[c.kernel].dtype.clone()).or_default();
         s.flops += c.flops as f64;
-        s.ms += times.get(i).map_or(0.0, |t| t.median_us / 1e3);
+        s.ms += times.get(i).map_or(0.0, |t| t.us / 1e3);
     }
     count_bytes(picture, &mut |dtype, bytes| out.entry(dtype.name().into()).or_default().bytes += bytes as f64);
     let sum = |of: fn(&Share) -> f64| out.values().map(of).sum::<f64>().max(f64::MIN_POSITIVE);

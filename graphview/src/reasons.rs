@@ -58,7 +58,7 @@ pub struct Speed {
     pub dispatches: usize,
     /// Microseconds of one, the mean of their medians.
     pub us: f64,
-    /// Its part of the time of all dispatches, from 0 to 1.
+    /// Its part of the run, from 0 to 1.
     pub share: f64,
     /// 10^9 operations a second.
     pub gflops: f64,
@@ -72,8 +72,8 @@ impl Speed {
     /// Of a kernel that was timed.
     pub fn of(t: &CompileTrace, kernel: usize) -> Option<Speed> {
         let own: Vec<&Call> = t.calls().filter(|c| c.kernel == kernel).collect();
-        let us = t.time_of_kernel(kernel)?.median_us.max(1e-3);
-        let all: f64 = t.times.as_ref()?.dispatches.iter().map(|d| d.median_us).sum();
+        let us = t.time_of_kernel(kernel)?.us.max(1e-3);
+        let all = t.run_ms() * 1e3;
         let sum = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>();
         let (flops, bytes) = (sum(|c| c.flops), sum(|c| c.bytes));
         let dispatches = t.dispatches_of_kernel(kernel).max(1) as usize;
@@ -121,6 +121,33 @@ pub struct WrongNode {
     pub f32_ms: Option<f64>,
     /// Within the tolerance.
     pub pass: bool,
+}
+
+/// The accumulated errors that stand beside those of nodes alone. Their largest differences are not known.
+pub(crate) fn accumulated(alone: &Errors) -> Option<Errors> {
+    let one = |n: &NodeError| {
+        let rel_l2 = n.accumulated?;
+        Some(NodeError { rel_l2, max_abs: f64::NAN, pass: rel_l2 <= alone.tolerance, ..n.clone() })
+    };
+    let nodes: Vec<NodeError> = alone.nodes.iter().filter_map(one).collect();
+    (!nodes.is_empty()).then(|| Errors { nodes, cumulative: true, ..alone.clone() })
+}
+
+/// How many nodes are beyond the tolerance, alone or with the errors before them.
+pub fn beyond(e: &Errors) -> String {
+    let with = if e.cumulative { "with the errors before it" } else { "by itself" };
+    let (all, failing) = (e.nodes.len(), e.nodes.iter().filter(|n| !n.pass).count());
+    match e.nodes.iter().find(|n| !n.pass) {
+        None => format!("Each of {all} compared nodes is within the tolerance of {:.0e} {with}.", e.tolerance),
+        Some(first) => {
+            let are = if failing == 1 { "is" } else { "are" };
+            let with = if e.cumulative { "with the errors before them" } else { "by themselves" };
+            format!(
+                "{failing} of {all} compared nodes {are} beyond the tolerance of {:.0e} {with}; the first is {}.",
+                e.tolerance, first.name
+            )
+        }
+    }
 }
 
 /// The errors of a trace alone and accumulated.
@@ -266,20 +293,8 @@ pub fn findings(t: &CompileTrace, nodes: &[WrongNode]) -> Vec<String> {
         format!("Result {}: relative error {:.1e}, {:.1e} at most; {verdict}.", n.name, n.rel_l2, n.max_abs)
     };
     let mut out: Vec<String> = e.outputs.iter().map(result).collect();
-    let failing: Vec<&WrongNode> = nodes.iter().filter(|n| !n.pass).collect();
-    out.push(match failing.first() {
-        None => {
-            let alone = if e.cumulative { "" } else { " by itself" };
-            format!("Each of {} compared nodes is within the tolerance of {:.0e}{alone}.", nodes.len(), e.tolerance)
-        }
-        Some(first) => format!(
-            "{} of {} compared nodes are beyond the tolerance of {:.0e}; the first is {}.",
-            failing.len(),
-            nodes.len(),
-            e.tolerance,
-            first.name
-        ),
-    });
+    out.push(beyond(e));
+    out.extend(accumulated(e).filter(|_| !e.cumulative).as_ref().map(beyond));
     if let Some(n) = lost_at(nodes).map(|i| &nodes[i]) {
         out.push(format!("In the run, {} is the first whose result is not finite.", n.name));
     }
@@ -372,7 +387,10 @@ mod tests {
         assert!(keep[0].left.zip(keep[1].left).is_some_and(|(a, b)| a < 0.5 * b), "{keep:?}");
         assert!(verdict.starts_with("One node has more error of its own"), "{verdict}");
         let said = findings(&t, &nodes).join("\n");
-        assert!(said.contains("2 of 3 compared nodes are beyond the tolerance of 1e-2; the first is b."), "{said}");
+        assert!(
+            said.contains("2 of 3 compared nodes are beyond the tolerance of 1e-2 by themselves; the first is b."),
+            "{said}"
+        );
         assert!(said.contains("grows most in b: 200.0 times"), "{said}");
         assert!(said.contains("The largest magnitude is 70000, in b; f16 ends at 65504. 1 nodes"), "{said}");
     }

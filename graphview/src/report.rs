@@ -135,7 +135,7 @@ fn timeline(t: &CompileTrace) -> Value {
                 "start_us": s.start_us, "end_us": s.end_us })
     };
     json!({ "about": about_run(t, &run), "kernel_times": run.kernel_times,
-            "recorded": t.times.as_ref().is_some_and(|t| t.run.is_some()), "kernels_after": run.kernels_after,
+            "recorded": t.times.as_ref().is_some_and(|t| t.run.is_some()), "left_out": run.left_out,
             "uncertainty_us": run.uncertainty_us, "spans": run.spans.iter().map(span).collect::<Vec<_>>() })
 }
 

@@ -154,7 +154,7 @@ fn measured() -> Measured {
     let kernels = vec![vec![executable]; t.kernels.len()];
     t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
     let calls = t.calls().count();
-    let dispatches = (1..=calls).map(|i| DispatchTime { median_us: i as f64, ..Default::default() }).collect();
+    let dispatches = (1..=calls).map(|i| DispatchTime { us: i as f64, ..Default::default() }).collect();
     let ceilings = Some(Ceilings {
         copy_gb_s: 10.0,
         fma_gflops: 100.0,
@@ -220,7 +220,7 @@ fn a_report_is_one_file_with_everything_in_it() {
     let changed = 1 + t.stages[1..=t.passes.len()].iter().filter(|s| !s.delta.is_empty()).count();
     assert_eq!(count("graphs"), changed);
     let calls = data["calls"].as_array().into_iter().flatten();
-    let us: Vec<f64> = calls.filter_map(|c| c["us"]["median"].as_f64()).collect();
+    let us: Vec<f64> = calls.filter_map(|c| c["us"]["run"].as_f64()).collect();
     assert_eq!(us, (1..=t.calls().count()).map(|i| i as f64).collect::<Vec<_>>());
     let about = data["about"].as_str().unwrap_or_default();
     assert!(about.contains("1.25 ms") && about.contains("held against the interpreter"), "{about}");

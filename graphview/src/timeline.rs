@@ -1,6 +1,6 @@
 //! The times of a trace as a timeline in the Trace Event format, which Perfetto and Chrome's tracing page open.
 
-use compiler::trace::{CompileTrace, Lane, RunSpans, Span, Spent};
+use compiler::trace::{CompileTrace, Kind, Lane, RunSpans, Span, TimeRow};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -24,7 +24,8 @@ pub fn events(run: &RunSpans, device: &str, about: &dyn Fn(usize) -> Value) -> V
         (None, lane) => complete(s, lane.name(), (HOST, 1), json!({})),
     }));
     json!({ "traceEvents": events, "displayTimeUnit": "ms", "otherData": {
-        "kernel_times": run.kernel_times, "device_clock_uncertainty_us": run.uncertainty_us } })
+        "kernel_times": run.kernel_times, "device_clock_uncertainty_us": run.uncertainty_us, "run_ms": run.ms,
+        "spent": run.rows } })
 }
 
 /// A complete event.
@@ -64,19 +65,19 @@ pub fn perfetto(trace: &CompileTrace) -> Option<Value> {
 /// What the axis of a run is, in a sentence or two.
 pub fn about_run(trace: &CompileTrace, run: &RunSpans) -> String {
     let Some(times) = trace.times.as_ref() else { return String::new() };
-    let run_ms = run.end_us() / 1e3;
-    let one = format!("One run of {run_ms:.2} ms; the median of the timed runs is {:.2} ms.", times.latency_ms);
-    match (times.run.is_some(), run.kernels_after) {
-        (false, _) => "Each kernel was timed by itself, one after the other: this trace has no recorded run.".into(),
-        (true, true) => format!(
-            "{one} Where the host takes part, in steps, branches or loops, kernels are not told apart: those were run \
-             again one by one behind it."
-        ),
-        (true, false) if run.uncertainty_us > 0.0 => {
-            format!("{one} The device's clock fits the host's within {:.1} µs.", run.uncertainty_us)
-        }
-        (true, false) => one,
+    if times.run.is_none() {
+        return "Each kernel was timed by itself, one after the other: this trace has no recorded run.".into();
     }
+    let one = format!("One run of {:.2} ms; the median of the timed runs is {:.2} ms.", run.ms, times.latency_ms);
+    let clock = match run.uncertainty_us > 0.0 {
+        true => format!(" The device's clock fits the host's within {:.1} µs.", run.uncertainty_us),
+        false => String::new(),
+    };
+    let left = match run.left_out {
+        0 => String::new(),
+        n => format!(" The first {} of {} spans are drawn.", run.spans.len(), run.spans.len() + n),
+    };
+    format!("{one}{clock}{left}")
 }
 
 /// The recorded run. Where none was recorded, what was timed by itself, one after the other; `None` where nothing
@@ -86,25 +87,11 @@ pub fn run_spans(trace: &CompileTrace) -> Option<Cow<'_, RunSpans>> {
     if let Some(run) = &times.run {
         return Some(Cow::Borrowed(run));
     }
-    let mut rows: Vec<(Spent, f64)> = trace.time_spent().into_iter().filter(|r| r.1 > 0.0).collect();
-    rows.sort_by_key(|r| match r.0 {
-        Spent::Upload => 0,
-        Spent::Work => 1,
-        Spent::Dispatch(_) | Spent::Host(_) => 2,
-        Spent::Rest => 3,
-        Spent::Readback => 4,
-    });
-    let mut run = RunSpans { kernel_times: times.source.clone(), ..RunSpans::default() };
-    for (what, ms) in rows {
-        let (lane, dispatch) = match what {
-            Spent::Dispatch(i) => (Lane::Device, Some(i)),
-            Spent::Upload => (Lane::Upload, None),
-            Spent::Readback => (Lane::Readback, None),
-            Spent::Work | Spent::Host(_) | Spent::Rest => (Lane::Host, None),
-        };
-        let (start_us, waits) = (run.end_us(), what == Spent::Rest);
-        let name = trace.spent_name(what, ms);
-        run.spans.push(Span { lane, name, dispatch, waits, start_us, end_us: start_us + ms * 1e3 });
+    let mut run = RunSpans { kernel_times: times.source.clone(), ms: trace.run_ms(), ..RunSpans::default() };
+    for TimeRow { kind, name, dispatch, group, ms, .. } in trace.time_spent().into_iter().filter(|r| r.ms > 0.0) {
+        let (lane, waits) = if kind == Kind::Kernel { (Lane::Device, false) } else { (Lane::Host, true) };
+        let start_us = run.end_us();
+        run.spans.push(Span { lane, kind, name, dispatch, group, waits, start_us, end_us: start_us + ms * 1e3 });
     }
     Some(Cow::Owned(run))
 }

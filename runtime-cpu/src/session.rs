@@ -4,12 +4,12 @@ use crate::constants::{Block, Constants, Place};
 use crate::emit::Kernel;
 use crate::memory::View;
 use crate::program::Program;
-use crate::times::{DispatchTime, Log, Span, Work};
+use crate::times::{Log, Span, Work};
 use crate::{CpuError, Processor};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
@@ -30,6 +30,8 @@ pub struct Session {
     constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
+    /// Places of the plan's dispatches among them all, by their addresses in the plan.
+    numbers: OnceLock<FxHashMap<usize, usize>>,
 }
 
 /// The buffers that runs write, at their places in one arena.
@@ -82,14 +84,21 @@ impl Session {
             kernel_of(k.emitted.module.as_ref(), &k.name)?;
         }
         let constants = Constants::load(plan, load, ready, processor.isa())?;
-        Ok(Session { processor, plan: plan.clone(), is_foreign: false, constants, free: Mutex::default() })
+        Ok(Session {
+            processor,
+            plan: plan.clone(),
+            is_foreign: false,
+            constants,
+            free: Mutex::default(),
+            numbers: OnceLock::new(),
+        })
     }
 
     /// A session with the same constants for another plan: one with the same kernels and constants, for other sizes.
     pub fn with_plan(&self, plan: Plan) -> Session {
         let constants = self.constants.of(&plan.same_constants(&self.plan));
         let (processor, is_foreign) = (self.processor.clone(), self.is_foreign);
-        Session { processor, plan, is_foreign, constants, free: Mutex::default() }
+        Session { processor, plan, is_foreign, constants, free: Mutex::default(), numbers: OnceLock::new() }
     }
 
     /// The session, whose plan may come from a stranger's file: if a run fails where it never should, that is
@@ -121,7 +130,7 @@ impl Session {
     pub fn run(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Tensor>, CpuError> {
         Ok(self.run_with(inputs, functions, false)?.0)
     }
-    /// Runs once and measures each dispatch, in the order of [`Plan::dispatches`].
+    /// Runs once; results, and what was done when, in its order.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -129,16 +138,8 @@ impl Session {
         &self,
         inputs: &[Tensor],
         functions: &dyn HostCaller,
-    ) -> Result<(Vec<Tensor>, Vec<DispatchTime>), CpuError> {
-        let (outputs, spans) = self.run_with(inputs, functions, true)?;
-        Ok((outputs, DispatchTime::of(&spans, self.plan.dispatches().count())))
-    }
-    /// Runs once and gives what was done when, in its order.
-    ///
-    /// # Errors
-    /// As [`Session::run`].
-    pub fn timeline(&self, inputs: &[Tensor], functions: &dyn HostCaller) -> Result<Vec<Span>, CpuError> {
-        Ok(self.run_with(inputs, functions, true)?.1)
+    ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
+        self.run_with(inputs, functions, true)
     }
     fn run_with(
         &self,
@@ -157,7 +158,7 @@ impl Session {
             calls: 1,
             more: vec![],
             rows: FxHashMap::default(),
-            log: measure.then(|| Log::new(&self.plan)),
+            log: measure.then(Log::new),
         };
         for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
@@ -171,6 +172,12 @@ impl Session {
             other => other,
         });
         Ok((outputs?, spans))
+    }
+    /// The place of a dispatch in the plan.
+    fn number(&self, d: &Dispatch) -> usize {
+        let address = |d: &Dispatch| std::ptr::from_ref(d) as usize;
+        let all = self.numbers.get_or_init(|| self.plan.dispatches().map(address).zip(0..).collect());
+        all.get(&address(d)).copied().unwrap_or(0)
     }
     fn activations(&self) -> Result<Activations, CpuError> {
         let own = |c: &Content| matches!(c, Content::Input(_) | Content::Pool);
@@ -205,7 +212,6 @@ impl Run<'_> {
         if inputs.len() != views.len() {
             return Err(CpuError::Input(format!("the plan has {} inputs, got {}", views.len(), inputs.len())));
         }
-        let start = self.now();
         for (view, t) in views.iter().zip(inputs) {
             if t.dtype() != view.dtype || t.shape() != view.shape {
                 let (want, got) = (format!("{}{:?}", view.dtype, view.shape), format!("{}{:?}", t.dtype(), t.shape()));
@@ -214,21 +220,17 @@ impl Run<'_> {
             self.write(view, t)?;
         }
         self.inputs_on_host(inputs);
-        self.note(start, || Work::Inputs);
+        self.note(|| Work::Inputs);
         self.steps(&session.plan.steps)?;
-        let start = self.now();
+        self.note(|| Work::Prepare);
         let outputs = session.plan.outputs.iter().map(|v| self.read(v)).collect();
-        self.note(start, || Work::Outputs);
+        self.note(|| Work::Outputs);
         outputs
     }
-    /// Microseconds since the run began, if it is measured.
-    fn now(&self) -> Option<f64> {
-        self.log.as_ref().map(Log::now)
-    }
-    /// Notes what went on since `start`.
-    fn note(&mut self, start: Option<f64>, what: impl FnOnce() -> Work) {
-        if let (Some(log), Some(start)) = (&mut self.log, start) {
-            log.note(start, what());
+    /// Notes what went on since the last note, if the run is measured.
+    fn note(&mut self, what: impl FnOnce() -> Work) {
+        if let Some(log) = &mut self.log {
+            log.note(what());
         }
     }
     fn inputs_on_host(&mut self, inputs: &[Tensor]) {
@@ -286,16 +288,16 @@ impl Run<'_> {
             kernel.view(b, place.at, place.bytes)
         });
         let views: Vec<(usize, View)> = each.collect();
-        let start = self.now();
+        self.note(|| Work::Prepare);
         let done = catch_unwind(AssertUnwindSafe(|| kernel.run(&program, &views, &session.processor)));
         done.map_err(|_| CpuError::Internal(format!("kernel `{}` accesses what is out of bounds", k.name)))?;
-        let at = self.log.as_ref().and_then(|log| log.position(d)).unwrap_or(0);
-        self.note(start, || Work::Kernel(at));
+        self.note(|| Work::Kernel(session.number(d)));
         Ok(())
     }
     fn host_step(&mut self, h: &HostStep) -> Result<(), CpuError> {
+        self.note(|| Work::Prepare);
         let inputs = h.inputs.iter().map(|v| self.read(v)).collect::<Result<Vec<_>, _>>()?;
-        let start = self.now();
+        self.note(|| Work::Operands);
         let outputs = (h.run)(inputs, self.functions).map_err(|e| {
             let lacks = h.call.is_some_and(|c| !c.external && !self.functions.contains(c.function));
             if lacks {
@@ -305,17 +307,22 @@ impl Run<'_> {
                 CpuError::of(Fault { message, ..e }, CpuError::Host)
             }
         })?;
-        self.note(start, || Work::Host(h.name.to_string()));
-        h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))
+        self.note(|| Work::Host(h.name.to_string(), h.group));
+        h.outputs.iter().zip(&outputs).try_for_each(|(v, t)| self.write(v, t))?;
+        self.note(|| Work::Operands);
+        Ok(())
     }
     fn copy(&mut self, from: usize, to: usize) -> Result<(), CpuError> {
         if self.is_on_host(to) {
             self.host[to] = self.host[from].clone();
             return Ok(());
         }
+        self.note(|| Work::Prepare);
         let bytes = self.session.plan.buffers[from].bytes.min(self.session.plan.buffers[to].bytes);
         let source = self.places[from].read(bytes as usize);
-        self.places[to].write(0, source)
+        self.places[to].write(0, source)?;
+        self.note(|| Work::Copy);
+        Ok(())
     }
     fn branch(&mut self, b: &Branch) -> Result<(), CpuError> {
         let taken = truth(&self.read(&b.condition)?);

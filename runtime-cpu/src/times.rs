@@ -1,8 +1,6 @@
 //! What a run did when.
 
-use rustc_hash::FxHashMap;
 use std::time::Instant;
-use tensor_ir::plan::{Dispatch, Plan};
 
 /// Something that a run did, in microseconds from its beginning.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,10 +18,16 @@ pub struct Span {
 pub enum Work {
     /// Inputs are brought into the form that kernels read.
     Inputs,
-    /// A dispatch, by its number in [`Plan::dispatches`].
+    /// A dispatch, by its number in [`Plan::dispatches`](tensor_ir::plan::Plan::dispatches).
     Kernel(usize),
-    /// A step on tensors, by its name.
-    Host(String),
+    /// A dispatch is prepared, or a loop goes on.
+    Prepare,
+    /// A step on tensors, by its name and group.
+    Host(String, usize),
+    /// Tensors of a step are brought into the form of kernels, or from it.
+    Operands,
+    /// A buffer is copied.
+    Copy,
     /// Results are read.
     Outputs,
 }
@@ -38,8 +42,8 @@ pub struct DispatchTime {
 }
 
 impl DispatchTime {
-    /// The sums for `count` dispatches.
-    pub(crate) fn of(spans: &[Span], count: usize) -> Vec<DispatchTime> {
+    /// The sums for `count` dispatches, in the order of [`Plan::dispatches`](tensor_ir::plan::Plan::dispatches).
+    pub fn of(spans: &[Span], count: usize) -> Vec<DispatchTime> {
         let mut all = vec![DispatchTime::default(); count];
         for s in spans {
             if let Work::Kernel(i) = s.work {
@@ -51,30 +55,20 @@ impl DispatchTime {
     }
 }
 
-/// Notes of a run.
+/// Notes of a run, which leave no time out.
 pub(crate) struct Log {
     start: Instant,
-    /// Numbers of dispatches, by where they stand in the plan.
-    numbers: FxHashMap<*const Dispatch, usize>,
     spans: Vec<Span>,
 }
 
 impl Log {
-    pub(crate) fn new(plan: &Plan) -> Log {
-        let numbers = plan.dispatches().enumerate().map(|(i, d)| (std::ptr::from_ref(d), i)).collect();
-        Log { start: Instant::now(), numbers, spans: vec![] }
+    pub(crate) fn new() -> Log {
+        Log { start: Instant::now(), spans: vec![] }
     }
-    /// Microseconds since the run began.
-    pub(crate) fn now(&self) -> f64 {
-        self.start.elapsed().as_secs_f64() * 1e6
-    }
-    /// Notes what went on from `start` to now.
-    pub(crate) fn note(&mut self, start: f64, work: Work) {
-        self.spans.push(Span { work, start, end: self.now() });
-    }
-    /// The number of a dispatch.
-    pub(crate) fn position(&self, d: &Dispatch) -> Option<usize> {
-        self.numbers.get(&std::ptr::from_ref(d)).copied()
+    /// Notes what went on since the last note.
+    pub(crate) fn note(&mut self, work: Work) {
+        let start = self.spans.last().map_or(0.0, |s| s.end);
+        self.spans.push(Span { work, start, end: self.start.elapsed().as_secs_f64() * 1e6 });
     }
     pub(crate) fn done(self) -> Vec<Span> {
         self.spans

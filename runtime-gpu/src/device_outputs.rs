@@ -11,6 +11,7 @@ use crate::error::GpuError;
 use crate::poller::Polling;
 use crate::pool::Lease;
 use crate::readback::Readback;
+use crate::recorder::{Doing, Recorder};
 use crate::resources::{Resources, Shared};
 use crate::session::Session;
 use crate::staging::write_by_queue;
@@ -54,7 +55,7 @@ impl Session {
         if let Some(o) = shared.plan.outputs.iter().find(|o| shared.on_host(o)) {
             return Err(GpuError::Input(format!("the result `{}` is in host memory: no kernel writes it", o.name)));
         }
-        self.run_in_place(inputs, outputs).await
+        self.run_in_place(inputs, outputs, &Recorder::default()).await
     }
 
     /// As [`Session::run_bound`], for a plan that may have results in host memory.
@@ -62,14 +63,18 @@ impl Session {
         &self,
         inputs: &[RunInput<'_>],
         outputs: &[Option<&DeviceTensor>],
+        recorder: &Recorder,
     ) -> Result<DeviceOutputs, GpuError> {
         let shared = &self.shared;
         let mut resources = self.pool.take().await;
+        resources.recorder = recorder.clone();
+        recorder.doing(|| Doing::Upload);
         let uploads = resources.bind(shared, inputs, outputs)?;
         if let Some(encoder) = resources.execute(shared, uploads, Polling::Thread).await? {
             shared.gpu.queue.submit([encoder.finish()]);
         }
         resources.staging.submitted();
+        recorder.doing(|| Doing::Between);
         Ok(DeviceOutputs { shared: shared.clone(), resources })
     }
 
@@ -230,10 +235,7 @@ impl DeviceOutputs {
         }
         let views = list.iter().map(|&n| &self.shared.plan.outputs[n]);
         let results = Readback::submit(&self.shared, &self.resources, None, views);
-        results.done(&self.shared.gpu, Polling::Thread).await?;
-        let mut tensors = vec![];
-        results.tensors(&self.shared, &self.resources, &mut tensors)?;
-        Ok(tensors)
+        self.taken(results).await
     }
     /// All results in host memory, once the device is done.
     ///
@@ -249,9 +251,17 @@ impl DeviceOutputs {
             }
         }
         let results = Readback::submit(&self.shared, &self.resources, None, &self.shared.plan.outputs);
+        self.taken(results).await
+    }
+
+    async fn taken(&self, results: Readback) -> Result<Vec<Tensor>, GpuError> {
+        let recorder = &self.resources.recorder;
+        recorder.doing(|| Doing::Wait);
         results.done(&self.shared.gpu, Polling::Thread).await?;
+        recorder.doing(|| Doing::Readback);
         let mut tensors = vec![];
         results.tensors(&self.shared, &self.resources, &mut tensors)?;
+        recorder.doing(|| Doing::Between);
         Ok(tensors)
     }
 }

@@ -8,6 +8,7 @@ use crate::error::GpuError;
 use crate::poller::Polling;
 use crate::pool::Lease;
 use crate::readback::Readback;
+use crate::recorder::Recorder;
 use crate::resources::{Resources, Shared};
 use crate::run::{RunTimes, ms};
 use crate::session::Session;
@@ -41,6 +42,7 @@ impl Session {
     pub async fn submit(&self, inputs: &[RunInput<'_>]) -> Result<InFlight, GpuError> {
         let shared = &self.shared;
         let mut resources = self.pool.take().await;
+        resources.recorder = Recorder::default();
         let start = Instant::now();
         let uploads = resources.bind(shared, inputs, &[])?;
         let upload = ms(start);

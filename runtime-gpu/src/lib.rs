@@ -40,6 +40,7 @@ mod pool;
 mod prepacked;
 mod race;
 mod readback;
+mod recorder;
 mod resident;
 mod resources;
 mod run;
@@ -49,7 +50,6 @@ mod staged;
 mod staging;
 mod subgroup_sizes;
 mod tensors;
-mod timeline;
 mod timestamps;
 mod transfers;
 
@@ -64,17 +64,18 @@ pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunction
 pub use host_memory::available_memory;
 pub use in_flight::InFlight;
 pub use open::{Alone, OpenSession};
-pub use part::{OpenPlanned, PartError, PartRun, Ran, RunPart, Visit};
+pub use part::{OpenPlanned, PartError, PartRun, Ran, RunPart, Visit, observed};
 pub use planned::Planned;
 pub use prepacked::Prepacked;
-pub use race::{Racer, Runner, Sample, Standing, race, race_of};
-pub use resident::{Edge, HostCallTime, Resident, TimeSource};
+pub use race::{Racer, Runner, Sample, Standing, error_of_median, race, race_of};
+pub use recorder::{Doing, Recorded, Recorder, Span};
+pub use resident::{Edge, HostCallTime, Resident};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions};
 pub use shared_parts::Opened;
 pub use staged::{Open, Part, Staged};
 pub use tensors::{DeviceTensor, RunInput};
-pub use timeline::{Span, Timeline};
+pub use timestamps::TimeSource;
 pub use transfers::Transfers;
 /// The library that device functions are written with.
 pub use wgpu;

@@ -10,6 +10,7 @@ use crate::buffers::new_encoder;
 use crate::error::GpuError;
 use crate::poller::Polling;
 use crate::readback::Readback;
+use crate::recorder::Doing;
 use crate::resources::{BoundLoop, BoundSteps, Numbers, Resources, Shared};
 use compiler::plan::{BufferView, Collected, Loop, Trips};
 use compiler::tensor::Tensor;
@@ -101,7 +102,10 @@ impl Resources {
             return Ok(None);
         }
         if running.done.is_multiple_of(IN_FLIGHT) {
-            Readback::submit(shared, self, encoder.take(), []).done(&shared.gpu, polling).await?;
+            let submitted = Readback::submit(shared, self, encoder.take(), []);
+            self.recorder.doing(|| Doing::Wait);
+            submitted.done(&shared.gpu, polling).await?;
+            self.recorder.doing(|| Doing::Encode);
         } else if running.done.is_multiple_of(SUBMITTED) {
             submit(shared, encoder);
         }

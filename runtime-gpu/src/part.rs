@@ -5,13 +5,13 @@ use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::open::OpenSession;
 use crate::planned::Planned;
+use crate::recorder::{Doing, Recorder};
 use compiler::compile::Compiled;
 use compiler::fault::Fault;
-use compiler::graph::Module;
+use compiler::graph::{Function, Module, NodeId};
 use compiler::interpreter::Interpreter;
 use compiler::tensor::Tensor;
 use std::any::Any;
-use std::time::Instant;
 
 /// A session for inputs of any sizes, with its compilation, if there is one.
 pub struct OpenPlanned {
@@ -47,28 +47,31 @@ pub struct PartRun<'a> {
     pub ran: Ran<'a>,
     /// Its operands.
     pub operands: &'a [Tensor],
-    /// Milliseconds, with operands and results in host memory.
-    pub ms: f64,
-    /// How often it runs: a part of a loop's body is looked at once.
-    pub times: u64,
 }
 
-/// A visitor of the parts.
+/// A visitor of the parts; a part of a loop's body is looked at once.
 pub type Visit<'a, E> = dyn FnMut(&PartRun<'_>) -> Result<(), E> + 'a;
 
 /// A part that something else than a device runs by a plan.
 pub trait RunPart<E>: Send + Sync {
-    /// Runs once, with operands and results in the order of the part.
+    /// Runs once, with operands and results in the order of the part; `recorder` takes notes.
     ///
     /// # Errors
     /// A failed run.
-    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E>;
+    fn run(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, E>;
     /// True when it computes something in kernels.
     fn has_kernels(&self) -> bool;
     /// True when it computes something on the host, outside of kernels.
     fn has_host_steps(&self) -> bool;
     /// Itself, for the crate that knows what it is.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// Host functions and notes, which go with a run into its parts.
+#[derive(Clone, Copy)]
+pub(crate) struct With<'a> {
+    pub(crate) functions: &'a HostFunctions,
+    pub(crate) recorder: &'a Recorder,
 }
 
 /// What goes wrong in a part.
@@ -85,15 +88,13 @@ impl PartError for GpuError {
 /// Interprets a part, and lets `visit` look at it.
 pub(crate) fn visit_on_host<E: PartError>(
     module: &Module,
-    (name, times): (&str, u64),
+    name: &str,
     inputs: &[Tensor],
     functions: &HostFunctions,
     visit: &mut Visit<'_, E>,
 ) -> Result<Vec<Tensor>, E> {
-    let start = Instant::now();
-    let results = interpret(module, inputs, functions)?;
-    let ms = start.elapsed().as_secs_f64() * 1e3;
-    visit(&PartRun { name, ran: Ran::Host(module), operands: inputs, ms, times })?;
+    let results = interpret(module, inputs, With { functions, recorder: &Recorder::default() })?;
+    visit(&PartRun { name, ran: Ran::Host(module), operands: inputs })?;
     Ok(results)
 }
 
@@ -104,8 +105,21 @@ pub(crate) fn of_host<E: From<GpuError>>(why: Fault) -> E {
 pub(crate) fn interpret<E: From<GpuError>>(
     module: &Module,
     inputs: &[Tensor],
-    functions: &HostFunctions,
+    with: With<'_>,
 ) -> Result<Vec<Tensor>, E> {
-    let run = Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs);
+    let run = observed(module, with.functions, with.recorder).run(module.entry, inputs);
     Ok(run.map_err(|e| GpuError::Host(e.to_string()))?)
+}
+
+/// An interpreter of the module; `recorder` takes notes of its nodes.
+pub fn observed<'a>(module: &'a Module, functions: &'a HostFunctions, recorder: &'a Recorder) -> Interpreter<'a> {
+    let interpreter = Interpreter::new(module).with_host(functions.on_tensors());
+    if !recorder.is_on() {
+        return interpreter;
+    }
+    let node = |f: &Function, n: NodeId, _: &[Tensor]| {
+        let n = &f.nodes[n];
+        recorder.did(|| Doing::Node(n.name.to_string(), n.op.name()));
+    };
+    interpreter.observe(node)
 }

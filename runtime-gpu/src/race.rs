@@ -91,12 +91,9 @@ impl Standing {
     pub fn ratio(&self) -> f64 {
         median(&self.ratios)
     }
-    /// The standard error of [`Standing::ratio`], estimated from the median absolute deviation of the ratios for a
-    /// normal distribution; infinite without rounds.
+    /// The standard error of [`Standing::ratio`]; infinite without rounds.
     pub fn uncertainty(&self) -> f64 {
-        let middle = self.ratio();
-        let deviations: Vec<f64> = self.ratios.iter().map(|r| (r - middle).abs()).collect();
-        OF_MEDIAN * DEVIATION * median(&deviations) / (self.ratios.len() as f64).sqrt()
+        error_of_median(&self.ratios)
     }
     /// The median time in nanoseconds.
     pub fn median_ns(&self) -> f64 {
@@ -136,6 +133,14 @@ impl Standing {
     }
 }
 
+/// The standard error of the median of samples, in their unit, estimated from their median absolute deviation for a
+/// normal distribution; infinite without samples.
+pub fn error_of_median(samples: &[f64]) -> f64 {
+    let middle = median(samples);
+    let deviations: Vec<f64> = samples.iter().map(|s| (s - middle).abs()).collect();
+    OF_MEDIAN * DEVIATION * median(&deviations) / (samples.len() as f64).sqrt()
+}
+
 fn median(list: &[f64]) -> f64 {
     let mut sorted = list.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -167,7 +172,7 @@ fn racer(on_host: bool, runner: &Runner) -> Result<Racer<'_, GpuError>, GpuError
 fn of_device(resident: &mut Resident<'_>, runs: usize) -> Result<Sample, GpuError> {
     let (begin, mut ns) = (Instant::now(), 0.0);
     for _ in 0..runs {
-        ns += resident.time_dispatches()?.1.iter().map(|d| d.2 * 1e3).sum::<f64>();
+        ns += resident.time_dispatches()?.iter().map(|d| d.2 * 1e3).sum::<f64>();
     }
     Ok(Sample { ns, wall_ns: begin.elapsed().as_nanos() as f64 })
 }

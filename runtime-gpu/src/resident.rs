@@ -5,6 +5,7 @@ use crate::error::GpuError;
 use crate::poller::Polling;
 use crate::pool::Lease;
 use crate::readback::Readback;
+use crate::recorder::Recorder;
 use crate::resources::{Bound, BoundStep, Resources, Shared};
 use crate::run::ms;
 use crate::session::Session;
@@ -14,27 +15,6 @@ use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-/// Where a device time comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TimeSource {
-    /// Timestamps written by the device around each pass.
-    GpuTimestamps,
-    /// The host's clock around submit and wait.
-    #[default]
-    HostClock,
-}
-
-impl TimeSource {
-    /// Its name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            TimeSource::GpuTimestamps => "gpu-timestamps",
-            TimeSource::HostClock => "host-clock",
-        }
-    }
-}
 
 /// The time of a call of a host function.
 pub struct HostCallTime {
@@ -75,6 +55,7 @@ impl Session {
     /// A wrong number, dtype or shape.
     pub fn resident(&self, inputs: &[Tensor]) -> Result<Resident<'_>, GpuError> {
         let mut resources = pollster::block_on(self.pool.take());
+        resources.recorder = Recorder::default();
         if let Some(uploads) = resources.write_inputs(&self.shared, inputs)? {
             self.shared.gpu.queue.submit([uploads.finish()]);
             resources.staging.submitted();
@@ -197,11 +178,11 @@ impl Resident<'_> {
     ///
     /// # Errors
     /// As [`Resident::run`].
-    pub fn time_dispatches(&mut self) -> Result<(TimeSource, Vec<(usize, usize, f64)>), GpuError> {
+    pub fn time_dispatches(&mut self) -> Result<Vec<(usize, usize, f64)>, GpuError> {
         let gpu = &self.shared.gpu;
         let all = dispatches(&self.resources);
         if has_timestamps(self.shared, all.len()) {
-            return Ok((TimeSource::GpuTimestamps, time_by_timestamps(self.shared, &all)?));
+            return time_by_timestamps(self.shared, &all);
         }
         let mut out = Vec::new();
         for d in all {
@@ -214,7 +195,7 @@ impl Resident<'_> {
             gpu.wait_for(gpu.queue.submit([encoder.finish()]))?;
             out.push((d.kernel, d.group, start.elapsed().as_secs_f64() * 1e6));
         }
-        Ok((TimeSource::HostClock, out))
+        Ok(out)
     }
 }
 
@@ -276,7 +257,7 @@ fn time_by_timestamps(shared: &Shared, all: &[&Bound]) -> Result<Vec<(usize, usi
             pass.write_timestamp(&stamps.set, i as u32 + 1);
         }
     }
-    stamps.resolve(&mut encoder);
+    stamps.resolve(&mut encoder, all.len() as u32 + 1);
     let index = gpu.queue.submit([encoder.finish()]);
     let mapped = stamps.map();
     gpu.wait_for(index)?;

@@ -11,6 +11,7 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_copies::{HostCopies, written};
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
+use crate::recorder::{Doing, Recorder};
 use crate::shared_parts::{DeviceConstant, Pipeline};
 use crate::staging::{Staging, write_by_queue};
 use crate::tensors::DeviceTensor;
@@ -19,9 +20,9 @@ use compiler::name::Name;
 use compiler::plan::storage::stored_bytes;
 use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Loop, Plan, PlanBuffer, PlanFunction, Step};
 use compiler::tensor::Tensor;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// The data that all runs of a session read.
 pub(crate) struct Shared {
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub is_foreign: bool,
     /// Device buffers of which the host keeps tensors that it read or gave.
     pub(crate) kept_on_host: BTreeSet<usize>,
+    /// Places of the plan's dispatches among them all, by their addresses in the plan.
+    pub(crate) positions: OnceLock<HashMap<usize, usize>>,
 }
 
 /// A dispatch with everything bound.
@@ -48,6 +51,8 @@ pub(crate) struct Bound {
     pub(crate) grid: [u32; 3],
     pub(crate) immediates: Vec<u8>,
     pub(crate) group: usize,
+    /// Its place among the plan's dispatches.
+    pub(crate) position: usize,
     /// The buffers of [`Shared::kept_on_host`] that it writes.
     pub(crate) written: Vec<usize>,
 }
@@ -161,6 +166,8 @@ pub(crate) struct Resources {
     pub(crate) numbers: BTreeMap<usize, Numbers>,
     /// The buffers of calls of the plan's functions.
     pub(crate) calls: Calls,
+    /// Takes notes of the run.
+    pub(crate) recorder: Recorder,
 }
 
 impl BoundLoop {
@@ -203,6 +210,13 @@ impl Bindings {
 }
 
 impl Shared {
+    /// The place of a dispatch of the plan.
+    fn position(&self, d: &Dispatch) -> usize {
+        let address = |d: &Dispatch| std::ptr::from_ref(d) as usize;
+        let all = self.positions.get_or_init(|| self.plan.dispatches().map(address).zip(0..).collect());
+        all.get(&address(d)).copied().unwrap_or(0)
+    }
+
     /// True when the plan computes something on tensors in host memory.
     pub(crate) fn has_host_steps(&self) -> bool {
         let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
@@ -236,17 +250,20 @@ impl Shared {
     ) -> Result<(), GpuError> {
         match step {
             BoundStep::Gpu(list) => {
-                let mut pass = encoder.begin_compute_pass(&Default::default());
-                list.iter().for_each(|d| self.dispatch(&mut pass, d));
+                let of = (|d: &Bound| d.position, |pass: &mut wgpu::ComputePass<'_>, d: &Bound| self.dispatch(pass, d));
+                resources.recorder.dispatches(&self.gpu, encoder, list, of)?;
             }
             BoundStep::Copy(from, to) => resources.copy_buffer(self, encoder, *from, *to),
             BoundStep::DeviceCall(h, function) => {
                 let operand = |view| DeviceOperand { view, buffers: &resources.buffers[view.buffer] };
                 let (inputs, outputs) =
                     (h.inputs.iter().map(operand).collect(), h.outputs.iter().map(operand).collect());
-                let mut call = DeviceCall { gpu: &self.gpu, encoder, inputs, outputs };
-                let said = self.gpu.validated(|| function(&mut call));
-                said.map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
+                let what = || Doing::Step(h.name.to_string(), h.group);
+                resources.recorder.device_step(&self.gpu, encoder, what, |encoder| {
+                    let mut call = DeviceCall { gpu: &self.gpu, encoder, inputs, outputs };
+                    let said = self.gpu.validated(|| function(&mut call));
+                    said.map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))
+                })?;
             }
             BoundStep::Host(_) | BoundStep::Branch(..) | BoundStep::Loop(_) | BoundStep::Call(_) => {}
         }
@@ -294,6 +311,7 @@ impl Resources {
             rows: BTreeMap::new(),
             numbers: BTreeMap::new(),
             calls,
+            recorder: Recorder::default(),
         }
     }
 
@@ -401,7 +419,8 @@ fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
     });
     let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
     let written = written(&shared.plan, &shared.kept_on_host, d);
-    Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group, written }
+    let position = shared.position(d);
+    Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group, position, written }
 }
 
 /// An integer that does not fit, with the nodes whose kernel reads it.

@@ -5,6 +5,7 @@ use crate::error::GpuError;
 use crate::loops::Running;
 use crate::poller::Polling;
 use crate::readback::Readback;
+use crate::recorder::{Doing, Recorder};
 use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
 use crate::transfers::Transfers;
@@ -51,7 +52,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<RunTimes, GpuError> {
-        let done = pollster::block_on(self.run_polled(inputs, outputs, Polling::Caller));
+        let done = pollster::block_on(self.run_polled(inputs, outputs, Polling::Caller, &Recorder::default()));
         done.map_err(|e| e.of_plan(self.shared.is_foreign))
     }
 
@@ -64,7 +65,7 @@ impl Session {
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
         let mut outputs = vec![];
-        let done = self.run_polled(inputs, &mut outputs, Polling::Thread).await;
+        let done = self.run_polled(inputs, &mut outputs, Polling::Thread, &Recorder::default()).await;
         done.map_err(|e| e.of_plan(self.shared.is_foreign))?;
         Ok(outputs)
     }
@@ -79,16 +80,30 @@ impl Session {
         Ok((outputs, times))
     }
 
+    /// As [`Session::run`]; `recorder` takes notes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, GpuError> {
+        let mut outputs = vec![];
+        let done = pollster::block_on(self.run_polled(inputs, &mut outputs, Polling::Caller, recorder));
+        done.map_err(|e| e.of_plan(self.shared.is_foreign))?;
+        Ok(outputs)
+    }
+
     async fn run_polled(
         &self,
         inputs: &[Tensor],
         outputs: &mut Vec<Tensor>,
         polling: Polling,
+        recorder: &Recorder,
     ) -> Result<RunTimes, GpuError> {
         let shared = &self.shared;
         let mut resources = self.pool.take().await;
+        resources.recorder = recorder.clone();
         let start = Instant::now();
         let mut t = RunTimes::default();
+        recorder.doing(|| Doing::Upload);
         let uploads = resources.write_inputs(shared, inputs)?;
         t.upload = ms(start);
         let mark = Instant::now();
@@ -97,13 +112,16 @@ impl Session {
         resources.staging.submitted();
         t.encode = ms(mark);
         let mark = Instant::now();
+        recorder.doing(|| Doing::Wait);
         results.done(&shared.gpu, polling).await?;
         t.gpu = ms(mark);
         if shared.is_interrupted() {
             t.gpu += std::mem::take(&mut t.encode);
         }
         let mark = Instant::now();
+        recorder.doing(|| Doing::Readback);
         results.tensors(shared, &resources, outputs)?;
+        recorder.doing(|| Doing::Between);
         t.readback = ms(mark);
         t.total = ms(start);
         t.moved = resources.moved.so_far();
@@ -148,6 +166,7 @@ impl Resources {
         mut encoder: Option<wgpu::CommandEncoder>,
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
+        self.recorder.doing(|| Doing::Encode);
         self.restore_buffers(shared);
         self.copies.clear();
         // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside
@@ -213,10 +232,13 @@ impl Resources {
     ) -> Result<Vec<Tensor>, GpuError> {
         let operands = Readback::submit(shared, self, encoder, views);
         if views.iter().any(|s: &BufferView| !shared.on_host(s)) {
+            self.recorder.doing(|| Doing::Wait);
             operands.done(&shared.gpu, polling).await?;
         }
+        self.recorder.doing(|| Doing::Readback);
         let mut tensors = vec![];
         operands.tensors(shared, self, &mut tensors)?;
+        self.recorder.doing(|| Doing::Encode);
         Ok(tensors)
     }
 
@@ -230,8 +252,12 @@ impl Resources {
         polling: Polling,
     ) -> Result<(), GpuError> {
         let inputs = self.read_operands(shared, encoder, &h.inputs, polling).await?;
+        self.recorder.doing(|| Doing::Step(h.name.to_string(), h.group));
         let outputs = shared.host_results(h, inputs)?;
-        h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write_result(shared, tensor, t))
+        self.recorder.doing(|| Doing::Upload);
+        h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write_result(shared, tensor, t))?;
+        self.recorder.doing(|| Doing::Encode);
+        Ok(())
     }
 
     /// As [`Resources::read`], but for tensors that the host has already.

@@ -17,7 +17,7 @@ use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
 use compiler::plan::{Content, HostContent, Plan};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// How a session opens.
@@ -161,6 +161,7 @@ impl Session {
             host_functions,
             device_functions,
             is_foreign: options.is_foreign,
+            positions: OnceLock::new(),
         };
         let runs: Vec<Resources> = (0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect();
         let mark = Instant::now();
@@ -205,6 +206,7 @@ impl Session {
             host_functions: s.host_functions.clone(),
             device_functions: s.device_functions.clone(),
             is_foreign: s.is_foreign,
+            positions: OnceLock::new(),
         };
         let pool = Pool::of((0..self.pool.size()).map(|_| Resources::new(&shared)).collect());
         match pollster::block_on(memory.pop()) {

@@ -6,8 +6,9 @@
 use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
-use crate::part::{OpenPlanned, PartError, PartRun, Ran, RunPart, Visit, interpret, of_host, visit_on_host};
+use crate::part::{OpenPlanned, PartError, PartRun, Ran, RunPart, Visit, With, interpret, of_host, visit_on_host};
 use crate::planned::Planned;
+use crate::recorder::Recorder;
 use crate::session::Session;
 use crate::tensors::{DeviceTensor, RunInput};
 use compiler::compile::{LoopParts, NetworkParts, PartValue};
@@ -18,7 +19,6 @@ use compiler::ops::control::Loop;
 use compiler::recent::Recent;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A part of a network, ready to run.
 pub enum Part<E> {
@@ -208,23 +208,33 @@ impl<E: PartError> Staged<E> {
     /// # Errors
     /// Wrong inputs, sizes that a later node refuses, an error of compiling the tail, or a failed run.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E> {
+        self.run_recorded(inputs, &Recorder::default())
+    }
+
+    /// As [`Staged::run`]; `recorder` takes notes of all parts, under the names that [`Staged::visit`] gives them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_recorded(&self, inputs: &[Tensor], recorder: &Recorder) -> Result<Vec<Tensor>, E> {
+        let with = With { functions: &self.functions, recorder };
+        let named = |own: &'static str| move |within: &str| format!("{within}{}{own}", dot(within));
         let head = match &self.head {
-            Some(part) => part.start(inputs, &self.functions)?,
+            Some(part) => recorder.part(named("before"), || part.start(inputs, with))?,
             None => Results::Host(vec![]),
         };
         let mut run = self.begin(inputs, head)?;
         if let Some((sizing, operands)) = self.deciding(&run)? {
-            run.sized = sizing.run(&operands, &self.functions)?;
+            run.sized = recorder.part(named("deciding"), || sizing.run(&operands, with))?;
         }
         let tail = self.tail(&run)?;
         let operands = &self.stages.tail_operands;
-        match &tail.part {
-            Part::Session(planned) => match in_place(&planned.session, &run, operands) {
-                Err(GpuError::TooWide(_)) => interpret(&tail.module, &run.read(operands)?, &self.functions),
+        recorder.part(named("after"), || match &tail.part {
+            Part::Session(planned) => match in_place(&planned.session, &run, operands, recorder) {
+                Err(GpuError::TooWide(_)) => interpret(&tail.module, &run.read(operands)?, with),
                 other => Ok(other?),
             },
-            _ => tail.run(&run.read(operands)?, &self.functions),
-        }
+            _ => tail.run(&run.read(operands)?, with),
+        })
     }
 
     /// Runs once, part by part with values in host memory, and lets `visit` look at each part after it ran.
@@ -232,25 +242,20 @@ impl<E: PartError> Staged<E> {
     /// # Errors
     /// As [`Staged::run`], and errors of `visit`.
     pub fn visit(&self, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
-        self.visit_within(("", 1), inputs, visit)
+        self.visit_within("", inputs, visit)
     }
-    fn visit_within(
-        &self,
-        (within, times): (&str, u64),
-        inputs: &[Tensor],
-        visit: &mut Visit<'_, E>,
-    ) -> Result<Vec<Tensor>, E> {
+    fn visit_within(&self, within: &str, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
         let name = |part: &str| format!("{within}{part}");
         let head = match &self.head {
-            Some(part) => part.visit((&name("before"), times), inputs, &self.functions, visit)?,
+            Some(part) => part.visit(&name("before"), inputs, &self.functions, visit)?,
             None => vec![],
         };
         let mut run = self.begin(inputs, Results::Host(head))?;
         if let Some((sizing, operands)) = self.deciding(&run)? {
-            run.sized = sizing.visit((&name("deciding"), times), &operands, &self.functions, visit)?;
+            run.sized = sizing.visit(&name("deciding"), &operands, &self.functions, visit)?;
         }
         let operands = run.read(&self.stages.tail_operands)?;
-        self.tail(&run)?.visit((&name("after"), times), &operands, &self.functions, visit)
+        self.tail(&run)?.visit(&name("after"), &operands, &self.functions, visit)
     }
 
     /// The second part for the sizes of this run.
@@ -285,10 +290,15 @@ impl<E: PartError> Staged<E> {
 }
 
 /// Runs a session with the operands in `list`, those on the device as they are.
-fn in_place(session: &Session, run: &Run<'_>, list: &[PartValue]) -> Result<Vec<Tensor>, GpuError> {
+fn in_place(
+    session: &Session,
+    run: &Run<'_>,
+    list: &[PartValue],
+    recorder: &Recorder,
+) -> Result<Vec<Tensor>, GpuError> {
     let given = run.operands(list, session)?;
     let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
-    let done = pollster::block_on(session.run_in_place(&given, &[]))?;
+    let done = pollster::block_on(session.run_in_place(&given, &[], recorder))?;
     pollster::block_on(done.read())
 }
 
@@ -297,23 +307,23 @@ impl<E: PartError> Opened<E> {
         Ok(Opened { part: open(module.clone())?, module })
     }
     /// As [`Part::run`], with integers of any width.
-    fn run(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Vec<Tensor>, E> {
-        match self.part.run(inputs, functions) {
-            Err(e) if e.is_too_wide() => interpret(&self.module, inputs, functions),
+    fn run(&self, inputs: &[Tensor], with: With<'_>) -> Result<Vec<Tensor>, E> {
+        match self.part.run(inputs, with) {
+            Err(e) if e.is_too_wide() => interpret(&self.module, inputs, with),
             other => other,
         }
     }
     /// As [`Part::start`], with integers of any width.
-    fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
-        match self.part.start(inputs, functions) {
-            Err(e) if e.is_too_wide() => Ok(Results::Host(interpret(&self.module, inputs, functions)?)),
+    fn start(&self, inputs: &[Tensor], with: With<'_>) -> Result<Results, E> {
+        match self.part.start(inputs, with) {
+            Err(e) if e.is_too_wide() => Ok(Results::Host(interpret(&self.module, inputs, with)?)),
             other => other,
         }
     }
     /// As [`Part::visit`], with integers of any width.
     fn visit(
         &self,
-        named: (&str, u64),
+        named: &str,
         inputs: &[Tensor],
         functions: &HostFunctions,
         visit: &mut Visit<'_, E>,
@@ -330,14 +340,21 @@ impl<E: PartError> Part<E> {
     ///
     /// # Errors
     /// As [`Session::run`].
-    fn run(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Vec<Tensor>, E> {
+    fn run(&self, inputs: &[Tensor], with: With<'_>) -> Result<Vec<Tensor>, E> {
         match self {
-            Part::Session(planned) => Ok(planned.session.run(inputs)?),
-            Part::Open(planned) => Ok(planned.session.run(inputs)?),
-            Part::Other(part) => part.run(inputs),
-            Part::Host(module) => interpret(module, inputs, functions),
-            Part::Staged(staged) => staged.run(inputs),
-            Part::Loop(l) => l.0.run(inputs, &mut |operands| l.1.run(operands, functions), of_host),
+            Part::Session(planned) => Ok(planned.session.run_recorded(inputs, with.recorder)?),
+            Part::Open(planned) => {
+                let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+                Ok(planned.session.for_inputs(&given)?.run_recorded(inputs, with.recorder)?)
+            }
+            Part::Other(part) => part.run(inputs, with.recorder),
+            Part::Host(module) => interpret(module, inputs, with),
+            Part::Staged(staged) => staged.run_recorded(inputs, with.recorder),
+            Part::Loop(l) => {
+                let named = |within: &str| format!("{within}{}body", dot(within));
+                let mut body = |operands: &[Tensor]| with.recorder.part(named, || l.1.run(operands, with));
+                l.0.run(inputs, &mut body, of_host)
+            }
         }
     }
     /// Runs once, and lets `visit` look at it.
@@ -346,58 +363,49 @@ impl<E: PartError> Part<E> {
     /// As [`Staged::visit`].
     fn visit(
         &self,
-        (name, times): (&str, u64),
+        name: &str,
         inputs: &[Tensor],
         functions: &HostFunctions,
         visit: &mut Visit<'_, E>,
     ) -> Result<Vec<Tensor>, E> {
-        let (at, start);
+        let at;
         let (ran, results) = match self {
-            Part::Session(planned) => {
-                start = Instant::now();
-                (Ran::Plan(planned), planned.session.run(inputs)?)
-            }
+            Part::Session(planned) => (Ran::Plan(planned), planned.session.run(inputs)?),
             Part::Open(planned) => {
                 at = planned.at(inputs)?;
-                start = Instant::now();
                 (Ran::Plan(&at), at.session.run(inputs)?)
             }
-            Part::Other(part) => {
-                start = Instant::now();
-                (Ran::Other(part.as_any()), part.run(inputs)?)
-            }
-            Part::Host(module) => return visit_on_host(module, (name, times), inputs, functions, visit),
-            Part::Staged(staged) => return staged.visit_within((&format!("{name}."), times), inputs, visit),
+            Part::Other(part) => (Ran::Other(part.as_any()), part.run(inputs, &Recorder::default())?),
+            Part::Host(module) => return visit_on_host(module, name, inputs, functions, visit),
+            Part::Staged(staged) => return staged.visit_within(&format!("{name}."), inputs, visit),
             Part::Loop(l) => {
-                let (mut first, mut trips) = (None, 0);
+                let mut first = None;
                 let mut body = |operands: &[Tensor]| {
                     first.get_or_insert_with(|| operands.to_vec());
-                    trips += 1;
-                    l.1.run(operands, functions)
+                    l.1.run(operands, With { functions, recorder: &Recorder::default() })
                 };
                 let results = l.0.run(inputs, &mut body, of_host)?;
                 if let Some(operands) = first {
-                    l.1.visit((&format!("{name}.body"), times * trips), &operands, functions, visit)?;
+                    l.1.visit(&format!("{name}.body"), &operands, functions, visit)?;
                 }
                 return Ok(results);
             }
         };
-        let ms = start.elapsed().as_secs_f64() * 1e3;
-        visit(&PartRun { name, ran, operands: inputs, ms, times })?;
+        visit(&PartRun { name, ran, operands: inputs })?;
         Ok(results)
     }
     /// Runs once, and leaves results where they are.
-    fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
+    fn start(&self, inputs: &[Tensor], with: With<'_>) -> Result<Results, E> {
         let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
         let on = |session: &Session| -> Result<Results, E> {
-            Ok(Results::Device(Box::new(pollster::block_on(session.run_in_place(&given, &[]))?)))
+            Ok(Results::Device(Box::new(pollster::block_on(session.run_in_place(&given, &[], with.recorder))?)))
         };
         match self {
             Part::Session(planned) if planned.session.has_device_steps() => on(&planned.session),
             Part::Open(planned) if planned.session.first().has_device_steps() => {
                 on(&*planned.session.for_inputs(&given)?)
             }
-            other => Ok(Results::Host(other.run(inputs, functions)?)),
+            other => Ok(Results::Host(other.run(inputs, with)?)),
         }
     }
     fn has_device_steps(&self) -> bool {
@@ -421,6 +429,11 @@ impl<E: PartError> Part<E> {
             Part::Loop(_) => true,
         }
     }
+}
+
+/// The separator of the name of a part and that of one in it.
+fn dot(within: &str) -> &'static str {
+    if within.is_empty() { "" } else { "." }
 }
 
 /// True for a part that computes anything.

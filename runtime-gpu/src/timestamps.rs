@@ -1,15 +1,35 @@
-//! Timestamps that the device writes.
+//! Timestamps that the device writes, and the two clocks.
 
 use crate::device::Gpu;
 use crate::error::GpuError;
 use async_channel::Receiver;
+
+/// Where a device time comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeSource {
+    /// Timestamps written by the device around each pass.
+    GpuTimestamps,
+    /// The host's clock around submit and wait.
+    #[default]
+    HostClock,
+}
+
+impl TimeSource {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            TimeSource::GpuTimestamps => "gpu-timestamps",
+            TimeSource::HostClock => "host-clock",
+        }
+    }
+}
 
 /// Timestamps of one submission.
 pub(crate) struct Timestamps {
     pub(crate) set: wgpu::QuerySet,
     resolved: wgpu::Buffer,
     staging: wgpu::Buffer,
-    count: u32,
 }
 
 impl Timestamps {
@@ -22,13 +42,13 @@ impl Timestamps {
         };
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
         let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
-        Timestamps { set, resolved, staging, count }
+        Timestamps { set, resolved, staging }
     }
 
-    /// Copies them to where the host reads them, behind what `encoder` has.
-    pub(crate) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
-        encoder.resolve_query_set(&self.set, 0..self.count, &self.resolved, 0);
-        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, u64::from(self.count) * 8);
+    /// Copies the first `count`, which are written, to where the host reads them, behind what `encoder` has.
+    pub(crate) fn resolve(&self, encoder: &mut wgpu::CommandEncoder, count: u32) {
+        encoder.resolve_query_set(&self.set, 0..count, &self.resolved, 0);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, u64::from(count) * 8);
     }
 
     /// Asks for them, once their commands are submitted: to be called before the wait for these.

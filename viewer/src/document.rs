@@ -53,7 +53,7 @@ impl Document {
             graphs: (trace.passes.len() + 1).min(texts.len()),
             by_function: trace.groups.iter().enumerate().map(|(i, g)| (g.function.clone(), i)).collect(),
             errors: errors.map(|(i, e)| (e.name.clone(), i)).collect(),
-            times: (0..trace.groups.len()).map(|g| trace.time_of_group(g).map(|t| t.median_us / 1000.0)).collect(),
+            times: (0..trace.groups.len()).map(|g| trace.time_of_group(g).map(|t| t.us / 1000.0)).collect(),
             calls,
             readers: trace.readers(),
             borders: trace.border_remarks(),

@@ -22,28 +22,28 @@ use crate::record::Versioned;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::{ceilings, driver_stats, host_calls};
-use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, CompileTrace};
-use kernels::{PartTimes, Recording, dispatch_times, per_kernel};
+use compiler::trace::{Ceilings, CompileTrace, Kind};
+use kernels::{Parts, Recording, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
 use record::{
-    BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Machine, Method, Run, Sampled, Split, Work,
+    BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Machine, Method, Run, Sampled, SpentRecord, Split,
+    Work,
 };
-use repeated::{Dispatches, batch, repeat};
+use repeated::{batch, repeat};
 pub use request::{Request, Timing, seconds};
 use runtime_gpu::{Session, Transfers};
 use serde::Serialize;
 use serde_json::Value;
-use starts::{against_f32, compile_times, first_run};
-use std::time::{Duration, Instant};
+use starts::{Started, against_f32, compile_times, first_run, timed_start};
+use std::time::Duration;
 use stored::Measured;
 pub use sweep::Setting;
 use sweep::sweep;
 use throughput::Throughput;
-use timeline::Recorded;
+use timeline::{Known, Shown};
 
 /// One result.
 pub struct Row {
@@ -148,9 +148,11 @@ pub fn of_session(executor: &weft::Session, inputs: &[Tensor], timing: &Timing, 
     let (limit, mut progress) = (a.limit()?, Progress::new(settings, &[]));
     let compiled = executor.compilation();
     match executor.on_device().zip(compiled) {
-        Some((session, compiled)) => Ok(on_device(&a, session, compiled, inputs, limit, None, &mut progress)?.0),
+        Some((session, compiled)) => {
+            Ok(on_device(&a, executor, (session, compiled), (inputs, limit), None, &mut progress)?.0)
+        }
         None if executor.on_processor().is_some() && compiled.is_some() => {
-            Ok(on_processor(&a, executor, settings, (inputs, limit), None, &mut progress)?.record.run)
+            Ok(on_processor(&a, executor, (inputs, limit), None, &mut progress)?.record.run)
         }
         None => whole_runs(&a, executor, (inputs, limit), &mut progress),
     }
@@ -213,7 +215,7 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         Some(why) => not_timed(a, place, settings, module, &inputs, why)?,
     };
     let machine = Machine { before, after: State::now() };
-    let against_f32 = mixed.map(|m| against_f32(&m, settings, device, &inputs)).transpose()?;
+    let against_f32 = mixed.map(|m| against_f32(&measured.results, &m, settings, device, &inputs)).transpose()?;
     let trace = match a.trace {
         true => {
             let module = load(model, settings, given.as_ref())?;
@@ -244,21 +246,20 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
 
 fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs: &[Tensor]) -> Result<Measured> {
     let device = &place.device;
-    let (executor, cold) = first_run(module.clone(), settings, device, inputs)?;
+    let Started { session: executor, times: cold, results } = first_run(module.clone(), settings, device, inputs)?;
     let limit = a.limit()?;
     let mut progress = Progress::new(settings, &[]);
     match executor.on_device().zip(executor.compilation()) {
         Some((session, compiled)) => {
-            let (run, own) = on_device(a, session, compiled, inputs, limit, place.ceilings, &mut progress)?;
+            let parts = (session, compiled);
+            let (run, shown) = on_device(a, &executor, parts, (inputs, limit), place.ceilings, &mut progress)?;
             let mut record = BenchRecord { run, ..BenchRecord::default() };
-            let recorded =
-                timeline::is_wanted(a).then(|| Recorded::on_device(session, compiled, inputs)).transpose()?;
-            let timeline = recorded.as_ref().map(|r| r.timeline(a, "device")).transpose()?.flatten();
+            let timeline = shown.timeline(a, "device");
             if !settings.host_call.is_empty() || !settings.external.is_empty() {
                 let plain = Settings { host_call: vec![], external: vec![], ..settings.silent() };
-                let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
-                if let Some((session, compiled)) = other.on_device().zip(other.compilation()) {
-                    let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;
+                let other = first_run(module.clone(), &plain, device, inputs)?.session;
+                if let Some(parts) = other.on_device().zip(other.compilation()) {
+                    let (without, _) = on_device(a, &other, parts, (inputs, limit), None, &mut progress)?;
                     record.without_host_calls = Some(Beside::of(&record.run, &without));
                 }
             }
@@ -267,14 +268,13 @@ fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs
             record.driver_stats = stats.as_ref().map(|stats| driver_stats::record(stats, compiled));
             drop(executor);
             record.compile_ms = compile_times(cold, module, settings, device, inputs)?;
-            let run = recorded.map(|r| r.run);
-            Ok(Measured { record, dispatches: Some(own.times), counts: own.counts, trace: None, stats, run, timeline })
+            Ok(Measured { record, results, stats, timeline, ..Measured::of(shown) })
         }
         None if executor.on_processor().is_some() => {
-            let mut measured = on_processor(a, &executor, settings, (inputs, limit), place.ceilings, &mut progress)?;
+            let mut measured = on_processor(a, &executor, (inputs, limit), place.ceilings, &mut progress)?;
             drop(executor);
             measured.record.compile_ms = compile_times(cold, module, settings, device, inputs)?;
-            Ok(measured)
+            Ok(Measured { results, ..measured })
         }
         None if a.driver_stats => {
             let why = format!(
@@ -282,7 +282,10 @@ fn timed(a: &Request, place: &Place, settings: &Settings, module: Module, inputs
             );
             Err(Error::new(Code::Device, why))
         }
-        None => in_parts(a, place, settings, (module, executor, cold), (inputs, limit), &mut progress),
+        None => {
+            let measured = in_parts(a, place, settings, (module, executor, cold), (inputs, limit), &mut progress)?;
+            Ok(Measured { results, ..measured })
+        }
     }
 }
 
@@ -300,11 +303,8 @@ fn of_bundle(
             .help("`weft explain F.bundle` shows its kernels; bench the model itself"));
     }
     let bundle = bundle.ok_or_else(|| Error::new(Code::Bug, "no bundle"))?;
-    let start = Instant::now();
-    let executor =
-        crate::bundles::session(&bundle, settings, &place.device, a.bundle.require_compiled)?.sized_for(inputs)?;
-    settings.state.time("first run", || executor.run_in_order(inputs))?;
-    let cold = start.elapsed().as_secs_f64() * 1e3;
+    let open = || crate::bundles::session(&bundle, settings, &place.device, a.bundle.require_compiled);
+    let Started { session: executor, times: cold, .. } = timed_start(settings, inputs, open)?;
     let mut progress = Progress::new(settings, &[]);
     let limit = a.limit()?;
     let plan = executor.on_processor().map(|s| s.plan()).or(executor.on_device().map(|s| s.plan()));
@@ -317,79 +317,83 @@ fn of_bundle(
     Ok(measured)
 }
 
-/// The result of a benchmark of a model in parts, or in the interpreter. `cold`: milliseconds of its first run.
+/// The result of a benchmark of a model in parts, or in the interpreter. `cold`: the times of its first run.
 fn in_parts(
     a: &Request,
     place: &Place,
     settings: &Settings,
-    (module, executor, cold): (Module, weft::Session, f64),
+    (module, executor, cold): (Module, weft::Session, CompileTimes),
     (inputs, limit): (&[Tensor], Option<Duration>),
     progress: &mut Progress,
 ) -> Result<Measured> {
     let mut run = whole_runs(a, &executor, (inputs, limit), progress)?;
-    let mut parts = part_times(a, place, settings, (&module, &executor), inputs, progress)?;
-    // On the interpreter nothing is dispatched: the host is the device.
-    let whole = || Sampled { samples: None, ..run.latency_ms.clone().unwrap_or_default() };
-    let device = parts.device_ms().map_or_else(whole, Sampled::sum);
-    let gpu = device.of.median;
-    run.split_ms = Some(Split { gpu, rest: Some(run.latency() - gpu), ..Split::default() });
-    run.device_ms = Some(device);
+    let (mut parts, recording) = found_parts(a, place, settings, (&module, &executor), inputs)?;
+    let timed = recording.as_ref().unwrap_or(&executor);
+    let mut shown = Shown::record(a, timed, (inputs, run.latency()), &parts.known, progress)?;
     parts.put_into(&mut run);
-    let timeline = match executor.interpreted() {
-        Some(module) => {
-            let (rows, last) = executor_times::per_node(a, module, inputs, progress)?;
-            (run.kernels, run.dispatches, run.per_kernel) = (Some(rows.len()), Some(last.len()), Some(rows));
-            Recorded::of_nodes(&last).timeline(a, "interpreter")?
-        }
-        None => parts.recorded_run.timeline(a, "device")?,
-    };
-    let spans = std::mem::take(&mut parts.recorded_run).run;
-    let mut trace = parts.trace(&a.models[0])?;
-    let dispatches = trace.as_mut().and_then(|t| t.times.take()).map(|t| t.dispatches);
-    let compile_ms = Some(CompileTimes { cold, warm: None });
-    Ok(Measured {
-        record: BenchRecord { run, compile_ms, ..BenchRecord::default() },
-        dispatches,
-        trace: trace.map(Box::new),
-        run: Some(spans),
-        timeline,
-        ..Measured::default()
-    })
+    run.per_kernel = Some(per_kernel(&parts.known, &shown, place.ceilings));
+    put_spent(&mut run, &shown);
+    let kernels = shown.run.ms_of(Kind::Kernel);
+    // Without dispatches the host is the device.
+    run.device_ms = Some(Sampled::sum(if shown.times.is_empty() { shown.run.ms } else { kernels }));
+    let mut device = "device";
+    if let Some(module) = executor.interpreted() {
+        let rows = executor_times::per_node(module, &shown.run);
+        run.dispatches = Some(rows.iter().map(|r| r.calls as usize).sum());
+        (run.kernels, run.per_kernel, device) = (Some(rows.len()), Some(rows), "interpreter");
+    }
+    let trace = parts.trace(&a.models[0], &mut shown)?.map(Box::new);
+    let (timeline, compile_ms) = (shown.timeline(a, device), Some(cold));
+    let record = BenchRecord { run, compile_ms, ..BenchRecord::default() };
+    let dispatches = trace.as_ref().map(|_| shown.times.clone());
+    Ok(Measured { record, trace, timeline, dispatches, ..Measured::of(shown) })
+}
+
+/// Puts where the time of a run goes into a result.
+fn put_spent(run: &mut Run, shown: &Shown) {
+    run.time_source = Some(shown.source);
+    run.split_ms = Some(Split::of(&shown.run));
+    run.spent = Some(SpentRecord { run_ms: shown.run.ms, rows: shown.run.rows.clone() });
 }
 
 /// The result of a benchmark on the processor.
 fn on_processor(
     a: &Request,
     executor: &weft::Session,
-    settings: &Settings,
     (inputs, limit): (&[Tensor], Option<Duration>),
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
 ) -> Result<Measured> {
-    let found = executor.on_processor().zip(executor.compilation());
-    let (session, c) = found.ok_or_else(|| Error::new(Code::Bug, "a session without its compilation"))?;
-    let recorded = Recorded::on_processor(session, c, inputs, settings)?;
-    let (mut run, dispatches) = native::times(a, executor, settings, (inputs, limit), &recorded.run, progress)?;
-    run.per_kernel = Some(per_kernel(c, &dispatches, ceilings));
-    let timeline = recorded.timeline(a, "CPU")?;
-    let Dispatches { times, counts, .. } = dispatches;
+    let c = executor.compilation().ok_or_else(|| Error::new(Code::Bug, "a session without its compilation"))?;
+    let known = [Known::of("", c)];
+    let whole = whole_runs(a, executor, (inputs, limit), progress)?;
+    let shown = Shown::record(a, executor, (inputs, whole.latency()), &known, progress)?;
+    let mut run = Run {
+        in_flight: Some(1),
+        // The processor is the device, so steps on tensors are its work too.
+        device_ms: Some(Sampled::sum(shown.run.ms_of(Kind::Kernel) + shown.run.ms_of(Kind::Step))),
+        host_functions: Some(native::calls(c, &shown.run)),
+        per_kernel: Some(per_kernel(&known, &shown, ceilings)),
+        latency_ms: whole.latency_ms,
+        throughput_per_s: whole.throughput_per_s,
+        ..Run::of(c)
+    };
+    put_spent(&mut run, &shown);
+    let timeline = shown.timeline(a, "CPU");
     let record = BenchRecord { run, ..BenchRecord::default() };
-    let run = Some(recorded.run);
-    Ok(Measured { record, dispatches: Some(times), counts, run, timeline, ..Measured::default() })
+    Ok(Measured { record, timeline, ..Measured::of(shown) })
 }
 
-/// The times of a network in parts. For a trace they are those of an executor that records its compilations.
-fn part_times(
+/// The parts of a network. For a trace a session that records its compilations runs, which comes along.
+fn found_parts(
     a: &Request,
     place: &Place,
     settings: &Settings,
     (module, executor): (&Module, &weft::Session),
     inputs: &[Tensor],
-    progress: &mut Progress,
-) -> Result<PartTimes> {
-    let ceilings = place.ceilings;
+) -> Result<(Parts, Option<weft::Session>)> {
     if !a.trace {
-        return Ok(PartTimes::of(a, executor, inputs, ceilings, None, progress)?);
+        return Ok((Parts::of(executor, inputs, None)?, None));
     }
     let profile = profile_on(settings, &place.device)?;
     let options = compile_options(pipeline_for(module, settings, &profile, inputs)?, settings, &profile)?;
@@ -397,7 +401,7 @@ fn part_times(
     let recording = crate::executor::execute_recorded(module.clone(), &quiet, &place.device, inputs)?;
     recording.run_in_order(inputs)?;
     let record = Recording { model: &a.models[0], options: &options };
-    Ok(PartTimes::of(a, &recording, inputs, ceilings, Some(&record), progress)?)
+    Ok((Parts::of(&recording, inputs, Some(&record))?, Some(recording)))
 }
 
 /// Compiles alone, and asks the driver.
@@ -424,38 +428,34 @@ fn not_timed(
 
 fn on_device(
     a: &Request,
-    session: &Session,
-    compiled: &Compiled,
-    inputs: &[Tensor],
-    limit: Option<Duration>,
+    executor: &weft::Session,
+    (session, compiled): (&Session, &Compiled),
+    (inputs, limit): (&[Tensor], Option<Duration>),
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
-) -> Result<(Run, Dispatches)> {
-    let mut split: Vec<[f64; 4]> = Vec::new();
+) -> Result<(Run, Shown)> {
     let mut moved = Transfers::default();
     let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
         let (_, t) = session.run_timed(inputs)?;
-        split.push([t.upload, t.encode, t.gpu, t.readback]);
         moved = t.moved;
         Ok(t.total)
     })?;
-    let split = split.split_off(split.len() - latency.len());
-    let part = |i: usize| Statistics::of(&split.iter().map(|s| s[i]).collect::<Vec<_>>()).median;
+    let (known, latency) = ([Known::of("", compiled)], Sampled::of(latency));
+    let shown = Shown::record(a, executor, (inputs, latency.of.median), &known, progress)?;
     let mut resident = session.resident(inputs)?;
     let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
-    let throughput = Throughput::measure(a, &mut resident, latency.len(), progress)?;
-    let dispatches = dispatch_times(a, &mut resident, progress)?;
-    let run = Run {
-        time_source: Some(dispatches.source),
-        latency_ms: Some(Sampled::of(latency)),
+    let timed = latency.samples.as_ref().map_or(0, Vec::len);
+    let throughput = Throughput::measure(a, &mut resident, timed, progress)?;
+    let mut run = Run {
+        latency_ms: Some(latency),
         device_ms: Some(Sampled::of(device)),
-        split_ms: Some(Split { upload: part(0), encode: part(1), gpu: part(2), readback: part(3), rest: None }),
         transfers: Some(moved),
         throughput_per_s: Some(throughput.runs_per_s * batch(inputs) as f64),
         in_flight: Some(throughput.in_flight),
-        per_kernel: Some(per_kernel(compiled, &dispatches, ceilings)),
+        per_kernel: Some(per_kernel(&known, &shown, ceilings)),
         host_functions: Some(host_calls::times(compiled, &mut resident, a.timing.runs.clamp(1, 5))?),
         ..Run::of(compiled)
     };
-    Ok((run, dispatches))
+    put_spent(&mut run, &shown);
+    Ok((run, shown))
 }

@@ -48,4 +48,4 @@ pub mod worker;
 pub use error::{Code, Error, Result};
 pub use graphview::{document, figures, names};
 pub use settings::Settings;
-pub use weft::{arrays, written};
+pub use weft::{arrays, statistics, written};

@@ -96,6 +96,37 @@ fn kernels_that_outlast_the_run_are_refused() {
     assert!(found.refused[0].why.contains("the kernels take"), "{:?}", found.refused);
 }
 
+/// A file whose run is its kernels and a wait.
+fn with_rows() -> Value {
+    let mut v = right("f32");
+    let us = |k: &Value| k["us_total"].as_f64().expect("a time");
+    let kernels: f64 = v["per_kernel"].as_array().expect("kernels").iter().map(us).sum::<f64>() / 1e3;
+    let row = |kind: &str, name: &str, ms: f64| {
+        let none = Value::Null;
+        json!({ "kind": kind, "name": name, "dispatch": none, "group": none, "nodes": [], "ms": ms, "count": 1 })
+    };
+    let rows = json!([row("kernel", "all", kernels), row("wait", "wait", 0.25), row("rest", "not attributed", 0.0)]);
+    v["spent"] = json!({ "run_ms": kernels + 0.25, "rows": rows });
+    v
+}
+
+#[test]
+fn rows_of_a_run_are_the_run() {
+    let (found, _) = added(&[with_rows().to_string()]);
+    assert!(found.refused.is_empty(), "{:?}", found.refused);
+    let wrong: [(&str, Change); 3] = [
+        ("the rows of `spent` take", |v| scaled(&mut v["spent"]["run_ms"], 0.9)),
+        ("row `wait` of `spent` is below 0", |v| scaled(&mut v["spent"]["rows"][1]["ms"], -1.0)),
+        ("and their rows of `spent`", |v| v["spent"]["rows"][1]["kind"] = json!("kernel")),
+    ];
+    for (why, change) in wrong {
+        let mut v = with_rows();
+        change(&mut v);
+        let (found, _) = added(&[v.to_string()]);
+        assert!(found.refused.first().is_some_and(|r| r.why.contains(why)), "{why}: {:?}", found.refused);
+    }
+}
+
 #[test]
 fn broken_files_are_refused() {
     let text = right("f32").to_string();

@@ -12,7 +12,8 @@ use compiler::tensor::Tensor;
 use compiler::text::{parse_module, random_tensor};
 use runtime_gpu::wgpu::{BufferUsages, ComputePipelineDescriptor, ShaderModuleDescriptor, ShaderSource};
 use runtime_gpu::{
-    DeviceCall, DeviceTensor, Gpu, GpuError, HostFunctions, Part, Ran, RunInput, Session, SessionOptions, Staged,
+    DeviceCall, DeviceTensor, Doing, Gpu, GpuError, HostFunctions, Part, Ran, Recorder, RunInput, Session,
+    SessionOptions, Span, Staged,
 };
 use shaders_gen::Emitter;
 use std::sync::Arc;
@@ -487,15 +488,18 @@ graph @main(%x: f32[4,8], %n: i64[]) -> (h: f32[4,8], rows: f32[trips,8]) {
                 close(&g.to_f32_vec(), &w.to_f32_vec());
             }
         }
-        let mut names: Vec<(String, u64)> = vec![];
         let inputs = [random_tensor(DType::F32, &[4, 8], 1), Tensor::scalar(5_i64)];
         let visited = session.visit_parts(&inputs, &mut |run| {
             assert!(!matches!(run.ran, Ran::Host(_)), "{} runs on the host", run.name);
-            names.push((run.name.to_string(), run.times));
             Ok(())
         });
         visited.unwrap_or_else(|e| panic!("{e}"));
-        let of_body = |n: &(String, u64)| n.0.contains("body") && n.1 == 5;
-        assert!(names.iter().any(of_body), "{names:?}");
+        // Each kernel of the body is recorded in each of its turns.
+        let recorder = Recorder::start();
+        session.run_recorded(&inputs, &recorder).unwrap_or_else(|e| panic!("{e}"));
+        let run = recorder.finish().unwrap_or_else(|e| panic!("{e}"));
+        let of_body = |s: &&Span| s.part.contains("body") && matches!(s.what, Doing::Kernel(_));
+        let turns = run.spans.iter().filter(of_body).count();
+        assert!(turns > 0 && turns.is_multiple_of(5), "{turns} of {:?}", run.spans);
     }
 }

@@ -3,23 +3,39 @@
 use crate::output::{print_text, show_table, table};
 use workbench::Result;
 use workbench::bench::record::BenchRecord;
-use workbench::figures::si;
+use workbench::figures::{few_ms, si};
 
 /// Statistics, compile time and memory of one result.
 pub fn show(r: &BenchRecord) -> Result<()> {
-    let mut t = table(&["", "min", "median", "p90", "p99", "mean", "deviation"]);
+    let mut t = table(&["", "min", "median", "+-", "p90", "p99", "mean", "deviation"]);
+    let mut alone = vec![];
     for (name, sampled) in [("latency ms", &r.run.latency_ms), ("device ms", &r.run.device_ms)] {
-        if let Some(s) = sampled.as_ref().map(|s| s.of).filter(|s| s.median > 0.0) {
+        if let Some(sampled) = sampled.as_ref().filter(|s| s.of.median > 0.0) {
+            let s = sampled.of;
+            // One figure has no spread.
+            if sampled.samples.as_ref().is_none_or(|all| all.len() < 2) {
+                let of = if sampled.samples.is_some() { "one sample" } else { "of one run" };
+                alone.push(format!("{name}: {:.3} ({of})", s.median));
+                continue;
+            }
             let mut row = vec![name.to_string()];
-            row.extend([s.min, s.median, s.p90, s.p99, s.mean].map(|ms| format!("{ms:.3}")));
+            let by = s.plus_minus.map_or(String::new(), |by| format!("{by:.3}"));
+            row.extend([s.min, s.median].map(|ms| format!("{ms:.3}")));
+            row.push(by);
+            row.extend([s.p90, s.p99, s.mean].map(|ms| format!("{ms:.3}")));
             row.push(format!("{:.1} %", 100.0 * s.stddev / s.median));
             t.add_row(row);
         }
     }
-    show_table(&t)?;
+    if !t.is_empty() {
+        show_table(&t)?;
+    }
+    alone.iter().try_for_each(|line| print_text(line))?;
     if let Some(c) = &r.compile_ms {
         let warm = c.warm.map_or(String::new(), |ms| format!(", {ms:.0} ms warm"));
-        print_text(&format!("compilation, session and first run: {:.0} ms cold{warm}", c.cold))?;
+        let stages: Vec<String> = c.stages.iter().map(|s| format!("{} {}", s.name, few_ms(s.ms))).collect();
+        let stages = stages.join(", ");
+        print_text(&format!("compilation, session and first run: {:.0} ms cold ({stages}){warm}", c.cold))?;
     }
     if let Some(a) = &r.against_f32 {
         let finite = if a.not_finite == 0 { String::new() } else { format!(", {} numbers not finite", a.not_finite) };

@@ -2,24 +2,29 @@
 
 use super::spread;
 use crate::output::{Rows, print_text, show_driver_stats, show_table, table};
+use compiler::trace::{Kind, NOT_ATTRIBUTED, TimeRow};
 use workbench::Result;
-use workbench::bench::record::{BenchRecord, KernelTime};
+use workbench::bench::record::{BenchRecord, KernelTime, SpentRecord};
 use workbench::bench::{Row, Setting};
+use workbench::figures::few_ms;
+use workbench::statistics::{Ratio, Statistics};
 
 /// Names of the columns, and their least width.
-const COLUMNS: [(&str, usize); 12] = [
+const COLUMNS: [(&str, usize); 14] = [
     ("model", 0),
     ("batch", 0),
     ("amp", 4),
     ("layout", 0),
     ("fuse", 7),
     ("latency ms", 0),
-    ("p90", 8),
+    ("+- ms", 8),
     ("device ms", 0),
     ("per s", 8),
     ("dispatches", 0),
     ("GFLOP/s", 0),
     ("ratio", 0),
+    ("+- ratio", 0),
+    ("verdict", 7),
 ];
 
 /// The column of what is swept beside those of [`COLUMNS`], where anything is.
@@ -45,31 +50,37 @@ impl Lines {
 }
 
 /// The latency of the first row that did not fail.
-fn first_latency(rows: &[Row]) -> f64 {
-    rows.iter().find_map(|r| Some(r.result.as_ref().ok()?.run.latency())).unwrap_or(0.0)
+fn first_latency(rows: &[Row]) -> Statistics {
+    rows.iter().find_map(|r| Some(r.result.as_ref().ok()?.run.latency_ms.as_ref()?.of)).unwrap_or_default()
 }
 
-/// A row's cells in the order of [`COLUMNS`], and what else was swept; the ratio is to the latency `first`.
-fn cells(first: f64, row: &Row) -> Vec<String> {
+/// A row's cells in the order of [`COLUMNS`], and what else was swept; the ratio is of the latency `first` to its own.
+fn cells(first: Statistics, row: &Row) -> Vec<String> {
     let c = &row.setting.settings;
     let of_setting = [&c.amp, &c.layout, &c.fuse].map(String::clone);
     let (batch, figures) = match &row.result {
         Ok(r) => {
             let (run, device) = (&r.run, r.run.device());
+            let latency = run.latency_ms.as_ref().map(|s| s.of).unwrap_or_default();
+            let ratio = Ratio::of(&first, &latency);
+            let is_first = first == latency;
+            let known = |by: Option<f64>| by.map_or(String::new(), |by| format!("{by:.2}"));
             let figures = [
-                format!("{:.2}", run.latency()),
-                format!("{:.2}", run.latency_ms.as_ref().map_or(0.0, |s| s.of.p90)),
+                format!("{:.2}", latency.median),
+                known(latency.plus_minus),
                 format!("{device:.2}"),
                 format!("{:.1}", run.throughput_per_s.unwrap_or(0.0)),
                 run.dispatches.map_or("null".into(), |n| n.to_string()),
                 format!("{:.1}", r.flops as f64 / device.max(1e-6) / 1e6),
-                format!("{:.2}", first / run.latency().max(1e-9)),
+                format!("{:.2}", ratio.value),
+                known(ratio.plus_minus.filter(|_| !is_first)),
+                if is_first { "" } else { ratio.word() }.to_string(),
             ];
             (r.batch.to_string(), figures)
         }
         // The message itself is on stderr, and in the JSON.
         Err(_) => {
-            let nothing = ["failed", "-", "-", "-", "-", "-", "-"].map(String::from);
+            let nothing = ["failed", "-", "-", "-", "-", "-", "-", "-", "-"].map(String::from);
             (row.setting.value("batch").unwrap_or("-").to_string(), nothing)
         }
     };
@@ -103,8 +114,11 @@ pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
         if alone && r.run.latency_ms.is_some() {
             spread::show(r)?;
         }
+        if let (true, Some(spent)) = (alone, &r.run.spent) {
+            show_spent(spent, r.run.latency())?;
+        }
         if let (true, Some(kernels)) = (alone, &r.run.per_kernel) {
-            show_kernels(kernels)?;
+            show_kernels(kernels, r.run.spent.as_ref().map_or(0.0, |s| s.run_ms))?;
             r.doubt.iter().try_for_each(|why| print_text(why))?;
             print_text(&format!("time source: {}", r.run.time_source.map_or("", |t| t.name())))?;
         }
@@ -117,11 +131,37 @@ pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
     Ok(())
 }
 
-/// The kernels that take the longest.
-fn show_kernels(kernels: &[KernelTime]) -> Result<()> {
+/// Rows of a table of times that are shown.
+const SHOWN: usize = 12;
+
+/// Where the time of a run goes: all of its kernels as one row, then the others, those with the most time first.
+fn show_spent(spent: &SpentRecord, median: f64) -> Result<()> {
+    let run_ms = spent.run_ms;
+    print_text(&format!("\none run of {} ms, the nearest to the median of {} ms:", few_ms(run_ms), few_ms(median)))?;
+    let (kernels, others): (Vec<&TimeRow>, Vec<&TimeRow>) = spent.rows.iter().partition(|r| r.kind == Kind::Kernel);
+    let (rest, named): (Vec<&TimeRow>, Vec<&TimeRow>) = others.into_iter().partition(|r| r.kind == Kind::Rest);
+    let mut t = table(&["where its time goes", "times", "ms", "share"]);
+    let mut add = |name: &str, rows: &[&TimeRow]| {
+        let (count, ms) = rows.iter().fold((0, 0.0), |(n, ms), r| (n + r.count, ms + r.ms));
+        let count = if count > 0 { count.to_string() } else { String::new() };
+        t.add_row([name.to_string(), count, few_ms(ms), format!("{:.1}%", 100.0 * ms / run_ms.max(1e-9))]);
+    };
+    if !kernels.is_empty() {
+        add("kernels", &kernels);
+    }
+    named.iter().take(SHOWN).for_each(|r| add(&r.name, &[r]));
+    if named.len() > SHOWN {
+        add(&format!("{} more rows", named.len() - SHOWN), &named[SHOWN..]);
+    }
+    add(NOT_ATTRIBUTED, &rest);
+    show_table(&t)
+}
+
+/// The kernels that take the longest, with their shares of the run.
+fn show_kernels(kernels: &[KernelTime], run_ms: f64) -> Result<()> {
     let mut rows: Vec<&KernelTime> = kernels.iter().collect();
     rows.sort_by(|a, b| b.us_total.total_cmp(&a.us_total));
-    let total: f64 = rows.iter().map(|r| r.us_total).sum();
+    let total = run_ms * 1e3;
     let roof = rows.iter().any(|r| r.roofline_fraction.is_some());
     let parts = rows.iter().any(|r| r.part.is_some());
     let mut header = if parts { vec!["part"] } else { vec![] };
@@ -130,7 +170,7 @@ fn show_kernels(kernels: &[KernelTime]) -> Result<()> {
         header.push("of the roof");
     }
     let mut t = table(&header);
-    for r in rows.iter().take(12) {
+    for r in rows.iter().take(SHOWN) {
         let mut row = if parts { vec![r.part.clone().unwrap_or_default()] } else { vec![] };
         row.extend([
             r.name.clone(),

@@ -42,6 +42,8 @@ struct TimeRecord {
     b_ms: f64,
     /// Who says them.
     source: Source,
+    /// The part by which the ratio of both may differ in other measurements; null where that is not known.
+    noise: Option<f64>,
 }
 
 /// A layer on both sides.
@@ -127,7 +129,7 @@ impl<'a> Verdict<'a> {
         VerdictRecord {
             line: c.headline(),
             dispatches: pair(c.dispatches.map(|n| n as u64)),
-            time: c.run_ms.map(|[a_ms, b_ms]| TimeRecord { a_ms, b_ms, source: c.source }),
+            time: c.run_ms.map(|[a_ms, b_ms]| TimeRecord { a_ms, b_ms, source: c.source, noise: c.noise }),
             weights: pair(self.bytes(MEMORY[0].1)),
             activations_peak: pair(self.bytes(MEMORY[1].1)),
             changed: changed(d),
@@ -139,7 +141,7 @@ impl<'a> Verdict<'a> {
         let mut rows: Vec<&Row> = self.comparison.rows.iter().filter(|r| r.times.iter().any(Option::is_some)).collect();
         rows.sort_by(|x, y| y.changed.cmp(&x.changed).then(y.delta_us().abs().total_cmp(&x.delta_us().abs())));
         let layer = |r: &Row| {
-            let ([a, b], [a_us, b_us]) = (r.groups.clone(), r.times.map(|t| t.map(|t| t.median_us)));
+            let ([a, b], [a_us, b_us]) = (r.groups.clone(), r.times.map(|t| t.map(|t| t.us)));
             let (ratio, noise, changed) = (r.ratio(), r.noise(), r.changed);
             let (name, origins, reason) = (r.name.clone(), r.origins.clone(), r.reason.clone());
             LayerRecord { name, origins, a, b, a_us, b_us, ratio, noise, changed, reason }

@@ -42,8 +42,8 @@ fn host_and_device_stand_on_one_axis() {
     let (events, about) = timeline("bench block.weft --runs 2 --warmup 1", "device");
     let host =
         |name: &str| events.iter().find(|e| e.0 == 1 && e.1 == name).unwrap_or_else(|| panic!("no {name}: {events:?}"));
-    let order = ["upload", "encode", "submit", "wait", "readback"].map(host);
-    assert!(order.windows(2).all(|w| w[0].3 <= w[1].2), "{order:?}");
+    let order = ["upload", "encode and submit", "wait", "readback"].map(host);
+    assert!(order.windows(2).all(|w| w[0].3 <= w[1].2 + 1e-3), "{order:?}");
     let compiled = json("bench block.weft --runs 2 --warmup 1");
     let kernels: Vec<_> = events.iter().filter(|e| e.0 == 2 && e.1 != "queue" && !e.1.starts_with("copies")).collect();
     assert_eq!(Some(kernels.len() as u64), compiled["dispatches"].as_u64(), "{events:?}");
@@ -52,7 +52,10 @@ fn host_and_device_stand_on_one_axis() {
         // Kernels begin behind the submission and end before the host has waited for them.
         let slack = about["device_clock_uncertainty_us"].as_f64().expect("a number") + 1.0;
         for k in &kernels {
-            assert!(k.2 >= host("submit").2 - slack && k.3 <= host("wait").3 + slack, "{k:?} {events:?} {about}");
+            assert!(
+                k.2 >= host("encode and submit").2 - slack && k.3 <= host("wait").3 + slack,
+                "{k:?} {events:?} {about}"
+            );
         }
     }
 }
@@ -64,8 +67,8 @@ fn kernels_of_the_processor_stand_between_inputs_and_results() {
     assert_eq!(about["kernel_times"], "host-clock");
     let [first, kernels @ .., last] = &events[..] else { panic!("{events:?}") };
     assert_eq!((first.1.as_str(), last.1.as_str()), ("upload", "readback"));
-    assert_eq!(Some(kernels.len() as u64), v["dispatches"].as_u64(), "{events:?}");
-    assert!(kernels.iter().all(|k| k.0 == 2), "{kernels:?}");
+    let kernels = kernels.iter().filter(|k| k.0 == 2).count();
+    assert_eq!(Some(kernels as u64), v["dispatches"].as_u64(), "{events:?}");
     assert!(events.windows(2).all(|w| w[0].3 <= w[1].2 + 1e-3), "one after another: {events:?}");
 }
 

@@ -122,7 +122,7 @@ const SLOW: &str = "
 click Why?
 click Why is this kernel slow?
 click Run it now
-see of the time of all dispatches
+see % of the run
 choose Kernel = narrow
 see Made with
 click Schedule

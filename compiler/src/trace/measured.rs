@@ -14,14 +14,10 @@ pub struct Times {
     pub dispatches: Vec<DispatchTime>,
     /// Milliseconds of a run with inputs sent and results read back: the median.
     pub latency_ms: f64,
+    /// By how much the median of another measurement may differ, in milliseconds; `None` if that is not known.
+    pub plus_minus_ms: Option<f64>,
     /// Milliseconds of a run with inputs and results on the device: the median.
     pub device_ms: f64,
-    /// Milliseconds of a run in which inputs go to the device.
-    pub upload_ms: f64,
-    /// Milliseconds of a run in which the host encodes and submits, or computes steps on tensors.
-    pub host_ms: f64,
-    /// Milliseconds of a run in which results come back.
-    pub readback_ms: f64,
     /// One run on one axis, if it was recorded.
     pub run: Option<RunSpans>,
     /// The measured peak rates of the device, if available.
@@ -152,25 +148,25 @@ impl Ceilings {
     }
 }
 
-/// The time of a dispatch over several runs, in microseconds.
+/// The time of a dispatch, in microseconds: of all its turns in a run.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DispatchTime {
-    /// Median.
-    pub median_us: f64,
-    /// Shortest.
+    /// In the run that the other figures are of.
+    pub us: f64,
+    /// The shortest of the recorded runs.
     pub min_us: f64,
-    /// Longest.
+    /// The longest of the recorded runs.
     pub max_us: f64,
 }
 
 impl DispatchTime {
     /// Both, one after the other.
     pub fn plus(self, other: DispatchTime) -> DispatchTime {
-        DispatchTime {
-            median_us: self.median_us + other.median_us,
-            min_us: self.min_us + other.min_us,
-            max_us: self.max_us + other.max_us,
-        }
+        DispatchTime { us: self.us + other.us, min_us: self.min_us + other.min_us, max_us: self.max_us + other.max_us }
+    }
+    /// True when several runs were timed.
+    pub fn has_spread(self) -> bool {
+        self.max_us > self.min_us
     }
     /// True when every run of one took longer than every run of the other.
     pub fn differs(self, other: DispatchTime) -> bool {
@@ -213,24 +209,6 @@ pub struct NodeError {
     pub pass: bool,
     /// Like `rel_l2`, but with the errors of the nodes before it. `None` if it was not measured besides.
     pub accumulated: Option<f64>,
-}
-
-/// What a share of a run's time is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Spent {
-    /// A dispatch, by its place among the calls of the plan.
-    Dispatch(usize),
-    /// A part of the network that the host computes, by its index.
-    Host(usize),
-    /// Inputs on their way to the device.
-    Upload,
-    /// The host's work: encoding and submitting, or steps on tensors.
-    Work,
-    /// Results on their way back.
-    Readback,
-    /// Everything else: waits, and of a network in parts also uploads and readbacks. Negative if what was timed one by
-    /// one takes longer than a run of it all.
-    Rest,
 }
 
 #[cfg(test)]

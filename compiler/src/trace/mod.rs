@@ -44,7 +44,7 @@ pub use error::{TraceError, VERSION};
 pub use estimated::Stored;
 pub use file::MAGIC;
 pub use join::{name_in_part, texts_of_parts};
-pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Spent, Taken, Times};
+pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Taken, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
 pub use plan::{BufferView, Call, Content, Plan, PlanBuffer, PlanFunction, Step};
@@ -52,7 +52,7 @@ pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};
 pub use round_trips::RoundTrip;
-pub use spans::{Lane, RunSpans, Span};
+pub use spans::{Kind, Lane, NOT_ATTRIBUTED, RunSpans, Span, TimeRow};
 pub use weights::WeightSummary;
 
 use crate::passes::PassStats;

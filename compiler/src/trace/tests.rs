@@ -280,23 +280,25 @@ fn the_layout_belongs_to_the_version() {
         times: Some(Times {
             device: "d".into(),
             source: "s".into(),
-            dispatches: vec![DispatchTime { median_us: 2.0, min_us: 1.0, max_us: 3.0 }],
+            dispatches: vec![DispatchTime { us: 2.0, min_us: 1.0, max_us: 3.0 }],
             latency_ms: 4.0,
+            plus_minus_ms: Some(0.25),
             device_ms: 5.0,
-            upload_ms: 6.0,
-            host_ms: 7.0,
-            readback_ms: 8.0,
             run: Some(RunSpans {
                 spans: vec![Span {
                     lane: Lane::Device,
+                    kind: Kind::Kernel,
                     name: "k".into(),
                     dispatch: Some(0),
+                    group: Some(0),
                     waits: false,
                     start_us: 1.0,
                     end_us: 2.0,
                 }],
                 kernel_times: "host-clock".into(),
-                kernels_after: true,
+                rows: vec![TimeRow { name: "k".into(), count: 1, ..TimeRow::default() }],
+                ms: 3.0,
+                left_out: 1,
                 uncertainty_us: 0.5,
             }),
             ceilings: Some(Ceilings { copy_gb_s: 6.0, fma_gflops: 7.0, ..Ceilings::default() }),
@@ -330,7 +332,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (17, "e25024aae4ce79d2"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (18, "b81581e52d84e303"), "{} bytes", plain.len());
 }
 
 /// Bundles, traces and databases of tuned choices have profiles in this form. Earlier builds wrote the same, the first
@@ -418,7 +420,7 @@ fn differences_are_named() {
 #[test]
 fn measured_times_show_which_layers_changed() {
     let mut a = trace_of(chain(8), &options());
-    let time = |us: f64| DispatchTime { median_us: us, min_us: us - 1.0, max_us: us + 1.0 };
+    let time = |us: f64| DispatchTime { us, min_us: us - 1.0, max_us: us + 1.0 };
     let times = |t: &CompileTrace| Times { dispatches: t.calls().map(|_| time(10.0)).collect(), ..Times::default() };
     a.times = Some(times(&a));
     let mut b = a.clone();
@@ -433,7 +435,7 @@ fn measured_times_show_which_layers_changed() {
     let c = Comparison::of(&a, &b);
     let changed = c.changed(true);
     assert_eq!((changed.len(), &changed[0].groups[1]), (1, &vec![slow]));
-    assert_eq!(changed[0].median_us()[1], b.time_of_group(slow).unwrap().median_us);
+    assert_eq!(changed[0].median_us()[1], b.time_of_group(slow).unwrap().us);
     assert!(c.changed(false).is_empty());
     let again = CompileTrace::from_bytes(&b.to_bytes().unwrap()).unwrap();
     assert_eq!(again.times, b.times);

@@ -1,32 +1,41 @@
 //! Times and errors of a trace, by groups, kernels and shares of a run.
 
-use super::{CompileTrace, DispatchTime, NodeError, Spent};
+use super::spans::NOT_ATTRIBUTED;
+use super::{Call, CompileTrace, DispatchTime, Kind, NodeError, TimeRow};
 
 impl CompileTrace {
-    /// Where the time of a run goes, in milliseconds; the sum is `Times::latency_ms`. Empty if nothing was measured.
-    pub fn time_spent(&self) -> Vec<(Spent, f64)> {
+    /// Where the time of a run goes: the rows of the recorded run. Where none was recorded, its dispatches, and what is
+    /// left of the latency. Empty if nothing was measured.
+    pub fn time_spent(&self) -> Vec<TimeRow> {
         let Some(times) = &self.times else { return vec![] };
-        let dispatches = times.dispatches.iter().enumerate().map(|(i, t)| (Spent::Dispatch(i), t.median_us / 1e3));
-        let host = self.parts.iter().enumerate().filter_map(|(i, p)| Some((Spent::Host(i), p.host_ms?)));
-        let moved =
-            [(Spent::Upload, times.upload_ms), (Spent::Work, times.host_ms), (Spent::Readback, times.readback_ms)];
-        let mut rows: Vec<(Spent, f64)> = dispatches.chain(host).collect();
-        rows.extend(moved.into_iter().filter(|m| m.1 > 0.0));
-        let sum: f64 = rows.iter().map(|r| r.1).sum();
-        rows.push((Spent::Rest, times.latency_ms - sum));
+        if let Some(run) = &times.run {
+            return run.rows.clone();
+        }
+        let row = |(i, (c, t)): (usize, (&Call, &DispatchTime))| TimeRow {
+            kind: Kind::Kernel,
+            name: self.groups[c.group].label.clone(),
+            dispatch: Some(i),
+            group: Some(c.group),
+            nodes: self.groups[c.group].origins.clone(),
+            ms: t.us / 1e3,
+            count: c.runs,
+        };
+        let mut rows: Vec<TimeRow> = self.calls().zip(&times.dispatches).enumerate().map(row).collect();
+        let ms = (times.latency_ms - rows.iter().map(|r| r.ms).sum::<f64>()).max(0.0);
+        rows.push(TimeRow { name: NOT_ATTRIBUTED.into(), ms, ..TimeRow::default() });
         rows
     }
-    /// The name of a share of the time that is no dispatch.
-    pub fn spent_name(&self, spent: Spent, ms: f64) -> String {
-        match spent {
-            Spent::Dispatch(i) => self.calls().nth(i).map_or(String::new(), |c| self.groups[c.group].label.clone()),
-            Spent::Host(i) => format!("part {} on the host", self.parts[i].name),
-            Spent::Upload => "upload of inputs".into(),
-            Spent::Work => "host: encoding, submitting, steps on tensors".into(),
-            Spent::Readback => "readback of results".into(),
-            Spent::Rest if ms < 0.0 => "less than the sum: dispatches were timed one by one, in other runs".into(),
-            Spent::Rest if self.parts.is_empty() => "waits, copies on the device".into(),
-            Spent::Rest => "host steps, waits, uploads, readbacks".into(),
+    /// Milliseconds of the run that all shares are of: the recorded one, else the sum of its rows. 0 if nothing was
+    /// measured.
+    pub fn run_ms(&self) -> f64 {
+        let recorded = self.times.as_ref().and_then(|t| Some(t.run.as_ref()?.ms));
+        recorded.unwrap_or_else(|| self.time_spent().iter().map(|r| r.ms).sum())
+    }
+    /// The title of a row: of a dispatch, its layer with what is fused with it.
+    pub fn row_title(&self, row: &TimeRow) -> String {
+        match (row.dispatch, row.group) {
+            (Some(_), Some(g)) => self.groups.get(g).map_or(row.name.clone(), |g| g.label.clone()),
+            _ => row.name.clone(),
         }
     }
     /// The time of a group: of all its dispatches. `None` where nothing was measured, or nothing runs on the device.

@@ -83,7 +83,7 @@ fn tell(out: &mut Document, own: &Alternative, others: &[Alternative]) {
 
 fn measured(t: &CompileTrace, kernel: usize) -> Option<MeasuredKernel> {
     let own: Vec<&Call> = t.calls().filter(|c| c.kernel == kernel).collect();
-    let us = t.time_of_kernel(kernel)?.median_us.max(1e-3);
+    let us = t.time_of_kernel(kernel)?.us.max(1e-3);
     let rate = |of: fn(&Call) -> u64| own.iter().map(|c| of(c) as f64).sum::<f64>() / us / 1e3;
     let (gflops, gb_s) = (rate(|c| c.flops), rate(|c| c.bytes));
     let roofline_fraction = ceilings_of(t).map(|c| c.fraction(gflops, gb_s));

@@ -1,10 +1,10 @@
 //! Measurements of a model, by group: times on a device, errors against a reference.
 
 use super::explained::{Explained, NotExplained, Record, Result};
-use super::record::{MeasuredGroup, SortedExplained, SpentRecord};
+use super::record::{MeasuredGroup, SortedExplained};
 use super::relations::{Relations, how};
 use crate::document::Document;
-use compiler::trace::{CompileTrace, DispatchTime, Group, NodeError, Spent};
+use compiler::trace::{CompileTrace, DispatchTime, Group, Kind, NodeError, TimeRow};
 
 /// A group with what was measured of it.
 struct Row<'a> {
@@ -34,17 +34,17 @@ pub fn explain(r: &Relations<'_>, by: &str) -> Result<Explained> {
         |id| Row { id, group: r.group(id), time: t.time_of_group(id), error: t.error_of_group(id), f32_ns: f32_ns(id) };
     let mut rows: Vec<Row<'_>> = (0..t.groups.len()).map(row).collect();
     let key = |r: &Row<'_>| match by {
-        "time" => r.time.map_or(-1.0, |t| t.median_us),
+        "time" => r.time.map_or(-1.0, |t| t.us),
         _ => r.error.map_or(-1.0, |e| e.rel_l2),
     };
     rows.sort_by(|x, y| key(y).total_cmp(&key(x)));
-    let total: f64 = rows.iter().filter_map(|r| r.time).map(|t| t.median_us).sum();
+    let total = t.run_ms() * 1e3;
     let mut out = Document::default();
     tell(&mut out, r, &rows, total);
     let record = SortedExplained {
         model: t.model.clone(),
         sort: by.into(),
-        us_total: total,
+        run_ms: t.run_ms(),
         spent: spent(t),
         groups: rows.iter().map(|r| group(r, total)).collect(),
         times: t.times.clone(),
@@ -53,13 +53,13 @@ pub fn explain(r: &Relations<'_>, by: &str) -> Result<Explained> {
     Ok(Explained::new(Record::Sorted(Box::new(record)), out))
 }
 
-/// Where the time of a run goes, in milliseconds; the sum is the latency.
-fn spent(t: &CompileTrace) -> Vec<SpentRecord> {
-    t.time_spent().into_iter().map(|(what, ms)| SpentRecord { what: t.spent_name(what, ms), ms }).collect()
+/// Where the time of a run goes, in milliseconds; the sum is the run.
+fn spent(t: &CompileTrace) -> Vec<TimeRow> {
+    t.time_spent().into_iter().map(|r| TimeRow { name: t.row_title(&r), ..r }).collect()
 }
 
 fn rates(r: &Row<'_>) -> Option<(f64, f64)> {
-    let us = r.time?.median_us.max(1e-3);
+    let us = r.time?.us.max(1e-3);
     Some((r.group.flops as f64 / us / 1e3, r.group.bytes as f64 / us / 1e3))
 }
 
@@ -72,7 +72,7 @@ fn group(r: &Row<'_>, total: f64) -> MeasuredGroup {
         origins: g.origins,
         rule: g.rule,
         time: r.time,
-        share: r.time.map(|t| t.median_us / total.max(1e-9)),
+        share: r.time.map(|t| t.us / total.max(1e-9)),
         gflops: rates.map(|r| r.0),
         gb_s: rates.map(|r| r.1),
         error: r.error.cloned(),
@@ -83,9 +83,14 @@ fn group(r: &Row<'_>, total: f64) -> MeasuredGroup {
 fn tell(out: &mut Document, r: &Relations<'_>, rows: &[Row<'_>], total: f64) {
     if let Some(t) = &r.t.times {
         out.say(format!(
-            "{} on {}: {:.2} ms a run, end to end; {:.2} ms with inputs and results on the device; dispatches were timed \
-             in other runs ({})",
-            r.t.model, t.device, t.latency_ms, t.device_ms, t.source
+            "{} on {}: {:.2} ms a run, end to end; {:.2} ms with inputs and results on the device; shares are of a \
+             recorded run of {:.2} ms ({})",
+            r.t.model,
+            t.device,
+            t.latency_ms,
+            t.device_ms,
+            r.t.run_ms(),
+            t.source
         ));
     }
     if let Some(e) = &r.t.errors {
@@ -113,10 +118,10 @@ fn tell(out: &mut Document, r: &Relations<'_>, rows: &[Row<'_>], total: f64) {
             row.id.to_string(),
             row.group.label.clone(),
             how(row.group),
-            time(|t| t.median_us),
+            time(|t| t.us),
             time(|t| t.min_us),
             time(|t| t.max_us),
-            row.time.map_or(String::new(), |t| format!("{:.1}%", 100.0 * t.median_us / total.max(1e-9))),
+            row.time.map_or(String::new(), |t| format!("{:.1}%", 100.0 * t.us / total.max(1e-9))),
             rate(|r| r.0),
             rate(|r| r.1),
             row.error.map_or(String::new(), |e| format!("{:.2e}", e.rel_l2)),
@@ -126,7 +131,9 @@ fn tell(out: &mut Document, r: &Relations<'_>, rows: &[Row<'_>], total: f64) {
         ]
     };
     out.table(&header, rows.iter().map(cells));
-    let rest = r.t.time_spent().into_iter().filter(|s| !matches!(s.0, Spent::Dispatch(_)));
-    let rest = rest.map(|(what, ms)| format!("{}: {ms:.2} ms", r.t.spent_name(what, ms)));
-    rest.for_each(|line| out.say(line));
+    for row in r.t.time_spent().into_iter().filter(|row| row.kind != Kind::Kernel) {
+        let times = if row.count > 1 { format!(" x{}", row.count) } else { String::new() };
+        let share = if total > 0.0 { format!(" ({:.1}%)", 1e5 * row.ms / total) } else { String::new() };
+        out.say(format!("{}{times}: {:.2} ms{share}", row.name, row.ms));
+    }
 }

@@ -110,7 +110,7 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
         [] => String::new(),
         list => format!(" -> {}", numbers(list)),
     };
-    let time = r.t.time_of_group(i).map_or(String::new(), |t| format!(", {:.1} us", t.median_us));
+    let time = r.t.time_of_group(i).map_or(String::new(), |t| format!(", {:.1} us", t.us));
     let mut text = format!("{i:4}  {}: {} [{}]: {work}{time}{to}", g.label, g.ops.join(" + "), how(g));
     if !g.origins.is_empty() {
         let names: Vec<&str> = g.origins.iter().map(String::as_str).collect();

@@ -80,7 +80,7 @@ fn group_text(r: &Relations<'_>, i: usize, node: &str, estimates: &[Option<Kerne
     line("feeds", r.feeds[i].iter().map(|&j| named(r, j)).collect::<Vec<_>>().join(", "));
     line("work", format!("{}FLOP, {}B", si(g.flops as f64), si(g.bytes as f64)));
     if let Some(t) = r.t.time_of_group(i) {
-        line("time", format!("{:.1} us ({:.1} to {:.1})", t.median_us, t.min_us, t.max_us));
+        line("time", format!("{:.1} us ({:.1} to {:.1})", t.us, t.min_us, t.max_us));
     }
     if let Some(e) = r.t.errors.iter().flat_map(|e| &e.nodes).find(|e| e.name == node) {
         line(

@@ -5,7 +5,7 @@ use compiler::name::Name;
 use compiler::passes::PassStats;
 use compiler::remark::Remark;
 use compiler::trace::driver_stats::ExecutableRecord;
-use compiler::trace::{DispatchTime, Errors, NodeError, Times};
+use compiler::trace::{DispatchTime, Errors, NodeError, TimeRow, Times};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -154,25 +154,16 @@ pub struct SortedExplained {
     pub model: String,
     /// `time`, `error`.
     pub sort: String,
-    /// Of all dispatches, each timed by itself.
-    pub us_total: f64,
-    /// Where the time of a run goes; together it is `times.latency_ms`.
-    pub spent: Vec<SpentRecord>,
+    /// Milliseconds of the run that all shares are of: the recorded one, `times.run.ms`.
+    pub run_ms: f64,
+    /// Where its time goes; together it is `run_ms`.
+    pub spent: Vec<TimeRow>,
     /// The longest, or the worst, first.
     pub groups: Vec<MeasuredGroup>,
     /// Of `weft bench -o`.
     pub times: Option<Times>,
     /// Of `weft compare -o`.
     pub errors: Option<Errors>,
-}
-
-/// A share of a run.
-#[derive(Serialize, JsonSchema)]
-pub struct SpentRecord {
-    /// A dispatch's group, `upload of inputs`, the host's work, `readback of results`, the rest.
-    pub what: String,
-    /// Milliseconds; the rest is below 0 where what was timed one by one takes longer than a run.
-    pub ms: f64,
 }
 
 /// A group with what was measured of it.
@@ -190,7 +181,7 @@ pub struct MeasuredGroup {
     pub rule: String,
     /// Of all its dispatches.
     pub time: Option<DispatchTime>,
-    /// Of `us_total`.
+    /// Of `run_ms`.
     pub share: Option<f64>,
     /// 10^9 floating-point operations a second.
     pub gflops: Option<f64>,

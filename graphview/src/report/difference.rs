@@ -25,7 +25,7 @@ pub(super) fn difference(t: &CompileTrace, beside: &Beside) -> Value {
 }
 
 fn row(sides: [&CompileTrace; 2], r: &Row) -> Value {
-    let [a, b] = r.times.map(|t| t.map(|t| t.median_us));
+    let [a, b] = r.times.map(|t| t.map(|t| t.us));
     let kernels = |side: usize| r.groups[side].iter().flat_map(move |&g| sides[side].kernels_of(g));
     let lines = |(a, b): (usize, usize)| {
         let (a, b) = (&sides[0].kernels[a], &sides[1].kernels[b]);

@@ -40,7 +40,7 @@
   // What is known of groups and boxes.
   const shown = () => (state.before ? Math.max(0, state.stage - 1) : state.stage);
   const graphOf = (stage) => data.graphs[data.stages[stage].graph];
-  const us = (g) => (data.groups[g].us ? data.groups[g].us.median : null);
+  const us = (g) => (data.groups[g].us ? data.groups[g].us.run : null);
   function totals(groups) {
     const known = groups.map(us).filter((t) => t !== null);
     const errors = groups.map((g) => data.groups[g].error).filter(Boolean);

@@ -106,7 +106,7 @@ impl<'t> Graphs<'t> {
     }
     /// The title of the frame of a part: its name, how often it runs, its time, and whether the host computes it.
     fn part_title(&self, n: &Node, part: usize) -> String {
-        let own = self.groups_of(n).into_iter().filter_map(|g| Some(self.t.time_of_group(g)?.median_us / 1e3));
+        let own = self.groups_of(n).into_iter().filter_map(|g| Some(self.t.time_of_group(g)?.us / 1e3));
         let host = self.t.parts[part].host_ms;
         let place = if host.is_some() { " on the host" } else { "" };
         let time = own.chain(host).reduce(|a, b| a + b).map(|ms| format!(", {ms:.2} ms{place}"));
@@ -171,7 +171,7 @@ impl<'t> Graphs<'t> {
         let own = n.callee.as_deref().and_then(|c| self.by_function.get(c)).map(|&g| &self.t.groups[g]);
         let groups = || self.groups_of(n);
         let time = |groups: &[usize]| {
-            let known = groups.iter().filter_map(|&g| self.t.time_of_group(g)).map(|t| t.median_us);
+            let known = groups.iter().filter_map(|&g| self.t.time_of_group(g)).map(|t| t.us);
             known.reduce(|a, b| a + b).map(|us| format!("{:.2} ms", us / 1e3))
         };
         let mut lines = match (n.category, own) {

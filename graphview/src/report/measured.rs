@@ -1,7 +1,8 @@
 //! A compilation with what several runs measured of it.
 
 use super::difference::Beside;
-use compiler::trace::{CompileTrace, Errors, NodeError};
+use crate::reasons::accumulated;
+use compiler::trace::{CompileTrace, Errors};
 
 /// A trace, with the times and the errors of its nodes alone from whichever trace has them, and the accumulated errors
 /// beside them.
@@ -18,16 +19,6 @@ pub struct Measured {
 /// Two traces are of different compilations: what differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotTheSame(pub String);
-
-/// The accumulated errors that stand beside those of nodes alone. Their largest differences are not known.
-fn accumulated(alone: &Errors) -> Option<Errors> {
-    let one = |n: &NodeError| {
-        let rel_l2 = n.accumulated?;
-        Some(NodeError { rel_l2, max_abs: f64::NAN, pass: rel_l2 <= alone.tolerance, ..n.clone() })
-    };
-    let nodes: Vec<NodeError> = alone.nodes.iter().filter_map(one).collect();
-    (!nodes.is_empty()).then(|| Errors { nodes, cumulative: true, ..alone.clone() })
-}
 
 impl Measured {
     /// A trace alone. It may have both kinds of errors.

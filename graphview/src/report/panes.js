@@ -63,6 +63,8 @@
   }
   const chip = (text, act, title) => make("span", { class: "chip", onclick: act, title, tabindex: 0, role: "button", onkeydown: (e) => { if (e.key === "Enter") act(); } }, text);
   const chips = (list) => more(list, 12, (o) => chip(source(o).name, () => chooseSource(o), source(o).op));
+  // Milliseconds with their share of the run that all figures are of.
+  const ofRun = (ms) => `${ms.toFixed(2)} ms, ${((100 * ms) / data.times.run_ms).toFixed(1)} %`;
   function facts(rows) {
     const e = make("dl");
     for (const [k, v] of rows) if (v !== null && v !== undefined && v !== "") e.append(make("dt", {}, k), make("dd", {}, v));
@@ -72,8 +74,8 @@
     return e ? `${scientific(e.rel_l2)} relative, ${scientific(e.max_abs)} at most, magnitude ${scientific(e.max_magnitude)}${e.pass ? "" : ": FAIL"}` : null;
   }
   function sums(groups) {
-    const t = totals(groups), all = data.times ? data.times.dispatches_ms * 1000 : 0;
-    return [["time", t.us === null ? null : `${ms(t.us)}, ${((100 * t.us) / all).toFixed(1)} % of all dispatches`], ["work", `${flops(t.flops)}, ${bytes(t.bytes)}`],
+    const t = totals(groups), all = data.times ? data.times.run_ms * 1000 : 0;
+    return [["time", t.us === null ? null : `${ms(t.us)}, ${((100 * t.us) / all).toFixed(1)} % of the run`], ["work", `${flops(t.flops)}, ${bytes(t.bytes)}`],
       ["rates", t.us ? `${(t.flops / t.us / 1e3).toFixed(1)} GFLOP/s, ${(t.bytes / t.us / 1e3).toFixed(1)} GB/s` : null], ["error", errorText(t.error)]];
   }
   function groupPart(i) {
@@ -212,7 +214,7 @@
           pick: () => chooseGroup(i), on: g.origins.some((o) => state.chosen.has(o)),
         }));
       },
-      foot: () => data.times && make("div", {}, facts([["dispatches", `${data.times.dispatches_ms.toFixed(2)} ms, each timed alone (${data.times.source})`], ...data.times.rest.map((r) => [r.what, `${r.ms.toFixed(2)} ms`]), ["a run, end to end", `${data.times.latency_ms.toFixed(2)} ms on ${data.times.device}`]])),
+      foot: () => data.times && make("div", {}, facts([["dispatches", `${ofRun(data.times.dispatches_ms)} (${data.times.source})`], ...data.times.rest.map((r) => [r.count > 1 ? `${r.what} x${r.count}` : r.what, ofRun(r.ms)]), ["the run that these are of", `${data.times.run_ms.toFixed(2)} ms`], ["a run, end to end (median)", `${data.times.latency_ms.toFixed(2)} ms on ${data.times.device}`]])),
     },
     kernels: {
       head: [["kernel", false, "name"], ["calls", true], ["time, ms", true], ["estimate, ms", true], ["measured / estimate", true], ["most of it", false], ["GFLOP/s", true], ["GB/s", true], ["of the nearest roof", true], ["workgroup", false], ["shared bytes", true], ["type", false], ["bounds", false]],
@@ -304,11 +306,11 @@
     const kept = data.remarks.filter((r) => r.pass === "mixed-precision" && r.kind === "missed");
     if (kept.length) out.push(make("h2", {}, "What stays in f32, and why"), more(kept, 8, (r) => make("p", { class: "remark" }, r.message)));
     if (!e) return make("div", {}, ...out, make("p", { class: "weak" }, "No errors here: weft compare MODEL -o F.trace stores those of each node alone, with --cumulative the accumulated ones; weft report takes both traces."));
-    const failing = rows.filter((r) => !r.pass), results = (data.errors.accumulated || e).results, large = rows.filter((r) => r.magnitude > CUT / 4);
+    const results = (data.errors.accumulated || e).results, large = rows.filter((r) => r.magnitude > CUT / 4);
     out.push(make("h2", {}, `Errors on ${e.device} against ${e.against}`));
     out.push(list([
       ...results.map((r) => `result ${r.name}: ${errorText(r)}`),
-      failing.length ? `${failing.length} nodes are beyond the tolerance, the first is ${failing[0].name}` : `every node is within the tolerance${data.errors.alone ? " by itself" : ""}`,
+      ...[data.errors.alone, data.errors.accumulated].filter(Boolean).map((k) => k.beyond),
       ...lostRows(rows).slice(0, 1).map((r) => `in the run, ${r.name} is the first whose result is not finite`),
       large.length ? `${large.length} nodes have magnitudes beyond a quarter of 65504, where f16 ends; the largest is ${scientific(Math.max(...large.map((r) => r.magnitude)))} in ${large.reduce((a, b) => (b.magnitude > a.magnitude ? b : a)).name}` : `magnitudes end at ${scientific(Math.max(0, ...rows.map((r) => r.magnitude || 0)))}; f16 ends at 65504`,
     ]));

@@ -4,8 +4,9 @@ use super::measured::Measured;
 use super::modelled;
 use super::sources::Sources;
 use crate::memory::{spans, steps};
+use crate::reasons::beyond;
 use compiler::trace::driver_stats::Executable;
-use compiler::trace::{Call, CompileTrace, Content, DispatchTime, Errors, NodeError, Spent};
+use compiler::trace::{Call, CompileTrace, Content, DispatchTime, Errors, Kind, NodeError, TimeRow};
 use serde_json::{Value, json};
 
 pub(super) fn groups(t: &CompileTrace, sources: &mut Sources) -> Vec<Value> {
@@ -33,7 +34,7 @@ fn dtype(t: &CompileTrace, group: usize) -> Option<&str> {
 }
 
 fn time(t: DispatchTime) -> Value {
-    json!({ "median": t.median_us, "least": t.min_us, "most": t.max_us })
+    json!({ "run": t.us, "least": t.min_us, "most": t.max_us })
 }
 
 /// For each group and each of its readers the remarks that say why both are not one group.
@@ -89,11 +90,12 @@ pub(super) fn kernels(t: &CompileTrace) -> Vec<Value> {
 /// Where the time of a run goes; null where nothing was measured.
 pub(super) fn times(t: &CompileTrace) -> Value {
     let Some(times) = &t.times else { return Value::Null };
-    let spent = t.time_spent();
-    let dispatches: f64 = spent.iter().filter(|s| matches!(s.0, Spent::Dispatch(_))).map(|s| s.1).sum();
-    let rest = spent.iter().filter(|s| !matches!(s.0, Spent::Dispatch(_)));
-    let rest: Vec<Value> = rest.map(|&(what, ms)| json!({ "what": t.spent_name(what, ms), "ms": ms })).collect();
-    json!({ "device": times.device, "source": times.source, "latency_ms": times.latency_ms,
+    let spent = t.time_spent().into_iter().map(|r| TimeRow { name: t.row_title(&r), ..r });
+    let (kernels, rest): (Vec<TimeRow>, Vec<TimeRow>) = spent.partition(|r| r.kind == Kind::Kernel);
+    let dispatches: f64 = kernels.iter().map(|r| r.ms).sum();
+    let rest: Vec<Value> =
+        rest.iter().map(|r| json!({ "what": r.name, "kind": r.kind, "ms": r.ms, "count": r.count })).collect();
+    json!({ "device": times.device, "source": times.source, "latency_ms": times.latency_ms, "run_ms": t.run_ms(),
             "device_ms": times.device_ms, "dispatches_ms": dispatches, "rest": rest, "ceilings": times.ceilings })
 }
 
@@ -102,7 +104,8 @@ pub(super) fn errors(m: &Measured, sources: &mut Sources) -> Value {
     let mut list = |e: &Errors| {
         let nodes: Vec<Value> = e.nodes.iter().map(|n| error(n, Some(sources.one(&n.name)))).collect();
         let results: Vec<Value> = e.outputs.iter().map(|n| error(n, None)).collect();
-        json!({ "device": e.device, "against": e.against, "nodes": nodes, "results": results })
+        json!({ "device": e.device, "against": e.against, "nodes": nodes, "results": results,
+                "beyond": beyond(e) })
     };
     json!({ "alone": m.trace.errors.as_ref().map(&mut list), "accumulated": m.accumulated.as_ref().map(&mut list) })
 }

@@ -52,8 +52,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
 }
 
 fn columns(r: &Row, source: Source) -> [String; 5] {
-    let time =
-        |t: Option<compiler::trace::DispatchTime>| t.map_or("-".to_string(), |t| milliseconds(t.median_us / 1e3));
+    let time = |t: Option<compiler::trace::DispatchTime>| t.map_or("-".to_string(), |t| milliseconds(t.us / 1e3));
     let sign = if r.delta_us() < 0.0 { "-" } else { "+" };
     let noise = r.noise().filter(|_| source == Source::Measured);
     [

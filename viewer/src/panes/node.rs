@@ -81,7 +81,7 @@ fn facts(ui: &mut Ui, v: &Viewer, d: &Details) {
             ui.weak(layout);
         }
         if let Some(ms) = d.ms {
-            let of = v.trace().times.as_ref().map_or(0.0, |t| t.device_ms);
+            let of = v.trace().run_ms();
             let share = if of > 0.0 { format!(", {:.1}% of the run", ms / of * 100.0) } else { String::new() };
             ui.label(format!("{}{share}", milliseconds(ms)));
         }

@@ -42,9 +42,9 @@ fn compiled_of(model: &str, name: &str, fuse: FuseMode) -> CompileTrace {
 fn timed() -> CompileTrace {
     let mut t = trace();
     let time = |i: usize| 40.0 * (i + 1) as f64;
-    let one = |i| DispatchTime { median_us: time(i), min_us: time(i) * 0.9, max_us: time(i) * 1.2 };
+    let one = |i| DispatchTime { us: time(i), min_us: time(i) * 0.9, max_us: time(i) * 1.2 };
     let dispatches: Vec<DispatchTime> = (0..t.calls().count()).map(one).collect();
-    let device_ms = dispatches.iter().map(|d| d.median_us / 1000.0).sum();
+    let device_ms = dispatches.iter().map(|d| d.us / 1000.0).sum();
     let (device, source) = ("a device".to_string(), "timestamps".to_string());
     t.times = Some(Times { device, source, dispatches, latency_ms: 2.0 * device_ms, device_ms, ..Times::default() });
     t

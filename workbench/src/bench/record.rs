@@ -12,8 +12,8 @@ use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
-use compiler::trace::Ceilings;
 use compiler::trace::driver_stats::StatsRecord;
+use compiler::trace::{Ceilings, Kind, RunSpans, TimeRow};
 use indexmap::IndexMap;
 use runtime_gpu::{TimeSource, Transfers};
 use schemars::JsonSchema;
@@ -155,11 +155,15 @@ pub struct Run {
     /// Inputs up, results read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<Sampled>,
-    /// Inputs and results resident; of a network in parts, and on the CPU, the sum of its dispatches, timed one by one,
-    /// on the CPU with its steps on tensors.
+    /// Inputs and results resident; of a network in parts, and on the CPU, the sum of its dispatches in the run of
+    /// `spent`, on the CPU with its steps on tensors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_ms: Option<Sampled>,
-    /// Where the latency goes.
+    /// One run, whose length is the nearest to the median latency of those that were recorded: where its time goes.
+    /// `split_ms` and `per_kernel` are of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent: Option<SpentRecord>,
+    /// The same in a few sums.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_ms: Option<Split>,
     /// Bytes that a run moves; absent without a device.
@@ -231,20 +235,38 @@ impl Sampled {
     }
 }
 
-/// Milliseconds of a run; on the CPU of one run.
+/// Where the time of one run goes.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct SpentRecord {
+    /// Its length in milliseconds.
+    pub run_ms: f64,
+    /// Shares of it; together they are the run. The last is what none of the others has.
+    pub rows: Vec<TimeRow>,
+}
+
+/// Milliseconds of the run of `spent`.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Split {
-    /// Inputs to the device; of a network in parts 0, as `encode` and `readback`.
+    /// Inputs to the device.
     pub upload: f64,
-    /// The host encodes and submits; on the CPU, steps on tensors.
+    /// The host encodes and submits, or computes steps on tensors.
     pub encode: f64,
     /// Kernels.
     pub gpu: f64,
     /// Results back.
     pub readback: f64,
-    /// Of a network in parts: uploads, readbacks, host steps and waits together; on the CPU: waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rest: Option<f64>,
+    /// Waits, gaps, copies, and what is not attributed.
+    pub rest: f64,
+}
+
+impl Split {
+    /// Of a recorded run.
+    pub fn of(run: &RunSpans) -> Split {
+        let [upload, encode, steps, gpu, readback] =
+            [Kind::Upload, Kind::Encode, Kind::Step, Kind::Kernel, Kind::Readback].map(|kind| run.ms_of(kind));
+        let rest = (run.ms - upload - encode - steps - gpu - readback).max(0.0);
+        Split { upload, encode: encode + steps, gpu, readback, rest }
+    }
 }
 
 /// Bytes on the device.
@@ -261,9 +283,20 @@ pub struct Memory {
 pub struct CompileTimes {
     /// At first.
     pub cold: f64,
+    /// Where that goes, by its stages in order; the last is `not attributed`.
+    pub stages: Vec<StageTime>,
     /// Once more in the same process; absent of a network in parts and in the interpreter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm: Option<f64>,
+}
+
+/// A stage of the first run.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct StageTime {
+    /// `passes`, `scheduling`, `upload` (constants), `pipelines`, `driver` (its compilation), `first run` ...
+    pub name: String,
+    /// Milliseconds.
+    pub ms: f64,
 }
 
 /// A kernel in a run.

@@ -4,8 +4,6 @@ use super::request::Request;
 use crate::error::Result;
 use crate::progress::{Progress, go_on};
 use compiler::tensor::Tensor;
-use compiler::trace::DispatchTime;
-use runtime_gpu::TimeSource;
 use std::time::{Duration, Instant};
 
 /// The first dimension of the first input.
@@ -47,27 +45,6 @@ pub fn repeat(
         let t = Instant::now();
         other.push(f()?);
         wall.push(t.elapsed().as_secs_f64() * 1e3);
-    }
-}
-
-/// The dispatches of a run.
-pub struct Dispatches {
-    /// The clock.
-    pub source: TimeSource,
-    /// Times of each; of one in a loop those of all iterations.
-    pub times: Vec<DispatchTime>,
-    /// How often a run executes each.
-    pub counts: Vec<u64>,
-}
-
-impl Dispatches {
-    /// Those of a part that runs so many times in a run of the network.
-    pub fn repeated(self, times: u64) -> Dispatches {
-        let n = times as f64;
-        let of_all =
-            |t: DispatchTime| DispatchTime { median_us: n * t.median_us, min_us: n * t.min_us, max_us: n * t.max_us };
-        let counts = self.counts.into_iter().map(|c| c * times).collect();
-        Dispatches { times: self.times.into_iter().map(of_all).collect(), counts, ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! First runs: how long they take, and what mixed precision costs in accuracy.
 
-use super::record::{AgainstF32, CompileTimes};
+use super::record::{AgainstF32, CompileTimes, StageTime};
 use crate::error::Result;
 use crate::executor::{Device, execute};
 use crate::settings::Settings;
@@ -8,31 +8,51 @@ use compiler::agreement::{Tolerance, agree};
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
+use compiler::trace::NOT_ATTRIBUTED;
 use std::time::Instant;
 
-/// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
-pub fn first_run(
-    module: Module,
-    settings: &Settings,
-    device: &Device,
-    inputs: &[Tensor],
-) -> Result<(weft::Session, f64)> {
-    let start = Instant::now();
-    let executor = execute(module, settings, device, inputs)?.sized_for(inputs)?;
-    settings.state.time("first run", || executor.run_in_order(inputs))?;
-    Ok((executor, start.elapsed().as_secs_f64() * 1e3))
+/// Compiles, opens a session and runs once: some drivers compile only then.
+pub fn first_run(module: Module, settings: &Settings, device: &Device, inputs: &[Tensor]) -> Result<Started> {
+    timed_start(settings, inputs, || execute(module, settings, device, inputs))
 }
 
-/// Milliseconds of the first run, and of compilation, session and first run once more in this process.
+/// A session after its first run.
+pub struct Started {
+    pub session: weft::Session,
+    pub times: CompileTimes,
+    pub results: Vec<Tensor>,
+}
+
+/// Opens a session by `open`, and runs once.
+pub fn timed_start(
+    settings: &Settings,
+    inputs: &[Tensor],
+    open: impl FnOnce() -> Result<weft::Session>,
+) -> Result<Started> {
+    let (start, before) = (Instant::now(), settings.state.stages());
+    let session = open()?.sized_for(inputs)?;
+    let results = settings.state.time("first run", || session.run_in_order(inputs))?;
+    let cold = start.elapsed().as_secs_f64() * 1e3;
+    let own = |(name, ms): (String, f64)| {
+        let known = before.iter().find(|b| b.0 == name).map_or(0.0, |b| b.1);
+        StageTime { name, ms: ms - known }
+    };
+    let mut stages: Vec<StageTime> = settings.state.stages().into_iter().map(own).filter(|s| s.ms > 0.0).collect();
+    let rest = (cold - stages.iter().map(|s| s.ms).sum::<f64>()).max(0.0);
+    stages.push(StageTime { name: NOT_ATTRIBUTED.into(), ms: rest });
+    Ok(Started { session, times: CompileTimes { cold, stages, warm: None }, results })
+}
+
+/// The times of the first run, and of compilation, session and first run once more in this process.
 pub fn compile_times(
-    cold: f64,
+    first: CompileTimes,
     module: Module,
     settings: &Settings,
     device: &Device,
     inputs: &[Tensor],
 ) -> Result<Option<CompileTimes>> {
-    let warm = Some(first_run(module, &again(settings), device, inputs)?.1);
-    Ok(Some(CompileTimes { cold, warm }))
+    let warm = Some(first_run(module, &again(settings), device, inputs)?.times.cold);
+    Ok(Some(CompileTimes { warm, ..first }))
 }
 
 /// The same settings for a run that is not told of.
@@ -40,17 +60,20 @@ fn again(settings: &Settings) -> Settings {
     Settings { state: Default::default(), ..settings.silent() }
 }
 
-/// The results in mixed precision against those in f32 on the same device.
+/// Results in mixed precision against those in f32 on the same device.
 ///
 /// # Errors
 /// A failed run.
-pub fn against_f32(module: &Module, settings: &Settings, device: &Device, inputs: &[Tensor]) -> Result<AgainstF32> {
-    let run = |settings: &Settings| -> Result<Vec<Tensor>> {
-        let session = execute(module.clone(), settings, device, inputs)?.sized_for(inputs)?;
-        Ok(session.run_unchecked(inputs)?.0)
-    };
-    let own = run(&again(settings))?;
-    let plain = run(&Settings { amp: "off".into(), keep_f32: vec![], ..again(settings) })?;
+pub fn against_f32(
+    own: &[Tensor],
+    module: &Module,
+    settings: &Settings,
+    device: &Device,
+    inputs: &[Tensor],
+) -> Result<AgainstF32> {
+    let plain = Settings { amp: "off".into(), keep_f32: vec![], ..again(settings) };
+    let session = execute(module.clone(), &plain, device, inputs)?.sized_for(inputs)?;
+    let plain = session.run_unchecked(inputs)?.0;
     let mut out = AgainstF32 { outputs: own.len(), ..AgainstF32::default() };
     for (a, b) in own.iter().zip(&plain) {
         let d = agree(a, b, &Tolerance::new(DType::F16, None, None));

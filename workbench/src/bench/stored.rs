@@ -2,6 +2,7 @@
 
 use super::places::Place;
 use super::record::BenchRecord;
+use super::timeline::Shown;
 use crate::error::{Code, Error, Result};
 use crate::executor::profile_on;
 use crate::parts::recorded;
@@ -17,6 +18,8 @@ use serde_json::Value;
 pub struct Measured {
     /// Times, and the statistics of the driver.
     pub record: BenchRecord,
+    /// Of the first run.
+    pub results: Vec<Tensor>,
     /// None where nothing was timed.
     pub dispatches: Option<Vec<DispatchTime>>,
     /// How often a run executes each; empty where a trace of parts says so itself.
@@ -28,6 +31,14 @@ pub struct Measured {
     pub run: Option<RunSpans>,
     /// The same as Chrome's trace format has it.
     pub timeline: Option<Value>,
+}
+
+impl Measured {
+    /// With the run that is shown.
+    pub fn of(shown: Shown) -> Measured {
+        let (dispatches, counts, run) = (Some(shown.times), shown.counts, Some(shown.run));
+        Measured { dispatches, counts, run, ..Measured::default() }
+    }
 }
 
 /// The trace of a model with its times. A model in parts brings its trace; of others it is taken now.
@@ -60,16 +71,13 @@ pub fn trace(
 
 fn times(place: &Place, dispatches: &[DispatchTime], measured: &Measured) -> Times {
     let run = &measured.record.run;
-    let split = run.split_ms.clone().unwrap_or_default();
     Times {
         device: place.device.label(),
         source: run.time_source.map_or("", TimeSource::name).to_string(),
         dispatches: dispatches.to_vec(),
         latency_ms: run.latency(),
+        plus_minus_ms: run.latency_ms.as_ref().and_then(|s| s.of.plus_minus),
         device_ms: run.device(),
-        upload_ms: split.upload,
-        host_ms: split.encode,
-        readback_ms: split.readback,
         run: measured.run.clone().filter(|r| !r.spans.is_empty()),
         ceilings: place.ceilings,
     }

@@ -1,140 +1,222 @@
-//! One run on one axis: host, copies and kernels, in microseconds from the beginning of the run. `-o F.trace` stores
-//! it; `--timeline F.json` writes it as Chrome's trace format has it, for Perfetto (<https://ui.perfetto.dev>) or
-//! `chrome://tracing`.
+//! One run on one axis: host, copies and kernels, in microseconds from the beginning of the run. All figures of a
+//! result's tables are of this run. `-o F.trace` stores it; `--timeline F.json` writes it as Chrome's trace format has
+//! it, for Perfetto (<https://ui.perfetto.dev>) or `chrome://tracing`.
 
-use super::executor_times::NodeTime;
 use super::request::Request;
 use crate::error::{Code, Error, Result};
-use crate::settings::Settings;
+use crate::progress::Progress;
 use compiler::compile::Compiled;
 use compiler::plan::Dispatch;
 use compiler::tensor::Tensor;
-use compiler::trace::{Lane, RunSpans, Span};
-use runtime_cpu::{CpuError, Work};
-use runtime_gpu::TimeSource;
+use compiler::trace::{DispatchTime, Kind, Lane, RunSpans, Span};
+use runtime_gpu::{Doing, Recorder, TimeSource};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
-/// One run, and what is known of its dispatches.
-#[derive(Default)]
-pub struct Recorded {
-    pub run: RunSpans,
-    /// Of each dispatch: group, kernel, layers, FLOPs, bytes.
-    dispatches: Vec<Value>,
+/// Runs that are recorded at most; the one nearest to the median of the timed runs is shown.
+const RECORDED: usize = 10;
+/// A recorded run that differs from the median by no more than this share will do, once there are so many, or once so
+/// much time has passed.
+const NEAR: f64 = 0.01;
+const ENOUGH: usize = 5;
+const LONG: Duration = Duration::from_secs(3);
+
+/// A part of a network before it runs; of a network that is not in parts, all of it.
+pub struct Known {
+    /// Its name; empty if it is all of the network.
+    pub part: String,
+    /// Its dispatches in the plan's order.
+    pub dispatches: Vec<Of>,
+    /// Of each group: the host function that it calls, else its layer; and its source nodes.
+    groups: Vec<(String, Vec<String>)>,
 }
 
-/// Whether a run is recorded.
-pub fn is_wanted(a: &Request) -> bool {
-    a.timeline || a.trace
+impl Known {
+    /// How many groups it has.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
 }
 
-impl Recorded {
-    /// A run of a session on a device.
-    ///
-    /// # Errors
-    /// An error of the run.
-    pub fn on_device(
-        session: &runtime_gpu::Session,
-        c: &Compiled,
-        inputs: &[Tensor],
-    ) -> Result<Recorded, runtime_gpu::GpuError> {
-        let t = session.timeline(inputs)?;
-        let host = t.host.iter().map(|s| match s.name {
-            "upload" => span(Lane::Upload, s.name, s.start, s.end),
-            "readback" => span(Lane::Readback, s.name, s.start, s.end),
-            name => Span { waits: name == "wait", ..span(Lane::Host, name, s.start, s.end) },
+/// A dispatch before it runs.
+pub struct Of {
+    pub kernel: usize,
+    pub name: String,
+    pub group: usize,
+    pub flops: u64,
+    pub bytes: u64,
+}
+
+impl Known {
+    /// Of the part of that name.
+    pub fn of(part: &str, c: &Compiled) -> Known {
+        let one = |d: &Dispatch| {
+            let name = c.plan.kernels[d.kernel].name.to_string();
+            Of { kernel: d.kernel, name, group: d.group, flops: d.flops, bytes: d.bytes }
+        };
+        let groups = c.groups.iter().map(|g| {
+            let title = g.host_function.map_or(g.layer.to_string(), |f| f.to_string());
+            (title, g.origins.iter().map(|o| o.to_string()).collect())
         });
-        let queue =
-            |s: &runtime_gpu::Span| Span { waits: s.name == "queue", ..span(Lane::Device, s.name, s.start, s.end) };
-        let kernels = c.plan.dispatches().zip(&t.kernels).enumerate();
-        let kernels = kernels.map(|(i, (d, &(_, _, start, end)))| kernel(c, i, d, start, end));
-        let run = RunSpans {
-            spans: host.chain(t.queue.iter().map(queue)).chain(kernels).collect(),
-            kernel_times: t.source.name().into(),
-            kernels_after: t.source == TimeSource::HostClock,
-            uncertainty_us: t.uncertainty_us,
-        };
-        Ok(Recorded { run, dispatches: about(c) })
+        Known { part: part.into(), dispatches: c.plan.dispatches().map(one).collect(), groups: groups.collect() }
     }
+}
 
-    /// A run on the processor.
+/// The run that is shown, and what is known of its dispatches.
+#[derive(Default)]
+pub struct Shown {
+    pub run: RunSpans,
+    /// Of each dispatch: in the run, and the least and the most of all recorded runs.
+    pub times: Vec<DispatchTime>,
+    /// How often the run executed each.
+    pub counts: Vec<u64>,
+    pub source: TimeSource,
+    /// Of each dispatch: group, kernel, layers, FLOPs, bytes.
+    about: Vec<Value>,
+}
+
+/// The sums of dispatches in a recorded run: microseconds and turns.
+type Sums = Vec<(f64, u64)>;
+
+impl Shown {
+    /// Records runs, and takes the one whose length is nearest to `median_ms`.
     ///
     /// # Errors
-    /// A failed step on tensors.
-    pub fn on_processor(
-        session: &runtime_cpu::Session,
-        c: &Compiled,
-        inputs: &[Tensor],
-        settings: &Settings,
-    ) -> Result<Recorded, CpuError> {
-        let dispatches: Vec<_> = session.plan().dispatches().collect();
-        let spans = session.timeline(inputs, settings.functions.on_tensors())?;
-        let one = |s: &runtime_cpu::Span| match &s.work {
-            Work::Inputs => span(Lane::Upload, "upload", s.start, s.end),
-            Work::Outputs => span(Lane::Readback, "readback", s.start, s.end),
-            Work::Host(name) => span(Lane::Host, name, s.start, s.end),
-            Work::Kernel(i) => kernel(c, *i, dispatches[*i], s.start, s.end),
+    /// An error of a run.
+    pub fn record(
+        a: &Request,
+        executor: &weft::Session,
+        (inputs, median_ms): (&[Tensor], f64),
+        known: &[Known],
+        progress: &mut Progress,
+    ) -> Result<Shown> {
+        let rounds = a.timing.runs.clamp(1, RECORDED);
+        let count: usize = known.iter().map(|k| k.dispatches.len()).sum();
+        let off = |run: &runtime_gpu::Recorded| (run.end / 1e3 - median_ms).abs();
+        let start = Instant::now();
+        let (mut best, mut all): (Option<(runtime_gpu::Recorded, usize)>, Vec<Sums>) = (None, vec![]);
+        for round in 0..rounds {
+            progress.report("recorded runs", round, rounds);
+            let recorder = Recorder::start();
+            executor.run_recorded(inputs, &recorder)?;
+            let run = recorder.finish().map_err(weft::Error::from)?;
+            all.push(sums(&run, known, count));
+            if best.as_ref().is_none_or(|b| off(&run) < off(&b.0)) {
+                best = Some((run, round));
+            }
+            let enough = round + 1 >= ENOUGH || start.elapsed() > LONG;
+            if enough && best.as_ref().is_some_and(|b| off(&b.0) <= NEAR * median_ms) {
+                break;
+            }
+        }
+        let (run, at) = best.ok_or_else(|| Error::new(Code::Bug, "no run was recorded"))?;
+        let time = |i: usize| {
+            let each = all.iter().map(|sums| sums[i].0);
+            let us = all[at][i].0;
+            DispatchTime { us, min_us: each.clone().fold(us, f64::min), max_us: each.fold(us, f64::max) }
         };
-        let run = RunSpans { spans: spans.iter().map(one).collect(), ..by_the_host() };
-        Ok(Recorded { run, dispatches: about(c) })
+        Ok(Shown {
+            times: (0..count).map(time).collect(),
+            counts: all[at].iter().map(|s| s.1).collect(),
+            source: run.source,
+            run: spans(run, known),
+            about: known.iter().flat_map(about).collect(),
+        })
     }
 
-    /// A run of the interpreter.
-    pub fn of_nodes(nodes: &[NodeTime]) -> Recorded {
-        let one =
-            |(i, n): (usize, &NodeTime)| Span { dispatch: Some(i), ..span(Lane::Device, &n.name, n.start, n.end) };
-        let spans = nodes.iter().enumerate().map(one).collect();
-        let dispatches = nodes.iter().map(|n| json!({ "op": n.op })).collect();
-        Recorded { run: RunSpans { spans, ..by_the_host() }, dispatches }
-    }
-
-    /// Adds the part of a network that ran next.
-    pub fn append(&mut self, part: &str, next: Recorded) {
-        self.run.append(part, next.run, self.dispatches.len());
-        self.dispatches.extend(next.dispatches);
-    }
-
-    /// Adds a part that the host computed.
-    pub fn append_host(&mut self, part: &str, ms: f64) {
-        let spans = vec![span(Lane::Host, "on the host", 0.0, ms * 1e3)];
-        self.run.append(part, RunSpans { spans, ..by_the_host() }, self.dispatches.len());
+    /// Takes other numbers: dispatch `i` was `order[i]`, and group `i` becomes `groups[i]`.
+    pub fn renumber(&mut self, order: &[usize], groups: &[usize]) {
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(now, &was)| places[was] = now);
+        let change = |dispatch: &mut Option<usize>, group: &mut Option<usize>| {
+            *dispatch = dispatch.and_then(|d| places.get(d).copied());
+            *group = group.and_then(|g| groups.get(g).copied());
+        };
+        self.run.spans.iter_mut().for_each(|s| change(&mut s.dispatch, &mut s.group));
+        self.run.rows.iter_mut().for_each(|r| change(&mut r.dispatch, &mut r.group));
+        self.times = order.iter().filter_map(|&i| self.times.get(i).copied()).collect();
+        self.counts = order.iter().filter_map(|&i| self.counts.get(i).copied()).collect();
+        self.about = order.iter().filter_map(|&i| self.about.get(i).cloned()).collect();
     }
 
     /// As Chrome's trace format has it, where that is asked for. `device` is what the second process is called.
-    ///
-    /// # Errors
-    /// Nothing was recorded.
-    pub fn timeline(&self, a: &Request, device: &str) -> Result<Option<Value>> {
-        if !a.timeline {
-            return Ok(None);
-        }
-        if self.run.spans.is_empty() {
-            return Err(Error::new(
-                Code::Device,
-                "--timeline: no part of this model ran on a device or the interpreter",
-            ));
-        }
-        let about = |i: usize| self.dispatches.get(i).cloned().unwrap_or_default();
-        Ok(Some(graphview::timeline::events(&self.run, device, &about)))
+    pub fn timeline(&self, a: &Request, device: &str) -> Option<Value> {
+        let about = |i: usize| self.about.get(i).cloned().unwrap_or_default();
+        a.timeline.then(|| graphview::timeline::events(&self.run, device, &about))
     }
 }
 
-/// No spans yet, and the host's clock.
-fn by_the_host() -> RunSpans {
-    RunSpans { kernel_times: TimeSource::HostClock.name().into(), ..RunSpans::default() }
+/// The part of a span, by its place among those that are known, and the place of its first dispatch and first group.
+fn part_of(known: &[Known], part: &str) -> Option<(usize, usize, usize)> {
+    let at = known.iter().position(|k| k.part == part)?;
+    let (dispatches, groups) = (|k: &Known| k.dispatches.len(), |k: &Known| k.groups.len());
+    Some((at, known[..at].iter().map(dispatches).sum(), known[..at].iter().map(groups).sum()))
 }
 
-fn span(lane: Lane, name: &str, start_us: f64, end_us: f64) -> Span {
-    Span { lane, name: name.into(), dispatch: None, waits: false, start_us, end_us }
+fn sums(run: &runtime_gpu::Recorded, known: &[Known], count: usize) -> Sums {
+    let mut out = vec![(0.0, 0); count];
+    for s in &run.spans {
+        if let (Doing::Kernel(i), Some((_, first, _))) = (&s.what, part_of(known, &s.part))
+            && let Some(sum) = out.get_mut(first + i)
+        {
+            sum.0 += s.end - s.start;
+            sum.1 += 1;
+        }
+    }
+    out
 }
 
-fn kernel(c: &Compiled, place: usize, d: &Dispatch, start: f64, end: f64) -> Span {
-    Span { dispatch: Some(place), ..span(Lane::Device, &c.plan.kernels[d.kernel].name, start, end) }
+/// The run as traces have it.
+fn spans(run: runtime_gpu::Recorded, known: &[Known]) -> RunSpans {
+    let (source, uncertainty_us, ms) = (run.source, run.uncertainty_us, run.end / 1e3);
+    let all = run.spans.iter().map(|s| span(s, known)).collect();
+    let groups: Vec<&(String, Vec<String>)> = known.iter().flat_map(|k| &k.groups).collect();
+    let nodes = |s: &Span| match s.group {
+        Some(g) => groups.get(g).map_or(vec![], |g| g.1.clone()),
+        None if s.kind == Kind::Step => vec![s.name.clone()],
+        None => vec![],
+    };
+    RunSpans { kernel_times: source.name().into(), uncertainty_us, ..RunSpans::of(all, ms, &nodes) }
 }
 
-fn about(c: &Compiled) -> Vec<Value> {
-    let one = |d: &Dispatch| {
-        let layers = &c.groups[d.group].origins;
+fn span(s: &runtime_gpu::Span, known: &[Known]) -> Span {
+    let part = part_of(known, &s.part);
+    let group = |own: usize| part.map(|(_, _, first)| first + own);
+    let is_apart = !s.part.is_empty() || known.iter().any(|k| !k.part.is_empty());
+    let (lane, kind, own) = match &s.what {
+        Doing::Upload => (Lane::Upload, Kind::Upload, "upload"),
+        Doing::Encode => (Lane::Host, Kind::Encode, "encode and submit"),
+        Doing::Prepare => (Lane::Host, Kind::Encode, "between kernels: sizes, buffers, loops"),
+        Doing::Wait => (Lane::Host, Kind::Wait, "wait"),
+        Doing::Readback => (Lane::Readback, Kind::Readback, "readback"),
+        Doing::Copy => (Lane::Host, Kind::Copy, "copies of buffers"),
+        Doing::Between if is_apart => (Lane::Host, Kind::Between, "between steps: sizes, tensors handed over"),
+        Doing::Between => (Lane::Host, Kind::Rest, ""),
+        Doing::Step(..) | Doing::Node(..) => (Lane::Host, Kind::Step, ""),
+        Doing::Kernel(_) => (Lane::Device, Kind::Kernel, ""),
+    };
+    let titled = |name: &str| if s.part.is_empty() { name.to_string() } else { format!("{}: {name}", s.part) };
+    let base = Span { lane, kind, start_us: s.start, end_us: s.end, waits: kind == Kind::Wait, ..Span::default() };
+    let base = if s.on_device { Span { lane: Lane::Device, ..base } } else { base };
+    match (&s.what, part) {
+        (Doing::Kernel(i), Some((at, first, _))) => {
+            let of = known[at].dispatches.get(*i);
+            let name = of.map_or(String::new(), |of| of.name.clone());
+            Span { name, dispatch: Some(first + i), group: of.and_then(|of| group(of.group)), ..base }
+        }
+        (Doing::Step(name, g), Some((at, ..))) => {
+            let name = known[at].groups.get(*g).map_or(name.clone(), |g| g.0.clone());
+            Span { name: titled(&name), group: group(*g), ..base }
+        }
+        (Doing::Step(name, _) | Doing::Node(name, _), _) => Span { name: titled(name), ..base },
+        _ => Span { name: titled(own), ..base },
+    }
+}
+
+fn about(k: &Known) -> Vec<Value> {
+    let one = |d: &Of| {
+        let layers = k.groups.get(d.group).map_or(&[][..], |g| &g.1);
         json!({ "group": d.group, "kernel": d.kernel, "layers": layers, "flops": d.flops, "bytes": d.bytes })
     };
-    c.plan.dispatches().map(one).collect()
+    k.dispatches.iter().map(one).collect()
 }

@@ -1,7 +1,8 @@
 //! Rules of a right result. Bounds are wide enough for honest measurements on busy machines.
 
-use super::entry::{Entry, Layer, Sampled};
+use super::entry::{Entry, Layer, Sampled, Spent};
 use benches::statistics::Statistics;
+use compiler::trace::{Kind, TimeRow};
 
 /// The part by which a figure may differ from the one that its file implies: numbers may be rounded in between.
 const ROUNDED: f64 = 1e-3;
@@ -17,8 +18,8 @@ const CACHES: f64 = 40.0;
 const MOST_GFLOPS: f64 = 1e7;
 
 /// The rules, with the field that each is about.
-const RULES: [fn(&Entry) -> Result<(), String>; 10] =
-    [names, signs, samples, cold, headline, layers, throughput, peaks, precision, versions];
+const RULES: [fn(&Entry) -> Result<(), String>; 11] =
+    [names, signs, samples, cold, headline, spent, layers, throughput, peaks, precision, versions];
 
 /// Checks an entry by itself.
 ///
@@ -74,7 +75,7 @@ fn samples(e: &Entry) -> Result<(), String> {
 
 fn of_samples(name: &str, s: &Sampled) -> Result<(), String> {
     let Some(samples) = &s.samples else { return Ok(()) };
-    let Statistics { median, p90, p99, min, mean, stddev } = Statistics::of(samples);
+    let Statistics { median, p90, p99, min, mean, stddev, .. } = Statistics::of(samples);
     let stated = [s.of.median, s.of.p90, s.of.p99, s.of.min, s.of.mean, s.of.stddev];
     let words = ["median", "p90", "p99", "min", "mean", "stddev"];
     for ((word, said), is) in words.iter().zip(stated).zip([median, p90, p99, min, mean, stddev]) {
@@ -101,9 +102,25 @@ fn headline(e: &Entry) -> Result<(), String> {
     refuse(busy > ABOVE * longest, || {
         format!("`device_ms.median` is {busy:.3} ms, and the longest run {longest:.3} ms")
     })?;
-    let bound = longest.max(device);
+    let bound = longest.max(device).max(e.spent.as_ref().map_or(0.0, |s| s.run_ms));
     refuse(kernels > ABOVE * bound, || {
         format!("the kernels take {kernels:.3} ms together, and the longest run {bound:.3} ms")
+    })
+}
+
+/// The rows of a run are the run, and its kernels have the times of their rows.
+fn spent(e: &Entry) -> Result<(), String> {
+    let Some(Spent { run_ms, rows }) = &e.spent else { return Ok(()) };
+    let negative = rows.iter().find(|r| r.ms.is_nan() || r.ms < 0.0);
+    refuse(negative.is_some(), || format!("row `{}` of `spent` is below 0", negative.map_or("", |r| &r.name)))?;
+    let sum = |of: &dyn Fn(&TimeRow) -> bool| rows.iter().filter(|r| of(r)).map(|r| r.ms).sum::<f64>();
+    let (all, kernels) = (sum(&|_| true), sum(&|r| r.kind == Kind::Kernel));
+    refuse(!is_near(all, *run_ms), || {
+        format!("the rows of `spent` take {all:.3} ms together, and `spent.run_ms` is {run_ms:.3}")
+    })?;
+    let layers = e.per_kernel.iter().map(|l| l.us_total / 1e3).sum::<f64>();
+    refuse(kernels > 0.0 && !is_near(layers, kernels), || {
+        format!("the kernels take {layers:.3} ms together, and their rows of `spent` {kernels:.3}")
     })
 }
 

@@ -4,7 +4,7 @@
 use crate::bench::record::AgainstF32;
 use crate::state::State;
 use benches::statistics::Statistics;
-use compiler::trace::Ceilings;
+use compiler::trace::{Ceilings, TimeRow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::Read;
@@ -42,6 +42,8 @@ pub struct Entry {
     pub bytes: Option<u64>,
     #[serde(default)]
     pub per_kernel: Vec<Layer>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceilings: Option<Ceilings>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +108,13 @@ pub struct Layer {
     pub roofline_fraction: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+}
+
+/// Where the time of one run goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    pub run_ms: f64,
+    pub rows: Vec<TimeRow>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -79,8 +79,11 @@
   function layers(e) {
     if (!e.per_kernel.length) return [make("p", { class: "weak" }, "The file has no layers.")];
     const list = [...e.per_kernel].sort((a, b) => b.us_total - a.us_total), sum = list.reduce((s, l) => s + l.us_total, 0);
-    const lines = list.map((l) => [make("span", {}, (l.part ? `${l.part}: ` : "") + l.name), l.calls, (l.us_total / 1e3).toFixed(3), make("span", {}, `${((100 * l.us_total) / sum).toFixed(1)} %`, bar(l.us_total / sum)), l.gflops.toFixed(1), l.gb_s.toFixed(1)]);
-    return [make("h2", {}, `Layers: ${list.length} kernels, ${ms(sum / 1e3)} ms together`), inner([["kernel", false], ["calls", true], ["ms", true], ["of all kernels", true], ["GFLOP/s", true], ["GB/s", true]], lines)];
+    const whole = e.spent ? e.spent.run_ms * 1e3 : sum, share = (us) => make("span", {}, `${((100 * us) / whole).toFixed(1)} %`, bar(us / whole));
+    const lines = list.map((l) => [make("span", {}, (l.part ? `${l.part}: ` : "") + l.name), l.calls, (l.us_total / 1e3).toFixed(3), share(l.us_total), l.gflops.toFixed(1), l.gb_s.toFixed(1)]);
+    const others = (e.spent?.rows ?? []).filter((r) => r.kind !== "kernel").map((r) => [make("span", { class: "weak" }, r.name), r.count || "", r.ms.toFixed(3), share(r.ms * 1e3), "", ""]);
+    lines.push(...others);
+    return [make("h2", {}, `Layers: ${list.length} kernels, ${ms(sum / 1e3)} ms together` + (e.spent ? `, in a run of ${ms(e.spent.run_ms)} ms` : "")), inner([["kernel", false], ["calls", true], ["ms", true], [e.spent ? "of the run" : "of all kernels", true], ["GFLOP/s", true], ["GB/s", true]], lines)];
   }
   function history(r) {
     const most = Math.max(...r.history.map((e) => e.latency_ms.median)), last = r.now.latency_ms.median;

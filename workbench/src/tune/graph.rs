@@ -14,6 +14,7 @@ use super::space::Racing;
 use super::units::{Timed, timed};
 use crate::error::{Error, Result};
 use crate::executor::{Device, execute, profile_on};
+use crate::figures::few_ms;
 use crate::progress::{Progress, go_on, log};
 use crate::settings::Settings;
 use crate::settings::Times;
@@ -245,7 +246,10 @@ impl Timing<'_> {
 /// In words.
 pub fn describe(model: &str, found: Option<&GraphRecord>) -> Vec<String> {
     let Some(found) = found else { return vec![] };
-    let plan = |p: &PlanRecord| format!("{} {:.2} ms", p.name, p.us / 1e3);
+    let plan = |p: &PlanRecord| match p.us > 0.0 {
+        true => format!("{} {} ms", p.name, few_ms(p.us / 1e3)),
+        false => format!("{} (no function of it was timed)", p.name),
+    };
     let list: Vec<String> = found.plans.iter().map(plan).collect();
     let outcome = match found.changed {
         true => network::describe(&format!("{model}, decided by times,"), found.network.as_ref()),

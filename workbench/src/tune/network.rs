@@ -5,6 +5,7 @@ use super::measurer::Measurer;
 use super::record::NetworkRecord;
 use super::request::Request;
 use crate::error::{Error, Result};
+use crate::figures::few_ms;
 use crate::progress::{Progress, go_on, log};
 use crate::worker::Setup;
 use runtime_gpu::Standing;
@@ -89,18 +90,24 @@ pub fn compare(a: &Request, model: &str, sides: &Sides<'_>) -> Result<NetworkRec
     }
     drop(progress);
     let (ratio, uncertainty) = (all.ratio(), all.uncertainty());
-    let slower = ratio >= SLOWER && ratio - uncertainty > 1.0;
-    let kept = !slower && !all.is_slower_by_the_wall();
+    let kept = !is_slower(ratio, uncertainty) && !all.is_slower_by_the_wall();
     let ms = [&before_ns, &all.wall_ns].map(|list| Statistics::of(list).median / 1e6);
     Ok(NetworkRecord { ratio, uncertainty, wall_ratio: all.wall_ratio(), pairs: all.ratios, ms, kept })
 }
 
+fn is_slower(ratio: f64, uncertainty: f64) -> bool {
+    ratio >= SLOWER && ratio - uncertainty > 1.0
+}
+
 /// In words.
 pub fn describe(model: &str, network: Option<&NetworkRecord>) -> String {
-    let Some(NetworkRecord { ratio, uncertainty, ms: [before, after], kept, .. }) = network else {
+    let Some(NetworkRecord { ratio, uncertainty, wall_ratio, ms: [before, after], kept, .. }) = network else {
         return format!("{model}: nothing new was kept");
     };
-    let rest = if *kept { "" } else { "; the new choices are withdrawn" };
-    let text = format!("{before:.2} ms before, {after:.2} ms tuned (ratio {ratio:.3} +- {uncertainty:.3})");
-    format!("{model} in fresh processes: {text}{rest}")
+    let by = if is_slower(*ratio, *uncertainty) { "its own" } else { "the host's clock in most rounds" };
+    let rest = if *kept { String::new() } else { format!("; slower by {by}: the new choices are withdrawn") };
+    let wall = format!("{} -> {} ms by the host's clock, ratio {wall_ratio:.3}", few_ms(*before), few_ms(*after));
+    let own =
+        format!("ratio {ratio:.3} +-{uncertainty:.3} by its own (timestamps of a device, CPU time of a processor)");
+    format!("{model} in fresh processes: {wall}; {own}{rest}")
 }

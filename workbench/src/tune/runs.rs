@@ -115,13 +115,14 @@ impl<'e> Control<'e> {
 fn timer<'e>(executor: &'e weft::Session, settings: &'e Settings, inputs: &'e [Tensor]) -> Result<Timer<'e>> {
     if let Some(session) = executor.on_device() {
         let mut resident = session.resident(inputs)?;
-        return Ok(Box::new(move || Ok(resident.time_dispatches()?.1)));
+        return Ok(Box::new(move || Ok(resident.time_dispatches()?)));
     }
     let session = executor
         .on_processor()
         .ok_or_else(|| Error::new(Code::Device, "the model runs in parts: its kernels are not known before a run"))?;
     Ok(Box::new(move || {
-        let (_, times) = session.run_measured(inputs, settings.functions.on_tensors())?;
+        let (_, spans) = session.run_measured(inputs, settings.functions.on_tensors())?;
+        let times = DispatchTime::of(&spans, session.plan().dispatches().count());
         let us = |(d, t): (&Dispatch, DispatchTime)| (d.kernel, d.group, t.ns / 1e3);
         Ok(session.plan().dispatches().zip(times).map(us).collect())
     }))

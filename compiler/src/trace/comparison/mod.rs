@@ -48,8 +48,8 @@ pub struct Row {
     pub origins: Vec<String>,
     /// The time of each side; `None` if it is not known. Estimated times have no spread.
     pub times: [Option<DispatchTime>; 2],
-    /// Whether the times differ by more than their noise: every run of one took longer than every run of the other, or
-    /// the estimates differ by more than a twentieth.
+    /// Whether the times differ by more than their noise: every run of one took longer than every run of the other; of
+    /// single runs and estimates, by more than a twentieth.
     pub changed: bool,
     /// Why the second side is made otherwise, where it is known.
     pub reason: Option<String>,
@@ -64,17 +64,19 @@ impl Row {
     }
     /// Microseconds of each side, 0 where it has none.
     pub fn median_us(&self) -> [f64; 2] {
-        self.times.map(|t| t.map_or(0.0, |t| t.median_us))
+        self.times.map(|t| t.map_or(0.0, |t| t.us))
     }
     /// The time of the second side as a multiple of the first one's.
     pub fn ratio(&self) -> Option<f64> {
         let [a, b] = self.median_us();
         (a > 0.0 && b > 0.0).then(|| b / a)
     }
-    /// Half of the spread of the runs, as a share of the median: that of the side with the larger one.
+    /// Half of the spread of the runs, as a share of the time, of the side where it is larger. `None` where a side
+    /// has one run.
     pub fn noise(&self) -> Option<f64> {
-        let one = |t: DispatchTime| if t.median_us > 0.0 { (t.max_us - t.min_us) / t.median_us / 2.0 } else { 0.0 };
-        self.times.into_iter().flatten().map(one).reduce(f64::max)
+        let one = |t: DispatchTime| t.has_spread().then(|| (t.max_us - t.min_us) / t.us.max(1e-9) / 2.0);
+        let each: Option<Vec<f64>> = self.times.into_iter().flatten().map(one).collect();
+        each?.into_iter().reduce(f64::max)
     }
 }
 
@@ -88,6 +90,8 @@ pub struct Comparison {
     /// Milliseconds of a run on each side: with inputs sent and results read back if measured, of all dispatches if
     /// estimated. `None` if one side has neither.
     pub run_ms: Option<[f64; 2]>,
+    /// The part by which the ratio of both may differ from other measurements, if both sides know it.
+    pub noise: Option<f64>,
     /// Where the times come from.
     pub source: Source,
     /// All that runs, in the order of the first side.
@@ -125,6 +129,7 @@ impl Comparison {
             given: facts(a, b).into_iter().filter(is_given).collect(),
             dispatches: sides.map(|t| t.calls().count()),
             run_ms,
+            noise: both(sides.map(noise)).filter(|_| source == Source::Measured).map(|[a, b]| a.hypot(b)),
             source,
             rows: rows.collect(),
         }
@@ -147,7 +152,7 @@ impl Comparison {
     fn speed(&self, [a, b]: [f64; 2]) -> String {
         let ratio = if b > 0.0 { a / b } else { 1.0 };
         let how = match ratio {
-            r if (r - 1.0).abs() < AS_FAST => "as fast".to_string(),
+            r if (r - 1.0).abs() < AS_FAST.max(self.noise.unwrap_or(0.0)) => "as fast".to_string(),
             r if r > 1.0 => format!("{} times as fast", few_digits(r)),
             r => format!("{} times as slow", few_digits(1.0 / r)),
         };
@@ -156,7 +161,8 @@ impl Comparison {
         // A run has waits and copies besides, and other runs other noise: where both do not agree, both are said.
         let apart = self.source == Source::Measured && q > 0.0 && b > 0.0 && (p / q / (a / b)).ln().abs() > APART;
         let alone = if apart { format!("; dispatches alone {}", from_to([p, q])) } else { String::new() };
-        format!("{how} ({}, {}{alone})", from_to([a * 1e6, b * 1e6]), self.source.word())
+        let noise = self.noise.map_or(String::new(), |n| format!(" +-{:.1} %", 100.0 * n));
+        format!("{how} ({}{noise}, {}{alone})", from_to([a * 1e6, b * 1e6]), self.source.word())
     }
 
     /// Rows that changed for the worse or the better, those first that changed most.
@@ -223,6 +229,12 @@ fn both<T>([a, b]: [Option<T>; 2]) -> Option<[T; 2]> {
     Some([a?, b?])
 }
 
+/// The part by which the median of another measurement of a model may differ.
+fn noise(t: &CompileTrace) -> Option<f64> {
+    let times = t.times.as_ref()?;
+    times.plus_minus_ms.filter(|_| times.latency_ms > 0.0).map(|by| by / times.latency_ms)
+}
+
 /// The time of each group: of its dispatches, or estimated for them.
 fn times_of_groups(t: &CompileTrace, source: Source) -> Vec<Option<DispatchTime>> {
     let mut out: Vec<Option<DispatchTime>> = vec![None; t.groups.len()];
@@ -234,7 +246,7 @@ fn times_of_groups(t: &CompileTrace, source: Source) -> Vec<Option<DispatchTime>
             for c in t.calls() {
                 if let Some(Some(e)) = estimates.get(c.kernel) {
                     let us = e.cost.total() / 1e3;
-                    put(c.group, DispatchTime { median_us: us, min_us: us, max_us: us });
+                    put(c.group, DispatchTime { us, min_us: us, max_us: us });
                 }
             }
         }
@@ -252,8 +264,8 @@ fn row(
     let time = |side: usize| m.groups[side].iter().filter_map(|&g| by_group[side][g]).reduce(DispatchTime::plus);
     let times = [time(0), time(1)];
     let changed = match (times, source) {
-        ([Some(a), Some(b)], Source::Measured) => a.differs(b),
-        ([Some(a), Some(b)], Source::Estimated) => (b.median_us - a.median_us).abs() > ALIKE * a.median_us,
+        ([Some(a), Some(b)], Source::Measured) if a.has_spread() && b.has_spread() => a.differs(b),
+        ([Some(a), Some(b)], _) => (b.us - a.us).abs() > ALIKE * a.us,
         ([None, None], _) => false,
         _ => true,
     };

@@ -63,7 +63,7 @@ fn trace(amp: &str, groups: &[(Group, f64)]) -> CompileTrace {
         bytes: 0,
         open: None,
     };
-    let time = |us: f64| DispatchTime { median_us: us, min_us: 0.9 * us, max_us: 1.1 * us };
+    let time = |us: f64| DispatchTime { us, min_us: 0.9 * us, max_us: 1.1 * us };
     let total: f64 = groups.iter().map(|g| g.1).sum();
     CompileTrace {
         options: Options { amp: amp.into(), ..Options::default() },

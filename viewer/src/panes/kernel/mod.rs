@@ -125,7 +125,7 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
         }
         driver(ui, t, v.kernel());
         if let Some(time) = t.time_of_kernel(v.kernel()) {
-            ui.strong(milliseconds(time.median_us / 1000.0));
+            ui.strong(milliseconds(time.us / 1000.0));
         }
     });
 }

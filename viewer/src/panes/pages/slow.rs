@@ -66,7 +66,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
 
 /// Shows the kernel that takes longest over all its dispatches, where they were timed.
 pub(super) fn take_longest(v: &mut Viewer) {
-    let time = |k: usize| v.trace().time_of_kernel(k).map(|t| (k, t.median_us));
+    let time = |k: usize| v.trace().time_of_kernel(k).map(|t| (k, t.us));
     let all = (0..v.trace().kernels.len()).filter_map(time);
     if let Some((kernel, _)) = all.max_by(|a, b| a.1.total_cmp(&b.1)) {
         v.show_kernel(kernel);
@@ -88,7 +88,7 @@ fn verdict(ui: &mut Ui, v: &Viewer, speed: Option<&Speed>, roofs: &Roofs, model:
         return;
     };
     let calls = if s.dispatches == 1 { "one dispatch".into() } else { format!("{} dispatches", s.dispatches) };
-    ui.label(format!("{} each, {calls}: {:.1} % of the time of all dispatches.", of_us(s.us), 100.0 * s.share));
+    ui.label(format!("{} each, {calls}: {:.1} % of the run.", of_us(s.us), 100.0 * s.share));
     if let Some((roof, share)) = s.shares(roofs).first() {
         let from = if roofs.measured { "measured on this device" } else { "the profile's" };
         let above = ceilings_of(v.trace()).and_then(|c| c.above_roof(s.gflops, s.gb_s));

@@ -5,6 +5,7 @@ mod table;
 mod timeline;
 
 use crate::state::Viewer;
+use compiler::trace::Kind;
 use egui::Ui;
 
 /// The part that the pane shows.
@@ -74,13 +75,14 @@ pub fn rows(v: &Viewer) -> Vec<Row> {
         call,
         at: Some((c.group, c.kernel)),
         layer: layer(c.group),
-        ms: spent.get(call).map(|s| s.1),
+        ms: t.times.as_ref().and_then(|times| Some(times.dispatches.get(call)?.us / 1e3)),
         flops: c.flops,
         bytes: c.bytes,
     };
     let mut rows: Vec<Row> = t.calls().enumerate().map(row).collect();
-    for (call, &(what, ms)) in spent.iter().enumerate().skip(rows.len()) {
-        rows.push(Row { call, at: None, layer: t.spent_name(what, ms), ms: Some(ms), flops: 0, bytes: 0 });
+    for r in spent.into_iter().filter(|r| r.kind != Kind::Kernel) {
+        let layer = if r.count > 1 { format!("{} x{}", r.name, r.count) } else { r.name };
+        rows.push(Row { call: rows.len(), at: None, layer, ms: Some(r.ms), flops: 0, bytes: 0 });
     }
     rows
 }
@@ -102,8 +104,10 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
                 let text = format!("{:.2} ms a run on {}", t.latency_ms, t.device);
                 ui.weak(text).on_hover_text(format!(
                     "Median of runs with inputs sent and results read back; {:.2} ms with both on the device. \
-                     Dispatches were timed in other runs, by {}.",
-                    t.device_ms, t.source
+                     Shares are of a recorded run of {:.2} ms, by {}.",
+                    t.device_ms,
+                    v.trace().run_ms(),
+                    t.source
                 ))
             }
             None => ui.weak("no times: `weft bench MODEL -o F.trace` stores them"),

@@ -58,6 +58,7 @@ fn order(a: &Row, b: &Row, column: Column) -> Ordering {
 fn cell(r: &Row, (column, width): (Column, f32), total: f64) -> String {
     let number = |x: Option<f64>| x.map_or(String::new(), rate);
     match column {
+        Column::Order | Column::Gflops | Column::Gbs | Column::Flops | Column::Bytes if r.at.is_none() => String::new(),
         Column::Order => r.call.to_string(),
         Column::Layer => {
             let room = ((width - 8.0) / CHARACTER) as usize;
@@ -81,8 +82,7 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
         let order = order(a, b, sort.column);
         if sort.falling { order.reverse() } else { order }
     });
-    // What is less than the sum of the rest has no share of it.
-    let total: f64 = rows.iter().filter_map(|r| r.ms).filter(|ms| *ms > 0.0).sum();
+    let total = v.trace().run_ms();
     let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
     let timed = total > 0.0;
     let of_time = |c: Column| matches!(c, Column::Time | Column::Share | Column::Gflops | Column::Gbs);

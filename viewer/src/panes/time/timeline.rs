@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     fn span(lane: Lane, dispatch: Option<usize>, [start, end]: [f64; 2]) -> Span {
-        Span { lane, name: "s".into(), dispatch, waits: false, start_us: start * 1e3, end_us: end * 1e3 }
+        Span { lane, name: "s".into(), dispatch, start_us: start * 1e3, end_us: end * 1e3, ..Span::default() }
     }
 
     #[test]

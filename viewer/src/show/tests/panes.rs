@@ -264,6 +264,7 @@ fn a_run_is_drawn_in_lanes_and_a_range_of_it_is_summed_up() {
         waits: name == "wait",
         start_us,
         end_us,
+        ..Span::default()
     };
     let spans = vec![
         span(Lane::Upload, "upload", None, 0.0, 20.0),
@@ -273,7 +274,8 @@ fn a_run_is_drawn_in_lanes_and_a_range_of_it_is_summed_up() {
         span(Lane::Device, "second", Some(1), 90.0, 170.0),
         span(Lane::Readback, "readback", None, 180.0, 200.0),
     ];
-    let run = RunSpans { spans, kernel_times: "gpu-timestamps".into(), uncertainty_us: 2.0, ..RunSpans::default() };
+    let run =
+        RunSpans { spans, ms: 0.2, kernel_times: "gpu-timestamps".into(), uncertainty_us: 2.0, ..RunSpans::default() };
     t.times.as_mut().expect("times").run = Some(run);
     let mut h = window_of(t, [1600.0, 900.0]);
     (h.state_mut().tab, h.state_mut().time_pane.part) = (Tab::Time, Part::Timeline);
@@ -399,7 +401,7 @@ fn a_page_says_why_a_kernel_is_slow() {
     // Nothing was selected, so it is the one that takes longest.
     let kernel = h.state().kernel();
     assert_eq!(kernel, h.state().trace().calls().last().expect("a dispatch").kernel);
-    assert!(has(&h, "of the time of all dispatches"), "{:#?}", texts(&h));
+    assert!(has(&h, "% of the run"), "{:#?}", texts(&h));
     assert!(has(&h, "The estimate is"), "{:#?}", texts(&h));
     // Each other choice of the schedule has its estimate.
     let others = h.state().trace().alternatives(kernel).expect("the trace has its schedule");
