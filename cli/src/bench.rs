@@ -4,11 +4,11 @@ mod spread;
 mod tables;
 
 use crate::args::{BenchArgs, Common};
-use crate::output::{print_records, print_text, write_records};
+use crate::output::{print_records, write_records};
 use crate::{ceilings, host_calls};
 use compiler::bare::shown_in_json;
 use serde::Deserialize;
-use tables::{Lines, show_details, written};
+use tables::{Lines, show_details};
 use workbench::bench::record::BenchRecord;
 use workbench::bench::{Request, Row, RowRecord, bench, ceilings_of, failure};
 use workbench::progress::log;
@@ -27,12 +27,14 @@ pub fn execute(a: &BenchArgs) -> Result<()> {
     }
     let json_alone = a.common.json.as_deref() == Some("-");
     let quiet = json_alone || a.format != "table";
+    // Rows that are written to be read by programs stand there also where nothing is timed.
+    let rows_alone = !json_alone && a.format != "table" && a.format != "json";
     let lines = std::cell::RefCell::new(None);
     let rows = bench(
         &request,
         &mut |settings, timed| {
-            if timed && !quiet {
-                *lines.borrow_mut() = Some(Lines::new(&a.models, settings)?);
+            if rows_alone || timed && !quiet {
+                *lines.borrow_mut() = Some(Lines::new(&a.format, &a.models, settings)?);
             }
             Ok(())
         },
@@ -84,11 +86,8 @@ fn write_results(a: &BenchArgs, rows: &[Row]) -> Result<()> {
     let records: Vec<RowRecord<'_>> = rows.iter().map(Row::record).collect();
     let written_json = write_records(&a.common, &records)?;
     match a.format.as_str() {
-        "table" => Ok(()),
         "json" if !written_json => print_records(&records),
-        "json" => Ok(()),
-        _ if a.common.json.as_deref() == Some("-") => Ok(()),
-        format => print_text(&written(rows, format == "csv")),
+        _ => Ok(()),
     }
 }
 

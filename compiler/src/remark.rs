@@ -12,6 +12,9 @@ pub enum RemarkKind {
     Missed,
 }
 
+/// The pass of remarks about schedule rules: those that took a unit, and those that declined.
+pub const SCHEDULING: &str = "schedule";
+
 /// One remark.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Remark {

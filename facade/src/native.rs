@@ -200,6 +200,8 @@ impl OnProcessor {
         module: &Module,
         options: &Options,
     ) -> Result<OnProcessor, Error> {
+        let mut progress = options.watch.opens();
+        progress("constants", 0, 1);
         let native = Arc::new(Native::open(&mut program, module, processor, options)?);
         Ok(OnProcessor { native, compiled: program.compiled })
     }

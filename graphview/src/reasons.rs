@@ -3,6 +3,7 @@
 //! Everything here comes from a trace. What the cost model says is computed elsewhere (`CompileTrace::estimates`,
 //! `alternatives`, `stored`), since it takes its time.
 
+use compiler::schedule::rules::is_general;
 use compiler::trace::{Call, Ceilings, CompileTrace, Errors, NodeError, Stored};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -49,6 +50,53 @@ pub fn ceilings_of(t: &CompileTrace) -> Option<Ceilings> {
 pub fn doubt(t: &CompileTrace) -> Option<String> {
     let rates = |k: usize| Speed::of(t, k).map(|s| (t.kernels[k].name.as_str(), s.gflops, s.gb_s));
     ceilings_of(t)?.furthest_above((0..t.kernels.len()).filter_map(rates))
+}
+
+/// A kernel by a rule that takes any unit is named from this share of the run on, where it is so many times slower than
+/// the nearest roof allows.
+const LARGE: f64 = 0.2;
+/// Reasons that are said in its sentence.
+const SAID: usize = 2;
+const SLOW: f64 = 3.0;
+
+/// A kernel that takes much of a run by a general rule ([`compiler::schedule::rules::is_general`]).
+#[derive(Clone, PartialEq, Debug, serde::Serialize, schemars::JsonSchema)]
+pub struct General {
+    /// The layer, or the kernel.
+    pub name: String,
+    /// Its rule.
+    pub rule: String,
+    /// Its part of the run, from 0 to 1.
+    pub share: f64,
+    /// Its time over the one that the nearest roof allows; null where no roof is known.
+    pub loss: Option<f64>,
+    /// Why other rules declined; empty where none takes such a kernel.
+    pub declined: Vec<String>,
+}
+
+impl General {
+    /// What is to be named: `None` of other rules, small shares, and of what is near its roof.
+    pub fn of(name: &str, rule: &str, share: f64, loss: Option<f64>, declined: &[&str]) -> Option<General> {
+        let slow = is_general(rule) && share >= LARGE && loss.is_none_or(|l| l >= SLOW);
+        let mut reasons: Vec<String> = vec![];
+        for d in declined {
+            if !reasons.iter().any(|r| r == d) {
+                reasons.push(d.to_string());
+            }
+        }
+        let declined = reasons;
+        slow.then(|| General { name: name.into(), rule: rule.into(), share, loss, declined })
+    }
+    /// In a sentence.
+    pub fn words(&self) -> String {
+        let General { name, rule, share, loss, declined } = self;
+        let loss = loss.map_or(String::new(), |l| format!(", {l:.1} times what its roof allows"));
+        let why = match declined.is_empty() {
+            true => "no other rule takes such a kernel".to_string(),
+            false => declined[..declined.len().min(SAID)].join("; "),
+        };
+        format!("{name} takes {:.0} % of the run{loss}, by the general rule `{rule}`: {why}", 100.0 * share)
+    }
 }
 
 /// How fast a kernel is, over all of its dispatches.

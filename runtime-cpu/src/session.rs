@@ -147,6 +147,7 @@ impl Session {
         functions: &dyn HostCaller,
         measure: bool,
     ) -> Result<(Vec<Tensor>, Vec<Span>), CpuError> {
+        let log = measure.then(Log::new);
         let held = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let activations = held.map_or_else(|| self.activations(), Ok)?;
         let mut run = Run {
@@ -158,7 +159,7 @@ impl Session {
             calls: 1,
             more: vec![],
             rows: FxHashMap::default(),
-            log: measure.then(Log::new),
+            log,
         };
         for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
@@ -212,6 +213,7 @@ impl Run<'_> {
         if inputs.len() != views.len() {
             return Err(CpuError::Input(format!("the plan has {} inputs, got {}", views.len(), inputs.len())));
         }
+        self.note(|| Work::Prepare);
         for (view, t) in views.iter().zip(inputs) {
             if t.dtype() != view.dtype || t.shape() != view.shape {
                 let (want, got) = (format!("{}{:?}", view.dtype, view.shape), format!("{}{:?}", t.dtype(), t.shape()));

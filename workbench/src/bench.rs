@@ -26,7 +26,7 @@ use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Kind};
-use kernels::{Parts, Recording, per_kernel};
+use kernels::{Parts, Recording, general, per_kernel};
 use places::{DRIVER_STATS, Place, Places};
 use record::{
     BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Machine, Method, Run, Sampled, SpentRecord, Split,
@@ -134,7 +134,7 @@ pub fn bench(
         }
     }
     let records = rows.iter().filter_map(|r| r.result.as_ref().ok());
-    records.filter_map(spread::unstable).for_each(|w| log(&a.settings, w));
+    records.flat_map(spread::warnings).for_each(|w| log(&a.settings, w));
     Ok(rows)
 }
 
@@ -331,8 +331,7 @@ fn in_parts(
     let timed = recording.as_ref().unwrap_or(&executor);
     let mut shown = Shown::record(a, timed, (inputs, run.latency()), &parts.known, progress)?;
     parts.put_into(&mut run);
-    run.per_kernel = Some(per_kernel(&parts.known, &shown, place.ceilings));
-    put_spent(&mut run, &shown);
+    put_spent(&mut run, &shown, &parts.known, place.ceilings);
     let kernels = shown.run.ms_of(Kind::Kernel);
     // Without dispatches the host is the device.
     run.device_ms = Some(Sampled::sum(if shown.times.is_empty() { shown.run.ms } else { kernels }));
@@ -350,7 +349,10 @@ fn in_parts(
 }
 
 /// Puts where the time of a run goes into a result.
-fn put_spent(run: &mut Run, shown: &Shown) {
+fn put_spent(run: &mut Run, shown: &Shown, known: &[Known], ceilings: Option<Ceilings>) {
+    let kernels = per_kernel(known, shown, ceilings);
+    run.general = general(known, &kernels, shown.run.ms);
+    run.per_kernel = Some(kernels);
     run.time_source = Some(shown.source);
     run.split_ms = Some(Split::of(&shown.run));
     run.spent = Some(SpentRecord { run_ms: shown.run.ms, rows: shown.run.rows.clone() });
@@ -373,12 +375,11 @@ fn on_processor(
         // The processor is the device, so steps on tensors are its work too.
         device_ms: Some(Sampled::sum(shown.run.ms_of(Kind::Kernel) + shown.run.ms_of(Kind::Step))),
         host_functions: Some(native::calls(c, &shown.run)),
-        per_kernel: Some(per_kernel(&known, &shown, ceilings)),
         latency_ms: whole.latency_ms,
         throughput_per_s: whole.throughput_per_s,
         ..Run::of(c)
     };
-    put_spent(&mut run, &shown);
+    put_spent(&mut run, &shown, &known, ceilings);
     let timeline = shown.timeline(a, "CPU");
     let record = BenchRecord { run, ..BenchRecord::default() };
     Ok(Measured { record, timeline, ..Measured::of(shown) })
@@ -452,10 +453,9 @@ fn on_device(
         transfers: Some(moved),
         throughput_per_s: Some(throughput.runs_per_s * batch(inputs) as f64),
         in_flight: Some(throughput.in_flight),
-        per_kernel: Some(per_kernel(&known, &shown, ceilings)),
         host_functions: Some(host_calls::times(compiled, &mut resident, a.timing.runs.clamp(1, 5))?),
         ..Run::of(compiled)
     };
-    put_spent(&mut run, &shown);
+    put_spent(&mut run, &shown, &known, ceilings);
     Ok((run, shown))
 }

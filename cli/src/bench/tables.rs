@@ -30,22 +30,44 @@ const COLUMNS: [(&str, usize); 14] = [
 /// The column of what is swept beside those of [`COLUMNS`], where anything is.
 const SWEPT: &str = "swept";
 
-/// The table of results: a row when it is done.
-pub struct Lines(Rows);
+/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done.
+pub enum Lines {
+    Table(Rows),
+    Written { csv: bool, width: usize },
+}
 impl Lines {
-    pub fn new(models: &[String], settings: &[Setting]) -> Result<Lines> {
-        let name = models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
-        let mut columns = COLUMNS.to_vec();
-        columns[0].1 = name;
+    /// Prints the header. `format` is that of `--format`.
+    pub fn new(format: &str, models: &[String], settings: &[Setting]) -> Result<Lines> {
         let widest = settings.iter().map(|s| s.others().chars().count()).max().unwrap_or(0);
-        if widest > 0 {
-            columns.push((SWEPT, widest));
+        let width = COLUMNS.len() + usize::from(widest > 0);
+        if format == "table" {
+            let name = models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
+            let mut columns: Vec<(&str, usize)> = COLUMNS.into_iter().chain([(SWEPT, widest)]).take(width).collect();
+            columns[0].1 = name;
+            return Rows::new(&columns).map(Lines::Table);
         }
-        Rows::new(&columns).map(Lines)
+        let lines = Lines::Written { csv: format == "csv", width };
+        let head: Vec<String> = COLUMNS.iter().map(|c| c.0).chain([SWEPT]).map(String::from).collect();
+        lines.print_cells(&head)?;
+        if format != "csv" {
+            print_text(&format!("|{}", "---|".repeat(width)))?;
+        }
+        Ok(lines)
     }
     /// Prints the last result, with its ratio to the first that did not fail.
     pub fn print(&mut self, rows: &[Row]) -> Result<()> {
-        rows.last().map_or(Ok(()), |r| self.0.print(&cells(first_latency(rows), r)))
+        rows.last().map_or(Ok(()), |r| self.print_cells(&cells(first_latency(rows), r)))
+    }
+    fn print_cells(&self, cells: &[String]) -> Result<()> {
+        let quoted =
+            |c: &String| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.clone() };
+        match self {
+            Lines::Table(rows) => rows.print(cells),
+            Lines::Written { csv: true, width } => {
+                print_text(&cells[..*width].iter().map(quoted).collect::<Vec<_>>().join(","))
+            }
+            Lines::Written { width, .. } => print_text(&format!("| {} |", cells[..*width].join(" | "))),
+        }
     }
 }
 
@@ -86,26 +108,6 @@ fn cells(first: Statistics, row: &Row) -> Vec<String> {
     };
     let others = row.setting.others();
     [row.model.clone(), batch].into_iter().chain(of_setting).chain(figures).chain([others]).collect()
-}
-
-/// All results as a table in Markdown, or as comma-separated values (RFC 4180).
-pub fn written(rows: &[Row], csv: bool) -> String {
-    let first = first_latency(rows);
-    let wide = rows.iter().any(|r| !r.setting.others().is_empty());
-    let width = COLUMNS.len() + usize::from(wide);
-    let header = COLUMNS.iter().map(|c| c.0).chain([SWEPT]).map(String::from);
-    let quoted =
-        |c: &str| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.to_string() };
-    let line = |cells: &[String]| match csv {
-        true => cells.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(","),
-        false => format!("| {} |", cells.join(" | ")),
-    };
-    let mut lines = vec![line(&header.collect::<Vec<_>>()[..width])];
-    if !csv {
-        lines.push(format!("|{}", "---|".repeat(width)));
-    }
-    lines.extend(rows.iter().map(|r| line(&cells(first, r)[..width])));
-    lines.join("\n")
 }
 
 /// Tables below the results: the kernels where one was timed `alone`, and what the driver said.

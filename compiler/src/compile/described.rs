@@ -12,7 +12,7 @@ use crate::external::Region;
 use crate::graph::{Function, Module, Node, NodeId, ValueId};
 use crate::ops::control::{CallHost, CallTensor, Loop};
 use crate::plan::PlanKernel;
-use crate::remark::{Remark, RemarkKind};
+use crate::remark::{Remark, RemarkKind, SCHEDULING};
 use crate::report::GroupKind;
 use rustc_hash::FxHashMap;
 
@@ -20,7 +20,6 @@ use rustc_hash::FxHashMap;
 const LOWERING: &str = "lower-groups";
 
 /// The pass of remarks about schedules.
-const SCHEDULING: &str = "schedule";
 
 /// The groups of a plan and the remarks about them.
 pub(super) struct Described {

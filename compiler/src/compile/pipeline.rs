@@ -36,11 +36,13 @@ pub(super) fn plan_module(
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let profile = backend.target.profile;
+    progress("lowering", 0, 1);
     let mut joined = Joined::of(module);
     check(&joined.module, &joined.main)?;
     let shown = Shown::of(&joined.module, open_sizes.source, &open_sizes.dims);
     check_device_calls(&joined.main, profile)?;
     let scheduled = Scheduled::of(&joined, backend, open_sizes, progress)?;
+    progress("planning", 0, 1);
     let (unscheduled, versions) = scheduled.enter(&mut joined);
     let steps = Steps::of(&joined, &scheduled);
     let placed = Placed::of(&joined, &shown, &scheduled, &steps, profile)?;

@@ -5,9 +5,10 @@ use super::record::{ModelExplained, OptionsRecord};
 use super::relations::{Relations, how, join, numbers};
 use crate::document::Document;
 use crate::figures::si;
+use crate::reasons::{General, Roofs};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::Cost;
-use compiler::trace::CompileTrace;
+use compiler::trace::{Call, CompileTrace};
 
 /// Remarks of one pass that are shown without `-v`.
 const SHOWN: usize = 3;
@@ -48,7 +49,38 @@ pub fn explain(r: &Relations<'_>, verbose: bool) -> Explained {
     for i in 0..t.groups.len() {
         out.say(group(r, i, verbose));
     }
-    Explained::new(Record::Model(Box::new(record(r))), out)
+    let general = general(r);
+    if !general.is_empty() {
+        let of = if t.times.is_some() { "measured" } else { "estimated" };
+        out.say(format!("\nSlow by a rule for any unit ({of})"));
+        general.iter().for_each(|g| out.say(format!("  {}", g.words())));
+    }
+    Explained::new(Record::Model(Box::new(record(r, general))), out)
+}
+
+/// Groups that take much of the run, measured or estimated, by a general rule.
+fn general(r: &Relations<'_>) -> Vec<General> {
+    let (t, roofs) = (r.t, Roofs::of(r.t));
+    let estimates = t.estimates().unwrap_or_default();
+    let estimate = |c: &Call| estimates.get(c.kernel)?.as_ref().map(|e| e.total() / 1e3 * c.runs as f64);
+    let whole = match t.times {
+        Some(_) => t.run_ms() * 1e3,
+        None => t.calls().filter_map(estimate).sum(),
+    };
+    let one = |i: usize| {
+        let g = &t.groups[i];
+        let own = || t.calls().filter(move |c| c.group == i);
+        let us = match t.times {
+            Some(_) => t.time_of_group(i)?.us,
+            None => own().filter_map(estimate).sum(),
+        };
+        let (flops, bytes) = own().fold((0, 0), |(f, b), c| (f + c.flops, b + c.bytes));
+        let part = |amount: u64, rate: Option<f64>| rate.map(|rate| amount as f64 / rate / 1e3);
+        let least = part(flops, roofs.f32_gflops).into_iter().chain(part(bytes, roofs.gb_s)).reduce(f64::max);
+        let loss = least.filter(|l| *l > 0.0).map(|l| us / l);
+        General::of(&g.label, &g.rule, us / whole.max(1e-9), loss, &r.scheduling(i, RemarkKind::Missed))
+    };
+    (0..t.groups.len()).filter_map(one).collect()
 }
 
 /// The estimated time of all dispatches, if the compilation has their work.
@@ -127,9 +159,10 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
     text
 }
 
-fn record(r: &Relations<'_>) -> ModelExplained {
+fn record(r: &Relations<'_>, general: Vec<General>) -> ModelExplained {
     let (t, o) = (r.t, r.t.options.clone());
     ModelExplained {
+        general,
         model: t.model.clone(),
         profile: t.profile_name.clone(),
         options: OptionsRecord { fuse: o.fuse, layout: o.layout, amp: o.amp, opt_level: o.opt_level },

@@ -2,11 +2,11 @@
 
 use super::explained::{Explained, NotExplained, Record, Result};
 use super::record::{DispatchRecord, GroupRecord, LinesRecord, NodeExplained};
-use super::relations::{Relations, SCHEDULING, how, join, numbers};
+use super::relations::{Relations, how, join, numbers};
 use crate::document::Document;
 use crate::figures::si;
 use crate::names;
-use compiler::remark::{Remark, RemarkKind};
+use compiler::remark::{Remark, RemarkKind, SCHEDULING};
 use compiler::schedule::estimate::KernelEstimate;
 use compiler::trace::Call;
 

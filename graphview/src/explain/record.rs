@@ -1,5 +1,6 @@
 //! The records of explanations.
 
+use crate::reasons::General;
 use compiler::compile::GroupKind;
 use compiler::name::Name;
 use compiler::passes::PassStats;
@@ -25,6 +26,8 @@ pub struct ModelExplained {
     pub kernels: usize,
     /// Groups, in the order they run.
     pub groups: Vec<GroupRecord>,
+    /// Groups that take more than a fifth of the run, measured or estimated, by a schedule rule for any unit.
+    pub general: Vec<General>,
     /// Each pass, in order.
     pub passes: Vec<PassStats>,
     /// Of all passes, in order.

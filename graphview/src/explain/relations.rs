@@ -1,11 +1,10 @@
 //! Relations of groups: producers and readers, dispatches, and why groups end where they do.
 
 use compiler::compile::GroupKind;
-use compiler::remark::{Remark, RemarkKind};
+use compiler::remark::{Remark, RemarkKind, SCHEDULING};
 use compiler::trace::{Call, CompileTrace, Group};
 
 /// The pass whose remarks are about schedules.
-pub const SCHEDULING: &str = "schedule";
 
 /// A compilation with its groups related to each other.
 pub struct Relations<'a> {

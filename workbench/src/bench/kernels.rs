@@ -6,6 +6,7 @@ use crate::error::{Code, Error, Result};
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Contents, DispatchTime, Times};
+use graphview::reasons::General;
 use runtime_gpu::Ran;
 use weft::PartOnProcessor;
 
@@ -34,6 +35,18 @@ fn of_part<'s>(
         *bytes += d.bytes.saturating_mul(n);
     }
     rows.into_values().map(|(row, flops, bytes)| row.rated(flops, bytes, ceilings)).collect()
+}
+
+/// The kernels that take much of the run by a rule for any unit.
+pub fn general(known: &[Known], kernels: &[KernelTime], run_ms: f64) -> Vec<General> {
+    let one = |k: &KernelTime| {
+        let of = known.iter().find(|of| k.part.as_deref().unwrap_or("") == of.part)?;
+        let (rule, declined) = of.rules.get(*k.groups.as_ref()?.first()?)?;
+        let declined: Vec<&str> = declined.iter().map(String::as_str).collect();
+        let loss = k.roofline_fraction.filter(|f| *f > 0.0).map(f64::recip);
+        General::of(&k.name, rule, k.us_total / 1e3 / run_ms.max(1e-9), loss, &declined)
+    };
+    kernels.iter().filter_map(one).collect()
 }
 
 /// The parts of a network, as one run of it finds them.

@@ -14,6 +14,7 @@ use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use compiler::trace::driver_stats::StatsRecord;
 use compiler::trace::{Ceilings, Kind, RunSpans, TimeRow};
+use graphview::reasons::General;
 use indexmap::IndexMap;
 use runtime_gpu::{TimeSource, Transfers};
 use schemars::JsonSchema;
@@ -181,6 +182,9 @@ pub struct Run {
     /// Each kernel; in the interpreter each node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_kernel: Option<Vec<KernelTime>>,
+    /// Kernels that take more than a fifth of the run, far from their roof, by a schedule rule for any unit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub general: Vec<General>,
     /// Calls of host functions and of external targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_functions: Option<Vec<HostFunctionTime>>,
@@ -293,7 +297,8 @@ pub struct CompileTimes {
 /// A stage of the first run.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct StageTime {
-    /// `passes`, `scheduling`, `upload` (constants), `pipelines`, `driver` (its compilation), `first run` ...
+    /// `passes`, `lowering`, `scheduling`, `planning`, `constants` or `upload` (of them), `pipelines`, `driver` (its
+    /// compilation), `first run` ...
     pub name: String,
     /// Milliseconds.
     pub ms: f64,

@@ -12,8 +12,14 @@ const ABOVE: f64 = 0.05;
 /// Samples from which on a spread says something.
 const FEWEST: usize = 5;
 
+/// Why the measurement cannot be trusted, and the kernels that are slow by a rule for any unit.
+pub fn warnings(r: &BenchRecord) -> Vec<String> {
+    let general = r.run.general.iter().map(|g| format!("warning: {}: {}", r.model, g.words()));
+    unstable(r).into_iter().chain(general).collect()
+}
+
 /// Why the measurement cannot be trusted, and what to do; `None` if it can.
-pub fn unstable(r: &BenchRecord) -> Option<String> {
+fn unstable(r: &BenchRecord) -> Option<String> {
     let latency = r.run.latency_ms.as_ref()?;
     let (samples, median, device) = (latency.samples.as_ref()?, latency.of.median, r.run.device());
     if samples.len() < FEWEST || median <= 0.0 {

@@ -5,8 +5,9 @@
 use super::request::Request;
 use crate::error::{Code, Error, Result};
 use crate::progress::Progress;
-use compiler::compile::Compiled;
+use compiler::compile::{Compiled, Group};
 use compiler::plan::Dispatch;
+use compiler::remark::{Remark, RemarkKind, SCHEDULING};
 use compiler::tensor::Tensor;
 use compiler::trace::{DispatchTime, Kind, Lane, RunSpans, Span};
 use runtime_gpu::{Doing, Recorder, TimeSource};
@@ -29,6 +30,8 @@ pub struct Known {
     pub dispatches: Vec<Of>,
     /// Of each group: the host function that it calls, else its layer; and its source nodes.
     groups: Vec<(String, Vec<String>)>,
+    /// Of each group: its schedule rule, and why others declined.
+    pub rules: Vec<(&'static str, Vec<String>)>,
 }
 
 impl Known {
@@ -58,7 +61,17 @@ impl Known {
             let title = g.host_function.map_or(g.layer.to_string(), |f| f.to_string());
             (title, g.origins.iter().map(|o| o.to_string()).collect())
         });
-        Known { part: part.into(), dispatches: c.plan.dispatches().map(one).collect(), groups: groups.collect() }
+        let declined = |g: &Group| {
+            let own =
+                |r: &&Remark| r.pass.as_str() == SCHEDULING && r.kind == RemarkKind::Missed && r.nodes == g.origins;
+            c.remarks.iter().filter(own).map(|r| r.message.clone()).collect()
+        };
+        Known {
+            part: part.into(),
+            dispatches: c.plan.dispatches().map(one).collect(),
+            groups: groups.collect(),
+            rules: c.groups.iter().map(|g| (g.rule, declined(g))).collect(),
+        }
     }
 }
 

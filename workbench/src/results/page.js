@@ -47,7 +47,7 @@
   const baseOf = (r) => all.find((o) => o.network === r.network && o.place === state.base);
   const ratio = (r) => { const b = baseOf(r); return b ? r.now.latency_ms.median / b.now.latency_ms.median : null; };
   // Deviation of the samples, as a part of the median.
-  const spread = (e) => e.latency_ms.stddev / e.latency_ms.median;
+  const spread = (e) => (e.latency_ms.plus_minus ?? e.latency_ms.stddev) / e.latency_ms.median;
   const COLUMNS = [
     ["network", (r) => r.now.model, "name"], ["input", (r) => r.now.work.inputs.join(" ")], ["device", (r) => r.now.device.name + (options(r.now) ? ` (${options(r.now)})` : "")],
     ["precision", (r) => precision(r.now)], ["ms", (r) => r.now.latency_ms.median, "n", ms], ["+-", (r) => spread(r.now), "n", (v) => `${(100 * v).toFixed(1)} %`],

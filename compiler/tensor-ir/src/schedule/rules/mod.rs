@@ -215,6 +215,16 @@ fn all() -> impl Iterator<Item = &'static Rule> {
     RULES.added().into_iter().chain(RULES.own())
 }
 
+/// The rule of loops that are bound as they stand.
+const LOOP_BY_LOOP: &str = "loop-by-loop";
+
+/// True for the rule of a processor that takes any unit, and for loops without a schedule: units that no other rule
+/// takes run by it, often slowly.
+pub fn is_general(name: &str) -> bool {
+    let takes_any = |r: &Rule| r.takes == Takes::Units && r.target == Target::Processors;
+    name == LOOP_BY_LOOP || all().any(|r| r.name == name && takes_any(r))
+}
+
 /// The names of all rules, in the order they are asked.
 pub fn names() -> Vec<&'static str> {
     all().map(|r| r.name).collect()

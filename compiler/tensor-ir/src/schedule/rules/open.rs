@@ -128,7 +128,7 @@ pub(super) fn schedule_by(
 }
 
 /// The rule name of functions whose loops are bound without other changes.
-const RULE: &str = "loop-by-loop";
+const RULE: &str = super::LOOP_BY_LOOP;
 
 /// Binds the outer loops of each nest to workgroups without splitting or fusing them, so no arithmetic is needed to
 /// prove which elements each stores.

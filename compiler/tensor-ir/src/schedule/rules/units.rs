@@ -1,6 +1,5 @@
 //! Scheduling of a function: as a whole by one rule, or unit by unit.
 
-use super::Scheduled;
 use super::analysis::{iterations, whole_unit};
 use super::decline::Decline;
 use super::describe::describe_units;
@@ -10,14 +9,12 @@ use super::predict::{cheaper_apart, function_picks, prepare};
 use super::script::{APART, FUNCTION, RULE, Script, WRITTEN};
 use super::sketch::Sketch;
 use super::unit::Unit;
+use super::{LOOP_BY_LOOP, Scheduled};
 use crate::check::check_proposal;
 use crate::name::Name;
 use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, SplitEpilogue};
 use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
-
-/// The rule of loops that are bound as they stand.
-pub(super) const LOOP_BY_LOOP: &str = "loop-by-loop";
 
 /// Schedules a function, as far as the script does not say how.
 pub(super) fn schedule(
