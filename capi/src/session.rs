@@ -36,7 +36,7 @@ fn device_of(name: &str, threads: usize) -> Result<Device, weft::Error> {
     if let Some(device) = devices.get(&key) {
         return Ok(device.clone());
     }
-    let device = if name == "cpu" { Device::cpu(threads)? } else { Device::open(name)? };
+    let device = Device::with_threads(name, threads)?;
     devices.insert(key, device.clone());
     Ok(device)
 }

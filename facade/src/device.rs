@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::options::Options;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use runtime_cpu::Processor;
+use runtime_cpu::{CpuError, Isa, Processor};
 use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError};
 use std::sync::Arc;
 
@@ -29,19 +29,39 @@ impl std::fmt::Debug for Device {
 
 impl Device {
     /// Opens a device: `auto` (the best GPU; the processor if there is none), a number or a part of a name as `weft
-    /// devices` lists them, `vulkan:0`, `cpu` for the processor, or `interpreter`.
+    /// devices` lists them, `vulkan:0`, `cpu` for the processor (`cpu:avx512`, `cpu:avx2`, `cpu:neon` or `cpu:portable`
+    /// with that instruction set), or `interpreter`.
     ///
     /// # Errors
-    /// [`Error::Device`]: there is no such device, or it does not open. [`Error::Processor`]: its threads do not start.
+    /// [`Error::Device`]: there is no such device, or it does not open. [`Error::Processor`]: its threads do not start,
+    /// or it lacks the instruction set.
     pub fn open(name: &str) -> Result<Device, Error> {
+        Device::with_threads(name, 0)
+    }
+    /// As [`Device::open`]; a processor has so many threads, 0 is one for each core.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_threads(name: &str, threads: usize) -> Result<Device, Error> {
         match name {
-            "cpu" => Device::cpu(0),
+            "cpu" => Device::cpu(threads),
             "interpreter" => Ok(Device::Interpreter),
+            _ if Device::is_processor(name) => {
+                let isa = Isa::named(&name["cpu:".len()..]).ok_or_else(|| {
+                    let there = Isa::ALL.map(|i| format!("cpu:{}", i.short_name())).join(", ");
+                    CpuError::Open(format!("no instruction set has the name `{name}`; there are {there}"))
+                })?;
+                Ok(Device::Cpu(Arc::new(Processor::open(threads, Some(isa))?)))
+            }
             _ => match Gpu::open(&DeviceChoice::parse(name)) {
                 Err(GpuError::NoDevice { .. }) if name == "auto" => Device::cpu(0),
                 gpu => Ok(Device::Gpu(Arc::new(gpu?))),
             },
         }
+    }
+    /// True if [`Device::open`] opens the processor for this name.
+    pub fn is_processor(name: &str) -> bool {
+        name == "cpu" || name.starts_with("cpu:")
     }
     /// A device that the program has opened itself through `wgpu` (the version that [`wgpu`](crate::wgpu) is), with its
     /// queue: models use the features and limits that it was opened with, and share its memory and order of work.

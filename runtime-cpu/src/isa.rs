@@ -41,6 +41,21 @@ impl Isa {
         *BEST.get_or_init(|| Isa::ALL.into_iter().find(|i| i.is_available()).unwrap_or(Isa::Portable))
     }
 
+    /// The one of that name: `avx512`, `avx2`, `neon` or `portable`.
+    pub fn named(name: &str) -> Option<Isa> {
+        Isa::ALL.into_iter().find(|i| i.short_name() == name)
+    }
+
+    /// The name by which it is asked for.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Isa::Avx512 => "avx512",
+            Isa::Avx2 => "avx2",
+            Isa::Neon => "neon",
+            Isa::Portable => "portable",
+        }
+    }
+
     /// Name of its features.
     pub fn name(self) -> &'static str {
         match self {

@@ -64,7 +64,7 @@ pub fn open_to_compile(settings: &Settings) -> Result<Device> {
             log_once(settings, "device: the interpreter, as asked");
             Device::Interpreter
         }
-        "cpu" => processor(settings, "as asked")?,
+        name if Device::is_processor(name) => processor(settings, name, "as asked")?,
         _ => adapter(settings)?,
     };
     if settings.threads.is_some() && !matches!(device, Device::Cpu(_)) && !crate::external::use_threads(settings) {
@@ -75,8 +75,8 @@ pub fn open_to_compile(settings: &Settings) -> Result<Device> {
 }
 
 /// The processor, with the threads of `--threads`.
-fn processor(settings: &Settings, why: &str) -> Result<Device> {
-    let device = Device::cpu(settings.threads.map_or(0, |n| n as usize))?;
+fn processor(settings: &Settings, name: &str, why: &str) -> Result<Device> {
+    let device = Device::with_threads(name, settings.threads.map_or(0, |n| n as usize))?;
     log_once(settings, format!("device: {}, {why}", device.label()));
     Ok(device)
 }
@@ -95,7 +95,7 @@ fn adapter(settings: &Settings) -> Result<Device> {
         }
         Err(GpuError::NoDevice { there, .. }) if choice == DeviceChoice::Auto => {
             let shaders = if there.is_empty() { "" } else { "; `--device 0` runs shaders on a software driver" };
-            processor(settings, &format!("no GPU: running on the CPU{shaders}"))
+            processor(settings, "cpu", &format!("no GPU: running on the CPU{shaders}"))
         }
         Err(e) => Err(e.into()),
     }

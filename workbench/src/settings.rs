@@ -35,7 +35,8 @@ impl std::fmt::Debug for Times {
 options! {
     /// How models are loaded, compiled and run. Everything has a default.
     pub struct Settings {
-        /// Device: auto, cpu, interpreter (slow: the reference), a number, a name, or vulkan:N
+        /// Device: auto, cpu (cpu:avx2 with that instruction set), interpreter (slow: the reference), a number, a name, or
+        /// vulkan:N
         device: String = "auto" in Device { env: Some("WEFT_DEVICE") };
         /// Threads of the CPU, and of external targets that have threads [default: one for each core]
         threads: Option<u32> = "" in Device { value: "N", check: |t| within(t, 1, 1024) };

@@ -34,7 +34,7 @@ fn device_of(settings: &Settings) -> Result<Device, workbench::Error> {
         return Ok(device.clone());
     }
     let device = match (settings.device.as_str(), settings.threads) {
-        ("cpu", Some(threads)) => Device::cpu(threads as usize)?,
+        (name, Some(threads)) if Device::is_processor(name) => Device::with_threads(name, threads as usize)?,
         (_, Some(_)) => open_device(settings)?,
         ("auto", None) => Device::best(),
         (name, None) => Device::open(name)?,

@@ -59,3 +59,13 @@ fn a_target_named_with_a_device_is_limited_to_it() {
     let here = json(&["compile", &block(), "--target", "lavapipe", "--json"]);
     assert_ne!(rules(&both), rules(&here));
 }
+
+/// The instruction set of the processor is a part of its name.
+#[test]
+fn an_instruction_set_is_asked_for_by_name() {
+    let found = json(&["compare", &block(), "--device", "cpu:portable", "--json"]);
+    assert_eq!(found["pass"], true, "{found}");
+    assert!(found["device"]["driver"].as_str().is_some_and(|d| d.contains("portable")), "{found}");
+    let message = "no instruction set has the name `cpu:mmx`; there are cpu:avx512, cpu:avx2, cpu:neon, cpu:portable";
+    weft(["run", &block(), "--device", "cpu:mmx"]).run().refused(5, message);
+}
