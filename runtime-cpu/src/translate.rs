@@ -81,7 +81,7 @@ impl Translator<'_> {
         });
         each.collect()
     }
-    fn size(&self, i: &Int) -> Result<i64, String> {
+    pub(crate) fn size(&self, i: &Int) -> Result<i64, String> {
         let value = i.eval(&|v| self.ix.known.get(&v).copied());
         value.filter(|n| *n >= 0).ok_or_else(|| format!("the size {i} is no number"))
     }
