@@ -3,7 +3,6 @@
 use crate::form::Form;
 use crate::index::{Index, Slot};
 use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, RegisterTile, Start, Step, StepOp, Value};
-use crate::unread;
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::BinaryOp;
 
@@ -16,11 +15,7 @@ pub(crate) struct Known {
 }
 
 /// Adds a node to a list; a tile takes the leaf before it that sets its sums, and the leaf after it that reads them.
-/// What a leaf does not read of what was made for it alone is left out.
 pub(crate) fn push(out: &mut Vec<Node>, node: Node, buffers: &[Known]) {
-    if let Node::Leaf(l) = &node {
-        unread::leave_out(out, l, buffers);
-    }
     match (out.last_mut(), node) {
         (Some(Node::Leaf(l)), Node::Tile(mut t)) if matches!(t.start, Start::Kept) && begins(l, &t).is_some() => {
             t.start = begins(l, &t).map_or(Start::Kept, Start::Number);

@@ -220,7 +220,7 @@ pub(crate) struct RegisterTile {
 pub(crate) struct End {
     /// The condition in the first row or column.
     pub condition: Condition,
-    /// What its index has more in the next one.
+    /// By how much its index grows from one to the next.
     pub step: i64,
     pub of_columns: bool,
 }

@@ -132,13 +132,8 @@ impl Translator<'_> {
             return Ok(None);
         }
         let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
-        // A tile looks for its first row and tap, be they in the padding or not.
-        if !sides.conditions.is_empty() && sides.indices().any(Index::reads) {
-            return Ok(None);
-        }
         let (plain, clamps) = sides.left.index.without_clamps();
-        let places = || sides.indices().skip(1).chain([&plain]);
-        let even = |e: &Extent| places().all(|i| i.stride(e.slot).is_some());
+        let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
             *all *= e.count;
             (*all <= MOST_TAPS).then_some(())
@@ -233,7 +228,10 @@ impl Translator<'_> {
         if right.as_ref().is_some_and(|r| !r.conditions.is_empty() && self.is_copied(&r.access)) {
             return Ok(None);
         }
-        Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding }))
+        let sides = Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding };
+        // A tile looks for its first row and tap, be they in the padding or not.
+        let fits = sides.conditions.is_empty() || !sides.indices().any(Index::reads);
+        Ok(Some(sides).filter(|_| fits))
     }
     fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o)) else { return Ok(None) };

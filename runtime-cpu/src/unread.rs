@@ -10,11 +10,12 @@ use crate::index::{Condition, Index, Slot};
 use crate::program::{Access, End, Extent, Leaf, Node, Value};
 use tensor_ir::int::CondOp;
 
-/// Leaves out what `reader` does not read of memory that these nodes write for it alone.
-pub(crate) fn leave_out(nodes: &mut [Node], reader: &Leaf, buffers: &[Known]) {
-    if reader.guards.is_empty() {
-        return;
-    }
+/// Leaves out what the next node does not read of memory that these nodes write for it alone.
+pub(crate) fn leave_out(nodes: &mut [Node], next: &Node, buffers: &[Known]) {
+    let reader = match next {
+        Node::Leaf(l) if !l.guards.is_empty() => l,
+        _ => return,
+    };
     let mut read = vec![];
     reader.lets.iter().chain([&reader.value]).for_each(|v| loads(v, &mut read));
     for a in &read {

@@ -11,9 +11,10 @@
 //! result of a row.
 
 use super::decline::Decline;
+use super::predict::prepared;
 use super::script::{Choice, FUNCTION, NOTHING, RULE as RULE_POINT, Script, WHOLE};
 use super::sketch::Sketch;
-use super::{Scheduled, prepared, units};
+use super::{Scheduled, units};
 use crate::attr::Attr;
 use crate::check::check_proposal;
 use crate::int::{self, Int, const_dims};
@@ -61,8 +62,8 @@ pub(super) fn schedule(
     Err(ScheduleError { instruction: format!("schedule @{}", f.name), message, loops: None })
 }
 
-/// The loops of open length on a processor, whose rules keep them out of the memory of a task: those of the function,
-/// and of the function as rules begin with it.
+/// The loops of open length on a processor, whose rules keep them out of the memory of a task: loops of the function as
+/// it is, and as rules begin with it.
 fn open_loops(f: &TensorFunction, constants: &[BufferId], target: ScheduleTarget<'_>) -> Vec<Name> {
     if target.profile.model().shaders {
         return vec![];
@@ -226,8 +227,8 @@ impl From<String> for Misfit {
     }
 }
 
-/// The open function with a trace that was proposed for some sizes. Memory of a workgroup or thread has a known size;
-/// that of a processor's task may be as large as a run needs it.
+/// The open function with a trace that was proposed for some sizes. Memory of a workgroup or thread has a known size; a
+/// processor's task may have as much as a run needs.
 fn applied(f: &TensorFunction, proposed: &Scheduled, target: ScheduleTarget<'_>) -> Result<TensorFunction, Misfit> {
     let mut trace = proposed.function.trace.clone();
     let mut open = loop {
