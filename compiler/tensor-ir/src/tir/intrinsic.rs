@@ -32,9 +32,10 @@
 //! # Register tiles
 //!
 //! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
-//! columns and depth 64; `tile_14x32_f32` is one of any depth, also an open one. Operands are f32, or f16 and bf16 that are f32 when they are multiplied. A row of the left
-//! operand has elements at a constant stride, wherever it begins, or is 0 under a condition (padding); columns of the
-//! right operand are adjacent. Rows and columns beyond the end may be left out.
+//! columns and depth 64; `tile_14x32_f32` is one of any depth, also an open one. Operands are f32, or f16 and bf16 that
+//! are f32 when they are multiplied. A row of the left operand has elements at a constant stride, wherever it begins,
+//! or is 0 under a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may
+//! be left out.
 //!
 //! # Matrix units
 //!
@@ -357,8 +358,8 @@ impl Unification<'_> {
             }
         }
     }
-    /// An operand of a tile: elements at strides that are the same everywhere, along the depth also open ones; columns of
-    /// the right one are adjacent.
+    /// An operand of a tile: elements at strides that are the same everywhere, along the depth also open ones. Columns
+    /// of the right one are adjacent.
     fn operand(&self, wanted: &Buffer, buffer: &Buffer, indices: &[Int]) -> Result<(), String> {
         let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && buffer.encoding == Encoding::Native;
         let (what, outer, next): (_, _, &[i64]) = match wanted.name == LEFT.into() {

@@ -233,7 +233,9 @@ mod tests {
   symbol w in 1..=640
   buffer %t: f32[{sizes}] global
   for a in 0..n {{ for i in 0..(h + 1)/2 {{ for j in 0..(w + 1)/2 {{ for c in 0..24 {{ for r in 0..3 {{ for s in 0..3 {{
-    block t reduce {combiner} init {{ %t[a, i, j, c] <- select({inside}, %x[a, i * 2 + r - 1, j * 2 + s - 1, c], 0.0){weights} }}
+    block t reduce {combiner} init {{
+      %t[a, i, j, c] <- select({inside}, %x[a, i * 2 + r - 1, j * 2 + s - 1, c], 0.0){weights}
+    }}
   }} }} }} }} }} }}
   for a2 in 0..n {{ for i2 in 0..(h + 1)/2 {{ for j2 in 0..(w + 1)/2 {{ for c2 in 0..24 {{
     block y {{ %y[a2, i2, j2, c2] <- %t[a2, i2, j2, c2] + %k[c2, 0, 0] }}

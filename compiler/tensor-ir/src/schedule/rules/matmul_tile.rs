@@ -253,8 +253,11 @@ mod tests {
   symbol n in 1..=8
   symbol h in 1..=640
   symbol w in 1..=640
-  for a in 0..n {{ for i in 0..h {{ for j in 0..w {{ for o in 0..16 {{ for r in 0..{window} {{ for s in 0..{window} {{ for c in 0..8 {{
-    block y reduce sum init {{ %y[a, i, j, o] <- select(all({y} >= 0, {y} < h, {x} >= 0, {x} < w), %x[a, c, {y}, {x}], 0.0) * %k[o, c, r, s] }}
+  for a in 0..n {{ for i in 0..h {{ for j in 0..w {{ for o in 0..16 {{
+  for r in 0..{window} {{ for s in 0..{window} {{ for c in 0..8 {{
+    block y reduce sum init {{
+      %y[a, i, j, o] <- select(all({y} >= 0, {y} < h, {x} >= 0, {x} < w), %x[a, c, {y}, {x}], 0.0) * %k[o, c, r, s]
+    }}
   }} }} }} }} }} }} }}
 }}"
             )
