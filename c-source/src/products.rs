@@ -29,8 +29,7 @@ impl<'b> Products<'b> {
     /// The products of a nest, if the columns of a row can be vectors.
     pub fn of(p: &Statements<'_>, nest: &Nest<'b>) -> Option<Products<'b>> {
         let (f, bounds, b) = (p.values.f, &p.values.bounds, nest.block);
-        let loops @ [(row, _), (column, columns), (depth, _)] =
-            <[(Name, i64); 3]>::try_from(nest.loops.clone()).ok()?;
+        let loops @ [(row, _), (column, columns), (depth, _)] = <[(Name, i64); 3]>::try_from(nest.sizes()?).ok()?;
         let [left, right] = oriented(&b.value, row, column)?;
         let right = Operand::of(right).filter(Operand::is_plain)?;
         let next_to_each_other = |b: BufferId, ix: &[Int]| {

@@ -29,7 +29,7 @@ pub(crate) fn print(p: &mut Statements<'_>, l: &For) -> Result<(), String> {
 
 /// The loops as they stand, but with the innermost outside: next iterations then change next elements.
 fn plain(p: &mut Statements<'_>, nest: &Nest<'_>) -> Result<(), String> {
-    let mut loops = nest.loops.clone();
+    let mut loops = nest.sizes().ok_or("a loop has an open length")?;
     loops.rotate_right(1);
     around(p, &loops, nest.block)
 }

@@ -4,7 +4,6 @@ use crate::form::Form;
 use crate::index::{Index, Slot};
 use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, RegisterTile, Start, Step, StepOp, Value};
 use tensor_ir::dtype::DType;
-use tensor_ir::int::CondOp;
 use tensor_ir::tir::BinaryOp;
 
 /// What is known of a buffer.
@@ -78,20 +77,9 @@ fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
     }
     let lanes = Lanes { t, rows, columns, buffers };
     let [store_row, 1] = lanes.strides(&l.store)? else { return None };
-    let ends = l.guards.iter().map(|g| {
-        let strides = [rows, columns].map(|e| g.index.stride(e.slot));
-        let falls = |step: i64| match g.op {
-            CondOp::Lt => step > 0,
-            CondOp::Ge => step < 0,
-            CondOp::Eq => false,
-        };
-        match strides {
-            [Some(step), Some(0)] if falls(step) => Some((g.clone(), step, false)),
-            [Some(0), Some(step)] if falls(step) => Some((g.clone(), step, true)),
-            _ => None,
-        }
-    });
-    let ends = ends.collect::<Option<Vec<_>>>()?;
+    if t.ends.len() != l.guards.len() {
+        return None;
+    }
     let mut steps = vec![];
     // What occurs twice is kept: `x * clip(x / 6 + 0.5, 0, 1)`.
     if let [kept] = &l.lets[..] {
@@ -99,7 +87,7 @@ fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
         steps.push(Step { op: StepOp::Keep, operand: Operand::Kept });
     }
     lanes.steps(&l.value, &mut steps)?;
-    Some(Epilogue { steps, store: l.store.clone(), store_row, ends })
+    Some(Epilogue { steps, store: l.store.clone(), store_row })
 }
 
 /// The value inside of conversions between floats of at most 32 bits, which keep f32 until they are stored.

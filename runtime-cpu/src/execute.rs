@@ -386,13 +386,20 @@ impl<'p> Task<'p> {
 
 /// The range of rows, or of iterations, for which a condition holds whose index is `at` in row 0 and grows by `step`.
 pub(crate) fn holding(op: CondOp, at: i64, step: i64, rows: i64) -> (i64, i64) {
-    let holds = |i: i64| Condition::of(op, at + i * step);
-    if step == 0 || holds(0) && holds(rows - 1) && op != CondOp::Eq {
-        return if holds(0) { (0, rows) } else { (rows, rows) };
+    if step == 0 {
+        return if Condition::of(op, at) { (0, rows) } else { (rows, rows) };
     }
-    let low = (0..rows).find(|i| holds(*i)).unwrap_or(rows);
-    let high = (low..rows).find(|i| !holds(*i)).unwrap_or(rows);
-    (low, high)
+    // The first row at which the index is 0 or has passed it.
+    let turn = (-at * step.signum() + step.abs() - 1).div_euclid(step.abs()).clamp(0, rows);
+    match op {
+        CondOp::Eq if turn < rows && at + turn * step == 0 => (turn, turn + 1),
+        CondOp::Eq => (rows, rows),
+        // What grows is below 0 before that, what falls is at least 0 before the row behind the last 0.
+        CondOp::Lt if step > 0 => (0, turn),
+        CondOp::Ge if step > 0 => (turn, rows),
+        CondOp::Lt => (at.div_euclid(-step).saturating_add(1).clamp(0, rows), rows),
+        CondOp::Ge => (0, at.div_euclid(-step).saturating_add(1).clamp(0, rows)),
+    }
 }
 
 pub(crate) fn identity(c: Combiner, dtype: DType) -> Lanes<'static> {
@@ -405,4 +412,25 @@ pub(crate) fn identity(c: Combiner, dtype: DType) -> Lanes<'static> {
 
 pub(crate) fn wrong() -> ! {
     unreachable!("a value has the lanes of its buffer: the verifier has compared their types")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_hold_in_a_range_of_rows() {
+        for op in [CondOp::Lt, CondOp::Ge, CondOp::Eq] {
+            for at in -9..=9 {
+                for step in -4..=4 {
+                    for rows in 1..6 {
+                        let (low, high) = holding(op, at, step, rows);
+                        let all = (0..rows).filter(|i| Condition::of(op, at + i * step)).collect::<Vec<i64>>();
+                        assert_eq!((low..high).collect::<Vec<i64>>(), all, "{op:?} {at} {step} {rows}");
+                        assert!(0 <= low && high <= rows && low <= rows);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -100,11 +100,17 @@ impl Index {
         self.terms.retain(|t| t.1 != 0);
         other.rest.into_iter().fold(self, |all, (by, n)| all.plus_node(by * times, n))
     }
-    /// Adds a multiple of a node: `x / 8 * 16 + x % 8 * 2` is `x * 2`.
+    /// Adds a multiple of a node: `x / 8 * 16 + x % 8 * 2` is `x * 2`, and `x / 24 * 3 + x / 8 % 3` is `x / 8`.
     fn plus_node(mut self, by: i64, node: Node) -> Index {
+        let divided = |i: &Index, a: &Index, by: i64| match &i.rest[..] {
+            [(1, Node::Div(of, n))] if i.base == 0 && i.terms.is_empty() => of == a && n.as_constant() == Some(by),
+            _ => false,
+        };
         let whole = |div: (i64, &Node), modulo: (i64, &Node)| match (div.1, modulo.1) {
-            (Node::Div(a, b), Node::Mod(c, d)) if a == c && b == d => {
-                b.as_constant().is_some_and(|n| n != 0 && div.0 == modulo.0 * n).then(|| (a.clone(), modulo.0))
+            (Node::Div(a, b), Node::Mod(c, d)) => {
+                let (n, d) = (b.as_constant()?, d.as_constant().filter(|d| *d != 0)?);
+                let same = a == c && n == d || n % d == 0 && divided(c, a, n / d);
+                (same && div.0 == modulo.0 * d).then(|| (c.clone(), modulo.0))
             }
             _ => None,
         };
@@ -129,6 +135,11 @@ impl Index {
         let mut terms: Vec<(Slot, i64)> = self.terms.iter().copied().filter(|t| !slots.contains(&t.0)).collect();
         terms.sort_unstable();
         Index { base: self.base, terms, rest: self.rest.clone() }
+    }
+    /// The index and a multiple of a variable that it does not use.
+    pub(crate) fn and(mut self, slot: Slot, times: i64) -> Index {
+        self.terms.push((slot, times));
+        self
     }
     /// True if the variable occurs.
     pub(crate) fn uses(&self, slot: Slot) -> bool {
@@ -192,11 +203,47 @@ impl Clamp {
     }
     /// True if the limits change nothing while these loops, from here on, run.
     pub(crate) fn is_idle(&self, loops: &[(Slot, i64)], s: Scene<'_>) -> bool {
-        let here = self.index.eval(s);
-        let reach = loops.iter().map(|&(slot, count)| Some(self.index.stride(slot)? * (count - 1)));
-        let ends =
-            reach.into_iter().try_fold((here, here), |(low, high), r| r.map(|r| (low + r.min(0), high + r.max(0))));
-        ends.is_some_and(|(low, high)| low >= self.limits.0 && high <= self.limits.1)
+        self.index.range(loops, s).is_some_and(|(low, high)| low >= self.limits.0 && high <= self.limits.1)
+    }
+}
+
+/// Ranges of indices.
+impl Index {
+    /// A range that has all values while these loops, from here on, run; none where nothing is known.
+    fn range(&self, loops: &[(Slot, i64)], s: Scene<'_>) -> Option<(i64, i64)> {
+        let here = self.terms.iter().fold(self.base, |sum, t| sum + s.env[t.0] * t.1);
+        let step = |slot: Slot| self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1);
+        let sum = loops
+            .iter()
+            .map(|l| step(l.0) * (l.1 - 1))
+            .fold((here, here), |(low, high), r| (low + r.min(0), high + r.max(0)));
+        self.rest.iter().try_fold(sum, |(low, high), (by, n)| {
+            let (a, b) = n.range(loops, s)?;
+            Some((low + (a * by).min(b * by), high + (a * by).max(b * by)))
+        })
+    }
+}
+
+impl Node {
+    fn range(&self, loops: &[(Slot, i64)], s: Scene<'_>) -> Option<(i64, i64)> {
+        let [a, b] = self.parts();
+        if !loops.iter().any(|l| self.uses(l.0)) {
+            let here = self.of(a.map_or(0, |i| i.eval(s)), b.map_or(0, |i| i.eval(s)), s.views);
+            return Some((here, here));
+        }
+        let (a, b) = (a?.range(loops, s)?, b?.range(loops, s)?);
+        // A quotient by a positive number grows with what is divided.
+        let divisor = (b.0 == b.1 && b.0 > 0).then_some(b.0);
+        match self {
+            Node::Div(..) => divisor.map(|n| (floor_div(a.0, n), floor_div(a.1, n))),
+            Node::Mod(..) => divisor.map(|n| match floor_div(a.0, n) {
+                q if q == floor_div(a.1, n) => (a.0 - q * n, a.1 - q * n),
+                _ => (0, n - 1),
+            }),
+            Node::Min(..) => Some((a.0.min(b.0), a.1.min(b.1))),
+            Node::Max(..) => Some((a.0.max(b.0), a.1.max(b.1))),
+            Node::Mul(..) | Node::Load(..) => None,
+        }
     }
 }
 
@@ -211,10 +258,30 @@ impl Index {
                     out = out.plus(clamp.index.clone(), *factor);
                     clamps.push(clamp);
                 }
-                None => out.rest.push((*factor, node.clone())),
+                None => out = out.plus_node(*factor, node.clone()),
             }
         }
         (out, clamps)
+    }
+    /// The same without remainders of these variables whose quotients are not there, `x / 8 % 3 * 8 + x % 8`: they are
+    /// limits of what is divided, here between 0 and 24.
+    pub(crate) fn without_limits(&self, of: &[Slot]) -> (Index, Vec<Clamp>) {
+        let (mut out, mut clamps) = self.without_clamps();
+        while let Some((at, n)) = out.largest_remainder(of) {
+            let (factor, Node::Mod(of, _)) = out.rest.remove(at) else { break };
+            clamps.push(Clamp { index: of.clone(), limits: (0, n - 1) });
+            out = out.plus(of, factor);
+        }
+        (out, clamps)
+    }
+    /// The remainder of these variables with the largest factor, and by what it is one.
+    fn largest_remainder(&self, of: &[Slot]) -> Option<(usize, i64)> {
+        let by = |n: &Node| match n {
+            Node::Mod(a, b) if of.iter().any(|slot| a.uses(*slot)) => b.as_constant().filter(|b| *b > 0),
+            _ => None,
+        };
+        let all = self.rest.iter().enumerate().filter_map(|(at, (factor, n))| Some((*factor, at, by(n)?)));
+        all.max().map(|(_, at, n)| (at, n))
     }
 }
 
@@ -272,5 +339,79 @@ impl Indices<'_> {
             IntNode::Max(a, b) => both(a, b).map(|(a, b)| Index::node(Node::Max(a, b)))?,
             IntNode::Load(buffer, ix) => Index::node(Node::Load(buffer.index(), self.place(*buffer, ix)?)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(base: i64, terms: &[(Slot, i64)]) -> Index {
+        Index { base, terms: terms.to_vec(), rest: vec![] }
+    }
+
+    /// Rows of an image, `p0[min(m / 9, 7), m % 9]`, whose limit is idle but for rows beyond the end.
+    #[test]
+    fn limits_on_a_quotient_are_idle_inside() {
+        let (nine, row) = (|| sum(9, &[]), || sum(0, &[(0, 4), (1, 1)]));
+        let limited = Node::Min(Index::node(Node::Div(row(), nine())), sum(7, &[]));
+        for divided_first in [true, false] {
+            let mut parts = [(9, limited.clone()), (1, Node::Mod(row(), nine()))];
+            if !divided_first {
+                parts.reverse();
+            }
+            let (plain, clamps) = Index { rest: parts.to_vec(), ..Index::default() }.without_clamps();
+            assert_eq!((plain.stride(0), plain.stride(1), clamps.len()), (Some(4), Some(1), 1), "{plain:?}");
+            for tile in 0..20 {
+                let env = [tile, 0];
+                let idle = clamps[0].is_idle(&[(1, 4)], Scene { env: &env, views: &[] });
+                assert_eq!(idle, tile * 4 + 3 < 72, "tile {tile}");
+            }
+        }
+    }
+
+    /// Rows of several pictures, of one, and of a row alone: tiles go across their ends.
+    #[test]
+    fn rows_of_pictures_lie_together() {
+        let row = || sum(0, &[(0, 6), (1, 1)]);
+        let div = |a: Index, n: i64| Index::node(Node::Div(a, sum(n, &[])));
+        let rem = |a: Index, n: i64| Index::node(Node::Mod(a, sum(n, &[])));
+        let picture = || Index::default().plus(rem(div(row(), 5), 3), 5).plus(rem(row(), 5), 1);
+        for (index, most) in [(picture().plus(div(row(), 15), 15), 90), (picture(), 15), (rem(row(), 5), 5)] {
+            assert_eq!(index.without_limits(&[7]).1, [], "remainders that a tile does not move in stay");
+            let (plain, clamps) = index.without_limits(&[1]);
+            assert_eq!((plain.stride(0), plain.stride(1)), (Some(6), Some(1)), "{index:?}");
+            for tile in 0..most / 6 + 1 {
+                let env = [tile, 0];
+                let idle = clamps.iter().all(|c| c.is_idle(&[(1, 6)], Scene { env: &env, views: &[] }));
+                assert_eq!(idle, tile * 6 + 5 < most || most == 90, "{index:?} tile {tile}");
+            }
+        }
+    }
+
+    /// A range has every value, and no end that is not taken where the index is a sum, quotient or limit.
+    #[test]
+    fn ranges_have_all_values() {
+        let number = |n: i64| sum(n, &[]);
+        let mixed = || sum(-7, &[(0, 3), (1, -2), (2, 5)]);
+        let of = |node: Node| Index { base: 2, terms: vec![(1, 1)], rest: vec![(-3, node)] };
+        for (index, exact) in [
+            (mixed(), true),
+            (of(Node::Div(sum(0, &[(0, 5)]), number(3))), true),
+            (of(Node::Mod(mixed(), number(4))), false),
+            (of(Node::Mod(sum(0, &[(0, 1)]), number(100))), true),
+            (of(Node::Min(sum(0, &[(0, 2)]), number(5))), true),
+            (of(Node::Max(mixed(), sum(0, &[(0, 1)]))), false),
+        ] {
+            for around in [0, 3, -4] {
+                let all = (0..6).flat_map(|a| (0..3).map(move |b| [a, b, around]));
+                let values = all.map(|env| index.eval(Scene { env: &env, views: &[] })).collect::<Vec<i64>>();
+                let (low, high) = (values.iter().min().copied(), values.iter().max().copied());
+                let range = index.range(&[(0, 6), (1, 3)], Scene { env: &[0, 0, around], views: &[] });
+                let (least, greatest) = range.unwrap_or_else(|| panic!("{index:?}"));
+                assert!(Some(least) <= low && high <= Some(greatest), "{index:?} {around}");
+                assert!(!exact || (Some(least), Some(greatest)) == (low, high), "{index:?} {around}");
+            }
+        }
     }
 }

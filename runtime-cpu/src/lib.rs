@@ -57,6 +57,7 @@ mod tile_memory;
 mod times;
 mod translate;
 mod translate_tiles;
+mod unread;
 mod values;
 mod vectors;
 

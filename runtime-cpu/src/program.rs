@@ -209,8 +209,20 @@ pub(crate) struct RegisterTile {
     /// From one row of the right operand to the next.
     pub right_stride: i64,
     pub epilogue: Option<Epilogue>,
+    /// Conditions that hold for the first rows, or for the first columns: nobody reads the others.
+    pub ends: Vec<End>,
     /// Blocks of the function that are part of this tile.
     pub blocks: usize,
+}
+
+/// A condition that holds for the first rows or columns of a tile.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// The condition in the first row or column.
+    pub condition: Condition,
+    /// By how much its index grows from one to the next.
+    pub step: i64,
+    pub of_columns: bool,
 }
 
 /// What the sums of a tile begin with.
@@ -243,9 +255,6 @@ pub(crate) struct Epilogue {
     pub store: Access,
     /// From one row of results to the next.
     pub store_row: i64,
-    /// Conditions that hold for the first rows, or for the first columns: each with its step, and whether it is one of
-    /// columns.
-    pub ends: Vec<(Condition, i64, bool)>,
 }
 
 /// A step of an epilogue, with numbers in place of elements that do not move.

@@ -6,7 +6,7 @@ use crate::form::Form;
 use crate::halves;
 use crate::index::{Condition, Slot};
 use crate::memory::View;
-use crate::program::{self, Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
+use crate::program::{self, End, Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;
 use std::ops::Range;
@@ -56,8 +56,9 @@ impl Task<'_> {
                 self.check(&place, stride, 0..to.rows, t.reach);
                 self.call(&place, stride, 0..to.rows, (place.taps, &m.steps), &mut m.copy);
             }
-            Some(stride) if t.conditions.iter().all(|c| c.step.is_some()) => self.edges(&place, stride, m),
-            _ => self.uneven(&place, m),
+            Some(_) if t.conditions.iter().all(|c| c.step.is_some()) => self.edges(&place, even, m),
+            _ if t.kind == Kind::Product && t.right_row == 0 => self.uneven(&place, m),
+            _ => self.edges(&place, even, m),
         }
         taps.into_iter().for_each(|taps| *m.right.taps() = taps);
         if let Some((form, at, stride)) = to.narrow {
@@ -80,8 +81,8 @@ impl Task<'_> {
         unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
         Some(std::mem::take(m.right.taps()))
     }
-    /// Runs a tile whose rows lie evenly, of which some are not in every tap.
-    fn edges(&mut self, p: &Place<'_>, stride: i64, m: &mut TileMemory) {
+    /// Runs a tile of which some rows are not in every tap, or whose rows do not lie `even`ly.
+    fn edges(&mut self, p: &Place<'_>, even: Option<i64>, m: &mut TileMemory) {
         let (t, rows) = (p.t, p.to.rows);
         m.ranges.clear();
         for n in 0..t.taps.len() {
@@ -94,21 +95,26 @@ impl Task<'_> {
         }
         let some = m.ranges.iter().filter(|r| r.0 < r.1);
         let (low, high) = some.fold((0, rows), |(low, high), r| (low.max(r.0), high.min(r.1)));
-        let common = if t.right_row == 0 && low < high { low..high } else { 0..0 };
+        let common = if even.is_some() && t.right_row == 0 && low < high { low..high } else { 0..0 };
         if t.kind == Kind::Product && t.right_row == 0 && common != (0..rows) && rows <= MOST_ROWS as i64 {
             return self.uneven(p, m);
         }
         m.padded.clear();
         m.padded.extend(t.padding.map(|x| if t.kind == Kind::Max { Step::Max(x) } else { Step::Min(x) }));
         m.padded.extend_from_slice(&m.steps);
+        let stride = even.unwrap_or(0);
         let mut row = 0;
         while row < rows {
             let end = if row == common.start && !common.is_empty() { common.end } else { row + 1 };
             m.taps.clear();
-            for (n, _) in m.ranges.iter().enumerate().filter(|(_, r)| r.0 <= row && row < r.1) {
-                let [l, r] = t.taps[n].map(|x| x as i64);
+            for n in (0..t.taps.len()).filter(|n| m.ranges[*n].0 <= row && row < m.ranges[*n].1) {
+                let left = match even {
+                    Some(_) => t.taps[n][0],
+                    None => (self.row_of_tap(t, n, row) - p.first[0]) as isize,
+                };
+                let [l, r] = [left, t.taps[n][1]].map(|x| x as i64);
                 self.check(p, stride, row..end, [(l, l), (r, r)]);
-                m.taps.push(p.taps[n]);
+                m.taps.push([left, p.taps[n][1]]);
             }
             let steps = if m.taps.len() < t.taps.len() { &m.padded } else { &m.steps };
             self.call(p, stride, row..end, (&m.taps, steps), &mut m.copy);
@@ -171,9 +177,9 @@ impl Task<'_> {
         let none = (&t.acc, t.acc_row);
         let (store, stride) = t.epilogue.as_ref().map_or(none, |e| (&e.store, e.store_row));
         let (mut rows, mut columns) = (t.rows, t.columns);
-        for (c, step, of_columns) in t.epilogue.iter().flat_map(|e| &e.ends) {
+        for End { condition, step, of_columns } in &t.ends {
             let end = if *of_columns { &mut columns } else { &mut rows };
-            *end = until(c.op, c.index.eval(self.scene()), *step, *end);
+            *end = until(condition.op, condition.index.eval(self.scene()), *step, *end);
         }
         if rows == 0 || columns == 0 {
             return None;
@@ -337,20 +343,28 @@ impl Task<'_> {
     }
     /// Finds each row of the tap by itself; gives where the first one begins.
     fn rows_of_tap(&mut self, t: &RegisterTile, tap: usize, rows: &mut [i64]) -> i64 {
+        let first = self.row_of_tap(t, tap, 0);
+        for (i, row) in (0..).zip(rows) {
+            *row = self.row_of_tap(t, tap, i) - first;
+        }
+        first
+    }
+    /// Where row `i` of the tap begins.
+    fn row_of_tap(&mut self, t: &RegisterTile, tap: usize, i: i64) -> i64 {
         let mut rest = tap as i64;
         for l in t.tap_loops.iter().rev() {
             self.env[l.slot] = rest % l.count;
             rest /= l.count;
         }
-        let first = self.row_at(t, 0);
-        for (i, row) in rows.iter_mut().enumerate() {
-            *row = self.row_at(t, i as i64) - first;
-        }
+        let at = self.row_at(t, i);
         t.tap_loops.iter().for_each(|l| self.env[l.slot] = 0);
-        first
+        at
     }
     /// Where row `i` begins in the first tap.
     fn row_at(&mut self, t: &RegisterTile, i: i64) -> i64 {
+        if t.row == usize::MAX {
+            return t.left.index.eval(self.scene());
+        }
         self.env[t.row] = i;
         let at = t.left.index.eval(self.scene());
         self.env[t.row] = 0;

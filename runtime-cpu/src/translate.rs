@@ -5,6 +5,7 @@ use crate::form::Form;
 use crate::index::{Condition, Indices, Slot};
 use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, RegisterTile, Value};
 use crate::share;
+use crate::unread;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Bounds, Int};
@@ -81,7 +82,7 @@ impl Translator<'_> {
         });
         each.collect()
     }
-    fn size(&self, i: &Int) -> Result<i64, String> {
+    pub(crate) fn size(&self, i: &Int) -> Result<i64, String> {
         let value = i.eval(&|v| self.ix.known.get(&v).copied());
         value.filter(|n| *n >= 0).ok_or_else(|| format!("the size {i} is no number"))
     }
@@ -91,7 +92,10 @@ impl Translator<'_> {
             Stmt::Seq(list) => {
                 let parts = list.iter().map(|s| self.statement(s)).collect::<Result<Vec<_>, _>>()?;
                 let mut out = vec![];
-                parts.into_iter().flatten().for_each(|n| epilogue::push(&mut out, n, &self.buffers));
+                for n in parts.into_iter().flatten() {
+                    unread::leave_out(&mut out, &n, &self.buffers);
+                    epilogue::push(&mut out, n, &self.buffers);
+                }
                 Ok(out)
             }
             Stmt::Kernel(_, s) => self.statement(s),

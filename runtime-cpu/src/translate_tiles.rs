@@ -56,7 +56,7 @@ impl Translator<'_> {
         let nest = Nest::under(l).map_err(|m| m.message)?;
         let intrinsic = Intrinsic::of_nest(self.f, &nest).ok_or_else(|| refused("no intrinsic has its loops"))?;
         let b = nest.block;
-        let heads: Vec<(Name, i64)> = nest.loops.clone();
+        let heads = nest.loops.iter().map(|l| Ok((l.0, self.size(&l.1)?))).collect::<Result<Vec<_>, String>>()?;
         let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
         let [x, y] = oriented(&b.value, heads[0].0, heads[1].0).ok_or_else(|| refused("it adds up no products"))?;
         let (x, y) = match (Operand::of(x), Operand::of(y)) {
@@ -78,7 +78,8 @@ impl Translator<'_> {
         // Columns that are left out are computed too, and read by nobody; rows that are left out read nothing.
         let mut conditions = conditions;
         conditions.extend(self.conditions(&b.guards)?.into_iter().filter(|c| !c.index.uses(columns.slot)));
-        let (plain, clamps) = left.index.without_clamps();
+        let inside: Vec<Slot> = outer.iter().chain([&rows]).map(|e| e.slot).collect();
+        let (plain, clamps) = left.index.without_limits(&inside);
         let even = |e: &Extent| {
             let indices = conditions.iter().map(|c| &c.index).chain([&plain, &right.index]);
             !acc.index.uses(e.slot) && indices.into_iter().all(|i| i.stride(e.slot).is_some())
@@ -131,11 +132,8 @@ impl Translator<'_> {
             return Ok(None);
         }
         let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
-        // A tile looks for its first row and tap, be they in the padding or not.
-        if !sides.conditions.is_empty() && sides.indices().any(Index::reads) {
-            return Ok(None);
-        }
-        let even = |e: &Extent| sides.indices().all(|i| i.stride(e.slot).is_some());
+        let (plain, clamps) = sides.left.index.without_clamps();
+        let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
             *all *= e.count;
             (*all <= MOST_TAPS).then_some(())
@@ -145,7 +143,8 @@ impl Translator<'_> {
         let mut depth = Extent { slot: usize::MAX, count: 1 };
         if let Some((last, rest)) = taps.split_last()
             && sides.conditions.iter().all(|c| c.index.stride(last.slot) == Some(0))
-            && sides.left.index.stride(last.slot).is_some_and(|s| s >= 0)
+            && clamps.iter().all(|c| !c.index.uses(last.slot))
+            && plain.stride(last.slot).is_some_and(|s| s >= 0)
         {
             (depth, taps) = (*last, rest);
         } else if taps.is_empty() {
@@ -170,11 +169,12 @@ impl Translator<'_> {
             acc_row: step(rows, store),
             column: columns.slot,
             padding: sides.padding,
-            row_stride: Some(step(rows, &sides.left.index)),
-            left_stride: step(depth, &sides.left.index),
+            row_stride: Some(step(rows, &plain)),
+            left_stride: step(depth, &plain),
             right_row: right.map_or(0, |r| step(rows, r)),
             right_stride: right.map_or(0, |r| step(depth, r)),
-            ..tile(taps, &sides.left.index, right, sides.conditions.clone(), rows.slot)
+            clamps,
+            ..tile(taps, &plain, right, sides.conditions.clone(), rows.slot)
         };
         Ok(Some(with_loops(around, RegisterTile { left: sides.left, right: sides.right, ..made })))
     }
@@ -228,7 +228,10 @@ impl Translator<'_> {
         if right.as_ref().is_some_and(|r| !r.conditions.is_empty() && self.is_copied(&r.access)) {
             return Ok(None);
         }
-        Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding }))
+        let sides = Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding };
+        // A tile looks for its first row and tap, be they in the padding or not.
+        let fits = sides.conditions.is_empty() || !sides.indices().any(Index::reads);
+        Ok(Some(sides).filter(|_| fits))
     }
     fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o)) else { return Ok(None) };
@@ -296,6 +299,7 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         right_row: 0,
         right_stride: 0,
         epilogue: None,
+        ends: vec![],
         blocks: 1,
     }
 }

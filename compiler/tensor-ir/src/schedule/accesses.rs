@@ -1,5 +1,6 @@
 //! Accesses to buffers: listing, rewriting, and keeping them in bounds.
 
+use super::loops::LoopHead;
 use crate::int::{self, Bounds, Facts, Int, IntNode};
 use crate::tir::{BufferId, Cond, Expr, Stmt, TensorFunction};
 
@@ -97,7 +98,15 @@ pub fn refutes(cond: &Cond, bounds: &Bounds) -> bool {
 /// needed: an index that is neither proved in bounds nor protected by the condition of a Select around it is clamped,
 /// `x[i]` -> `x[min(i, n - 1)]`.
 pub fn clamp_loads(f: &TensorFunction, e: &Expr, bounds: &Bounds) -> Expr {
-    Clamp { f, facts: Facts::new(bounds.clone()) }.expr(e)
+    clamp_loads_inside(f, e, bounds, &[])
+}
+
+/// The same inside these loops, whose lengths may be open.
+pub fn clamp_loads_inside(f: &TensorFunction, e: &Expr, bounds: &Bounds, loops: &[LoopHead]) -> Expr {
+    let mut facts = Facts::new(bounds.clone());
+    let open = loops.iter().filter(|l| l.extent.as_const().is_none());
+    facts.assume(&open.map(|l| Cond::lt(Int::var(l.var), l.extent.clone())).collect::<Vec<_>>());
+    Clamp { f, facts }.expr(e)
 }
 
 struct Clamp<'a> {

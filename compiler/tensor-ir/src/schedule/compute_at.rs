@@ -21,7 +21,7 @@
 //!     y: y[i, j] = max(t[i, j], 0)
 //! ```
 
-use super::accesses::{buffers_read, clamp_loads, rewrite_loads};
+use super::accesses::{buffers_read, clamp_loads_inside, rewrite_loads};
 use super::loops::{
     IndexMap, LoopHead, Substitution, check_new_loop, derived_name, insert_before_users, loops_around_block, nest,
     plain_store, position_around, substitute, take_stage,
@@ -363,7 +363,7 @@ impl Instruction for ComputeAt {
         moved.map_ints(&mut |i| substitute(i, &place.by));
         moved.indices = place.slices.iter().chain(&place.dims).map(|d| Int::var(d.var)).collect();
         if consumers.iter().any(|c| c.conditional) {
-            moved.value = clamp_loads(f, &moved.value, &bounds_with(f, &heads));
+            moved.value = clamp_loads_inside(f, &moved.value, &bounds_with(f, &heads), &heads);
         }
         let reads = buffers_read(&moved.value);
         f.buffers[buffer].shape = place.slices.iter().chain(&place.dims).map(|d| d.extent.clone()).collect();

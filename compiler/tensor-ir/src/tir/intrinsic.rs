@@ -32,9 +32,10 @@
 //! # Register tiles
 //!
 //! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
-//! columns and depth 64. Operands are f32, or f16 and bf16 that are f32 when they are multiplied. A row of the left
-//! operand has elements at a constant stride, wherever it begins, or is 0 under a condition (padding); columns of the
-//! right operand are adjacent. Rows and columns beyond the end may be left out.
+//! columns and depth 64; `tile_14x32_f32` is one of any depth, also an open one. Operands are f32, or f16 and bf16 that
+//! are f32 when they are multiplied. A row of the left operand has elements at a constant stride, wherever it begins,
+//! or is 0 under a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may
+//! be left out.
 //!
 //! # Matrix units
 //!
@@ -53,7 +54,7 @@ mod descriptions;
 use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, Reduce, Scope};
 use super::{Scalar, Stmt, TensorFunction};
 use crate::dtype::DType;
-use crate::int::{self, Bounds, Int};
+use crate::int::{self, Bounds, DimRanges, Int};
 use crate::name::Name;
 use crate::profile::MatrixShape;
 use descriptions::{buffer, describe, dot4, fill, load, multiply_add, store};
@@ -114,7 +115,7 @@ pub struct Mismatch {
 #[derive(Clone, Debug)]
 pub struct Nest<'f> {
     /// The loops.
-    pub loops: Vec<(Name, i64)>,
+    pub loops: Vec<(Name, Int)>,
     /// The block.
     pub block: &'f Block,
 }
@@ -123,22 +124,24 @@ impl<'f> Nest<'f> {
     /// The perfect nest under a loop.
     ///
     /// # Errors
-    /// When it holds more than one block, or an extent is no constant.
+    /// When it holds more than one block.
     pub fn under(l: &'f For) -> Result<Nest<'f>, Mismatch> {
         let (mut loops, mut at) = (Vec::new(), l);
         loop {
-            let fail = |message: &str| Mismatch { culprit: at.var, message: message.into() };
-            let extent = at.extent.as_const().ok_or_else(|| fail("has no constant extent"))?;
-            loops.push((at.var, extent));
+            loops.push((at.var, at.extent.clone()));
             match &at.body {
                 Stmt::For(inner) => at = inner,
                 Stmt::Block(block) => return Ok(Nest { loops, block }),
-                _ => return Err(fail("holds more than one block")),
+                _ => return Err(Mismatch { culprit: at.var, message: "holds more than one block".into() }),
             }
         }
     }
     fn vars(&self) -> Vec<Name> {
         self.loops.iter().map(|l| l.0).collect()
+    }
+    /// The loops with their lengths; `None` if one is open.
+    pub fn sizes(&self) -> Option<Vec<(Name, i64)>> {
+        self.loops.iter().map(|l| Some((l.0, l.1.as_const()?))).collect()
     }
 }
 
@@ -183,7 +186,11 @@ impl Intrinsic {
             }
             ["store", size, t] => store(pair(size)?, float(t)?),
             ["dot4", t] => dot4(byte(t)?),
-            ["tile", size, "f32"] => Intrinsic::tile(<[i64; 3]>::try_from(sizes(size)?).ok()?),
+            ["tile", size, "f32"] => match sizes(size)?[..] {
+                [m, n, k] => Intrinsic::tile([m, n], Some(k)),
+                [m, n] => Intrinsic::tile([m, n], None),
+                _ => return None,
+            },
             _ => return None,
         })
     }
@@ -191,18 +198,23 @@ impl Intrinsic {
     pub fn packed_dots() -> [Intrinsic; 2] {
         [DType::I8, DType::U8].map(dot4)
     }
-    /// A tile of rows, columns and depth in vector registers.
-    pub fn tile([m, n, k]: [i64; 3]) -> Intrinsic {
-        describe(format!("tile_{m}x{n}x{k}_f32"), &[m, n, k], |f, v| {
-            let (a, b) = (
-                buffer(f, LEFT, DType::F32, [m, k], Scope::Global),
-                buffer(f, RIGHT, DType::F32, [k, n], Scope::Global),
-            );
+    /// A tile of rows and columns in vector registers, of this depth or of any.
+    pub fn tile([m, n]: [i64; 2], k: Option<i64>) -> Intrinsic {
+        let depth = k.map_or(Int::var(Name::new(DEPTH)), Int::new);
+        let name = format!("tile_{m}x{n}{}_f32", k.map_or(String::new(), |k| format!("x{k}")));
+        let mut tile = describe(name, &[Int::new(m), Int::new(n), depth.clone()], |f, v| {
+            let operand = |f: &mut TensorFunction, name: &str, shape: [Int; 2]| {
+                let (shape, scope, encoding) = (shape.to_vec(), Scope::Global, Encoding::Native);
+                f.buffers.push(Buffer { name: name.into(), dtype: DType::F32, shape, scope, encoding })
+            };
+            let (a, b) = (operand(f, LEFT, [m.into(), depth.clone()]), operand(f, RIGHT, [depth.clone(), n.into()]));
             let c = buffer(f, "c", DType::F32, [m, n], Scope::Register);
             let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec());
             let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
             (c, v[..2].to_vec(), element(a, [0, 2]) * element(b, [2, 1]), reduce)
-        })
+        });
+        tile.description.declare_symbols(&DimRanges::default());
+        tile
     }
     /// A subgroup does it as a whole; else each thread for itself.
     pub fn is_collective(&self) -> bool {
@@ -210,7 +222,11 @@ impl Intrinsic {
     }
     /// The one that a nest can be, by the memory that its block accesses.
     pub fn of_nest(f: &TensorFunction, nest: &Nest<'_>) -> Option<Intrinsic> {
-        let (b, sizes) = (nest.block, nest.loops.iter().map(|l| l.1).collect::<Vec<i64>>());
+        let (b, sizes) = (nest.block, nest.loops.iter().map(|l| l.1.as_const()).collect::<Vec<_>>());
+        if let (Scope::Register, &[Some(m), Some(n), k], Some(_)) = (f.buffers[b.buffer].scope, &sizes[..], b.reduce) {
+            return Some(Intrinsic::tile([m, n], k));
+        }
+        let sizes = sizes.into_iter().collect::<Option<Vec<i64>>>()?;
         let into = &f.buffers[b.buffer];
         let loads = b.value.loads();
         let from = loads.first().map(|l| &f.buffers[l.0]);
@@ -221,7 +237,6 @@ impl Intrinsic {
             (Scope::Shared | Scope::Global, &[m, n]) if matches!(from?.scope, Scope::Fragment(_)) => {
                 store([m, n], into.dtype)
             }
-            (Scope::Register, &[m, n, k]) if b.reduce.is_some() => Intrinsic::tile([m, n, k]),
             (_, &[WORD]) if into.dtype == DType::I32 && b.reduce.is_some() => dot4(byte(from?.dtype.name())?),
             _ => return None,
         })
@@ -236,7 +251,7 @@ impl Intrinsic {
         let at = |culprit: Name, message: String| Mismatch { culprit, message: format!("{message}, `{}`", self.name) };
         for (n, (var, extent)) in nest.loops.iter().enumerate() {
             match own.loops.get(n) {
-                Some((_, wanted)) if wanted == extent => {}
+                Some((_, wanted)) if wanted == extent || wanted.as_const().is_none() => {}
                 Some((_, wanted)) => return Err(at(*var, format!("has {extent} iterations, not {wanted}"))),
                 None => return Err(at(*var, format!("is one loop more than {}", own.loops.len()))),
             }
@@ -261,6 +276,8 @@ impl Intrinsic {
 /// Names of a tile's operands.
 const LEFT: &str = "a";
 const RIGHT: &str = "b";
+/// The size that is a tile's depth, where that is any.
+const DEPTH: &str = "depth";
 
 impl Intrinsic {
     /// The conditions of a tile's block leave out rows or columns alone; columns that are left out are in the right
@@ -341,17 +358,21 @@ impl Unification<'_> {
             }
         }
     }
-    /// An operand of a tile: elements at constant strides; columns of the right one are adjacent.
+    /// An operand of a tile: elements at strides that are the same everywhere, along the depth also open ones. Columns
+    /// of the right one are adjacent.
     fn operand(&self, wanted: &Buffer, buffer: &Buffer, indices: &[Int]) -> Result<(), String> {
         let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && buffer.encoding == Encoding::Native;
-        let fits = match wanted.name == LEFT.into() {
-            true => {
-                matches!(strides(buffer, indices, &self.vars[1..], self.bounds).as_deref(), Some(&[0, k]) if k >= 0)
-            }
-            false => matches!(strides(buffer, indices, &self.vars, self.bounds).as_deref(), Some(&[0, 1, k]) if k >= 0),
+        let (what, outer, next): (_, _, &[i64]) = match wanted.name == LEFT.into() {
+            true => ("rows", &self.vars[1..2], &[0]),
+            false => ("columns", &self.vars[..2], &[0, 1]),
         };
-        let what = if wanted.name == LEFT.into() { "rows" } else { "columns" };
-        if plain && fits { Ok(()) } else { Err(format!("`{}` has no {what} of a tile", buffer.name)) }
+        let along_depth = || {
+            let step = step(buffer, indices, self.vars[2], self.bounds);
+            let fixed = step.vars().iter().all(|v| self.f.symbols.iter().any(|s| s.0 == *v));
+            fixed && int::prove(&step, 0, i64::MAX, self.bounds)
+        };
+        let fits = plain && strides(buffer, indices, outer, self.bounds).as_deref() == Some(next) && along_depth();
+        if fits { Ok(()) } else { Err(format!("`{}` has no {what} of a tile", buffer.name)) }
     }
     /// The conditions under which a row of a tile is not 0: they are the same for all of its elements.
     fn is_row_condition(&self, e: &Expr) -> bool {
@@ -414,9 +435,18 @@ fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
 
 /// The strides in elements of an access along the loops `vars`, if they are constant.
 pub fn strides(buffer: &Buffer, indices: &[Int], vars: &[Name], bounds: &Bounds) -> Option<Vec<i64>> {
-    let flat = int::flatten_index(indices, &buffer.shape);
-    let step = |v: &Name| int::simplify(&(flat.substitute(*v, &(Int::var(*v) + 1)) - &flat), bounds).as_const();
-    vars.iter().map(step).collect()
+    vars.iter().map(|v| step(buffer, indices, *v, bounds).as_const()).collect()
+}
+
+/// By how many elements the place in a buffer moves in the next iteration of a loop. What does not use the loop is left
+/// out dimension by dimension: of products of open sizes not all cancel in the whole.
+fn step(buffer: &Buffer, indices: &[Int], v: Name, bounds: &Bounds) -> Int {
+    let moved = |i: &Int| match i.uses(v) {
+        true => int::simplify(&(i.substitute(v, &(Int::var(v) + 1)) - i), bounds),
+        false => Int::new(0),
+    };
+    let moved: Vec<Int> = indices.iter().map(moved).collect();
+    int::simplify(&int::flatten_index(&moved, &buffer.shape), bounds)
 }
 
 /// The layout of a matrix with these strides of rows and columns: whether a row is contiguous, and the stride between

@@ -1,8 +1,7 @@
 //! Scheduling by the rules, with or without given values of choices.
 
 use super::script::{self, Choice, FUNCTION, RULE, Script};
-use super::sketch::Sketch;
-use super::{Scheduled, open, predict, units};
+use super::{Scheduled, open, units};
 use crate::attr::Attr;
 use crate::attr::print::print_value;
 use crate::name::Name;
@@ -39,22 +38,6 @@ pub fn schedule_with<'a>(
     values: &[Choice],
 ) -> Result<Scheduled, ScheduleError> {
     schedule_by(f, constants, target.into(), &Script::of_choices(values))
-}
-
-/// The unscheduled `f` as the rules begin with it: compute blocks are inlined, and a reduction that writes a result
-/// has a block behind it that does so. Its trace has the instructions.
-///
-/// # Errors
-/// A reduction that cannot be cut off from its result.
-pub fn prepared<'a>(
-    f: &TensorFunction,
-    constants: &[BufferId],
-    target: impl Into<ScheduleTarget<'a>>,
-) -> Result<TensorFunction, ScheduleError> {
-    let mut sketch = Sketch::new(f.clone(), constants, target.into(), &script::NOTHING);
-    predict::prepare(&mut sketch, false);
-    sketch.together(|s| s.units().map(drop))?;
-    Ok(sketch.f)
 }
 
 /// Schedules by a script, also for open sizes.

@@ -25,6 +25,9 @@ use crate::tir::{Block, BufferId, Encoding, Expr, Scope};
 const ENOUGH: i64 = 256;
 /// Lanes of a task, at most, where its innermost loop is longer.
 const MOST: i64 = 1 << 14;
+/// Sums that a task keeps where a loop has an open length, about; and the least part of that loop.
+const KEPT: i64 = 1 << 11;
+const FEW: i64 = 8;
 
 /// Any unit.
 pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
@@ -51,16 +54,18 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
     }
     // Rows of a window share its weights, and what they read.
     let shared = unit.reduce.is_some() && goes_across(&sketch.view(), unit).is_none();
-    let task = bind_outer(sketch, unit.output, if shared { 2 } else { 1 })?;
+    let task = bind_outer(sketch, unit, if shared { 2 } else { 1 })?;
     match unit.reduce {
         Some(reduce) => accumulate(sketch, unit, reduce, task),
         None => Ok(()),
     }
 }
 
-/// Makes tasks of the outer loops around `block`, which keep `least` inner loops where these are not too long and the
-/// outer ones are enough for all cores; gives the loop over tasks.
-fn bind_outer(sketch: &mut Sketch<'_>, block: Name, least: usize) -> Result<Name, Decline> {
+/// Makes tasks of the outer loops around a unit's result, which keep `least` inner loops where these are not too long
+/// and the outer ones are enough for all cores; gives the loop over tasks. Sums are kept for a part of a loop of open
+/// length.
+fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, least: usize) -> Result<Name, Decline> {
+    let block = unit.output;
     let loops = sketch.loops(block)?;
     let (mut lanes, mut inner) = (1i64, 0);
     let extent = |l: &LoopHead| sketch.constant_extent(&l.extent);
@@ -75,7 +80,13 @@ fn bind_outer(sketch: &mut Sketch<'_>, block: Name, least: usize) -> Result<Name
         (lanes, inner) = (lanes * n, inner + 1);
     }
     let mut outer: Vec<Name> = loops[..loops.len() - inner].iter().map(|l| l.var).collect();
-    if inner == 0 || outer.is_empty() {
+    let open = loops[loops.len() - inner..].iter().rev().position(|l| sketch.script.is_open(l.var));
+    if let Some(inside) = open.filter(|_| unit.reduce.is_some()) {
+        let at = loops.len() - 1 - inside;
+        let lanes = loops[at + 1..].iter().map(extent).product::<Result<i64, Decline>>()?;
+        let parts = sketch.split(loops[at].var, &[0, (KEPT / lanes.max(1)).clamp(FEW, ENOUGH)], &["o", "i"])?;
+        outer = loops[..at].iter().map(|l| l.var).chain([parts[0]]).collect();
+    } else if inner == 0 || outer.is_empty() {
         // The innermost loop is too long, or all is one task.
         let at = &loops[if inner == 0 { loops.len() - 1 } else { 0 }];
         let n = sketch.constant_extent(&at.extent)?;
@@ -206,6 +217,37 @@ mod tests {
             let name =
                 s.function.body.blocks().iter().find(|b| b.reduce.is_some()).map(|b| b.name).expect("a reduction");
             assert_eq!(s.function.reduction_loops(name).len(), runs, "{text}");
+        }
+    }
+
+    /// Windows over pictures of open sizes: a task keeps the results of a part of a row.
+    #[test]
+    fn windows_of_open_sizes_keep_a_part_of_a_row() {
+        let inside = "all(i * 2 + r - 1 >= 0, i * 2 + r - 1 < h, j * 2 + s - 1 >= 0, j * 2 + s - 1 < w)";
+        let sizes = "n,(h + 1)/2,(w + 1)/2,24";
+        let [pool, weights] = [("max", ""), ("sum", " * %k[c, r, s]")].map(|(combiner, weights)| {
+            format!(
+                "tensor @f(%x: f32[n,h,w,24], %k: f32[24,3,3], out %y: f32[{sizes}]) {{
+  symbol n in 1..=8
+  symbol h in 1..=640
+  symbol w in 1..=640
+  buffer %t: f32[{sizes}] global
+  for a in 0..n {{ for i in 0..(h + 1)/2 {{ for j in 0..(w + 1)/2 {{ for c in 0..24 {{ for r in 0..3 {{ for s in 0..3 {{
+    block t reduce {combiner} init {{
+      %t[a, i, j, c] <- select({inside}, %x[a, i * 2 + r - 1, j * 2 + s - 1, c], 0.0){weights}
+    }}
+  }} }} }} }} }} }}
+  for a2 in 0..n {{ for i2 in 0..(h + 1)/2 {{ for j2 in 0..(w + 1)/2 {{ for c2 in 0..24 {{
+    block y {{ %y[a2, i2, j2, c2] <- %t[a2, i2, j2, c2] + %k[c2, 0, 0] }}
+  }} }} }} }}
+}}"
+            )
+        });
+        let profile = DeviceProfile::processor(2, [6, 16]);
+        for text in [pool, weights] {
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let s = schedule(&f, &[], &profile).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            assert!(s.rule == "lanes" && !s.compromise, "{:?}", s.declined);
         }
     }
 }

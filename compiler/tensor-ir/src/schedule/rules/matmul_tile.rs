@@ -27,9 +27,8 @@ const LEAST_COLUMNS: i64 = 4;
 const LEAST_DEPTH: i64 = 3;
 /// Rows of a tile whose right operand's loads take as long as their products.
 const FEW_ROWS: i64 = 2;
-/// Rows that a tile could have for the time that it takes to find each row by itself, where the last tile has rows
-/// beyond the end.
-const UNEVEN: i64 = 8;
+/// Products in the time that a tile takes to find how many rows it has, where tiles do not divide all rows.
+const TAIL: f64 = 4096.0;
 
 candidate! {
     /// A register tile of a product.
@@ -97,14 +96,16 @@ impl PanelProduct {
         let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
     }
-    /// What tiles of so many rows take: the last one is computed whole, and loads take as long as some rows.
+    /// What tiles of so many rows take: the last one has the rows that are left, and loads take as long as some rows.
     fn in_tiles(&self, rows: i64) -> RegisterTiles {
         let [all, columns, depth] = self.sizes;
         let width = self.tile[1];
         let up = |n: i64, by: i64| (n + by - 1) / by.max(1);
-        let tail = if all % rows == 0 { 0 } else { UNEVEN };
-        let count = self.times * up(all, rows) * up(columns, width);
-        RegisterTiles { count: count as f64, products: ((rows + FEW_ROWS + tail) * width * depth) as f64 }
+        let tiles = up(all, rows);
+        let mean = all as f64 / tiles.max(1) as f64 + FEW_ROWS as f64;
+        let tail = if all % rows == 0 { 0.0 } else { TAIL };
+        let count = self.times * tiles * up(columns, width);
+        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 + tail }
     }
 }
 
@@ -152,8 +153,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     }
     sketch.reorder(&order)?;
     sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
-    let size = [i, j, inner].map(|v| sketch.extent_of(v).unwrap_or(0));
-    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size).name })?;
+    let [rows, columns, depth] = [i, j, inner].map(|v| sketch.extent_of(v).filter(|_| !sketch.script.is_open(v)));
+    let size = [rows, columns].map(|n| n.unwrap_or(0));
+    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size, depth).name })?;
     Ok(())
 }
 
@@ -231,5 +233,50 @@ impl Loops {
             sketch.bind(row_tiles, Axis::GroupX)?;
         }
         Ok(Loops { panels: n[0], row_tiles })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::profile::DeviceProfile;
+    use crate::schedule::rules::schedule;
+    use crate::text::{parse_tensor_function, print_tensor_function};
+
+    /// Rows, windows and depth of open lengths: the strides of an image between its channels are open, too.
+    #[test]
+    fn products_of_open_sizes_are_tiles() {
+        let convolution = |window: i64, pad: i64| {
+            let place = |v: &str, r: &str| format!("{v} + {r} - {pad}");
+            let (y, x) = (place("i", "r"), place("j", "s"));
+            format!(
+                "tensor @f(%x: f32[n,8,h,w], %k: f32[16,8,{window},{window}], out %y: f32[n,h,w,16]) {{
+  symbol n in 1..=8
+  symbol h in 1..=640
+  symbol w in 1..=640
+  for a in 0..n {{ for i in 0..h {{ for j in 0..w {{ for o in 0..16 {{
+  for r in 0..{window} {{ for s in 0..{window} {{ for c in 0..8 {{
+    block y reduce sum init {{
+      %y[a, i, j, o] <- select(all({y} >= 0, {y} < h, {x} >= 0, {x} < w), %x[a, c, {y}, {x}], 0.0) * %k[o, c, r, s]
+    }}
+  }} }} }} }} }} }} }}
+}}"
+            )
+        };
+        let product = "tensor @f(%x: f32[b,m,d], %k: f32[b,d,32], out %y: f32[b,m,32]) {
+  symbol b in 1..=8
+  symbol m in 1..=640
+  symbol d in 1..=640
+  for a in 0..b { for i in 0..m { for j in 0..32 { for k in 0..d {
+    block y reduce sum init { %y[a, i, j] <- %x[a, i, k] * %k[a, k, j] }
+  } } } }
+}";
+        let profile = DeviceProfile::processor(2, [6, 16]);
+        for text in [convolution(3, 1), convolution(1, 0), product.to_string()] {
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let weights: Vec<_> = f.inputs().skip(1).filter(|_| text.contains('h')).collect();
+            let s = schedule(&f, &weights, &profile).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let declined = s.declined.join("\n");
+            assert!(s.rule == "matmul-tile" && !s.compromise, "{} {declined}", print_tensor_function(&s.function));
+        }
     }
 }

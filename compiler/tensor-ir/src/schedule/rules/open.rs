@@ -11,6 +11,7 @@
 //! result of a row.
 
 use super::decline::Decline;
+use super::predict::prepared;
 use super::script::{Choice, FUNCTION, NOTHING, RULE as RULE_POINT, Script, WHOLE};
 use super::sketch::Sketch;
 use super::{Scheduled, units};
@@ -20,7 +21,7 @@ use crate::int::{self, Int, const_dims};
 use crate::name::Name;
 use crate::schedule::loops::loops_around_block;
 use crate::schedule::{Axis, Choose, InstrRef, ScheduleError, ScheduleOptions, ScheduleTarget, Unroll, apply_pending};
-use crate::tir::{BufferId, LoopKind, Scope, Stage, TensorFunction};
+use crate::tir::{BufferId, LoopKind, Scope, Stage, Stmt, TensorFunction};
 
 /// Schedules a function that has symbols.
 pub(super) fn schedule(
@@ -30,13 +31,14 @@ pub(super) fn schedule(
 ) -> Result<Scheduled, ScheduleError> {
     let plain = ScheduleOptions { rules: vec!["elementwise".into(), "direct".into()], ..target.options.clone() };
     let mut refused = Refused::default();
-    let attempts = [(target, false, &NOTHING), (target, true, &NOTHING), (target, false, &WHOLE)];
+    let [nothing, whole] = [&NOTHING, &WHOLE].map(|s| s.with_open(&open_loops(f, constants, target)));
+    let attempts = [(target, false, &nothing), (target, true, &nothing), (target, false, &whole)];
     for (target, prime, script) in attempts {
         if let Some(done) = attempt(f, constants, target, prime, script, &mut refused)? {
             return Ok(done);
         }
     }
-    let mut script = WHOLE.clone();
+    let mut script = whole.clone();
     while let Some((unit, rule)) = refused.by.take().filter(|(unit, rule)| script.bar(*unit, rule)) {
         refused.reasons.push(format!("without rule {rule} for {unit}"));
         if let Some(done) = attempt(f, constants, target, false, &script, &mut refused)? {
@@ -44,7 +46,7 @@ pub(super) fn schedule(
         }
     }
     for prime in [false, true] {
-        if let Some(done) = attempt(f, constants, plain.on(target.profile), prime, &WHOLE, &mut refused)? {
+        if let Some(done) = attempt(f, constants, plain.on(target.profile), prime, &whole, &mut refused)? {
             return Ok(done);
         }
     }
@@ -58,6 +60,25 @@ pub(super) fn schedule(
     }
     let message = format!("no schedule goes with all sizes: {}", refused.join("; "));
     Err(ScheduleError { instruction: format!("schedule @{}", f.name), message, loops: None })
+}
+
+/// The loops of open length on a processor, whose rules keep them out of the memory of a task: loops of the function as
+/// it is, and as rules begin with it.
+fn open_loops(f: &TensorFunction, constants: &[BufferId], target: ScheduleTarget<'_>) -> Vec<Name> {
+    if target.profile.model().shaders {
+        return vec![];
+    }
+    let mut open = vec![];
+    let mut note = |f: &TensorFunction| {
+        f.body.visit(&mut |s| {
+            if let Stmt::For(l) = s {
+                open.extend(l.extent.as_const().is_none().then_some(l.var));
+            }
+        });
+    };
+    note(f);
+    prepared(f, constants, target).iter().for_each(note);
+    open
 }
 
 /// Traces that do not apply to all sizes.
@@ -81,7 +102,7 @@ fn attempt(
     let sizes = f.typical_sizes(prime);
     let (typical, shown) = (f.with_sizes(&sizes.iter().copied().collect()), list(&sizes));
     let proposed = units::schedule(&typical, constants, target, script)?;
-    let function = match applied(f, &proposed) {
+    let function = match applied(f, &proposed, target) {
         Ok(function) => function,
         Err(Misfit { why, by }) => {
             *refused =
@@ -89,11 +110,10 @@ fn attempt(
             return Ok(None);
         }
     };
-    let single =
-        single_results(&proposed, script.whole).filter(|_| scattered(&function) > scattered(&proposed.function));
+    let single = single_results(&proposed, script).filter(|_| scattered(&function) > scattered(&proposed.function));
     let single = single.and_then(|script| {
         let proposed = units::schedule(&typical, constants, target, &script).ok()?;
-        let single = applied(f, &proposed).ok()?;
+        let single = applied(f, &proposed, target).ok()?;
         (scattered(&single) < scattered(&function)).then_some((single, proposed))
     });
     if single.is_some() {
@@ -118,8 +138,10 @@ pub(super) fn schedule_by(
     script: &Script,
 ) -> Result<Scheduled, ScheduleError> {
     let sizes = f.typical_sizes(false);
-    let proposed = units::schedule(&f.with_sizes(&sizes.iter().copied().collect()), constants, target, script)?;
-    let function = applied(f, &proposed).map_err(|Misfit { why, .. }| ScheduleError {
+    let typical = f.with_sizes(&sizes.iter().copied().collect());
+    let script = script.with_open(&open_loops(f, constants, target));
+    let proposed = units::schedule(&typical, constants, target, &script)?;
+    let function = applied(f, &proposed, target).map_err(|Misfit { why, .. }| ScheduleError {
         instruction: format!("schedule @{}", f.name),
         message: format!("the schedule for {} does not go with all sizes: {why}", list(&sizes)),
         loops: None,
@@ -159,12 +181,12 @@ fn loop_by_loop(
 }
 
 /// The choices for the same schedule without vectors, if its vectors are optional.
-fn single_results(proposed: &Scheduled, whole: bool) -> Option<Script> {
+fn single_results(proposed: &Scheduled, script: &Script) -> Option<Script> {
     let (point, one) = (Name::new("vector"), Attr::Int(1));
     let lines = proposed.function.trace.iter().filter_map(Choose::of_instruction);
     let vectors = lines.filter(|c| c.point == point && c.value != one && c.of.contains(&one));
     let choices: Vec<Choice> = vectors.map(|c| Choice { unit: c.unit, point, value: one.clone() }).collect();
-    (!choices.is_empty()).then(|| Script::of_choices(&choices).with_whole(whole))
+    (!choices.is_empty()).then(|| script.with_choices(&choices))
 }
 
 /// Accesses to device memory by the lanes of vectors that do not follow each other there.
@@ -205,8 +227,9 @@ impl From<String> for Misfit {
     }
 }
 
-/// The open function with a trace that was proposed for some sizes.
-fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, Misfit> {
+/// The open function with a trace that was proposed for some sizes. Memory of a workgroup or thread has a known size; a
+/// processor's task may have as much as a run needs.
+fn applied(f: &TensorFunction, proposed: &Scheduled, target: ScheduleTarget<'_>) -> Result<TensorFunction, Misfit> {
     let mut trace = proposed.function.trace.clone();
     let mut open = loop {
         let mut open = f.clone();
@@ -220,7 +243,8 @@ fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, M
         trace.remove(at);
     };
     open.pending.clear();
-    let unknown = |b: &crate::tir::Buffer| b.scope != Scope::Global && const_dims(&b.shape).is_none();
+    let shaders = target.profile.model().shaders;
+    let unknown = |b: &crate::tir::Buffer| shaders && b.scope != Scope::Global && const_dims(&b.shape).is_none();
     let used: Vec<BufferId> = open.body.blocks().iter().map(|b| b.buffer).collect();
     if let Some((_, b)) = open.buffers.iter().find(|(id, b)| used.contains(id) && unknown(b)) {
         return Err(

@@ -16,8 +16,8 @@ use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
 use super::{Rule, Takes, in_order};
-use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
+use crate::schedule::{ScheduleError, ScheduleTarget};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use crate::traffic::element_bytes;
 
@@ -31,6 +31,22 @@ pub(super) fn prepare(sketch: &mut Sketch<'_>, whole: bool) {
         }
         partition_by_bindings(s);
     });
+}
+
+/// The unscheduled `f` as the rules begin with it: compute blocks are inlined, and a reduction that writes a result
+/// has a block behind it that does so. Its trace has the instructions.
+///
+/// # Errors
+/// A reduction that cannot be cut off from its result.
+pub fn prepared<'a>(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: impl Into<ScheduleTarget<'a>>,
+) -> Result<TensorFunction, ScheduleError> {
+    let mut sketch = Sketch::new(f.clone(), constants, target.into(), &NOTHING);
+    prepare(&mut sketch, false);
+    sketch.together(|s| s.units().map(drop))?;
+    Ok(sketch.f)
 }
 
 /// The kernels that the rules would make of a function that is a sequence of plain stages.

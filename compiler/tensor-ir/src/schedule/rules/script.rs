@@ -70,6 +70,8 @@ pub(super) struct Script {
     pub whole: bool,
     /// Rules that do not take a unit, as (unit, rule).
     barred: Vec<(Name, String)>,
+    /// Loops whose lengths are open sizes, which have typical lengths in the function that is scheduled.
+    open: Vec<Name>,
 }
 
 /// Nothing is given but that concatenations stay whole.
@@ -79,7 +81,7 @@ pub(super) static WHOLE: Script = nothing(true);
 pub(super) static NOTHING: Script = nothing(false);
 
 const fn nothing(whole: bool) -> Script {
-    Script { wishes: vec![], before: None, parts: vec![], end: None, whole, barred: vec![] }
+    Script { wishes: vec![], before: None, parts: vec![], end: None, whole, barred: vec![], open: vec![] }
 }
 
 impl Script {
@@ -94,9 +96,19 @@ impl Script {
         self.wishes.is_empty() && self.parts.is_empty() && self.before.is_none() && self.end.is_none() && !self.whole
     }
 
-    /// The same with concatenations left whole, or not.
-    pub fn with_whole(self, whole: bool) -> Script {
-        Script { whole, ..self }
+    /// Values that must be taken, and nothing else that is given but for what concatenations and open sizes are.
+    pub fn with_choices(&self, choices: &[Choice]) -> Script {
+        Script { whole: self.whole, open: self.open.clone(), ..Script::of_choices(choices) }
+    }
+
+    /// The same where these loops have open lengths.
+    pub fn with_open(&self, open: &[Name]) -> Script {
+        Script { open: open.to_vec(), ..self.clone() }
+    }
+
+    /// True if the length of the loop is an open size.
+    pub fn is_open(&self, v: Name) -> bool {
+        self.open.contains(&v)
     }
 
     /// From now on the rule does not take the unit; false if it did not take it before.

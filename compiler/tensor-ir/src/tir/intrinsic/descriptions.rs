@@ -20,7 +20,7 @@ pub(super) fn buffer(f: &mut TensorFunction, name: &str, dtype: DType, size: [i6
 /// A description of one block in loops `i`, `j`, `k` of these extents.
 pub(super) fn describe(
     name: String,
-    extents: &[i64],
+    extents: &[Int],
     make: impl FnOnce(&mut TensorFunction, &[Int]) -> (BufferId, Vec<Int>, Expr, Option<Reduce>),
 ) -> Intrinsic {
     let mut f = TensorFunction::new(name.as_str());
@@ -30,33 +30,33 @@ pub(super) fn describe(
     let (guards, stages) = (vec![], StageSet::default());
     let block = Block { name: Name::new(&name), guards, buffer, indices, value, reduce, stages };
     f.body = names.iter().zip(extents).rev().fold(Stmt::Block(Box::new(block)), |body, (var, n)| {
-        Stmt::For(Box::new(For { var: *var, extent: Int::new(*n), kind: LoopKind::Serial, body }))
+        Stmt::For(Box::new(For { var: *var, extent: n.clone(), kind: LoopKind::Serial, body }))
     });
     Intrinsic { name, description: f }
 }
 
 pub(super) fn fill([m, n]: [i64; 2], t: DType) -> Intrinsic {
-    describe(format!("fill_{m}x{n}_{t}"), &[m, n], |f, v| {
+    describe(format!("fill_{m}x{n}_{t}"), &[m, n].map(Int::new), |f, v| {
         (fragment(f, MatrixRole::C, t, [m, n]), v.to_vec(), Expr::constant(0.0, t), None)
     })
 }
 
 pub(super) fn load(role: MatrixRole, [rows, columns]: [i64; 2], t: DType) -> Intrinsic {
-    describe(format!("load_{}_{rows}x{columns}_{t}", role.word()), &[rows, columns], |f, v| {
+    describe(format!("load_{}_{rows}x{columns}_{t}", role.word()), &[rows, columns].map(Int::new), |f, v| {
         let memory = buffer(f, "memory", t, [rows, columns], Scope::Shared);
         (fragment(f, role, t, [rows, columns]), v.to_vec(), Expr::load(memory, v.to_vec()), None)
     })
 }
 
 pub(super) fn store([m, n]: [i64; 2], t: DType) -> Intrinsic {
-    describe(format!("store_{m}x{n}_{t}"), &[m, n], |f, v| {
+    describe(format!("store_{m}x{n}_{t}"), &[m, n].map(Int::new), |f, v| {
         let c = fragment(f, MatrixRole::C, t, [m, n]);
         (buffer(f, "memory", t, [m, n], Scope::Shared), v.to_vec(), Expr::load(c, v.to_vec()), None)
     })
 }
 
 pub(super) fn multiply_add([m, n, k]: [i64; 3], ab: DType, cr: DType) -> Intrinsic {
-    describe(format!("multiply_add_{m}x{n}x{k}_{ab}_{cr}"), &[m, n, k], |f, v| {
+    describe(format!("multiply_add_{m}x{n}x{k}_{ab}_{cr}"), &[m, n, k].map(Int::new), |f, v| {
         let (a, b) = (fragment(f, MatrixRole::A, ab, [m, k]), fragment(f, MatrixRole::B, ab, [k, n]));
         let c = fragment(f, MatrixRole::C, cr, [m, n]);
         let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec()).cast(ab, cr);
@@ -66,7 +66,7 @@ pub(super) fn multiply_add([m, n, k]: [i64; 3], ab: DType, cr: DType) -> Intrins
 }
 
 pub(super) fn dot4(t: DType) -> Intrinsic {
-    describe(format!("dot4_{t}"), &[WORD], |f, v| {
+    describe(format!("dot4_{t}"), &[WORD].map(Int::new), |f, v| {
         let shape = || vec![Int::new(WORD)];
         let (scope, encoding) = (Scope::Shared, Encoding::ByteQuad);
         let [a, b] = ["a", "b"]
