@@ -2,7 +2,7 @@
 
 use super::script::{self, Choice, FUNCTION, RULE, Script};
 use super::sketch::Sketch;
-use super::{Scheduled, open, predict, units};
+use super::{Scheduled, groups, open, predict, units};
 use crate::attr::Attr;
 use crate::attr::print::print_value;
 use crate::name::Name;
@@ -53,7 +53,7 @@ pub fn prepared<'a>(
 ) -> Result<TensorFunction, ScheduleError> {
     let mut sketch = Sketch::new(f.clone(), constants, target.into(), &script::NOTHING);
     predict::prepare(&mut sketch, false);
-    sketch.together(|s| s.units().map(drop))?;
+    sketch.together(|s| groups::units(s).map(drop))?;
     Ok(sketch.f)
 }
 

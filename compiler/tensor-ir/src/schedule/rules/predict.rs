@@ -15,7 +15,7 @@ use super::script::NOTHING;
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
-use super::{Rule, Takes, in_order};
+use super::{Rule, Takes, groups, in_order};
 use crate::schedule::ScheduleTarget;
 use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
@@ -118,7 +118,7 @@ struct UnitPrice {
 fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<UnitPrice>, String> {
     let mut sketch = sketch.clone();
     sketch.script = &NOTHING;
-    let units = sketch.together(|s| s.units()).map_err(|e| e.to_string())?;
+    let units = sketch.together(groups::units).map_err(|e| e.to_string())?;
     let view = sketch.view();
     let partner = |unit: &Unit| {
         (0..units.len()).find(|&j| units[j].name() != unit.name() && feeds_windows(&sketch, unit, &units[j]))

@@ -1,6 +1,5 @@
 //! Scheduling of a function: as a whole by one rule, or unit by unit.
 
-use super::Scheduled;
 use super::analysis::{iterations, whole_unit};
 use super::decline::Decline;
 use super::describe::describe_units;
@@ -10,6 +9,7 @@ use super::predict::{cheaper_apart, function_picks, prepare};
 use super::script::{APART, FUNCTION, RULE, Script, WRITTEN};
 use super::sketch::Sketch;
 use super::unit::Unit;
+use super::{Scheduled, groups};
 use crate::check::check_proposal;
 use crate::name::Name;
 use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, SplitEpilogue};
@@ -121,7 +121,7 @@ fn schedule_units(
     mut declined: Vec<String>,
 ) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
     let list = sketch.together(|s| {
-        let list = s.units()?;
+        let list = groups::units(s)?;
         if s.script.leaves_merging() {
             s.merge_outputs(&list);
         }
