@@ -68,8 +68,9 @@ fn tile_of(compiled: &Compiled) -> [i64; 2] {
 
 /// How the results of the plan differ from the interpreter's.
 fn difference(m: &Module, made: &Compiled, processor: Arc<Processor>) -> Difference {
-    let values: Vec<f64> = (0..15 * 16 * 8).map(|i| f64::from((i * 37 + 5) % 101) / 50.0 - 1.0).collect();
-    let x = Tensor::from_f64(DType::F32, vec![1, 15, 16, 8], values);
+    let shape = compiler::int::const_dims(&m.main().ty(m.main().params()[0]).shape).expect("numbers");
+    let values = (0..shape.iter().product()).map(|i: usize| ((i * 37 + 5) % 101) as f64 / 50.0 - 1.0);
+    let x = Tensor::from_f64(DType::F32, shape, values);
     let want = run_function(m, m.entry, std::slice::from_ref(&x)).expect("a result");
     let constants = &made.module.constants;
     let load = |name| constants.get(&name).ok_or("no such constant")?.load();
@@ -113,5 +114,31 @@ fn activations_that_read_their_operand_twice_stay_in_registers() {
         assert!(kept, "{}", isa.name());
         let difference = difference(&m, &made, processor);
         assert!(difference.pass, "{}: {difference:?}", isa.name());
+    }
+}
+
+/// Rows of an image that begin and end in the padding are tiles: columns that have the same taps at a time.
+#[test]
+fn lanes_may_leave_the_image() {
+    for (op, taps) in [("conv %x, %w {pads=[1,2], group=6}", 3), ("max_pool %x {kernel=[4], pads=[1,2]}", 4)] {
+        let text = format!(
+            "const @w : f32[6,1,3] = random(1)\ngraph @main(%x: f32[1,6,37]) -> (y: f32[1,6,{}]) {{
+               %w = const @w
+               %y = {op}
+               return %y
+             }}",
+            41 - taps
+        );
+        let m = parse_module(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let processor = Arc::new(Processor::open(1, None).expect("a processor"));
+        let made = compiled(&m, &processor.profile(), None);
+        let across = made.plan.kernels.iter().filter_map(|k| {
+            let kernel = k.emitted.module.downcast_ref::<Kernel>().expect("a kernel of this target");
+            let program = kernel.program(&[]).expect("a program");
+            first_tile(&program.body).map(|t| t.across.len())
+        });
+        assert_eq!(across.collect::<Vec<_>>(), [2], "{op}");
+        let difference = difference(&m, &made, processor);
+        assert!(difference.pass, "{op}: {difference:?}");
     }
 }

@@ -284,6 +284,7 @@ mod tests {
             right_stride: 8,
             taps,
             depth: 70,
+            first_column: 0,
             columns: 8,
             initial: Some(0.0),
             steps: &[],

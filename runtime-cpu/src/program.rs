@@ -200,6 +200,8 @@ pub(crate) struct RegisterTile {
     pub left_stride: i64,
     /// Where these do not hold, a row of the left operand adds nothing; see `padding`.
     pub conditions: Vec<RowCondition>,
+    /// The same for columns of the operand whose lanes are adjacent.
+    pub across: Vec<RowCondition>,
     /// What such a row is for an extremum, if that is not the number that changes nothing.
     pub padding: Option<f32>,
     /// None for kinds without it.
@@ -236,11 +238,11 @@ pub(crate) enum Start {
     First(f32, Vec<Slot>),
 }
 
-/// A condition on the rows of a tile.
+/// A condition on the rows of a tile, or on its columns.
 #[derive(Debug)]
 pub(crate) struct RowCondition {
     pub condition: Condition,
-    /// What its index has more in the next row, where that is the same everywhere.
+    /// What its index has more in the next row or column, where that is the same everywhere.
     pub step: Option<i64>,
     /// What its index has more in each tap.
     pub taps: Vec<i64>,

@@ -49,16 +49,24 @@ impl Task<'_> {
         let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
         let taps = self.copy_right(t, first[1], to.columns, m);
         let right = taps.is_some().then(|| m.right.rows());
-        let place = Place { t, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right };
+        let columns = 0..to.columns;
+        let place = Place { t, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {
+            _ if !t.across.is_empty() => self.spans(place, even, m),
             Some(stride) if inside && t.right_row == 0 => {
                 self.check(&place, stride, 0..to.rows, t.reach);
                 self.call(&place, stride, 0..to.rows, (place.taps, &m.steps), &mut m.copy);
             }
-            Some(_) if t.conditions.iter().all(|c| c.step.is_some()) => self.edges(&place, even, m),
+            Some(_) if t.conditions.iter().all(|c| c.step.is_some()) => {
+                self.rows_of_taps(t, to.rows, m);
+                self.edges(&place, even, m);
+            }
             _ if t.kind == Kind::Product && t.right_row == 0 => self.uneven(&place, m),
-            _ => self.edges(&place, even, m),
+            _ => {
+                self.rows_of_taps(t, to.rows, m);
+                self.edges(&place, even, m);
+            }
         }
         taps.into_iter().for_each(|taps| *m.right.taps() = taps);
         if let Some((form, at, stride)) = to.narrow {
@@ -81,10 +89,35 @@ impl Task<'_> {
         unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
         Some(std::mem::take(m.right.taps()))
     }
-    /// Runs a tile of which some rows are not in every tap, or whose rows do not lie `even`ly.
-    fn edges(&mut self, p: &Place<'_>, even: Option<i64>, m: &mut TileMemory) {
-        let (t, rows) = (p.t, p.to.rows);
+    /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no tap
+    /// asks where it lies.
+    fn spans(&mut self, p: Place<'_>, even: Option<i64>, m: &mut TileMemory) {
+        let (t, columns) = (p.t, p.to.columns);
+        m.spans.clear();
+        m.spans.resize(t.taps.len(), (0, columns));
+        for c in &t.across {
+            let at = c.condition.index.eval(self.scene());
+            for (span, tap) in m.spans.iter_mut().zip(&c.taps) {
+                let own = range_of(c.condition.op, at + tap, c.step.unwrap_or(0), columns);
+                *span = (span.0.max(own.0), span.1.min(own.1));
+            }
+        }
+        self.rows_of_taps(t, p.to.rows, m);
+        let mut at = 0;
+        while at < columns {
+            let ends = m.spans.iter().filter(|s| s.0 < s.1).flat_map(|s| [s.0, s.1]);
+            let end = ends.filter(|e| *e > at).min().unwrap_or(columns);
+            self.edges(&Place { columns: at..end, ..p }, even, m);
+            at = end;
+        }
+        m.spans.clear();
+    }
+    /// Finds the rows that each tap has.
+    fn rows_of_taps(&self, t: &RegisterTile, rows: i64, m: &mut TileMemory) {
         m.ranges.clear();
+        if t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, rows)) {
+            return m.ranges.resize(t.taps.len(), (0, rows));
+        }
         for n in 0..t.taps.len() {
             let mut range = (0, rows);
             for (c, at) in t.conditions.iter().zip(&m.conditions) {
@@ -93,10 +126,17 @@ impl Task<'_> {
             }
             m.ranges.push(range);
         }
-        let some = m.ranges.iter().filter(|r| r.0 < r.1);
-        let (low, high) = some.fold((0, rows), |(low, high), r| (low.max(r.0), high.min(r.1)));
+    }
+    /// Runs a tile of which some rows are not in every tap, or whose rows do not lie `even`ly.
+    fn edges(&mut self, p: &Place<'_>, even: Option<i64>, m: &mut TileMemory) {
+        let (t, rows) = (p.t, p.to.rows);
+        let spans = &m.spans;
+        let whole = |n: usize| spans.get(n).is_none_or(|s| s.0 <= p.columns.start && p.columns.end <= s.1);
+        let some = m.ranges.iter().enumerate().filter(|(n, r)| r.0 < r.1 && whole(*n));
+        let (low, high) = some.fold((0, rows), |(low, high), (_, r)| (low.max(r.0), high.min(r.1)));
         let common = if even.is_some() && t.right_row == 0 && low < high { low..high } else { 0..0 };
-        if t.kind == Kind::Product && t.right_row == 0 && common != (0..rows) && rows <= MOST_ROWS as i64 {
+        let alike = t.kind == Kind::Product && t.right_row == 0 && t.across.is_empty();
+        if alike && common != (0..rows) && rows <= MOST_ROWS as i64 {
             return self.uneven(p, m);
         }
         m.padded.clear();
@@ -107,14 +147,18 @@ impl Task<'_> {
         while row < rows {
             let end = if row == common.start && !common.is_empty() { common.end } else { row + 1 };
             m.taps.clear();
-            for n in (0..t.taps.len()).filter(|n| m.ranges[*n].0 <= row && row < m.ranges[*n].1) {
+            let mut reach = [(i64::MAX, i64::MIN); 2];
+            for (n, _) in m.ranges.iter().enumerate().filter(|(n, r)| r.0 <= row && row < r.1 && whole(*n)) {
                 let left = match even {
                     Some(_) => t.taps[n][0],
                     None => (self.row_of_tap(t, n, row) - p.first[0]) as isize,
                 };
-                let [l, r] = [left, t.taps[n][1]].map(|x| x as i64);
-                self.check(p, stride, row..end, [(l, l), (r, r)]);
+                let own = [left, t.taps[n][1]].map(|x| x as i64);
+                reach.iter_mut().zip(own).for_each(|(r, at)| *r = (r.0.min(at), r.1.max(at)));
                 m.taps.push([left, p.taps[n][1]]);
+            }
+            if !m.taps.is_empty() {
+                self.check(p, stride, row..end, reach);
             }
             let steps = if m.taps.len() < t.taps.len() { &m.padded } else { &m.steps };
             self.call(p, stride, row..end, (&m.taps, steps), &mut m.copy);
@@ -263,8 +307,8 @@ impl Task<'_> {
         }
         let [low, high] = ends(p.first[0], [(rows.start * stride, (rows.end - 1) * stride), reach[0]]);
         let depth = (t.depth - 1) * t.left_stride;
-        let across = if t.kind == Kind::Product { 0 } else { p.to.columns - 1 };
-        self.views[t.left.buffer].require_all(low + depth.min(0), high + depth.max(0) + across);
+        let [first, last] = if t.kind == Kind::Product { [0, 0] } else { [p.columns.start, p.columns.end - 1] };
+        self.views[t.left.buffer].require_all(low + depth.min(0) + first, high + depth.max(0) + last);
         // Rows move the right operand evenly: its first and last row are the ends.
         self.check_right(p, rows.start, reach[1]);
         if t.right_row != 0 {
@@ -277,7 +321,7 @@ impl Task<'_> {
         if let Some(right) = t.right.as_ref().filter(|_| p.right.is_none()) {
             let depth = (t.depth - 1) * t.right_stride;
             let [low, high] = ends(p.first[1] + row * t.right_row, [reach, (0, depth)]);
-            self.views[right.buffer].require_all(low, high + p.to.columns - 1);
+            self.views[right.buffer].require_all(low + p.columns.start, high + p.columns.end - 1);
         }
     }
     #[inline(always)]
@@ -298,7 +342,8 @@ impl Task<'_> {
             right_stride,
             taps,
             depth: t.depth as usize,
-            columns: p.to.columns as usize,
+            first_column: p.columns.start as usize,
+            columns: p.columns.end as usize,
             initial: p.start,
             steps,
             out: p.to.out,
@@ -417,6 +462,8 @@ struct Place<'a> {
     taps: &'a [[isize; 2]],
     /// That copy and the distance of its rows.
     right: Option<(*const f32, isize)>,
+    /// The columns that are computed.
+    columns: Range<i64>,
 }
 
 /// The least and the greatest sum of a number and one of each pair.
@@ -440,6 +487,16 @@ fn always(c: &RowCondition, at: i64, rows: i64) -> bool {
     }
 }
 
+/// The lanes for which an inequality holds whose index is `at` in the first one and moves by `step`, which is not 0.
+fn range_of(op: CondOp, at: i64, step: i64, lanes: i64) -> (i64, i64) {
+    let grows = (op == CondOp::Ge) == (step > 0);
+    match grows {
+        false => (0, until(op, at, step, lanes)),
+        // It holds from where its opposite holds no longer.
+        true => (until(if op == CondOp::Ge { CondOp::Lt } else { CondOp::Ge }, at, step, lanes), lanes),
+    }
+}
+
 /// How many of `most` lanes a condition holds for whose index is `at` in the first one and moves by `step` towards
 /// where it holds no longer.
 fn until(op: CondOp, at: i64, step: i64, most: i64) -> i64 {
@@ -448,7 +505,9 @@ fn until(op: CondOp, at: i64, step: i64, most: i64) -> i64 {
         CondOp::Ge => at + 1,
         CondOp::Eq => return most,
     };
-    (room + step.abs() - 1).div_euclid(step.abs()).clamp(0, most)
+    // A division takes as long as ten products.
+    let lanes = if step.abs() == 1 { room } else { (room + step.abs() - 1).div_euclid(step.abs()) };
+    lanes.clamp(0, most)
 }
 
 /// A bit for each row of a range.

@@ -67,6 +67,9 @@ pub(crate) struct Operands<'a> {
     pub taps: &'a [[isize; 2]],
     /// Elements of the reduction in each tap.
     pub depth: usize,
+    /// The first column that is computed.
+    pub first_column: usize,
+    /// The end of the columns.
     pub columns: usize,
     /// What sums begin with; `None`: what lies at `out`.
     pub initial: Option<f32>,
@@ -84,7 +87,7 @@ pub(crate) struct Operands<'a> {
 /// `columns` elements. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
 /// `out`. The machine has `isa`.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
-    let mut column = 0;
+    let mut column = t.first_column;
     while column < t.columns {
         let (vectors, lanes, most) = block(isa, t.columns - column);
         let mut row = rows.start;
@@ -357,6 +360,7 @@ mod tests {
             right_stride: 0,
             taps,
             depth: 1,
+            first_column: 0,
             columns: 0,
             initial: None,
             steps: &[],

@@ -12,6 +12,8 @@ pub(crate) struct TileMemory {
     pub taps: Vec<[isize; 2]>,
     /// The rows that each tap has.
     pub ranges: Vec<(i64, i64)>,
+    /// The columns that each tap has, where some have not all.
+    pub spans: Vec<(i64, i64)>,
     /// What each condition's index is in the first row of the first tap.
     pub conditions: Vec<i64>,
     /// What rows in the padding read.

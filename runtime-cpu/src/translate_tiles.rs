@@ -5,6 +5,7 @@ use crate::index::{Condition, Index, Slot};
 use crate::program::{Access, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
+use tensor_ir::int::CondOp;
 use tensor_ir::name::Name;
 use tensor_ir::tir::analysis::operands::{Operand, factors, oriented};
 use tensor_ir::tir::intrinsic::{Intrinsic, Nest};
@@ -20,6 +21,8 @@ struct Side {
     moves: bool,
     /// Where these do not hold the operand is `padding`; the lanes do not differ in them.
     conditions: Vec<Condition>,
+    /// The same, of conditions that hold for some lanes.
+    across: Vec<Condition>,
     padding: f32,
 }
 
@@ -29,13 +32,14 @@ struct Sides {
     left: Access,
     right: Option<Access>,
     conditions: Vec<Condition>,
+    across: Vec<Condition>,
     padding: Option<f32>,
 }
 
 impl Sides {
     fn indices(&self) -> impl Iterator<Item = &Index> {
         let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
-        operands.chain(self.conditions.iter().map(|c| &c.index))
+        operands.chain(self.conditions.iter().chain(&self.across).map(|c| &c.index))
     }
 }
 
@@ -132,6 +136,11 @@ impl Translator<'_> {
             return Ok(None);
         }
         let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
+        // A tile looks for its first row and tap, be they in the padding or not.
+        let padded = !sides.conditions.is_empty() || !sides.across.is_empty();
+        if padded && sides.indices().any(Index::reads) {
+            return Ok(None);
+        }
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
@@ -142,7 +151,7 @@ impl Translator<'_> {
         // The innermost loop, where it stands under no condition, is the depth.
         let mut depth = Extent { slot: usize::MAX, count: 1 };
         if let Some((last, rest)) = taps.split_last()
-            && sides.conditions.iter().all(|c| c.index.stride(last.slot) == Some(0))
+            && sides.conditions.iter().chain(&sides.across).all(|c| c.index.stride(last.slot) == Some(0))
             && clamps.iter().all(|c| !c.index.uses(last.slot))
             && plain.stride(last.slot).is_some_and(|s| s >= 0)
         {
@@ -153,7 +162,8 @@ impl Translator<'_> {
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         // A right operand that is copied is the same for all rows.
         let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
-        let walk = walk.filter(|e| !moves(e));
+        let crossed = |e: &&Extent| sides.across.iter().any(|c| c.index.stride(e.slot) != Some(0));
+        let walk = walk.filter(|e| !moves(e) && !crossed(e));
         let around = &outer[..outer.len() - usize::from(walk.is_some())];
         let rows = walk.copied().unwrap_or(Extent { slot: usize::MAX, count: 1 });
         let inside: Vec<Slot> = taps.iter().chain([&depth]).map(|e| e.slot).collect();
@@ -174,6 +184,7 @@ impl Translator<'_> {
             right_row: right.map_or(0, |r| step(rows, r)),
             right_stride: right.map_or(0, |r| step(depth, r)),
             clamps,
+            across: conditions_of(taps, sides.across.clone(), columns.slot),
             ..tile(taps, &plain, right, sides.conditions.clone(), rows.slot)
         };
         Ok(Some(with_loops(around, RegisterTile { left: sides.left, right: sides.right, ..made })))
@@ -205,17 +216,20 @@ impl Translator<'_> {
         let nothing = nothing(combiner);
         let operand = |e: &Expr| {
             // A sum leaves its padding out; an extremum also takes another number.
-            let fits = |o: &Side| o.conditions.is_empty() || o.padding == nothing || alone != Kind::Sum;
+            let fits =
+                |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || alone != Kind::Sum;
             Ok::<_, String>(self.operand(e, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
-        let padding = Some(left.padding).filter(|x| !left.conditions.is_empty() && *x != nothing);
+        let padded = !left.conditions.is_empty() || !left.across.is_empty();
+        let padding = Some(left.padding).filter(|x| padded && *x != nothing);
         let right = match second.map(operand).transpose()? {
             Some(None) => return Ok(None),
             other => other.flatten(),
         };
         let both = [Some(&left), right.as_ref()];
         let conditions = both.into_iter().flatten().flat_map(|o| o.conditions.iter().cloned()).collect();
+        let across: Vec<Condition> = both.into_iter().flatten().flat_map(|o| o.across.iter().cloned()).collect();
         // A product of two elements that are the same for all lanes is the same everywhere.
         let (kind, left, right) = match (left.moves, right) {
             (true, None) => (alone, left, None),
@@ -228,23 +242,26 @@ impl Translator<'_> {
         if right.as_ref().is_some_and(|r| !r.conditions.is_empty() && self.is_copied(&r.access)) {
             return Ok(None);
         }
-        let sides = Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, padding };
-        // A tile looks for its first row and tap, be they in the padding or not.
-        let fits = sides.conditions.is_empty() || !sides.indices().any(Index::reads);
-        Ok(Some(sides).filter(|_| fits))
+        // It has every lane, too.
+        let copied = || [Some(&left), right.as_ref()].into_iter().flatten().any(|o| self.is_copied(&o.access));
+        if !across.is_empty() && copied() {
+            return Ok(None);
+        }
+        Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, across, padding }))
     }
     fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o)) else { return Ok(None) };
         let Some(padding) = o.float_padding() else { return Ok(None) };
         let conditions = self.conditions(o.conditions)?;
         let index = self.ix.place(o.buffer, o.indices)?;
-        let fixed = conditions.iter().all(|c| !c.index.uses(lane));
+        let (across, conditions): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|c| c.index.uses(lane));
         let moves = index.stride(lane);
-        if !fixed || !matches!(moves, Some(0 | 1)) {
+        let even = across.iter().all(|c| c.op != CondOp::Eq && c.index.stride(lane).is_some());
+        if !even || !matches!(moves, Some(0 | 1)) || moves == Some(0) && !across.is_empty() {
             return Ok(None);
         }
         let access = access(o.buffer, index, [usize::MAX, lane]);
-        Ok(Some(Side { access, moves: moves == Some(1), conditions, padding: padding as f32 }))
+        Ok(Some(Side { access, moves: moves == Some(1), conditions, across, padding: padding as f32 }))
     }
 }
 
@@ -253,28 +270,34 @@ fn with_loops(around: &[Extent], tile: RegisterTile) -> Node {
     around.iter().rev().fold(Node::Tile(Box::new(tile)), |body, e| Node::Loop(e.slot, e.count, vec![body]))
 }
 
-/// A tile of which nothing is known but its taps: those of loops along which all places move evenly.
-fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> RegisterTile {
-    let each = |step: &dyn Fn(Slot) -> i64| {
-        let mut all = vec![0];
-        for l in loops {
-            all = all
-                .iter()
-                .flat_map(|at| (0..l.count).map(move |n| (at, n)))
-                .map(|(at, n)| at + n * step(l.slot))
-                .collect();
-        }
-        all
-    };
-    let reach =
-        |all: &[i64]| all.iter().fold((0, 0), |(low, high), x| (x.min(&low).to_owned(), x.max(&high).to_owned()));
-    let along = |i: &Index| each(&|slot| i.stride(slot).unwrap_or(0));
-    let lefts = along(left);
-    let rights = right.map_or_else(|| vec![0; lefts.len()], along);
-    let conditions = conditions.into_iter().map(|condition| {
-        let taps = along(&condition.index);
+/// The differences of an index in each tap from that in the first, of loops along which it moves evenly.
+fn along(loops: &[Extent], i: &Index) -> Vec<i64> {
+    let mut all = vec![0];
+    for l in loops {
+        let step = i.stride(l.slot).unwrap_or(0);
+        all = all.iter().flat_map(|at| (0..l.count).map(move |n| at + n * step)).collect();
+    }
+    all
+}
+
+/// The least and the greatest of 0 and these.
+fn reach(all: &[i64]) -> (i64, i64) {
+    all.iter().fold((0, 0), |(low, high), x| (low.min(*x), high.max(*x)))
+}
+
+/// Conditions on the rows, or on the columns, of a tile with these taps.
+fn conditions_of(loops: &[Extent], conditions: Vec<Condition>, row: Slot) -> Vec<RowCondition> {
+    let known = conditions.into_iter().map(|condition| {
+        let taps = along(loops, &condition.index);
         RowCondition { step: condition.index.stride(row), reach: reach(&taps), taps, condition }
     });
+    known.collect()
+}
+
+/// A tile of which nothing is known but its taps: those of loops along which all places move evenly.
+fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> RegisterTile {
+    let lefts = along(loops, left);
+    let rights = right.map_or_else(|| vec![0; lefts.len()], |r| along(loops, r));
     let nowhere = Access { buffer: 0, index: Index::default(), strides: None, column_stride: None, inside: None };
     RegisterTile {
         kind: Kind::Product,
@@ -293,7 +316,8 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         column: usize::MAX,
         row_stride: None,
         left_stride: 0,
-        conditions: conditions.collect(),
+        conditions: conditions_of(loops, conditions, row),
+        across: vec![],
         padding: None,
         right: None,
         right_row: 0,

@@ -4,7 +4,7 @@
 mod functions;
 
 use functions::plan::{NoFunctions, plan_of};
-use functions::{conv, depthwise, elementwise_chain, inputs_of, matmul, pool, row_sum, softmax, stored_as};
+use functions::{conv, depthwise, elementwise_chain, grouped, inputs_of, matmul, pool, row_sum, softmax, stored_as};
 use runtime_cpu::{Isa, Processor, Session};
 use tensor_ir::dtype::DType;
 use tensor_ir::interpreter::run_tensor_function;
@@ -118,6 +118,27 @@ fn depthwise_convolutions_run_in_lanes() {
     for nhwc in [true, false] {
         for (channels, h, k, stride, pad) in [(24, 7, 3, 1, 1), (100, 9, 3, 2, 1), (16, 11, 5, 1, 2)] {
             check(&depthwise(channels, h, k, stride, pad, nhwc));
+        }
+    }
+}
+
+#[test]
+fn groups_are_products_or_share_what_they_read() {
+    for (groups, channels, h, k, stride, pad) in [
+        (2, [24, 40], 6, 3, 1, 1),
+        (3, [5, 2], 9, 3, 1, 1),
+        (4, [3, 3], 20, 3, 1, 2),
+        (5, [3, 7], 17, 3, 1, 0),
+        (6, [4, 4], 8, 1, 1, 0),
+        (2, [6, 6], 9, 3, 2, 1),
+    ] {
+        for nhwc in [true, false] {
+            let rules = check(&grouped(groups, channels, h, [k, stride, pad], nhwc));
+            // Results that lie next to each other read neighbours, if steps are 1. In wide groups either rule pays.
+            let shared = !nhwc && stride == 1;
+            let rule = if shared { "lanes" } else { "matmul-tile" };
+            let pays = !shared || channels[1] < 16;
+            assert!(!pays || rules.iter().all(|r| r.starts_with(rule)), "{groups} {channels:?} {nhwc}: {rules:?}");
         }
     }
 }

@@ -135,7 +135,66 @@ impl ConvTranspose {
     }
 }
 
+/// A spatial axis of a transposed convolution as phases, each with a window of its own: result `a * stride + phase` is
+/// result `a` of the phase's convolution, whose taps lie `step` apart.
+pub struct SplitAxis {
+    /// The phases; as many as the stride.
+    pub phases: Vec<Phase>,
+    /// Distance of taps in the data.
+    pub step: i64,
+    /// Results of each phase.
+    pub results: Int,
+    /// Results of the axis, of which the last ones may be left out.
+    pub output: Int,
+}
+
+/// The window of a phase.
+pub struct Phase {
+    /// The taps that it has, in the order of the data.
+    pub taps: Vec<usize>,
+    /// Zeros before and behind the data.
+    pub before: i64,
+    /// As above.
+    pub after: i64,
+}
+
+impl ConvTranspose {
+    /// The spatial axes as phases with windows of their own.
+    ///
+    /// # Errors
+    /// When the attributes do not fit the shapes; when no stride is above 1; when windows or padding are open; when a
+    /// phase has no tap, or its window leaves data out.
+    pub fn split_axes(&self, data: &[Int], weights: &[Int]) -> OpResult<Vec<SplitAxis>> {
+        let axes = self.axes(data, weights)?;
+        if axes.iter().all(|a| a.stride == 1) {
+            return Err("its stride is 1".into());
+        }
+        axes.into_iter().map(Axis::split).collect()
+    }
+}
+
 impl Axis {
+    fn split(self) -> OpResult<SplitAxis> {
+        let (stride, known) = (self.stride, self.kernel.as_const().zip(self.begin.as_const()));
+        let (kernel, begin) = known.ok_or("its window or padding is open")?;
+        let results = tidy(&self.output.ceil_div(stride));
+        // A dilation with a factor of the stride leaves some phase without a tap.
+        let step = self.dilation;
+        let more = tidy(&(results.clone() - &self.input)).as_const().ok_or("its padding depends on an open size")?;
+        let phase = |phase: i64| {
+            let at = |tap: &i64| phase + begin - tap * self.dilation;
+            let taps: Vec<i64> = (0..kernel).rev().filter(|t| at(t).rem_euclid(stride) == 0).collect();
+            let first = taps.first().ok_or("some of its results have no tap")?;
+            let before = -at(first) / stride;
+            let after = more - before + (taps.len() as i64 - 1) * step;
+            match before < 0 || after < 0 {
+                true => Err("its padding leaves data out".into()),
+                false => Ok(Phase { taps: taps.iter().map(|t| *t as usize).collect(), before, after }),
+            }
+        };
+        let phases = (0..stride).map(phase).collect::<OpResult<_>>()?;
+        Ok(SplitAxis { phases, step, results, output: self.output })
+    }
     fn phases(self) -> OpResult<PhasedAxis> {
         let stride = self.stride;
         let (kernel, begin) =

@@ -15,6 +15,9 @@
 //! would make NaN of infinities and NaN beside what the source form reads, so that such windows stay. (Shi et al. 2016,
 //! "Is the deconvolution layer the same as a convolutional layer?")
 
+mod apart;
+
+use self::apart::Apart;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
 use super::{Pass, PassContext, PassError};
@@ -55,19 +58,15 @@ impl Pass for TransposedPhases {
                 r.normalize(n);
                 let Some(op) = r.f.nodes[n].op.downcast::<ConvTranspose>().cloned() else { continue };
                 let name = r.f.nodes[n].name;
-                let phases = match Phases::of(r, n, &op) {
+                let ways = Ways { of_zeros: self.always, apart: !cx.target().profile.model().shaders };
+                let phases = match ways.find(r, n, &op) {
                     Ok(phases) => phases,
                     Err(why) => {
                         cx.missed(self, &[name], format!("{name} stays a transposed convolution: {why}"));
                         continue;
                     }
                 };
-                if phases.has_zeros && !self.always {
-                    let why = "its window is no multiple of its stride, and weights of 0 would spread NaN";
-                    cx.missed(self, &[name], format!("{name} stays a transposed convolution: {why}"));
-                    continue;
-                }
-                let w = Weighed::nodes(&*model, &phases.forms, &[NodeForm::of(&r.f, n)]);
+                let w = Weighed::nodes(&*model, phases.forms(), &[NodeForm::of(&r.f, n)]);
                 let (new, old, how) = (w.one / 1e3, w.other / 1e3, w.verdict(1.0, "the convolution"));
                 let how = if self.always { String::new() } else { format!(" ({how})") };
                 let text = format!("as a convolution it takes {new:.1} us, else {old:.1} us{how}");
@@ -81,6 +80,51 @@ impl Pass for TransposedPhases {
                 }
             }
         }))
+    }
+}
+
+/// The forms that a transposed convolution may get.
+struct Ways {
+    /// One convolution, with weights of 0 too.
+    of_zeros: bool,
+    /// A convolution for each phase. Devices launch a kernel for each, and there it has not been measured.
+    apart: bool,
+}
+
+/// A form of a transposed convolution.
+enum Form {
+    Together(Phases),
+    Apart(Apart),
+}
+
+impl Ways {
+    /// # Errors
+    /// Why there is no form.
+    fn find(&self, r: &Rewriter<'_>, n: NodeId, op: &ConvTranspose) -> Result<Form, String> {
+        let zeros = "its window is no multiple of its stride, and weights of 0 would spread NaN";
+        let together = Phases::of(r, n, op).and_then(|p| match p.has_zeros && !self.of_zeros {
+            true => Err(zeros.into()),
+            false => Ok(p),
+        });
+        match together {
+            Err(_) if self.apart => Apart::of(r, n, op).map(Form::Apart),
+            other => other.map(Form::Together),
+        }
+    }
+}
+
+impl Form {
+    fn forms(&self) -> &[NodeForm] {
+        match self {
+            Form::Together(p) => &p.forms,
+            Form::Apart(p) => &p.forms,
+        }
+    }
+    fn replace(self, r: &mut Rewriter<'_>, n: NodeId) -> Result<(), String> {
+        match self {
+            Form::Together(p) => p.replace(r, n),
+            Form::Apart(p) => p.replace(r, n),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod shared;
 pub use shared::*;
 
 use tensor_ir::dtype::DType;
-use tensor_ir::int::Cond;
+use tensor_ir::int::{Cond, Int};
 use tensor_ir::tir::{BufferId, Combiner, Expr, Stmt, TensorFunction};
 
 /// `f` with its f32 parameters stored as `dtype`, and computed in f32. Results that a reduction adds up stay f32.
@@ -47,6 +47,44 @@ pub fn pool(channels: i64, h: i64, [k, stride, pad]: [i64; 3], padding: f64, com
         });
         stage(c, "y", |c| {
             c.compute("", &out, DType::F32, |i| Expr::load(pool, i.to_vec()) * Expr::constant(0.5, DType::F32))
+        })
+    })
+}
+
+/// Convolution of one image with `groups` groups of `[data, results]` channels, windows of `k` x `k`, and a bias:
+/// blocks conv, y.
+pub fn grouped(
+    groups: i64,
+    [data, results]: [i64; 2],
+    h: i64,
+    [k, stride, pad]: [i64; 3],
+    nhwc: bool,
+) -> TensorFunction {
+    let (all, out) = (groups * results, (h + 2 * pad - k) / stride + 1);
+    let at = |c: Int, y: Int, x: Int| if nhwc { vec![Int::new(0), y, x, c] } else { vec![Int::new(0), c, y, x] };
+    let shape = |c: i64, side: i64| at(c.into(), side.into(), side.into()).into_iter().skip(1);
+    let shape = |c: i64, side: i64| [Int::new(1)].into_iter().chain(shape(c, side)).collect::<Vec<Int>>();
+    let numbers = |s: &[Int]| s.iter().filter_map(Int::as_const).collect::<Vec<i64>>();
+    let part = |i: &[Int]| if nhwc { [&i[3], &i[1], &i[2]] } else { [&i[1], &i[2], &i[3]] }.map(Clone::clone);
+    let x = numbers(&shape(groups * data, h));
+    function(&[("x", &x), ("w", &[all, data, k, k]), ("bias", &[all])], |c, ids| {
+        let [x, w, bias] = ids[..] else { unreachable!("three operands") };
+        let wide = shape(all, out);
+        let conv = stage(c, "conv", |c| {
+            c.reduce("", &wide, DType::F32, &ints(&[k, k, data]), Combiner::Sum, |s, r| {
+                let [o, y, x1] = part(s);
+                let place = |i: Int, tap: &Int| i * stride + tap - pad;
+                let (y, x1) = (place(y, &r[0]), place(x1, &r[1]));
+                let conds = [&y, &x1].into_iter().flat_map(|i| [Cond::ge(i.clone(), 0), Cond::lt(i.clone(), h)]);
+                let load = Expr::load(x, at(o.div(results) * data + &r[2], y.clone(), x1.clone()));
+                let padded = Expr::guarded(conds.collect(), load, Expr::constant(0.0, DType::F32));
+                padded * Expr::load(w, vec![o, r[2].clone(), r[0].clone(), r[1].clone()])
+            })
+        });
+        stage(c, "y", |c| {
+            c.compute("", &wide, DType::F32, |i| {
+                Expr::load(conv, i.to_vec()) + Expr::load(bias, vec![part(i)[0].clone()])
+            })
         })
     })
 }

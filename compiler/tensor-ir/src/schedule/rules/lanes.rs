@@ -4,8 +4,11 @@
 //! A reduction is kept in task memory, for all lanes of the inner loops at once. Its own loops go outside of them if
 //! the lanes of an operand are adjacent in memory (depthwise convolution, pooling, reductions over outer dimensions),
 //! and inside if the elements of the reduction are (softmax, norms, means over the last dimension).
+//!
+//! The results of a narrow group of channels share what they read: they are the rows of tiles whose columns are the
+//! lanes.
 
-use super::analysis::output_variables;
+use super::analysis::{contraction, output_variables};
 use super::candidate::{Candidate, NoChoice};
 use super::decline::Decline;
 use super::packing::pack_constants;
@@ -15,7 +18,7 @@ use super::view::View;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::estimate::{KernelEstimate, lane_kernel};
+use crate::schedule::estimate::{KernelEstimate, RegisterTiles, lane_kernel, register_tile_kernel};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::intrinsic::strides;
@@ -28,6 +31,12 @@ const MOST: i64 = 1 << 14;
 /// Sums that a task keeps where a loop has an open length, about; and the least part of that loop.
 const KEPT: i64 = 1 << 11;
 const FEW: i64 = 8;
+/// Sums of rows that share what they read, at most: they stay in the core's second cache.
+const MOST_SHARED: i64 = 1 << 16;
+/// Rows of a tile whose loads take as long as their products.
+const FEW_ROWS: i64 = 4;
+/// Products in the time that a tile takes to begin, some 60 ns.
+const BEGINNING: i64 = 4500;
 
 /// Any unit.
 pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
@@ -36,9 +45,50 @@ pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decli
 
 /// The kernel whose tasks compute the inner loops. Units with windows are weighed with what they are joined to.
 pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
-    match unit.window {
-        Some(_) => vec![],
-        None => lane_kernel(view.stages(), unit.reduce, unit.output, goes_across(view, unit)),
+    match (&unit.window, shared_rows(view, unit)) {
+        (Some(_), _) => vec![],
+        (None, Some(rows)) => register_tile_kernel(view.stages(), [unit.name(), unit.output], rows.in_tiles(view)),
+        (None, None) => lane_kernel(view.stages(), unit.reduce, unit.output, goes_across(view, unit)),
+    }
+}
+
+/// Results of a product that differ in constants alone, lane by lane: they read the same elements.
+struct SharedRows {
+    /// The loop over these results.
+    rows: Name,
+    /// The loop over lanes.
+    lanes: Name,
+    /// The loops outside.
+    outer: Vec<Name>,
+    /// Elements of each sum.
+    depth: i64,
+}
+
+/// The rows of each product of a batch whose innermost results lie next to each other in what they read.
+fn shared_rows(view: &View<'_>, unit: &Unit) -> Option<SharedRows> {
+    let c = contraction(view, unit).ok().filter(|c| c.right_constant && !c.batch.is_empty())?;
+    let [rows] = c.n[..] else { return None };
+    let loops = view.loops(unit.output).ok()?;
+    let lanes = loops.iter().rfind(|l| !l.extent.is(1)).map(|l| l.var).filter(|v| c.m.contains(v))?;
+    goes_across(view, unit).is_none().then_some(())?;
+    let own = output_variables(view.f, view.block(unit.reduce?)?, view.block(unit.output)?).ok()?;
+    let lane = own.iter().find(|p| p.1 == lanes)?.0;
+    is_next(view, view.block(unit.reduce?)?, lane).then_some(())?;
+    (view.product(&[rows, lanes]) <= MOST_SHARED).then_some(())?;
+    let outer = loops.iter().map(|l| l.var).filter(|v| ![rows, lanes].contains(v)).collect();
+    Some(SharedRows { rows, lanes, outer, depth: view.product(&c.k) })
+}
+
+impl SharedRows {
+    /// The tiles, each of all rows and one row of lanes: it begins by finding its taps.
+    fn in_tiles(&self, view: &View<'_>) -> RegisterTiles {
+        let vector = view.profile.machine.register_tile().map_or(1, |t| i64::from(t[1])) / 2;
+        let lanes = (view.product(&[self.lanes]) + vector - 1) / vector * vector;
+        let rows = view.product(&[self.rows]).max(FEW_ROWS);
+        RegisterTiles {
+            count: view.product(&self.outer) as f64,
+            products: (rows * lanes * self.depth + BEGINNING) as f64,
+        }
     }
 }
 
@@ -48,6 +98,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
         let Some(reduce) = unit.reduce else { return Ok(()) };
         let mut order: Vec<Name> = sketch.loops(reduce)?.iter().map(|l| l.var).collect();
         return join_run(sketch, reduce, &mut order);
+    }
+    if let Some(found) = shared_rows(&sketch.view(), unit).filter(|_| unit.window.is_none()) {
+        return share_rows(sketch, unit, &found);
     }
     if unit.window.is_none() {
         pack_constants(sketch, unit);
@@ -59,6 +112,16 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
         Some(reduce) => accumulate(sketch, unit, reduce, task),
         None => Ok(()),
     }
+}
+
+/// Makes tasks of rows that share what they read.
+fn share_rows(sketch: &mut Sketch<'_>, unit: &Unit, found: &SharedRows) -> Result<(), Decline> {
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let order: Vec<Name> = found.outer.iter().chain(&[found.rows, found.lanes]).copied().collect();
+    sketch.reorder(&order)?;
+    let task = sketch.fuse(&found.outer, Name::new(&format!("{}_t", unit.output)))?;
+    sketch.bind(task, Axis::GroupX)?;
+    accumulate(sketch, unit, reduce, task)
 }
 
 /// Makes tasks of the outer loops around a unit's result, which keep `least` inner loops where these are not too long

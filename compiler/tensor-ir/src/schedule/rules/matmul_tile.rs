@@ -23,12 +23,17 @@ use crate::tir::intrinsic::Intrinsic;
 use crate::tir::{BinaryOp, Block, BufferId, Expr};
 
 /// Columns of a product that panels are made for, at least; depth of one, at least.
-const LEAST_COLUMNS: i64 = 4;
+const LEAST_COLUMNS: i64 = 2;
 const LEAST_DEPTH: i64 = 3;
 /// Rows of a tile whose right operand's loads take as long as their products.
 const FEW_ROWS: i64 = 2;
 /// Products in the time that a tile takes to find how many rows it has, where tiles do not divide all rows.
 const TAIL: f64 = 4096.0;
+
+/// Products in the time that a tap takes whose rows are found one by one.
+const LONE_TAP: i64 = 60_000;
+/// Products in the time of storing one result of a narrow tile, whose rows are no whole vectors, some 3 ns.
+const SCATTERED: i64 = 200;
 
 candidate! {
     /// A register tile of a product.
@@ -49,6 +54,12 @@ struct PanelProduct {
     times: i64,
     /// Rows and columns of the register tile.
     tile: [i64; 2],
+    /// Columns of the narrowest part of a tile.
+    vector: i64,
+    /// Each product of a batch has one panel, which is no whole one.
+    narrow: bool,
+    /// Taps of a window that lie unevenly, as those of a transposed convolution: each is a tile of its own.
+    lone_taps: i64,
     /// Elements of the right operand's rows are adjacent in whole panels.
     whole_panels: bool,
 }
@@ -71,7 +82,12 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
     let lies = |v: Option<Name>| v.and_then(|v| stride(view, (right.0, &right.1), v));
-    let tile = view.profile.machine.register_tile().ok_or_else(Decline::other_kind)?.map(i64::from);
+    let mut tile = view.profile.machine.register_tile().ok_or_else(Decline::other_kind)?.map(i64::from);
+    let (vector, narrow) = (tile[1] / 2, !c.batch.is_empty() && columns < tile[1]);
+    if narrow {
+        // The columns of a narrow group are one panel, which the next group's follow.
+        tile[1] = columns;
+    }
     let whole_panels = columns % tile[1] == 0
         && c.n.len() == 1
         && lies(c.n.last().and_then(own)) == Some(1)
@@ -82,7 +98,12 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
     };
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
-    Ok(PanelProduct { c, together, sizes: [cut, columns, depth], times, tile, whole_panels })
+    let taps = &c.k[..c.k.len() - 1];
+    let uneven =
+        taps.iter().any(|v| left.1.iter().any(|i| i.uses(*v)) && stride(view, (left.0, &left.1), *v).is_none());
+    let lone_taps = if uneven { view.product(taps) } else { 0 };
+    let sizes = [cut, columns, depth];
+    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels })
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
@@ -99,13 +120,15 @@ impl PanelProduct {
     /// What tiles of so many rows take: the last one has the rows that are left, and loads take as long as some rows.
     fn in_tiles(&self, rows: i64) -> RegisterTiles {
         let [all, columns, depth] = self.sizes;
-        let width = self.tile[1];
+        let width = self.tile[1].max(self.vector);
         let up = |n: i64, by: i64| (n + by - 1) / by.max(1);
         let tiles = up(all, rows);
         let mean = all as f64 / tiles.max(1) as f64 + FEW_ROWS as f64;
         let tail = if all % rows == 0 { 0.0 } else { TAIL };
+        let scattered = if self.narrow { SCATTERED * rows * columns.min(width) } else { 0 };
+        let others = (scattered + LONE_TAP * self.lone_taps) as f64;
         let count = self.times * tiles * up(columns, width);
-        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 + tail }
+        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 + tail + others }
     }
 }
 

@@ -33,6 +33,7 @@ mod dispatch_tests;
 mod dot_tests;
 mod elementwise;
 mod entry;
+mod groups;
 mod lanes;
 mod matmul_dot;
 mod matmul_matrix;

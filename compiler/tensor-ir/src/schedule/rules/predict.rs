@@ -15,7 +15,7 @@ use super::script::NOTHING;
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
-use super::{Rule, Takes, in_order};
+use super::{Rule, Takes, groups, in_order};
 use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
 use crate::schedule::{ScheduleError, ScheduleTarget};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
@@ -45,7 +45,7 @@ pub fn prepared<'a>(
 ) -> Result<TensorFunction, ScheduleError> {
     let mut sketch = Sketch::new(f.clone(), constants, target.into(), &NOTHING);
     prepare(&mut sketch, false);
-    sketch.together(|s| s.units().map(drop))?;
+    sketch.together(|s| groups::units(s).map(drop))?;
     Ok(sketch.f)
 }
 
@@ -134,7 +134,7 @@ struct UnitPrice {
 fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<UnitPrice>, String> {
     let mut sketch = sketch.clone();
     sketch.script = &NOTHING;
-    let units = sketch.together(|s| s.units()).map_err(|e| e.to_string())?;
+    let units = sketch.together(groups::units).map_err(|e| e.to_string())?;
     let view = sketch.view();
     let partner = |unit: &Unit| {
         (0..units.len()).find(|&j| units[j].name() != unit.name() && feeds_windows(&sketch, unit, &units[j]))

@@ -9,7 +9,7 @@ use super::predict::{cheaper_apart, function_picks, prepare};
 use super::script::{APART, FUNCTION, RULE, Script, WRITTEN};
 use super::sketch::Sketch;
 use super::unit::Unit;
-use super::{LOOP_BY_LOOP, Scheduled};
+use super::{LOOP_BY_LOOP, Scheduled, groups};
 use crate::check::check_proposal;
 use crate::name::Name;
 use crate::schedule::{InstrRef, ScheduleError, ScheduleTarget, SplitEpilogue};
@@ -118,7 +118,7 @@ fn schedule_units(
     mut declined: Vec<String>,
 ) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
     let list = sketch.together(|s| {
-        let list = s.units()?;
+        let list = groups::units(s)?;
         if s.script.leaves_merging() {
             s.merge_outputs(&list);
         }
