@@ -85,8 +85,8 @@ impl Task<'_> {
         unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
         Some(std::mem::take(m.right.taps()))
     }
-    /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no tap
-    /// asks where it lies.
+    /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no
+    /// tap asks where it lies.
     fn spans(&mut self, p: Place<'_>, stride: i64, m: &mut TileMemory) {
         let (t, columns) = (p.t, p.to.columns);
         m.spans.clear();
