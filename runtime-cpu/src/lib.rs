@@ -47,6 +47,7 @@ mod math;
 mod memory;
 mod processor;
 mod program;
+mod row_ranges;
 mod run_tiles;
 mod runs;
 mod session;

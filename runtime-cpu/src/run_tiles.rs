@@ -6,11 +6,11 @@ use crate::form::Form;
 use crate::halves;
 use crate::index::{Condition, Slot};
 use crate::memory::View;
-use crate::program::{self, End, Epilogue, Operand, RegisterTile, RowCondition, Start, StepOp};
+use crate::program::{self, End, Epilogue, Operand, RegisterTile, Start, StepOp};
+use crate::row_ranges::{always, ends, range_of, until, within};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;
 use std::ops::Range;
-use tensor_ir::int::CondOp;
 
 /// Loops of a tile whose left operand is held between limits, at most: four of a window in three dimensions, and rows.
 const MOST_LOOPS: usize = 5;
@@ -89,8 +89,8 @@ impl Task<'_> {
         unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
         Some(std::mem::take(m.right.taps()))
     }
-    /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no tap
-    /// asks where it lies.
+    /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no
+    /// tap asks where it lies.
     fn spans(&mut self, p: Place<'_>, even: Option<i64>, m: &mut TileMemory) {
         let (t, columns) = (p.t, p.to.columns);
         m.spans.clear();
@@ -466,51 +466,7 @@ struct Place<'a> {
     columns: Range<i64>,
 }
 
-/// The least and the greatest sum of a number and one of each pair.
-fn ends(at: i64, pairs: [(i64, i64); 2]) -> [i64; 2] {
-    pairs.iter().fold([at, at], |[low, high], (a, b)| [low + a.min(b), high + a.max(b)])
-}
-
 fn require_rows(view: &View, first: i64, rows: i64, stride: i64, columns: i64) {
     let [low, high] = ends(first, [(0, (rows - 1) * stride), (0, columns - 1)]);
     view.require_all(low, high);
-}
-
-/// True if the condition, whose index is `at` in the first row of the first tap, holds for all rows and taps.
-fn always(c: &RowCondition, at: i64, rows: i64) -> bool {
-    let Some(step) = c.step else { return false };
-    let [low, high] = ends(at, [c.reach, (0, step * (rows - 1))]);
-    match c.condition.op {
-        CondOp::Lt => high < 0,
-        CondOp::Ge => low >= 0,
-        CondOp::Eq => low == 0 && high == 0,
-    }
-}
-
-/// The lanes for which an inequality holds whose index is `at` in the first one and moves by `step`, which is not 0.
-fn range_of(op: CondOp, at: i64, step: i64, lanes: i64) -> (i64, i64) {
-    let grows = (op == CondOp::Ge) == (step > 0);
-    match grows {
-        false => (0, until(op, at, step, lanes)),
-        // It holds from where its opposite holds no longer.
-        true => (until(if op == CondOp::Ge { CondOp::Lt } else { CondOp::Ge }, at, step, lanes), lanes),
-    }
-}
-
-/// How many of `most` lanes a condition holds for whose index is `at` in the first one and moves by `step` towards
-/// where it holds no longer.
-fn until(op: CondOp, at: i64, step: i64, most: i64) -> i64 {
-    let room = match op {
-        CondOp::Lt => -at,
-        CondOp::Ge => at + 1,
-        CondOp::Eq => return most,
-    };
-    // A division takes as long as ten products.
-    let lanes = if step.abs() == 1 { room } else { (room + step.abs() - 1).div_euclid(step.abs()) };
-    lanes.clamp(0, most)
-}
-
-/// A bit for each row of a range.
-fn within((low, high): (i64, i64)) -> u64 {
-    if low < high { (u64::MAX >> (64 - (high - low))) << low } else { 0 }
 }

@@ -37,6 +37,11 @@ struct Sides {
 }
 
 impl Sides {
+    /// A place that is read from a buffer may be in the padding: a tile looks for its first row and tap there, too.
+    fn looks_beyond(&self) -> bool {
+        let padded = !self.conditions.is_empty() || !self.across.is_empty();
+        padded && self.indices().any(Index::reads)
+    }
     fn indices(&self) -> impl Iterator<Item = &Index> {
         let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
         operands.chain(self.conditions.iter().chain(&self.across).map(|c| &c.index))
@@ -136,9 +141,7 @@ impl Translator<'_> {
             return Ok(None);
         }
         let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
-        // A tile looks for its first row and tap, be they in the padding or not.
-        let padded = !sides.conditions.is_empty() || !sides.across.is_empty();
-        if padded && sides.indices().any(Index::reads) {
+        if sides.looks_beyond() {
             return Ok(None);
         }
         let (plain, clamps) = sides.left.index.without_clamps();
@@ -162,8 +165,7 @@ impl Translator<'_> {
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         // A right operand that is copied is the same for all rows.
         let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
-        let crossed = |e: &&Extent| sides.across.iter().any(|c| c.index.stride(e.slot) != Some(0));
-        let walk = walk.filter(|e| !moves(e) && !crossed(e));
+        let walk = walk.filter(|e| !moves(e) && !sides.across.iter().any(|c| c.index.stride(e.slot) != Some(0)));
         let around = &outer[..outer.len() - usize::from(walk.is_some())];
         let rows = walk.copied().unwrap_or(Extent { slot: usize::MAX, count: 1 });
         let inside: Vec<Slot> = taps.iter().chain([&depth]).map(|e| e.slot).collect();

@@ -49,8 +49,8 @@ pub(super) fn units(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError>
     Ok(units)
 }
 
-/// Splits the loops of a lone block whose quotients it reads. The loops over the rest go outside: the block does the same
-/// in all other iterations.
+/// Splits the loops of a lone block whose quotients it reads. The loops over the rest go outside: the block does the
+/// same in all other iterations.
 fn split_parts(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), ScheduleError> {
     let view = sketch.view();
     let Some((block, Ok(loops))) = view.block(unit.output).map(|b| (b, view.loops(unit.output))) else { return Ok(()) };
@@ -151,7 +151,8 @@ mod tests {
             "tensor @g(%x: f32[{depth},40], %w: f32[{shape},3], out %y: f32[{all},38]) {{
                buffer %t: f32[{all},38] global
                for c in 0..{all} {{ for p in 0..38 {{ for k in 0..{data} {{ for q in 0..3 {{
-                 block t reduce sum init {{ %t[c, p] <- %x[c / {results} * {data} + k, p + q] * %w[{weight}, q] }} }} }} }} }}
+                 block t reduce sum init {{
+                   %t[c, p] <- %x[c / {results} * {data} + k, p + q] * %w[{weight}, q] }} }} }} }} }}
                for i in 0..{all} {{ for j in 0..38 {{ block y {{ %y[i, j] <- max(%t[i, j], 0.0) }} }} }}
              }}"
         ))

@@ -58,7 +58,7 @@ struct PanelProduct {
     vector: i64,
     /// Each product of a batch has one panel, which is no whole one.
     narrow: bool,
-    /// Taps of a window that lie unevenly, as those of a transposed convolution: each is a tile of its own.
+    /// Taps of a window that lie unevenly, as in a transposed convolution: each is a tile of its own.
     lone_taps: i64,
     /// Elements of the right operand's rows are adjacent in whole panels.
     whole_panels: bool,
