@@ -46,7 +46,7 @@ impl Isa {
         Isa::ALL.into_iter().find(|i| i.short_name() == name)
     }
 
-    /// The name by which it is asked for.
+    /// Its name in options.
     pub fn short_name(self) -> &'static str {
         match self {
             Isa::Avx512 => "avx512",

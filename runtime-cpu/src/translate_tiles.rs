@@ -140,10 +140,8 @@ impl Translator<'_> {
         if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
             return Ok(None);
         }
-        let Some(sides) = self.sides(&b.value, r.combiner, columns.slot)? else { return Ok(None) };
-        if sides.looks_beyond() {
-            return Ok(None);
-        }
+        let sides = self.sides(&b.value, r.combiner, columns.slot)?.filter(|s| !s.looks_beyond());
+        let Some(sides) = sides else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {

@@ -141,7 +141,7 @@ impl RunSpans {
 }
 
 /// The time of a run as rows: kernels have all of theirs, the host what no kernel runs beside; the longest first, what
-/// is left last. A wait is told apart by the kernels beside it.
+/// is left last. Kernels beside a wait divide it.
 fn rows(spans: &[Span], ms: f64, nodes: &dyn Fn(&Span) -> Vec<String>) -> Vec<TimeRow> {
     let kernels: Vec<[f64; 2]> =
         spans.iter().filter(|s| s.lane == Lane::Device).map(|s| [s.start_us, s.end_us]).collect();
