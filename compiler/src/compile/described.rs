@@ -19,8 +19,6 @@ use rustc_hash::FxHashMap;
 /// The pass name in remarks about the forms of groups.
 const LOWERING: &str = "lower-groups";
 
-/// The pass of remarks about schedules.
-
 /// The groups of a plan and the remarks about them.
 pub(super) struct Described {
     /// In execution order.

@@ -93,7 +93,7 @@ struct Ways {
 
 /// A form of a transposed convolution.
 enum Form {
-    Together(Phases),
+    Together(Box<Phases>),
     Apart(Apart),
 }
 
@@ -108,7 +108,7 @@ impl Ways {
         });
         match together {
             Err(_) if self.apart => Apart::of(r, n, op).map(Form::Apart),
-            other => other.map(Form::Together),
+            other => other.map(|p| Form::Together(Box::new(p))),
         }
     }
 }

@@ -4,8 +4,6 @@ use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind, SCHEDULING};
 use compiler::trace::{Call, CompileTrace, Group};
 
-/// The pass whose remarks are about schedules.
-
 /// A compilation with its groups related to each other.
 pub struct Relations<'a> {
     /// The compilation.
