@@ -295,9 +295,10 @@ impl Session {
     /// warmup, runs: how many runs are not counted, and how many are.
     ///
     /// Returns a dictionary: "latency_ms" from inputs in host memory to results in host memory, "device_ms" with
-    /// inputs and results on the device (where the network runs there as a whole), each with median, p90, p99, min,
-    /// mean, stddev and samples; "split_ms" with the medians of upload, encode, gpu and readback; "per_kernel" with the
-    /// time of each kernel, and what else `weft bench --json` has of a run (docs/json.md).
+    /// inputs and results on the device (where the network runs there as a whole), each with median, plus_minus, p90,
+    /// p99, min, mean, stddev and samples; "spent" with where the time of one run goes: its rows are all of it;
+    /// "per_kernel" with the time of each kernel in that run, and the rest of what `weft bench --json` has of a run
+    /// (docs/json.md).
     ///
     /// Raises weft_nn.Error as `run`.
     #[pyo3(signature = (inputs, *, warmup=10, runs=100))]
