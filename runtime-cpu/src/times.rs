@@ -55,6 +55,9 @@ impl DispatchTime {
     }
 }
 
+/// Spans that are kept at most: loops may have any number of turns. The time of further ones is left out.
+const MOST: usize = 1 << 21;
+
 /// Notes of a run, which leave no time out.
 pub(crate) struct Log {
     start: Instant,
@@ -67,6 +70,9 @@ impl Log {
     }
     /// Notes what went on since the last note.
     pub(crate) fn note(&mut self, work: Work) {
+        if self.spans.len() == MOST {
+            return;
+        }
         let start = self.spans.last().map_or(0.0, |s| s.end);
         self.spans.push(Span { work, start, end: self.start.elapsed().as_secs_f64() * 1e6 });
     }

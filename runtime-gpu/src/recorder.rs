@@ -20,6 +20,11 @@ const PINGS: usize = 20;
 /// Dispatches with timestamps in one query set, each two: WebGPU's limit is 4096 queries.
 const CHUNK: usize = 2048;
 
+/// Spans that are kept at most, and query sets: the loops of a network may have any number of turns. The time of
+/// further ones has no name.
+const MOST_SPANS: usize = 1 << 21;
+const MOST_SETS: usize = 512;
+
 /// The work of a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Doing {
@@ -150,7 +155,7 @@ impl Recorder {
         let mut last = begin;
         let push = |notes: &mut Notes, what, start: f64, end: f64| {
             let on_device = matches!(what, Doing::Kernel(_));
-            notes.spans.push(Span { part: part.clone(), what, on_device, start, end });
+            notes.push(Span { part: part.clone(), what, on_device, start, end });
         };
         for (what, start, end) in spans {
             let [start, end] = [start, end].map(|t| (begin + t).max(last));
@@ -189,10 +194,10 @@ impl Recorder {
         }
         let mut pass = encoder.begin_compute_pass(&Default::default());
         for d in list {
-            let (set, at) = notes.stamp(gpu, Doing::Kernel(position(d)));
-            pass.write_timestamp(&set, at);
+            let stamp = notes.stamp(gpu, Doing::Kernel(position(d)));
+            stamp.iter().for_each(|(set, at)| pass.write_timestamp(set, *at));
             dispatch(&mut pass, d);
-            pass.write_timestamp(&set, at + 1);
+            stamp.iter().for_each(|(set, at)| pass.write_timestamp(set, at + 1));
         }
         Ok(())
     }
@@ -208,7 +213,7 @@ impl Recorder {
         what: impl FnOnce() -> Doing,
         encode: impl FnOnce(&mut wgpu::CommandEncoder) -> Result<(), GpuError>,
     ) -> Result<(), GpuError> {
-        let stamp = self.notes().filter(|_| writes_timestamps(gpu)).map(|mut notes| notes.stamp(gpu, what()));
+        let stamp = self.notes().filter(|_| writes_timestamps(gpu)).and_then(|mut notes| notes.stamp(gpu, what()));
         let mark = |encoder: &mut wgpu::CommandEncoder, behind: u32| {
             if let Some((set, at)) = &stamp {
                 encoder.begin_compute_pass(&Default::default()).write_timestamp(set, at + behind);
@@ -254,31 +259,37 @@ impl Notes {
         let (end, start) = (self.time(), self.now.1);
         let what = what.unwrap_or_else(|| self.now.0.clone());
         self.now.1 = end;
-        self.spans.push(Span { part: self.part.clone(), what, on_device: false, start, end });
+        let on_device = matches!(what, Doing::Kernel(_));
+        self.push(Span { part: self.part.clone(), what, on_device, start, end });
     }
 
-    /// The place of two timestamps around something on the device.
-    fn stamp(&mut self, gpu: &Arc<Gpu>, what: Doing) -> (wgpu::QuerySet, u32) {
+    fn push(&mut self, span: Span) {
+        if self.spans.len() < MOST_SPANS {
+            self.spans.push(span);
+        }
+    }
+
+    /// The place of two timestamps around something on the device, if there is one left.
+    fn stamp(&mut self, gpu: &Arc<Gpu>, what: Doing) -> Option<(wgpu::QuerySet, u32)> {
         if self.stamps.last().is_none_or(|s| s.of.len() == CHUNK) {
+            if self.stamps.len() == MOST_SETS {
+                return None;
+            }
             self.gpu = Some(gpu.clone());
             self.stamps.push(Stamps { times: Timestamps::new(gpu, 2 * CHUNK as u32), of: vec![] });
         }
         let last = self.stamps.len() - 1;
         let (part, stamps) = (self.part.clone(), &mut self.stamps[last]);
         stamps.of.push((part, what));
-        (stamps.times.set.clone(), 2 * stamps.of.len() as u32 - 2)
+        Some((stamps.times.set.clone(), 2 * stamps.of.len() as u32 - 2))
     }
 
     /// Submits what is encoded, and waits for it.
     fn submit(&mut self, gpu: &Gpu, encoder: &mut wgpu::CommandEncoder, what: Doing) -> Result<(), GpuError> {
         let commands = std::mem::replace(encoder, new_encoder(gpu)).finish();
         self.end_span(None);
-        let is_kernel = matches!(what, Doing::Kernel(_));
         gpu.wait_for(gpu.queue.submit([commands]))?;
         self.end_span(Some(what));
-        if let Some(span) = self.spans.last_mut() {
-            span.on_device = is_kernel;
-        }
         Ok(())
     }
 
@@ -363,6 +374,13 @@ mod tests {
         assert_eq!(offset.middle(), -100.0);
         offset.narrow(300.0, 0.0, 1.0);
         assert_eq!(offset.middle(), -100.0, "what contradicts the rest is left out");
+    }
+
+    #[test]
+    fn endless_loops_do_not_fill_the_memory() {
+        let recorder = Recorder::start();
+        (0..MOST_SPANS + 3).for_each(|_| recorder.did(|| Doing::Copy));
+        assert_eq!(recorder.finish().expect("no device").spans.len(), MOST_SPANS);
     }
 
     #[test]
