@@ -268,6 +268,13 @@ impl Builder {
         self.select(fix, sum, r)
     }
 
+    /// A shift by less than the width of a word.
+    pub fn shift_within(&mut self, op: BinaryOp, a: Value, b: Value, t: DType) -> Value {
+        let by = self.bitcast(b, Kind::U32);
+        let op = if op == BinaryOp::Shl { B::ShiftLeft } else { B::ShiftRight };
+        let v = self.binary(op, a, by);
+        if op == B::ShiftLeft { self.wrap(v, t) } else { v }
+    }
     /// Shifts; by 32 or more, and by less than 0, gives the same as shifting bit by bit.
     fn shift(&mut self, op: B, a: Value, b: Value, t: DType) -> Value {
         let by = self.bitcast(b, Kind::U32);

@@ -66,6 +66,9 @@ impl KernelEmitter<'_> {
                 if pins && *op == BinaryOp::Div {
                     right = self.out_of_reach(right);
                 }
+                if matches!(op, BinaryOp::Shl | BinaryOp::Shr) && self.is_within_words(b) {
+                    return Ok(self.b.shift_within(*op, left, right, t));
+                }
                 Ok(self.b.binary_op(*op, left, right, t, exponent))
             }
             Expr::All(conds) => self.all(conds),
@@ -79,6 +82,13 @@ impl KernelEmitter<'_> {
                 self.b.cast(v, from, *t)
             }
         }
+    }
+
+    /// True for an index that is 0 to 31.
+    fn is_within_words(&mut self, e: &Expr) -> bool {
+        let Expr::Index(i, _) = e else { return false };
+        let range = self.ranges.span(i);
+        range.low >= 0 && range.high < 32
     }
 
     /// The leaf's value without the rounding that its store does anyway.

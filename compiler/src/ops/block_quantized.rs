@@ -2,6 +2,8 @@
 
 use super::OpResult;
 use super::binary::{Add, Mul, Sub};
+use super::control::Const;
+use super::dequantize_blocks::DequantizeBlocks;
 use super::gather::Gather;
 use super::linear_attention::range;
 use super::matmul::MatMul;
@@ -10,7 +12,7 @@ use super::transpose::Transpose;
 use super::unpack_bits::UnpackBits;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::ValueId;
+use crate::graph::{Constant, ValueId};
 use crate::int::{Int, const_dims};
 use crate::ops::onnx::{ImportContext, OnnxImport};
 
@@ -41,6 +43,24 @@ fn unpacked(cx: &mut ImportContext<'_, '_>, x: ValueId, bits: i64, count: i64) -
     }
 }
 
+/// Integers of `bits` in bytes, as rows of `shape` without its last dimension: constants whose rows fill words as u32,
+/// others as they are.
+fn rows_of_words(cx: &mut ImportContext<'_, '_>, packed: ValueId, lead: &[Int], bytes: i64) -> OpResult<ValueId> {
+    let held = cx.b.function.def_op::<Const>(packed).map(|c| c.1.name);
+    let held = held.and_then(|name| cx.b.module.constants.get(&name).map(|c| (name, c.clone())));
+    let whole = const_dims(lead).filter(|_| bytes % 4 == 0);
+    let (Some((name, bytes_of)), Some(mut shape)) = (held, whole) else {
+        return cx.reshape(packed, [lead, &[Int::new(bytes)]].concat());
+    };
+    shape.push(bytes as usize / 4);
+    if 4 * shape.iter().product::<usize>() != bytes_of.byte_len() {
+        return Err(format!("{} bytes, {shape:?} words are needed", bytes_of.byte_len()).into());
+    }
+    let words = cx.b.module.fresh_name(&format!("{name}_words"));
+    cx.b.module.constants.insert(words, Constant { dtype: DType::U32, shape, data: bytes_of.data });
+    Ok(cx.b.const_ref(words))
+}
+
 /// Weights `[n, k]` of blocks along `k` (operand 1, `[n, blocks, bytes]`), times their scales (operand 2), less their
 /// zero points (operand 3): half of the range where there are none.
 fn weights(cx: &mut ImportContext<'_, '_>, dtype: DType) -> OpResult<ValueId> {
@@ -51,29 +71,21 @@ fn weights(cx: &mut ImportContext<'_, '_>, dtype: DType) -> OpResult<ValueId> {
         return Err(format!("the weights are {}, not packed in u8", cx.ty(1)?.dtype).into());
     }
     let packed = cx.input(1)?;
-    let packed = cx.reshape(packed, vec![Int::new(n), Int::new(blocks), Int::new(block * bits / 8)])?;
-    let w = unpacked(cx, packed, bits, block)?;
-    let mut w = cx.cast(w, dtype)?;
-    let by_block = |cx: &mut ImportContext<'_, '_>, v: ValueId| {
-        let v = cx.cast(v, dtype)?;
-        cx.reshape(v, vec![Int::new(n), Int::new(blocks), Int::new(1)])
-    };
-    let zero = match cx.opt(3) {
-        None => cx.number((1 << (bits - 1)) as f64, dtype),
-        Some(zero) if cx.type_of(zero).dtype == DType::U8 => {
-            let bytes = (blocks * bits + 7) / 8;
-            let zero = cx.reshape(zero, vec![Int::new(n), Int::new(bytes)])?;
-            let zero = unpacked(cx, zero, bits, blocks)?;
-            by_block(cx, zero)?
-        }
-        Some(zero) => by_block(cx, zero)?,
-    };
-    w = cx.add(Sub {}, &[w, zero])?;
+    let packed = rows_of_words(cx, packed, &[Int::new(n)], blocks * block * bits / 8)?;
+    let by_block = vec![Int::new(n), Int::new(blocks)];
     let scales = cx.input(2)?;
-    let scales = by_block(cx, scales)?;
-    w = cx.add(Mul {}, &[w, scales])?;
-    let w = cx.reshape(w, vec![Int::new(n), Int::new(blocks * block)])?;
-    if blocks * block == k { Ok(w) } else { range(cx, w, 1, 0, k) }
+    let scales = cx.cast(scales, dtype)?;
+    let scales = cx.reshape(scales, by_block.clone())?;
+    let mut operands = vec![packed, scales];
+    if let Some(mut zero) = cx.opt(3) {
+        if cx.type_of(zero).dtype == DType::U8 {
+            let bytes = (blocks * bits + 7) / 8;
+            zero = cx.reshape(zero, vec![Int::new(n), Int::new(bytes)])?;
+            zero = unpacked(cx, zero, bits, blocks)?;
+        }
+        operands.push(cx.reshape(zero, by_block)?);
+    }
+    cx.add(DequantizeBlocks { bits, block, size: k }, &operands)
 }
 
 /// `a w^T + bias`. `accuracy_level` allows less than full precision, and asks for nothing.
@@ -95,7 +107,7 @@ fn import_matmul(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 fn import_gather(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     cx.only_attrs(&["bits", "block_size", "gather_axis", "quantize_axis"])?;
     let (bits, block) = (bits(cx)?, cx.attrs.int("block_size").unwrap_or(128));
-    let (data, scales, ty) = (cx.input(0)?, cx.input(2)?, cx.ty(0)?);
+    let (data, ty) = (cx.input(0)?, cx.ty(0)?);
     let rank = ty.rank();
     let gather = normalize_axis(cx.attrs.int("gather_axis").unwrap_or(0), rank)?;
     let quantized = normalize_axis(cx.attrs.int("quantize_axis").unwrap_or(1), rank)?;
@@ -106,41 +118,51 @@ fn import_gather(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         );
         return Err(Fault::unsupported(why));
     }
-    let data = match ty.dtype {
-        DType::U8 if bits < 8 => cx.add(UnpackBits { bits, signed: false }, &[data])?,
-        DType::U8 | DType::I8 => data,
-        other => return Err(format!("the table is {other}, not of bytes").into()),
-    };
-    let signed = ty.dtype == DType::I8;
-    let at = cx.input(1)?;
+    let (at, scales) = (cx.input(1)?, cx.input(2)?);
     let rows = |cx: &mut ImportContext<'_, '_>, table: ValueId| cx.add(Gather { axis: 0 }, &[table, at]);
-    let (data, scales) = (rows(cx, data)?, rows(cx, scales)?);
-    let dtype = cx.type_of(scales).dtype;
-    let (shape, blocks) = (cx.type_of(data).shape, cx.type_of(scales).shape);
     let (Some(&[width]), Some(&[count])) =
-        (const_dims(&shape[shape.len() - 1..]).as_deref(), const_dims(&blocks[blocks.len() - 1..]).as_deref())
+        (const_dims(&ty.shape[rank - 1..]).as_deref(), const_dims(&cx.ty(2)?.shape[rank - 1..]).as_deref())
     else {
         return Err(Fault::unsupported("the width of the table is not known at compile time"));
     };
-    if width as i64 != count as i64 * block {
+    let signed = ty.dtype == DType::I8;
+    let (width, count) = (width as i64 * if signed { 1 } else { 8 / bits }, count as i64);
+    if width != count * block {
         return Err(Fault::unsupported(format!("unsupported: {count} blocks of {block} for {width} columns")));
     }
-    let blocked = [&shape[..shape.len() - 1], &[Int::new(count as i64), Int::new(block)]].concat();
-    let column = [&blocks[..], &[Int::new(1)]].concat();
+    match ty.dtype {
+        DType::U8 => {
+            let table = rows_of_words(cx, data, &ty.shape[..rank - 1], width * bits / 8)?;
+            let mut operands = vec![rows(cx, table)?, rows(cx, scales)?];
+            if let Some(zero) = cx.opt(3) {
+                let zero = if bits < 8 { unpacked(cx, zero, bits, count)? } else { zero };
+                operands.push(rows(cx, zero)?);
+            }
+            Ok(vec![cx.add(DequantizeBlocks { bits, block, size: width }, &operands)?])
+        }
+        DType::I8 => signed_rows(cx, [data, scales], &rows, (block, count)),
+        other => Err(format!("the table is {other}, not of bytes").into()),
+    }
+}
+
+/// Rows of signed integers, around 0 where there is no zero point.
+fn signed_rows(
+    cx: &mut ImportContext<'_, '_>,
+    [data, scales]: [ValueId; 2],
+    rows: &dyn Fn(&mut ImportContext<'_, '_>, ValueId) -> OpResult<ValueId>,
+    (block, count): (i64, i64),
+) -> OpResult<Vec<ValueId>> {
+    let (data, scales) = (rows(cx, data)?, rows(cx, scales)?);
+    let dtype = cx.type_of(scales).dtype;
+    let shape = cx.type_of(data).shape;
+    let lead = &shape[..shape.len() - 1];
+    let [blocked, column] = [block, 1].map(|last| [lead, &[Int::new(count), Int::new(last)]].concat());
     let x = cx.reshape(data, blocked)?;
     let mut x = cx.cast(x, dtype)?;
-    let zero = match cx.opt(3) {
-        Some(zero) => {
-            let zero = if bits < 8 && !signed { unpacked(cx, zero, bits, count as i64)? } else { zero };
-            let zero = rows(cx, zero)?;
-            let zero = cx.cast(zero, dtype)?;
-            Some(cx.reshape(zero, column.clone())?)
-        }
-        // Signed integers are around 0.
-        None if signed => None,
-        None => Some(cx.number((1 << (bits - 1)) as f64, dtype)),
-    };
-    if let Some(zero) = zero {
+    if let Some(zero) = cx.opt(3) {
+        let zero = rows(cx, zero)?;
+        let zero = cx.cast(zero, dtype)?;
+        let zero = cx.reshape(zero, column.clone())?;
         x = cx.add(Sub {}, &[x, zero])?;
     }
     let scales = cx.reshape(scales, column)?;

@@ -24,6 +24,7 @@ pub mod counted;
 pub mod crop;
 pub mod data_layout;
 pub mod deform_conv;
+pub mod dequantize_blocks;
 pub mod det;
 pub mod detection;
 pub mod einsum;
@@ -316,6 +317,11 @@ pub trait Op: AttrObject {
 
     // ---- Precision ----
 
+    /// True for an op that makes wide elements of packed ones, each of its own: where products read the result, the
+    /// packed form stays in memory and their kernels decode it.
+    fn decodes(&self) -> bool {
+        false
+    }
     /// Mixed-precision class.
     fn precision(&self) -> Precision {
         Precision::Follow
@@ -415,6 +421,7 @@ ops! {
     sequence { ReverseSequence, TensorScatter }
     bit_cast { BitCast }
     unpack_bits { UnpackBits }
+    dequantize_blocks { DequantizeBlocks }
     bucketize { Bucketize }
     det { Det }
     unique { Unique }

@@ -52,10 +52,7 @@ impl Op for UnpackBits {
             let mut at = i.to_vec();
             let Some(last) = at.pop() else { return Expr::int(0, out.dtype) };
             at.push(last.div(each.clone()));
-            let shift = Expr::Index(last.rem(&each) * self.bits, DType::I32);
-            let byte = Expr::load(x, at).cast(DType::U8, DType::I32);
-            let value = Expr::binary(BinaryOp::Shr, byte, shift);
-            let value = Expr::binary(BinaryOp::BitAnd, value, Expr::int(range - 1, DType::I32));
+            let value = element(Expr::load(x, at), DType::U8, self.bits, &last.rem(&each)).cast(DType::U32, DType::I32);
             let value = match self.signed {
                 true => {
                     let negative = Expr::binary(BinaryOp::Ge, value.clone(), Expr::int(range / 2, DType::I32));
@@ -69,17 +66,9 @@ impl Op for UnpackBits {
         Ok(())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let (each, range) = (self.in_byte(), 1 << self.bits);
+        let range = 1 << self.bits;
         let out = cx.output_types[0].clone();
-        let number = |v: i64| Tensor::from_f64(DType::U8, vec![], [v as f64]);
-        let shifts: Vec<f64> = (0..each).map(|i| (i * self.bits) as f64).collect();
-        let (shifts, most) = (Tensor::from_f64(DType::U8, vec![each as usize], shifts), number(range - 1));
-        let (axis, shifts, most) = (cx.constant(Tensor::ints(&[-1])), cx.constant(shifts), cx.constant(most));
-        let bytes = cx.emit("Unsqueeze", vec![cx.input(0), axis]);
-        let shifted = cx.fresh();
-        let right = vec![("direction", OnnxAttr::Str("RIGHT".into()))];
-        cx.node("BitShift", vec![bytes, shifts], vec![shifted.clone()], right);
-        let mut value = cx.emit("BitwiseAnd", vec![shifted, most]);
+        let mut value = export_elements(cx, (cx.input(0), DType::U8), self.bits);
         if self.signed {
             // The sign: values of at least half of the range are that much below 0.
             let wide = |cx: &mut ExportContext<'_>, x: String, to: DType| {
@@ -101,6 +90,45 @@ impl Op for UnpackBits {
         cx.node("Reshape", vec![value, shape], outputs, vec![]);
         Ok(())
     }
+}
+
+/// The unsigned integer number `i` of those that share `word`, of type `dtype` (u8 or u32), as u32.
+///
+/// In a word of several bytes, the integers at one place of all bytes are masked together, then each byte is taken
+/// alone: processors convert a byte of a word at once.
+pub(super) fn element(word: Expr, dtype: DType, bits: i64, i: &Int) -> Expr {
+    let (in_byte, word) = (Int::new(8 / bits), word.cast(dtype, DType::U32));
+    let shifted = |e: Expr, by: Int| Expr::binary(BinaryOp::Shr, e, Expr::Index(by, DType::U32));
+    let masked = |e: Expr, mask: i64| Expr::binary(BinaryOp::BitAnd, e, Expr::int(mask, DType::U32));
+    let range = (1 << bits) - 1;
+    let byte = match dtype.size() {
+        1 => return masked(shifted(word, i.clone() * bits), range),
+        _ if bits == 8 => word,
+        _ => masked(shifted(word, i.rem(&in_byte) * bits), range * 0x0101_0101),
+    };
+    masked(shifted(byte, i.clone().div(in_byte) * 8), 0xff)
+}
+
+/// Emits the unsigned integers of `bits` that share the elements of a value of type u8 or u32, with one dimension more
+/// than that: u8.
+pub(super) fn export_elements(cx: &mut ExportContext<'_>, (x, dtype): (String, DType), bits: i64) -> String {
+    let each = 8 * dtype.size() as i64 / bits;
+    let shifts: Vec<f64> = (0..each).map(|i| (i * bits) as f64).collect();
+    let shifts = cx.constant(Tensor::from_f64(dtype, vec![each as usize], shifts));
+    let most = cx.constant(Tensor::from_f64(dtype, vec![], [((1 << bits) - 1) as f64]));
+    let axis = cx.constant(Tensor::ints(&[-1]));
+    let words = cx.emit("Unsqueeze", vec![x, axis]);
+    let shifted = cx.fresh();
+    let right = vec![("direction", OnnxAttr::Str("RIGHT".into()))];
+    cx.node("BitShift", vec![words, shifts], vec![shifted.clone()], right);
+    let elements = cx.emit("BitwiseAnd", vec![shifted, most]);
+    if dtype == DType::U8 {
+        return elements;
+    }
+    let bytes = cx.fresh();
+    let code = OnnxAttr::Int(super::cast::onnx_code(DType::U8));
+    cx.node("Cast", vec![elements], vec![bytes.clone()], vec![("to", code)]);
+    bytes
 }
 
 /// ONNX importers: none, since it is a part of operators and of stored types.

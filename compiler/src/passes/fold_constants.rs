@@ -7,18 +7,22 @@
 //! if (const true) { A } else { B }             A
 //! ```
 //!
+//! Weights that an op decodes (4 bits with a scale a block) stay packed where a product reads them, on devices.
+//!
 //! Shape queries of static shapes fold by shape inference. A result above 1 MiB is folded only if it is at most 64
 //! times as large as its operands. Its data are then computed on demand, so that host memory holds either the operands
 //! or the result. Stateful ops never fold.
 
 use super::rewriter::Rewriter;
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
+use crate::arena::Id;
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{Constant, Module, NodeId, ValueId};
 use crate::int::const_dims;
 use crate::interpreter::eval_node;
+use crate::ops::Precision;
 use crate::ops::control::Const;
 use crate::ops::{OpRef, OpResult, const_value, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
@@ -69,7 +73,7 @@ impl FoldConstants {
             self.fold_region(r, n, cx);
             return;
         }
-        match self.fold(r, n) {
+        match self.fold(r, n, cx.profile.model().shaders) {
             Ok(constants) => {
                 let outputs = r.f.nodes[n].outputs.clone();
                 let makers = r.f.nodes[n].inputs.iter().flatten().filter_map(|&v| r.f.def_node(v));
@@ -91,13 +95,17 @@ impl FoldConstants {
         }
     }
 
-    fn fold(&self, r: &Rewriter<'_>, n: NodeId) -> Result<Vec<Constant>, Skip> {
+    /// `packed`: the device's kernels decode packed operands of products, which then stay so.
+    fn fold(&self, r: &Rewriter<'_>, n: NodeId, packed: bool) -> Result<Vec<Constant>, Skip> {
         let node = &r.f.nodes[n];
         if node.op.effects().stateful || !node.regions.is_empty() || node.op.callee().is_some() {
             return Err(Skip::Quiet);
         }
         if let Some(c) = known_integers(r, n) {
             return Ok(vec![c]);
+        }
+        if packed && node.op.decodes() && node.outputs.iter().all(|&v| meets_product(r, &r.f.uses(), v)) {
+            return Err(Skip::Because("the product that reads it decodes it".into()));
         }
         let inputs: Option<Vec<Option<Constant>>> = node
             .inputs
@@ -141,6 +149,15 @@ impl FoldConstants {
             cx.applied(self, &[name], format!("{name} always takes its region {taken}: only that stays"));
         }
     }
+}
+
+/// Whether the value is an operand of one product alone, with axes moved at most: its kernel decodes what it reads.
+fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId) -> bool {
+    let [(user, _)] = uses[v.index()][..] else { return false };
+    let node = &r.f.nodes[user];
+    let product = node.op.precision() == Precision::Always && node.op.images().is_none();
+    let moved = node.op.moves_axes(&r.f.ty(v).shape).is_some();
+    product || (moved && node.outputs.iter().all(|&o| meets_product(r, uses, o)))
 }
 
 /// The result of a node whose integer elements inference knows as constants.

@@ -52,7 +52,8 @@ pub use tally::{KernelEstimate, operations_of_value};
 pub(in crate::schedule) use transform::transform_kernel;
 pub(in crate::schedule) use transpose::transpose_kernel;
 pub(in crate::schedule) use units::{
-    flat_kernel, holdings, matrix_kernels, own_reduction, product_kernels, shared_reduction, window_kernel,
+    few_rows_kernel, flat_kernel, holdings, matrix_kernels, own_reduction, product_kernels, shared_reduction,
+    window_kernel,
 };
 
 use crate::int::DimRanges;

@@ -4,15 +4,22 @@ use super::combination::Combination;
 use super::operands::Product;
 use super::product::{Holdings, PoolingWindows};
 use super::rates::usual_width;
-use super::reads::{Demand, Lanes, Loop, Window, extent, iterations, neighbour};
+use super::reads::{Demand, Lanes, Loop, Touch, Window, extent, iterations, neighbour};
 use super::scheduled::operations_of;
 use super::stages::{Finish, Stages};
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use crate::name::Name;
 use crate::schedule::tiles::{
-    LARGEST_WINDOW, MatrixTile, Neighbours, ProductSize, ProductTile, fits_text, window_index,
+    FewRows, LARGEST_WINDOW, MatrixTile, Neighbours, ProductSize, ProductTile, fits_text, neighbours_sharing,
+    window_index,
 };
+use crate::tir::analysis::operands::factors;
 use crate::tir::{BufferId, Expr};
+use crate::traffic::{SECTOR_BYTES, element_bytes};
+
+/// Bytes that a thread loads at once, and words.
+const LOAD_BYTES: f64 = 16.0;
+const WORDS: i64 = 4;
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
 #[derive(Clone, Copy)]
@@ -297,6 +304,59 @@ pub(in crate::schedule) fn shared_reduction(
 ) -> Vec<KernelEstimate> {
     let of = |p: &UnitStages, r: usize| vec![named(stages, p.output, &workgroup_a_result(stages, p, r, threads))];
     of_part(stages, blocks, of)
+}
+
+/// The kernel of a product of a few rows, whose right operand is the constant `packed`, if any, with the reduction
+/// innermost. `blocks` as for [`shared_reduction`].
+pub(in crate::schedule) fn few_rows_kernel(
+    stages: &Stages<'_>,
+    blocks: [Name; 2],
+    tile: &FewRows,
+    packed: Option<BufferId>,
+) -> Vec<KernelEstimate> {
+    let of = |p: &UnitStages, r: usize| {
+        few_rows(stages, p, r, tile, packed).map(|t| named(stages, p.output, &t)).into_iter().collect()
+    };
+    of_part(stages, blocks, of)
+}
+
+/// Threads load runs of the right operand once for all rows, and of the left one once for all columns of a workgroup.
+fn few_rows(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: &FewRows, packed: Option<BufferId>) -> Option<Tally> {
+    let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
+    let block = stages.list[r].block;
+    let sides = factors(&block.value)?;
+    let (results, depth) = (iterations(&order), iterations(&taps));
+    let columns = results / tile.rows as f64;
+    let workgroups = (columns / tile.columns as f64).ceil();
+    let mut tally = Tally { workgroups, threads: tile.threads as f64, ..Tally::default() };
+    // The words that it loads at once, and its sums, do not wait for each other.
+    tally.results = (tile.columns * (tile.rows + WORDS)) as f64;
+    tally.operations += 2.0 * results * depth;
+    for (side, times) in [(tile.right, columns), (1 - tile.right, workgroups * tile.rows as f64)] {
+        let demand = stages.demand(sides[side]);
+        tally.operations += demand.operations * depth * times;
+        for read in &demand.reads {
+            let plain = Some(read.buffer) == packed;
+            let sharing = if plain { Some(1) } else { neighbours_sharing(stages.f, read.element(), tile.depth) };
+            let touch = run_touch(stages, read.buffer, tile.run, sharing);
+            let runs = (depth / (tile.run * stages.rates.lanes) as f64).ceil() * times;
+            stages.count_touch(&mut tally, read.buffer, touch, runs, depth * times / sharing.unwrap_or(1) as f64);
+        }
+    }
+    let how = Combination::usual(stages.profile, tile.threads);
+    how.count(&mut tally, stages.profile, &stages.rates, tile.threads, results);
+    let lanes = Lanes { order: &own, width: 1, along: None };
+    finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
+    Some(tally)
+}
+
+/// The cost of a subgroup's loads of a run of `run` neighbours a lane, of which so many share an element.
+fn run_touch(stages: &Stages<'_>, b: BufferId, run: i64, sharing: Option<i64>) -> Touch {
+    let bytes = element_bytes(&stages.f.buffers[b], stages.profile);
+    let Some(sharing) = sharing else { return Touch { accesses: 1.0, sectors: 1.0 } };
+    let a_lane = run as f64 / sharing as f64 * bytes;
+    let sectors = (a_lane * stages.rates.lanes as f64 / SECTOR_BYTES as f64).max(1.0);
+    Touch { accesses: (a_lane / LOAD_BYTES).ceil(), sectors }
 }
 
 /// The kernel of a reduction where a thread has a vector of results, of several neighbouring windows if there are

@@ -284,7 +284,7 @@ pub(super) fn choose_combination(
 /// Distributes the reduction loops of `block`, which are inside loop `team.at`, over its threads. Neighbouring threads
 /// take neighbouring elements, or neighbouring vectors if memory allows. Every thread then has the result.
 pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Team) -> Result<(), Decline> {
-    let Team { at, threads, axis, how } = team;
+    let Team { at, threads, axis, .. } = team;
     let loops = sketch.f.reduction_loops(block);
     if loops.is_empty() {
         return Ok(());
@@ -305,7 +305,13 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Te
     if let Some((_, lane)) = vector {
         stage_vectors(sketch, part, of_part(parts[0]), of_part(lane))?;
     }
-    let mut rest = parts[1];
+    combine_parts(sketch, block, parts[1], team)
+}
+
+/// Combines the partial results that the threads of `team` have, the iterations of the reduction's loop `rest`.
+pub(super) fn combine_parts(sketch: &mut Sketch<'_>, block: Name, mut rest: Name, team: Team) -> Result<(), Decline> {
+    let Team { at, threads, axis, how } = team;
+    let (shared, axis) = (MemoryScope::Shared, Some(axis));
     if how == Combination::Subgroups {
         set_identity(sketch, block, rest)?;
         return Ok(sketch.apply(Combine { r#loop: rest })?);

@@ -40,6 +40,7 @@ mod matmul_matrix;
 mod matmul_subgroup;
 mod matmul_tile;
 mod matmul_tiled;
+mod matmul_vector;
 #[cfg(test)]
 mod matrix_tests;
 mod matrix_tile;
@@ -192,6 +193,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     rule!("matmul-dot", Devices, Reductions, true, matmul_dot),
     rule!("matmul-subgroup", Devices, Reductions, true, matmul_subgroup),
     rule!("matmul-tiled", Devices, Reductions, true, matmul_tiled),
+    rule!("matmul-vector", Devices, Reductions, false, matmul_vector),
     rule!("reduction-threads", Devices, Reductions, false, reduction_threads),
     rule!("elementwise", Devices, Blocks, false, elementwise),
     rule!("transpose-tiled", Devices, Blocks, false, transpose_tiled),

@@ -9,8 +9,8 @@ mod transform;
 mod transpose;
 mod windows;
 
-pub(in crate::schedule) use packing::dimension_to_pack;
-pub(in crate::schedule) use product::{Depth, LARGE, MatrixTile, PAD, ProductSize, ProductTile, innermost};
+pub(in crate::schedule) use packing::{dimension_to_pack, neighbours_sharing};
+pub(in crate::schedule) use product::{Depth, FewRows, LARGE, MatrixTile, PAD, ProductSize, ProductTile, innermost};
 pub(in crate::schedule) use transform::{TransformTile, tile_of, widest};
 pub(in crate::schedule) use transpose::{Element, TransposeTile, Transposition, VECTOR};
 pub use windows::window_index;

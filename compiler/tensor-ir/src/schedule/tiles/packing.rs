@@ -1,7 +1,8 @@
-//! The order of a constant whose elements neighbouring threads read.
+//! The order of a constant whose elements neighbouring threads read, and elements that neighbours share.
 
-use crate::int::Int;
+use crate::int::{self, Int};
 use crate::name::Name;
+use crate::tir::{BufferId, TensorFunction};
 
 /// The dimension of an operand at `index` that packing makes innermost: the dimension that `var` indexes, if it is not
 /// contiguous already. `None` if packing would not help.
@@ -10,6 +11,33 @@ pub(in crate::schedule) fn dimension_to_pack(index: &[Int], shape: &[Int], var: 
     let (at, i) = using.next()?;
     let strided = shape[at + 1..].iter().any(|n| !n.is(1));
     (using.next().is_none() && i.as_var() == Some(var) && strided).then_some(at)
+}
+
+/// Neighbours along a loop that share an element, at most.
+const MOST_SHARING: i64 = 1 << 14;
+
+/// How many neighbours along loop `var` read the same element at `index`, where the next so many read the one behind
+/// it: 1 for plain elements, 8 for nibbles of words, 32 for a scale of each block. `None` where the index does not move
+/// with the loop, or in another way.
+pub(in crate::schedule) fn neighbours_sharing(
+    f: &TensorFunction,
+    (buffer, index): (BufferId, &[Int]),
+    var: Name,
+) -> Option<i64> {
+    if !index.iter().any(|i| i.uses(var)) {
+        return None;
+    }
+    let flat = int::flatten_index(index, &f.buffers[buffer].shape);
+    let (group, within) = (Name::new("group of neighbours"), Name::new("neighbour"));
+    let shares = |n: i64| {
+        let mut bounds = f.bounds();
+        bounds.insert(group, 0, i64::MAX);
+        bounds.insert(within, 0, n - 1);
+        let first = flat.substitute(var, &(Int::var(group) * n));
+        let moved = |by: Int| int::simplify(&(flat.substitute(var, &(Int::var(group) * n + by)) - &first), &bounds);
+        moved(Int::var(within)).is(0) && moved(Int::new(n)).is(1)
+    };
+    std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n <= MOST_SHARING).find(|n| shares(*n))
 }
 
 #[cfg(test)]

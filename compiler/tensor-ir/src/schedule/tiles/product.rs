@@ -111,6 +111,22 @@ pub(in crate::schedule) fn innermost(
     if extent(longest).is_some_and(vectors) { Some(longest) } else { row().or(Some(longest)) }
 }
 
+/// A product of a few rows, of which a workgroup has some columns and its threads share the reduction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(in crate::schedule) struct FewRows {
+    /// Rows of the product.
+    pub rows: i64,
+    /// Columns of a workgroup.
+    pub columns: i64,
+    /// Threads of a workgroup.
+    pub threads: i64,
+    /// Neighbours along the reduction that a thread takes at a time.
+    pub run: i64,
+    /// The loop of the reduction, and which factor of the product is the right one.
+    pub depth: Name,
+    pub right: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,153 @@
+//! Weights of a few bits with a scale for each block of neighbours, as floats.
+//!
+//! The packed form is what stays in memory: where a product reads the result, its kernel decodes each element in
+//! registers (`passes::fold_constants` leaves such weights alone).
+
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::TensorType;
+use crate::int::{Bounds, Dim, Int, simplify};
+use crate::ops::cast::onnx_code;
+use crate::ops::onnx::{ExportContext, OnnxAttr, OnnxImport};
+use crate::ops::unpack_bits;
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::{BinaryOp, BufferId, Expr};
+
+attr_struct! {
+    /// `(q - zero) * scale` for integers `q` of `bits`, that share bytes (u8) or words (u32) along the last axis, the
+    /// first in the lowest bits: operand 0, `[.., size * bits / 8]` or `[.., size * bits / 32]`, or more. Blocks of
+    /// `block` neighbours have a scale each (operand 1, `[.., blocks]`) and a zero point (operand 2, of numbers, in the
+    /// shape of the scales; half of the range without it). The result is `[.., size]`, of the scales' type.
+    pub struct DequantizeBlocks("dequantize_blocks") {
+        /// Bits of an integer: 1, 2, 4 or 8.
+        pub bits: i64 = 4,
+        /// Elements of a block.
+        pub block: i64 = 32,
+        /// Elements along the last axis.
+        pub size: i64 = 0,
+    }
+}
+
+impl DequantizeBlocks {
+    /// Integers in an element of operand 0.
+    fn in_word(&self, dtype: DType) -> i64 {
+        8 * dtype.size() as i64 / self.bits
+    }
+
+    /// The integer at `index`, as f32.
+    fn integer(&self, packed: BufferId, dtype: DType, index: &[Int]) -> Expr {
+        let mut at = index.to_vec();
+        let Some(last) = at.pop() else { return Expr::constant(0.0, DType::F32) };
+        let each = Int::new(self.in_word(dtype));
+        at.push(last.div(each.clone()));
+        unpack_bits::element(Expr::load(packed, at), dtype, self.bits, &last.rem(&each)).cast(DType::U32, DType::F32)
+    }
+}
+
+impl Op for DequantizeBlocks {
+    fn arity(&self) -> (usize, usize) {
+        (2, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (packed, scales) = (cx.require(0)?, cx.require(1)?);
+        if ![1, 2, 4, 8].contains(&self.bits) || self.block < 1 || self.size < 1 {
+            let DequantizeBlocks { bits, block, size } = self;
+            return Err(format!("{size} integers of {bits} bits in blocks of {block}").into());
+        }
+        if !matches!(packed.dtype, DType::U8 | DType::U32) || packed.rank() == 0 || !scales.dtype.is_float() {
+            return Err(format!("decodes {packed:?} with scales {scales:?}, needs u8 or u32, and floats").into());
+        }
+        let (lead, last) = packed.shape.split_at(packed.rank() - 1);
+        let have = last[0].as_const().map(|n| n * self.in_word(packed.dtype));
+        let blocks = (self.size + self.block - 1) / self.block;
+        if have != Some(blocks * self.block) {
+            let DequantizeBlocks { bits, block, size } = self;
+            return Err(
+                format!("{packed:?} are no blocks of {block} integers of {bits} bits for {size} in a row").into()
+            );
+        }
+        let by_block: Vec<Dim> = lead.iter().cloned().chain([Int::new(blocks)]).collect();
+        for i in 1..3 {
+            if let Some(ty) = cx.input(i)
+                && ty.shape != by_block
+            {
+                return Err(format!("operand {i} is {ty:?}, the shape {by_block:?} is needed").into());
+            }
+        }
+        Ok(vec![TensorType::new(scales.dtype, [lead, &[Int::new(self.size)]].concat())])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (packed, scales, zero) = (cx.require(0)?, cx.require(1)?, cx.input(2));
+        let (stored, to) = (cx.dtype(packed), cx.dtype(scales));
+        let zero = zero.map(|z| (z, cx.dtype(z)));
+        let shape = cx.output_type(0).shape.clone();
+        let out = cx.compute("", &shape, to, |i| {
+            let mut block = i.to_vec();
+            if let Some(last) = block.pop() {
+                block.push(last.div(Int::new(self.block)));
+            }
+            let zero = match zero {
+                Some((zero, of)) => Expr::load(zero, block.clone()).cast(of, DType::F32),
+                None => Expr::constant((1 << (self.bits - 1)) as f64, DType::F32),
+            };
+            let scale = Expr::load(scales, block).cast(to, DType::F32);
+            let above = Expr::binary(BinaryOp::Sub, self.integer(packed, stored, i), zero);
+            (above * scale).cast(DType::F32, to)
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn decodes(&self) -> bool {
+        true
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let out = cx.output_types[0].clone();
+        let (scales, packed) = (cx.input_types[1].cloned(), cx.input_types[0].cloned());
+        let (scales, packed) = (scales.ok_or("the scales are missing")?, packed.ok_or("the integers are missing")?);
+        let by_block = [&scales.shape[..], &[Int::new(1)]].concat();
+        let in_blocks = [&scales.shape[..], &[Int::new(self.block)]].concat();
+        let mut x = unpack_bits::export_elements(cx, (cx.input(0), packed.dtype), self.bits);
+        x = reshaped(cx, x, &in_blocks)?;
+        x = cast(cx, x, scales.dtype);
+        let zero = match cx.inputs.get(2).cloned().flatten() {
+            Some(zero) => {
+                let zero = cast(cx, zero, scales.dtype);
+                reshaped(cx, zero, &by_block)?
+            }
+            None => cx.constant(Tensor::from_f64(scales.dtype, vec![], [(1 << (self.bits - 1)) as f64])),
+        };
+        let scale = reshaped(cx, cx.input(1), &by_block)?;
+        x = cx.emit("Sub", vec![x, zero]);
+        x = cx.emit("Mul", vec![x, scale]);
+        let mut whole = out.shape.clone();
+        if let (Some(last), Some(blocks)) = (whole.last_mut(), scales.shape.last()) {
+            *last = simplify(&(blocks.clone() * self.block), &Bounds::new());
+        }
+        let padded = whole != out.shape;
+        let (shape, outputs) = (cx.ints(&whole)?, cx.outputs.clone());
+        if !padded {
+            cx.node("Reshape", vec![x, shape], outputs, vec![]);
+            return Ok(());
+        }
+        x = cx.emit("Reshape", vec![x, shape]);
+        let [from, to, axis] = [0, self.size, -1].map(|v| cx.constant(Tensor::ints(&[v])));
+        cx.node("Slice", vec![x, from, to, axis], outputs, vec![]);
+        Ok(())
+    }
+}
+
+fn reshaped(cx: &mut ExportContext<'_>, x: String, shape: &[Dim]) -> OpResult<String> {
+    let shape = cx.ints(shape)?;
+    Ok(cx.emit("Reshape", vec![x, shape]))
+}
+
+fn cast(cx: &mut ExportContext<'_>, x: String, to: DType) -> String {
+    let name = cx.fresh();
+    cx.node("Cast", vec![x], vec![name.clone()], vec![("to", OnnxAttr::Int(onnx_code(to)))]);
+    name
+}
+
+/// ONNX importers: none, since it is what others are made of.
+pub const ONNX: &[OnnxImport] = &[];
