@@ -151,3 +151,54 @@ fn cast(cx: &mut ExportContext<'_>, x: String, to: DType) -> String {
 
 /// ONNX importers: none, since it is what others are made of.
 pub const ONNX: &[OnnxImport] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{random, run, try_run};
+
+    /// The definition in plain Rust, for words and for bytes, with zero points and without.
+    #[test]
+    fn words_and_bytes_are_decoded_alike() {
+        for (bits, block, blocks, size) in [(4, 16, 2, 27), (2, 32, 1, 32), (8, 8, 3, 24), (1, 32, 2, 64)] {
+            let (rows, each) = (3, 8 / bits as usize);
+            let row = (blocks * block) as usize / each;
+            let bytes: Vec<u8> = (0..rows * row).map(|i| (i * 37 + 11) as u8).collect();
+            let words = bytes.chunks(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+            let scales = random(&[rows, blocks as usize], 1);
+            let zeros =
+                Tensor::from_vec(vec![rows, blocks as usize], (0..rows * blocks as usize).map(|z| z as u8).collect());
+            let element = |r: usize, i: usize| i64::from(bytes[r * row + i / each]) >> (i % each * bits as usize);
+            let of = |zero: &dyn Fn(usize) -> i64| {
+                let value = |n: usize| {
+                    let (r, i) = (n / size as usize, n % size as usize);
+                    let at = r * blocks as usize + i / block as usize;
+                    ((element(r, i) & ((1 << bits) - 1)) - zero(at)) as f64 * scales.to_f64_vec()[at]
+                };
+                Tensor::from_f64(DType::F32, vec![rows, size as usize], (0..rows * size as usize).map(value))
+            };
+            let op = DequantizeBlocks { bits, block, size };
+            let packed =
+                [Tensor::from_vec(vec![rows, row / 4], words), Tensor::from_vec(vec![rows, row], bytes.clone())];
+            for x in &packed {
+                assert_eq!(run(op.clone(), &[x, &scales]), of(&|_| 1 << (bits - 1)), "{bits} bits of {:?}", x.dtype());
+                assert_eq!(
+                    run(op.clone(), &[x, &scales, &zeros]),
+                    of(&|at| at as i64),
+                    "{bits} bits of {:?}",
+                    x.dtype()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_whole_blocks_with_a_scale_each() {
+        let (words, scales) = (Tensor::from_vec(vec![1, 4], vec![0u32; 4]), random(&[1, 2], 1));
+        let of = |size, scales: &Tensor| try_run(DequantizeBlocks { bits: 4, block: 16, size }, &[&words, scales]);
+        assert!(of(32, &scales).is_ok() && of(20, &scales).is_ok());
+        assert!(of(33, &scales).is_err(), "three blocks");
+        assert!(of(32, &random(&[1, 1], 1)).is_err());
+        assert!(try_run(DequantizeBlocks { bits: 3, block: 16, size: 32 }, &[&words, &scales]).is_err());
+    }
+}

@@ -23,11 +23,15 @@ use crate::graph::{Constant, Module, NodeId, ValueId};
 use crate::int::const_dims;
 use crate::interpreter::eval_node;
 use crate::ops::Precision;
+use crate::ops::cast::Cast;
 use crate::ops::control::Const;
 use crate::ops::{OpRef, OpResult, const_value, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
 use std::sync::Arc;
+
+/// Bytes of wide elements for each byte of their scales, at least, where they stay packed.
+const MOST_BY_SCALES: usize = 8;
 
 attr_struct! {
     /// Computes constants at compile time.
@@ -104,7 +108,7 @@ impl FoldConstants {
         if let Some(c) = known_integers(r, n) {
             return Ok(vec![c]);
         }
-        if packed && node.op.decodes() && node.outputs.iter().all(|&v| meets_product(r, &r.f.uses(), v)) {
+        if packed && widens(r, n) && node.outputs.iter().all(|&v| meets_product(r, &r.f.uses(), v)) {
             return Err(Skip::Because("the product that reads it decodes it".into()));
         }
         let inputs: Option<Vec<Option<Constant>>> = node
@@ -151,13 +155,34 @@ impl FoldConstants {
     }
 }
 
-/// Whether the value is an operand of one product alone, with axes moved at most: its kernel decodes what it reads.
+/// Whether the node makes wide elements of packed ones: of some bits, or of bytes.
+fn widens(r: &Rewriter<'_>, n: NodeId) -> bool {
+    let node = &r.f.nodes[n];
+    let bytes = |v: ValueId| matches!(r.f.ty(v).dtype, DType::I8 | DType::U8) && r.f.ty(v).rank() > 1;
+    let cast = || node.inputs.iter().flatten().all(|v| bytes(*v)) && r.f.ty(node.outputs[0]).dtype.is_float();
+    node.op.decodes() || (node.op.is::<Cast>() && cast())
+}
+
+/// Whether the value becomes an operand of one product alone, by scales, offsets and moved axes at most: its kernel
+/// decodes what it reads.
 fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId) -> bool {
     let [(user, _)] = uses[v.index()][..] else { return false };
     let node = &r.f.nodes[user];
     let product = node.op.precision() == Precision::Always && node.op.images().is_none();
     let moved = node.op.moves_axes(&r.f.ty(v).shape).is_some();
-    product || (moved && node.outputs.iter().all(|&o| meets_product(r, uses, o)))
+    // A scale for each element would be larger than what it saves.
+    let few =
+        |o: ValueId| r.f.ty(o).bytes().zip(r.f.ty(v).bytes()).is_some_and(|(own, all)| own * MOST_BY_SCALES <= all);
+    let beside = |o: ValueId| o == v || (few(o) && is_known(r, o));
+    let scaled = node.op.broadcasts() && node.inputs.iter().flatten().all(|o| beside(*o));
+    let kept = |o: &ValueId| r.f.ty(*o).numel() == r.f.ty(v).numel() && meets_product(r, uses, *o);
+    product || ((moved || scaled || node.op.is::<Cast>()) && node.outputs.iter().all(kept))
+}
+
+/// Whether the value depends on constants alone.
+fn is_known(r: &Rewriter<'_>, v: ValueId) -> bool {
+    let maker = r.f.def_node(v).map(|n| &r.f.nodes[n]);
+    maker.is_some_and(|m| m.op.is::<Const>() || m.inputs.iter().flatten().all(|o| is_known(r, *o)))
 }
 
 /// The result of a node whose integer elements inference knows as constants.
@@ -215,6 +240,7 @@ pub(super) fn folded_constant(
 mod tests {
     use super::*;
     use crate::passes::run_pass;
+    use crate::profile::DeviceProfile;
     use crate::text::parse_module;
 
     fn fold(text: &str, pass: &FoldConstants) -> (Module, PassContext) {
@@ -252,6 +278,29 @@ mod tests {
     fn shapes_of_static_values_fold() {
         let text = "graph @main(%x: f32[2,3]) -> (s: i64[2]) {\n  %0 = shape %x : i64[2]\n  return %0\n}\n";
         assert_eq!(data(&fold(text, &FoldConstants::default()).0), [2.0, 3.0]);
+    }
+
+    #[test]
+    fn weights_of_few_bits_stay_packed_where_one_product_of_a_device_reads_them() {
+        let text = |by: &str| {
+            format!(
+                "const @q : u32[64,8] = splat(7)\nconst @s : f32[64,2] = splat(0.5)\n\
+                 graph @main(%x: f32[1,64]) -> (y: f32[1,64]) {{\n  %q = const @q : u32[64,8]\n  \
+                 %s = const @s : f32[64,2]\n  %0 = dequantize_blocks %q, %s {{size=64}} : f32[64,64]\n  {by}\n}}\n"
+            )
+        };
+        let product = "%1 = transpose %0 {perm=[1,0]} : f32[64,64]\n  %2 = matmul %x, %1 : f32[1,64]\n  return %2";
+        let sum = "%1 = add %x, %0 : f32[64,64]\n  %2 = matmul %x, %1 : f32[1,64]\n  return %2";
+        let twice = "%1 = matmul %x, %0 : f32[1,64]\n  %2 = matmul %1, %0 : f32[1,64]\n  return %2";
+        let packed = |by: &str, profile: DeviceProfile| {
+            let mut m = parse_module(&text(by)).unwrap_or_else(|e| panic!("{e}"));
+            run_pass(&FoldConstants::default(), &mut m, &mut PassContext::new(profile)).unwrap();
+            m.main().walk().iter().any(|&n| m.main().nodes[n].op.decodes())
+        };
+        let device = || DeviceProfile::named("ada").expect("a profile");
+        assert!(packed(product, device()));
+        assert!(!packed(product, DeviceProfile::named("cpu").expect("a profile")));
+        assert!(!packed(sum, device()) && !packed(twice, device()));
     }
 
     #[test]

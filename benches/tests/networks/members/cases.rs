@@ -56,6 +56,7 @@ const @keep : bool[$c] = splat(true)
 const @ints : i32[1,$c,$h,$w] = random(15)
 const @words : u32[1,$c,$h,$w] = random(16)
 const @bytes : u8[4] = [1, 2, 200, 255]
+const @step : f32[1] = [0.25]
 const @bounds : f32[3] = [-0.5, 0.01, 0.7]
 const @offset : f32[1,18,$h,$w] = random(17)
 const @rois : f32[2,4] = [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 3.0, 2.0]
@@ -215,6 +216,7 @@ pub const CASES: &[(&str, &[&str])] = &[
     ("tensor_scatter", &["tensor_scatter %x, %u, %zero {axis=2}"]),
     ("bit_cast", &["bit_cast %side {to=i32}"]),
     ("unpack_bits", &["unpack_bits %bytes"]),
+    ("dequantize_blocks", &["dequantize_blocks %bytes, %step {block=8, size=8}"]),
     ("bucketize", &["bucketize %p, %bounds"]),
     ("det", &["det %sq"]),
     ("roi_align", &["roi_align %x, %rois, %i0 {height=2, width=2, samples=2}"]),

@@ -306,22 +306,20 @@ pub(in crate::schedule) fn shared_reduction(
     of_part(stages, blocks, of)
 }
 
-/// The kernel of a product of a few rows, whose right operand is the constant `packed`, if any, with the reduction
-/// innermost. `blocks` as for [`shared_reduction`].
+/// The kernel of a product of a few rows. `blocks` as for [`shared_reduction`].
 pub(in crate::schedule) fn few_rows_kernel(
     stages: &Stages<'_>,
     blocks: [Name; 2],
     tile: &FewRows,
-    packed: Option<BufferId>,
 ) -> Vec<KernelEstimate> {
     let of = |p: &UnitStages, r: usize| {
-        few_rows(stages, p, r, tile, packed).map(|t| named(stages, p.output, &t)).into_iter().collect()
+        few_rows(stages, p, r, tile).map(|t| named(stages, p.output, &t)).into_iter().collect()
     };
     of_part(stages, blocks, of)
 }
 
 /// Threads load runs of the right operand once for all rows, and of the left one once for all columns of a workgroup.
-fn few_rows(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: &FewRows, packed: Option<BufferId>) -> Option<Tally> {
+fn few_rows(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: &FewRows) -> Option<Tally> {
     let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let block = stages.list[r].block;
     let sides = factors(&block.value)?;
@@ -336,8 +334,10 @@ fn few_rows(stages: &Stages<'_>, p: &UnitStages, r: usize, tile: &FewRows, packe
         let demand = stages.demand(sides[side]);
         tally.operations += demand.operations * depth * times;
         for read in &demand.reads {
-            let plain = Some(read.buffer) == packed;
-            let sharing = if plain { Some(1) } else { neighbours_sharing(stages.f, read.element(), tile.depth) };
+            let (buffer, index) = read.element();
+            let known = tile.sharing.iter().find(|s| s.0 == buffer && side == tile.right).map(|s| s.1);
+            let shape = &stages.f.buffers[buffer].shape;
+            let sharing = known.or_else(|| neighbours_sharing(stages.f, (shape, index), tile.depth));
             let touch = run_touch(stages, read.buffer, tile.run, sharing);
             let runs = (depth / (tile.run * stages.rates.lanes) as f64).ceil() * times;
             stages.count_touch(&mut tally, read.buffer, touch, runs, depth * times / sharing.unwrap_or(1) as f64);

@@ -225,7 +225,7 @@ fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
 }
 
 /// True if the block loads from device memory, and each load that depends on the loops `along` reads `length`
-/// contiguous elements, starting at a multiple of `length`.
+/// contiguous elements, starting at a multiple of `length`, or one element that all of them share.
 fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i64) -> bool {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return false };
@@ -240,8 +240,9 @@ fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i6
         let flat = int::flatten_index(ix, &sketch.f.buffers[*b].shape);
         let start = along.iter().fold(flat.clone(), |e, v| e.substitute(*v, &Int::new(0)));
         let first = int::simplify(&start, &bounds);
-        let step = int::simplify(&(flat - &first - &place.0), &bounds);
-        step.is(0) && int::divisor(&first) % length == 0
+        let moved = int::simplify(&(flat - &first), &bounds);
+        let step = int::simplify(&(moved.clone() - &place.0), &bounds);
+        moved.is(0) || (step.is(0) && int::divisor(&first) % length == 0)
     };
     !moved.is_empty() && moved.iter().all(runs)
 }

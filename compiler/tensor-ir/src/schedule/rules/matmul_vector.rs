@@ -4,7 +4,7 @@
 //! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word or a scale
 //! are decoded from registers. The rows use the same weights. Then the threads combine their sums.
 //!
-//! Constants of plain elements are packed with the reduction innermost, as rules for many rows read them too.
+//! Constants are packed with the reduction innermost, unless they lie so already: weights of 4 bits do.
 
 use super::analysis::{Contraction, contraction};
 use super::candidate::Candidate;
@@ -12,9 +12,10 @@ use super::cooperate::{LOAD_BYTES, Team, choose_combination, combine_parts};
 use super::decline::Decline;
 use super::reduction_threads::thread_a_vector;
 use super::sketch::Sketch;
-use super::unit::Unit;
+use super::unit::{Unit, readers};
 use super::view::View;
 use crate::candidate;
+use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, few_rows_kernel};
 use crate::schedule::tiles::{FewRows, neighbours_sharing};
@@ -58,6 +59,8 @@ struct Found {
     run: i64,
     /// Neighbours that share a word of the right operand.
     sharing: i64,
+    /// What the right operand reads along the reduction, with how many neighbours share an element.
+    loads: Vec<(BufferId, i64)>,
 }
 
 fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
@@ -76,25 +79,38 @@ fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
     let [k] = c.k[..] else { return Err(Decline("the reduction is more than one loop".into())) };
     let reduce = unit.reduce.and_then(|r| view.block(r)).ok_or_else(Decline::other_kind)?;
     let value = factors(&reduce.value).ok_or_else(Decline::other_kind)?;
-    let packs = c.right_constant;
-    let mut words = Vec::new();
+    let mut loads: Vec<(BufferId, i64)> = Vec::new();
     for (buffer, index) in value[1 - c.left].loads() {
-        let b = &view.f.buffers[buffer];
-        let sharing = if packs { Some(1) } else { neighbours_sharing(view.f, (buffer, index), k) };
-        match sharing {
-            Some(n) if b.scope == Scope::Global => words.push((LOAD_BYTES / b.dtype.size() as i64 * n, n)),
-            _ if index.iter().any(|i| i.uses(k)) => {
+        let order = order_along(view, reduce.name, (buffer, index), k);
+        let ordered = |list: &[Int]| order.iter().map(|d| list[*d].clone()).collect::<Vec<Int>>();
+        let (shape, at) = (ordered(&view.f.buffers[buffer].shape), ordered(index));
+        let global = view.f.buffers[buffer].scope == Scope::Global;
+        match neighbours_sharing(view.f, (&shape, &at), k).filter(|_| global) {
+            Some(n) => loads.push((buffer, n)),
+            None if index.iter().any(|i| i.uses(k)) => {
                 return Err(Decline("neighbours of the reduction are no neighbours in the right operand".into()));
             }
-            _ => {}
+            None => {}
         }
     }
-    let (held, sharing) = words.iter().copied().min().ok_or_else(Decline::other_kind)?;
+    let held = |l: &(BufferId, i64)| (LOAD_BYTES / view.f.buffers[l.0].dtype.size() as i64 * l.1, l.1);
+    let (held, sharing) = loads.iter().map(held).min().ok_or_else(Decline::other_kind)?;
     let run = held.min(LONGEST_RUN).max(sharing);
     if depth % run != 0 || run % VECTOR != 0 {
         return Err(Decline(format!("depth {depth} is not made of runs of {run}")));
     }
-    Ok(Found { contraction: c, rows, columns, depth, run, sharing })
+    Ok(Found { contraction: c, rows, columns, depth, run, sharing, loads })
+}
+
+/// The dimensions of a buffer in the order that the rule gives them: those of a constant that `block` alone reads with
+/// the ones along `k` innermost.
+fn order_along(view: &View<'_>, block: Name, (buffer, index): (BufferId, &[Int]), k: Name) -> Vec<usize> {
+    let (along, others): (Vec<usize>, Vec<usize>) = (0..index.len()).partition(|d| index[*d].uses(k));
+    let once = || view.block(block).is_some_and(|b| b.value.loads().iter().filter(|l| l.0 == buffer).count() == 1);
+    match view.constants.contains(&buffer) && readers(view.f, buffer) == [block] && once() {
+        true => others.into_iter().chain(along).collect(),
+        false => (0..index.len()).collect(),
+    }
 }
 
 /// Numbers of columns with those of threads that leave few of them idle.
@@ -127,14 +143,14 @@ fn tile(found: &Found, chosen: &ColumnsOfWorkgroup) -> Option<FewRows> {
         run: found.run,
         depth: *c.k.first()?,
         right: 1 - c.left,
+        sharing: found.loads.clone(),
     })
 }
 
 /// The kernel with so many columns and threads in a workgroup.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
     let (Ok(found), Ok(chosen)) = (find(view, unit), candidate.choices::<ColumnsOfWorkgroup>()) else { return vec![] };
-    let packed = found.contraction.right_buffer.filter(|_| found.contraction.right_constant);
-    tile(&found, chosen).map_or(vec![], |t| few_rows_kernel(view.stages(), [unit.name(), unit.output], &t, packed))
+    tile(&found, chosen).map_or(vec![], |t| few_rows_kernel(view.stages(), [unit.name(), unit.output], &t))
 }
 
 /// Gives each workgroup so many columns.
@@ -146,9 +162,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let threads = sketch.choose("threads", &all_threads(&sketch.view()), chosen.threads)?;
     let how = choose_combination(sketch, &[reduce], threads, true)?;
     let c = &found.contraction;
-    if c.right_constant {
-        pack_right(sketch, c)?;
-    }
+    pack_right(sketch, reduce, c)?;
     let n = bind_batch(sketch, unit.output, c)?;
     // The results are stored by the first thread alone.
     let n = sketch.split(n, &[0, 1, columns], &["g", "t", "c"])?;
@@ -175,13 +189,16 @@ fn bind_batch(sketch: &mut Sketch<'_>, out: Name, c: &Contraction) -> Result<Nam
     Ok(sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?)
 }
 
-/// Packs the right operand, a constant of plain elements, with the reduction innermost.
-fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
-    let (Some(buffer), Some((_, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
-    let (name, rank) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len());
-    let order: Vec<usize> = (0..rank).filter(|d| !ks.contains(d)).chain(ks.iter().copied()).collect();
-    if !order.iter().copied().eq(0..rank) {
-        sketch.apply(TransformLayout { buffer: name, splits: vec![], order })?;
+/// Packs the constants of the right operand with the reduction innermost.
+fn pack_right(sketch: &mut Sketch<'_>, reduce: Name, c: &Contraction) -> Result<(), Decline> {
+    let k = *c.k.first().ok_or_else(Decline::other_kind)?;
+    let (_, value) = operand(sketch, reduce, 1 - c.left)?;
+    for (buffer, index) in value.loads() {
+        let order = order_along(&sketch.view(), reduce, (buffer, index), k);
+        let name = sketch.f.buffers[buffer].name;
+        if !order.is_sorted() {
+            sketch.apply(TransformLayout { buffer: name, splits: vec![], order })?;
+        }
     }
     Ok(())
 }

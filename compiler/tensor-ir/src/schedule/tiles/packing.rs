@@ -2,7 +2,7 @@
 
 use crate::int::{self, Int};
 use crate::name::Name;
-use crate::tir::{BufferId, TensorFunction};
+use crate::tir::TensorFunction;
 
 /// The dimension of an operand at `index` that packing makes innermost: the dimension that `var` indexes, if it is not
 /// contiguous already. `None` if packing would not help.
@@ -21,13 +21,13 @@ const MOST_SHARING: i64 = 1 << 14;
 /// with the loop, or in another way.
 pub(in crate::schedule) fn neighbours_sharing(
     f: &TensorFunction,
-    (buffer, index): (BufferId, &[Int]),
+    (shape, index): (&[Int], &[Int]),
     var: Name,
 ) -> Option<i64> {
     if !index.iter().any(|i| i.uses(var)) {
         return None;
     }
-    let flat = int::flatten_index(index, &f.buffers[buffer].shape);
+    let flat = int::flatten_index(index, shape);
     let (group, within) = (Name::new("group of neighbours"), Name::new("neighbour"));
     let shares = |n: i64| {
         let mut bounds = f.bounds();
@@ -55,5 +55,20 @@ mod tests {
         assert_eq!(dimension_to_pack(&packed, &[3, 3, 32].map(Int::new), "c".into()), None);
         let mixed = [c + r.clone(), r];
         assert_eq!(dimension_to_pack(&mixed, &[32, 3].map(Int::new), "c".into()), None, "not the loop alone");
+    }
+
+    #[test]
+    fn neighbours_share_words_and_scales() {
+        let f = crate::schedule::testing::matmul(4, 4, 64);
+        let [n, k] = ["n", "k"].map(|v| Int::var(Name::new(v)));
+        let sharing = |index: &[Int], shape: &[i64]| {
+            let shape: Vec<Int> = shape.iter().map(|d| Int::new(*d)).collect();
+            neighbours_sharing(&f, (&shape, index), "k".into())
+        };
+        assert_eq!(sharing(&[n.clone(), k.clone()], &[8, 64]), Some(1));
+        assert_eq!(sharing(&[n.clone(), k.clone().div(8)], &[8, 8]), Some(8), "nibbles of words");
+        assert_eq!(sharing(&[n.clone(), k.clone().div(32)], &[8, 2]), Some(32), "a scale of each block");
+        assert_eq!(sharing(&[k.clone(), n.clone()], &[64, 8]), None, "a column");
+        assert_eq!(sharing(&[n], &[8]), None);
     }
 }

@@ -112,7 +112,7 @@ pub(in crate::schedule) fn innermost(
 }
 
 /// A product of a few rows, of which a workgroup has some columns and its threads share the reduction.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(in crate::schedule) struct FewRows {
     /// Rows of the product.
     pub rows: i64,
@@ -125,6 +125,8 @@ pub(in crate::schedule) struct FewRows {
     /// The loop of the reduction, and which factor of the product is the right one.
     pub depth: Name,
     pub right: usize,
+    /// What the right operand reads along the reduction, with how many neighbours share an element.
+    pub sharing: Vec<(BufferId, i64)>,
 }
 
 #[cfg(test)]
