@@ -1,6 +1,6 @@
 //! `--decode`: the speed of a language model. A prompt is read at once, then tokens are made one by one. The cache goes
-//! from run to run where it is, and the most likely token is chosen where the logits are: what comes back is a number
-//! for each sequence.
+//! from run to run where it is, and the most likely token is chosen where the logits are: a number for each sequence
+//! comes back.
 //!
 //! A prompt has a session for its length, and the tokens behind it one for all lengths of the cache. Each length is new
 //! to that session, as it is to a program that writes text: the time of a token holds the plan for it. The tables of
@@ -185,7 +185,7 @@ impl<'a> Job<'a> {
         let batch = self.settings.batch.or(Some(self.batch() as u32));
         let settings = Settings { dim, batch, ..self.settings.clone() };
         let mut module = settings.state.time("import", || load(self.model, &settings, None))?;
-        greedy(&mut module, &self.decoder)?;
+        greedy(&mut module, &self.decoder, &self.place.device)?;
         let (random, ports) = (inputs_for(&module, None, &settings)?, input_ports(&module));
         let others = self.others(&ports, past)?;
         let session = execute(module.clone(), &settings, &self.place.device, &random)?;

@@ -5,7 +5,7 @@ use crate::arrays::Named;
 use crate::error::{Code, Error, Result};
 use crate::executor::Device;
 use compiler::dtype::DType;
-use compiler::graph::{BuildError, FunctionBuilder, Module, TensorType, input_ports};
+use compiler::graph::{BuildError, FunctionBuilder, Module, TensorType, ValueId};
 use compiler::int::Int;
 use compiler::name::Name;
 use compiler::ops::arg_reduce::{ArgReduce, Extreme};
@@ -17,12 +17,13 @@ use runtime_gpu::{Doing, Recorder, RunInput, RunTensor};
 /// The name of the result with the tokens.
 const MADE: &str = "next_token";
 
-/// The module with other results: for each sequence the most likely token behind its last one, in the form of the
-/// decoder's input, and the cache.
+/// The module with other results: the most likely token behind the last one of each sequence, in the form of the
+/// decoder's input, then the cache. Where a session computes in host memory, the host chooses the token: the first
+/// result is then the logits.
 ///
 /// # Errors
 /// Logits that have no largest one.
-pub fn greedy(module: &mut Module, decoder: &Decoder) -> Result<()> {
+pub fn greedy(module: &mut Module, decoder: &Decoder, device: &Device) -> Result<()> {
     let main = module.main().clone();
     let result = |name: Name| {
         let at = main.result_names.iter().position(|n| *n == name);
@@ -31,21 +32,43 @@ pub fn greedy(module: &mut Module, decoder: &Decoder) -> Result<()> {
     let logits = result(decoder.logits)?;
     let cache = decoder.cache.iter().map(|f| Ok((f.output, result(f.output)?))).collect::<Result<Vec<_>>>()?;
     let rank = main.ty(logits).rank();
-    let ids = input_ports(module).into_iter().find(|p| p.0 == decoder.tokens).map_or(DType::I64, |p| p.1.dtype);
     let mut b = FunctionBuilder::resume(module, main);
-    let mut build = || {
-        let last =
-            Slice { starts: vec![Int::new(-1)], ends: vec![Int::new(i64::MAX)], axes: vec![1], ..Slice::default() };
-        let last = if rank == 3 { b.add(last, &[logits])? } else { logits };
-        let axis = rank - 1;
-        // `[batch, 1]`, as the next run takes it.
-        let token = b.add(ArgReduce { kind: Extreme::Max, axis, keepdims: rank == 2, select_last: false }, &[last])?;
-        if ids == DType::I64 { Ok(token) } else { b.add(Cast::new(ids), &[token]) }
+    let chosen = match chooses(device) {
+        true => argmax(&mut b, logits, rank, decoder.ids).map_err(|e| Error::input(e.to_string()))?,
+        false => logits,
     };
-    let token = build().map_err(|e: BuildError| Error::input(e.to_string()))?;
-    let results: Vec<_> = [(Name::new(MADE), token)].into_iter().chain(cache).collect();
+    let results: Vec<_> = [(Name::new(MADE), chosen)].into_iter().chain(cache).collect();
     b.finish(&results);
     Ok(())
+}
+
+/// True where the logits are in the device's own memory.
+fn chooses(device: &Device) -> bool {
+    matches!(device, Device::Gpu(_))
+}
+
+/// `[batch, 1]`, as the next run takes it.
+fn argmax(b: &mut FunctionBuilder<'_>, logits: ValueId, rank: usize, ids: DType) -> Result<ValueId, BuildError> {
+    let last = Slice { starts: vec![Int::new(-1)], ends: vec![Int::new(i64::MAX)], axes: vec![1], ..Slice::default() };
+    let last = if rank == 3 { b.add(last, &[logits])? } else { logits };
+    let (kind, axis, keepdims) = (Extreme::Max, rank - 1, rank == 2);
+    let token = b.add(ArgReduce { kind, axis, keepdims, select_last: false }, &[last])?;
+    if ids == DType::I64 { Ok(token) } else { b.add(Cast::new(ids), &[token]) }
+}
+
+/// The same on the host. As of the op, the first NaN counts as the largest.
+fn chosen(logits: &Tensor, batch: usize, ids: DType) -> Result<Tensor> {
+    let width = logits.shape().last().copied().unwrap_or(1);
+    let (bytes, rows) = (width * logits.dtype().size(), logits.len() / width.max(1) / batch.max(1));
+    let best = |b: usize| {
+        let first = ((b + 1) * rows - 1) * bytes;
+        let row = logits.bytes().slice(first..first + bytes);
+        let values = Tensor::from_bytes(logits.dtype(), vec![width], row).map_err(Error::input)?.to_f32_vec();
+        let larger = |best: usize, i: usize| values[i] > values[best] || values[i].is_nan() && !values[best].is_nan();
+        Ok((0..width).fold(0, |best, i| if larger(best, i) { i } else { best }) as i64)
+    };
+    let tokens = (0..batch).map(best).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor::from_i64(ids, vec![batch, 1], &tokens))
 }
 
 /// Operands that come from the run before.
@@ -81,7 +104,14 @@ impl Runs<'_> {
         let own = self.own_inputs(taken);
         let results = self.session.run_to_tensors_recorded(&self.inputs(taken, &own), recorder)?;
         let mut results = results.into_iter().map(|r| r.1);
-        let tokens = results.next().ok_or_else(|| Error::new(Code::Bug, "a run without results"))?;
+        let tokens = match results.next() {
+            Some(RunTensor::Host(logits)) if !chooses(self.device) => {
+                let batch = taken.tokens.as_input().shape()[0];
+                RunTensor::Host(chosen(&logits, batch, self.decoder.ids)?)
+            }
+            Some(tokens) => tokens,
+            None => return Err(Error::new(Code::Bug, "a run without results")),
+        };
         Ok(Taken { tokens, cache: results.collect(), past: taken.past + self.length })
     }
 
@@ -140,5 +170,21 @@ impl Runs<'_> {
             (sizes, values)
         });
         mask.into_iter().chain(positions).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_chooses_as_the_op_does() {
+        let rows = [[1.0, 3.0, 3.0], [5.0, 2.0, 4.0], [0.0, f32::NAN, 9.0], [9.0, -1.0, 2.0]];
+        let logits = Tensor::from_vec(vec![2, 2, 3], rows.concat());
+        let last =
+            |shape: Vec<usize>, batch| chosen(&logits.reshaped(shape), batch, DType::I64).map(|t| t.to_i64_vec());
+        // The last row of each sequence; without a sequence each row.
+        assert_eq!(last(vec![2, 2, 3], 2).ok(), Some(vec![0, 0]));
+        assert_eq!(last(vec![4, 3], 4).ok(), Some(vec![1, 0, 1, 0]));
     }
 }
