@@ -284,7 +284,7 @@ impl<'a> Job<'a> {
         let ms = repeat(&a, None, stages, &mut progress, || made(&Recorder::default()).map(|()| 0.0))?.0;
         let device_ms = Sampled::of(ms);
         let compiled = runs.session.compilation();
-        let known: Vec<Known> = compiled.map(|c| Known::of("", c)).into_iter().collect();
+        let known: Vec<Known> = compiled.map(known).into_iter().collect();
         let shown = Shown::record(&a, &mut made, device_ms.of.median, &known, &mut progress)?;
         let mut run = Run { device_ms: Some(device_ms), ..compiled.map_or_else(Run::default, Run::of) };
         put_spent(&mut run, &shown, &known, ceilings);
@@ -315,6 +315,15 @@ impl<'a> Job<'a> {
             made: (0..self.batch()).map(|b| tokens.made.iter().map(|t| t.to_i64_vec()[b]).collect()).collect(),
         }
     }
+}
+
+/// A network whose dispatches have the bytes that they load and store: of the embedding a row.
+fn known(c: &Compiled) -> Known {
+    let mut known = Known::of("", c);
+    for (of, d) in known.dispatches.iter_mut().zip(c.plan.dispatches()) {
+        of.bytes = bytes::of_dispatch(c, d);
+    }
+    known
 }
 
 impl Speed {

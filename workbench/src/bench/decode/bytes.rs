@@ -4,9 +4,9 @@ use super::decoder::Decoder;
 use super::record::TokenBytes;
 use compiler::compile::Compiled;
 use compiler::name::Name;
-use compiler::plan::{BufferIndex, BufferView, Content, Dispatch, Step};
+use compiler::plan::{Binding, BufferIndex, BufferView, Content, Dispatch, Step};
 use compiler::tir::operations::{iterations, visit_loops};
-use compiler::tir::{BufferId, Expr, TensorFunction};
+use compiler::tir::{BufferId, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Of the plan of a step. A dispatch counts each element of a buffer once, and no more elements than it loads and
@@ -26,7 +26,7 @@ pub fn of_step(c: &Compiled, decoder: &Decoder) -> TokenBytes {
     };
     for step in c.plan.all_steps() {
         match step {
-            Step::Gpu(list) => list.iter().for_each(|d| of_dispatch(c, d, &mut add)),
+            Step::Gpu(list) => list.iter().flat_map(|d| moved(c, d)).for_each(|(b, bytes)| add(b, bytes)),
             Step::Host(h) => h.inputs.iter().chain(&h.outputs).for_each(|v| add(v.buffer, bytes_of(v))),
             Step::Copy { from, to } => [from, to].map(|&b| add(b, c.plan.buffers[b].bytes)).into_iter().collect(),
             _ => {}
@@ -39,23 +39,28 @@ fn bytes_of(v: &BufferView) -> u64 {
     v.shape.iter().fold(v.dtype.size() as u64, |n, &d| n.saturating_mul(d as u64))
 }
 
-fn of_dispatch(c: &Compiled, d: &Dispatch, add: &mut dyn FnMut(BufferIndex, u64)) {
+/// Of a dispatch.
+pub fn of_dispatch(c: &Compiled, d: &Dispatch) -> u64 {
+    moved(c, d).iter().map(|m| m.1).sum()
+}
+
+/// The bytes of each buffer that a dispatch loads and stores.
+fn moved(c: &Compiled, d: &Dispatch) -> Vec<(BufferIndex, u64)> {
     let kernel = &c.plan.kernels[d.kernel];
-    let Some(f) = c.module.tensor_functions.get(&kernel.function) else { return };
+    let Some(f) = c.module.tensor_functions.get(&kernel.function) else { return vec![] };
     let accesses = accesses(f, kernel.part, &d.symbols);
-    let mut seen = vec![];
-    for (&(buffer, _), binding) in d.buffers.iter().zip(&kernel.emitted.bindings) {
-        // A buffer beyond one binding has several.
-        if seen.contains(&binding.buffer) {
-            continue;
-        }
-        seen.push(binding.buffer);
+    let mut seen = FxHashSet::default();
+    let bound = d.buffers.iter().zip(&kernel.emitted.bindings);
+    // A buffer beyond one binding has several.
+    let once = bound.filter(|(_, binding)| seen.insert(binding.buffer));
+    let bytes = |(&(buffer, _), binding): (&(BufferIndex, u32), &Binding)| {
         let own = &f.buffers[binding.buffer];
         // A buffer that only indices read counts whole.
         let elements = accesses.get(&binding.buffer).copied().unwrap_or(u64::MAX);
         let bits = elements.saturating_mul(u64::from(own.encoding.element_bits(own.dtype)));
-        add(buffer, bits.div_ceil(8).min(c.plan.buffers[buffer].bytes));
-    }
+        (buffer, bits.div_ceil(8).min(c.plan.buffers[buffer].bytes))
+    };
+    once.map(bytes).collect()
 }
 
 /// How often a kernel loads or stores an element of each buffer, for these values of the function's symbols.
@@ -74,10 +79,7 @@ fn accesses(f: &TensorFunction, kernel: Name, symbols: &[i32]) -> FxHashMap<Buff
             *sum = sum.saturating_add(times);
         };
         touch(block.buffer);
-        block.value.visit(&mut |e| match e {
-            Expr::Load(b, _) => touch(*b),
-            _ => {}
-        });
+        block.value.loads().iter().for_each(|(b, _)| touch(*b));
     });
     out
 }
