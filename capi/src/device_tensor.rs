@@ -7,7 +7,7 @@ use crate::tensor::{Ports, WeftPort, WeftTensor, name_of, slice, tensor};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use weft::{DType, Device, DeviceTensor, RunInput, Tensor, TensorType};
+use weft::{DType, Device, DeviceTensor, RunInput, RunTensor, Tensor, TensorType};
 
 /// A tensor that stays where a session computes.
 pub struct WeftDeviceTensor {
@@ -106,7 +106,10 @@ fn run(session: &WeftSession, inputs: &[&WeftDeviceTensor]) -> Result<Vec<WeftDe
         ));
     }
     let results = session.session.run_to_tensors(&given)?;
-    let kept = |t| Kept::Device(t, session.device.clone());
+    let kept = |t| match t {
+        RunTensor::Device(t) => Kept::Device(t, session.device.clone()),
+        RunTensor::Host(t) => Kept::Host(t),
+    };
     Ok(results.into_iter().map(|(name, t)| WeftDeviceTensor::of(&name, kept(t))).collect())
 }
 

@@ -23,7 +23,7 @@ pub use surgery::{BisectArgs, ExtractArgs};
 use tabled::FromTable;
 pub use tuning::{EditArgs, MeasureArgs, TuneArgs, TuningAction, TuningArgs};
 pub use view::{ReportArgs, ViewArgs};
-use workbench::bench::Timing;
+use workbench::bench::{Decoding, Timing};
 use workbench::bundles::BundleOptions;
 use workbench::compare::Against;
 use workbench::inputs::Inputs;
@@ -252,6 +252,9 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub timing: FromTable<Timing>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decoding: FromTable<Decoding>,
     /// Write one run as a timeline for Perfetto or Chrome: upload, encoding, queue, kernels, readback
     #[arg(long, value_name = "F.json", value_parser = path_of("json"))]
     pub timeline: Option<PathBuf>,

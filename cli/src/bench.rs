@@ -1,5 +1,6 @@
 //! `weft bench`: what was measured, shown.
 
+mod decode;
 mod spread;
 mod tables;
 
@@ -34,7 +35,7 @@ pub fn execute(a: &BenchArgs) -> Result<()> {
         &request,
         &mut |settings, timed| {
             if rows_alone || timed && !quiet {
-                *lines.borrow_mut() = Some(Lines::new(&a.format, &a.models, settings)?);
+                *lines.borrow_mut() = Some(Lines::new(a, settings)?);
             }
             Ok(())
         },
@@ -58,6 +59,7 @@ fn request(a: &BenchArgs) -> Request {
         models: a.models.clone(),
         input: a.input.0.clone(),
         timing: a.timing.0.clone(),
+        decoding: a.decoding.0.clone(),
         ceilings: a.ceilings,
         driver_stats: a.driver_stats,
         sweep: a.sweep.clone(),

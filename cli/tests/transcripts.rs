@@ -1,6 +1,6 @@
 //! Transcripts of the command: each `transcripts/<name>.txt` holds commands after `$ weft`, and below each what it
 //! prints (stdout, then stderr marked by `! `) and its exit code where that is not 0. Commands run in the folder of the
-//! transcripts; times are written as `_ ms`.
+//! transcripts; times are written as `_ ms`, figures of comma-separated values as `_`.
 //!
 //! With the environment variable `WEFT_BLESS=1` what was printed replaces the expectation.
 
@@ -40,6 +40,12 @@ fn without_times(line: &str) -> String {
     out.join(" ")
 }
 
+/// Replaces figures with a decimal point in a row of comma-separated values by `_`: tokens a second, times, ratios.
+fn without_figures(line: &str) -> String {
+    let figure = |cell: &str| cell.contains('.') && cell.parse::<f64>().is_ok();
+    line.split(',').map(|cell| if figure(cell) { "_" } else { cell }).collect::<Vec<_>>().join(",")
+}
+
 fn run(line: &str) -> String {
     let o = Command::new(env!("CARGO_BIN_EXE_weft"))
         .env("WEFT_DEVICE", "0")
@@ -49,8 +55,10 @@ fn run(line: &str) -> String {
         .output()
         .expect("weft starts");
     let mut text = format!("{PROMPT}{line}\n");
+    let rows = line.contains("--format csv");
     for l in String::from_utf8_lossy(&o.stdout).lines() {
-        text += without_times(l).trim_end();
+        let l = if rows { without_figures(l) } else { without_times(l) };
+        text += l.trim_end();
         text += "\n";
     }
     for l in String::from_utf8_lossy(&o.stderr).lines() {

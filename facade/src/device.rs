@@ -7,7 +7,7 @@ use crate::options::Options;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use runtime_cpu::{CpuError, Isa, Processor};
-use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError};
+use runtime_gpu::{DeviceChoice, DeviceTensor, Gpu, GpuError, RunTensor};
 use std::sync::Arc;
 
 /// A device that runs models. Clones are the same device: sessions on it share its queue, or its threads.
@@ -102,6 +102,16 @@ impl Device {
     /// [`Error::Device`]: a buffer that cannot be copied from, a lost device. [`Error::Input`]: this is no GPU.
     pub async fn read(&self, tensor: &DeviceTensor) -> Result<Tensor, Error> {
         self.machine().read(tensor).await
+    }
+    /// A result of a run in host memory; blocks until the device is done with what was submitted before.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn tensor(&self, result: &RunTensor) -> Result<Tensor, Error> {
+        match result {
+            RunTensor::Host(t) => Ok(t.clone()),
+            RunTensor::Device(t) => pollster::block_on(self.read(t)),
+        }
     }
     /// The profile to compile for if the result runs here: the named one, limited to what this device can do, or the
     /// device's own.

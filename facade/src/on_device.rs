@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::outputs::Outputs;
 use crate::session::Session;
 use compiler::tensor::Tensor;
-use runtime_gpu::{DeviceTensor, RunInput, Transfers};
+use runtime_gpu::{DeviceTensor, Recorder, RunInput, RunTensor, Transfers};
 use std::sync::Arc;
 
 /// Results of a run, by name, on the device for as long as this is held. With it go the run's resources: another run of
@@ -120,12 +120,13 @@ impl Session {
         Ok(DeviceOutputs { names, outputs })
     }
 
-    /// As [`Session::run_on_device`], with each result in a buffer of its own, by name and in order: the tensors belong
-    /// to the caller, and no run waits for them. Results of earlier runs can be inputs of this one.
+    /// Runs once, with each result in memory of its own, by name and in order: on the device where a kernel writes it,
+    /// else in host memory. The tensors belong to the caller, and no run waits for them. Results of earlier runs can be
+    /// inputs of this one. A model that does not run on a device as a whole takes inputs in host memory.
     ///
     /// # Errors
-    /// As there; no memory.
-    pub fn run_to_tensors(&self, inputs: &[(&str, RunInput<'_>)]) -> Result<Vec<(String, DeviceTensor)>, Error> {
+    /// As [`Session::run`]; inputs on a device that are not on this one; no memory.
+    pub fn run_to_tensors(&self, inputs: &[(&str, RunInput<'_>)]) -> Result<Vec<(String, RunTensor)>, Error> {
         pollster::block_on(self.run_to_tensors_async(inputs))
     }
 
@@ -136,15 +137,39 @@ impl Session {
     pub async fn run_to_tensors_async(
         &self,
         inputs: &[(&str, RunInput<'_>)],
-    ) -> Result<Vec<(String, DeviceTensor)>, Error> {
+    ) -> Result<Vec<(String, RunTensor)>, Error> {
         let inputs = self.in_order(inputs)?;
-        let session = self.sized_session(&inputs)?;
-        let names = self.output_names();
-        let made = (0..names.len()).map(|n| session.output_on_device(n)).collect::<Result<Vec<_>, _>>()?;
-        let places: Vec<Option<&DeviceTensor>> = made.iter().map(Some).collect();
-        // The results are in the given buffers, so the run's own may go to the next run.
-        drop(session.run_bound(&inputs, &places).await?);
-        Ok(names.into_iter().zip(made).collect())
+        let results = match self.execution.on_device_for(&inputs)? {
+            Some(session) => session.run_to_tensors(&inputs, &Recorder::default()).await?,
+            None => in_host_memory(self.execution.run_async(self.host_inputs(&inputs)?).await?),
+        };
+        Ok(self.output_names().into_iter().zip(results).collect())
+    }
+
+    /// As [`Session::run_to_tensors`]; `recorder` takes notes of the run.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_to_tensors_recorded(
+        &self,
+        inputs: &[(&str, RunInput<'_>)],
+        recorder: &Recorder,
+    ) -> Result<Vec<(String, RunTensor)>, Error> {
+        let inputs = self.in_order(inputs)?;
+        let results = match self.execution.on_device_for(&inputs)? {
+            Some(session) => pollster::block_on(session.run_to_tensors(&inputs, recorder))?,
+            None => in_host_memory(self.run_recorded(&self.host_inputs(&inputs)?, recorder)?),
+        };
+        Ok(self.output_names().into_iter().zip(results).collect())
+    }
+
+    /// Inputs that are all in host memory.
+    fn host_inputs(&self, inputs: &[RunInput<'_>]) -> Result<Vec<Tensor>, Error> {
+        let one = |input: &RunInput<'_>| match input {
+            RunInput::Host(t) => Ok((*t).clone()),
+            RunInput::Device(_) => Err(self.not_on_a_device()),
+        };
+        inputs.iter().map(one).collect()
     }
 
     /// Uploads inputs and submits a run with the copies of its results, without waiting. The device executes runs in
@@ -207,6 +232,10 @@ impl Session {
         let place = self.place();
         Error::Input(format!("the model does not run on a device as a whole ({place}): its tensors cannot stay there"))
     }
+}
+
+fn in_host_memory(results: Vec<Tensor>) -> Vec<RunTensor> {
+    results.into_iter().map(RunTensor::Host).collect()
 }
 
 fn place(names: &[String], name: &str, what: &str) -> Result<usize, Error> {

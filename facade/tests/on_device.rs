@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use weft::{Device, Error, HostFunctions, Model, Options, Outputs, RunInput, Tensor, Transfers};
+use weft::{Device, Error, HostFunctions, Model, Options, Outputs, RunInput, RunTensor, Tensor, Transfers};
 
 fn device() -> Option<Device> {
     let device = Device::open("0").ok();
@@ -150,7 +150,7 @@ fn results_that_belong_to_the_caller() {
             let input = all.last().map_or(RunInput::Host(&x), RunInput::Device);
             let mut results = session.run_to_tensors(&[("x", input)]).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(results.len(), 1);
-            let (name, y) = results.remove(0);
+            let (name, RunTensor::Device(y)) = results.remove(0) else { panic!("a kernel writes it") };
             assert_eq!((name.as_str(), y.shape()), ("y", &[n][..]));
             all.push(y);
         }
@@ -161,6 +161,41 @@ fn results_that_belong_to_the_caller() {
             assert!(got.len() == n && got.iter().all(|v| (v - want).abs() <= 1e-3 * want), "{got:?} {want}");
         }
         assert!(pollster::block_on(Device::Interpreter.read(&all[0])).is_err());
+    }
+}
+
+/// Results that the host computes, and sessions without a device, give tensors in host memory: a loop that feeds
+/// results back is the same everywhere.
+#[test]
+fn results_are_inputs_wherever_they_are() {
+    let text = "graph @main(%x: f32[3], %y: f32[3]) -> (u: f32[3], v: f32[3]) {
+  %u = add %x, %y
+  %v = call_host @negate %y {dtypes=[f32], shapes=[[3]]} : f32[3]
+  return %u, %v
+}
+";
+    let mut functions = HostFunctions::new();
+    functions.register("negate", |inputs: &[Tensor]| {
+        let negated = inputs[0].to_f32_vec().iter().map(|v| -v).collect();
+        Ok(vec![Tensor::from_vec(inputs[0].shape().to_vec(), negated)])
+    });
+    let cpu = Device::open("cpu").unwrap_or_else(|e| panic!("{e}"));
+    for device in [Some(Device::Interpreter), Some(cpu), device()].into_iter().flatten() {
+        let options = Options::for_device(&device).host_functions(functions.clone());
+        let session = session(text, &options, &device);
+        let mut state = [0, 1].map(|i| RunTensor::Host(Tensor::from_vec(vec![3], vec![i as f32; 3])));
+        for _ in 0..3 {
+            let [x, y] = &state;
+            let results = session.run_to_tensors(&[("x", x.as_input()), ("y", y.as_input())]);
+            let results = results.unwrap_or_else(|e| panic!("{device:?}: {e}"));
+            let [(_, u), (_, v)] = <[_; 2]>::try_from(results).unwrap_or_else(|all| panic!("{}", all.len()));
+            assert!(matches!(v, RunTensor::Host(_)), "the host computes it");
+            // The host reads a kernel's result, and the other way round.
+            state = [v, u];
+        }
+        let read = state.map(|t| device.tensor(&t).unwrap_or_else(|e| panic!("{e}")).to_f32_vec()[0]);
+        // (0, 1) -> (-1, 1) -> (-1, 0) -> (0, -1)
+        assert_eq!(read, [0.0, -1.0], "{device:?}");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::recorder::{Doing, Recorder};
 use crate::resources::{Resources, Shared};
 use crate::session::Session;
 use crate::staging::write_by_queue;
-use crate::tensors::{DeviceTensor, RunInput};
+use crate::tensors::{DeviceTensor, RunInput, RunTensor};
 use crate::transfers::Transfers;
 use compiler::plan::storage::decode_tensor;
 use compiler::plan::{BufferView, Content};
@@ -76,6 +76,39 @@ impl Session {
         resources.staging.submitted();
         recorder.doing(|| Doing::Between);
         Ok(DeviceOutputs { shared: shared.clone(), resources })
+    }
+
+    /// As [`Session::run_bound`], with each result in memory of its own, in the order of the plan's outputs: in host
+    /// memory if no kernel writes it, else on the device. An input on the device that the host reads, or that this plan
+    /// stores in another form, is read back first.
+    ///
+    /// # Errors
+    /// As there; no memory.
+    pub async fn run_to_tensors(
+        &self,
+        inputs: &[RunInput<'_>],
+        recorder: &Recorder,
+    ) -> Result<Vec<RunTensor>, GpuError> {
+        let outputs = &self.shared.plan.outputs;
+        let make = |n| (!self.shared.on_host(&outputs[n])).then(|| self.output_on_device(n)).transpose();
+        let made = (0..outputs.len()).map(make).collect::<Result<Vec<_>, _>>()?;
+        let places: Vec<Option<&DeviceTensor>> = made.iter().map(Option::as_ref).collect();
+        let mut copies = vec![];
+        for (n, input) in inputs.iter().enumerate().take(self.shared.plan.inputs.len()) {
+            copies.push(match input {
+                RunInput::Device(t) if !self.takes(n, t) => Some(t.read(&self.shared.gpu).await?),
+                _ => None,
+            });
+        }
+        let copy = |n: usize| copies.get(n).and_then(Option::as_ref);
+        let inputs: Vec<RunInput<'_>> =
+            inputs.iter().enumerate().map(|(n, input)| copy(n).map_or(*input, RunInput::Host)).collect();
+        let done = self.run_in_place(&inputs, &places, recorder).await?;
+        // The given buffers keep their results when the run's own memory goes to the next run.
+        let on_host: Vec<usize> = (0..made.len()).filter(|&n| made[n].is_none()).collect();
+        let mut read = done.read_of(&on_host).await?.into_iter();
+        let all = made.into_iter().map(|t| t.map(RunTensor::Device).or_else(|| read.next().map(RunTensor::Host)));
+        Ok(all.flatten().collect())
     }
 
     /// Uploads `t` for input `n` once, for many runs.

@@ -74,7 +74,7 @@ pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions};
 pub use shared_parts::Opened;
 pub use staged::{Open, Part, Staged};
-pub use tensors::{DeviceTensor, RunInput};
+pub use tensors::{DeviceTensor, RunInput, RunTensor};
 pub use timestamps::TimeSource;
 pub use transfers::Transfers;
 /// The library that device functions are written with.

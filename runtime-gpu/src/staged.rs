@@ -10,7 +10,7 @@ use crate::part::{OpenPlanned, PartError, PartRun, Ran, RunPart, Visit, With, in
 use crate::planned::Planned;
 use crate::recorder::Recorder;
 use crate::session::Session;
-use crate::tensors::{DeviceTensor, RunInput};
+use crate::tensors::{DeviceTensor, RunInput, RunTensor};
 use compiler::compile::{LoopParts, NetworkParts, PartValue};
 use compiler::graph::{Module, input_ports, open_dims};
 use compiler::int::DimRanges;
@@ -122,7 +122,7 @@ impl Run<'_> {
         list.iter().map(one).collect()
     }
     /// The values, those on the device that `session` takes there as they are.
-    fn operands(&self, list: &[PartValue], session: &Session) -> Result<Vec<Operand>, GpuError> {
+    fn operands(&self, list: &[PartValue], session: &Session) -> Result<Vec<RunTensor>, GpuError> {
         let stays = |(i, v): (usize, &PartValue)| match *v {
             PartValue::Head(n) => self.head.on_device(n).filter(|t| session.takes(i, t)),
             _ => None,
@@ -130,23 +130,8 @@ impl Run<'_> {
         let there: Vec<Option<DeviceTensor>> = list.iter().enumerate().map(stays).collect();
         let missing = list.iter().zip(&there).filter(|(_, t)| t.is_none()).map(|(v, _)| *v);
         let mut read = self.read(&missing.collect::<Vec<_>>())?.into_iter();
-        let all = there.into_iter().map(|t| t.map(Operand::Device).or_else(|| read.next().map(Operand::Host)));
+        let all = there.into_iter().map(|t| t.map(RunTensor::Device).or_else(|| read.next().map(RunTensor::Host)));
         Ok(all.flatten().collect())
-    }
-}
-
-/// An operand of a part.
-enum Operand {
-    Host(Tensor),
-    Device(DeviceTensor),
-}
-
-impl Operand {
-    fn as_input(&self) -> RunInput<'_> {
-        match self {
-            Operand::Host(t) => RunInput::Host(t),
-            Operand::Device(t) => RunInput::Device(t),
-        }
     }
 }
 
@@ -297,7 +282,7 @@ fn in_place(
     recorder: &Recorder,
 ) -> Result<Vec<Tensor>, GpuError> {
     let given = run.operands(list, session)?;
-    let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
+    let given: Vec<RunInput<'_>> = given.iter().map(RunTensor::as_input).collect();
     let done = pollster::block_on(session.run_in_place(&given, &[], recorder))?;
     pollster::block_on(done.read())
 }

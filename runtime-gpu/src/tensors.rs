@@ -79,3 +79,22 @@ impl RunInput<'_> {
         }
     }
 }
+
+/// A result of a run where it was computed, which can be an input of the next.
+#[derive(Clone, Debug)]
+pub enum RunTensor {
+    /// In host memory.
+    Host(Tensor),
+    /// On the device.
+    Device(DeviceTensor),
+}
+
+impl RunTensor {
+    /// As an input of a run.
+    pub fn as_input(&self) -> RunInput<'_> {
+        match self {
+            RunTensor::Host(t) => RunInput::Host(t),
+            RunTensor::Device(t) => RunInput::Device(t),
+        }
+    }
+}

@@ -1,12 +1,15 @@
 //! Benchmarks: latency, throughput, the time of each kernel.
 
+pub mod decode;
 mod executor_times;
+mod finished;
 mod kernels;
 mod native;
 mod places;
 pub mod record;
 mod repeated;
 mod request;
+pub mod sampled;
 mod spread;
 mod starts;
 mod stored;
@@ -26,15 +29,14 @@ use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, CompileTrace, Kind};
-use kernels::{Parts, Recording, general, per_kernel};
+use decode::Decoded;
+use finished::completed;
+use kernels::{Parts, Recording, put_spent};
 use places::{DRIVER_STATS, Place, Places};
-use record::{
-    BenchRecord, Beside, CompileTimes, Environment, FailedRecord, Machine, Method, Run, Sampled, SpentRecord, Split,
-    Work,
-};
+use record::{BenchRecord, Beside, CompileTimes, FailedRecord, Run, Sampled, Work};
 use repeated::{batch, repeat};
-pub use request::{Request, Timing, seconds};
-use runtime_gpu::{Session, Transfers};
+pub use request::{Decoding, Request, Timing, seconds};
+use runtime_gpu::{Recorder, Session, Transfers};
 use serde::Serialize;
 use serde_json::Value;
 use starts::{Started, against_f32, compile_times, first_run, timed_start};
@@ -111,6 +113,7 @@ pub fn bench(
     each: &mut dyn FnMut(&[Row]) -> Result<()>,
 ) -> Result<Vec<Row>> {
     refuse_several(a)?;
+    decode::check(a)?;
     let settings = settings(a)?;
     let mut places = Places::new(a);
     // What is asked of the first device is known before anything is timed.
@@ -194,7 +197,13 @@ fn refuse_several(a: &Request) -> Result<()> {
 }
 
 fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row> {
-    let (settings, device, ceilings) = (&setting.settings, &place.device, place.ceilings);
+    if a.decoding.decode.is_some() {
+        let Decoded { a, record, work, before, timeline, trace } = decode::decode(a, place, &setting.settings, model)?;
+        let record = completed(&a, place, setting, model, (work, before), record);
+        let model = record.model.clone();
+        return Ok(Row { model, setting: setting.clone(), result: Ok(record), timeline, trace });
+    }
+    let (settings, device) = (&setting.settings, &place.device);
     if a.trace && matches!(device, Device::Interpreter) {
         return Err(Error::usage("-o: the interpreter has no dispatches to time").help("--device names another device"));
     }
@@ -214,7 +223,6 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         None => timed(a, place, settings, module, &inputs)?,
         Some(why) => not_timed(a, place, settings, module, &inputs, why)?,
     };
-    let machine = Machine { before, after: State::now() };
     let against_f32 = mixed.map(|m| against_f32(&measured.results, &m, settings, device, &inputs)).transpose()?;
     let trace = match a.trace {
         true => {
@@ -223,23 +231,8 @@ fn one(a: &Request, place: &Place, setting: &Setting, model: &str) -> Result<Row
         }
         false => None,
     };
-    let record = BenchRecord {
-        schema: 1,
-        model: crate::models::short_name(model),
-        batch,
-        dtype: if settings.amp == "off" { "f32" } else { "f16" },
-        device: crate::device::describe(device),
-        flops: 2 * macs,
-        ceilings,
-        doubt: measured.record.run.doubt(ceilings),
-        settings: setting.record(),
-        env: Environment::default(),
-        work,
-        method: Method::of(a, settings),
-        machine,
-        against_f32,
-        ..measured.record
-    };
+    let measured_record = BenchRecord { batch, flops: 2 * macs, against_f32, ..measured.record };
+    let record = completed(a, place, setting, model, (work, before), measured_record);
     let model = record.model.clone();
     Ok(Row { model, setting: setting.clone(), result: Ok(record), timeline: measured.timeline, trace })
 }
@@ -329,7 +322,7 @@ fn in_parts(
     let mut run = whole_runs(a, &executor, (inputs, limit), progress)?;
     let (mut parts, recording) = found_parts(a, place, settings, (&module, &executor), inputs)?;
     let timed = recording.as_ref().unwrap_or(&executor);
-    let mut shown = Shown::record(a, timed, (inputs, run.latency()), &parts.known, progress)?;
+    let mut shown = Shown::record(a, &mut of(timed, inputs), run.latency(), &parts.known, progress)?;
     parts.put_into(&mut run);
     put_spent(&mut run, &shown, &parts.known, place.ceilings);
     let kernels = shown.run.ms_of(Kind::Kernel);
@@ -348,14 +341,9 @@ fn in_parts(
     Ok(Measured { record, trace, timeline, dispatches, ..Measured::of(shown) })
 }
 
-/// Puts where the time of a run goes into a result.
-fn put_spent(run: &mut Run, shown: &Shown, known: &[Known], ceilings: Option<Ceilings>) {
-    let kernels = per_kernel(known, shown, ceilings);
-    run.general = general(known, &kernels, shown.run.ms);
-    run.per_kernel = Some(kernels);
-    run.time_source = Some(shown.source);
-    run.split_ms = Some(Split::of(&shown.run));
-    run.spent = Some(SpentRecord { run_ms: shown.run.ms, rows: shown.run.rows.clone() });
+/// A recorded run.
+fn of<'s>(session: &'s weft::Session, inputs: &'s [Tensor]) -> impl FnMut(&Recorder) -> Result<()> + 's {
+    move |recorder| Ok(session.run_recorded(inputs, recorder).map(drop)?)
 }
 
 /// The result of a benchmark on the processor.
@@ -369,7 +357,7 @@ fn on_processor(
     let c = executor.compilation().ok_or_else(|| Error::new(Code::Bug, "a session without its compilation"))?;
     let known = [Known::of("", c)];
     let whole = whole_runs(a, executor, (inputs, limit), progress)?;
-    let shown = Shown::record(a, executor, (inputs, whole.latency()), &known, progress)?;
+    let shown = Shown::record(a, &mut of(executor, inputs), whole.latency(), &known, progress)?;
     let mut run = Run {
         in_flight: Some(1),
         // The processor is the device, so steps on tensors are its work too.
@@ -442,7 +430,7 @@ fn on_device(
         Ok(t.total)
     })?;
     let (known, latency) = ([Known::of("", compiled)], Sampled::of(latency));
-    let shown = Shown::record(a, executor, (inputs, latency.of.median), &known, progress)?;
+    let shown = Shown::record(a, &mut of(executor, inputs), latency.of.median, &known, progress)?;
     let mut resident = session.resident(inputs)?;
     let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
     let timed = latency.samples.as_ref().map_or(0, Vec::len);
@@ -453,7 +441,7 @@ fn on_device(
         transfers: Some(moved),
         throughput_per_s: Some(throughput.runs_per_s * batch(inputs) as f64),
         in_flight: Some(throughput.in_flight),
-        host_functions: Some(host_calls::times(compiled, &mut resident, a.timing.runs.clamp(1, 5))?),
+        host_functions: Some(host_calls::times(compiled, &mut resident, a.timing.runs().clamp(1, 5))?),
         ..Run::of(compiled)
     };
     put_spent(&mut run, &shown, &known, ceilings);

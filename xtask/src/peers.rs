@@ -1,4 +1,5 @@
-//! `cargo xtask peers MODEL ...`: the same network on Weft and on other systems, in interleaved rounds.
+//! `cargo xtask peers MODEL ...`: the same network on Weft and on other systems, in interleaved rounds. With
+//! `--decode N` it is a language model, which makes tokens.
 
 use crate::cargo::{build_weft, root, run as run_command, target_dir};
 use crate::python;
@@ -8,7 +9,7 @@ use std::process::Command;
 
 /// One line for the usage.
 pub const HELP: &str =
-    "MODEL [--peers A,B] [--driver D] ... holds Weft against other systems (scripts/peers.py --help)";
+    "MODEL [--peers A,B] [--decode N] ... holds Weft against other systems (scripts/peers.py, decode_peers.py --help)";
 
 /// Runs the command. A zoo name is exported to ONNX first, so that all run the very same network.
 ///
@@ -19,13 +20,16 @@ pub fn run(args: &[String]) -> Result<(), String> {
         return Err(format!("usage: cargo xtask peers {HELP}"));
     };
     let mut script = Command::new(python::program()?);
-    script.arg(root().join("scripts/peers.py"));
+    let decodes = args.iter().any(|a| a == "--decode");
+    script.arg(root().join("scripts").join(if decodes { "decode_peers.py" } else { "peers.py" }));
     if model.starts_with('-') {
         script.args(args);
         return run_command(script);
     }
     let weft = build_weft(true)?;
-    script.arg(onnx_file(&weft, model)?).args(rest);
+    // The script itself writes `decoder:layers=2,d=1024`.
+    let file = if decodes { PathBuf::from(model) } else { onnx_file(&weft, model)? };
+    script.arg(file).args(rest);
     if !rest.iter().any(|a| a == "--weft" || a.starts_with("--weft=")) {
         script.arg("--weft").arg(quoted(&weft));
     }

@@ -4,7 +4,7 @@ use crate::arrays::{array_of, name_of};
 use crate::interrupt::wait;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weft::{DType, Device, RunInput, Tensor};
+use weft::{DType, Device, RunInput, RunTensor, Tensor};
 
 /// A tensor that stays where a session computes: `session.run(inputs, on_device=True)` returns such results, and
 /// `session.to_device` uploads inputs. It can be an input of each session; sessions on the same device take it without
@@ -19,6 +19,16 @@ pub enum Place {
     Device(weft::DeviceTensor, Device),
     /// For sessions that compute in host memory.
     Host(Tensor),
+}
+
+impl Place {
+    /// Of a result on `device`.
+    pub fn of(result: RunTensor, device: &Device) -> Place {
+        match result {
+            RunTensor::Device(t) => Place::Device(t, device.clone()),
+            RunTensor::Host(t) => Place::Host(t),
+        }
+    }
 }
 
 impl DeviceTensor {

@@ -174,7 +174,7 @@ impl Session {
         let results = self.raised.or(wait(py, self.session.run_to_tensors_async(&inputs)))?;
         let tensors = PyDict::new(py);
         for (name, tensor) in results {
-            let place = Place::Device(tensor, self.device.clone());
+            let place = Place::of(tensor, &self.device);
             tensors.set_item(name, Bound::new(py, DeviceTensor { place })?)?;
         }
         Ok(tensors)
@@ -311,7 +311,7 @@ impl Session {
     ) -> PyResult<Bound<'py, PyAny>> {
         let given = in_memory(py, self.given(inputs)?)?;
         let (session, functions) = (self.session.clone(), self.options.host_functions.clone());
-        let timing = Timing { warmup, runs, ..Timing::default() };
+        let timing = Timing { warmup: Some(warmup), runs: Some(runs), ..Timing::default() };
         let settings = Settings { functions, ..Settings::of_program() };
         let done = on_thread(py, move || {
             // Says which input is missing or unknown.

@@ -37,6 +37,7 @@ def test_the_page(tmp_path, monkeypatch):
     pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+    shutil.copy(ROOT / "cli/tests/transcripts/decoders/std23.onnx", "decoder.onnx")
     names = {}
     assert len(blocks(PAGE)) >= 5
     for block in blocks(PAGE):

@@ -99,7 +99,7 @@ mod tests {
     use rand::seq::IteratorRandom;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
-    use workbench::bench::Timing;
+    use workbench::bench::{Decoding, Timing};
     use workbench::bisect::Right;
     use workbench::bundles::BundleOptions;
     use workbench::compare::Against;
@@ -164,6 +164,7 @@ mod tests {
         round_trips::<Settings>("settings");
         round_trips::<Inputs>("inputs");
         round_trips::<Timing>("timing");
+        round_trips::<Decoding>("decoding");
         round_trips::<Against>("against");
         round_trips::<Right>("right");
         round_trips::<BundleOptions>("bundles");
@@ -180,6 +181,7 @@ mod tests {
         reads_defaults::<Settings>();
         reads_defaults::<Inputs>();
         reads_defaults::<Timing>();
+        reads_defaults::<Decoding>();
         reads_defaults::<Against>();
         reads_defaults::<Right>();
     }

@@ -4,12 +4,32 @@ use crate::output::{print_text, show_table, table};
 use workbench::Result;
 use workbench::bench::record::BenchRecord;
 use workbench::figures::{few_ms, si};
+use workbench::statistics::{Ratio, Statistics};
+
+/// Names of the times of a token: each at a length of the cache that is new to the session, and the last one again.
+const OF_TOKENS: [&str; 2] = ["ms a token", "ms again"];
+
+/// The cells of the ratio, its noise, and the word for it.
+pub fn against(first: Statistics, latency: Statistics) -> [String; 3] {
+    let (ratio, is_first) = (Ratio::of(&first, &latency), first == latency);
+    [
+        format!("{:.2}", ratio.value),
+        known(ratio.plus_minus.filter(|_| !is_first)),
+        if is_first { "" } else { ratio.word() }.to_string(),
+    ]
+}
+
+/// A figure that may be missing.
+pub fn known(by: Option<f64>) -> String {
+    by.map_or(String::new(), |by| format!("{by:.2}"))
+}
 
 /// Statistics, compile time and memory of one result.
 pub fn show(r: &BenchRecord) -> Result<()> {
     let mut t = table(&["", "min", "median", "+-", "p90", "p99", "mean", "deviation"]);
     let mut alone = vec![];
-    for (name, sampled) in [("latency ms", &r.run.latency_ms), ("device ms", &r.run.device_ms)] {
+    let names = if r.decode.is_some() { OF_TOKENS } else { ["latency ms", "device ms"] };
+    for (name, sampled) in names.into_iter().zip([&r.run.latency_ms, &r.run.device_ms]) {
         if let Some(sampled) = sampled.as_ref().filter(|s| s.of.median > 0.0) {
             let s = sampled.of;
             // One figure has no spread.

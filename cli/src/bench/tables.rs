@@ -1,72 +1,106 @@
 //! The output of `weft bench`: a line for each result, and tables below them.
 
-use super::spread;
+use super::decode;
+use super::spread::{self, against, known};
+use crate::args::BenchArgs;
 use crate::output::{Rows, print_text, show_driver_stats, show_table, table};
 use compiler::trace::{Kind, NOT_ATTRIBUTED, TimeRow};
 use workbench::Result;
 use workbench::bench::record::{BenchRecord, KernelTime, SpentRecord};
 use workbench::bench::{Row, Setting};
 use workbench::figures::few_ms;
-use workbench::statistics::{Ratio, Statistics};
+use workbench::statistics::Statistics;
 
-/// Names of the columns, and their least width.
-const COLUMNS: [(&str, usize); 14] = [
-    ("model", 0),
-    ("batch", 0),
-    ("amp", 4),
-    ("layout", 0),
-    ("fuse", 7),
-    ("latency ms", 0),
-    ("+- ms", 8),
-    ("device ms", 0),
-    ("per s", 8),
-    ("dispatches", 0),
-    ("GFLOP/s", 0),
-    ("ratio", 0),
-    ("+- ratio", 0),
-    ("verdict", 7),
-];
+/// The columns of results.
+pub struct Columns {
+    /// Names, and their least width.
+    names: &'static [(&'static str, usize)],
+    /// Settings among them.
+    settings: &'static [&'static str],
+    /// A row's cells; the ratio is of the latency `first` to its own.
+    cells: fn(first: Statistics, row: &Row) -> Vec<String>,
+}
 
-/// The column of what is swept beside those of [`COLUMNS`], where anything is.
+impl Columns {
+    /// Of runs.
+    const RUNS: Columns = Columns {
+        names: &[
+            ("model", 0),
+            ("batch", 0),
+            ("amp", 4),
+            ("layout", 0),
+            ("fuse", 7),
+            ("latency ms", 0),
+            ("+- ms", 8),
+            ("device ms", 0),
+            ("per s", 8),
+            ("dispatches", 0),
+            ("GFLOP/s", 0),
+            ("ratio", 0),
+            ("+- ratio", 0),
+            ("verdict", 7),
+        ],
+        settings: &["amp", "layout", "fuse", "batch"],
+        cells,
+    };
+    /// Of `--decode`.
+    const TOKENS: Columns = Columns { names: &decode::COLUMNS, settings: &["amp", "batch"], cells: decode::cells };
+}
+
+/// The column of what is swept beside those of [`Columns`], where anything is.
 const SWEPT: &str = "swept";
 
-/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done.
-pub enum Lines {
+/// How rows are written.
+enum Form {
     Table(Rows),
-    Written { csv: bool, width: usize },
+    Written { csv: bool },
 }
+
+/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done.
+pub struct Lines {
+    columns: Columns,
+    width: usize,
+    form: Form,
+}
+
 impl Lines {
-    /// Prints the header. `format` is that of `--format`.
-    pub fn new(format: &str, models: &[String], settings: &[Setting]) -> Result<Lines> {
-        let widest = settings.iter().map(|s| s.others().chars().count()).max().unwrap_or(0);
-        let width = COLUMNS.len() + usize::from(widest > 0);
-        if format == "table" {
-            let name = models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
-            let mut columns: Vec<(&str, usize)> = COLUMNS.into_iter().chain([(SWEPT, widest)]).take(width).collect();
-            columns[0].1 = name;
-            return Rows::new(&columns).map(Lines::Table);
+    /// Prints the header.
+    pub fn new(a: &BenchArgs, settings: &[Setting]) -> Result<Lines> {
+        let columns = if a.decoding.decode.is_some() { Columns::TOKENS } else { Columns::RUNS };
+        let widest = settings.iter().map(|s| s.others(columns.settings).chars().count()).max().unwrap_or(0);
+        let width = columns.names.len() + usize::from(widest > 0);
+        let names = || columns.names.iter().copied().chain([(SWEPT, widest)]).take(width);
+        if a.format == "table" {
+            let name = a.models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
+            let mut all: Vec<(&str, usize)> = names().collect();
+            all[0].1 = name;
+            let form = Form::Table(Rows::new(&all)?);
+            return Ok(Lines { columns, width, form });
         }
-        let lines = Lines::Written { csv: format == "csv", width };
-        let head: Vec<String> = COLUMNS.iter().map(|c| c.0).chain([SWEPT]).map(String::from).collect();
+        let head: Vec<String> = names().map(|c| c.0.to_string()).collect();
+        let csv = a.format == "csv";
+        let lines = Lines { columns, width, form: Form::Written { csv } };
         lines.print_cells(&head)?;
-        if format != "csv" {
+        if !csv {
             print_text(&format!("|{}", "---|".repeat(width)))?;
         }
         Ok(lines)
     }
     /// Prints the last result, with its ratio to the first that did not fail.
     pub fn print(&mut self, rows: &[Row]) -> Result<()> {
-        rows.last().map_or(Ok(()), |r| self.print_cells(&cells(first_latency(rows), r)))
+        let Some(row) = rows.last() else { return Ok(()) };
+        let mut cells = (self.columns.cells)(first_latency(rows), row);
+        cells.push(row.setting.others(self.columns.settings));
+        self.print_cells(&cells)
     }
     fn print_cells(&self, cells: &[String]) -> Result<()> {
         let quoted =
             |c: &String| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.clone() };
-        match self {
-            Lines::Table(rows) => rows.print(cells),
-            Lines::Written { csv: true, width } => {
-                print_text(&cells[..*width].iter().map(quoted).collect::<Vec<_>>().join(","))
-            }
-            Lines::Written { width, .. } => print_text(&format!("| {} |", cells[..*width].join(" | "))),
+        let width = self.width;
+        match &self.form {
+            Form::Table(rows) => rows.print(cells),
+            Form::Written { csv: true } => print_text(&cells[..width].iter().map(quoted).collect::<Vec<_>>().join(",")),
+            Form::Written { .. } => print_text(&format!("| {} |", cells[..width].join(" | "))),
         }
     }
 }
@@ -76,7 +110,7 @@ fn first_latency(rows: &[Row]) -> Statistics {
     rows.iter().find_map(|r| Some(r.result.as_ref().ok()?.run.latency_ms.as_ref()?.of)).unwrap_or_default()
 }
 
-/// A row's cells in the order of [`COLUMNS`], and what else was swept; the ratio is of the latency `first` to its own.
+/// A run's cells in the order of [`Columns::RUNS`].
 fn cells(first: Statistics, row: &Row) -> Vec<String> {
     let c = &row.setting.settings;
     let of_setting = [&c.amp, &c.layout, &c.fuse].map(String::clone);
@@ -84,9 +118,7 @@ fn cells(first: Statistics, row: &Row) -> Vec<String> {
         Ok(r) => {
             let (run, device) = (&r.run, r.run.device());
             let latency = run.latency_ms.as_ref().map(|s| s.of).unwrap_or_default();
-            let ratio = Ratio::of(&first, &latency);
-            let is_first = first == latency;
-            let known = |by: Option<f64>| by.map_or(String::new(), |by| format!("{by:.2}"));
+            let [ratio, by, word] = against(first, latency);
             let figures = [
                 format!("{:.2}", latency.median),
                 known(latency.plus_minus),
@@ -94,9 +126,9 @@ fn cells(first: Statistics, row: &Row) -> Vec<String> {
                 format!("{:.1}", run.throughput_per_s.unwrap_or(0.0)),
                 run.dispatches.map_or("null".into(), |n| n.to_string()),
                 format!("{:.1}", r.flops as f64 / device.max(1e-6) / 1e6),
-                format!("{:.2}", ratio.value),
-                known(ratio.plus_minus.filter(|_| !is_first)),
-                if is_first { "" } else { ratio.word() }.to_string(),
+                ratio,
+                by,
+                word,
             ];
             (r.batch.to_string(), figures)
         }
@@ -106,18 +138,21 @@ fn cells(first: Statistics, row: &Row) -> Vec<String> {
             (row.setting.value("batch").unwrap_or("-").to_string(), nothing)
         }
     };
-    let others = row.setting.others();
-    [row.model.clone(), batch].into_iter().chain(of_setting).chain(figures).chain([others]).collect()
+    [row.model.clone(), batch].into_iter().chain(of_setting).chain(figures).collect()
 }
 
 /// Tables below the results: the kernels where one was timed `alone`, and what the driver said.
 pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
     for r in results {
+        if let (true, Some(d)) = (alone, &r.decode) {
+            decode::show(r, d)?;
+        }
         if alone && r.run.latency_ms.is_some() {
             spread::show(r)?;
         }
         if let (true, Some(spent)) = (alone, &r.run.spent) {
-            show_spent(spent, r.run.latency())?;
+            // Of a decoder the last token is recorded, again and again.
+            show_spent(spent, if r.decode.is_some() { r.run.device() } else { r.run.latency() })?;
         }
         if let (true, Some(kernels)) = (alone, &r.run.per_kernel) {
             show_kernels(kernels, r.run.spent.as_ref().map_or(0.0, |s| s.run_ms))?;

@@ -88,6 +88,52 @@ fn nodes_of_the_cpu_executor_have_times() {
     assert!(events.windows(2).all(|w| w[0].3 <= w[1].2 + 1e-3), "nodes run one after another: {events:?}");
 }
 
+/// Decoders of three exporters' forms, and the tokens that ONNX Runtime makes behind the prompt 3, 1, 4, 1, 5 when it
+/// takes the most likely one each time (`scripts/greedy.py`). The two best logits are nowhere closer than .005.
+const DECODERS: [(&str, [i64; 9]); 3] = [
+    ("decoders/genai", [20, 13, 1, 4, 9, 20, 13, 1, 4]),
+    ("decoders/std23", [10, 14, 2, 0, 16, 23, 5, 10, 17]),
+    ("decoders/old", [10, 14, 2, 0, 16, 23, 5, 10, 17]),
+];
+
+#[test]
+fn decoders_make_the_right_tokens() {
+    let devices = ["cpu", "interpreter", "0"];
+    for (model, wanted) in DECODERS {
+        for device in &devices[..if has_adapter() { 3 } else { 2 }] {
+            let words = "-i input_ids=decoders/prompt.npy --decode 8 --runs 2 --warmup 1";
+            let v = json(&format!("bench {model}.onnx {words} --device {device}"));
+            let (d, at) = (&v["decode"], format!("{model} on {device}: {v}"));
+            assert_eq!(d["made"], serde_json::json!([wanted]), "{at}");
+            assert_eq!((&d["prompt"], &d["tokens"], &d["layers"]), (&5.into(), &8.into(), &1.into()), "{at}");
+            let samples = |v: &Value| v["samples"].as_array().map(Vec::len);
+            assert_eq!(samples(&v["latency_ms"]), Some(16), "{at}");
+            assert_eq!(samples(&d["prefill"]["ms"]), Some(2), "{at}");
+            assert_eq!(samples(&d["steps"]["tokens_per_s"]), Some(2), "{at}");
+            // Keys and values of one head of 16 in f32, for five tokens of the prompt and seven behind it.
+            assert_eq!(d["cache_bytes"], 2 * 16 * 4 * 12, "{at}");
+            let rows = v["spent"]["rows"].as_array().expect("rows").iter().filter_map(|r| r["ms"].as_f64());
+            let (sum, run) = (rows.sum::<f64>(), v["spent"]["run_ms"].as_f64().expect("a run"));
+            assert!((sum - run).abs() <= 1e-6 * run, "{sum} of {run}: {at}");
+            if *device != "interpreter" {
+                let bytes = |kind: &str| d["bytes_per_token"][kind].as_u64().expect("bytes");
+                // Of the table of 24 rows a token reads one; the cache is read, and written with one position more.
+                assert!(bytes("weights") <= v["memory"]["weights"].as_u64().expect("bytes"), "{at}");
+                assert!(bytes("cache") >= 2 * 16 * 4 * (12 + 13), "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn decoders_are_timed_in_any_batch_behind_any_cache() {
+    let v = json("bench decoders/old.onnx --decode 3 --prefill 4 --past 6 --batch 2 --runs 1 --warmup 0 --device cpu");
+    let made = v["decode"]["made"].as_array().expect("tokens");
+    assert!(made.len() == 2 && made.iter().all(|m| m.as_array().map(Vec::len) == Some(4)), "{v}");
+    assert_eq!((&v["batch"], &v["decode"]["past"]), (&2.into(), &6.into()), "{v}");
+    assert_eq!(v["decode"]["cache_bytes"], 2 * 2 * 16 * 4 * 12, "{v}");
+}
+
 #[test]
 fn a_failing_row_keeps_the_rest() {
     let sweep = here("bench --sweep device=cpu,nosuch amp=off --runs 1 --warmup 0 half.weft").args(["--json"]);

@@ -1,6 +1,6 @@
 //! The time of each kernel.
 
-use super::record::{KernelTime, Run};
+use super::record::{KernelTime, Run, SpentRecord, Split};
 use super::timeline::{Known, Shown};
 use crate::error::{Code, Error, Result};
 use compiler::compile::{CompileOptions, Compiled};
@@ -11,7 +11,7 @@ use runtime_gpu::Ran;
 use weft::PartOnProcessor;
 
 /// The kernels of the run that is shown, with their rates and the share of the device's ceiling that binds them.
-pub fn per_kernel(known: &[Known], shown: &Shown, ceilings: Option<Ceilings>) -> Vec<KernelTime> {
+fn per_kernel(known: &[Known], shown: &Shown, ceilings: Option<Ceilings>) -> Vec<KernelTime> {
     let mut measured = shown.times.iter().zip(&shown.counts);
     known.iter().flat_map(|k| of_part(k, &mut measured, ceilings)).collect()
 }
@@ -38,7 +38,7 @@ fn of_part<'s>(
 }
 
 /// The kernels that take much of the run by a rule for any unit.
-pub fn general(known: &[Known], kernels: &[KernelTime], run_ms: f64) -> Vec<General> {
+fn general(known: &[Known], kernels: &[KernelTime], run_ms: f64) -> Vec<General> {
     let one = |k: &KernelTime| {
         let of = known.iter().find(|of| k.part.as_deref().unwrap_or("") == of.part)?;
         let (rule, declined) = of.rules.get(*k.groups.as_ref()?.first()?)?;
@@ -47,6 +47,16 @@ pub fn general(known: &[Known], kernels: &[KernelTime], run_ms: f64) -> Vec<Gene
         General::of(&k.name, rule, k.us_total / 1e3 / run_ms.max(1e-9), loss, &declined)
     };
     kernels.iter().filter_map(one).collect()
+}
+
+/// Puts where the time of a run goes into a result.
+pub fn put_spent(run: &mut Run, shown: &Shown, known: &[Known], ceilings: Option<Ceilings>) {
+    let kernels = per_kernel(known, shown, ceilings);
+    run.general = general(known, &kernels, shown.run.ms);
+    run.per_kernel = Some(kernels);
+    run.time_source = Some(shown.source);
+    run.split_ms = Some(Split::of(&shown.run));
+    run.spent = Some(SpentRecord { run_ms: shown.run.ms, rows: shown.run.rows.clone() });
 }
 
 /// The parts of a network, as one run of it finds them.

@@ -1,12 +1,13 @@
 //! The record of a benchmark.
 
-use super::request::{Request, Timing};
+use super::decode::record::DecodeRecord;
+use super::request::Request;
+pub use super::sampled::Sampled;
 use crate::device::DeviceRecord;
 use crate::error::Failure;
 use crate::host_calls::HostFunctionTime;
 use crate::settings::Settings;
 use crate::state::State;
-use benches::statistics::Statistics;
 use compiler::compile::{Compiled, MemoryReport};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
@@ -68,6 +69,10 @@ pub struct BenchRecord {
     /// Of mixed precision: its results against those in f32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_f32: Option<AgainstF32>,
+    /// With `--decode`: the figures above are of a token, those of kernels, and `device_ms`, of the last one, again and
+    /// again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode: Option<DecodeRecord>,
 }
 
 /// The network and its inputs.
@@ -107,7 +112,7 @@ pub struct Method {
 impl Method {
     /// Of a request.
     pub fn of(a: &Request, settings: &Settings) -> Method {
-        let Timing { warmup, runs, duration, .. } = a.timing.clone();
+        let (warmup, runs, duration) = (a.timing.warmup(), a.timing.runs(), a.timing.duration.clone());
         Method { warmup, runs, duration, threads: settings.threads }
     }
 }
@@ -214,28 +219,6 @@ impl Run {
     /// The median time on the device; 0 where it was not timed.
     pub fn device(&self) -> f64 {
         self.device_ms.as_ref().map_or(0.0, |s| s.of.median)
-    }
-}
-
-/// Statistics of milliseconds.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Sampled {
-    /// The statistics.
-    #[serde(flatten)]
-    pub of: Statistics,
-    /// Each run, in order; absent where the figure is a sum.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<Vec<f64>>,
-}
-
-impl Sampled {
-    /// Of runs.
-    pub fn of(samples: Vec<f64>) -> Sampled {
-        Sampled { of: Statistics::of(&samples), samples: Some(samples) }
-    }
-    /// Of a sum.
-    pub fn sum(ms: f64) -> Sampled {
-        Sampled { of: Statistics::of(&[ms]), samples: None }
     }
 }
 

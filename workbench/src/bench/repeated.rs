@@ -22,9 +22,9 @@ pub fn repeat(
     progress: &mut Progress,
     mut f: impl FnMut() -> Result<f64>,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    for i in 0..a.timing.warmup {
+    for i in 0..a.timing.warmup() {
         go_on(&a.settings)?;
-        progress.report(stages[0], i, a.timing.warmup);
+        progress.report(stages[0], i, a.timing.warmup());
         f()?;
     }
     let (mut wall, mut other) = (Vec::new(), Vec::new());
@@ -33,14 +33,14 @@ pub fn repeat(
         go_on(&a.settings)?;
         let enough = match limit {
             Some(d) => start.elapsed() >= d && !wall.is_empty(),
-            None => wall.len() >= a.timing.runs,
+            None => wall.len() >= a.timing.runs(),
         };
         if enough {
             return Ok((wall, other));
         }
         match limit {
             Some(d) => progress.report(stages[1], start.elapsed().as_millis() as usize, d.as_millis() as usize),
-            None => progress.report(stages[1], wall.len(), a.timing.runs),
+            None => progress.report(stages[1], wall.len(), a.timing.runs()),
         }
         let t = Instant::now();
         other.push(f()?);
@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn runs_before_the_timed_ones_are_not_counted() {
-        let a = Request { timing: Timing { warmup: 3, runs: 2, ..Timing::default() }, ..Request::default() };
+        let a =
+            Request { timing: Timing { warmup: Some(3), runs: Some(2), ..Timing::default() }, ..Request::default() };
         let mut calls = 0.0;
         let run = || {
             calls += 1.0;

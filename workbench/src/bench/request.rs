@@ -11,14 +11,37 @@ use std::time::Duration;
 options! {
     /// How runs are timed.
     pub struct Timing {
-        /// Runs before the timed ones
-        warmup: usize = "10" in Own;
-        /// Timed runs
-        runs: usize = "100" in Own { check: at_least_one };
+        /// Runs before the timed ones [default: 10; with --decode 1]
+        warmup: Option<usize> = "" in Own { value: "N" };
+        /// Timed runs; with --decode a run is a prompt and all tokens behind it [default: 100; with --decode 5]
+        runs: Option<usize> = "" in Own { value: "N", check: at_least_one };
         /// Timed for so long instead: 3s, 500ms
         duration: Option<String> = "" in Own { check: |t| seconds(t).map(drop) };
         /// Runs in flight for the throughput [default: the fastest of 1, 2 and 4]
         in_flight: Option<usize> = "" in Own { value: "N", check: at_least_one };
+    }
+}
+
+impl Timing {
+    /// Runs before the timed ones.
+    pub fn warmup(&self) -> usize {
+        self.warmup.unwrap_or(10)
+    }
+    /// Timed runs, if no duration says when they end.
+    pub fn runs(&self) -> usize {
+        self.runs.unwrap_or(100)
+    }
+}
+
+options! {
+    /// How a language model is timed.
+    pub struct Decoding {
+        /// Time a language model: it reads a prompt, then makes N tokens one by one, each from the ones before
+        decode: Option<usize> = "" in Own { value: "N", check: at_least_one };
+        /// Tokens of the prompt of --decode [default: 64, or as many as -i has]
+        prefill: Option<usize> = "" in Own { value: "P", check: at_least_one };
+        /// Positions in the cache of --decode before the prompt, with random keys and values [default: 0]
+        past: Option<usize> = "" in Own { value: "K" };
     }
 }
 
@@ -44,6 +67,8 @@ pub struct Request {
     pub input: Inputs,
     /// How runs are timed.
     pub timing: Timing,
+    /// How a language model is timed.
+    pub decoding: Decoding,
     /// Measure the device's peak rates first.
     pub ceilings: bool,
     /// Ask the driver what it made of each kernel.

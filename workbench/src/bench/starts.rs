@@ -29,9 +29,21 @@ pub fn timed_start(
     inputs: &[Tensor],
     open: impl FnOnce() -> Result<weft::Session>,
 ) -> Result<Started> {
+    let ((session, results), times) = timed(settings, || {
+        let session = open()?.sized_for(inputs)?;
+        let results = settings.state.time("first run", || session.run_in_order(inputs))?;
+        Ok((session, results))
+    })?;
+    Ok(Started { session, times, results })
+}
+
+/// Does work, with the times of its stages.
+///
+/// # Errors
+/// Those of the work.
+pub fn timed<T>(settings: &Settings, work: impl FnOnce() -> Result<T>) -> Result<(T, CompileTimes)> {
     let (start, before) = (Instant::now(), settings.state.stages());
-    let session = open()?.sized_for(inputs)?;
-    let results = settings.state.time("first run", || session.run_in_order(inputs))?;
+    let done = work()?;
     let cold = start.elapsed().as_secs_f64() * 1e3;
     let own = |(name, ms): (String, f64)| {
         let known = before.iter().find(|b| b.0 == name).map_or(0.0, |b| b.1);
@@ -40,7 +52,7 @@ pub fn timed_start(
     let mut stages: Vec<StageTime> = settings.state.stages().into_iter().map(own).filter(|s| s.ms > 0.0).collect();
     let rest = (cold - stages.iter().map(|s| s.ms).sum::<f64>()).max(0.0);
     stages.push(StageTime { name: NOT_ATTRIBUTED.into(), ms: rest });
-    Ok(Started { session, times: CompileTimes { cold, stages, warm: None }, results })
+    Ok((done, CompileTimes { cold, stages, warm: None }))
 }
 
 /// The times of the first run, and of compilation, session and first run once more in this process.

@@ -6,9 +6,6 @@ use crate::options::{Heading, Opt, Tabled};
 use crate::settings::Settings;
 use compiler::profile::DeviceProfile;
 
-/// Keys that the table of results has columns for.
-const WITH_COLUMNS: &[&str] = &["amp", "layout", "fuse", "batch"];
-
 /// The options of some rows of the table.
 #[derive(Clone)]
 pub struct Setting {
@@ -29,9 +26,9 @@ impl Setting {
     pub fn value(&self, key: &str) -> Option<&str> {
         self.swept.iter().find(|s| s.0 == key).map(|s| s.1.as_str())
     }
-    /// Swept options without a column of their own: `device=0 n=64`.
-    pub fn others(&self) -> String {
-        let others = self.swept.iter().filter(|s| !WITH_COLUMNS.contains(&s.0.as_str()));
+    /// Swept options beside those that have a column of their own: `device=0 n=64`.
+    pub fn others(&self, with_columns: &[&str]) -> String {
+        let others = self.swept.iter().filter(|s| !with_columns.contains(&s.0.as_str()));
         others.map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(" ")
     }
     /// All that was swept, for messages.
@@ -114,7 +111,9 @@ mod tests {
         let list: Vec<String> = list.iter().map(|s| s.to_string()).collect();
         let settings = Settings { dim: vec!["w=3".into(), "h=9".into()], ..Settings::default() };
         let all = sweep(&list, &settings).unwrap_or_else(|e| panic!("{}", e.message));
-        all.iter().map(|s| format!("{} | {}", s.others(), s.settings.dim.join(" "))).collect()
+        all.iter()
+            .map(|s| format!("{} | {}", s.others(&["amp", "layout", "fuse", "batch"]), s.settings.dim.join(" ")))
+            .collect()
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::progress::Progress;
 use compiler::compile::{Compiled, Group};
 use compiler::plan::Dispatch;
 use compiler::remark::{Remark, RemarkKind, SCHEDULING};
-use compiler::tensor::Tensor;
 use compiler::trace::{DispatchTime, Kind, Lane, RunSpans, Span};
 use runtime_gpu::{Doing, Recorder, TimeSource};
 use serde_json::{Value, json};
@@ -92,18 +91,18 @@ pub struct Shown {
 type Sums = Vec<(f64, u64)>;
 
 impl Shown {
-    /// Records runs, and takes the one whose length is nearest to `median_ms`.
+    /// Records runs of `run`, and takes the one whose length is nearest to `median_ms`.
     ///
     /// # Errors
     /// An error of a run.
     pub fn record(
         a: &Request,
-        executor: &weft::Session,
-        (inputs, median_ms): (&[Tensor], f64),
+        run: &mut dyn FnMut(&Recorder) -> Result<()>,
+        median_ms: f64,
         known: &[Known],
         progress: &mut Progress,
     ) -> Result<Shown> {
-        let rounds = a.timing.runs.clamp(1, RECORDED);
+        let rounds = a.timing.runs().clamp(1, RECORDED);
         let count: usize = known.iter().map(|k| k.dispatches.len()).sum();
         let off = |run: &runtime_gpu::Recorded| (run.end / 1e3 - median_ms).abs();
         let start = Instant::now();
@@ -111,7 +110,7 @@ impl Shown {
         for round in 0..rounds {
             progress.report("recorded runs", round, rounds);
             let recorder = Recorder::start();
-            executor.run_recorded(inputs, &recorder)?;
+            run(&recorder)?;
             let run = recorder.finish().map_err(weft::Error::from)?;
             all.push(sums(&run, known, count));
             if best.as_ref().is_none_or(|b| off(&run) < off(&b.0)) {
