@@ -22,6 +22,19 @@ pub(crate) enum Kind {
     Max,
     /// Their minimum; NaN if one is.
     Min,
+    /// As a product, of integers: an element is a word, an i32.
+    Words,
+    /// A word is two i16.
+    Pairs,
+    /// A word is four bytes: of the left operand u8, of the right one i8.
+    Bytes,
+}
+
+impl Kind {
+    /// Sums of products of integers, which are i32 as bits. Rows have a pointer each.
+    pub(crate) fn is_of_integers(self) -> bool {
+        matches!(self, Kind::Words | Kind::Pairs | Kind::Bytes)
+    }
 }
 
 /// A step of an epilogue: `sum = sum op operand`.
@@ -44,9 +57,21 @@ pub(crate) enum Step {
     /// The sums that were kept last.
     AddKept,
     MulKept,
+    /// A number that divides.
+    Div(f32),
+    /// To the nearest integer, ties to even.
+    Round,
+    /// Integers, as bits: a number for all, and one for each column.
+    AddInt(f32),
+    AddIntColumns(*const f32),
+    SubIntColumns(*const f32),
+    /// From an i32.
+    ToFloat,
+    /// To an i32 between two numbers.
+    ToInt(f32, f32),
 }
 
-/// A tile. Whoever makes one has proved that all that it names is in bounds.
+/// A tile. Elements of integers are words of 32 bits, with any alignment. Whoever makes one has proved that all that it names is in bounds.
 pub(crate) struct Operands<'a> {
     pub kind: Kind,
     /// The first row of the left operand.
@@ -95,7 +120,7 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize
             let left = rows.end - row;
             let n = match t.kind {
                 // Parts of about the same size.
-                Kind::Product => left.div_ceil(left.div_ceil(most)),
+                Kind::Product | Kind::Words | Kind::Pairs | Kind::Bytes => left.div_ceil(left.div_ceil(most)),
                 _ => [6, 4, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
             };
             // SAFETY: the caller vouches for all rows and columns.
@@ -123,6 +148,10 @@ fn block(isa: Isa, left: usize) -> (usize, usize, usize) {
 /// # Safety
 /// As [`run`].
 unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
+    if t.kind.is_of_integers() {
+        // SAFETY: as said.
+        return unsafe { integers(isa, t, at, n, vectors) };
+    }
     macro_rules! by_rows {
         ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {{
             const PRODUCT: u8 = Kind::Product as u8;
@@ -161,10 +190,54 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
     }
 }
 
+/// Computes a part of `n` rows of a product of integers.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn integers(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
+    macro_rules! by_rows {
+        ($body:path, $vectors:literal, $($rows:literal)*) => {{
+            use $body as body;
+            // SAFETY: the caller vouches for the operands, and for the instruction set.
+            match n {
+                $($rows => unsafe { body::integers::<$rows, $vectors>(t, at) },)*
+                _ => unreachable!("a part has the rows that `run` gives it"),
+            }
+        }};
+    }
+    match (isa, t.kind, vectors) {
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Bytes, 2) => by_rows!(avx512_bytes, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Bytes, _) => by_rows!(avx512_bytes, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Pairs, 2) => by_rows!(avx512_pairs, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Pairs, _) => by_rows!(avx512_pairs, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, _, 2) => by_rows!(avx512_words, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, _, _) => by_rows!(avx512_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Kind::Pairs, 2) => by_rows!(avx2_pairs, 2, 1 2 3 4 5 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Kind::Pairs, _) => by_rows!(avx2_pairs, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, _, 2) => by_rows!(avx2_words, 2, 1 2 3 4 5 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, _, _) => by_rows!(avx2_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, _, 3) => by_rows!(neon_words, 3, 1 2 3 4 5 6 7 8),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, _, _) => by_rows!(neon_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        _ => by_rows!(portable_words, 1, 1 2 3 4),
+    }
+}
+
 /// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is
 /// a constant.
 macro_rules! finish {
-    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident) => {
+    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident, $integers:literal) => {
         macro_rules! each {
             ($i:ident, $v:ident, $sum:ident => $value:expr) => {
                 for $i in 0..R {
@@ -218,6 +291,20 @@ macro_rules! finish {
                 Step::Keep => put!(),
                 Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
                 Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),
+                Step::Div(x) if $integers => each!(i, v, sum => div(sum, splat(x))),
+                Step::Round if $integers => each!(i, v, sum => round(sum)),
+                Step::AddInt(x) if $integers => each!(i, v, sum => add_int(sum, splat(x))),
+                Step::AddIntColumns(at) if $integers => {
+                    let all = columns(at);
+                    each!(i, v, sum => add_int(sum, all[v]));
+                }
+                Step::SubIntColumns(at) if $integers => {
+                    let all = columns(at);
+                    each!(i, v, sum => sub_int(sum, all[v]));
+                }
+                Step::ToFloat if $integers => each!(i, v, sum => to_float(sum)),
+                Step::ToInt(low, high) if $integers => each!(i, v, sum => to_int(sum, low, high)),
+                _ => unreachable!("sums of floats have no such step"),
             }
         }
         put!();
@@ -313,12 +400,127 @@ macro_rules! body {
                             b = b.wrapping_offset(t.right_stride);
                         }
                     }
-                    finish!(t, [row, column], masks, sums, out);
+                    finish!(t, [row, column], masks, sums, out, false);
                 }
             }
         }
     };
 }
+
+/// A body of products of integers for the vectors of one module of [`vectors`]: how two words are multiplied, and added
+/// to a sum.
+macro_rules! integer_body {
+    ($(#[$feature:meta])* $name:ident, $vectors:ident, |$sum:ident, $left:ident, $right:ident| $combined:expr) => {
+        mod $name {
+            use super::vectors::$vectors::*;
+            use super::{Operands, Step};
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unused_imports)]
+            use std::arch::x86_64::*;
+
+            $(#[$feature])*
+            #[inline]
+            fn combine($sum: Vector, $left: Vector, $right: Vector) -> Vector {
+                $combined
+            }
+
+            /// `R` rows of `V` vectors of columns from a row and a column on; each row has a pointer for each tap.
+            ///
+            /// # Safety
+            /// As [`super::run`].
+            $(#[$feature])*
+            // Arrays of registers: each index is a constant when the loops are unrolled.
+            #[allow(clippy::needless_range_loop)]
+            pub unsafe fn integers<const R: usize, const V: usize>(t: &Operands<'_>, [row, column]: [usize; 2]) {
+                // SAFETY: all accesses are those that the caller of `run` vouches for: rows `row..row + R`, and columns
+                // from `column` on as far as masks have them.
+                unsafe {
+                    let out = t.out.offset(row as isize * t.out_stride).add(column);
+                    let mut masks = [mask(0); V];
+                    for v in 0..V {
+                        masks[v] = mask(t.columns.saturating_sub(column + v * LANES));
+                    }
+                    let mut sums = [[splat(t.initial.unwrap_or(0.0)); V]; R];
+                    if t.initial.is_none() {
+                        for i in 0..R {
+                            for v in 0..V {
+                                sums[i][v] = load(masks[v], out.offset(i as isize * t.out_stride).add(v * LANES));
+                            }
+                        }
+                    }
+                    let mut rows = [std::ptr::null::<f32>(); R];
+                    for (n, tap) in t.taps.iter().enumerate() {
+                        let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
+                        let first = t.table.as_ptr().add(n * t.table_rows + row);
+                        for i in 0..R {
+                            rows[i] = *first.add(i);
+                        }
+                        let mut at = 0;
+                        for _ in 0..t.depth {
+                            let mut columns = [splat(0.0); V];
+                            for v in 0..V {
+                                columns[v] = load(masks[v], b.wrapping_add(v * LANES));
+                            }
+                            for i in 0..R {
+                                let left = splat(rows[i].wrapping_offset(at).read_unaligned());
+                                for v in 0..V {
+                                    sums[i][v] = combine(sums[i][v], left, columns[v]);
+                                }
+                            }
+                            at += t.left_stride;
+                            b = b.wrapping_offset(t.right_stride);
+                        }
+                    }
+                    finish!(t, [row, column], masks, sums, out, true);
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    avx512_bytes,
+    avx512,
+    |sum, left, right| words(_mm512_dpbusd_epi32(bits(sum), bits(left), bits(right)))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx512f,avx512bw")]
+    avx512_pairs,
+    avx512,
+    |sum, left, right| add_int(sum, words(_mm512_madd_epi16(bits(left), bits(right))))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx512f")]
+    avx512_words,
+    avx512,
+    |sum, left, right| add_int(sum, mul_int(left, right))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2_pairs,
+    avx2,
+    |sum, left, right| add_int(sum, words(_mm256_madd_epi16(bits(left), bits(right))))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2_words,
+    avx2,
+    |sum, left, right| add_int(sum, mul_int(left, right))
+);
+#[cfg(target_arch = "aarch64")]
+integer_body!(
+    #[target_feature(enable = "neon")]
+    neon_words,
+    neon,
+    |sum, left, right| add_int(sum, mul_int(left, right))
+);
+integer_body!(portable_words, portable, |sum, left, right| add_int(sum, mul_int(left, right)));
 
 #[cfg(target_arch = "x86_64")]
 body!(
@@ -466,7 +668,7 @@ mod tests {
                             Kind::Product | Kind::Lanes => 1.0 + a * w[i % columns] + b * w[columns + i % columns],
                             Kind::Sum => 1.0 + a + b,
                             Kind::Max => a.max(b),
-                            Kind::Min => a.min(b),
+                            _ => a.min(b),
                         };
                         assert_eq!(*got, want, "{isa:?} {kind:?} {rows} x {columns}: {i}");
                     }

@@ -54,7 +54,9 @@ const KEPT: i64 = 1 << 20;
 /// columns follow each other, so that they share rows of the left operand and write whole rows of results.
 fn order(groups: &mut Vec<(Vec<Slot>, i64)>, t: &RegisterTile, f: &TensorFunction) {
     let Some(right) = &t.right else { return };
-    let bytes = f.buffers.iter().nth(right.buffer).and_then(|(_, b)| b.numel().as_const()).map(|n| n.saturating_mul(4));
+    let of = f.buffers.iter().nth(right.buffer).map(|(_, b)| b);
+    // A copy of a panel is used while tiles with the same one follow each other.
+    let bytes = of.filter(|b| b.dtype.size() == 4).and_then(|b| b.numel().as_const()).map(|n| n.saturating_mul(4));
     let of_columns =
         |g: &(Vec<Slot>, i64)| g.0.iter().any(|s| right.index.uses(*s)) && !g.0.iter().any(|s| t.left.index.uses(*s));
     if let Some(at) = groups.iter().position(of_columns).filter(|_| bytes.is_some_and(|n| n <= KEPT)) {

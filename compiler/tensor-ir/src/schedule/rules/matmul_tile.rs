@@ -5,10 +5,10 @@
 //! read in place, one tap of a window after another: no matrix of windows is made. A task multiplies one tile of rows
 //! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
 
-use super::analysis::{Contraction, contraction, output_variables};
+use super::analysis::{Contraction, contraction_of_numbers, output_variables};
 use super::candidate::Candidate;
 use super::decline::Decline;
-use super::lanes::{holds_floats, stride};
+use super::lanes::{holds_operands, stride};
 use super::matmul_subgroup::pack_right;
 use super::sketch::Sketch;
 use super::unit::Unit;
@@ -30,6 +30,8 @@ const FEW_ROWS: i64 = 2;
 /// Products in the time that a tile takes to find how many rows it has, where tiles do not divide all rows.
 const TAIL: f64 = 4096.0;
 
+/// Products of bytes in the time of one of words, about.
+const BYTES: f64 = 2.0;
 /// Products in the time that a tap takes whose rows are found one by one.
 const LONE_TAP: i64 = 60_000;
 /// Products in the time of storing one result of a narrow tile, whose rows are no whole vectors, some 3 ns.
@@ -62,11 +64,13 @@ struct PanelProduct {
     lone_taps: i64,
     /// Elements of the right operand's rows are adjacent in whole panels.
     whole_panels: bool,
+    /// Both operands are bytes.
+    bytes: bool,
 }
 
-/// The product of a unit: sums of products of floats, each f32 when it is multiplied.
+/// The product of a unit: sums of products of floats, each f32 when it is multiplied, or of integers, each i32.
 fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
-    let c = contraction(view, unit)?;
+    let c = contraction_of_numbers(view, unit)?;
     let (rows, columns, depth) = (view.product(&c.m), view.product(&c.n), view.product(&c.k));
     let small = c.n.is_empty() || c.k.is_empty() || columns < LEAST_COLUMNS || depth < LEAST_DEPTH;
     if unit.window.is_some() || small {
@@ -79,6 +83,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let (reduce, output) = blocks.ok_or_else(Decline::other_kind)?;
     let map = output_variables(view.f, reduce, output)?;
     let [left, right] = operands(view, reduce, &c)?;
+    let bytes = [&left, &right].into_iter().all(|o| view.f.buffers[o.0].dtype.size() == 1);
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
     let lies = |v: Option<Name>| v.and_then(|v| stride(view, (right.0, &right.1), v));
@@ -103,7 +108,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         taps.iter().any(|v| left.1.iter().any(|i| i.uses(*v)) && stride(view, (left.0, &left.1), *v).is_none());
     let lone_taps = if uneven { view.product(taps) } else { 0 };
     let sizes = [cut, columns, depth];
-    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels })
+    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels, bytes })
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
@@ -128,7 +133,8 @@ impl PanelProduct {
         let scattered = if self.narrow { SCATTERED * rows * columns.min(width) } else { 0 };
         let others = (scattered + LONE_TAP * self.lone_taps) as f64;
         let count = self.times * tiles * up(columns, width);
-        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 + tail + others }
+        let at_once = if self.bytes { BYTES } else { 1.0 };
+        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 / at_once + tail + others }
     }
 }
 
@@ -178,7 +184,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
     let [rows, columns, depth] = [i, j, inner].map(|v| sketch.extent_of(v).filter(|_| !sketch.script.is_open(v)));
     let size = [rows, columns].map(|n| n.unwrap_or(0));
-    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size, depth).name })?;
+    let sums = sketch.view().block(reduce).map(|b| b.buffer).ok_or_else(Decline::other_kind)?;
+    let sums = sketch.f.buffers[sums].dtype;
+    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size, depth, sums).name })?;
     Ok(())
 }
 
@@ -189,17 +197,13 @@ type Load = (BufferId, Vec<Int>);
 fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<[Load; 2], Decline> {
     let Expr::Binary(BinaryOp::Mul, x, y) = &reduce.value else { return Err(Decline("operands are converted".into())) };
     let sides = if c.left == 0 { [x, y] } else { [y, x] };
-    match sides.map(|e| Operand::of(e)) {
-        [Some(a), Some(b)]
-            if a.widens()
-                && a.float_padding() == Some(0.0)
-                && b.widens()
-                && b.padding.is_none()
-                && [a.buffer, b.buffer].into_iter().all(|o| holds_floats(view, o)) =>
-        {
+    let sums = view.f.buffers[reduce.buffer].dtype;
+    let fits = |o: &Operand<'_>| o.widens(sums) && holds_operands(view, o.buffer, sums);
+    match sides.map(|e| Operand::of(e).filter(fits)) {
+        [Some(a), Some(b)] if a.row_padding().is_some() && b.padding.is_none() => {
             Ok([a, b].map(|o| (o.buffer, o.indices.to_vec())))
         }
-        _ => Err(Decline("an operand is computed, or no float of at most 32 bits".into())),
+        _ => Err(Decline("an operand is computed, or no number of at most 32 bits".into())),
     }
 }
 
