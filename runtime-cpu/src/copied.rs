@@ -288,7 +288,7 @@ impl Kept {
         for (n, (tap, to)) in taps.iter().zip(elements.chunks_exact_mut(size)).enumerate() {
             let at = right.at.wrapping_offset(tap[1] * right.form.size() as isize);
             // SAFETY: the caller vouches for the elements.
-            unsafe { Rows { at, ..*right }.pack(isa, kind, &self.zeros, to) };
+            unsafe { Rows { at, ..*right }.pack(isa, kind, &self.zeros, right.columns, to) };
             own.push([tap[0], (n * size) as isize]);
         }
         self.sums.clear();

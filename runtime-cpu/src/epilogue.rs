@@ -120,14 +120,17 @@ impl Lanes<'_> {
         let integers = self.t.kind.is_of_integers();
         match (form, v) {
             (Form::I32, v) if integers => self.integer_steps(v, steps),
-            (Form::I8 | Form::U8, Value::Cast(DType::F32, to @ (DType::I8 | DType::U8), a)) if integers => {
-                self.steps(a, steps)?;
-                steps.push(Step { op: StepOp::ToByte(*to), operand: Operand::Kept });
-                Some(())
-            }
+            (Form::I8 | Form::U8, v) if integers => self.byte_steps(v, steps),
             (form, v) if form.is_narrow_float() => self.steps(v, steps),
             _ => None,
         }
+    }
+    /// Adds the steps that lead from sums of integers to a byte.
+    fn byte_steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
+        let Value::Cast(DType::F32, to @ (DType::I8 | DType::U8), a) = v else { return None };
+        self.steps(a, steps)?;
+        steps.push(Step { op: StepOp::ToByte(*to), operand: Operand::Kept });
+        Some(())
     }
     /// Adds the steps that lead from sums of integers to a value of integers.
     fn integer_steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
@@ -165,6 +168,11 @@ impl Lanes<'_> {
         match without_casts(v) {
             Value::Cast(DType::I32, DType::F32, a) if integers => {
                 self.integer_steps(a, steps)?;
+                steps.push(Step { op: StepOp::ToFloat, operand: Operand::Kept });
+                Some(())
+            }
+            Value::Cast(DType::I8 | DType::U8, DType::F32, a) if integers => {
+                self.byte_steps(a, steps)?;
                 steps.push(Step { op: StepOp::ToFloat, operand: Operand::Kept });
                 Some(())
             }

@@ -146,12 +146,13 @@ impl Rows {
         // SAFETY: the caller vouches for the rows; rows are bytes here.
         unsafe { std::slice::from_raw_parts(self.at.wrapping_offset(k as isize * self.stride), self.columns) }
     }
-    /// Packs the rows: for each word of the depth the words of all columns.
+    /// Packs the rows: for each word of the depth the words of all columns, so many words `apart`.
     ///
     /// # Safety
     /// The elements are readable.
-    pub(crate) unsafe fn pack(&self, isa: Isa, kind: Kind, zeros: &[u8], to: &mut [f32]) {
-        for (w, to) in to.chunks_exact_mut(self.columns).enumerate() {
+    pub(crate) unsafe fn pack(&self, isa: Isa, kind: Kind, zeros: &[u8], apart: usize, to: &mut [f32]) {
+        for (w, to) in to.chunks_exact_mut(apart).enumerate() {
+            let to = &mut to[..self.columns];
             if self.form.size() != 1 {
                 let from = self.at.wrapping_offset(w as isize * self.stride * self.form.size() as isize);
                 // SAFETY: the caller vouches for the elements, of four bytes.

@@ -50,7 +50,7 @@ impl Task<'_> {
         let place = Place { t, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {
-            _ if t.kind.is_of_integers() => self.uneven(&place, m),
+            _ if t.kind.has_words() => self.uneven(&place, m),
             _ if !t.across.is_empty() => self.spans(place, even, m),
             Some(stride) if inside && t.right_row == 0 => {
                 self.check(&place, stride, 0..to.rows, t.reach);
@@ -78,7 +78,7 @@ impl Task<'_> {
     fn kind(&self, t: &RegisterTile) -> Kind {
         let form = |buffer: usize| self.views[buffer].form();
         match &t.right {
-            Some(right) if t.kind.is_of_integers() => integers::kind(self.isa, form(t.left.buffer), form(right.buffer)),
+            Some(right) if t.kind.has_words() => integers::kind(self.isa, form(t.left.buffer), form(right.buffer)),
             _ => t.kind,
         }
     }
@@ -91,7 +91,7 @@ impl Task<'_> {
         let depth = (t.depth - 1) * t.right_stride;
         let [low, high] = ends(first, [t.reach[1], (0, depth)]);
         view.require_all(low, high + columns - 1);
-        if kind.is_of_integers() {
+        if kind.has_words() {
             let (at, form, stride) = (view.bytes_of(first).cast_const(), view.form(), t.right_stride as isize);
             let rows = Rows { at, form, depth: t.depth as usize, stride, columns: columns as usize };
             let left = self.views[t.left.buffer].form();
@@ -170,9 +170,13 @@ impl Task<'_> {
     /// Runs a tile with a pointer for each row and tap.
     fn uneven(&mut self, p: &Place<'_>, m: &mut TileMemory) {
         let (t, count) = (p.t, p.to.rows);
-        let product = t.kind == Kind::Product || t.kind.is_of_integers();
+        let product = t.kind == Kind::Product || t.kind.has_words();
         assert!(product && count <= MOST_ROWS as i64, "{count} rows, each somewhere else");
-        let left = LeftRows::of(t, self.kind(t), self.views[t.left.buffer].form());
+        let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
+        let mut left = LeftRows::of(t, self.kind(t), self.views[t.left.buffer].form());
+        if even == Some(1) {
+            left.lie_across(count as usize);
+        }
         if m.zeros.len() < left.span || m.zeros.first().is_some_and(|x| x.to_bits() != left.padding.to_bits()) {
             m.zeros.clear();
             m.zeros.resize(left.span, left.padding);
@@ -181,7 +185,6 @@ impl Task<'_> {
         if !left.in_place && m.copy.elements.len() < all {
             m.copy.elements.resize(all, 0.0);
         }
-        let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
         let mut rows = [0; MOST_ROWS];
         let rows = &mut rows[..count as usize];
         for (i, row) in (0..).zip(&mut *rows) {
@@ -375,7 +378,7 @@ impl Task<'_> {
         // results are this task's own.
         unsafe {
             let view = &self.views[p.t.left.buffer];
-            if view.form() != Form::F32 || operands.collides(rows.len()) {
+            if !is_plain(p.t.kind, view.form()) || operands.collides(rows.len()) {
                 return operands.run_copied(self.isa, rows, operands.left.cast(), view.form(), copy);
             }
             tile::run(self.isa, &operands, rows);
@@ -398,6 +401,9 @@ impl Task<'_> {
         if inside != 0 {
             view.require_all(first + low + depth.min(0), first + high + depth.max(0));
         }
+        if left.across {
+            return self.tile_rows_across(t, first, (rows.len(), low, high), left, m);
+        }
         let TileMemory { zeros, copy, table, .. } = m;
         let axes = [(1, 0), (t.depth as usize, t.left_stride as isize), (1, 1)];
         let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
@@ -410,7 +416,7 @@ impl Task<'_> {
                     let step = t.left_stride as isize;
                     // SAFETY: the rows that are read were just checked.
                     unsafe {
-                        if left.kind.is_of_integers() {
+                        if left.kind.has_words() {
                             let from = view.bytes_of(first + at);
                             integers::pack(self.isa, (left.kind, view.form()), from, (t.depth as usize, step), to);
                         } else {
@@ -424,10 +430,37 @@ impl Task<'_> {
     }
 }
 
+impl Task<'_> {
+    /// Adds the pointers of a tap's rows, of which those from `low` to `high` are not in the padding. Rows are adjacent
+    /// in memory, as the columns of a right operand are.
+    fn tile_rows_across(
+        &self,
+        t: &RegisterTile,
+        first: i64,
+        (count, low, high): (usize, i64, i64),
+        left: LeftRows,
+        m: &mut TileMemory,
+    ) {
+        let view = &self.views[t.left.buffer];
+        let TileMemory { zeros, no_bytes, copy, table, .. } = m;
+        let to = &mut copy.elements[table.len() * left.words..][..count * left.words];
+        if low <= high {
+            let (at, form) = (view.bytes_of(first + low).cast_const(), view.form());
+            let columns = (high - low + 1) as usize;
+            let rows = Rows { at, form, depth: t.depth as usize, stride: t.left_stride as isize, columns };
+            no_bytes.resize(no_bytes.len().max(columns), 0);
+            // SAFETY: the caller has checked the rows, and those between them lie between them.
+            unsafe { rows.pack(self.isa, left.kind, no_bytes, count, to) };
+        }
+        let row = |i: i64| if low <= i && i <= high { &raw const to[(i - low) as usize] } else { zeros.as_ptr() };
+        table.extend((0..count as i64).map(row));
+    }
+}
+
 /// True if elements of this form are multiplied as they lie in memory.
 fn is_plain(kind: Kind, form: Form) -> bool {
     match kind {
-        Kind::Words => matches!(form, Form::I32 | Form::U32),
+        Kind::Words | Kind::LaneWords => matches!(form, Form::I32 | Form::U32),
         Kind::Pairs | Kind::Bytes => false,
         _ => form == Form::F32,
     }
@@ -439,6 +472,10 @@ struct LeftRows {
     kind: Kind,
     /// Where they lie, else in a copy.
     in_place: bool,
+    /// The copy has a word of every row, then the next word of each.
+    across: bool,
+    /// Bytes that are copied as they are.
+    bytes: bool,
     /// Words of a row, or elements.
     words: usize,
     /// From one of them to the next, and from the first one behind the last.
@@ -455,8 +492,16 @@ impl LeftRows {
         let in_place = is_plain(kind, form) || kind == Kind::Bytes && form == Form::U8 && whole;
         let stride = if in_place && group == 1 { t.left_stride as isize } else { 1 };
         let words = depth.div_ceil(group);
-        let padding = if kind.is_of_integers() { integers::word_of(kind, form, t.integer_padding) } else { 0.0 };
-        LeftRows { kind, in_place, words, stride, span: (words - 1) * stride.unsigned_abs() + 1, padding }
+        let bytes = kind.has_words() && form.size() == 1 && !in_place && !integers::is_shifted(kind, form);
+        let padding = if kind.has_words() { integers::word_of(kind, form, t.integer_padding) } else { 0.0 };
+        let span = (words - 1) * stride.unsigned_abs() + 1;
+        LeftRows { kind, in_place, across: false, bytes, words, stride, span, padding }
+    }
+    /// So many rows are adjacent in memory.
+    fn lie_across(&mut self, rows: usize) {
+        if self.bytes {
+            (self.across, self.stride, self.span) = (true, rows as isize, (self.words - 1) * rows + 1);
+        }
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Max,
     /// Their minimum; NaN if one is.
     Min,
+    /// As `Lanes`, of i32.
+    LaneWords,
     /// As a product, of integers: an element is a word, an i32.
     Words,
     /// A word is two i16.
@@ -31,8 +33,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Sums of products of integers, which are i32 as bits. Rows have a pointer each.
+    /// Sums of products of integers, which are i32 as bits.
     pub(crate) fn is_of_integers(self) -> bool {
+        self.has_words() || self == Kind::LaneWords
+    }
+    /// Those of words of both operands. Rows have a pointer each.
+    pub(crate) fn has_words(self) -> bool {
         matches!(self, Kind::Words | Kind::Pairs | Kind::Bytes)
     }
 }
@@ -112,6 +118,43 @@ pub(crate) struct Operands<'a> {
 /// `columns` elements. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
 /// `out`. The machine has `isa`.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
+    if !t.strides_far(rows.len()) {
+        // SAFETY: as said.
+        return unsafe { run_whole(isa, t, rows) };
+    }
+    for first in (0..t.depth).step_by(AT_ONCE) {
+        let depth = AT_ONCE.min(t.depth - first);
+        let place = |at: *const f32, stride: isize| at.wrapping_offset(first as isize * stride);
+        let part = Operands {
+            left: place(t.left, t.left_stride),
+            right: place(t.right, t.right_stride),
+            depth,
+            initial: t.initial.filter(|_| first == 0),
+            steps: if first + depth == t.depth { t.steps } else { &[] },
+            ..*t
+        };
+        // SAFETY: the same elements, in parts; the sums stay where the results go.
+        unsafe { run_whole(isa, &part, rows.clone()) };
+    }
+}
+
+/// Rows of the right operand that are read at once, where each row is long: the processor loads so many runs ahead.
+const AT_ONCE: usize = 16;
+
+impl Operands<'_> {
+    /// True if a row of the right operand is many vectors, and there are few rows of results: then its rows are read
+    /// from the first column to the last, rather than a vector of each.
+    fn strides_far(&self, rows: usize) -> bool {
+        let one = self.taps.len() == 1 && self.table.is_empty() && self.kind == Kind::Product;
+        one && rows <= 2 && self.depth >= 4 * AT_ONCE && self.columns - self.first_column >= 512
+    }
+}
+
+/// As [`run`], with all of the depth at a time.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn run_whole(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
     let mut column = t.first_column;
     while column < t.columns {
         let (vectors, lanes, most) = block(isa, t.columns - column);
@@ -148,7 +191,7 @@ fn block(isa: Isa, left: usize) -> (usize, usize, usize) {
 /// # Safety
 /// As [`run`].
 unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
-    if t.kind.is_of_integers() {
+    if t.kind.has_words() {
         // SAFETY: as said.
         return unsafe { integers(isa, t, at, n, vectors) };
     }
@@ -159,6 +202,7 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
             const MIN: u8 = Kind::Min as u8;
+            const LANE_WORDS: u8 = Kind::LaneWords as u8;
             // SAFETY: the caller vouches for the operands, and for the instruction set.
             match (t.kind, n) {
                 $((Kind::Product, $rows) if t.table.is_empty() => unsafe {
@@ -166,6 +210,7 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
                 },)*
                 $((Kind::Product, $rows) => unsafe { $body::tile::<$rows, $vectors, PRODUCT, false>(t, at) },)*
                 $((Kind::Lanes, $few) => unsafe { $body::tile::<$few, $vectors, LANES, true>(t, at) },)*
+                $((Kind::LaneWords, $few) => unsafe { $body::tile::<$few, $vectors, LANE_WORDS, true>(t, at) },)*
                 $((Kind::Sum, $few) => unsafe { $body::tile::<$few, $vectors, SUM, true>(t, at) },)*
                 $((Kind::Max, $few) => unsafe { $body::tile::<$few, $vectors, MAX, true>(t, at) },)*
                 $((Kind::Min, $few) => unsafe { $body::tile::<$few, $vectors, MIN, true>(t, at) },)*
@@ -237,7 +282,7 @@ unsafe fn integers(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors
 /// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is
 /// a constant.
 macro_rules! finish {
-    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident, $integers:literal) => {
+    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident, $integers:expr) => {
         macro_rules! each {
             ($i:ident, $v:ident, $sum:ident => $value:expr) => {
                 for $i in 0..R {
@@ -322,6 +367,7 @@ macro_rules! body {
             const PAIRS: u8 = Kind::Lanes as u8;
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
+            const LANE_WORDS: u8 = Kind::LaneWords as u8;
 
             /// A sum with one more element of the left operand, and one of the right operand in its column.
             $(#[$feature])*
@@ -329,6 +375,7 @@ macro_rules! body {
             fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
                 match KIND {
                     PRODUCT | PAIRS => fma(left, right, sum),
+                    LANE_WORDS => add_int(sum, mul_int(left, right)),
                     SUM => add(sum, left),
                     MAX => keep_max(sum, left),
                     _ => keep_min(sum, left),
@@ -381,7 +428,7 @@ macro_rules! body {
                         }
                         for _ in 0..t.depth {
                             let mut columns = [splat(0.0); V];
-                            if KIND == PRODUCT || KIND == PAIRS {
+                            if KIND == PRODUCT || KIND == PAIRS || KIND == LANE_WORDS {
                                 for v in 0..V {
                                     columns[v] = load(masks[v], b.wrapping_add(v * LANES));
                                 }
@@ -400,7 +447,7 @@ macro_rules! body {
                             b = b.wrapping_offset(t.right_stride);
                         }
                     }
-                    finish!(t, [row, column], masks, sums, out, false);
+                    finish!(t, [row, column], masks, sums, out, KIND == LANE_WORDS);
                 }
             }
         }

@@ -132,7 +132,7 @@ impl Translator<'_> {
     }
     /// True if the elements of a buffer are copied before a tile reads them.
     fn is_copied(&self, a: &Access) -> bool {
-        self.buffers[a.buffer].form != Form::F32
+        !matches!(self.buffers[a.buffer].form, Form::F32 | Form::I32)
     }
     /// The tile that the reduction `r` of a block is, if its lanes, in the loop `columns`, lie next to each other.
     pub(crate) fn window(
@@ -144,11 +144,12 @@ impl Translator<'_> {
         store: &Index,
     ) -> Result<Option<Node>, String> {
         let buffer = &self.f.buffers[b.buffer];
-        let own = Form::of(buffer.dtype, buffer.encoding, buffer.scope) == Form::F32;
+        let own = matches!(Form::of(buffer.dtype, buffer.encoding, buffer.scope), Form::F32 | Form::I32);
         if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
             return Ok(None);
         }
-        let sides = self.sides(&b.value, r.combiner, columns.slot)?.filter(|s| !s.looks_beyond());
+        let sides = self.sides(&b.value, (r.combiner, buffer.dtype), columns.slot)?;
+        let sides = sides.filter(|s| !s.looks_beyond());
         let Some(sides) = sides else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
@@ -210,7 +211,7 @@ impl Translator<'_> {
         }
     }
     /// The operands of a reduction of `value`, if their lanes lie next to each other or are all the same.
-    fn sides(&self, value: &Expr, combiner: Combiner, lane: Slot) -> Result<Option<Sides>, String> {
+    fn sides(&self, value: &Expr, (combiner, sums): (Combiner, DType), lane: Slot) -> Result<Option<Sides>, String> {
         let alone = match combiner {
             Combiner::Max => Kind::Max,
             Combiner::Min => Kind::Min,
@@ -226,7 +227,7 @@ impl Translator<'_> {
             // A sum leaves its padding out; an extremum also takes another number.
             let fits =
                 |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || alone != Kind::Sum;
-            Ok::<_, String>(self.operand(e, lane)?.filter(fits))
+            Ok::<_, String>(self.operand(e, sums, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
         let padded = !left.conditions.is_empty() || !left.across.is_empty();
@@ -240,6 +241,8 @@ impl Translator<'_> {
         let across: Vec<Condition> = both.into_iter().flatten().flat_map(|o| o.across.iter().cloned()).collect();
         // A product of two elements that are the same for all lanes is the same everywhere.
         let (kind, left, right) = match (left.moves, right) {
+            (true, Some(right)) if right.moves && sums == DType::I32 => (Kind::LaneWords, left, Some(right)),
+            _ if sums != DType::F32 => return Ok(None),
             (true, None) => (alone, left, None),
             (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
             (true, Some(right)) => (Kind::Product, right, Some(left)),
@@ -257,9 +260,10 @@ impl Translator<'_> {
         }
         Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, across, padding }))
     }
-    fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
-        let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, DType::F32)) else { return Ok(None) };
-        let Some(padding) = o.float_padding() else { return Ok(None) };
+    fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
+        let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };
+        let padding = if sums == DType::I32 { o.row_padding().map(|x| x as f64) } else { o.float_padding() };
+        let Some(padding) = padding else { return Ok(None) };
         let conditions = self.conditions(o.conditions)?;
         let index = self.ix.place(o.buffer, o.indices)?;
         let (across, conditions): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|c| c.index.uses(lane));

@@ -171,7 +171,7 @@ impl QuantisedProduct {
     }
 
     fn replace(self, r: &mut Rewriter<'_>, n: NodeId) -> Result<(), String> {
-        if self.conv.as_ref().is_some_and(|c| c.group != 1) {
+        if !self.mixed && self.conv.as_ref().is_some_and(|c| c.group != 1) {
             return Err("each of its groups sees few channels".into());
         }
         let scale = self.scale(r)?;

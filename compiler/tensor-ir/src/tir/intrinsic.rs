@@ -332,7 +332,9 @@ impl Unification<'_> {
         if wanted.scope == Scope::Register && vars.len() == 2 {
             let next = strides(buffer, other.1, &self.vars, self.bounds);
             let columns = wanted.shape.last().and_then(Int::as_const).unwrap_or(0);
-            let whole = next.is_some_and(|s| s == [columns, 1, 0]) && buffer.scope == Scope::Register;
+            let one_row = wanted.shape.first().is_some_and(|n| n.is(1));
+            let whole = next.is_some_and(|s| s[1..] == [1, 0] && (one_row || s[0] == columns));
+            let whole = whole && buffer.scope == Scope::Register;
             return if whole { Ok(()) } else { Err(format!("`{}` is no tile in registers", buffer.name)) };
         }
         if wanted.scope == Scope::Register {

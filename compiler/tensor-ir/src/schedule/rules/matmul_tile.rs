@@ -17,7 +17,7 @@ use crate::candidate;
 use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, RegisterTiles, register_tile_kernel};
-use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
+use crate::schedule::{AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
 use crate::tir::analysis::operands::Operand;
 use crate::tir::intrinsic::Intrinsic;
 use crate::tir::{BinaryOp, Block, BufferId, Expr};
@@ -102,6 +102,9 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     } else {
         view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
     };
+    if cut == 1 && !c.right_constant {
+        return Err(Decline("one row reads each element of an operand once: nothing is gained by copying it".into()));
+    }
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
     let taps = &c.k[..c.k.len() - 1];
     let uneven =
@@ -116,8 +119,8 @@ fn is_single(view: &View<'_>, v: &Name) -> bool {
 }
 
 impl PanelProduct {
-    /// The possible rows of a tile, most first. A single row is no tile. For the sizes that are looked at, a product
-    /// of open sizes may have no rows.
+    /// The possible rows of a tile, most first; one if there is but one. For the sizes that are looked at, a product of
+    /// open sizes may have no rows.
     fn rows(&self) -> Vec<i64> {
         let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
@@ -170,7 +173,16 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
     let reductions = sketch.f.reduction_loops(reduce);
     let spatial: Vec<Name> = sketch.inside(reduce, at)?.into_iter().filter(|v| !reductions.contains(v)).collect();
-    let [i, j] = spatial[..] else { return Err(Decline("the tile has not two loops".into())) };
+    let [i, j] = match spatial[..] {
+        [i, j] => [i, j],
+        // One row has no loop.
+        [j] if height == 1 => {
+            let into = Name::new(&format!("{reduce}_row"));
+            sketch.apply(AddUnitLoop { block: reduce, into })?;
+            [into, j]
+        }
+        _ => return Err(Decline("the tile has not two loops".into())),
+    };
     let taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();
     if !packed && !found.whole_panels {
