@@ -187,7 +187,8 @@ impl Operands<'_> {
     /// # Safety
     /// As [`tile::run`], of the elements at `at`; the pointer to the left operand may be anything.
     pub(crate) unsafe fn run_copied(&self, isa: Isa, rows: Range<usize>, at: *const u8, form: Form, to: &mut Copied) {
-        let columns = if self.kind == Kind::Product { 1 } else { self.columns };
+        let product = matches!(self.kind, Kind::Product | Kind::Halves);
+        let columns = if product { 1 } else { self.columns };
         let apart = self.collides(rows.len());
         let axes = |rows: usize| [(rows, self.row_stride), (self.depth, self.left_stride), (columns, 1)];
         let step = (MOST / (self.depth * columns)).max(1);

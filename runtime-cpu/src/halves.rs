@@ -23,7 +23,7 @@ pub(crate) unsafe fn widen(isa: Isa, form: Form, from: *const u8, to: &mut [f32]
     }
 }
 
-/// Narrows the numbers to elements at `to`; f32 is copied. Bytes are made of i32.
+/// Narrows the numbers to elements at `to`; f32 is copied.
 ///
 /// # Safety
 /// So many elements of that form are writable at `to`, which is aligned to them; nobody else accesses them. The machine
@@ -34,7 +34,6 @@ pub(crate) unsafe fn narrow(isa: Isa, form: Form, from: &[f32], to: *mut u8) {
         match form {
             Form::F16 => narrow_f16(isa, from, std::slice::from_raw_parts_mut(to.cast(), from.len())),
             Form::BF16 => narrow_bf16(isa, from, std::slice::from_raw_parts_mut(to.cast(), from.len())),
-            Form::I8 | Form::U8 => integers::narrow(isa, from, std::slice::from_raw_parts_mut(to, from.len())),
             _ => to.cast::<f32>().copy_from_nonoverlapping(from.as_ptr(), from.len()),
         }
     }

@@ -56,6 +56,9 @@ unsafe fn element(form: Form, at: *const u8) -> i32 {
     }
 }
 
+/// Elements of a row from which on it is packed many at a time.
+const LONG: usize = 8;
+
 /// Packs a row of the left operand, `depth` elements so far apart, in words; the last one is filled with zeros.
 ///
 /// # Safety
@@ -67,7 +70,7 @@ pub(crate) unsafe fn pack(
     (depth, step): (usize, isize),
     to: &mut [f32],
 ) {
-    if step == 1 && form.size() == 1 {
+    if step == 1 && form.size() == 1 && depth >= LONG {
         // SAFETY: the caller vouches for the elements.
         let row = unsafe { std::slice::from_raw_parts(from, depth) };
         return pack_row(isa, kind, form == Form::I8, row, to);
@@ -216,9 +219,14 @@ pub(crate) fn is_shifted(kind: Kind, left: Form) -> bool {
 }
 
 versions! {
-    /// Stores the low byte of each i32.
-    fn narrow(from: &[f32], to: &mut [u8]) {
-        from.iter().zip(to).for_each(|(x, to)| *to = x.to_bits() as u8);
+    /// Stores the low byte of each i32, in rows of so many columns that begin so far apart: all bytes of these rows are
+    /// writable, and nobody else accesses them.
+    fn narrow(from: &[f32], columns: usize, to: *mut u8, stride: isize) {
+        for (n, row) in (0..).zip(from.chunks_exact(columns)) {
+            // SAFETY: as said.
+            let to = unsafe { std::slice::from_raw_parts_mut(to.wrapping_offset(n * stride), columns) };
+            row.iter().zip(to).for_each(|(x, to)| *to = x.to_bits() as u8);
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use tensor_ir::dtype::DType;
 
 /// Rows of a tile with a pointer each, at most.
 const MOST_ROWS: usize = 64;
+/// Rows of a tile that widen a right operand of f16 themselves, at most.
+const FEW_ROWS: i64 = 8;
 
 /// Where results go.
 struct Target {
@@ -44,10 +46,11 @@ impl Task<'_> {
         m.conditions.clear();
         m.conditions.extend(t.conditions.iter().map(|c| c.condition.index.eval(self.scene())));
         let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
-        let taps = self.copy_right(t, first[1], to.columns, m);
+        let kind = self.kind(t);
+        let taps = self.copy_right((t, kind), first[1], to.columns, m);
         let right = taps.is_some().then(|| m.right.rows());
         let columns = 0..to.columns;
-        let place = Place { t, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
+        let place = Place { t, kind, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {
             _ if t.kind.has_words() => self.uneven(&place, m),
@@ -67,7 +70,9 @@ impl Task<'_> {
             }
         }
         taps.into_iter().for_each(|taps| *m.right.taps() = taps);
-        if let Some((form, at, stride)) = to.narrow {
+        if let Some((Form::I8 | Form::U8, at, stride)) = to.narrow {
+            integers::narrow(self.isa, &m.results[..(to.rows * to.columns) as usize], to.columns as usize, at, stride);
+        } else if let Some((form, at, stride)) = to.narrow {
             for (n, row) in (0..).zip(m.results[..(to.rows * to.columns) as usize].chunks_exact(to.columns as usize)) {
                 // SAFETY: `target` has checked the rows of results, which are this task's own.
                 unsafe { halves::narrow(self.isa, form, row, at.wrapping_offset(n * stride)) };
@@ -79,31 +84,49 @@ impl Task<'_> {
         let form = |buffer: usize| self.views[buffer].form();
         match &t.right {
             Some(right) if t.kind.has_words() => integers::kind(self.isa, form(t.left.buffer), form(right.buffer)),
+            Some(right) if t.kind == Kind::Product && form(right.buffer) == Form::F16 && self.widens_few(t) => {
+                Kind::Halves
+            }
             _ => t.kind,
         }
     }
+    /// True if a right operand of f16 is widened whenever it is read: a copy would be read a few times.
+    fn widens_few(&self, t: &RegisterTile) -> bool {
+        let even = t.row_stride.is_some() && t.clamps.is_empty() && t.conditions.is_empty();
+        tile::reads_halves(self.isa) && t.rows <= FEW_ROWS && even
+    }
     /// Copies the right operand of a tile if its elements are not what is multiplied; gives the taps with their places
     /// in the copy.
-    fn copy_right(&self, t: &RegisterTile, first: i64, columns: i64, m: &mut TileMemory) -> Option<Vec<[isize; 2]>> {
-        let kind = self.kind(t);
-        let right = t.right.as_ref().filter(|r| !is_plain(kind, self.views[r.buffer].form()))?;
+    fn copy_right(
+        &self,
+        (t, kind): (&RegisterTile, Kind),
+        first: i64,
+        columns: i64,
+        m: &mut TileMemory,
+    ) -> Option<Vec<[isize; 2]>> {
+        let right = t.right.as_ref()?;
         let view = &self.views[right.buffer];
+        if is_plain(kind, view.form()) {
+            return None;
+        }
         let depth = (t.depth - 1) * t.right_stride;
         let [low, high] = ends(first, [t.reach[1], (0, depth)]);
         view.require_all(low, high + columns - 1);
+        let tile = std::ptr::from_ref(t).addr();
         if kind.has_words() {
             let (at, form, stride) = (view.bytes_of(first).cast_const(), view.form(), t.right_stride as isize);
             let rows = Rows { at, form, depth: t.depth as usize, stride, columns: columns as usize };
             let left = self.views[t.left.buffer].form();
             // SAFETY: all of its taps were just checked.
-            unsafe { m.right.pack(self.isa, std::ptr::from_ref(t).addr(), (kind, left), &rows, &t.taps) };
-            m.steps.splice(0..0, (!m.right.sums().is_empty()).then(|| Step::AddIntColumns(m.right.sums().as_ptr())));
-            return Some(std::mem::take(m.right.taps()));
+            unsafe { m.right.pack(self.isa, tile, (kind, left), &rows, &t.taps) };
+            let sums = m.right.sums();
+            m.steps.splice(0..0, (!sums.is_empty()).then(|| Step::AddIntColumns(sums.as_ptr())));
+        } else {
+            let axes = [(1, 0), (t.depth as usize, t.right_stride as isize), (columns as usize, 1)];
+            let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
+            // SAFETY: as above.
+            unsafe { m.right.copy(self.isa, tile, &stored, &t.taps) };
         }
-        let axes = [(1, 0), (t.depth as usize, t.right_stride as isize), (columns as usize, 1)];
-        let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
-        // SAFETY: all of its taps were just checked.
-        unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
         Some(std::mem::take(m.right.taps()))
     }
     /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no
@@ -173,7 +196,7 @@ impl Task<'_> {
         let product = t.kind == Kind::Product || t.kind.has_words();
         assert!(product && count <= MOST_ROWS as i64, "{count} rows, each somewhere else");
         let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
-        let mut left = LeftRows::of(t, self.kind(t), self.views[t.left.buffer].form());
+        let mut left = LeftRows::of(t, p.kind, self.views[t.left.buffer].form());
         if even == Some(1) {
             left.lie_across(count as usize);
         }
@@ -344,7 +367,7 @@ impl Task<'_> {
         let in_place = || t.right.as_ref().map_or(left, |r| start(r.buffer, p.first[1] + row * t.right_row));
         let (right, right_stride) = p.right.unwrap_or_else(|| (in_place(), t.right_stride as isize));
         Operands {
-            kind: t.kind,
+            kind: p.kind,
             left,
             row_stride: 0,
             table: &[],
@@ -462,6 +485,7 @@ fn is_plain(kind: Kind, form: Form) -> bool {
     match kind {
         Kind::Words | Kind::LaneWords => matches!(form, Form::I32 | Form::U32),
         Kind::Pairs | Kind::Bytes => false,
+        Kind::Halves => form == Form::F16,
         _ => form == Form::F32,
     }
 }
@@ -508,6 +532,8 @@ impl LeftRows {
 /// A tile at work.
 struct Place<'a> {
     t: &'a RegisterTile,
+    /// How it multiplies.
+    kind: Kind,
     to: &'a Target,
     /// Where the operands begin in the first row of the first tap.
     first: [i64; 2],

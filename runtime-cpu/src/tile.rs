@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Max,
     /// Their minimum; NaN if one is.
     Min,
+    /// As a product, with a right operand of f16.
+    Halves,
     /// As `Lanes`, of i32.
     LaneWords,
     /// As a product, of integers: an element is a word, an i32.
@@ -127,7 +129,10 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize
         let place = |at: *const f32, stride: isize| at.wrapping_offset(first as isize * stride);
         let part = Operands {
             left: place(t.left, t.left_stride),
-            right: place(t.right, t.right_stride),
+            right: match t.kind {
+                Kind::Halves => t.right.cast::<u16>().wrapping_offset(first as isize * t.right_stride).cast(),
+                _ => place(t.right, t.right_stride),
+            },
             depth,
             initial: t.initial.filter(|_| first == 0),
             steps: if first + depth == t.depth { t.steps } else { &[] },
@@ -141,11 +146,16 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize
 /// Rows of the right operand that are read at once, where each row is long: the processor loads so many runs ahead.
 const AT_ONCE: usize = 16;
 
+/// True if tiles of few rows read a right operand of f16 where it lies.
+pub(crate) fn reads_halves(isa: Isa) -> bool {
+    matches!(isa, Isa::Avx512 | Isa::Avx2)
+}
+
 impl Operands<'_> {
     /// True if a row of the right operand is many vectors, and there are few rows of results: then its rows are read
     /// from the first column to the last, rather than a vector of each.
     fn strides_far(&self, rows: usize) -> bool {
-        let one = self.taps.len() == 1 && self.table.is_empty() && self.kind == Kind::Product;
+        let one = self.taps.len() == 1 && self.table.is_empty() && matches!(self.kind, Kind::Product | Kind::Halves);
         one && rows <= 2 && self.depth >= 4 * AT_ONCE && self.columns - self.first_column >= 512
     }
 }
@@ -163,7 +173,9 @@ unsafe fn run_whole(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
             let left = rows.end - row;
             let n = match t.kind {
                 // Parts of about the same size.
-                Kind::Product | Kind::Words | Kind::Pairs | Kind::Bytes => left.div_ceil(left.div_ceil(most)),
+                Kind::Product | Kind::Halves | Kind::Words | Kind::Pairs | Kind::Bytes => {
+                    left.div_ceil(left.div_ceil(most))
+                }
                 _ => [6, 4, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
             };
             // SAFETY: the caller vouches for all rows and columns.
@@ -203,12 +215,14 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
             const MAX: u8 = Kind::Max as u8;
             const MIN: u8 = Kind::Min as u8;
             const LANE_WORDS: u8 = Kind::LaneWords as u8;
+            const HALVES: u8 = Kind::Halves as u8;
             // SAFETY: the caller vouches for the operands, and for the instruction set.
             match (t.kind, n) {
                 $((Kind::Product, $rows) if t.table.is_empty() => unsafe {
                     $body::tile::<$rows, $vectors, PRODUCT, true>(t, at)
                 },)*
                 $((Kind::Product, $rows) => unsafe { $body::tile::<$rows, $vectors, PRODUCT, false>(t, at) },)*
+                $((Kind::Halves, $few) => unsafe { $body::tile::<$few, $vectors, HALVES, true>(t, at) },)*
                 $((Kind::Lanes, $few) => unsafe { $body::tile::<$few, $vectors, LANES, true>(t, at) },)*
                 $((Kind::LaneWords, $few) => unsafe { $body::tile::<$few, $vectors, LANE_WORDS, true>(t, at) },)*
                 $((Kind::Sum, $few) => unsafe { $body::tile::<$few, $vectors, SUM, true>(t, at) },)*
@@ -368,13 +382,14 @@ macro_rules! body {
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
             const LANE_WORDS: u8 = Kind::LaneWords as u8;
+            const HALVES: u8 = Kind::Halves as u8;
 
             /// A sum with one more element of the left operand, and one of the right operand in its column.
             $(#[$feature])*
             #[inline]
             fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
                 match KIND {
-                    PRODUCT | PAIRS => fma(left, right, sum),
+                    PRODUCT | PAIRS | HALVES => fma(left, right, sum),
                     LANE_WORDS => add_int(sum, mul_int(left, right)),
                     SUM => add(sum, left),
                     MAX => keep_max(sum, left),
@@ -409,7 +424,7 @@ macro_rules! body {
                             }
                         }
                     }
-                    let across = if KIND == PRODUCT { 0 } else { column };
+                    let across = if KIND == PRODUCT || KIND == HALVES { 0 } else { column };
                     let mut rows = [std::ptr::null::<f32>(); R];
                     if EVEN {
                         let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
@@ -419,6 +434,7 @@ macro_rules! body {
                     }
                     for (n, tap) in t.taps.iter().enumerate() {
                         let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
+                        let mut halves = t.right.cast::<u16>().wrapping_offset(tap[1]).wrapping_add(column);
                         let mut at = if EVEN { tap[0] } else { 0 };
                         if !EVEN {
                             let first = t.table.as_ptr().add(n * t.table_rows + row);
@@ -433,11 +449,16 @@ macro_rules! body {
                                     columns[v] = load(masks[v], b.wrapping_add(v * LANES));
                                 }
                             }
+                            if KIND == HALVES {
+                                for v in 0..V {
+                                    columns[v] = load_halves(masks[v], halves.wrapping_add(v * LANES));
+                                }
+                            }
                             for i in 0..R {
                                 let left = rows[i].wrapping_offset(at);
                                 for v in 0..V {
                                     let a = match KIND {
-                                        PRODUCT => splat(*left),
+                                        PRODUCT | HALVES => splat(*left),
                                         _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
                                     sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
@@ -445,6 +466,7 @@ macro_rules! body {
                             }
                             at += t.left_stride;
                             b = b.wrapping_offset(t.right_stride);
+                            halves = halves.wrapping_offset(t.right_stride);
                         }
                     }
                     finish!(t, [row, column], masks, sums, out, KIND == LANE_WORDS);
@@ -548,14 +570,14 @@ integer_body!(
 );
 #[cfg(target_arch = "x86_64")]
 integer_body!(
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     avx2_pairs,
     avx2,
     |sum, left, right| add_int(sum, words(_mm256_madd_epi16(bits(left), bits(right))))
 );
 #[cfg(target_arch = "x86_64")]
 integer_body!(
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     avx2_words,
     avx2,
     |sum, left, right| add_int(sum, mul_int(left, right))
@@ -576,7 +598,7 @@ body!(
 );
 #[cfg(target_arch = "x86_64")]
 body!(
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     avx2
 );
 #[cfg(target_arch = "aarch64")]

@@ -14,6 +14,7 @@ macro_rules! vectors {
         mask($n:ident) = $make:expr;
         to_int($t:ident, $low:ident, $high:ident) = $to_int:expr;
         load($m:ident, $from:ident) = $load:expr;
+        load_halves($h:ident, $half:ident) = $load_halves:expr;
         store($k:ident, $to:ident, $v:ident) = $store:expr;
     ) => {
         $(#[$cfg])*
@@ -38,6 +39,17 @@ macro_rules! vectors {
                 pub unsafe fn load($m: Mask, $from: *const f32) -> Vector {
                     // SAFETY: as said.
                     unsafe { $load }
+                }
+            );
+            vectors!(
+                @function $features
+                /// Elements of f16, by their bits.
+                ///
+                /// # Safety
+                /// As many elements as the mask has are readable.
+                pub unsafe fn load_halves($h: Mask, $half: *const u16) -> Vector {
+                    // SAFETY: as said.
+                    unsafe { $load_halves }
                 }
             );
             vectors!(
@@ -88,17 +100,25 @@ vectors! {
         words(_mm512_maskz_cvttps_epi32(_mm512_cmp_ps_mask::<_CMP_ORD_Q>(a, a), held))
     };
     load(m, from) = _mm512_maskz_loadu_ps(m, from);
+    load_halves(m, from) = {
+        let n = m.trailing_ones() as usize;
+        if n == LANES {
+            return _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()));
+        }
+        let some = super::some::<u16, LANES>(n, from);
+        _mm512_cvtph_ps(_mm256_loadu_si256(some.as_ptr().cast()))
+    };
     store(m, to, v) = _mm512_mask_storeu_ps(to, m, v);
 }
 
 vectors! {
     #[cfg(target_arch = "x86_64")]
-    mod avx2 ["avx2,fma"]: __m256, usize, 8;
+    mod avx2 ["avx2,fma,f16c"]: __m256, usize, 8;
     {
         use std::arch::x86_64::*;
         pub use std::arch::x86_64::{_mm256_castps_si256 as bits, _mm256_castsi256_ps as words};
 
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,f16c")]
         #[inline]
         fn lanes(n: usize) -> __m256i {
             _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
@@ -126,6 +146,13 @@ vectors! {
         words(_mm256_cvttps_epi32(_mm256_and_ps(held, _mm256_cmp_ps::<_CMP_ORD_Q>(a, a))))
     };
     load(m, from) = if m == LANES { _mm256_loadu_ps(from) } else { _mm256_maskload_ps(from, lanes(m)) };
+    load_halves(m, from) = {
+        if m == LANES {
+            return _mm256_cvtph_ps(_mm_loadu_si128(from.cast()));
+        }
+        let some = super::some::<u16, LANES>(m, from);
+        _mm256_cvtph_ps(_mm_loadu_si128(some.as_ptr().cast()))
+    };
     store(m, to, v) = if m == LANES { _mm256_storeu_ps(to, v) } else { _mm256_maskstore_ps(to, lanes(m), v) };
 }
 
@@ -168,7 +195,11 @@ vectors! {
     mask(n) = n.min(LANES);
     // NaN is 0 as an integer.
     to_int(a, low, high) = words(vcvtq_s32_f32(vminq_f32(vmaxq_f32(a, splat(low)), splat(high))));
-    load(m, from) = if m == LANES { vld1q_f32(from) } else { vld1q_f32(super::some::<4>(m, from).as_ptr()) };
+    load(m, from) = if m == LANES { vld1q_f32(from) } else { vld1q_f32(super::some::<f32, 4>(m, from).as_ptr()) };
+    load_halves(m, from) = {
+        let all = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
+        vld1q_f32(all.as_ptr())
+    };
     store(m, to, v) = if m == LANES { vst1q_f32(to, v) } else { store_some(m, to, v) };
 }
 
@@ -208,6 +239,7 @@ vectors! {
     mask(n) = n.min(LANES);
     to_int(a, low, high) = each(|i| words(a[i].clamp(low, high) as i32));
     load(m, from) = if m == LANES { from.cast::<Vector>().read() } else { super::some(m, from) };
+    load_halves(m, from) = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
     store(m, to, v) = if m == LANES { to.cast::<Vector>().write(v) } else { v.as_ptr().copy_to_nonoverlapping(to, m) };
 }
 
@@ -216,8 +248,8 @@ vectors! {
 /// # Safety
 /// `n` elements are readable, and `n` is at most `N`.
 #[inline]
-unsafe fn some<const N: usize>(n: usize, from: *const f32) -> [f32; N] {
-    let mut all = [0.0; N];
+unsafe fn some<T: Copy + Default, const N: usize>(n: usize, from: *const T) -> [T; N] {
+    let mut all = [T::default(); N];
     // SAFETY: as said.
     unsafe { from.copy_to_nonoverlapping(all.as_mut_ptr(), n) };
     all

@@ -14,12 +14,12 @@ use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
-use crate::int::Int;
+use crate::int::{Int, simplify};
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, RegisterTiles, register_tile_kernel};
 use crate::schedule::{AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
 use crate::tir::analysis::operands::Operand;
-use crate::tir::intrinsic::Intrinsic;
+use crate::tir::intrinsic::{Intrinsic, strides};
 use crate::tir::{BinaryOp, Block, BufferId, Expr};
 
 /// Columns of a product that panels are made for, at least; depth of one, at least.
@@ -66,6 +66,8 @@ struct PanelProduct {
     whole_panels: bool,
     /// Both operands are bytes.
     bytes: bool,
+    /// The left operand lies evenly along parts of the innermost reduction loop alone, so long.
+    part: Option<i64>,
 }
 
 /// The product of a unit: sums of products of floats, each f32 when it is multiplied, or of integers, each i32.
@@ -110,8 +112,31 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let uneven =
         taps.iter().any(|v| left.1.iter().any(|i| i.uses(*v)) && stride(view, (left.0, &left.1), *v).is_none());
     let lone_taps = if uneven { view.product(taps) } else { 0 };
+    let part = c.k.last().and_then(|k| even_part(view, &left, *k));
     let sizes = [cut, columns, depth];
-    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels, bytes })
+    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels, bytes, part })
+}
+
+/// Parts of a reduction loop, at most; elements of one, at least.
+const MOST_PARTS: i64 = 64;
+const LEAST_PART: i64 = 4;
+
+/// The longest part of a reduction loop along which the left operand lies evenly, if it does not along all of it: the
+/// heads of an attention, whose results were transposed, lie apart.
+fn even_part(view: &View<'_>, (buffer, indices): &Load, k: Name) -> Option<i64> {
+    let all = view.extent_of(k).filter(|_| stride(view, (*buffer, indices), k).is_none())?;
+    let [outer, inner] = ["o", "i"].map(|part| Name::new(&format!("{k}_{part}")));
+    let known = view.f.bounds();
+    let lies_evenly = |part: &i64| {
+        let mut bounds = known.clone();
+        bounds.insert(outer, 0, all / part - 1);
+        bounds.insert(inner, 0, part - 1);
+        let at = Int::var(outer) * *part + Int::var(inner);
+        let moved: Vec<Int> = indices.iter().map(|i| simplify(&i.substitute(k, &at), &bounds)).collect();
+        strides(&view.f.buffers[*buffer], &moved, &[inner], &bounds).is_some()
+    };
+    let parts = (2..=MOST_PARTS).filter(|n| all % n == 0).map(|n| all / n);
+    parts.filter(|part| *part >= LEAST_PART).find(lies_evenly)
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
@@ -162,7 +187,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let found = product(&sketch.view(), unit)?;
     let domain = found.rows();
     let (c, packed) = (&found.c, found.c.right_constant);
-    let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
+    let mut inner = *c.k.last().ok_or_else(Decline::other_kind)?;
     let width = found.tile[1];
     let height = sketch.choose("rows", &domain, chosen.rows)?;
     if packed {
@@ -183,7 +208,12 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
         }
         _ => return Err(Decline("the tile has not two loops".into())),
     };
-    let taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    let mut taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    if let Some(part) = found.part {
+        let parts = sketch.split(inner, &[0, part], &["o", "i"])?;
+        taps.push(parts[0]);
+        inner = parts[1];
+    }
     let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();
     if !packed && !found.whole_panels {
         // The copy's loops are in the order of those around the product: columns innermost.
