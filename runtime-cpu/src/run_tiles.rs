@@ -16,7 +16,7 @@ use tensor_ir::dtype::DType;
 /// Rows of a tile with a pointer each, at most.
 const MOST_ROWS: usize = 64;
 /// Rows of a tile that widen a right operand of f16 themselves, at most.
-const FEW_ROWS: i64 = 8;
+const FEW_ROWS: i64 = 4;
 
 /// Where results go.
 struct Target {

@@ -155,8 +155,9 @@ impl Operands<'_> {
     /// True if a row of the right operand is many vectors, and there are few rows of results: then its rows are read
     /// from the first column to the last, rather than a vector of each.
     fn strides_far(&self, rows: usize) -> bool {
-        let one = self.taps.len() == 1 && self.table.is_empty() && matches!(self.kind, Kind::Product | Kind::Halves);
-        one && rows <= 2 && self.depth >= 4 * AT_ONCE && self.columns - self.first_column >= 512
+        let wide = self.columns - self.first_column >= 512 && self.depth >= 4 * AT_ONCE;
+        let product = matches!(self.kind, Kind::Product | Kind::Halves);
+        rows <= 2 && wide && product && self.taps.len() == 1 && self.table.is_empty()
     }
 }
 
@@ -164,6 +165,7 @@ impl Operands<'_> {
 ///
 /// # Safety
 /// As [`run`].
+#[inline(always)]
 unsafe fn run_whole(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
     let mut column = t.first_column;
     while column < t.columns {
@@ -173,9 +175,7 @@ unsafe fn run_whole(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
             let left = rows.end - row;
             let n = match t.kind {
                 // Parts of about the same size.
-                Kind::Product | Kind::Halves | Kind::Words | Kind::Pairs | Kind::Bytes => {
-                    left.div_ceil(left.div_ceil(most))
-                }
+                Kind::Product | Kind::Words | Kind::Pairs | Kind::Bytes => left.div_ceil(left.div_ceil(most)),
                 _ => [6, 4, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
             };
             // SAFETY: the caller vouches for all rows and columns.

@@ -4,6 +4,9 @@
 //! place if they are adjacent in whole panels, else copied to task memory panel by panel. Rows of the left operand are
 //! read in place, one tap of a window after another: no matrix of windows is made. A task multiplies one tile of rows
 //! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
+//!
+//! Integers have sums in i32, of i32 or of bytes of either sign. One row is a tile if the right operand is packed. Where
+//! the left operand lies evenly along parts of the reduction alone, each part is a tap.
 
 use super::analysis::{Contraction, contraction_of_numbers, output_variables};
 use super::candidate::Candidate;
@@ -309,6 +312,7 @@ impl Loops {
 mod tests {
     use crate::profile::DeviceProfile;
     use crate::schedule::rules::schedule;
+    use crate::schedule::testing::assert_same;
     use crate::text::{parse_tensor_function, print_tensor_function};
 
     /// Rows, windows and depth of open lengths: the strides of an image between its channels are open, too.
@@ -346,6 +350,37 @@ mod tests {
             let s = schedule(&f, &weights, &profile).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let declined = s.declined.join("\n");
             assert!(s.rule == "matmul-tile" && !s.compromise, "{} {declined}", print_tensor_function(&s.function));
+        }
+    }
+
+    /// Products of bytes, one row, and a left operand that lies in parts: the heads of an attention beside each other.
+    #[test]
+    fn integers_one_row_and_parts_are_tiles() {
+        let nest = |rows: i64, value: &str, depth: i64| {
+            format!(
+                "  for i in 0..{rows} {{ for j in 0..40 {{ for k in 0..{depth} {{
+    block y reduce sum init {{ %y[i, j] <- {value} }}
+  }} }} }}
+}}"
+            )
+        };
+        let bytes = "tensor @f(%x: u8[20,30], %w: i8[30,40], out %y: i32[20,40]) {\n".to_string();
+        let row = "tensor @f(%x: f32[1,30], %w: f32[30,40], out %y: f32[1,40]) {\n".to_string();
+        let heads = "tensor @f(%x: f32[3,20,16], %w: f32[48,40], out %y: f32[20,40]) {\n".to_string();
+        let plain = "%x[i, k] * %w[k, j]";
+        for (text, intrinsic) in [
+            (bytes + &nest(20, "i32(%x[i, k]) * i32(%w[k, j])", 30), "x32x30_i32"),
+            (row + &nest(1, plain, 30), "tile_1x32x30_f32"),
+            (heads + &nest(20, "%x[k/16, i, k % 16] * %w[k, j]", 48), "x32x16_f32"),
+        ] {
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let weights: Vec<_> = f.inputs().skip(1).collect();
+            let s = schedule(&f, &weights, &DeviceProfile::processor(2, [14, 32])).expect("a schedule");
+            let trace = print_tensor_function(&s.function);
+            assert!(s.rule == "matmul-tile" && trace.contains(intrinsic), "{trace} {:?}", s.declined);
+            let mut got = s.function.clone();
+            got.name = f.name;
+            assert_same(&f, &got);
         }
     }
 }
