@@ -4,8 +4,8 @@
     scripts/cpu_peer.py target/release/examples/run_model MODEL.onnx... [--rounds 5] [--runs 5] [--size 1x3x224x224]
         [--threads 1] [--input F.npz]
 
-Both get the same inputs: random ones, or those of a file by name. Each round runs both one after the other; printed are the medians over all runs and their ratio. With several threads
-these are times by the clock, and those of the fastest runs are printed too.
+Both get the same inputs: random ones, or those of a file by name. Each round runs both one after the other; printed are the medians over all runs and their ratio, then the
+least of both. With several threads these are times by the clock.
 """
 import argparse
 import os
@@ -30,6 +30,7 @@ args = parser.parse_args()
 
 def session(model):
     options = ort.SessionOptions()
+    options.log_severity_level = 3
     options.intra_op_num_threads, options.inter_op_num_threads = args.threads, 1
     s = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     size = [int(n) for n in args.size.split("x")] if args.size else None
@@ -37,11 +38,14 @@ def session(model):
     fixed = lambda i: size or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
     given = np.load(args.input) if args.input else {}
     types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+    types |= {"tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}
 
     def value(i):
         if i.name in given:
             return given[i.name]
-        if i.type != "tensor(float)":
+        if i.type in ("tensor(uint8)", "tensor(int8)", "tensor(int32)"):
+            return rng.integers(0, 100, fixed(i))
+        if i.type not in ("tensor(float)", "tensor(float16)", "tensor(double)"):
             raise SystemExit(f"{model}: input {i.name} is {i.type}; give it with --input F.npz")
         return rng.uniform(-1, 1, fixed(i)).astype(np.float32)
 
@@ -79,5 +83,5 @@ for model in args.models:
         if out.returncode != 0:
             raise SystemExit(out.stderr)
     a, b = statistics.median(theirs), statistics.median(ours)
-    best = f", fastest {min(theirs):.2f} and {min(ours):.2f} ms" if args.threads > 1 else ""
+    best = f", fastest {min(theirs):.3f} and {min(ours):.3f} ms"
     print(f"{os.path.basename(model)}: ONNX Runtime {a:.2f} ms, Weft {b:.2f} ms, ratio {a / b:.2f}{best}", flush=True)

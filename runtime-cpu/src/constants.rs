@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use tensor_ir::dtype::DType;
 use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::encode_tensor;
@@ -160,6 +161,11 @@ pub fn pack_constant(
     encode_tensor(&t, b.encoding.unwrap_or(narrow)).map(|bytes| bytes.into_owned())
 }
 
+/// How a packer that runs as a kernel reads and writes elements of this type.
+fn form_of(t: DType) -> Encoding {
+    if matches!(t, DType::U8 | DType::I8) { Encoding::ByteQuad } else { Encoding::Native }
+}
+
 /// A packer that runs as a kernel.
 struct Packing {
     kernel: Kernel,
@@ -172,10 +178,11 @@ struct Packing {
 impl Packing {
     /// `None` for a packer that the interpreter has to run.
     fn of(b: &PlanBuffer, packer: &TensorFunction) -> Option<Packing> {
-        if b.encoding.is_some_and(|e| e != Encoding::Native) {
+        let (input, output) = (packer.inputs().next()?, packer.outputs().next()?);
+        let form = form_of(packer.buffers[output].dtype);
+        if b.encoding.is_some_and(|e| e != form) {
             return None;
         }
-        let (input, output) = (packer.inputs().next()?, packer.outputs().next()?);
         let kernel = Kernel::of_function(packer).filter(|k| k.program(&[]).is_ok())?;
         let elements = packer.buffers[output].numel().as_const()?;
         Some(Packing { kernel, input, output, size: elements as usize * packer.buffers[output].dtype.size() })
@@ -183,7 +190,7 @@ impl Packing {
     /// The packed bytes. Data are there twice at most at any time, as `check_weights` of the facade counts.
     fn run(&self, t: Tensor, isa: Isa) -> Result<Vec<u8>, Fault> {
         let block = |bytes: usize| Block::of(bytes as u64).map_err(|e| Fault::no_room(e.to_string()));
-        let given = encode_tensor(&t, Encoding::Native)?;
+        let given = encode_tensor(&t, form_of(t.dtype()))?;
         let mut from = block(given.len())?;
         from.bytes_mut()[..given.len()].copy_from_slice(&given);
         drop(given);

@@ -9,6 +9,7 @@
 
 use crate::form::Form;
 use crate::halves;
+use crate::integers::{self, Rows};
 use crate::isa::Isa;
 use crate::tile::{self, Kind, Operands};
 use std::ops::Range;
@@ -186,7 +187,8 @@ impl Operands<'_> {
     /// # Safety
     /// As [`tile::run`], of the elements at `at`; the pointer to the left operand may be anything.
     pub(crate) unsafe fn run_copied(&self, isa: Isa, rows: Range<usize>, at: *const u8, form: Form, to: &mut Copied) {
-        let columns = if self.kind == Kind::Product { 1 } else { self.columns };
+        let product = matches!(self.kind, Kind::Product | Kind::Halves);
+        let columns = if product { 1 } else { self.columns };
         let apart = self.collides(rows.len());
         let axes = |rows: usize| [(rows, self.row_stride), (self.depth, self.left_stride), (columns, 1)];
         let step = (MOST / (self.depth * columns)).max(1);
@@ -234,6 +236,10 @@ pub(crate) struct Kept {
     /// The tile that it is a copy of, its first element, and columns.
     of: Option<[usize; 3]>,
     stride: isize,
+    /// What sums begin with, where the left operand's integers are multiplied as greater ones.
+    sums: Vec<f32>,
+    /// Past the end of the depth.
+    zeros: Vec<u8>,
 }
 
 impl Kept {
@@ -257,6 +263,45 @@ impl Kept {
         own.clear();
         own.extend(taps.iter().zip(places).map(|(tap, at)| [tap[0], *at]));
         (self.of, self.stride) = (Some(of), strides[1]);
+    }
+    /// Packs the right operand of a tile of integers in words, all taps of it, unless that was the last one; so much of
+    /// a left operand of this form is multiplied with it.
+    ///
+    /// # Safety
+    /// As [`Kept::copy`].
+    pub(crate) unsafe fn pack(
+        &mut self,
+        isa: Isa,
+        tile: usize,
+        (kind, left): (Kind, Form),
+        right: &Rows,
+        taps: &[[isize; 2]],
+    ) {
+        let of = [tile, right.at.addr(), right.columns];
+        if self.of == Some(of) {
+            return;
+        }
+        let size = right.depth.div_ceil(integers::group(kind)) * right.columns;
+        let Copied { elements, taps: own, .. } = &mut self.copy;
+        elements.resize(elements.len().max(taps.len() * size), 0.0);
+        self.zeros.resize(self.zeros.len().max(right.columns), 0);
+        own.clear();
+        for (n, (tap, to)) in taps.iter().zip(elements.chunks_exact_mut(size)).enumerate() {
+            let at = right.at.wrapping_offset(tap[1] * right.form.size() as isize);
+            // SAFETY: the caller vouches for the elements.
+            unsafe { Rows { at, ..*right }.pack(isa, kind, &self.zeros, right.columns, to) };
+            own.push([tap[0], (n * size) as isize]);
+        }
+        self.sums.clear();
+        if integers::is_shifted(kind, left) {
+            self.sums.resize(right.columns, 0.0);
+            integers::correct(kind, left, &elements[..taps.len() * size], &mut self.sums);
+        }
+        (self.of, self.stride) = (Some(of), right.columns as isize);
+    }
+    /// What is added to the sums of each column; nothing if that is empty.
+    pub(crate) fn sums(&self) -> &[f32] {
+        &self.sums
     }
     /// Taps with their places in the copy.
     pub(crate) fn taps(&mut self) -> &mut Vec<[isize; 2]> {

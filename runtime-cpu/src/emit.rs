@@ -43,11 +43,19 @@ impl Kernel {
     /// The kernel of an unscheduled function as a whole; `None` if it keeps intermediate results in memory, or elements
     /// that kernels hold otherwise than tensors do.
     pub(crate) fn of_function(f: &TensorFunction) -> Option<Kernel> {
-        let plain =
-            |b: &Buffer| b.encoding == Encoding::Native && matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16);
+        let is_byte = |b: &Buffer| matches!(b.dtype, DType::U8 | DType::I8);
+        let plain = |b: &Buffer| {
+            let float = matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16);
+            b.encoding == Encoding::Native && (float || is_byte(b))
+        };
         let parameters = f.buffers.iter().all(|(id, b)| f.params.iter().any(|p| p.buffer == id) && plain(b));
         let (name, body) = (Name::new("whole"), f.body.clone());
-        let whole = TensorFunction { body: Stmt::Kernel(name, Box::new(body)), ..f.clone() };
+        let mut whole = TensorFunction { body: Stmt::Kernel(name, Box::new(body)), ..f.clone() };
+        for id in whole.buffers.ids().collect::<Vec<_>>() {
+            if is_byte(&whole.buffers[id]) {
+                whole.buffers[id].encoding = Encoding::ByteQuad;
+            }
+        }
         if parameters { Kernel::new(&whole, name).ok() } else { None }
     }
     /// Runs a kernel of fixed sizes on the bytes of its buffers, on this thread.

@@ -4,7 +4,7 @@ use crate::form::Form;
 use crate::index::{Index, Slot};
 use crate::program::{Access, Epilogue, Extent, Leaf, Node, Operand, RegisterTile, Start, Step, StepOp, Value};
 use tensor_ir::dtype::DType;
-use tensor_ir::tir::BinaryOp;
+use tensor_ir::tir::{BinaryOp, UnaryOp};
 
 /// What is known of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,7 @@ fn begins(l: &Leaf, t: &RegisterTile) -> Option<f32> {
     let same = elements == t.rows * t.columns && l.store.index.without(&slots) == place(&t.acc.index, t);
     match l.value {
         Value::F(x) if plain && same => Some(x),
+        Value::I(0) if plain && same && t.kind.is_of_integers() => Some(0.0),
         _ => None,
     }
 }
@@ -60,7 +61,7 @@ fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
         && !l.reads_own
         && l.lets.len() <= 1;
     let only = buffers[t.acc.buffer].own_blocks == Some(t.blocks + 1);
-    if !whole || !only || !buffers[l.store.buffer].form.is_narrow_float() {
+    if !whole || !only {
         return None;
     }
     let all: Vec<Extent> = loops(l).collect();
@@ -86,7 +87,7 @@ fn epilogue(l: &Leaf, t: &RegisterTile, buffers: &[Known]) -> Option<Epilogue> {
         lanes.steps(kept, &mut steps)?;
         steps.push(Step { op: StepOp::Keep, operand: Operand::Kept });
     }
-    lanes.steps(&l.value, &mut steps)?;
+    lanes.result(&l.value, buffers[l.store.buffer].form, &mut steps)?;
     Some(Epilogue { steps, store: l.store.clone(), store_row })
 }
 
@@ -114,10 +115,73 @@ impl Lanes<'_> {
         let column = a.index.stride(self.columns.slot)?;
         Some([row, if self.columns.count == 1 { 1 } else { column }])
     }
+    /// Adds the steps that lead from the sums to what is stored.
+    fn result(&self, v: &Value, form: Form, steps: &mut Vec<Step>) -> Option<()> {
+        let integers = self.t.kind.is_of_integers();
+        match (form, v) {
+            (Form::I32, v) if integers => self.integer_steps(v, steps),
+            (Form::I8 | Form::U8, v) if integers => self.byte_steps(v, steps),
+            (form, v) if form.is_narrow_float() => self.steps(v, steps),
+            _ => None,
+        }
+    }
+    /// Adds the steps that lead from sums of integers to a byte.
+    fn byte_steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
+        let Value::Cast(DType::F32, to @ (DType::I8 | DType::U8), a) = v else { return None };
+        self.steps(a, steps)?;
+        steps.push(Step { op: StepOp::ToByte(*to), operand: Operand::Kept });
+        Some(())
+    }
+    /// Adds the steps that lead from sums of integers to a value of integers.
+    fn integer_steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
+        match v {
+            Value::Load(a) if a.buffer == self.t.acc.buffer => (self.is_sum(a) && steps.is_empty()).then_some(()),
+            Value::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), DType::I32, a, b) => {
+                let first = self.reads_sum(a);
+                let (sum, other) = if first { (a, b) } else { (b, a) };
+                let negated = *op == BinaryOp::Sub;
+                if negated && !first {
+                    return None;
+                }
+                let step = match &**other {
+                    Value::I(x) => {
+                        let x = if negated { x.wrapping_neg() } else { *x };
+                        Step { op: StepOp::AddInt, operand: Operand::Number(f32::from_bits(x as u32)) }
+                    }
+                    Value::Load(a) if a.buffer != self.t.acc.buffer && self.buffers[a.buffer].form == Form::I32 => {
+                        let [0, 1] = self.strides(a)? else { return None };
+                        let op = if negated { StepOp::SubInt } else { StepOp::AddInt };
+                        Step { op, operand: Operand::Elements(a.clone(), None) }
+                    }
+                    _ => return None,
+                };
+                self.integer_steps(sum, steps)?;
+                steps.push(step);
+                Some(())
+            }
+            _ => None,
+        }
+    }
     /// Adds the steps that lead from the sums to a value.
     fn steps(&self, v: &Value, steps: &mut Vec<Step>) -> Option<()> {
+        let integers = self.t.kind.is_of_integers();
         match without_casts(v) {
-            Value::Load(a) if a.buffer == self.t.acc.buffer => {
+            Value::Cast(DType::I32, DType::F32, a) if integers => {
+                self.integer_steps(a, steps)?;
+                steps.push(Step { op: StepOp::ToFloat, operand: Operand::Kept });
+                Some(())
+            }
+            Value::Cast(DType::I8 | DType::U8, DType::F32, a) if integers => {
+                self.byte_steps(a, steps)?;
+                steps.push(Step { op: StepOp::ToFloat, operand: Operand::Kept });
+                Some(())
+            }
+            Value::Unary(UnaryOp::Round, DType::F32, a) if integers => {
+                self.steps(a, steps)?;
+                steps.push(Step { op: StepOp::Round, operand: Operand::Kept });
+                Some(())
+            }
+            Value::Load(a) if a.buffer == self.t.acc.buffer && !integers => {
                 // What was kept is no longer the sum.
                 (self.is_sum(a) && !steps.iter().any(|s| s.op == StepOp::Keep)).then_some(())
             }
@@ -133,6 +197,7 @@ impl Lanes<'_> {
                     (BinaryOp::Sub, Operand::Number(x)) if first => (StepOp::Add, Operand::Number(-x)),
                     (BinaryOp::Max, o @ Operand::Number(_)) => (StepOp::Max, o),
                     (BinaryOp::Min, o @ Operand::Number(_)) => (StepOp::Min, o),
+                    (BinaryOp::Div, o @ Operand::Number(_)) if first && integers => (StepOp::Div, o),
                     _ => return None,
                 };
                 self.steps(sum, steps)?;
@@ -147,7 +212,7 @@ impl Lanes<'_> {
             Value::Load(a) => a.buffer == self.t.acc.buffer,
             Value::Let(_) => true,
             Value::Binary(_, _, a, b) => self.reads_sum(a) || self.reads_sum(b),
-            Value::Cast(_, _, a) => self.reads_sum(a),
+            Value::Cast(_, _, a) | Value::Unary(_, _, a) => self.reads_sum(a),
             _ => false,
         }
     }

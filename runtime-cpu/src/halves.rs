@@ -3,9 +3,11 @@
 //! even. NaN stays NaN.
 
 use crate::form::Form;
+use crate::integers;
 use crate::isa::{Isa, versions};
+use crate::tile::Kind;
 
-/// Widens the elements at `from` to f32, as many as `to` has; f32 is copied.
+/// Widens the elements at `from` to f32, as many as `to` has; f32 is copied. Bytes become i32, which are copied too.
 ///
 /// # Safety
 /// So many elements of that form are readable at `from`, which is aligned to them. The machine has `isa`.
@@ -15,6 +17,7 @@ pub(crate) unsafe fn widen(isa: Isa, form: Form, from: *const u8, to: &mut [f32]
         match form {
             Form::F16 => widen_f16(isa, std::slice::from_raw_parts(from.cast(), to.len()), to),
             Form::BF16 => widen_bf16(isa, std::slice::from_raw_parts(from.cast(), to.len()), to),
+            Form::I8 | Form::U8 => integers::pack(isa, (Kind::Words, form), from, (to.len(), 1), to),
             _ => to.copy_from_slice(std::slice::from_raw_parts(from.cast(), to.len())),
         }
     }

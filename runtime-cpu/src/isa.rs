@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 /// An instruction set that bodies are compiled for; the binary itself is built for the plain target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
-    /// x86-64 with AVX-512 (foundation).
+    /// x86-64 with AVX-512 (foundation, bytes and words).
     Avx512,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
@@ -23,7 +23,7 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => is_x86_feature_detected!("avx512f"),
+            Isa::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => {
                 is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
@@ -31,6 +31,15 @@ impl Isa {
             Isa::Neon => cfg!(target_arch = "aarch64"),
             Isa::Portable => true,
             #[allow(unreachable_patterns)]
+            _ => false,
+        }
+    }
+
+    /// True if it multiplies four bytes at once (VNNI).
+    pub(crate) fn multiplies_bytes(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => is_x86_feature_detected!("avx512vnni"),
             _ => false,
         }
     }

@@ -315,6 +315,9 @@ impl Ops<'_> {
             (Lanes::F(a), DType::F64) => Lanes::D(self.each(a, f64::from)),
             // Halves keep the precision of f32 until they are stored.
             (Lanes::F(a), t) if t.is_float() => Lanes::F(a),
+            (Lanes::F(a), DType::U8) => Lanes::I(self.each(a, |x| i64::from(x as u8))),
+            (Lanes::F(a), DType::I8) => Lanes::I(self.each(a, |x| i64::from(x as i8))),
+            (Lanes::F(a), DType::I32) => Lanes::I(self.each(a, |x| i64::from(x as i32))),
             (Lanes::F(a), _) => Lanes::I(self.each(a, |x| number(f64::from(x)))),
             (Lanes::D(a), DType::F64) => Lanes::D(a),
             (Lanes::D(a), t) if t.is_float() => Lanes::F(self.each(a, |x| x as f32)),

@@ -41,6 +41,7 @@ mod form;
 mod halves;
 mod index;
 mod index_lanes;
+mod integers;
 mod isa;
 mod lanes;
 mod math;

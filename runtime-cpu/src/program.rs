@@ -204,6 +204,8 @@ pub(crate) struct RegisterTile {
     pub across: Vec<RowCondition>,
     /// What such a row is for an extremum, if that is not the number that changes nothing.
     pub padding: Option<f32>,
+    /// What each of its elements is for a product of integers.
+    pub integer_padding: i64,
     /// None for kinds without it.
     pub right: Option<Access>,
     /// The right operand for the next row of results; 0 where all rows share one.
@@ -277,6 +279,17 @@ pub(crate) enum StepOp {
     Min,
     /// Keeps the sum, which a later step multiplies with or adds.
     Keep,
+    /// By a number.
+    Div,
+    /// To the nearest integer; there is no operand.
+    Round,
+    /// Of integers, also of a number's bits.
+    AddInt,
+    SubInt,
+    /// From an integer; there is no operand.
+    ToFloat,
+    /// To a byte of this type; there is no operand.
+    ToByte(DType),
 }
 
 /// The operand of a step.

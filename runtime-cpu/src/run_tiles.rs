@@ -4,15 +4,19 @@ use crate::copied::{Copied, Stored};
 use crate::execute::{Task, holding};
 use crate::form::Form;
 use crate::halves;
+use crate::integers::{self, Rows};
 use crate::memory::View;
 use crate::program::{self, End, Epilogue, Operand, RegisterTile, Start, StepOp};
 use crate::row_ranges::{always, ends, range_of, until, within};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;
 use std::ops::Range;
+use tensor_ir::dtype::DType;
 
 /// Rows of a tile with a pointer each, at most.
 const MOST_ROWS: usize = 64;
+/// Rows of a tile that widen a right operand of f16 themselves, at most.
+const FEW_ROWS: i64 = 4;
 
 /// Where results go.
 struct Target {
@@ -42,12 +46,14 @@ impl Task<'_> {
         m.conditions.clear();
         m.conditions.extend(t.conditions.iter().map(|c| c.condition.index.eval(self.scene())));
         let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
-        let taps = self.copy_right(t, first[1], to.columns, m);
+        let kind = self.kind(t);
+        let taps = self.copy_right((t, kind), first[1], to.columns, m);
         let right = taps.is_some().then(|| m.right.rows());
         let columns = 0..to.columns;
-        let place = Place { t, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
+        let place = Place { t, kind, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {
+            _ if t.kind.has_words() => self.uneven(&place, m),
             _ if !t.across.is_empty() => self.spans(place, even, m),
             Some(stride) if inside && t.right_row == 0 => {
                 self.check(&place, stride, 0..to.rows, t.reach);
@@ -64,24 +70,63 @@ impl Task<'_> {
             }
         }
         taps.into_iter().for_each(|taps| *m.right.taps() = taps);
-        if let Some((form, at, stride)) = to.narrow {
+        if let Some((Form::I8 | Form::U8, at, stride)) = to.narrow {
+            integers::narrow(self.isa, &m.results[..(to.rows * to.columns) as usize], to.columns as usize, at, stride);
+        } else if let Some((form, at, stride)) = to.narrow {
             for (n, row) in (0..).zip(m.results[..(to.rows * to.columns) as usize].chunks_exact(to.columns as usize)) {
                 // SAFETY: `target` has checked the rows of results, which are this task's own.
                 unsafe { halves::narrow(self.isa, form, row, at.wrapping_offset(n * stride)) };
             }
         }
     }
-    /// Copies the right operand of a tile if its elements are no f32; gives the taps with their places in the copy.
-    fn copy_right(&self, t: &RegisterTile, first: i64, columns: i64, m: &mut TileMemory) -> Option<Vec<[isize; 2]>> {
-        let right = t.right.as_ref().filter(|r| self.views[r.buffer].form() != Form::F32)?;
+    /// How a tile multiplies.
+    fn kind(&self, t: &RegisterTile) -> Kind {
+        let form = |buffer: usize| self.views[buffer].form();
+        match &t.right {
+            Some(right) if t.kind.has_words() => integers::kind(self.isa, form(t.left.buffer), form(right.buffer)),
+            Some(right) if t.kind == Kind::Product && form(right.buffer) == Form::F16 && self.widens_few(t) => {
+                Kind::Halves
+            }
+            _ => t.kind,
+        }
+    }
+    /// True if a right operand of f16 is widened whenever it is read: a copy would be read a few times.
+    fn widens_few(&self, t: &RegisterTile) -> bool {
+        let even = t.row_stride.is_some() && t.clamps.is_empty() && t.conditions.is_empty();
+        tile::reads_halves(self.isa) && t.rows <= FEW_ROWS && even
+    }
+    /// Copies the right operand of a tile if its elements are not what is multiplied; gives the taps with their places
+    /// in the copy.
+    fn copy_right(
+        &self,
+        (t, kind): (&RegisterTile, Kind),
+        first: i64,
+        columns: i64,
+        m: &mut TileMemory,
+    ) -> Option<Vec<[isize; 2]>> {
+        let right = t.right.as_ref()?;
         let view = &self.views[right.buffer];
+        if is_plain(kind, view.form()) {
+            return None;
+        }
         let depth = (t.depth - 1) * t.right_stride;
         let [low, high] = ends(first, [t.reach[1], (0, depth)]);
         view.require_all(low, high + columns - 1);
-        let axes = [(1, 0), (t.depth as usize, t.right_stride as isize), (columns as usize, 1)];
-        let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
-        // SAFETY: all of its taps were just checked.
-        unsafe { m.right.copy(self.isa, std::ptr::from_ref(t).addr(), &stored, &t.taps) };
+        let tile = std::ptr::from_ref(t).addr();
+        if kind.has_words() {
+            let (at, form, stride) = (view.bytes_of(first).cast_const(), view.form(), t.right_stride as isize);
+            let rows = Rows { at, form, depth: t.depth as usize, stride, columns: columns as usize };
+            let left = self.views[t.left.buffer].form();
+            // SAFETY: all of its taps were just checked.
+            unsafe { m.right.pack(self.isa, tile, (kind, left), &rows, &t.taps) };
+            let sums = m.right.sums();
+            m.steps.splice(0..0, (!sums.is_empty()).then(|| Step::AddIntColumns(sums.as_ptr())));
+        } else {
+            let axes = [(1, 0), (t.depth as usize, t.right_stride as isize), (columns as usize, 1)];
+            let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
+            // SAFETY: as above.
+            unsafe { m.right.copy(self.isa, tile, &stored, &t.taps) };
+        }
         Some(std::mem::take(m.right.taps()))
     }
     /// Runs a tile of which some columns are not in every tap: columns that have the same taps at a time, so that no
@@ -148,17 +193,21 @@ impl Task<'_> {
     /// Runs a tile with a pointer for each row and tap.
     fn uneven(&mut self, p: &Place<'_>, m: &mut TileMemory) {
         let (t, count) = (p.t, p.to.rows);
-        assert!(t.kind == Kind::Product && count <= MOST_ROWS as i64, "{count} rows, each somewhere else");
-        let zeros = ((t.depth - 1) * t.left_stride) as usize + 1;
-        if m.zeros.len() < zeros {
-            m.zeros = vec![0.0; zeros];
+        let product = t.kind == Kind::Product || t.kind.has_words();
+        assert!(product && count <= MOST_ROWS as i64, "{count} rows, each somewhere else");
+        let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
+        let mut left = LeftRows::of(t, p.kind, self.views[t.left.buffer].form());
+        if even == Some(1) {
+            left.lie_across(count as usize);
         }
-        let copied = self.views[t.left.buffer].form() != Form::F32;
-        let all = t.taps.len() * (count * t.depth) as usize;
-        if copied && m.copy.elements.len() < all {
+        if m.zeros.len() < left.span || m.zeros.first().is_some_and(|x| x.to_bits() != left.padding.to_bits()) {
+            m.zeros.clear();
+            m.zeros.resize(left.span, left.padding);
+        }
+        let all = t.taps.len() * count as usize * left.words;
+        if !left.in_place && m.copy.elements.len() < all {
             m.copy.elements.resize(all, 0.0);
         }
-        let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
         let mut rows = [0; MOST_ROWS];
         let rows = &mut rows[..count as usize];
         for (i, row) in (0..).zip(&mut *rows) {
@@ -174,14 +223,14 @@ impl Task<'_> {
                     None => self.rows_where(t, &c.condition, c.taps[n], count),
                 };
             }
-            if inside == 0 {
+            if inside == 0 && left.padding.to_bits() == 0 {
                 continue;
             }
             let at = match even {
                 Some(_) => p.first[0] + tap[0] as i64,
                 None => self.rows_of_tap(t, n, rows),
             };
-            self.tile_rows(t, at, rows, inside, m);
+            self.tile_rows(t, at, rows, (inside, left), m);
             m.taps.push(p.taps[n]);
             let right = tap[1] as i64;
             self.check_right(p, 0, (right, right));
@@ -190,9 +239,7 @@ impl Task<'_> {
         // padding read `zeros`, which has as many elements.
         let mut operands = self.operands(p, 0, &m.taps, &m.steps);
         (operands.table, operands.table_rows) = (&m.table, rows.len());
-        if copied {
-            operands.left_stride = 1;
-        }
+        (operands.kind, operands.depth, operands.left_stride) = (left.kind, left.words, left.stride);
         unsafe { tile::run(self.isa, &operands, 0..rows.len()) };
     }
     /// Where results go, and the steps before that; `None` if all rows or columns are left out.
@@ -214,7 +261,7 @@ impl Task<'_> {
         let view = &self.views[store.buffer];
         let first = store.index.eval(self.scene());
         require_rows(view, first, rows, stride, columns);
-        if view.form() == Form::F32 {
+        if view.form().size() == 4 {
             return Some(Target { out: view.pointer::<f32>(first), stride, rows, columns, narrow: None });
         }
         let all = (rows * columns) as usize;
@@ -227,31 +274,39 @@ impl Task<'_> {
     fn steps(&self, e: &Epilogue, rows: i64, columns: i64, m: &mut TileMemory) {
         // Pointers into it stay: it does not grow below.
         m.wide.clear();
-        let is_f32 = |buffer: usize| self.views[buffer].form() == Form::F32;
-        let copied = |s: &&program::Step| matches!(&s.operand, Operand::Elements(a, _) if !is_f32(a.buffer));
+        let is_plain = |buffer: usize| self.views[buffer].form().size() == 4;
+        let copied = |s: &&program::Step| matches!(&s.operand, Operand::Elements(a, _) if !is_plain(a.buffer));
         m.wide.reserve(e.steps.iter().filter(copied).count() * (rows * columns) as usize);
         let wide = &mut m.wide;
         m.steps.extend(e.steps.iter().map(|s| match &s.operand {
             Operand::Kept => match s.op {
                 StepOp::Add => Step::AddKept,
                 StepOp::Mul => Step::MulKept,
+                StepOp::Round => Step::Round,
+                StepOp::ToFloat => Step::ToFloat,
+                StepOp::ToByte(DType::I8) => Step::ToInt(-128.0, 127.0),
+                StepOp::ToByte(_) => Step::ToInt(0.0, 255.0),
                 _ => Step::Keep,
             },
             Operand::Number(x) => match s.op {
-                StepOp::Add | StepOp::Keep => Step::Add(*x),
+                StepOp::AddInt => Step::AddInt(*x),
+                StepOp::Div => Step::Div(*x),
                 StepOp::Mul => Step::Mul(*x),
                 StepOp::Max => Step::Max(*x),
                 StepOp::Min => Step::Min(*x),
+                _ => Step::Add(*x),
             },
             Operand::Elements(a, stride) => {
                 let view = &self.views[a.buffer];
                 let first = a.index.eval(self.scene());
                 require_rows(view, first, rows, stride.unwrap_or(0), columns);
-                let (at, stride) = match view.form() {
-                    Form::F32 => (view.pointer::<f32>(first).cast_const(), *stride),
+                let (at, stride) = match view.form().size() {
+                    4 => (view.pointer::<f32>(first).cast_const(), *stride),
                     _ => (self.widened(view, first, [rows, columns], *stride, wide), stride.map(|_| columns)),
                 };
                 match (s.op == StepOp::Mul, stride) {
+                    (false, None) if s.op == StepOp::AddInt => Step::AddIntColumns(at),
+                    (false, None) if s.op == StepOp::SubInt => Step::SubIntColumns(at),
                     (false, None) => Step::AddColumns(at),
                     (true, None) => Step::MulColumns(at),
                     (false, Some(stride)) => Step::AddEach(at, stride as isize),
@@ -312,7 +367,7 @@ impl Task<'_> {
         let in_place = || t.right.as_ref().map_or(left, |r| start(r.buffer, p.first[1] + row * t.right_row));
         let (right, right_stride) = p.right.unwrap_or_else(|| (in_place(), t.right_stride as isize));
         Operands {
-            kind: t.kind,
+            kind: p.kind,
             left,
             row_stride: 0,
             table: &[],
@@ -346,31 +401,51 @@ impl Task<'_> {
         // results are this task's own.
         unsafe {
             let view = &self.views[p.t.left.buffer];
-            if view.form() != Form::F32 || operands.collides(rows.len()) {
+            if !is_plain(p.t.kind, view.form()) || operands.collides(rows.len()) {
                 return operands.run_copied(self.isa, rows, operands.left.cast(), view.form(), copy);
             }
             tile::run(self.isa, &operands, rows);
         }
     }
     /// Adds the pointers of a tap's rows, of which those in `inside`, a bit each, are not in the padding.
-    fn tile_rows(&self, t: &RegisterTile, first: i64, rows: &[i64], inside: u64, m: &mut TileMemory) {
+    fn tile_rows(
+        &self,
+        t: &RegisterTile,
+        first: i64,
+        rows: &[i64],
+        (inside, left): (u64, LeftRows),
+        m: &mut TileMemory,
+    ) {
         let view = &self.views[t.left.buffer];
         let read = |i: usize| inside >> i & 1 == 1;
         let own = rows.iter().enumerate().filter(|r| read(r.0));
         let (low, high) = own.fold((i64::MAX, i64::MIN), |(a, b), (_, r)| (a.min(*r), b.max(*r)));
         let depth = (t.depth - 1) * t.left_stride;
-        view.require_all(first + low + depth.min(0), first + high + depth.max(0));
+        if inside != 0 {
+            view.require_all(first + low + depth.min(0), first + high + depth.max(0));
+        }
+        if left.across {
+            return self.tile_rows_across(t, first, (rows.len(), low, high), left, m);
+        }
         let TileMemory { zeros, copy, table, .. } = m;
         let axes = [(1, 0), (t.depth as usize, t.left_stride as isize), (1, 1)];
         let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
         for (i, at) in rows.iter().enumerate() {
-            table.push(match (read(i), view.form()) {
+            table.push(match (read(i), left.in_place) {
                 (false, _) => zeros.as_ptr(),
-                (true, Form::F32) => view.pointer::<f32>(first + at).cast_const(),
-                (true, _) => {
-                    let to = &mut copy.elements[table.len() * t.depth as usize..][..t.depth as usize];
+                (true, true) => view.bytes_of(first + at).cast_const().cast(),
+                (true, false) => {
+                    let to = &mut copy.elements[table.len() * left.words..][..left.words];
+                    let step = t.left_stride as isize;
                     // SAFETY: the rows that are read were just checked.
-                    unsafe { stored.run(self.isa, *at as isize, t.left_stride as isize, to) };
+                    unsafe {
+                        if left.kind.has_words() {
+                            let from = view.bytes_of(first + at);
+                            integers::pack(self.isa, (left.kind, view.form()), from, (t.depth as usize, step), to);
+                        } else {
+                            stored.run(self.isa, *at as isize, step, to);
+                        }
+                    }
                     to.as_ptr()
                 }
             });
@@ -378,9 +453,87 @@ impl Task<'_> {
     }
 }
 
+impl Task<'_> {
+    /// Adds the pointers of a tap's rows, of which those from `low` to `high` are not in the padding. Rows are adjacent
+    /// in memory, as the columns of a right operand are.
+    fn tile_rows_across(
+        &self,
+        t: &RegisterTile,
+        first: i64,
+        (count, low, high): (usize, i64, i64),
+        left: LeftRows,
+        m: &mut TileMemory,
+    ) {
+        let view = &self.views[t.left.buffer];
+        let TileMemory { zeros, no_bytes, copy, table, .. } = m;
+        let to = &mut copy.elements[table.len() * left.words..][..count * left.words];
+        if low <= high {
+            let (at, form) = (view.bytes_of(first + low).cast_const(), view.form());
+            let columns = (high - low + 1) as usize;
+            let rows = Rows { at, form, depth: t.depth as usize, stride: t.left_stride as isize, columns };
+            no_bytes.resize(no_bytes.len().max(columns), 0);
+            // SAFETY: the caller has checked the rows, and those between them lie between them.
+            unsafe { rows.pack(self.isa, left.kind, no_bytes, count, to) };
+        }
+        let row = |i: i64| if low <= i && i <= high { &raw const to[(i - low) as usize] } else { zeros.as_ptr() };
+        table.extend((0..count as i64).map(row));
+    }
+}
+
+/// True if elements of this form are multiplied as they lie in memory.
+fn is_plain(kind: Kind, form: Form) -> bool {
+    match kind {
+        Kind::Words | Kind::LaneWords => matches!(form, Form::I32 | Form::U32),
+        Kind::Pairs | Kind::Bytes => false,
+        Kind::Halves => form == Form::F16,
+        _ => form == Form::F32,
+    }
+}
+
+/// How the rows of a left operand are read that have a pointer each.
+#[derive(Clone, Copy)]
+struct LeftRows {
+    kind: Kind,
+    /// Where they lie, else in a copy.
+    in_place: bool,
+    /// The copy has a word of every row, then the next word of each.
+    across: bool,
+    /// Bytes that are copied as they are.
+    bytes: bool,
+    /// Words of a row, or elements.
+    words: usize,
+    /// From one of them to the next, and from the first one behind the last.
+    stride: isize,
+    span: usize,
+    /// What rows in the padding have.
+    padding: f32,
+}
+
+impl LeftRows {
+    fn of(t: &RegisterTile, kind: Kind, form: Form) -> LeftRows {
+        let (depth, group) = (t.depth as usize, integers::group(kind));
+        let whole = t.left_stride == 1 && depth % group == 0;
+        let in_place = is_plain(kind, form) || kind == Kind::Bytes && form == Form::U8 && whole;
+        let stride = if in_place && group == 1 { t.left_stride as isize } else { 1 };
+        let words = depth.div_ceil(group);
+        let bytes = kind.has_words() && form.size() == 1 && !in_place && !integers::is_shifted(kind, form);
+        let padding = if kind.has_words() { integers::word_of(kind, form, t.integer_padding) } else { 0.0 };
+        let span = (words - 1) * stride.unsigned_abs() + 1;
+        LeftRows { kind, in_place, across: false, bytes, words, stride, span, padding }
+    }
+    /// So many rows are adjacent in memory.
+    fn lie_across(&mut self, rows: usize) {
+        if self.bytes {
+            (self.across, self.stride, self.span) = (true, rows as isize, (self.words - 1) * rows + 1);
+        }
+    }
+}
+
 /// A tile at work.
 struct Place<'a> {
     t: &'a RegisterTile,
+    /// How it multiplies.
+    kind: Kind,
     to: &'a Target,
     /// Where the operands begin in the first row of the first tap.
     first: [i64; 2],

@@ -22,6 +22,27 @@ pub(crate) enum Kind {
     Max,
     /// Their minimum; NaN if one is.
     Min,
+    /// As a product, with a right operand of f16.
+    Halves,
+    /// As `Lanes`, of i32.
+    LaneWords,
+    /// As a product, of integers: an element is a word, an i32.
+    Words,
+    /// A word is two i16.
+    Pairs,
+    /// A word is four bytes: of the left operand u8, of the right one i8.
+    Bytes,
+}
+
+impl Kind {
+    /// Sums of products of integers, which are i32 as bits.
+    pub(crate) fn is_of_integers(self) -> bool {
+        self.has_words() || self == Kind::LaneWords
+    }
+    /// Those of words of both operands. Rows have a pointer each.
+    pub(crate) fn has_words(self) -> bool {
+        matches!(self, Kind::Words | Kind::Pairs | Kind::Bytes)
+    }
 }
 
 /// A step of an epilogue: `sum = sum op operand`.
@@ -44,9 +65,21 @@ pub(crate) enum Step {
     /// The sums that were kept last.
     AddKept,
     MulKept,
+    /// A number that divides.
+    Div(f32),
+    /// To the nearest integer, ties to even.
+    Round,
+    /// Integers, as bits: a number for all, and one for each column.
+    AddInt(f32),
+    AddIntColumns(*const f32),
+    SubIntColumns(*const f32),
+    /// From an i32.
+    ToFloat,
+    /// To an i32 between two numbers.
+    ToInt(f32, f32),
 }
 
-/// A tile. Whoever makes one has proved that all that it names is in bounds.
+/// A tile. Elements of integers are words of 32 bits, with any alignment. Whoever makes one has proved that all that it names is in bounds.
 pub(crate) struct Operands<'a> {
     pub kind: Kind,
     /// The first row of the left operand.
@@ -87,6 +120,53 @@ pub(crate) struct Operands<'a> {
 /// `columns` elements. What steps and `out` name are rows of `columns` elements, and nobody else accesses those of
 /// `out`. The machine has `isa`.
 pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
+    if !t.strides_far(rows.len()) {
+        // SAFETY: as said.
+        return unsafe { run_whole(isa, t, rows) };
+    }
+    for first in (0..t.depth).step_by(AT_ONCE) {
+        let depth = AT_ONCE.min(t.depth - first);
+        let place = |at: *const f32, stride: isize| at.wrapping_offset(first as isize * stride);
+        let part = Operands {
+            left: place(t.left, t.left_stride),
+            right: match t.kind {
+                Kind::Halves => t.right.cast::<u16>().wrapping_offset(first as isize * t.right_stride).cast(),
+                _ => place(t.right, t.right_stride),
+            },
+            depth,
+            initial: t.initial.filter(|_| first == 0),
+            steps: if first + depth == t.depth { t.steps } else { &[] },
+            ..*t
+        };
+        // SAFETY: the same elements, in parts; the sums stay where the results go.
+        unsafe { run_whole(isa, &part, rows.clone()) };
+    }
+}
+
+/// Rows of the right operand that are read at once, where each row is long: the processor loads so many runs ahead.
+const AT_ONCE: usize = 16;
+
+/// True if tiles of few rows read a right operand of f16 where it lies.
+pub(crate) fn reads_halves(isa: Isa) -> bool {
+    matches!(isa, Isa::Avx512 | Isa::Avx2)
+}
+
+impl Operands<'_> {
+    /// True if a row of the right operand is many vectors, and there are few rows of results: then its rows are read
+    /// from the first column to the last, rather than a vector of each.
+    fn strides_far(&self, rows: usize) -> bool {
+        let wide = self.columns - self.first_column >= 512 && self.depth >= 4 * AT_ONCE;
+        let product = matches!(self.kind, Kind::Product | Kind::Halves);
+        rows <= 2 && wide && product && self.taps.len() == 1 && self.table.is_empty()
+    }
+}
+
+/// As [`run`], with all of the depth at a time.
+///
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn run_whole(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize>) {
     let mut column = t.first_column;
     while column < t.columns {
         let (vectors, lanes, most) = block(isa, t.columns - column);
@@ -95,7 +175,7 @@ pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, rows: std::ops::Range<usize
             let left = rows.end - row;
             let n = match t.kind {
                 // Parts of about the same size.
-                Kind::Product => left.div_ceil(left.div_ceil(most)),
+                Kind::Product | Kind::Words | Kind::Pairs | Kind::Bytes => left.div_ceil(left.div_ceil(most)),
                 _ => [6, 4, 2, 1].into_iter().find(|n| *n <= left.min(most)).unwrap_or(1),
             };
             // SAFETY: the caller vouches for all rows and columns.
@@ -123,6 +203,10 @@ fn block(isa: Isa, left: usize) -> (usize, usize, usize) {
 /// # Safety
 /// As [`run`].
 unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
+    if t.kind.has_words() {
+        // SAFETY: as said.
+        return unsafe { integers(isa, t, at, n, vectors) };
+    }
     macro_rules! by_rows {
         ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {{
             const PRODUCT: u8 = Kind::Product as u8;
@@ -130,13 +214,17 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
             const MIN: u8 = Kind::Min as u8;
+            const LANE_WORDS: u8 = Kind::LaneWords as u8;
+            const HALVES: u8 = Kind::Halves as u8;
             // SAFETY: the caller vouches for the operands, and for the instruction set.
             match (t.kind, n) {
                 $((Kind::Product, $rows) if t.table.is_empty() => unsafe {
                     $body::tile::<$rows, $vectors, PRODUCT, true>(t, at)
                 },)*
                 $((Kind::Product, $rows) => unsafe { $body::tile::<$rows, $vectors, PRODUCT, false>(t, at) },)*
+                $((Kind::Halves, $few) => unsafe { $body::tile::<$few, $vectors, HALVES, true>(t, at) },)*
                 $((Kind::Lanes, $few) => unsafe { $body::tile::<$few, $vectors, LANES, true>(t, at) },)*
+                $((Kind::LaneWords, $few) => unsafe { $body::tile::<$few, $vectors, LANE_WORDS, true>(t, at) },)*
                 $((Kind::Sum, $few) => unsafe { $body::tile::<$few, $vectors, SUM, true>(t, at) },)*
                 $((Kind::Max, $few) => unsafe { $body::tile::<$few, $vectors, MAX, true>(t, at) },)*
                 $((Kind::Min, $few) => unsafe { $body::tile::<$few, $vectors, MIN, true>(t, at) },)*
@@ -161,10 +249,54 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
     }
 }
 
+/// Computes a part of `n` rows of a product of integers.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn integers(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
+    macro_rules! by_rows {
+        ($body:path, $vectors:literal, $($rows:literal)*) => {{
+            use $body as body;
+            // SAFETY: the caller vouches for the operands, and for the instruction set.
+            match n {
+                $($rows => unsafe { body::integers::<$rows, $vectors>(t, at) },)*
+                _ => unreachable!("a part has the rows that `run` gives it"),
+            }
+        }};
+    }
+    match (isa, t.kind, vectors) {
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Bytes, 2) => by_rows!(avx512_bytes, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Bytes, _) => by_rows!(avx512_bytes, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Pairs, 2) => by_rows!(avx512_pairs, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Kind::Pairs, _) => by_rows!(avx512_pairs, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, _, 2) => by_rows!(avx512_words, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, _, _) => by_rows!(avx512_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Kind::Pairs, 2) => by_rows!(avx2_pairs, 2, 1 2 3 4 5 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Kind::Pairs, _) => by_rows!(avx2_pairs, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, _, 2) => by_rows!(avx2_words, 2, 1 2 3 4 5 6),
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, _, _) => by_rows!(avx2_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, _, 3) => by_rows!(neon_words, 3, 1 2 3 4 5 6 7 8),
+        #[cfg(target_arch = "aarch64")]
+        (Isa::Neon, _, _) => by_rows!(neon_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        _ => by_rows!(portable_words, 1, 1 2 3 4),
+    }
+}
+
 /// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is
 /// a constant.
 macro_rules! finish {
-    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident) => {
+    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident, $integers:expr) => {
         macro_rules! each {
             ($i:ident, $v:ident, $sum:ident => $value:expr) => {
                 for $i in 0..R {
@@ -218,6 +350,20 @@ macro_rules! finish {
                 Step::Keep => put!(),
                 Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
                 Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),
+                Step::Div(x) if $integers => each!(i, v, sum => div(sum, splat(x))),
+                Step::Round if $integers => each!(i, v, sum => round(sum)),
+                Step::AddInt(x) if $integers => each!(i, v, sum => add_int(sum, splat(x))),
+                Step::AddIntColumns(at) if $integers => {
+                    let all = columns(at);
+                    each!(i, v, sum => add_int(sum, all[v]));
+                }
+                Step::SubIntColumns(at) if $integers => {
+                    let all = columns(at);
+                    each!(i, v, sum => sub_int(sum, all[v]));
+                }
+                Step::ToFloat if $integers => each!(i, v, sum => to_float(sum)),
+                Step::ToInt(low, high) if $integers => each!(i, v, sum => to_int(sum, low, high)),
+                _ => unreachable!("sums of floats have no such step"),
             }
         }
         put!();
@@ -235,13 +381,16 @@ macro_rules! body {
             const PAIRS: u8 = Kind::Lanes as u8;
             const SUM: u8 = Kind::Sum as u8;
             const MAX: u8 = Kind::Max as u8;
+            const LANE_WORDS: u8 = Kind::LaneWords as u8;
+            const HALVES: u8 = Kind::Halves as u8;
 
             /// A sum with one more element of the left operand, and one of the right operand in its column.
             $(#[$feature])*
             #[inline]
             fn combine<const KIND: u8>(sum: Vector, left: Vector, right: Vector) -> Vector {
                 match KIND {
-                    PRODUCT | PAIRS => fma(left, right, sum),
+                    PRODUCT | PAIRS | HALVES => fma(left, right, sum),
+                    LANE_WORDS => add_int(sum, mul_int(left, right)),
                     SUM => add(sum, left),
                     MAX => keep_max(sum, left),
                     _ => keep_min(sum, left),
@@ -275,7 +424,7 @@ macro_rules! body {
                             }
                         }
                     }
-                    let across = if KIND == PRODUCT { 0 } else { column };
+                    let across = if KIND == PRODUCT || KIND == HALVES { 0 } else { column };
                     let mut rows = [std::ptr::null::<f32>(); R];
                     if EVEN {
                         let first = t.left.wrapping_offset(row as isize * t.row_stride).wrapping_add(across);
@@ -285,6 +434,7 @@ macro_rules! body {
                     }
                     for (n, tap) in t.taps.iter().enumerate() {
                         let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
+                        let mut halves = t.right.cast::<u16>().wrapping_offset(tap[1]).wrapping_add(column);
                         let mut at = if EVEN { tap[0] } else { 0 };
                         if !EVEN {
                             let first = t.table.as_ptr().add(n * t.table_rows + row);
@@ -294,16 +444,21 @@ macro_rules! body {
                         }
                         for _ in 0..t.depth {
                             let mut columns = [splat(0.0); V];
-                            if KIND == PRODUCT || KIND == PAIRS {
+                            if KIND == PRODUCT || KIND == PAIRS || KIND == LANE_WORDS {
                                 for v in 0..V {
                                     columns[v] = load(masks[v], b.wrapping_add(v * LANES));
+                                }
+                            }
+                            if KIND == HALVES {
+                                for v in 0..V {
+                                    columns[v] = load_halves(masks[v], halves.wrapping_add(v * LANES));
                                 }
                             }
                             for i in 0..R {
                                 let left = rows[i].wrapping_offset(at);
                                 for v in 0..V {
                                     let a = match KIND {
-                                        PRODUCT => splat(*left),
+                                        PRODUCT | HALVES => splat(*left),
                                         _ => load(masks[v], left.wrapping_add(v * LANES)),
                                     };
                                     sums[i][v] = combine::<KIND>(sums[i][v], a, columns[v]);
@@ -311,14 +466,130 @@ macro_rules! body {
                             }
                             at += t.left_stride;
                             b = b.wrapping_offset(t.right_stride);
+                            halves = halves.wrapping_offset(t.right_stride);
                         }
                     }
-                    finish!(t, [row, column], masks, sums, out);
+                    finish!(t, [row, column], masks, sums, out, KIND == LANE_WORDS);
                 }
             }
         }
     };
 }
+
+/// A body of products of integers for the vectors of one module of [`vectors`]: how two words are multiplied, and added
+/// to a sum.
+macro_rules! integer_body {
+    ($(#[$feature:meta])* $name:ident, $vectors:ident, |$sum:ident, $left:ident, $right:ident| $combined:expr) => {
+        mod $name {
+            use super::vectors::$vectors::*;
+            use super::{Operands, Step};
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unused_imports)]
+            use std::arch::x86_64::*;
+
+            $(#[$feature])*
+            #[inline]
+            fn combine($sum: Vector, $left: Vector, $right: Vector) -> Vector {
+                $combined
+            }
+
+            /// `R` rows of `V` vectors of columns from a row and a column on; each row has a pointer for each tap.
+            ///
+            /// # Safety
+            /// As [`super::run`].
+            $(#[$feature])*
+            // Arrays of registers: each index is a constant when the loops are unrolled.
+            #[allow(clippy::needless_range_loop)]
+            pub unsafe fn integers<const R: usize, const V: usize>(t: &Operands<'_>, [row, column]: [usize; 2]) {
+                // SAFETY: all accesses are those that the caller of `run` vouches for: rows `row..row + R`, and columns
+                // from `column` on as far as masks have them.
+                unsafe {
+                    let out = t.out.offset(row as isize * t.out_stride).add(column);
+                    let mut masks = [mask(0); V];
+                    for v in 0..V {
+                        masks[v] = mask(t.columns.saturating_sub(column + v * LANES));
+                    }
+                    let mut sums = [[splat(t.initial.unwrap_or(0.0)); V]; R];
+                    if t.initial.is_none() {
+                        for i in 0..R {
+                            for v in 0..V {
+                                sums[i][v] = load(masks[v], out.offset(i as isize * t.out_stride).add(v * LANES));
+                            }
+                        }
+                    }
+                    let mut rows = [std::ptr::null::<f32>(); R];
+                    for (n, tap) in t.taps.iter().enumerate() {
+                        let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
+                        let first = t.table.as_ptr().add(n * t.table_rows + row);
+                        for i in 0..R {
+                            rows[i] = *first.add(i);
+                        }
+                        let mut at = 0;
+                        for _ in 0..t.depth {
+                            let mut columns = [splat(0.0); V];
+                            for v in 0..V {
+                                columns[v] = load(masks[v], b.wrapping_add(v * LANES));
+                            }
+                            for i in 0..R {
+                                let left = splat(rows[i].wrapping_offset(at).read_unaligned());
+                                for v in 0..V {
+                                    sums[i][v] = combine(sums[i][v], left, columns[v]);
+                                }
+                            }
+                            at += t.left_stride;
+                            b = b.wrapping_offset(t.right_stride);
+                        }
+                    }
+                    finish!(t, [row, column], masks, sums, out, true);
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    avx512_bytes,
+    avx512,
+    |sum, left, right| words(_mm512_dpbusd_epi32(bits(sum), bits(left), bits(right)))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx512f,avx512bw")]
+    avx512_pairs,
+    avx512,
+    |sum, left, right| add_int(sum, words(_mm512_madd_epi16(bits(left), bits(right))))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx512f")]
+    avx512_words,
+    avx512,
+    |sum, left, right| add_int(sum, mul_int(left, right))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx2,fma,f16c")]
+    avx2_pairs,
+    avx2,
+    |sum, left, right| add_int(sum, words(_mm256_madd_epi16(bits(left), bits(right))))
+);
+#[cfg(target_arch = "x86_64")]
+integer_body!(
+    #[target_feature(enable = "avx2,fma,f16c")]
+    avx2_words,
+    avx2,
+    |sum, left, right| add_int(sum, mul_int(left, right))
+);
+#[cfg(target_arch = "aarch64")]
+integer_body!(
+    #[target_feature(enable = "neon")]
+    neon_words,
+    neon,
+    |sum, left, right| add_int(sum, mul_int(left, right))
+);
+integer_body!(portable_words, portable, |sum, left, right| add_int(sum, mul_int(left, right)));
 
 #[cfg(target_arch = "x86_64")]
 body!(
@@ -327,7 +598,7 @@ body!(
 );
 #[cfg(target_arch = "x86_64")]
 body!(
-    #[target_feature(enable = "avx2,fma")]
+    #[target_feature(enable = "avx2,fma,f16c")]
     avx2
 );
 #[cfg(target_arch = "aarch64")]
@@ -466,7 +737,7 @@ mod tests {
                             Kind::Product | Kind::Lanes => 1.0 + a * w[i % columns] + b * w[columns + i % columns],
                             Kind::Sum => 1.0 + a + b,
                             Kind::Max => a.max(b),
-                            Kind::Min => a.min(b),
+                            _ => a.min(b),
                         };
                         assert_eq!(*got, want, "{isa:?} {kind:?} {rows} x {columns}: {i}");
                     }

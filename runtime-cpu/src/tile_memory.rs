@@ -18,6 +18,8 @@ pub(crate) struct TileMemory {
     pub conditions: Vec<i64>,
     /// What rows in the padding read.
     pub zeros: Vec<f32>,
+    /// Bytes behind the end of the depth.
+    pub no_bytes: Vec<u8>,
     /// What is computed of its sums.
     pub steps: Vec<Step>,
     /// The steps of rows that are partly padding.

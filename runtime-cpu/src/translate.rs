@@ -54,7 +54,9 @@ const KEPT: i64 = 1 << 20;
 /// columns follow each other, so that they share rows of the left operand and write whole rows of results.
 fn order(groups: &mut Vec<(Vec<Slot>, i64)>, t: &RegisterTile, f: &TensorFunction) {
     let Some(right) = &t.right else { return };
-    let bytes = f.buffers.iter().nth(right.buffer).and_then(|(_, b)| b.numel().as_const()).map(|n| n.saturating_mul(4));
+    let of = f.buffers.iter().nth(right.buffer).map(|(_, b)| b);
+    // A copy of a panel is used while tiles with the same one follow each other.
+    let bytes = of.filter(|b| b.dtype.size() == 4).and_then(|b| b.numel().as_const()).map(|n| n.saturating_mul(4));
     let of_columns =
         |g: &(Vec<Slot>, i64)| g.0.iter().any(|s| right.index.uses(*s)) && !g.0.iter().any(|s| t.left.index.uses(*s));
     if let Some(at) = groups.iter().position(of_columns).filter(|_| bytes.is_some_and(|n| n <= KEPT)) {
@@ -146,6 +148,11 @@ impl Translator<'_> {
                     let loops = self.bind_all(&heads);
                     return Ok(vec![self.leaf(&loops, b)?]);
                 }
+                Stmt::Seq(list) => {
+                    let Some(blocks) = apart(list, &heads) else { break };
+                    let loops = self.bind_all(&heads);
+                    return blocks.into_iter().map(|b| self.leaf(&loops, b)).collect();
+                }
                 _ => break,
             }
         }
@@ -206,6 +213,23 @@ impl Translator<'_> {
             Expr::Cast(t, a) => Value::Cast(a.dtype(self.f), *t, sub(a)?),
         })
     }
+}
+
+/// Blocks that one nest of loops holds, if each may run in a nest of its own, with all of its lanes at a time: a block
+/// stores each element once, and later ones read it in the same iteration.
+fn apart<'s>(list: &'s [Stmt], heads: &[(Name, i64)]) -> Option<Vec<&'s Block>> {
+    let of = |s: &'s Stmt| if let Stmt::Block(b) = s { Some(&**b) } else { None };
+    let blocks = list.iter().map(of).collect::<Option<Vec<&Block>>>()?;
+    let once = |b: &Block| {
+        let moves = |v: Name| b.indices.iter().any(|i| i.as_var() == Some(v));
+        b.reduce.is_none() && heads.iter().all(|h| h.1 == 1 || moves(h.0))
+    };
+    let same = |a: &Block, b: &Block| {
+        let own = |l: &(BufferId, &[Int])| l.0 != a.buffer || l.1 == a.indices.as_slice();
+        a.buffer != b.buffer && !a.accesses(b.buffer) && !b.is_indexed_by(a.buffer) && b.value.loads().iter().all(own)
+    };
+    let pairs = || blocks.iter().enumerate().flat_map(|(n, a)| blocks[n + 1..].iter().map(move |b| (*a, *b)));
+    (blocks.iter().all(|b| once(b)) && pairs().all(|(a, b)| same(a, b))).then_some(blocks)
 }
 
 /// Lanes from which on one loop is enough.

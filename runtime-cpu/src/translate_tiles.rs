@@ -5,6 +5,7 @@ use crate::index::{Condition, Index, Slot};
 use crate::program::{Access, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
+use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
 use tensor_ir::name::Name;
 use tensor_ir::tir::analysis::operands::{Operand, factors, oriented};
@@ -69,12 +70,14 @@ impl Translator<'_> {
         let [rows, columns, depth] = self.bind_all(&heads)[..] else { return Err(refused(&intrinsic.name)) };
         let [x, y] = oriented(&b.value, heads[0].0, heads[1].0).ok_or_else(|| refused("it adds up no products"))?;
         let (x, y) = match (Operand::of(x), Operand::of(y)) {
-            (Some(x), Some(y)) if x.float_padding() == Some(0.0) && y.padding.is_none() => (x, y),
+            (Some(x), Some(y)) if x.row_padding().is_some() && y.padding.is_none() => (x, y),
             _ => return Err(refused("an operand is no buffer")),
         };
-        if ![&x, &y].into_iter().all(|o| self.is_readable(o)) {
-            return Err(refused("an operand is no float of at most 32 bits"));
+        let sums = self.f.buffers[b.buffer].dtype;
+        if ![&x, &y].into_iter().all(|o| self.is_readable(o, sums)) {
+            return Err(refused("an operand is no number of at most 32 bits"));
         }
+        let integer_padding = x.row_padding().unwrap_or(0);
         let conditions = self.conditions(x.conditions)?;
         let lanes = [rows.slot, columns.slot];
         let element = |o: &Operand<'_>| self.ix.place(o.buffer, o.indices).map(|place| access(o.buffer, place, lanes));
@@ -96,7 +99,8 @@ impl Translator<'_> {
         let used = outer.iter().rev().take_while(|e| even(e)).count();
         let (around, taps) = outer.split_at(outer.len() - used);
         let tile = RegisterTile {
-            kind: Kind::Product,
+            kind: if sums == DType::I32 { Kind::Words } else { Kind::Product },
+            integer_padding,
             rows: rows.count,
             columns: columns.count,
             depth: depth.count,
@@ -114,17 +118,21 @@ impl Translator<'_> {
         };
         Ok(with_loops(around, RegisterTile { left, right: Some(right), ..tile }))
     }
-    /// True if tiles read the operand: f32, or a shorter float that they copy, which stays as it is while the
-    /// kernel runs.
-    fn is_readable(&self, o: &Operand<'_>) -> bool {
+    /// True if tiles with such sums read the operand: of the same type, or a shorter one that they copy, which stays as
+    /// it is while the kernel runs.
+    fn is_readable(&self, o: &Operand<'_>, sums: DType) -> bool {
         let b = &self.f.buffers[o.buffer];
         let form = Form::of(b.dtype, b.encoding, b.scope);
         let written = || self.f.body.blocks().iter().any(|block| block.buffer == o.buffer);
-        o.widens() && (form == Form::F32 || form.is_narrow_float() && !written())
+        let (own, shorter) = match sums {
+            DType::I32 => (form == Form::I32, matches!(form, Form::I8 | Form::U8 | Form::U32)),
+            _ => (form == Form::F32, form.is_narrow_float()),
+        };
+        o.widens(sums) && (own || shorter && !written())
     }
     /// True if the elements of a buffer are copied before a tile reads them.
     fn is_copied(&self, a: &Access) -> bool {
-        self.buffers[a.buffer].form != Form::F32
+        !matches!(self.buffers[a.buffer].form, Form::F32 | Form::I32)
     }
     /// The tile that the reduction `r` of a block is, if its lanes, in the loop `columns`, lie next to each other.
     pub(crate) fn window(
@@ -136,11 +144,12 @@ impl Translator<'_> {
         store: &Index,
     ) -> Result<Option<Node>, String> {
         let buffer = &self.f.buffers[b.buffer];
-        let own = Form::of(buffer.dtype, buffer.encoding, buffer.scope) == Form::F32;
+        let own = matches!(Form::of(buffer.dtype, buffer.encoding, buffer.scope), Form::F32 | Form::I32);
         if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
             return Ok(None);
         }
-        let sides = self.sides(&b.value, r.combiner, columns.slot)?.filter(|s| !s.looks_beyond());
+        let sides = self.sides(&b.value, (r.combiner, buffer.dtype), columns.slot)?;
+        let sides = sides.filter(|s| !s.looks_beyond());
         let Some(sides) = sides else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
@@ -202,7 +211,7 @@ impl Translator<'_> {
         }
     }
     /// The operands of a reduction of `value`, if their lanes lie next to each other or are all the same.
-    fn sides(&self, value: &Expr, combiner: Combiner, lane: Slot) -> Result<Option<Sides>, String> {
+    fn sides(&self, value: &Expr, (combiner, sums): (Combiner, DType), lane: Slot) -> Result<Option<Sides>, String> {
         let alone = match combiner {
             Combiner::Max => Kind::Max,
             Combiner::Min => Kind::Min,
@@ -218,7 +227,7 @@ impl Translator<'_> {
             // A sum leaves its padding out; an extremum also takes another number.
             let fits =
                 |o: &Side| o.conditions.is_empty() && o.across.is_empty() || o.padding == nothing || alone != Kind::Sum;
-            Ok::<_, String>(self.operand(e, lane)?.filter(fits))
+            Ok::<_, String>(self.operand(e, sums, lane)?.filter(fits))
         };
         let Some(left) = operand(first)? else { return Ok(None) };
         let padded = !left.conditions.is_empty() || !left.across.is_empty();
@@ -232,6 +241,8 @@ impl Translator<'_> {
         let across: Vec<Condition> = both.into_iter().flatten().flat_map(|o| o.across.iter().cloned()).collect();
         // A product of two elements that are the same for all lanes is the same everywhere.
         let (kind, left, right) = match (left.moves, right) {
+            (true, Some(right)) if right.moves && sums == DType::I32 => (Kind::LaneWords, left, Some(right)),
+            _ if sums != DType::F32 => return Ok(None),
             (true, None) => (alone, left, None),
             (true, Some(right)) if right.moves => (Kind::Lanes, left, Some(right)),
             (true, Some(right)) => (Kind::Product, right, Some(left)),
@@ -249,9 +260,10 @@ impl Translator<'_> {
         }
         Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, across, padding }))
     }
-    fn operand(&self, e: &Expr, lane: Slot) -> Result<Option<Side>, String> {
-        let Some(o) = Operand::of(e).filter(|o| self.is_readable(o)) else { return Ok(None) };
-        let Some(padding) = o.float_padding() else { return Ok(None) };
+    fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
+        let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };
+        let padding = if sums == DType::I32 { o.row_padding().map(|x| x as f64) } else { o.float_padding() };
+        let Some(padding) = padding else { return Ok(None) };
         let conditions = self.conditions(o.conditions)?;
         let index = self.ix.place(o.buffer, o.indices)?;
         let (across, conditions): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|c| c.index.uses(lane));
@@ -319,6 +331,7 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         conditions: conditions_of(loops, conditions, row),
         across: vec![],
         padding: None,
+        integer_padding: 0,
         right: None,
         right_row: 0,
         right_stride: 0,

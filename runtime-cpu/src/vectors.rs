@@ -1,7 +1,8 @@
 //! Vectors of f32 for the bodies of tiles: one module for each instruction set, all with the same functions.
 //!
 //! Loads and stores take the elements that a mask has; other lanes of a load are 0. `max` and `min` of a number and
-//! NaN are NaN; `keep_max` and `keep_min` also those of NaN and a number.
+//! NaN are NaN; `keep_max` and `keep_min` also those of NaN and a number. Functions of integers take the lanes' bits as
+//! i32.
 
 /// The module of an instruction set: items of its own, its types, what each function is.
 macro_rules! vectors {
@@ -11,7 +12,9 @@ macro_rules! vectors {
         { $($op:ident($($arg:ident),*) = $body:expr;)* }
         splat($x:ident) = $splat:expr;
         mask($n:ident) = $make:expr;
+        to_int($t:ident, $low:ident, $high:ident) = $to_int:expr;
         load($m:ident, $from:ident) = $load:expr;
+        load_halves($h:ident, $half:ident) = $load_halves:expr;
         store($k:ident, $to:ident, $v:ident) = $store:expr;
     ) => {
         $(#[$cfg])*
@@ -26,11 +29,27 @@ macro_rules! vectors {
             vectors!(@function $features pub fn mask($n: usize) -> Mask { $make });
             vectors!(
                 @function $features
+                /// Numbers held between two and rounded towards 0, as i32; NaN is 0.
+                pub fn to_int($t: Vector, $low: f32, $high: f32) -> Vector { $to_int }
+            );
+            vectors!(
+                @function $features
                 /// # Safety
                 /// As many elements as the mask has are readable.
                 pub unsafe fn load($m: Mask, $from: *const f32) -> Vector {
                     // SAFETY: as said.
                     unsafe { $load }
+                }
+            );
+            vectors!(
+                @function $features
+                /// Elements of f16, by their bits.
+                ///
+                /// # Safety
+                /// As many elements as the mask has are readable.
+                pub unsafe fn load_halves($h: Mask, $half: *const u16) -> Vector {
+                    // SAFETY: as said.
+                    unsafe { $load_halves }
                 }
             );
             vectors!(
@@ -55,7 +74,10 @@ macro_rules! vectors {
 vectors! {
     #[cfg(target_arch = "x86_64")]
     mod avx512 ["avx512f"]: __m512, __mmask16, 16;
-    { use std::arch::x86_64::*; }
+    {
+        use std::arch::x86_64::*;
+        pub use std::arch::x86_64::{_mm512_castps_si512 as bits, _mm512_castsi512_ps as words};
+    }
     {
         fma(a, b, c) = _mm512_fmadd_ps(a, b, c);
         add(a, b) = _mm512_add_ps(a, b);
@@ -64,20 +86,39 @@ vectors! {
         min(a, b) = _mm512_min_ps(a, b);
         keep_max(a, b) = _mm512_mask_mov_ps(_mm512_max_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
         keep_min(a, b) = _mm512_mask_mov_ps(_mm512_min_ps(a, b), _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a), a);
+        div(a, b) = _mm512_div_ps(a, b);
+        round(a) = _mm512_roundscale_ps::<8>(a);
+        add_int(a, b) = words(_mm512_add_epi32(bits(a), bits(b)));
+        sub_int(a, b) = words(_mm512_sub_epi32(bits(a), bits(b)));
+        mul_int(a, b) = words(_mm512_mullo_epi32(bits(a), bits(b)));
+        to_float(a) = _mm512_cvtepi32_ps(bits(a));
     }
     splat(x) = _mm512_set1_ps(x);
     mask(n) = if n >= LANES { !0 } else { (1 << n) - 1 };
+    to_int(a, low, high) = {
+        let held = _mm512_min_ps(_mm512_max_ps(a, splat(low)), splat(high));
+        words(_mm512_maskz_cvttps_epi32(_mm512_cmp_ps_mask::<_CMP_ORD_Q>(a, a), held))
+    };
     load(m, from) = _mm512_maskz_loadu_ps(m, from);
+    load_halves(m, from) = {
+        let n = m.trailing_ones() as usize;
+        if n == LANES {
+            return _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()));
+        }
+        let some = super::some::<u16, LANES>(n, from);
+        _mm512_cvtph_ps(_mm256_loadu_si256(some.as_ptr().cast()))
+    };
     store(m, to, v) = _mm512_mask_storeu_ps(to, m, v);
 }
 
 vectors! {
     #[cfg(target_arch = "x86_64")]
-    mod avx2 ["avx2,fma"]: __m256, usize, 8;
+    mod avx2 ["avx2,fma,f16c"]: __m256, usize, 8;
     {
         use std::arch::x86_64::*;
+        pub use std::arch::x86_64::{_mm256_castps_si256 as bits, _mm256_castsi256_ps as words};
 
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,f16c")]
         #[inline]
         fn lanes(n: usize) -> __m256i {
             _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
@@ -91,10 +132,27 @@ vectors! {
         min(a, b) = _mm256_min_ps(a, b);
         keep_max(a, b) = _mm256_blendv_ps(_mm256_max_ps(a, b), a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         keep_min(a, b) = _mm256_blendv_ps(_mm256_min_ps(a, b), a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
+        div(a, b) = _mm256_div_ps(a, b);
+        round(a) = _mm256_round_ps::<8>(a);
+        add_int(a, b) = words(_mm256_add_epi32(bits(a), bits(b)));
+        sub_int(a, b) = words(_mm256_sub_epi32(bits(a), bits(b)));
+        mul_int(a, b) = words(_mm256_mullo_epi32(bits(a), bits(b)));
+        to_float(a) = _mm256_cvtepi32_ps(bits(a));
     }
     splat(x) = _mm256_set1_ps(x);
     mask(n) = n.min(LANES);
+    to_int(a, low, high) = {
+        let held = _mm256_min_ps(_mm256_max_ps(a, splat(low)), splat(high));
+        words(_mm256_cvttps_epi32(_mm256_and_ps(held, _mm256_cmp_ps::<_CMP_ORD_Q>(a, a))))
+    };
     load(m, from) = if m == LANES { _mm256_loadu_ps(from) } else { _mm256_maskload_ps(from, lanes(m)) };
+    load_halves(m, from) = {
+        if m == LANES {
+            return _mm256_cvtph_ps(_mm_loadu_si128(from.cast()));
+        }
+        let some = super::some::<u16, LANES>(m, from);
+        _mm256_cvtph_ps(_mm_loadu_si128(some.as_ptr().cast()))
+    };
     store(m, to, v) = if m == LANES { _mm256_storeu_ps(to, v) } else { _mm256_maskstore_ps(to, lanes(m), v) };
 }
 
@@ -103,6 +161,7 @@ vectors! {
     mod neon ["neon"]: float32x4_t, usize, 4;
     {
         use std::arch::aarch64::*;
+        use {vreinterpretq_f32_s32 as words, vreinterpretq_s32_f32 as bits};
 
         /// # Safety
         /// `m` elements, at most 4, are writable.
@@ -125,10 +184,22 @@ vectors! {
         min(a, b) = vminq_f32(a, b);
         keep_max(a, b) = vmaxq_f32(a, b);
         keep_min(a, b) = vminq_f32(a, b);
+        div(a, b) = vdivq_f32(a, b);
+        round(a) = vrndnq_f32(a);
+        add_int(a, b) = words(vaddq_s32(bits(a), bits(b)));
+        sub_int(a, b) = words(vsubq_s32(bits(a), bits(b)));
+        mul_int(a, b) = words(vmulq_s32(bits(a), bits(b)));
+        to_float(a) = vcvtq_f32_s32(bits(a));
     }
     splat(x) = vdupq_n_f32(x);
     mask(n) = n.min(LANES);
-    load(m, from) = if m == LANES { vld1q_f32(from) } else { vld1q_f32(super::some::<4>(m, from).as_ptr()) };
+    // NaN is 0 as an integer.
+    to_int(a, low, high) = words(vcvtq_s32_f32(vminq_f32(vmaxq_f32(a, splat(low)), splat(high))));
+    load(m, from) = if m == LANES { vld1q_f32(from) } else { vld1q_f32(super::some::<f32, 4>(m, from).as_ptr()) };
+    load_halves(m, from) = {
+        let all = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
+        vld1q_f32(all.as_ptr())
+    };
     store(m, to, v) = if m == LANES { vst1q_f32(to, v) } else { store_some(m, to, v) };
 }
 
@@ -140,6 +211,14 @@ vectors! {
         fn each(f: impl Fn(usize) -> f32) -> Vector {
             std::array::from_fn(f)
         }
+        #[inline]
+        fn bits(x: f32) -> i32 {
+            x.to_bits() as i32
+        }
+        #[inline]
+        fn words(x: i32) -> f32 {
+            f32::from_bits(x as u32)
+        }
     }
     {
         fma(a, b, c) = each(|i| a[i] * b[i] + c[i]);
@@ -149,10 +228,18 @@ vectors! {
         min(a, b) = each(|i| if a[i] < b[i] { a[i] } else { b[i] });
         keep_max(a, b) = each(|i| if a[i].is_nan() || a[i] > b[i] { a[i] } else { b[i] });
         keep_min(a, b) = each(|i| if a[i].is_nan() || a[i] < b[i] { a[i] } else { b[i] });
+        div(a, b) = each(|i| a[i] / b[i]);
+        round(a) = each(|i| a[i].round_ties_even());
+        add_int(a, b) = each(|i| words(bits(a[i]).wrapping_add(bits(b[i]))));
+        sub_int(a, b) = each(|i| words(bits(a[i]).wrapping_sub(bits(b[i]))));
+        mul_int(a, b) = each(|i| words(bits(a[i]).wrapping_mul(bits(b[i]))));
+        to_float(a) = each(|i| bits(a[i]) as f32);
     }
     splat(x) = [x; LANES];
     mask(n) = n.min(LANES);
+    to_int(a, low, high) = each(|i| words(a[i].clamp(low, high) as i32));
     load(m, from) = if m == LANES { from.cast::<Vector>().read() } else { super::some(m, from) };
+    load_halves(m, from) = super::some::<u16, LANES>(m, from).map(|x| half::f16::from_bits(x).to_f32());
     store(m, to, v) = if m == LANES { to.cast::<Vector>().write(v) } else { v.as_ptr().copy_to_nonoverlapping(to, m) };
 }
 
@@ -161,8 +248,8 @@ vectors! {
 /// # Safety
 /// `n` elements are readable, and `n` is at most `N`.
 #[inline]
-unsafe fn some<const N: usize>(n: usize, from: *const f32) -> [f32; N] {
-    let mut all = [0.0; N];
+unsafe fn some<T: Copy + Default, const N: usize>(n: usize, from: *const T) -> [T; N] {
+    let mut all = [T::default(); N];
     // SAFETY: as said.
     unsafe { from.copy_to_nonoverlapping(all.as_mut_ptr(), n) };
     all

@@ -57,13 +57,15 @@ impl Conv {
 }
 
 /// Refuses operands of other dtypes than the data, operand 0. Weights and biases may be in the type that the data's
-/// sums are kept in: f32 beside data of f16. Behind a product of bytes, the bias is of the product's type.
+/// sums are kept in: f32 beside data of f16. Bytes may have a sign or none. Behind a product of bytes, the bias is of
+/// the product's type.
 pub(super) fn check_operand_dtypes(cx: &InferContext<'_>) -> OpResult<()> {
     let first = cx.require(0)?.dtype;
     for i in 1..cx.len() {
         if let Some(t) = cx.input(i)
             && t.dtype != first
             && t.dtype != first.accumulator()
+            && (i != 1 || [first, t.dtype].iter().any(|t| !matches!(t, DType::I8 | DType::U8)))
             && (i < 2 || t.dtype != first.product())
         {
             return Err(format!("operand {i} is {}, operand 0 is {first}", t.dtype).into());

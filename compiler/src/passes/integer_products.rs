@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Both operands become i8: for u8, 128 is subtracted from values and zero points (`z` is `%zx` minus 128, and the
-//! padding value). After the product, the zero point of the data times the sums of the weights is subtracted. The zero
+//! padding value). If the device multiplies u8 and i8 as well (`MachineModel::mixes_bytes`), data of u8 stays. After the product, the zero point of the data times the sums of the weights is subtracted. The zero
 //! point of the weights is subtracted from the weights. Every sum is exact: the values between `DequantizeLinear` and
 //! `QuantizeLinear`, which a model computes in floats, are rounded once, by the scale. If a condition does not hold,
 //! the product is not changed, and a remark names the condition.
@@ -56,7 +56,7 @@ impl Pass for IntegerProducts {
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
         let slow = !self.always && !cx.target().multiplies_bytes();
-        let device = cx.profile.name.clone();
+        let (device, mixed) = (cx.profile.name.clone(), cx.profile.model().mixes_bytes);
         Ok(rewrite_functions(module, |r| {
             for n in r.f.walk() {
                 r.normalize(n);
@@ -64,7 +64,7 @@ impl Pass for IntegerProducts {
                 let name = r.f.nodes[n].name;
                 let done = match slow {
                     true => Err(format!("{device} multiplies the bytes of a word one by one")),
-                    false => product.and_then(|p| p.replace(r, n)),
+                    false => product.and_then(|p| QuantisedProduct { mixed, ..p }.replace(r, n)),
                 };
                 match done {
                     Ok(()) => cx.applied(self, &[name], format!("{name} multiplies bytes and adds up in i32")),
@@ -141,6 +141,8 @@ struct QuantisedProduct {
     data: Quantised,
     weights: Quantised,
     conv: Option<Conv>,
+    /// Data of u8 is multiplied with weights of i8.
+    mixed: bool,
 }
 
 /// Weights as bytes without a zero point.
@@ -162,14 +164,14 @@ impl QuantisedProduct {
         let (data, weights) = (Quantised::of(r, x), Quantised::of(r, w));
         Some(match (data, weights) {
             (None, None) => return None,
-            (Some(data), Some(weights)) => Ok(QuantisedProduct { data, weights, conv }),
+            (Some(data), Some(weights)) => Ok(QuantisedProduct { data, weights, conv, mixed: false }),
             (None, _) => Err("its data is not quantised".into()),
             (_, None) => Err("its weights are not quantised".into()),
         })
     }
 
     fn replace(self, r: &mut Rewriter<'_>, n: NodeId) -> Result<(), String> {
-        if self.conv.as_ref().is_some_and(|c| c.group != 1) {
+        if !self.mixed && self.conv.as_ref().is_some_and(|c| c.group != 1) {
             return Err("each of its groups sees few channels".into());
         }
         let scale = self.scale(r)?;
@@ -179,7 +181,7 @@ impl QuantisedProduct {
         let weights = self.weights(r, &place)?;
         self.check(r, &weights, scale.is_some())?;
         let data = match r.f.ty(self.data.bytes).dtype {
-            DType::U8 => place.shifted(r, self.data.bytes)?,
+            DType::U8 if !self.mixed => place.shifted(r, self.data.bytes)?,
             _ => self.data.bytes,
         };
         let mut inputs = vec![Some(data), Some(weights.value)];
@@ -257,7 +259,7 @@ impl QuantisedProduct {
     }
 
     fn data_shift(&self, r: &Rewriter<'_>) -> f64 {
-        if r.f.ty(self.data.bytes).dtype == DType::U8 { SHIFT } else { 0.0 }
+        if r.f.ty(self.data.bytes).dtype == DType::U8 && !self.mixed { SHIFT } else { 0.0 }
     }
 
     /// The weights as i8 without their zero points.

@@ -251,7 +251,7 @@ impl DeviceProfile {
     }
     /// Products of four bytes and their sum are one operation.
     pub fn multiplies_bytes(&self) -> bool {
-        self.model().product_units && self.quirks.has(&quirks::MULTIPLIES_BYTES)
+        self.model().mixes_bytes || self.model().product_units && self.quirks.has(&quirks::MULTIPLIES_BYTES)
     }
     /// This profile with a product's figures, as far as they are known.
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {

@@ -8,9 +8,13 @@ use proptest::prelude::*;
 
 /// The module before and behind the pass, with what the pass said.
 fn rewritten(text: &str) -> (Module, Module, String) {
+    rewritten_for(DeviceProfile::named("ada").expect("a profile"), text)
+}
+
+fn rewritten_for(profile: DeviceProfile, text: &str) -> (Module, Module, String) {
     let before = parse_module(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut after = before.clone();
-    let mut cx = PassContext::new(DeviceProfile::named("ada").expect("a profile"));
+    let mut cx = PassContext::new(profile);
     run_pass(&IntegerProducts::default(), &mut after, &mut cx).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let said = cx.remarks.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ");
     Sequential::new(["eliminate-dead"]).run(&mut after, &mut cx).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -164,4 +168,24 @@ fn what_cannot_be_exact_stays_and_says_why() {
     assert!(slow.remarks[0].message.contains("one by one"), "{:?}", slow.remarks);
     run_pass(&IntegerProducts { always: true }, &mut m, &mut slow).unwrap();
     assert_eq!(products_of_bytes(&m), 1);
+}
+
+/// A processor multiplies u8 and i8: data keeps its type, and no zero point is moved by 128.
+#[test]
+fn processors_mix_bytes() {
+    for (data, zero, zeros) in [(DType::U8, 0, &[0][..]), (DType::U8, 130, &[3]), (DType::I8, -4, &[0])] {
+        let text = convolution(data, DType::I8, zero, zeros, 100, true);
+        let (before, after, said) = rewritten_for(DeviceProfile::processor(2, [6, 16]), &text);
+        let f = after.main();
+        let own = |n: &&NodeId| {
+            let node = &f.nodes[**n];
+            let first = node.inputs.first().copied().flatten();
+            node.op.is::<Conv>() && first.is_some_and(|v| f.ty(v).dtype == data)
+        };
+        assert_eq!(f.walk().iter().filter(own).count(), 1, "{said}");
+        let x = bytes(data, &[2, 4, 6, 7], 5);
+        let of = |m: &Module| run_function(m, m.entry, &[x.clone()]).expect("a result");
+        let found = agree(&of(&after)[0], &of(&before)[0], &Tolerance::uniform(1e-5));
+        assert!(found.pass, "{}: {text}", found.why);
+    }
 }

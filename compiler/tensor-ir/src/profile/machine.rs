@@ -52,6 +52,8 @@ pub struct MachineModel {
     /// Products of matrices and of packed bytes, where the device has them, are operations of their own. Otherwise the
     /// driver makes vector operations of them.
     pub product_units: bool,
+    /// Products of bytes and their sums are few operations, also those of a u8 and an i8.
+    pub mixes_bytes: bool,
     /// A subgroup combines the values of its lanes by halving. Otherwise the driver takes lane after lane.
     pub halves_subgroups: bool,
     /// Threads that share a result or a row may be more than one subgroup. Otherwise a workgroup is a loop on one core,
@@ -90,6 +92,7 @@ const GPU: MachineModel = MachineModel {
     overlaps: true,
     workgroup_memory: true,
     product_units: true,
+    mixes_bytes: false,
     halves_subgroups: true,
     wide_teams: true,
     threads: 128,
@@ -115,6 +118,7 @@ const SOFTWARE_DRIVER: MachineModel = MachineModel {
     overlaps: false,
     workgroup_memory: false,
     product_units: false,
+    mixes_bytes: false,
     halves_subgroups: false,
     wide_teams: false,
     threads: 64,
@@ -134,6 +138,7 @@ const PROCESSOR: MachineModel = MachineModel {
     shaders: false,
     compiles_at_dispatch: false,
     lanes: 1,
+    mixes_bytes: true,
     operations: 24.0,
     launch_ns: 2_000.0,
     workgroup_ns: 100.0,

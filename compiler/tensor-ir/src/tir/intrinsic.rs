@@ -33,8 +33,8 @@
 //!
 //! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
 //! columns and depth 64; `tile_14x32_f32` is one of any depth, also an open one. Operands are f32, or f16 and bf16 that
-//! are f32 when they are multiplied. A row of the left operand has elements at a constant stride, wherever it begins,
-//! or is 0 under a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may
+//! are f32 when they are multiplied; those of `tile_14x32x64_i32` are i32, or bytes that become i32. A row of the left
+//! operand has elements at a constant stride, wherever it begins, or is 0 (of integers: some constant) under a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may
 //! be left out.
 //!
 //! # Matrix units
@@ -186,11 +186,14 @@ impl Intrinsic {
             }
             ["store", size, t] => store(pair(size)?, float(t)?),
             ["dot4", t] => dot4(byte(t)?),
-            ["tile", size, "f32"] => match sizes(size)?[..] {
-                [m, n, k] => Intrinsic::tile([m, n], Some(k)),
-                [m, n] => Intrinsic::tile([m, n], None),
-                _ => return None,
-            },
+            ["tile", size, sums] => {
+                let sums = [DType::F32, DType::I32].into_iter().find(|t| t.name() == *sums)?;
+                match sizes(size)?[..] {
+                    [m, n, k] => Intrinsic::tile([m, n], Some(k), sums),
+                    [m, n] => Intrinsic::tile([m, n], None, sums),
+                    _ => return None,
+                }
+            }
             _ => return None,
         })
     }
@@ -198,17 +201,17 @@ impl Intrinsic {
     pub fn packed_dots() -> [Intrinsic; 2] {
         [DType::I8, DType::U8].map(dot4)
     }
-    /// A tile of rows and columns in vector registers, of this depth or of any.
-    pub fn tile([m, n]: [i64; 2], k: Option<i64>) -> Intrinsic {
+    /// A tile of rows and columns of such sums, f32 or i32, in vector registers, of this depth or of any.
+    pub fn tile([m, n]: [i64; 2], k: Option<i64>, sums: DType) -> Intrinsic {
         let depth = k.map_or(Int::var(Name::new(DEPTH)), Int::new);
-        let name = format!("tile_{m}x{n}{}_f32", k.map_or(String::new(), |k| format!("x{k}")));
+        let name = format!("tile_{m}x{n}{}_{sums}", k.map_or(String::new(), |k| format!("x{k}")));
         let mut tile = describe(name, &[Int::new(m), Int::new(n), depth.clone()], |f, v| {
             let operand = |f: &mut TensorFunction, name: &str, shape: [Int; 2]| {
                 let (shape, scope, encoding) = (shape.to_vec(), Scope::Global, Encoding::Native);
-                f.buffers.push(Buffer { name: name.into(), dtype: DType::F32, shape, scope, encoding })
+                f.buffers.push(Buffer { name: name.into(), dtype: sums, shape, scope, encoding })
             };
             let (a, b) = (operand(f, LEFT, [m.into(), depth.clone()]), operand(f, RIGHT, [depth.clone(), n.into()]));
-            let c = buffer(f, "c", DType::F32, [m, n], Scope::Register);
+            let c = buffer(f, "c", sums, [m, n], Scope::Register);
             let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec());
             let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
             (c, v[..2].to_vec(), element(a, [0, 2]) * element(b, [2, 1]), reduce)
@@ -223,8 +226,9 @@ impl Intrinsic {
     /// The one that a nest can be, by the memory that its block accesses.
     pub fn of_nest(f: &TensorFunction, nest: &Nest<'_>) -> Option<Intrinsic> {
         let (b, sizes) = (nest.block, nest.loops.iter().map(|l| l.1.as_const()).collect::<Vec<_>>());
-        if let (Scope::Register, &[Some(m), Some(n), k], Some(_)) = (f.buffers[b.buffer].scope, &sizes[..], b.reduce) {
-            return Some(Intrinsic::tile([m, n], k));
+        let sums = &f.buffers[b.buffer];
+        if let (Scope::Register, &[Some(m), Some(n), k], Some(_)) = (sums.scope, &sizes[..], b.reduce) {
+            return Some(Intrinsic::tile([m, n], k, sums.dtype));
         }
         let sizes = sizes.into_iter().collect::<Option<Vec<i64>>>()?;
         let into = &f.buffers[b.buffer];
@@ -314,7 +318,7 @@ impl Unification<'_> {
     }
     fn element(&self, own: (BufferId, &[Int]), other: (BufferId, &[Int])) -> Result<(), String> {
         let (wanted, buffer) = (&self.own.buffers[own.0], &self.f.buffers[other.0]);
-        let operand = wanted.scope == Scope::Global && matches!(buffer.dtype, DType::F16 | DType::BF16);
+        let operand = wanted.scope == Scope::Global && becomes(buffer.dtype, wanted.dtype);
         if buffer.dtype != wanted.dtype && !operand {
             return Err(format!("`{}` is {}, not {}", buffer.name, buffer.dtype, wanted.dtype));
         }
@@ -328,7 +332,9 @@ impl Unification<'_> {
         if wanted.scope == Scope::Register && vars.len() == 2 {
             let next = strides(buffer, other.1, &self.vars, self.bounds);
             let columns = wanted.shape.last().and_then(Int::as_const).unwrap_or(0);
-            let whole = next.is_some_and(|s| s == [columns, 1, 0]) && buffer.scope == Scope::Register;
+            let one_row = wanted.shape.first().is_some_and(|n| n.is(1));
+            let whole = next.is_some_and(|s| s[1..] == [1, 0] && (one_row || s[0] == columns));
+            let whole = whole && buffer.scope == Scope::Register;
             return if whole { Ok(()) } else { Err(format!("`{}` is no tile in registers", buffer.name)) };
         }
         if wanted.scope == Scope::Register {
@@ -361,7 +367,8 @@ impl Unification<'_> {
     /// An operand of a tile: elements at strides that are the same everywhere, along the depth also open ones. Columns
     /// of the right one are adjacent.
     fn operand(&self, wanted: &Buffer, buffer: &Buffer, indices: &[Int]) -> Result<(), String> {
-        let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && buffer.encoding == Encoding::Native;
+        let stored = matches!(buffer.encoding, Encoding::Native | Encoding::ByteQuad);
+        let plain = matches!(buffer.scope, Scope::Global | Scope::Register) && stored;
         let (what, outer, next): (_, _, &[i64]) = match wanted.name == LEFT.into() {
             true => ("rows", &self.vars[1..2], &[0]),
             false => ("columns", &self.vars[..2], &[0, 1]),
@@ -397,7 +404,7 @@ impl Unification<'_> {
                 if self.own.buffers[*a].name == LEFT.into()
                     && self.own.buffers[*a].scope == Scope::Global
                     && self.is_row_condition(c)
-                    && matches!(&**zero, Expr::Const(Scalar::Float(x), _) if *x == 0.0) =>
+                    && matches!(&**zero, Expr::Const(x, _) if !matches!(x, Scalar::Float(x) if *x != 0.0)) =>
             {
                 self.value(own, row)
             }
@@ -427,9 +434,17 @@ pub fn first_of(buffer: &Buffer, indices: &[Int], var: Name, bounds: &Bounds) ->
 /// The operand of casts to f32, which holds all values of f16 and bf16, and of bytes to i32.
 fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
     match e {
-        Expr::Cast(DType::F32, a) if matches!(a.dtype(f), DType::F16 | DType::BF16) => narrowest(a, f),
-        Expr::Cast(DType::I32, a) if matches!(a.dtype(f), DType::I8 | DType::U8) => narrowest(a, f),
+        Expr::Cast(to, a) if becomes(a.dtype(f), *to) => narrowest(a, f),
         _ => e,
+    }
+}
+
+/// True if every element of the one type is the same number in the other, which is multiplied.
+fn becomes(from: DType, to: DType) -> bool {
+    match to {
+        DType::F32 => matches!(from, DType::F16 | DType::BF16),
+        DType::I32 => matches!(from, DType::I8 | DType::U8),
+        _ => false,
     }
 }
 

@@ -241,12 +241,16 @@ fn is_next(view: &View<'_>, b: &Block, v: Name) -> bool {
     b.value.loads().into_iter().any(|load| stride(view, load, v) == Some(1))
 }
 
-/// True for memory that tiles read: elements of f32, or of a shorter float that is f32 before it is multiplied.
-pub(super) fn holds_floats(view: &View<'_>, buffer: BufferId) -> bool {
+/// True for memory that tiles with such sums read: elements of that type, or of a shorter one that becomes it before it
+/// is multiplied.
+pub(super) fn holds_operands(view: &View<'_>, buffer: BufferId, sums: DType) -> bool {
     let b = &view.f.buffers[buffer];
-    matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16)
-        && b.encoding == Encoding::Native
-        && b.scope == Scope::Global
+    let fits = match sums {
+        DType::F32 => matches!(b.dtype, DType::F32 | DType::F16 | DType::BF16) && b.encoding == Encoding::Native,
+        DType::I32 => matches!(b.dtype, DType::I32 | DType::I8 | DType::U8) && b.encoding != Encoding::HalfPair,
+        _ => false,
+    };
+    fits && b.scope == Scope::Global
 }
 
 /// The distance in elements between the elements that a load reads in two iterations of a loop that follow each other.

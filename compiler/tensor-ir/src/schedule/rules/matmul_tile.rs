@@ -4,22 +4,25 @@
 //! place if they are adjacent in whole panels, else copied to task memory panel by panel. Rows of the left operand are
 //! read in place, one tap of a window after another: no matrix of windows is made. A task multiplies one tile of rows
 //! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
+//!
+//! Integers have sums in i32, of i32 or of bytes of either sign. One row is a tile if the right operand is packed. Where
+//! the left operand lies evenly along parts of the reduction alone, each part is a tap.
 
-use super::analysis::{Contraction, contraction, output_variables};
+use super::analysis::{Contraction, contraction_of_numbers, output_variables};
 use super::candidate::Candidate;
 use super::decline::Decline;
-use super::lanes::{holds_floats, stride};
+use super::lanes::{holds_operands, stride};
 use super::matmul_subgroup::pack_right;
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
-use crate::int::Int;
+use crate::int::{Int, simplify};
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, RegisterTiles, register_tile_kernel};
-use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
+use crate::schedule::{AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
 use crate::tir::analysis::operands::Operand;
-use crate::tir::intrinsic::Intrinsic;
+use crate::tir::intrinsic::{Intrinsic, strides};
 use crate::tir::{BinaryOp, Block, BufferId, Expr};
 
 /// Columns of a product that panels are made for, at least; depth of one, at least.
@@ -30,6 +33,8 @@ const FEW_ROWS: i64 = 2;
 /// Products in the time that a tile takes to find how many rows it has, where tiles do not divide all rows.
 const TAIL: f64 = 4096.0;
 
+/// Products of bytes in the time of one of words, about.
+const BYTES: f64 = 2.0;
 /// Products in the time that a tap takes whose rows are found one by one.
 const LONE_TAP: i64 = 60_000;
 /// Products in the time of storing one result of a narrow tile, whose rows are no whole vectors, some 3 ns.
@@ -62,11 +67,15 @@ struct PanelProduct {
     lone_taps: i64,
     /// Elements of the right operand's rows are adjacent in whole panels.
     whole_panels: bool,
+    /// Both operands are bytes.
+    bytes: bool,
+    /// The left operand lies evenly along parts of the innermost reduction loop alone, so long.
+    part: Option<i64>,
 }
 
-/// The product of a unit: sums of products of floats, each f32 when it is multiplied.
+/// The product of a unit: sums of products of floats, each f32 when it is multiplied, or of integers, each i32.
 fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
-    let c = contraction(view, unit)?;
+    let c = contraction_of_numbers(view, unit)?;
     let (rows, columns, depth) = (view.product(&c.m), view.product(&c.n), view.product(&c.k));
     let small = c.n.is_empty() || c.k.is_empty() || columns < LEAST_COLUMNS || depth < LEAST_DEPTH;
     if unit.window.is_some() || small {
@@ -79,6 +88,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let (reduce, output) = blocks.ok_or_else(Decline::other_kind)?;
     let map = output_variables(view.f, reduce, output)?;
     let [left, right] = operands(view, reduce, &c)?;
+    let bytes = [&left, &right].into_iter().all(|o| view.f.buffers[o.0].dtype.size() == 1);
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
     let lies = |v: Option<Name>| v.and_then(|v| stride(view, (right.0, &right.1), v));
@@ -97,13 +107,39 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     } else {
         view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
     };
+    if cut == 1 && !c.right_constant {
+        return Err(Decline("one row reads each element of an operand once: nothing is gained by copying it".into()));
+    }
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
     let taps = &c.k[..c.k.len() - 1];
     let uneven =
         taps.iter().any(|v| left.1.iter().any(|i| i.uses(*v)) && stride(view, (left.0, &left.1), *v).is_none());
     let lone_taps = if uneven { view.product(taps) } else { 0 };
+    let part = c.k.last().and_then(|k| even_part(view, &left, *k));
     let sizes = [cut, columns, depth];
-    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels })
+    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels, bytes, part })
+}
+
+/// Parts of a reduction loop, at most; elements of one, at least.
+const MOST_PARTS: i64 = 64;
+const LEAST_PART: i64 = 4;
+
+/// The longest part of a reduction loop along which the left operand lies evenly, if it does not along all of it: the
+/// heads of an attention, whose results were transposed, lie apart.
+fn even_part(view: &View<'_>, (buffer, indices): &Load, k: Name) -> Option<i64> {
+    let all = view.extent_of(k).filter(|_| stride(view, (*buffer, indices), k).is_none())?;
+    let [outer, inner] = ["o", "i"].map(|part| Name::new(&format!("{k}_{part}")));
+    let known = view.f.bounds();
+    let lies_evenly = |part: &i64| {
+        let mut bounds = known.clone();
+        bounds.insert(outer, 0, all / part - 1);
+        bounds.insert(inner, 0, part - 1);
+        let at = Int::var(outer) * *part + Int::var(inner);
+        let moved: Vec<Int> = indices.iter().map(|i| simplify(&i.substitute(k, &at), &bounds)).collect();
+        strides(&view.f.buffers[*buffer], &moved, &[inner], &bounds).is_some()
+    };
+    let parts = (2..=MOST_PARTS).filter(|n| all % n == 0).map(|n| all / n);
+    parts.filter(|part| *part >= LEAST_PART).find(lies_evenly)
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
@@ -111,8 +147,8 @@ fn is_single(view: &View<'_>, v: &Name) -> bool {
 }
 
 impl PanelProduct {
-    /// The possible rows of a tile, most first. A single row is no tile. For the sizes that are looked at, a product
-    /// of open sizes may have no rows.
+    /// The possible rows of a tile, most first; one if there is but one. For the sizes that are looked at, a product of
+    /// open sizes may have no rows.
     fn rows(&self) -> Vec<i64> {
         let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
@@ -128,7 +164,8 @@ impl PanelProduct {
         let scattered = if self.narrow { SCATTERED * rows * columns.min(width) } else { 0 };
         let others = (scattered + LONE_TAP * self.lone_taps) as f64;
         let count = self.times * tiles * up(columns, width);
-        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 + tail + others }
+        let at_once = if self.bytes { BYTES } else { 1.0 };
+        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 / at_once + tail + others }
     }
 }
 
@@ -153,7 +190,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let found = product(&sketch.view(), unit)?;
     let domain = found.rows();
     let (c, packed) = (&found.c, found.c.right_constant);
-    let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
+    let mut inner = *c.k.last().ok_or_else(Decline::other_kind)?;
     let width = found.tile[1];
     let height = sketch.choose("rows", &domain, chosen.rows)?;
     if packed {
@@ -164,8 +201,22 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
     let reductions = sketch.f.reduction_loops(reduce);
     let spatial: Vec<Name> = sketch.inside(reduce, at)?.into_iter().filter(|v| !reductions.contains(v)).collect();
-    let [i, j] = spatial[..] else { return Err(Decline("the tile has not two loops".into())) };
-    let taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    let [i, j] = match spatial[..] {
+        [i, j] => [i, j],
+        // One row has no loop.
+        [j] if height == 1 => {
+            let into = Name::new(&format!("{reduce}_row"));
+            sketch.apply(AddUnitLoop { block: reduce, into })?;
+            [into, j]
+        }
+        _ => return Err(Decline("the tile has not two loops".into())),
+    };
+    let mut taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    if let Some(part) = found.part {
+        let parts = sketch.split(inner, &[0, part], &["o", "i"])?;
+        taps.push(parts[0]);
+        inner = parts[1];
+    }
     let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();
     if !packed && !found.whole_panels {
         // The copy's loops are in the order of those around the product: columns innermost.
@@ -178,7 +229,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
     let [rows, columns, depth] = [i, j, inner].map(|v| sketch.extent_of(v).filter(|_| !sketch.script.is_open(v)));
     let size = [rows, columns].map(|n| n.unwrap_or(0));
-    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size, depth).name })?;
+    let sums = sketch.view().block(reduce).map(|b| b.buffer).ok_or_else(Decline::other_kind)?;
+    let sums = sketch.f.buffers[sums].dtype;
+    sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size, depth, sums).name })?;
     Ok(())
 }
 
@@ -189,17 +242,13 @@ type Load = (BufferId, Vec<Int>);
 fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<[Load; 2], Decline> {
     let Expr::Binary(BinaryOp::Mul, x, y) = &reduce.value else { return Err(Decline("operands are converted".into())) };
     let sides = if c.left == 0 { [x, y] } else { [y, x] };
-    match sides.map(|e| Operand::of(e)) {
-        [Some(a), Some(b)]
-            if a.widens()
-                && a.float_padding() == Some(0.0)
-                && b.widens()
-                && b.padding.is_none()
-                && [a.buffer, b.buffer].into_iter().all(|o| holds_floats(view, o)) =>
-        {
+    let sums = view.f.buffers[reduce.buffer].dtype;
+    let fits = |o: &Operand<'_>| o.widens(sums) && holds_operands(view, o.buffer, sums);
+    match sides.map(|e| Operand::of(e).filter(fits)) {
+        [Some(a), Some(b)] if a.row_padding().is_some() && b.padding.is_none() => {
             Ok([a, b].map(|o| (o.buffer, o.indices.to_vec())))
         }
-        _ => Err(Decline("an operand is computed, or no float of at most 32 bits".into())),
+        _ => Err(Decline("an operand is computed, or no number of at most 32 bits".into())),
     }
 }
 
@@ -263,6 +312,7 @@ impl Loops {
 mod tests {
     use crate::profile::DeviceProfile;
     use crate::schedule::rules::schedule;
+    use crate::schedule::testing::assert_same;
     use crate::text::{parse_tensor_function, print_tensor_function};
 
     /// Rows, windows and depth of open lengths: the strides of an image between its channels are open, too.
@@ -300,6 +350,37 @@ mod tests {
             let s = schedule(&f, &weights, &profile).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let declined = s.declined.join("\n");
             assert!(s.rule == "matmul-tile" && !s.compromise, "{} {declined}", print_tensor_function(&s.function));
+        }
+    }
+
+    /// Products of bytes, one row, and a left operand that lies in parts: the heads of an attention beside each other.
+    #[test]
+    fn integers_one_row_and_parts_are_tiles() {
+        let nest = |rows: i64, value: &str, depth: i64| {
+            format!(
+                "  for i in 0..{rows} {{ for j in 0..40 {{ for k in 0..{depth} {{
+    block y reduce sum init {{ %y[i, j] <- {value} }}
+  }} }} }}
+}}"
+            )
+        };
+        let bytes = "tensor @f(%x: u8[20,30], %w: i8[30,40], out %y: i32[20,40]) {\n".to_string();
+        let row = "tensor @f(%x: f32[1,30], %w: f32[30,40], out %y: f32[1,40]) {\n".to_string();
+        let heads = "tensor @f(%x: f32[3,20,16], %w: f32[48,40], out %y: f32[20,40]) {\n".to_string();
+        let plain = "%x[i, k] * %w[k, j]";
+        for (text, intrinsic) in [
+            (bytes + &nest(20, "i32(%x[i, k]) * i32(%w[k, j])", 30), "x32x30_i32"),
+            (row + &nest(1, plain, 30), "tile_1x32x30_f32"),
+            (heads + &nest(20, "%x[k/16, i, k % 16] * %w[k, j]", 48), "x32x16_f32"),
+        ] {
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let weights: Vec<_> = f.inputs().skip(1).collect();
+            let s = schedule(&f, &weights, &DeviceProfile::processor(2, [14, 32])).expect("a schedule");
+            let trace = print_tensor_function(&s.function);
+            assert!(s.rule == "matmul-tile" && trace.contains(intrinsic), "{trace} {:?}", s.declined);
+            let mut got = s.function.clone();
+            got.name = f.name;
+            assert_same(&f, &got);
         }
     }
 }

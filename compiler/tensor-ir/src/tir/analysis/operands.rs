@@ -45,9 +45,17 @@ impl<'e> Operand<'e> {
     pub fn is_plain(&self) -> bool {
         self.casts.is_empty() && self.padding.is_none()
     }
-    /// The element, converted to f32 or not at all: what f16 and bf16 become before they are computed with.
-    pub fn widens(&self) -> bool {
-        self.casts.iter().all(|t| *t == DType::F32)
+    /// The element, converted to this type or not at all: what shorter ones become before they are computed with.
+    pub fn widens(&self, to: DType) -> bool {
+        self.casts.iter().all(|t| *t == to)
+    }
+    /// What a row of a tile's left operand is in the padding, where tiles can read it there: 0, or any integer.
+    pub fn row_padding(&self) -> Option<i64> {
+        match self.padding {
+            None => Some(0),
+            Some(Scalar::Float(x)) => (x == 0.0).then_some(0),
+            Some(Scalar::Int(x)) => Some(x),
+        }
     }
     /// The padding as a float, 0 without conditions; `None` if it is NaN or of another type.
     pub fn float_padding(&self) -> Option<f64> {
@@ -117,7 +125,12 @@ mod tests {
             Expr::guarded(inside, element.clone().cast(DType::F16, DType::F32), Expr::constant(0.0, DType::F32));
         let o = Operand::of(&padded).expect("an operand");
         assert_eq!((o.casts.as_slice(), o.conditions.len(), o.float_padding()), (&[DType::F32][..], 1, Some(0.0)));
-        assert!(!o.is_plain() && o.widens() && Operand::of(&element).is_some_and(|o| o.is_plain()));
+        assert!(
+            !o.is_plain()
+                && o.widens(DType::F32)
+                && o.row_padding() == Some(0)
+                && Operand::of(&element).is_some_and(|o| o.is_plain())
+        );
         assert!(Operand::of(&(element.clone() + element)).is_none());
     }
 }
