@@ -10,6 +10,13 @@ use tensor_ir::tir::TensorFunction;
 /// Where the value of a loop variable or symbol is kept.
 pub(crate) type Slot = usize;
 
+/// A loop of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub slot: Slot,
+    pub count: i64,
+}
+
 /// A sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Index {
@@ -140,6 +147,14 @@ impl Index {
     pub(crate) fn and(mut self, slot: Slot, times: i64) -> Index {
         self.terms.push((slot, times));
         self
+    }
+    /// The sum with another variable in the place of one; `None` if that occurs in more than multiples.
+    pub(crate) fn with_variable(&self, from: Slot, to: Slot) -> Option<Index> {
+        self.stride(from)?;
+        let mut out = self.clone();
+        out.terms.iter_mut().filter(|t| t.0 == from).for_each(|t| t.0 = to);
+        out.terms.sort_unstable();
+        Some(out)
     }
     /// True if the variable occurs.
     pub(crate) fn uses(&self, slot: Slot) -> bool {

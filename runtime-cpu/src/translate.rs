@@ -5,6 +5,7 @@ use crate::form::Form;
 use crate::index::{Condition, Indices, Slot};
 use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, RegisterTile, Value};
 use crate::share;
+use crate::strips;
 use crate::unread;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
@@ -29,7 +30,8 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     };
     let buffers = f.buffers.iter().map(|(id, b)| known(id, b)).collect();
     let mut t = Translator { f, ix, buffers, groups: Default::default() };
-    let body = t.statement(body)?;
+    let mut body = t.statement(body)?;
+    strips::find(&mut body, &t.buffers);
     let mut groups: Vec<(Vec<Slot>, i64)> = t.groups.iter().rev().filter(|g| !g.0.is_empty()).cloned().collect();
     groups.retain(|g| g.1 != 1 || !g.0.is_empty());
     if let Some(tile) = first_tile(&body) {
@@ -188,7 +190,19 @@ impl Translator<'_> {
             lets.iter().chain([&value]).for_each(|v| v.conditions_on(of, other, &mut list));
             list
         });
-        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, cuts, guards, store, lets, value, reduce, reads_own })))
+        Ok(Node::Leaf(Box::new(Leaf {
+            loops,
+            rows,
+            columns,
+            cuts,
+            guards,
+            store,
+            lets,
+            value,
+            reduce,
+            reads_own,
+            strips: None,
+        })))
     }
     pub(crate) fn conditions(&self, list: &[tensor_ir::int::Cond]) -> Result<Vec<Condition>, String> {
         list.iter().map(|c| self.ix.condition(c)).collect()

@@ -169,6 +169,11 @@ pub trait Op: AttrObject {
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         None
     }
+    /// True if the host evaluation, one step after another, is less work than the tensor expression, whose elements do
+    /// not wait for each other: where kernels run on the host too, the host evaluates it.
+    fn is_less_work_on_host(&self) -> bool {
+        false
+    }
     /// True for functions of two operands that may change places.
     fn commutes(&self) -> bool {
         false
