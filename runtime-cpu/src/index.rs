@@ -307,6 +307,8 @@ pub(crate) struct Indices<'f> {
     /// Values of symbols.
     pub known: FxHashMap<Name, i64>,
     pub bounds: tensor_ir::int::Bounds,
+    /// Iterations of each variable.
+    pub counts: Vec<i64>,
 }
 
 impl Indices<'_> {
@@ -314,8 +316,15 @@ impl Indices<'_> {
     pub(crate) fn bind(&mut self, var: Name, extent: i64) -> Slot {
         let slot = self.slots.len();
         self.slots.insert(var, slot);
+        self.counts.resize(slot + 1, extent);
         self.bounds.insert(var, 0, (extent - 1).max(0));
         slot
+    }
+    /// True if a place is one of so many elements in every iteration of its loops, as far as it is a sum.
+    pub(crate) fn is_within(&self, place: &Index, elements: i64) -> bool {
+        let ends = place.terms.iter().map(|&(slot, by)| by * (self.counts[slot] - 1).max(0));
+        let (low, high) = ends.fold((place.base, place.base), |(l, h), e| (l + e.min(0), h + e.max(0)));
+        place.rest.is_empty() && low >= 0 && high < elements
     }
     /// The place of an element in its buffer.
     pub(crate) fn place(&self, buffer: tensor_ir::tir::BufferId, indices: &[Int]) -> Result<Index, String> {

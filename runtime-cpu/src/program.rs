@@ -85,6 +85,8 @@ pub(crate) struct Access {
     pub column_stride: Option<i64>,
     /// The same place where limits change nothing, if it has strides there.
     pub inside: Option<Box<Inside>>,
+    /// The place is in the buffer in every iteration of all loops.
+    pub certain: bool,
 }
 
 /// A place without the limits that it is held between: `min(i, 196)` is `i` but in the last tile.
@@ -104,7 +106,14 @@ impl Access {
             Some(Box::new(Inside { strides: strides(&plain)?, index: plain, clamps }))
         };
         let column_stride = if along.is_none() { index.stride(lanes[1]) } else { None };
-        Access { buffer, strides: along, column_stride, inside: if along.is_none() { inside() } else { None }, index }
+        Access {
+            buffer,
+            strides: along,
+            column_stride,
+            inside: if along.is_none() { inside() } else { None },
+            index,
+            certain: false,
+        }
     }
 }
 

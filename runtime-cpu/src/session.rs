@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tensor_ir::dtype::DType;
 use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
-use tensor_ir::plan::storage::{decode_tensor, encode_tensor, is_stored_as_it_is, stored_bytes};
+use tensor_ir::plan::storage::{decode_tensor, encode_tensor, is_stored_as_it_is};
 use tensor_ir::plan::{
     Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
 };
@@ -203,6 +203,11 @@ impl Session {
     }
 }
 
+/// Bytes of the elements of a view that are stored as they are.
+fn bytes_of(view: &BufferView) -> usize {
+    view.shape.iter().product::<usize>() * view.dtype.size()
+}
+
 fn kernel_of<'k>(module: &'k (dyn std::any::Any + Send + Sync), name: &str) -> Result<&'k Kernel, CpuError> {
     module.downcast_ref::<Kernel>().ok_or_else(|| CpuError::Internal(format!("kernel `{name}` is none of the CPU's")))
 }
@@ -249,7 +254,7 @@ impl Run<'_> {
     /// Memory for an output that takes the place of its buffer, if kernels can write the output's own bytes there.
     fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
         let plan = &self.session.plan;
-        let (buffer, bytes) = (&plan.buffers[view.buffer], stored_bytes(view));
+        let (buffer, bytes) = (&plan.buffers[view.buffer], bytes_of(view) as u64);
         let straight = |s: &Step| matches!(s, Step::Gpu(_) | Step::Host(_) | Step::Copy { .. });
         let alone = plan.outputs.iter().filter(|v| v.buffer == view.buffer).count() == 1;
         let whole = matches!(buffer.content, Content::Pool)
@@ -272,7 +277,7 @@ impl Run<'_> {
         let Some(mut memory) = self.results[number].take() else { return self.read(view) };
         // SAFETY: there is room for the buffer, which is no shorter, and kernels have written every element: the
         // compiler has proved its schedules complete.
-        unsafe { memory.set_len(stored_bytes(view) as usize) };
+        unsafe { memory.set_len(bytes_of(view)) };
         Tensor::from_bytes(view.dtype, view.shape.clone(), memory.into()).map_err(CpuError::Internal)
     }
     /// Notes what went on since the last note, if the run is measured.

@@ -36,7 +36,8 @@ impl Part for Value {
         if matches!(self, Value::Select(..)) { 1 } else { usize::MAX }
     }
     fn is_load(&self) -> bool {
-        matches!(self, Value::Load(_))
+        // What is in its buffer in any case may be loaded for all lanes.
+        matches!(self, Value::Load(a) if !a.certain)
     }
 }
 
@@ -153,7 +154,14 @@ mod tests {
     use tensor_ir::tir::{BinaryOp, UnaryOp};
 
     fn load(buffer: usize) -> Value {
-        Value::Load(Access { buffer, index: Index::default(), strides: None, column_stride: None, inside: None })
+        Value::Load(Access {
+            buffer,
+            index: Index::default(),
+            strides: None,
+            column_stride: None,
+            inside: None,
+            certain: false,
+        })
     }
     fn binary(op: BinaryOp, a: Value, b: Value) -> Value {
         Value::Binary(op, DType::F32, Box::new(a), Box::new(b))

@@ -93,7 +93,7 @@ fn functions_of_runs_of_every_length() {
         of("exp(%x[i]) + tanh(%y[i] * 3.0) * log(abs(%x[i]))");
         of("((2.0 * %x[i] + 0.5) * %x[i] + 0.25) * %x[i] + 1.0");
         of("select(%x[i] < %y[i], %x[i], %y[i] * %y[i])");
-        of("%y[i] + select(%x[i] < 0.0, neg(1.0 - exp(%y[i])), 1.0 - exp(%y[i]))");
+        of("select(%x[i] < 0.0, neg(1.0 - exp(%y[i])), 1.0 - exp(%y[i]))");
         of("%x[0] * %y[i] + idx(i):f32");
     }
 }
@@ -164,13 +164,13 @@ fn integers_of_at_most_32_bits() {
         };
         of("%x[i] * %y[i] + idx(i):i32");
         of("select(%x[i] < %y[i], %x[i] - 3, max(%y[i], 2))");
-        of("%y[i] - select(%f[i] < 0.25, idx(i):i32, %y[i])");
+        of("select(%f[i] < 0.25, idx(i):i32, %y[i])");
         of("i32(%f[i] * 100.0)");
     }
     check(&one(
         "%x: i32[300], %f: f32[300], out %z: f32[300]",
         &[("i", 300)],
-        "block z { %z[i] <- %f[i] + select(%x[i] < 3, %f[i], f32(%x[i])) }",
+        "block z { %z[i] <- select(%x[i] < 3, %f[i], f32(%x[i])) }",
     ));
     for (combiner, n) in [("sum", 7), ("max", 90), ("min", 700)] {
         let block = format!("block z reduce {combiner} init {{ %z[i] <- select(%x[i, k] < 0.5, idx(k):i32, 17) }}");

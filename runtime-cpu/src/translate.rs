@@ -22,7 +22,7 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     let body = kernels.iter().find(|k| k.0 == kernel).ok_or_else(|| format!("there is no kernel `{kernel}`"))?.1;
     let known = f.symbols.iter().map(|s| s.0).zip(symbols.iter().copied()).collect();
     let slots = Default::default();
-    let ix = Indices { f, slots, known, bounds: Bounds::new() };
+    let ix = Indices { f, slots, known, bounds: Bounds::new(), counts: vec![] };
     let blocks = body.blocks();
     let known = |id: BufferId, b: &Buffer| {
         let own_blocks = || blocks.iter().filter(|block| block.accesses(id)).count();
@@ -212,7 +212,12 @@ impl Translator<'_> {
         Ok(match e {
             Expr::Const(s, t) => constant(*s, *t),
             Expr::Index(i, t) => Value::Index(self.ix.index(i)?, *t),
-            Expr::Load(b, ix) => Value::Load(access(*b, self.ix.place(*b, ix)?, lanes)),
+            Expr::Load(b, ix) => {
+                let place = self.ix.place(*b, ix)?;
+                let elements = self.size(&self.f.buffers[*b].numel()).unwrap_or(0);
+                let certain = self.ix.is_within(&place, elements);
+                Value::Load(Access { certain, ..access(*b, place, lanes) })
+            }
             Expr::Unary(op, a) => Value::Unary(*op, a.dtype(self.f), sub(a)?),
             Expr::Binary(op, a, b) => Value::Binary(*op, a.dtype(self.f), sub(a)?, sub(b)?),
             Expr::All(c) => Value::All(self.conditions(c)?),
