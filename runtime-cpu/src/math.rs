@@ -10,7 +10,7 @@ impl<const FUSED: bool> Fused<FUSED> {
     pub(crate) fn fma(self, a: f32, b: f32, c: f32) -> f32 {
         if FUSED { a.mul_add(b, c) } else { a * b + c }
     }
-    /// A polynomial, by its numbers, that of the highest power first.
+    /// A polynomial, by its numbers; the highest power comes first.
     #[inline(always)]
     fn polynomial<const N: usize>(self, x: f32, numbers: [f32; N]) -> f32 {
         (1..N).fold(numbers[0], |sum, i| self.fma(sum, x, numbers[i]))

@@ -153,7 +153,7 @@ impl Task<'_> {
         if s.transposes {
             return [ROWS.min(part.rows), LANES / ROWS];
         }
-        // What needs no register needs no strips.
+        // A step without registers needs no strips.
         let plain = |p: &Place| p.strides[1] == 1 && is_lane(self.views[p.buffer].form());
         let lies = |at: &usize| plain(&s.places[*at]);
         let fills = |w: &Work| matches!(w, Work::Choose(..) | Work::Ints(_));

@@ -8,15 +8,13 @@ use crate::times::{Log, Span, Work};
 use crate::{CpuError, Processor};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tensor_ir::dtype::DType;
 use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
-use tensor_ir::plan::storage::{decode_tensor, encode_tensor, is_stored_as_it_is};
+use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
 use tensor_ir::plan::{
-    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
+    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostStep, Loop, Plan, Step, Trips,
 };
 use tensor_ir::tensor::{Tensor, reserve};
 
@@ -26,9 +24,9 @@ const MOST_CALLS: usize = 1000;
 /// An open session: any thread may run on it, several at once; they share the processor's threads.
 pub struct Session {
     processor: Arc<Processor>,
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// The plan may come from a stranger: what would be a bug is an error of its file.
-    is_foreign: bool,
+    pub(crate) is_foreign: bool,
     constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
@@ -43,10 +41,10 @@ struct Activations {
 }
 
 /// What a run has.
-struct Run<'s> {
-    session: &'s Session,
-    places: Vec<Place>,
-    host: Vec<Option<Tensor>>,
+pub(crate) struct Run<'s> {
+    pub session: &'s Session,
+    pub places: Vec<Place>,
+    pub host: Vec<Option<Tensor>>,
     functions: &'s dyn HostCaller,
     /// Calls of each function that are under way.
     depth: Vec<usize>,
@@ -57,7 +55,7 @@ struct Run<'s> {
     rows: FxHashMap<usize, usize>,
     log: Option<Log>,
     /// Memory that results are computed into, by their place among the outputs; its length is 0.
-    results: Vec<Option<Vec<u8>>>,
+    pub results: Vec<Option<Vec<u8>>>,
 }
 
 impl Session {
@@ -203,11 +201,6 @@ impl Session {
     }
 }
 
-/// Bytes of the elements of a view that are stored as they are.
-fn bytes_of(view: &BufferView) -> usize {
-    view.shape.iter().product::<usize>() * view.dtype.size()
-}
-
 fn kernel_of<'k>(module: &'k (dyn std::any::Any + Send + Sync), name: &str) -> Result<&'k Kernel, CpuError> {
     module.downcast_ref::<Kernel>().ok_or_else(|| CpuError::Internal(format!("kernel `{name}` is none of the CPU's")))
 }
@@ -243,60 +236,16 @@ impl Run<'_> {
         self.note(|| Work::Outputs);
         outputs
     }
-    /// The place of an input's own bytes, if kernels can read it there: no step writes to an input.
-    fn where_it_lies(&self, view: &BufferView, t: &Tensor) -> Option<Place> {
-        let buffer = &self.session.plan.buffers[view.buffer];
-        let own = matches!(buffer.content, Content::Input(_)) && !self.is_on_host(view.buffer);
-        let Ok(Cow::Borrowed(bytes)) = encode_tensor(t, view.encoding) else { return None };
-        let fits = bytes.len() as u64 >= buffer.bytes && bytes.as_ptr().cast::<u64>().is_aligned();
-        (own && fits).then_some(Place { at: bytes.as_ptr().cast_mut(), bytes: bytes.len() })
-    }
-    /// Memory for an output that takes the place of its buffer, if kernels can write the output's own bytes there.
-    fn memory_of(&mut self, view: &BufferView) -> Option<Vec<u8>> {
-        let plan = &self.session.plan;
-        let (buffer, bytes) = (&plan.buffers[view.buffer], bytes_of(view) as u64);
-        let straight = |s: &Step| matches!(s, Step::Gpu(_) | Step::Host(_) | Step::Copy { .. });
-        let alone = plan.outputs.iter().filter(|v| v.buffer == view.buffer).count() == 1;
-        let whole = matches!(buffer.content, Content::Pool)
-            && is_stored_as_it_is(view.encoding, view.dtype)
-            && view.dtype != DType::Bool
-            && buffer.bytes.checked_sub(bytes).is_some_and(|padding| padding < 64);
-        // A plan of a stranger may leave elements unwritten: those of the arena are no secret.
-        if self.session.is_foreign || !whole || !alone || !plan.steps.iter().all(straight) {
-            return None;
-        }
-        let mut memory = reserve(buffer.bytes as usize).ok()?;
-        let at: *mut u8 = memory.as_mut_ptr();
-        at.cast::<u64>().is_aligned().then(|| {
-            self.places[view.buffer] = Place { at, bytes: buffer.bytes as usize };
-            memory
-        })
-    }
-    /// The output of this number.
-    fn result(&mut self, number: usize, view: &BufferView) -> Result<Tensor, CpuError> {
-        let Some(mut memory) = self.results[number].take() else { return self.read(view) };
-        // SAFETY: there is room for the buffer, which is no shorter, and kernels have written every element: the
-        // compiler has proved its schedules complete.
-        unsafe { memory.set_len(bytes_of(view)) };
-        Tensor::from_bytes(view.dtype, view.shape.clone(), memory.into()).map_err(CpuError::Internal)
-    }
     /// Notes what went on since the last note, if the run is measured.
     fn note(&mut self, what: impl FnOnce() -> Work) {
         if let Some(log) = &mut self.log {
             log.note(what());
         }
     }
-    fn inputs_on_host(&mut self, inputs: &[Tensor]) {
-        for (i, b) in self.session.plan.buffers.iter().enumerate() {
-            if let Content::Host(HostContent::Input(n)) = b.content {
-                self.host[i] = inputs.get(n).cloned();
-            }
-        }
-    }
-    fn is_on_host(&self, buffer: usize) -> bool {
+    pub(crate) fn is_on_host(&self, buffer: usize) -> bool {
         matches!(self.session.plan.buffers[buffer].content, Content::Host(_))
     }
-    fn read(&self, view: &BufferView) -> Result<Tensor, CpuError> {
+    pub(crate) fn read(&self, view: &BufferView) -> Result<Tensor, CpuError> {
         if self.is_on_host(view.buffer) {
             let t = self.host[view.buffer].as_ref();
             let t = t.ok_or_else(|| CpuError::Internal(format!("`{}` is read before it is computed", view.name)))?;

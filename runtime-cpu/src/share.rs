@@ -36,7 +36,7 @@ impl Part for Value {
         if matches!(self, Value::Select(..)) { 1 } else { usize::MAX }
     }
     fn is_load(&self) -> bool {
-        // What is in its buffer in any case may be loaded for all lanes.
+        // An element that is in its buffer in any case may be loaded for all lanes.
         matches!(self, Value::Load(a) if !a.certain)
     }
 }

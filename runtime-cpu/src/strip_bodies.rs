@@ -1,4 +1,4 @@
-//! What is done with strips, compiled for each instruction set: a few vectors at once, the last ones padded.
+//! Bodies of the steps of strips, compiled for each instruction set: a few vectors at once, the last ones padded.
 
 use crate::isa::{Isa, versions};
 use crate::math::{self, Fused};

@@ -19,11 +19,11 @@ pub(crate) struct Compiler<'a> {
     /// Choices that hold.
     bits: usize,
     free: Vec<usize>,
-    /// What was computed before, and whether it is integers.
+    /// Values that were computed before, and whether they are integers.
     lets: Vec<(Operand, bool)>,
 }
 
-/// What is stored: an integer may become a longer one as it is.
+/// The value that is stored: an integer may become a longer one as it is.
 fn without_widening(v: &Value) -> &Value {
     match v {
         Value::Cast(from, DType::I64, a) if is_small(*from) => a,
@@ -87,7 +87,7 @@ impl<'a> Compiler<'a> {
         self.note(result);
         Some(std::mem::take(&mut self.code))
     }
-    /// What a reduction begins with.
+    /// The number that a reduction begins with.
     fn identity(&mut self, r: &Reduction, is_int: bool) -> Operand {
         let nothing = scalar::identity(r.combiner, r.dtype);
         self.uniform(match is_int {
@@ -277,7 +277,7 @@ impl<'a> Compiler<'a> {
         self.code.uniforms.push(u);
         Operand::Uniform(self.code.uniforms.len() - 1)
     }
-    /// A step. Its result has a register of its own; those of its operands are free behind it.
+    /// A step. Its result has a register of its own; the registers of its operands are free behind it.
     fn step(&mut self, work: Work, operands: &[Operand]) -> Operand {
         let to = self.free.pop().unwrap_or(self.code.registers);
         self.code.registers = self.code.registers.max(to + 1);

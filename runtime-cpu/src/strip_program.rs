@@ -1,4 +1,4 @@
-//! What a leaf is made of that runs as strips; see `strips`.
+//! The parts of a leaf that runs as strips; see `strips`.
 
 use crate::index::{Condition, Extent, Index, Slot};
 use tensor_ir::dtype::DType;
@@ -17,7 +17,7 @@ pub(crate) struct Strips {
     /// Where conditions on the rows, and on the columns, begin or end to hold.
     pub cuts: [Vec<Condition>; 2],
     pub choices: Vec<Vec<Condition>>,
-    /// What is read; the last place is the one that is stored to.
+    /// Places that are read; the last place is the one that is stored to.
     pub places: Vec<Place>,
     /// The steps for each set of choices that hold, by its bits; the bit above them: a reduction begins.
     pub codes: Vec<Code>,
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// What is the same in all lanes of a part.
+/// A value that all lanes of a part share.
 #[derive(Clone, Debug)]
 pub(crate) enum Uniform {
     Number(f32),
@@ -71,7 +71,7 @@ pub(crate) enum Operand {
     Register(usize),
 }
 
-/// What a step computes.
+/// The work of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Unary(UnaryOp, Operand),
@@ -84,7 +84,7 @@ pub(crate) enum Work {
     Ints(IntWork),
 }
 
-/// What a step computes of integers of at most 32 bits, or as such.
+/// The work of a step on integers of at most 32 bits, or as such.
 #[derive(Clone, Debug)]
 pub(crate) enum IntWork {
     Unary(UnaryOp, DType, Operand),
@@ -109,13 +109,13 @@ pub(crate) struct Step {
     pub to: usize,
 }
 
-/// What is computed of a strip.
+/// The steps over a strip.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Code {
     pub uniforms: Vec<Uniform>,
     pub steps: Vec<Step>,
     pub result: Option<Operand>,
-    /// Places that are read, those of uniforms too.
+    /// Places that are read, by uniforms too.
     pub reads: Vec<usize>,
     /// Places that are operands of steps, or the result.
     pub strips: Vec<usize>,

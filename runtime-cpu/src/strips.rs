@@ -4,7 +4,7 @@
 //! for i { y[i] = exp(x[i] - m[]) / s[] }   ->   uniforms: m, s;  strips of x: r0 = x - m; r1 = exp r0; y = r1 / s
 //! ```
 //!
-//! What is the same in all lanes is computed once for all strips. Loads that lie next to each other are operands where
+//! A value that all lanes share is computed once for all strips. Loads that lie next to each other are operands where
 //! they lie, others are gathered into a register first. Conditions hold for whole parts of the lanes: a leaf is cut
 //! where they begin or end to hold, and has a list of steps for each case.
 //!
@@ -43,7 +43,7 @@ fn find_each(nodes: &mut [Node], buffers: &[Known]) {
     }
 }
 
-/// What the lanes of a leaf are computed of.
+/// The indices and conditions of a leaf.
 struct Parts<'l> {
     indices: Vec<&'l Index>,
     conditions: Vec<&'l Condition>,
@@ -184,7 +184,7 @@ struct Nest {
     rows: Extent,
     columns: Extent,
     transposes: bool,
-    /// The lanes are those of a reduction, combined into one element.
+    /// The lanes belong to a reduction and are combined into one element.
     across: bool,
 }
 
@@ -211,13 +211,13 @@ impl Nest {
             false => lanes,
         }
     }
-    /// Takes the last loops that may be lanes; those of a reduction may be elsewhere in the nest: each element has them
+    /// Takes the last loops that may be lanes; loops of a reduction may be elsewhere in the nest: each element has them
     /// in their order.
     fn of_lanes(mut loops: Vec<Extent>, all: &Parts<'_>, is_lane: impl Fn(&Extent) -> bool) -> Nest {
         let one = Extent { slot: usize::MAX, count: 1 };
         let mut nest = Nest { loops: vec![], rows: one, columns: one, transposes: false, across: false };
         let last = |loops: &[Extent], rest: &dyn Fn(&Extent) -> bool| {
-            loops.iter().rposition(|e| is_lane(e)).filter(|&i| rest(&loops[i]))
+            loops.iter().rposition(&is_lane).filter(|&i| rest(&loops[i]))
         };
         if let Some(at) = last(&loops, &|_| true) {
             nest.columns = loops.remove(at);

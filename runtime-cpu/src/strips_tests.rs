@@ -148,7 +148,9 @@ fn reductions_along_and_across_the_lanes() {
     check(&one(
         "%x: f32[9,400], %w: f32[9,5], out %z: f32[9,200]",
         &[("c", 9), ("i", 200), ("k", 5)],
-        "block z reduce sum init { %z[c, i] <- select(all(i*2 + k - 2 >= 0, i*2 + k - 2 < 400), %x[c, i*2 + k - 2], 0.0) * %w[c, k] }",
+        "block z reduce sum init {
+           %z[c, i] <- select(all(i*2 + k - 2 >= 0, i*2 + k - 2 < 400), %x[c, i*2 + k - 2], 0.0) * %w[c, k]
+         }",
     ));
 }
 
@@ -178,12 +180,13 @@ fn integers_of_at_most_32_bits() {
     }
 }
 
-/// What a sum was made of is read again by the leaf behind it.
+/// The addends of a sum are read again by the leaf behind it.
 #[test]
 fn what_two_leaves_compute_is_kept() {
     for n in [1, 50, 700] {
         check(&format!(
-            "tensor @f(%x: f32[9,{n}], out %y: f32[9,{n}]) {{ buffer %m: f32[] register buffer %s: f32[] register kernel k {{
+            "tensor @f(%x: f32[9,{n}], out %y: f32[9,{n}]) {{ buffer %m: f32[] register buffer %s: f32[] register
+  kernel k {{
   group_x for i in 0..9 {{
     block m0 {{ %m[] <- -inf }}
     block s0 {{ %s[] <- 0.0 }}
