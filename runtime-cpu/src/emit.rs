@@ -32,7 +32,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    fn new(f: &TensorFunction, kernel: Name) -> Result<Kernel, String> {
+    pub(crate) fn new(f: &TensorFunction, kernel: Name) -> Result<Kernel, String> {
         let body =
             f.kernels().into_iter().find(|k| k.0 == kernel).ok_or_else(|| format!("there is no kernel `{kernel}`"))?;
         let body = Stmt::Kernel(kernel, Box::new(body.1.clone()));

@@ -3,11 +3,12 @@
 use crate::index::{Condition, Index, Scene, Slot};
 use crate::isa::Isa;
 use crate::lanes::{CHUNK, Free, Lanes};
+pub(crate) use crate::memory::Line;
 use crate::memory::{Source, Span, View};
 use crate::program::{Access, Extent, Leaf, Node, Program, Reduction};
 use crate::runs;
 use crate::team::Team;
-use crate::tile_memory::TileMemory;
+use crate::tile_memory::{StripMemory, TileMemory};
 use std::cell::RefCell;
 use tensor_ir::dtype::DType;
 use tensor_ir::int::CondOp;
@@ -20,14 +21,7 @@ pub(crate) struct Own {
     bytes: Vec<Line>,
     pub free: Free,
     pub tile: Option<Box<TileMemory>>,
-}
-
-/// Memory is aligned to cache lines.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct Line(#[allow(dead_code)] [u8; 64]);
-impl Line {
-    pub(crate) const ZERO: Line = Line([0; 64]);
+    pub strips: StripMemory,
 }
 
 thread_local! {
@@ -159,6 +153,9 @@ impl Task<'_> {
         }
     }
     fn leaf(&mut self, l: &Leaf) {
+        if let Some(s) = &l.strips {
+            return self.strips(s);
+        }
         let whole = [(0, l.rows.count), (0, l.columns.count)];
         self.each(&l.loops, &mut |t| {
             if l.cuts.iter().all(Vec::is_empty) {
@@ -173,7 +170,7 @@ impl Task<'_> {
         });
     }
     /// Cuts a loop of a leaf where one of these conditions begins or ends to hold. The loop's variable is 0.
-    fn parts(&self, cuts: &[Condition], e: Extent) -> Vec<(i64, i64)> {
+    pub(crate) fn parts(&self, cuts: &[Condition], e: Extent) -> Vec<(i64, i64)> {
         let mut ends = vec![0, e.count];
         for c in cuts {
             let step = c.index.stride(e.slot).unwrap_or(0);
@@ -219,7 +216,7 @@ impl Task<'_> {
         self.end_lets();
     }
     /// Sets the variables of a leaf's rows and columns.
-    fn begin_at(&mut self, slots: [Slot; 2], values: [i64; 2]) {
+    pub(crate) fn begin_at(&mut self, slots: [Slot; 2], values: [i64; 2]) {
         for (slot, value) in slots.into_iter().zip(values).filter(|s| s.0 != usize::MAX) {
             self.env[slot] = value;
         }

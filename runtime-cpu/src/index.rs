@@ -10,6 +10,13 @@ use tensor_ir::tir::TensorFunction;
 /// Where the value of a loop variable or symbol is kept.
 pub(crate) type Slot = usize;
 
+/// A loop of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub slot: Slot,
+    pub count: i64,
+}
+
 /// A sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Index {
@@ -140,6 +147,14 @@ impl Index {
     pub(crate) fn and(mut self, slot: Slot, times: i64) -> Index {
         self.terms.push((slot, times));
         self
+    }
+    /// The sum with another variable in the place of one; `None` if that occurs in more than multiples.
+    pub(crate) fn with_variable(&self, from: Slot, to: Slot) -> Option<Index> {
+        self.stride(from)?;
+        let mut out = self.clone();
+        out.terms.iter_mut().filter(|t| t.0 == from).for_each(|t| t.0 = to);
+        out.terms.sort_unstable();
+        Some(out)
     }
     /// True if the variable occurs.
     pub(crate) fn uses(&self, slot: Slot) -> bool {
@@ -292,6 +307,8 @@ pub(crate) struct Indices<'f> {
     /// Values of symbols.
     pub known: FxHashMap<Name, i64>,
     pub bounds: tensor_ir::int::Bounds,
+    /// Iterations of each variable.
+    pub counts: Vec<i64>,
 }
 
 impl Indices<'_> {
@@ -299,8 +316,15 @@ impl Indices<'_> {
     pub(crate) fn bind(&mut self, var: Name, extent: i64) -> Slot {
         let slot = self.slots.len();
         self.slots.insert(var, slot);
+        self.counts.resize(slot + 1, extent);
         self.bounds.insert(var, 0, (extent - 1).max(0));
         slot
+    }
+    /// True if a place is one of so many elements in every iteration of its loops, as far as it is a sum.
+    pub(crate) fn is_within(&self, place: &Index, elements: i64) -> bool {
+        let ends = place.terms.iter().map(|&(slot, by)| by * (self.counts[slot] - 1).max(0));
+        let (low, high) = ends.fold((place.base, place.base), |(l, h), e| (l + e.min(0), h + e.max(0)));
+        place.rest.is_empty() && low >= 0 && high < elements
     }
     /// The place of an element in its buffer.
     pub(crate) fn place(&self, buffer: tensor_ir::tir::BufferId, indices: &[Int]) -> Result<Index, String> {

@@ -1,7 +1,7 @@
 //! Functions of lanes: one operation, many elements.
 
 use crate::isa::{Isa, versions};
-use crate::math;
+use crate::math::{self, Fused};
 use crate::memory::Source;
 use std::rc::Rc;
 use tensor_ir::dtype::DType;
@@ -239,8 +239,8 @@ impl Ops<'_> {
             (op, Lanes::D(a)) => Lanes::D(self.each(a, |x| f64::unary(op, x))),
             (op, Lanes::F(a)) if op.is_test() => Lanes::I(self.each(a, |x| (f32::unary(op, x) != 0.0) as i64)),
             // The system's own have branches.
-            (UnaryOp::Exp, Lanes::F(a)) => self.map(a, math::exp),
-            (UnaryOp::Tanh, Lanes::F(a)) => self.map(a, math::tanh),
+            (UnaryOp::Exp, Lanes::F(a)) => self.map(a, |x| math::exp(Fused::<false>, x)),
+            (UnaryOp::Tanh, Lanes::F(a)) => self.map(a, |x| math::tanh(Fused::<false>, x)),
             (op, Lanes::F(a)) => op.with(Mapped { ops: self, a }),
         }
     }

@@ -13,6 +13,10 @@
 //! - a *leaf* is a block with the perfect nest of loops around it. The innermost loop, or the two innermost, are
 //!   computed many elements an operation, as a vector machine does (`execute`, `lanes`), so that an operation's
 //!   dispatch is paid once for some hundred elements. Loads that lie next to each other are read where they lie;
+//! - a leaf of floats or short integers whose places strides describe runs as *strips* (`strips`): runs of lanes that
+//!   stay in the first cache, over which a list of steps goes, each a vector body. Values that all lanes share are
+//!   computed once, conditions cut the lanes into parts, and the loops of a leaf are ordered anew, so that lanes are
+//!   long and transposes read whole lines of the cache. Other leaves are computed value by value (`execute`, `lanes`);
 //! - a *tile* is rows x columns of sums in registers (`run_tiles`, `tile`): a nest that `tensorize` made one operation,
 //!   or a reduction whose lanes lie next to each other (depthwise convolution, pooling, products with one row). All
 //!   taps of a window are added up before anything is stored, so that a convolution reads its image where it lies. The
@@ -38,6 +42,7 @@ mod epilogue;
 mod error;
 mod execute;
 mod form;
+mod given;
 mod halves;
 mod index;
 mod index_lanes;
@@ -49,10 +54,18 @@ mod memory;
 mod processor;
 mod program;
 mod row_ranges;
+mod run_strips;
 mod run_tiles;
 mod runs;
 mod session;
 mod share;
+mod strip_bodies;
+mod strip_code;
+mod strip_ints;
+mod strip_program;
+mod strips;
+#[cfg(test)]
+mod strips_tests;
 mod team;
 mod tile;
 mod tile_memory;

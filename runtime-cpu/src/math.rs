@@ -1,5 +1,22 @@
 //! Functions of f32 without branches, so that loops over them become vectors.
 
+/// Products with a sum behind them: in one step where `FUSED`, which the machine then has an instruction for.
+#[derive(Clone, Copy)]
+pub(crate) struct Fused<const FUSED: bool>;
+
+impl<const FUSED: bool> Fused<FUSED> {
+    /// `a * b + c`.
+    #[inline(always)]
+    pub(crate) fn fma(self, a: f32, b: f32, c: f32) -> f32 {
+        if FUSED { a.mul_add(b, c) } else { a * b + c }
+    }
+    /// A polynomial, by its numbers; the highest power comes first.
+    #[inline(always)]
+    fn polynomial<const N: usize>(self, x: f32, numbers: [f32; N]) -> f32 {
+        (1..N).fold(numbers[0], |sum, i| self.fma(sum, x, numbers[i]))
+    }
+}
+
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts: products of the first with small integers are exact.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
@@ -9,22 +26,18 @@ const ROUND: f32 = 12_582_912.0;
 
 /// `e^x` to 2 units in the last place: `2^n * e^r` with `|r| <= ln 2 / 2` and a polynomial for `e^r`.
 #[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
-    let bounded = x.clamp(-104.0, 89.0);
-    let rounded = bounded * LOG2_E + ROUND;
+pub(crate) fn exp<const F: bool>(m: Fused<F>, x: f32) -> f32 {
+    // NaN stays what it is.
+    let below = if x > 89.0 { 89.0 } else { x };
+    let bounded = if below < -104.0 { -104.0 } else { below };
+    let rounded = m.fma(bounded, LOG2_E, ROUND);
     let (n, integer) = (rounded - ROUND, (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32));
-    let r = bounded - n * LN_2[0] - n * LN_2[1];
-    let p = 1.987_569_1e-4f32;
-    let p = p * r + 1.398_199_9e-3;
-    let p = p * r + 8.333_452e-3;
-    let p = p * r + 4.166_579_6e-2;
-    let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 0.5;
-    let y = p * r * r + r + 1.0;
+    let r = m.fma(n, -LN_2[1], m.fma(n, -LN_2[0], bounded));
+    let numbers = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+    let y = m.fma(m.polynomial(r, numbers) * r, r, r) + 1.0;
     // In two steps: the power of two alone leaves the normal range before the result does.
     let half = integer >> 1;
-    let y = y * power_of_two(half) * power_of_two(integer.wrapping_sub(half));
-    if x.is_nan() { x } else { y }
+    y * power_of_two(half) * power_of_two(integer.wrapping_sub(half))
 }
 
 #[inline(always)]
@@ -34,19 +47,45 @@ fn power_of_two(n: i32) -> f32 {
 
 /// The hyperbolic tangent, by `e^2x`; a polynomial near 0, where that cancels.
 #[inline(always)]
-pub(crate) fn tanh(x: f32) -> f32 {
+pub(crate) fn tanh<const F: bool>(m: Fused<F>, x: f32) -> f32 {
     let s = x * x;
-    let p = -5.703_01e-3f32;
-    let p = p * s + 2.063_909e-2;
-    let p = p * s - 5.373_971_6e-2;
-    let p = p * s + 1.333_144_2e-1;
-    let p = p * s - 3.333_332_6e-1;
+    let numbers = [-5.703_01e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_332_6e-1];
     // A product with `x` keeps the sign of a zero.
-    let small = x * (p * s + 1.0);
-    let e = exp(2.0 * x.abs());
+    let small = x * m.fma(m.polynomial(s, numbers), s, 1.0);
+    let e = exp(m, 2.0 * x.abs());
     let large = (1.0 - 2.0 / (e + 1.0)).copysign(x);
-    let y = if x.abs() < 0.625 { small } else { large };
-    if x.is_nan() { x } else { y }
+    if x.abs() < 0.625 { small } else { large }
+}
+
+/// The natural logarithm to 2 units in the last place: `ln m + e ln 2` for `x = m 2^e` with `m` near 1, and a
+/// polynomial for `ln m` (Cephes).
+#[inline(always)]
+pub(crate) fn log<const F: bool>(m: Fused<F>, x: f32) -> f32 {
+    /// The root of a half.
+    const LEAST: u32 = 0x3f35_04f3;
+    let is_tiny = x < f32::MIN_POSITIVE;
+    let bits = if is_tiny { x * 8_388_608.0 } else { x }.to_bits();
+    let exponent = (bits.wrapping_sub(LEAST) as i32) >> 23;
+    let f = f32::from_bits(bits.wrapping_sub((exponent as u32) << 23)) - 1.0;
+    let e = exponent as f32 - if is_tiny { 23.0 } else { 0.0 };
+    let numbers = [
+        7.037_683_6e-2,
+        -1.151_461e-1,
+        1.167_699_9e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_5e-1,
+        -2.499_999_4e-1,
+        3.333_333e-1,
+    ];
+    let square = f * f;
+    let small = m.fma(e, LN_2[1], m.polynomial(f, numbers) * f * square);
+    let y = m.fma(e, LN_2[0], f + m.fma(square, -0.5, small));
+    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
+    let y = if x < 0.0 { f32::NAN } else { y };
+    // Infinity and NaN.
+    if x < f32::INFINITY { y } else { x }
 }
 
 #[cfg(test)]
@@ -55,6 +94,12 @@ mod tests {
 
     #[test]
     fn functions_are_close_everywhere() {
+        close_everywhere(Fused::<false>);
+        close_everywhere(Fused::<true>);
+    }
+
+    fn close_everywhere<const F: bool>(m: Fused<F>) {
+        let (exp, tanh) = (|x| super::exp(m, x), |x| super::tanh(m, x));
         for i in -120_000..120_000 {
             let x = i as f32 * 1e-3;
             let (e, t) = (f64::from(x).exp(), f64::from(x).tanh());
@@ -68,5 +113,22 @@ mod tests {
         assert_eq!([exp(f32::INFINITY), exp(f32::NEG_INFINITY), exp(0.0)], [f32::INFINITY, 0.0, 1.0]);
         assert_eq!([tanh(f32::INFINITY), tanh(f32::NEG_INFINITY)], [1.0, -1.0]);
         assert!(exp(f32::NAN).is_nan() && tanh(f32::NAN).is_nan());
+    }
+
+    /// Over all exponents, subnormals included, and close to 1.
+    #[test]
+    fn logarithms_are_close_everywhere() {
+        fn check<const F: bool>(m: Fused<F>) {
+            let all = (1..0x7f80_0000u32).step_by(997).chain(0x3f70_0000..0x3f90_0000).map(f32::from_bits);
+            for x in all {
+                let (got, want) = (f64::from(log(m, x)), f64::from(x).ln());
+                assert!((got - want).abs() <= 2.5e-7 * want.abs(), "log({x:e}) = {got:e}, not {want:e}");
+            }
+            let ends = [log(m, 0.0), log(m, -0.0), log(m, f32::INFINITY), log(m, 1.0)];
+            assert_eq!(ends, [f32::NEG_INFINITY, f32::NEG_INFINITY, f32::INFINITY, 0.0]);
+            assert!([-1.0, f32::NEG_INFINITY, f32::NAN, -1e-40].iter().all(|x| log(m, *x).is_nan()));
+        }
+        check(Fused::<false>);
+        check(Fused::<true>);
     }
 }

@@ -57,6 +57,14 @@ elements! {
     u64 => i64, false, |x| x as i64, |x| x as u64;
 }
 
+/// Memory is aligned to cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(#[allow(dead_code)] [u8; 64]);
+impl Line {
+    pub(crate) const ZERO: Line = Line([0; 64]);
+}
+
 /// A buffer of a kernel while it runs. Tasks of one kernel share global buffers: they write different elements, and
 /// none reads what another one writes, which `tensor_ir::check` has proved of the schedule.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +179,16 @@ impl View {
     pub(crate) fn read<T: Element>(&self, s: &Span, to: &mut [T::Lane]) {
         self.require(s);
         let base = self.at.cast::<T>();
+        if s.row_stride == 1 && s.rows > 1 && s.column_stride != 1 {
+            for c in 0..s.columns {
+                for r in 0..s.rows {
+                    let place = s.first + r as i64 + c as i64 * s.column_stride;
+                    // SAFETY: every place of the span is an element, as just checked.
+                    to[r * s.columns + c] = unsafe { *base.offset(place as isize) }.read();
+                }
+            }
+            return;
+        }
         for (r, row) in to[..s.rows * s.columns].chunks_exact_mut(s.columns).enumerate() {
             let first = s.first + r as i64 * s.row_stride;
             match s.column_stride {
@@ -181,6 +199,12 @@ impl View {
                     let from = unsafe { std::slice::from_raw_parts(base.add(first as usize), s.columns) };
                     T::read_all(from, row);
                 }
+                // SAFETY: as above.
+                2 => unsafe { read_apart::<T, 2>(base.add(first as usize), row) },
+                // SAFETY: as above.
+                3 => unsafe { read_apart::<T, 3>(base.add(first as usize), row) },
+                // SAFETY: as above.
+                4 => unsafe { read_apart::<T, 4>(base.add(first as usize), row) },
                 stride => {
                     for (c, to) in row.iter_mut().enumerate() {
                         // SAFETY: as above.
@@ -216,6 +240,26 @@ impl View {
                 n += 1;
             }
         }
+    }
+}
+
+/// Reads every `STRIDE`th element, a few vectors at once.
+///
+/// # Safety
+/// As many elements as `to` has are readable from `from` on, so far apart.
+unsafe fn read_apart<T: Element, const STRIDE: usize>(from: *const T, to: &mut [T::Lane]) {
+    const AT_ONCE: usize = 16;
+    // The last block is read one by one: behind its last element may be none.
+    let whole = to.len().saturating_sub(1) / AT_ONCE * AT_ONCE;
+    let (blocks, rest) = to.split_at_mut(whole);
+    for (n, to) in blocks.chunks_exact_mut(AT_ONCE).enumerate() {
+        // SAFETY: one more element follows the block.
+        let all = unsafe { std::slice::from_raw_parts(from.add(n * AT_ONCE * STRIDE), AT_ONCE * STRIDE) };
+        to.iter_mut().zip(all.chunks_exact(STRIDE)).for_each(|(to, from)| *to = from[0].read());
+    }
+    for (n, to) in rest.iter_mut().enumerate() {
+        // SAFETY: as said.
+        *to = unsafe { *from.add((whole + n) * STRIDE) }.read();
     }
 }
 

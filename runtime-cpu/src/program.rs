@@ -1,10 +1,12 @@
 //! What a kernel is made of: loops around leaves, all sizes known.
 
 use crate::form::Form;
+pub(crate) use crate::index::Extent;
 use crate::index::{Clamp, Condition, Index, Slot};
+use crate::strip_program::Strips;
 use crate::tile::Kind;
 use tensor_ir::dtype::DType;
-use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
+use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp, Work as FunctionWork};
 
 /// A kernel for known sizes.
 #[derive(Debug)]
@@ -37,16 +39,9 @@ pub(crate) enum Node {
     Tile(Box<RegisterTile>),
 }
 
-/// A loop of a leaf.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    pub slot: Slot,
-    pub count: i64,
-}
-
 /// A block with the loops around it that hold nothing else. The last one or two loops are computed many elements at a
 /// time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     /// Loops, outermost first.
     pub loops: Vec<Extent>,
@@ -63,10 +58,12 @@ pub(crate) struct Leaf {
     pub reduce: Option<Reduction>,
     /// The value reads the buffer that is stored to.
     pub reads_own: bool,
+    /// The leaf as strips, if it is one of floats at even places.
+    pub strips: Option<Box<Strips>>,
 }
 
 /// How a leaf reduces.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reduction {
     pub combiner: Combiner,
     /// Type of the element.
@@ -88,6 +85,8 @@ pub(crate) struct Access {
     pub column_stride: Option<i64>,
     /// The same place where limits change nothing, if it has strides there.
     pub inside: Option<Box<Inside>>,
+    /// The place is in the buffer in every iteration of all loops.
+    pub certain: bool,
 }
 
 /// A place without the limits that it is held between: `min(i, 196)` is `i` but in the last tile.
@@ -107,7 +106,14 @@ impl Access {
             Some(Box::new(Inside { strides: strides(&plain)?, index: plain, clamps }))
         };
         let column_stride = if along.is_none() { index.stride(lanes[1]) } else { None };
-        Access { buffer, strides: along, column_stride, inside: if along.is_none() { inside() } else { None }, index }
+        Access {
+            buffer,
+            strides: along,
+            column_stride,
+            inside: if along.is_none() { inside() } else { None },
+            index,
+            certain: false,
+        }
     }
 }
 
@@ -145,6 +151,54 @@ impl Value {
             }
         }
         self.operands().into_iter().for_each(|v| v.conditions_on(of, other, to));
+    }
+    /// True if it takes as long as an exponential.
+    pub(crate) fn is_costly(&self) -> bool {
+        let own = matches!(self, Value::Unary(op, ..) if op.work() == FunctionWork::Exponential);
+        own || self.operands().into_iter().any(Value::is_costly)
+    }
+    /// The value with another variable in the place of one; `None` if that occurs otherwise than in places.
+    pub(crate) fn with_variable(&self, from: Slot, to: Slot) -> Option<Value> {
+        let mut out = self.clone();
+        match &mut out {
+            Value::Load(a) => a.index = a.index.with_variable(from, to)?,
+            Value::Index(..) | Value::All(_) => return None,
+            _ => {}
+        }
+        for operand in out.operands_mut() {
+            *operand = operand.with_variable(from, to)?;
+        }
+        Some(out)
+    }
+    /// Puts `by` in the place of each part that is `what`; false if there is none.
+    pub(crate) fn replace(&mut self, what: &Value, by: &Value) -> bool {
+        if self.is_same(what) {
+            *self = by.clone();
+            return true;
+        }
+        self.operands_mut().into_iter().fold(false, |any, v| v.replace(what, by) | any)
+    }
+    /// Equal, whatever the lanes of the leaf are.
+    fn is_same(&self, other: &Value) -> bool {
+        let same = match (self, other) {
+            (Value::Load(a), Value::Load(b)) => {
+                return a.buffer == b.buffer && a.index.without(&[]) == b.index.without(&[]);
+            }
+            (Value::F(a), Value::F(b)) => return a.to_bits() == b.to_bits(),
+            (Value::Unary(a, s, _), Value::Unary(b, t, _)) => (a, s) == (b, t),
+            (Value::Binary(a, s, ..), Value::Binary(b, t, ..)) => (a, s) == (b, t),
+            (Value::Cast(a, s, _), Value::Cast(b, t, _)) => (a, s) == (b, t),
+            _ => false,
+        };
+        same && self.operands().into_iter().zip(other.operands()).all(|(a, b)| a.is_same(b))
+    }
+    /// True if loads that differ with the variable are all of this buffer.
+    pub(crate) fn reads_alone(&self, buffer: usize, variable: Slot) -> bool {
+        let own = match self {
+            Value::Load(a) => a.buffer == buffer || !a.index.uses(variable),
+            _ => true,
+        };
+        own && self.operands().into_iter().all(|v| v.reads_alone(buffer, variable))
     }
     pub(crate) fn operands(&self) -> Vec<&Value> {
         match self {

@@ -14,7 +14,7 @@ use tensor_ir::fault::Fault;
 use tensor_ir::name::Name;
 use tensor_ir::plan::storage::{decode_tensor, encode_tensor};
 use tensor_ir::plan::{
-    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostContent, HostStep, Loop, Plan, Step, Trips,
+    Branch, BufferView, Call, Content, Dispatch, Handover, HostCaller, HostStep, Loop, Plan, Step, Trips,
 };
 use tensor_ir::tensor::{Tensor, reserve};
 
@@ -24,9 +24,9 @@ const MOST_CALLS: usize = 1000;
 /// An open session: any thread may run on it, several at once; they share the processor's threads.
 pub struct Session {
     processor: Arc<Processor>,
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// The plan may come from a stranger: what would be a bug is an error of its file.
-    is_foreign: bool,
+    pub(crate) is_foreign: bool,
     constants: Constants,
     /// Memory of runs that are over.
     free: Mutex<Vec<Activations>>,
@@ -41,10 +41,10 @@ struct Activations {
 }
 
 /// What a run has.
-struct Run<'s> {
-    session: &'s Session,
-    places: Vec<Place>,
-    host: Vec<Option<Tensor>>,
+pub(crate) struct Run<'s> {
+    pub session: &'s Session,
+    pub places: Vec<Place>,
+    pub host: Vec<Option<Tensor>>,
     functions: &'s dyn HostCaller,
     /// Calls of each function that are under way.
     depth: Vec<usize>,
@@ -54,6 +54,8 @@ struct Run<'s> {
     /// Rows of what loops collect without an end.
     rows: FxHashMap<usize, usize>,
     log: Option<Log>,
+    /// Memory that results are computed into, by their place among the outputs; its length is 0.
+    pub results: Vec<Option<Vec<u8>>>,
 }
 
 impl Session {
@@ -160,6 +162,7 @@ impl Session {
             more: vec![],
             rows: FxHashMap::default(),
             log,
+            results: vec![],
         };
         for (i, t) in &self.constants.host {
             run.host[*i] = Some(t.clone());
@@ -219,13 +222,17 @@ impl Run<'_> {
                 let (want, got) = (format!("{}{:?}", view.dtype, view.shape), format!("{}{:?}", t.dtype(), t.shape()));
                 return Err(CpuError::Input(format!("input `{}` is {want}, got {got}", view.name)));
             }
-            self.write(view, t)?;
+            match self.where_it_lies(view, t) {
+                Some(place) => self.places[view.buffer] = place,
+                None => self.write(view, t)?,
+            }
         }
         self.inputs_on_host(inputs);
         self.note(|| Work::Inputs);
+        self.results = session.plan.outputs.iter().map(|v| self.memory_of(v)).collect();
         self.steps(&session.plan.steps)?;
         self.note(|| Work::Prepare);
-        let outputs = session.plan.outputs.iter().map(|v| self.read(v)).collect();
+        let outputs = (0..).zip(&session.plan.outputs).map(|(i, v)| self.result(i, v)).collect();
         self.note(|| Work::Outputs);
         outputs
     }
@@ -235,17 +242,10 @@ impl Run<'_> {
             log.note(what());
         }
     }
-    fn inputs_on_host(&mut self, inputs: &[Tensor]) {
-        for (i, b) in self.session.plan.buffers.iter().enumerate() {
-            if let Content::Host(HostContent::Input(n)) = b.content {
-                self.host[i] = inputs.get(n).cloned();
-            }
-        }
-    }
-    fn is_on_host(&self, buffer: usize) -> bool {
+    pub(crate) fn is_on_host(&self, buffer: usize) -> bool {
         matches!(self.session.plan.buffers[buffer].content, Content::Host(_))
     }
-    fn read(&self, view: &BufferView) -> Result<Tensor, CpuError> {
+    pub(crate) fn read(&self, view: &BufferView) -> Result<Tensor, CpuError> {
         if self.is_on_host(view.buffer) {
             let t = self.host[view.buffer].as_ref();
             let t = t.ok_or_else(|| CpuError::Internal(format!("`{}` is read before it is computed", view.name)))?;

@@ -7,7 +7,8 @@
 //! ```
 
 use crate::program::Value;
-use tensor_ir::tir::BinaryOp::{Add, Mul};
+use tensor_ir::dtype::DType;
+use tensor_ir::tir::BinaryOp::{self, Add, Mul};
 use tensor_ir::tir::analysis::shared::{Part, Uses};
 
 /// `v` with what it is computed of before: [`Value::Let`] `(i)` is the value of number `i`.
@@ -35,7 +36,8 @@ impl Part for Value {
         if matches!(self, Value::Select(..)) { 1 } else { usize::MAX }
     }
     fn is_load(&self) -> bool {
-        matches!(self, Value::Load(_))
+        // An element that is in its buffer in any case may be loaded for all lanes.
+        matches!(self, Value::Load(a) if !a.certain)
     }
 }
 
@@ -101,11 +103,12 @@ impl Tree<'_> {
     }
 }
 
-/// A select by a comparison picks from both sides.
+/// A select by a comparison, or by another bool of each lane, picks from both sides.
 fn choice(c: Value, a: Value, b: Value) -> Value {
     match c {
         Value::Binary(op, dtype, x, y) if op.is_comparison() => Value::Choose(op, dtype, Box::new([*x, *y, a, b])),
-        c => Value::Select(Box::new(c), Box::new(a), Box::new(b)),
+        Value::All(_) => Value::Select(Box::new(c), Box::new(a), Box::new(b)),
+        c => Value::Choose(BinaryOp::Ne, DType::Bool, Box::new([c, Value::I(0), a, b])),
     }
 }
 
@@ -147,12 +150,18 @@ mod tests {
     use super::*;
     use crate::index::{Condition, Index};
     use crate::program::Access;
-    use tensor_ir::dtype::DType;
     use tensor_ir::int::CondOp;
     use tensor_ir::tir::{BinaryOp, UnaryOp};
 
     fn load(buffer: usize) -> Value {
-        Value::Load(Access { buffer, index: Index::default(), strides: None, column_stride: None, inside: None })
+        Value::Load(Access {
+            buffer,
+            index: Index::default(),
+            strides: None,
+            column_stride: None,
+            inside: None,
+            certain: false,
+        })
     }
     fn binary(op: BinaryOp, a: Value, b: Value) -> Value {
         Value::Binary(op, DType::F32, Box::new(a), Box::new(b))

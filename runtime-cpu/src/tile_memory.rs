@@ -1,6 +1,7 @@
-//! Memory of a thread for the tiles that it runs one after another.
+//! Memory of a thread for the tiles and strips that it runs one after another.
 
 use crate::copied::{Copied, Kept};
+use crate::memory::Line;
 use crate::tile::Step;
 
 /// Memory for what is found of a tile, used again.
@@ -32,4 +33,26 @@ pub(crate) struct TileMemory {
     pub wide: Vec<f32>,
     /// Results, if these are no f32 where they go.
     pub results: Vec<f32>,
+}
+
+/// Lanes of a register.
+pub(crate) const LANES: usize = 512;
+
+/// Memory of strips.
+#[derive(Default)]
+pub(crate) struct StripMemory {
+    pub registers: Vec<Line>,
+    pub uniforms: Vec<f32>,
+    /// Integers that are longer or shorter where they lie.
+    pub wide: Vec<i64>,
+    /// Places of a leaf: where they begin, by their number.
+    pub first: Vec<i64>,
+    /// Where the lanes of places are in the strip at work.
+    pub lanes: Vec<*const f32>,
+}
+
+impl StripMemory {
+    pub(crate) fn register(&mut self, n: usize) -> *mut f32 {
+        self.registers.as_mut_ptr().cast::<f32>().wrapping_add(n * LANES)
+    }
 }

@@ -5,6 +5,7 @@ use crate::form::Form;
 use crate::index::{Condition, Indices, Slot};
 use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, RegisterTile, Value};
 use crate::share;
+use crate::strips;
 use crate::unread;
 use tensor_ir::arena::Id;
 use tensor_ir::dtype::DType;
@@ -21,7 +22,7 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     let body = kernels.iter().find(|k| k.0 == kernel).ok_or_else(|| format!("there is no kernel `{kernel}`"))?.1;
     let known = f.symbols.iter().map(|s| s.0).zip(symbols.iter().copied()).collect();
     let slots = Default::default();
-    let ix = Indices { f, slots, known, bounds: Bounds::new() };
+    let ix = Indices { f, slots, known, bounds: Bounds::new(), counts: vec![] };
     let blocks = body.blocks();
     let known = |id: BufferId, b: &Buffer| {
         let own_blocks = || blocks.iter().filter(|block| block.accesses(id)).count();
@@ -29,7 +30,8 @@ pub(crate) fn translate(f: &TensorFunction, kernel: Name, symbols: &[i64]) -> Re
     };
     let buffers = f.buffers.iter().map(|(id, b)| known(id, b)).collect();
     let mut t = Translator { f, ix, buffers, groups: Default::default() };
-    let body = t.statement(body)?;
+    let mut body = t.statement(body)?;
+    strips::find(&mut body, &t.buffers);
     let mut groups: Vec<(Vec<Slot>, i64)> = t.groups.iter().rev().filter(|g| !g.0.is_empty()).cloned().collect();
     groups.retain(|g| g.1 != 1 || !g.0.is_empty());
     if let Some(tile) = first_tile(&body) {
@@ -195,7 +197,19 @@ impl Translator<'_> {
             lets.iter().chain([&value]).for_each(|v| v.conditions_on(of, other, &mut list));
             list
         });
-        Ok(Node::Leaf(Box::new(Leaf { loops, rows, columns, cuts, guards, store, lets, value, reduce, reads_own })))
+        Ok(Node::Leaf(Box::new(Leaf {
+            loops,
+            rows,
+            columns,
+            cuts,
+            guards,
+            store,
+            lets,
+            value,
+            reduce,
+            reads_own,
+            strips: None,
+        })))
     }
     pub(crate) fn conditions(&self, list: &[tensor_ir::int::Cond]) -> Result<Vec<Condition>, String> {
         list.iter().map(|c| self.ix.condition(c)).collect()
@@ -205,7 +219,12 @@ impl Translator<'_> {
         Ok(match e {
             Expr::Const(s, t) => constant(*s, *t),
             Expr::Index(i, t) => Value::Index(self.ix.index(i)?, *t),
-            Expr::Load(b, ix) => Value::Load(access(*b, self.ix.place(*b, ix)?, lanes)),
+            Expr::Load(b, ix) => {
+                let place = self.ix.place(*b, ix)?;
+                let elements = self.size(&self.f.buffers[*b].numel()).unwrap_or(0);
+                let certain = self.ix.is_within(&place, elements);
+                Value::Load(Access { certain, ..access(*b, place, lanes) })
+            }
             Expr::Unary(op, a) => Value::Unary(*op, a.dtype(self.f), sub(a)?),
             Expr::Binary(op, a, b) => Value::Binary(*op, a.dtype(self.f), sub(a)?, sub(b)?),
             Expr::All(c) => Value::All(self.conditions(c)?),

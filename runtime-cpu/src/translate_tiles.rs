@@ -310,7 +310,8 @@ fn conditions_of(loops: &[Extent], conditions: Vec<Condition>, row: Slot) -> Vec
 fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<Condition>, row: Slot) -> RegisterTile {
     let lefts = along(loops, left);
     let rights = right.map_or_else(|| vec![0; lefts.len()], |r| along(loops, r));
-    let nowhere = Access { buffer: 0, index: Index::default(), strides: None, column_stride: None, inside: None };
+    let nowhere =
+        Access { buffer: 0, index: Index::default(), strides: None, column_stride: None, inside: None, certain: false };
     RegisterTile {
         kind: Kind::Product,
         reach: [reach(&lefts), reach(&rights)],

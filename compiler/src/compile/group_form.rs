@@ -6,6 +6,7 @@ use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{DimRanges, Int};
 use crate::lowering::{LoweredGroup, lower_group};
 use crate::name::Name;
+use crate::ops::OpRef;
 use crate::ops::control::{CallTensor, Const};
 use crate::profile::DeviceProfile;
 use crate::schedule::apply_pending;
@@ -31,6 +32,9 @@ pub(super) fn lower(
     f: &Function,
     (profile, dims): (&DeviceProfile, &DimRanges),
 ) -> Form {
+    if !profile.model().shaders && is_alone_and_sequential(f) {
+        return Form::Host("one step after another is less work than a kernel whose elements do not wait".into());
+    }
     let mut group = match lower_group(module, f, Name::new(&format!("t_{}", f.name))) {
         Ok(group) => group,
         Err(e) => return Form::Host(e.to_string()),
@@ -55,6 +59,12 @@ pub(super) fn lower(
         Ok(()) => Form::Kernel(Box::new(group)),
         Err(why) => Form::Host(why),
     }
+}
+
+/// True for a group of one op that is less work on the host; with other nodes, it is a kernel.
+fn is_alone_and_sequential(f: &Function) -> bool {
+    let ops: Vec<&OpRef> = f.walk().into_iter().map(|n| &f.nodes[n].op).filter(|op| !op.is::<Const>()).collect();
+    matches!(ops[..], [op] if op.is_less_work_on_host())
 }
 
 /// A tensor function that came with the module, as it is written: it keeps its schedule and storage forms where it has

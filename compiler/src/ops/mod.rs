@@ -170,6 +170,10 @@ pub trait Op: AttrObject {
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         None
     }
+    /// True if a host evaluation step by step is less work: where kernels run on the host too, it is taken.
+    fn is_less_work_on_host(&self) -> bool {
+        false
+    }
     /// True for functions of two operands that may change places.
     fn commutes(&self) -> bool {
         false
@@ -219,8 +223,7 @@ pub trait Op: AttrObject {
     fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
         None
     }
-    /// True if every element of the results is an unchanged element of an operand (except operands of indices and
-    /// shapes). Such an op also works on tensors whose bytes represent another type.
+    /// True if results are unchanged elements of an operand (not of indices or shapes): their type does not matter.
     fn keeps_elements(&self) -> bool {
         self.moves_data() || self.is_view()
     }
@@ -257,8 +260,7 @@ pub trait Op: AttrObject {
         None
     }
     /// For an op whose sizes may be operands or attributes: the op with its integer operands as attributes, and the
-    /// number of remaining operands. `None` if they are attributes already, or not known as expressions of the module's
-    /// symbols.
+    /// number of remaining operands. `None` if they are attributes already, or unknown expressions of symbols.
     fn with_known_sizes(&self, _cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
         None
     }
@@ -267,8 +269,7 @@ pub trait Op: AttrObject {
     fn defined_symbols(&self) -> Vec<Name> {
         vec![]
     }
-    /// For such an op: its results with known sizes (upper bounds), and the number of valid entries; `None` if that is
-    /// not possible for these operands.
+    /// For such an op: its results with upper bounds as sizes, and the number of valid entries; `None` if impossible.
     fn counted(&self, _c: &mut Counting<'_, '_>, _operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
         None
     }
@@ -276,8 +277,7 @@ pub trait Op: AttrObject {
     fn size_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands
-    /// that takes.
+    /// For such an op: the op of the sizes that these operands say (others are absent), and the operands that it takes.
     ///
     /// # Errors
     /// Sizes that there cannot be.

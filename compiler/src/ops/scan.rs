@@ -110,6 +110,9 @@ macro_rules! running_ops {
             fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                 self.running().compute(cx)
             }
+            fn is_less_work_on_host(&self) -> bool {
+                true
+            }
             fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
                 let mut running = self.running();
                 if self.dynamic {
@@ -285,13 +288,17 @@ impl Running {
     fn scan<T: Copy>(&self, x: &[T], shape: &[usize], axis: usize, first: T, combine: fn(T, T) -> T) -> Vec<T> {
         let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
         let mut out = x.to_vec();
-        for start in (0..x.len()).filter(|i| n > 0 && (i / inner).is_multiple_of(n)) {
-            let mut so_far = first;
+        // Rows of the scans that lie next to each other go together.
+        let mut so_far = vec![first; inner];
+        for all in out.chunks_exact_mut((n * inner).max(1)) {
+            so_far.fill(first);
             for k in 0..n {
-                let at = start + inner * if self.reverse { n - 1 - k } else { k };
-                let next = combine(so_far, x[at]);
-                out[at] = if self.exclusive { so_far } else { next };
-                so_far = next;
+                let at = inner * if self.reverse { n - 1 - k } else { k };
+                for (so_far, x) in so_far.iter_mut().zip(&mut all[at..at + inner]) {
+                    let next = combine(*so_far, *x);
+                    *x = if self.exclusive { *so_far } else { next };
+                    *so_far = next;
+                }
             }
         }
         out

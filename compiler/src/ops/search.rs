@@ -57,6 +57,9 @@ impl Op for TopK {
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         self.compute_ranked(cx)
     }
+    fn is_less_work_on_host(&self) -> bool {
+        true
+    }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let x = inputs[0].as_ref()?;
         let given = inputs.get(1).and_then(Option::as_ref).and_then(|t| t.to_i64_vec().first().copied());
@@ -161,15 +164,13 @@ impl TopK {
             return Err(format!("there are no {k} of {n} elements").into());
         }
         let outer: usize = x.shape()[..axis].iter().product();
-        let order = element_order(x);
-        let compare = |a: usize, b: usize| if self.largest { order(b, a) } else { order(a, b) };
+        let places = element_places(x);
+        let place = |i: usize| if self.largest { !places(i) } else { places(i) };
         let mut chosen = vec![0; outer * k * inner];
         for lane in 0..outer * inner {
             let (o, i) = (lane / inner, lane % inner);
-            let at = |j: usize| (o * n + j) * inner + i;
-            let mut order: Vec<usize> = (0..n).collect();
-            order.sort_by(|&a, &b| compare(at(a), at(b)).then(a.cmp(&b)));
-            (0..k).for_each(|j| chosen[(o * k + j) * inner + i] = order[j]);
+            let first = first_of((0..n).map(|j| (place((o * n + j) * inner + i), j)), k);
+            (0..).zip(first).for_each(|(j, (_, at))| chosen[(o * k + j) * inner + i] = at);
         }
         let mut shape = x.shape().to_vec();
         shape[axis] = k;
@@ -183,6 +184,40 @@ impl TopK {
         let values = Tensor::from_bytes(x.dtype(), shape.clone(), bytes.into())?;
         Ok(vec![values, Tensor::from_vec(shape, chosen.into_iter().map(|j| j as i64).collect())])
     }
+}
+
+/// The `k` least of some elements that are all different, in order.
+fn first_of<T: Ord + Copy>(all: impl Iterator<Item = T>, k: usize) -> Vec<T> {
+    // Twice as many are held: now and then the greater half is left out, and what is no less than the others later.
+    let mut held: Vec<T> = Vec::with_capacity(2 * k);
+    let mut bound = None;
+    for one in all.filter(|_| k > 0) {
+        if bound.is_some_and(|b| one > b) {
+            continue;
+        }
+        held.push(one);
+        if held.len() == 2 * k {
+            bound = Some(*held.select_nth_unstable(k - 1).1);
+            held.truncate(k);
+        }
+    }
+    held.sort_unstable();
+    held.truncate(k);
+    held
+}
+
+/// The place of each element, by its number, in the order in which elements are sorted: less for what comes before.
+fn element_places(x: &Tensor) -> impl Fn(usize) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
+    let first = if x.dtype() == DType::U64 { 0 } else { SIGN };
+    let of_float = |x: f64| {
+        // A sum with 0 is 0 for zeros of either sign.
+        let bits = (x + 0.0).to_bits();
+        let place = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+        if x.is_nan() { u64::MAX } else { place }
+    };
+    move |i| if ints.is_empty() { of_float(floats[i]) } else { ints[i] as u64 ^ first }
 }
 
 /// The order of floats where elements are sorted: 0 and -0 are equal, and any NaN is larger than all numbers and equal

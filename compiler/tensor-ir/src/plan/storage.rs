@@ -54,8 +54,8 @@ pub fn encode_portions(t: &Tensor, encoding: Encoding, write: &mut dyn FnMut(&[u
     Ok(())
 }
 
-/// True when the bytes of a host tensor are those of the storage form.
-fn is_stored_as_it_is(encoding: Encoding, dtype: DType) -> bool {
+/// True if the bytes of a host tensor are those of the storage form.
+pub fn is_stored_as_it_is(encoding: Encoding, dtype: DType) -> bool {
     matches!(
         (encoding, dtype),
         (Encoding::Native, DType::F32 | DType::I32 | DType::U32 | DType::F16)

@@ -35,6 +35,8 @@ const FEW: i64 = 8;
 const MOST_SHARED: i64 = 1 << 16;
 /// Rows of a tile whose loads take as long as their products.
 const FEW_ROWS: i64 = 4;
+/// Elements of a line of the cache.
+const LINE: i64 = 16;
 /// Products in the time that a tile takes to begin, some 60 ns.
 const BEGINNING: i64 = 4500;
 
@@ -158,9 +160,31 @@ fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, least: usize) -> Result<Name
         outer.retain(|v| *v != at.var);
         outer.push(parts[0]);
     }
+    if let Some(kept) = transposed(&sketch.view(), unit, &loops, &outer) {
+        keep_rows(sketch, kept, &mut outer)?;
+    }
     let task = sketch.fuse(&outer, Name::new(&format!("{block}_t")))?;
     sketch.bind(task, Axis::GroupX)?;
     Ok(task)
+}
+
+/// The outer loop along which an operand of an elementwise unit is adjacent in memory, if that is apart along the
+/// innermost loop: a transpose.
+fn transposed(view: &View<'_>, unit: &Unit, loops: &[LoopHead], outer: &[Name]) -> Option<Name> {
+    let (block, inner) = (view.block(unit.output)?, loops.iter().rfind(|l| !l.extent.is(1))?.var);
+    let apart = |load| stride(view, load, inner).is_none_or(|s| s.abs() > 1);
+    let turned = |v: Name| block.value.loads().into_iter().any(|load| apart(load) && stride(view, load, v) == Some(1));
+    let large = |v: Name| loops.iter().any(|l| l.var == v && l.extent.as_const().is_some_and(|n| n >= FEW));
+    outer.iter().copied().find(|v| unit.reduce.is_none() && *v != inner && large(*v) && turned(*v))
+}
+
+/// Keeps rows of a transpose in a task: these are read together, as they share lines of the cache.
+fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, outer: &mut Vec<Name>) -> Result<(), Decline> {
+    let parts = sketch.split(rows, &[0, LINE], &["o", "i"])?;
+    outer.iter_mut().filter(|v| **v == rows).for_each(|v| *v = parts[0]);
+    let order: Vec<Name> = outer.iter().copied().chain([parts[1]]).collect();
+    sketch.reorder(&order)?;
+    Ok(())
 }
 
 /// Keeps the sums of `reduce` in task memory.

@@ -1,0 +1,220 @@
+//! Bodies of the steps of strips, compiled for each instruction set: a few vectors at once, the last ones padded.
+
+use crate::isa::{Isa, versions};
+use crate::math::{self, Fused};
+use tensor_ir::tir::{Combiner, UnaryOp};
+
+/// Lanes that are computed at once: a few vectors of any width.
+const AT_ONCE: usize = 32;
+type Block = [f32; AT_ONCE];
+/// Partial results of a fold.
+pub(crate) const SUMS: usize = 64;
+
+/// Does `$body` with blocks of lanes one after another, each under its name; the last one is filled with ones. A macro,
+/// so that its loop is part of the function around it, whose instructions others have not.
+macro_rules! blocks {
+    ($to:ident, [$($from:ident),*], $body:expr) => {{
+        let lanes = $to;
+        let n = lanes.len();
+        let mut last = [Default::default(); AT_ONCE];
+        for at in (0..n).step_by(AT_ONCE) {
+            if let Some(block) = lanes[at..].first_chunk_mut::<AT_ONCE>() {
+                let ($to, $($from),*) = (block, $(block_of($from, at)),*);
+                $body;
+            } else {
+                $(let $from = &padded(&$from[at..n]);)*
+                let $to = &mut last;
+                $body;
+                lanes[at..].copy_from_slice(&last[..n - at]);
+            }
+        }
+    }};
+}
+
+/// The block of lanes from `at` on.
+#[inline(always)]
+fn block_of<T>(lanes: &[T], at: usize) -> &[T; AT_ONCE] {
+    lanes[at..].first_chunk().expect("operands have the lanes of the result")
+}
+
+/// A block of these lanes, filled with ones.
+#[inline(always)]
+fn padded<T: From<i8> + Copy>(lanes: &[T]) -> [T; AT_ONCE] {
+    let mut all = [T::from(1); AT_ONCE];
+    all[..lanes.len()].copy_from_slice(lanes);
+    all
+}
+
+versions! {
+    fn map<F: Fn(f32) -> f32>(f: F, to: &mut [f32], a: &[f32]) {
+        blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = f(*x) });
+    }
+}
+versions! {
+    fn zip<F: Fn(f32, f32) -> f32>(f: F, to: &mut [f32], a: &[f32], b: &[f32]) {
+        blocks!(to, [a, b], for (to, (x, y)) in to.iter_mut().zip(a.iter().zip(b)) { *to = f(*x, *y) });
+    }
+}
+versions! {
+    fn choose<F: Fn(f32, f32) -> bool>(f: F, to: &mut [f32], x: &[f32], y: &[f32], a: &[f32], b: &[f32]) {
+        blocks!(to, [x, y, a, b], for (i, to) in to.iter_mut().enumerate() {
+            let (a, b) = (a[i], b[i]);
+            *to = if f(x[i], y[i]) { a } else { b };
+        });
+    }
+}
+versions! {
+    fn map_ints<F: Fn(i32) -> i32>(f: F, to: &mut [i32], a: &[i32]) {
+        blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = f(*x) });
+    }
+}
+versions! {
+    fn zip_ints<F: Fn(i32, i32) -> i32>(f: F, to: &mut [i32], a: &[i32], b: &[i32]) {
+        blocks!(to, [a, b], for (to, (x, y)) in to.iter_mut().zip(a.iter().zip(b)) { *to = f(*x, *y) });
+    }
+}
+versions! {
+    fn compare<F: Fn(f32, f32) -> bool>(f: F, to: &mut [i32], a: &[f32], b: &[f32]) {
+        blocks!(to, [a, b], for (to, (x, y)) in to.iter_mut().zip(a.iter().zip(b)) { *to = i32::from(f(*x, *y)) });
+    }
+}
+versions! {
+    fn floats(to: &mut [f32], a: &[i32]) {
+        blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = *x as f32 });
+    }
+}
+versions! {
+    fn choose_by_ints<F: Fn(i32, i32) -> bool>(f: F, to: &mut [f32], x: &[i32], y: &[i32], a: &[f32], b: &[f32]) {
+        blocks!(to, [x, y, a, b], for (i, to) in to.iter_mut().enumerate() {
+            let (a, b) = (a[i], b[i]);
+            *to = if f(x[i], y[i]) { a } else { b };
+        });
+    }
+}
+versions! {
+    /// Combines integers with partial results, as many of each.
+    fn fold_ints<F: Fn(i32, i32) -> i32>(f: F, lanes: &[i32], sums: &mut [i32; SUMS]) {
+        for block in lanes.chunks(SUMS) {
+            sums.iter_mut().zip(block).for_each(|(sum, x)| *sum = f(*sum, *x));
+        }
+    }
+}
+versions! {
+    /// Combines lanes with partial results, as many of each.
+    fn fold(lanes: &[f32], combiner: Combiner, sums: &mut [f32; SUMS]) {
+        #[inline(always)]
+        fn all(lanes: &[f32], sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
+            let mut own = *sums;
+            let chunks = lanes.chunks_exact(SUMS);
+            let rest = chunks.remainder();
+            chunks.for_each(|c| (0..SUMS).for_each(|i| own[i] = f(own[i], c[i])));
+            // In halves: vectors of any width.
+            let (short, last) = rest.split_at(rest.len() / 16 * 16);
+            for (at, c) in short.chunks_exact(16).enumerate() {
+                (0..16).for_each(|i| own[at * 16 + i] = f(own[at * 16 + i], c[i]));
+            }
+            own.iter_mut().zip(last).for_each(|(o, x)| *o = f(*o, *x));
+            *sums = own;
+        }
+        match combiner {
+            Combiner::Sum => all(lanes, sums, |a, x| a + x),
+            Combiner::Prod => all(lanes, sums, |a, x| a * x),
+            Combiner::Max => all(lanes, sums, max),
+            Combiner::Min => all(lanes, sums, min),
+        }
+    }
+}
+
+/// The larger one; NaN if one is.
+#[inline(always)]
+fn max(a: f32, b: f32) -> f32 {
+    let larger = if a > b { a } else { b };
+    if a.is_nan() { a } else { larger }
+}
+
+/// The smaller one; NaN if one is.
+#[inline(always)]
+fn min(a: f32, b: f32) -> f32 {
+    let smaller = if a < b { a } else { b };
+    if a.is_nan() { a } else { smaller }
+}
+
+versions! {
+    /// All partial results as one.
+    fn one(combiner: Combiner, sums: &mut [f32; SUMS], to: &mut f32) {
+        #[inline(always)]
+        fn halves(sums: &mut [f32; SUMS], f: impl Fn(f32, f32) -> f32) {
+            (0..32).for_each(|i| sums[i] = f(sums[i], sums[i + 32]));
+            (0..16).for_each(|i| sums[i] = f(sums[i], sums[i + 16]));
+            (0..8).for_each(|i| sums[i] = f(sums[i], sums[i + 8]));
+            (0..4).for_each(|i| sums[i] = f(sums[i], sums[i + 4]));
+            (0..2).for_each(|i| sums[i] = f(sums[i], sums[i + 2]));
+            sums[0] = f(sums[0], sums[1]);
+        }
+        match combiner {
+            Combiner::Sum => halves(sums, |a, x| a + x),
+            Combiner::Prod => halves(sums, |a, x| a * x),
+            Combiner::Max => halves(sums, max),
+            Combiner::Min => halves(sums, min),
+        }
+        *to = sums[0];
+    }
+}
+
+/// Functions whose own bodies have products and sums in one step where the machine has that.
+macro_rules! fused {
+    ($($name:ident($to:ident $(, $arg:ident: $t:ty)*) = |$m:ident, $a:ident| $body:expr;)*) => { $(
+        pub(crate) fn $name(isa: Isa, $($arg: $t,)* $to: &mut [f32], $a: &[f32]) {
+            #[inline(always)]
+            fn body<const FUSED: bool>($($arg: $t,)* $to: &mut [f32], $a: &[f32]) {
+                let $m = Fused::<FUSED>;
+                blocks!($to, [$a], $body);
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f")]
+            fn avx512($($arg: $t,)* $to: &mut [f32], $a: &[f32]) { body::<true>($($arg,)* $to, $a) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $t,)* $to: &mut [f32], $a: &[f32]) { body::<true>($($arg,)* $to, $a) }
+            match isa {
+                // SAFETY (both): such values come from `Isa::is_available`, which asks the processor.
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => unsafe { avx512($($arg,)* $to, $a) },
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => unsafe { avx2($($arg,)* $to, $a) },
+                Isa::Neon => body::<true>($($arg,)* $to, $a),
+                _ => body::<false>($($arg,)* $to, $a),
+            }
+        }
+    )* };
+}
+
+/// A polynomial of each lane.
+#[inline(always)]
+fn polynomials<const F: bool>(m: Fused<F>, numbers: &[f32], to: &mut Block, a: &Block) {
+    let mut sums = [numbers[0]; AT_ONCE];
+    for c in &numbers[1..] {
+        for (sum, x) in sums.iter_mut().zip(a) {
+            *sum = m.fma(*sum, *x, *c);
+        }
+    }
+    *to = sums;
+}
+
+fused! {
+    exp(to) = |m, a| for (to, x) in to.iter_mut().zip(a) { *to = math::exp(m, *x) };
+    tanh(to) = |m, a| for (to, x) in to.iter_mut().zip(a) { *to = math::tanh(m, *x) };
+    log(to) = |m, a| for (to, x) in to.iter_mut().zip(a) { *to = math::log(m, *x) };
+    polynomial(to, numbers: &[f32]) = |m, a| polynomials(m, numbers, to, a);
+}
+
+/// The function, if there is a body without branches of it.
+pub(crate) fn special(isa: Isa, op: UnaryOp, to: &mut [f32], a: &[f32]) -> bool {
+    match op {
+        UnaryOp::Exp => exp(isa, to, a),
+        UnaryOp::Tanh => tanh(isa, to, a),
+        UnaryOp::Log => log(isa, to, a),
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,125 @@
+//! The parts of a leaf that runs as strips; see `strips`.
+
+use crate::index::{Condition, Extent, Index, Slot};
+use tensor_ir::dtype::DType;
+use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
+
+/// A leaf as strips.
+#[derive(Clone, Debug)]
+pub(crate) struct Strips {
+    /// Loops around the lanes, outermost first.
+    pub loops: Vec<Extent>,
+    pub rows: Extent,
+    pub columns: Extent,
+    /// Some operand or the result lies next to itself along the rows, and not along the columns.
+    pub transposes: bool,
+    pub guards: Vec<Condition>,
+    /// Where conditions on the rows, and on the columns, begin or end to hold.
+    pub cuts: [Vec<Condition>; 2],
+    pub choices: Vec<Vec<Condition>>,
+    /// Places that are read; the last place is the one that is stored to.
+    pub places: Vec<Place>,
+    /// The steps for each set of choices that hold, by its bits; the bit above them: a reduction begins.
+    pub codes: Vec<Code>,
+    /// Registers of a strip.
+    pub registers: usize,
+    /// All lanes are combined into one element.
+    pub fold: Option<(Combiner, DType)>,
+    /// Where lanes go besides, before they are combined: the next leaf reads them there.
+    pub keeps: Option<usize>,
+    /// Loops of a reduction that begins where all of them are at 0.
+    pub begins: Option<Vec<Slot>>,
+}
+
+/// A place in a buffer with its strides along rows and columns.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Place {
+    pub buffer: usize,
+    pub index: Index,
+    pub strides: [i64; 2],
+}
+
+impl Place {
+    pub(crate) fn of(buffer: usize, index: &Index, lanes: [Slot; 2]) -> Option<Place> {
+        let strides = [index.stride(lanes[0])?, index.stride(lanes[1])?];
+        Some(Place { buffer, index: index.clone(), strides })
+    }
+}
+
+/// A value that all lanes of a part share.
+#[derive(Clone, Debug)]
+pub(crate) enum Uniform {
+    Number(f32),
+    Load(usize),
+    Index(Index),
+    /// An integer of at most 32 bits; registers and uniforms have it as the bits of a number.
+    Int(i32),
+    IntLoad(usize),
+    IntIndex(Index),
+    Unary(UnaryOp, usize),
+    Binary(BinaryOp, [usize; 2]),
+    /// The third where the first two compare so, else the fourth.
+    Choose(BinaryOp, [usize; 4]),
+}
+
+/// An operand of a step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Operand {
+    Uniform(usize),
+    /// Lanes at a place, by its number.
+    Place(usize),
+    Register(usize),
+}
+
+/// The work of a step.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Unary(UnaryOp, Operand),
+    Binary(BinaryOp, [Operand; 2]),
+    /// `(c0 * x + c1) * x + ...`.
+    Polynomial(Operand, Vec<f32>),
+    Choose(BinaryOp, [Operand; 4]),
+    /// The value of an index that moves evenly, and its strides.
+    Ramp(Index, [i64; 2]),
+    Ints(IntWork),
+}
+
+/// The work of a step on integers of at most 32 bits, or as such.
+#[derive(Clone, Debug)]
+pub(crate) enum IntWork {
+    Unary(UnaryOp, DType, Operand),
+    Binary(BinaryOp, DType, [Operand; 2]),
+    /// Of two floats.
+    Compare(BinaryOp, [Operand; 2]),
+    /// Of a float.
+    Test(UnaryOp, Operand),
+    /// The third where the first two compare so, else the fourth; these are lanes of any type.
+    Choose(BinaryOp, [Operand; 4]),
+    ToFloat(Operand),
+    /// Of a float.
+    ToInt(DType, Operand),
+    Wrap(DType, Operand),
+    Ramp(Index, [i64; 2]),
+}
+
+/// A step, and the register of its result.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub work: Work,
+    pub to: usize,
+}
+
+/// The steps over a strip.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Code {
+    pub uniforms: Vec<Uniform>,
+    pub steps: Vec<Step>,
+    pub result: Option<Operand>,
+    /// Places that are read, by uniforms too.
+    pub reads: Vec<usize>,
+    /// Places that are operands of steps, or the result.
+    pub strips: Vec<usize>,
+    pub registers: usize,
+    /// The result is an integer.
+    pub is_int: bool,
+}
