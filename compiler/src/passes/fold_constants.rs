@@ -14,7 +14,7 @@
 //! or the result. Stateful ops never fold.
 
 use super::rewriter::Rewriter;
-use super::{FunctionPass, GraphFunctions, PassContext, PassError};
+use super::{FunctionPass, FuseMode, GraphFunctions, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -77,7 +77,7 @@ impl FoldConstants {
             self.fold_region(r, n, cx);
             return;
         }
-        match self.fold(r, n, cx.profile.model().shaders) {
+        match self.fold(r, n, cx.profile.model().shaders && cx.fuse == FuseMode::Full) {
             Ok(constants) => {
                 let outputs = r.f.nodes[n].outputs.clone();
                 let makers = r.f.nodes[n].inputs.iter().flatten().filter_map(|&v| r.f.def_node(v));
@@ -99,7 +99,7 @@ impl FoldConstants {
         }
     }
 
-    /// `packed`: the device's kernels decode packed operands of products, which then stay so.
+    /// `packed`: kernels are shaders, which decode packed operands of products that fusion joins with what makes them.
     fn fold(&self, r: &Rewriter<'_>, n: NodeId, packed: bool) -> Result<Vec<Constant>, Skip> {
         let node = &r.f.nodes[n];
         if node.op.effects().stateful || !node.regions.is_empty() || node.op.callee().is_some() {
