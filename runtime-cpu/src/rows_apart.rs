@@ -1,4 +1,4 @@
-//! Tiles whose rows have a pointer each: those that lie unevenly or stand in the padding, and those of integers, which
+//! Tiles whose rows have a pointer each: rows lie unevenly or stand in the padding, or their elements are integers, which
 //! are read in words.
 
 use crate::copied::Stored;
