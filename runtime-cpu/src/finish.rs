@@ -1,7 +1,7 @@
 //! The beginning and the end of a tile: its sums, then steps on them, and their store.
 
-/// Gives where the results of a tile go, the masks of its columns, and its sums: part of a body, in which `R` is rows and
-/// `V` vectors.
+/// Gives where the results of a tile go, the masks of its columns, and its sums: part of a body, in which `R` is rows
+/// and `V` vectors.
 macro_rules! begin {
     ($t:ident, [$row:ident, $column:ident]) => {{
         let out = $t.out.offset($row as isize * $t.out_stride).add($column);

@@ -47,8 +47,8 @@ pub(crate) unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, 
     }
 }
 
-/// A body of products of integers for the vectors of one module of [`vectors`](crate::vectors): how two words are multiplied, and added
-/// to a sum.
+/// A body of products of integers for the vectors of one module of [`vectors`](crate::vectors): how two
+/// words are multiplied, and added to a sum.
 macro_rules! integer_body {
     ($(#[$feature:meta])* $name:ident, $vectors:ident, |$sum:ident, $left:ident, $right:ident| $combined:expr) => {
         mod $name {

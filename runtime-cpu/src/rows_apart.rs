@@ -1,5 +1,5 @@
-//! Tiles whose rows have a pointer each: rows lie unevenly or stand in the padding, or their elements are integers, which
-//! are read in words.
+//! Tiles whose rows have a pointer each: rows lie unevenly or stand in the padding, or their elements are integers,
+//! which are read in words.
 
 use crate::copied::Stored;
 use crate::execute::{Task, holding};

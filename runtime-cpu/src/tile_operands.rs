@@ -71,7 +71,8 @@ pub(crate) enum Step {
     ToInt(f32, f32),
 }
 
-/// A tile. Elements of integers are words of 32 bits, with any alignment. Whoever makes one has proved that all that it names is in bounds.
+/// A tile. Elements of integers are words of 32 bits, with any alignment. Whoever makes one has
+/// proved that all that it names is in bounds.
 pub(crate) struct Operands<'a> {
     pub kind: Kind,
     /// The first row of the left operand.

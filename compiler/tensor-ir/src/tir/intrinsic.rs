@@ -34,8 +34,8 @@
 //! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
 //! columns and depth 64; `tile_14x32_f32` is one of any depth, also an open one. Operands are f32, or f16 and bf16 that
 //! are f32 when they are multiplied; in `tile_14x32x64_i32` they are i32, or bytes that become i32. A row of the left
-//! operand has elements at a constant stride, wherever it begins, or is 0 (of integers: some constant) under a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may
-//! be left out.
+//! operand has elements at a constant stride, wherever it begins, or is 0 (of integers: some constant) under a
+//! condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
 //!
 //! # Matrix units
 //!
