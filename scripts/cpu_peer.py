@@ -4,8 +4,9 @@
     scripts/cpu_peer.py target/release/examples/run_model MODEL.onnx... [--rounds 5] [--runs 5] [--size 1x3x224x224]
         [--threads 1] [--input F.npz]
 
-Both get the same inputs: random ones, or those of a file by name. Each round runs both one after the other; printed are the medians over all runs and their ratio, then the
-least of both. With several threads these are times by the clock.
+Both get the same inputs: random ones, or those of a file by name. Each round runs both one after the other; printed
+are the medians over all runs and their ratio, then the least of both. With several threads these are times by the
+clock.
 """
 import argparse
 import os
@@ -38,7 +39,8 @@ def session(model):
     fixed = lambda i: size or [d if isinstance(d, int) and d > 0 else 1 for d in i.shape]
     given = np.load(args.input) if args.input else {}
     types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
-    types |= {"tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}
+    types |= {"tensor(float16)": np.float16, "tensor(double)": np.float64}
+    types |= {"tensor(uint8)": np.uint8, "tensor(int8)": np.int8}
 
     def value(i):
         if i.name in given:

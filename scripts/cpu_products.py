@@ -54,7 +54,8 @@ save("matmul-f32", [node("MatMul", ["x", "b"], ["y"])], [x], y, {"b": b.astype(n
 C, SIDE = 32, 32
 w, image = weights(C, C, 3, 3), value("x", T.UINT8, [1, C, SIDE, SIDE])
 integers = value("y", T.INT32, [1, C, SIDE, SIDE])
-save("conv-integer", [node("ConvInteger", ["x", "w", "z"], ["y"], pads=[1] * 4)], [image], integers, {"w": w, "z": point})
+plain = node("ConvInteger", ["x", "w", "z"], ["y"], pads=[1] * 4)
+save("conv-integer", [plain], [image], integers, {"w": w, "z": point})
 lone = node("ConvInteger", ["x", "w", "z"], ["y"], pads=[1] * 4, group=C)
 save("conv-integer-depthwise", [lone], [image], integers, {"w": w[:, :1], "z": point})
 quantised = node("QLinearConv", ["x", "s", "z", "w", "t", "zw", "s", "z"], ["y"], pads=[1] * 4)
@@ -83,9 +84,11 @@ projection = [
 ]
 given = [value("p", T.FLOAT, [1, HEADS, LENGTH, LENGTH]), value("v", T.FLOAT, [1, HEADS, LENGTH, SIZE])]
 all_heads = HEADS * SIZE
-constants = {"shape": np.array([1, LENGTH, all_heads]), "w": rng.standard_normal((all_heads, all_heads)).astype(np.float32)}
+square = rng.standard_normal((all_heads, all_heads)).astype(np.float32)
+constants = {"shape": np.array([1, LENGTH, all_heads]), "w": square}
 save("attention-projection", projection, given, value("y", T.FLOAT, [1, LENGTH, all_heads]), constants)
 
 recurrent = {name: (rng.standard_normal((1, 256, 64)) / 10).astype(np.float32) for name in "wr"}
 steps = value("x", T.FLOAT, [25, 1, 64])
-save("lstm", [node("LSTM", ["x", "w", "r"], ["y"], hidden_size=64)], [steps], value("y", T.FLOAT, [25, 1, 1, 64]), recurrent)
+cell = node("LSTM", ["x", "w", "r"], ["y"], hidden_size=64)
+save("lstm", [cell], [steps], value("y", T.FLOAT, [25, 1, 1, 64]), recurrent)

@@ -236,7 +236,7 @@ pub(crate) struct Kept {
     /// The tile that it is a copy of, its first element, and columns.
     of: Option<[usize; 3]>,
     stride: isize,
-    /// What sums begin with, where the left operand's integers are multiplied as greater ones.
+    /// Added to sums, where the left operand's integers are multiplied as greater ones.
     sums: Vec<f32>,
     /// Past the end of the depth.
     zeros: Vec<u8>,
@@ -299,7 +299,7 @@ impl Kept {
         }
         (self.of, self.stride) = (Some(of), right.columns as isize);
     }
-    /// What is added to the sums of each column; nothing if that is empty.
+    /// Added to the sums of each column; nothing if that is empty.
     pub(crate) fn sums(&self) -> &[f32] {
         &self.sums
     }

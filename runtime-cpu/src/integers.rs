@@ -25,7 +25,7 @@ pub(crate) fn group(kind: Kind) -> usize {
     }
 }
 
-/// What a left element of this form is multiplied as: bytes are u8, so that i8 become 128 more.
+/// By how much left elements of this form are multiplied as more: bytes are u8, so i8 become 128 more.
 fn shift(kind: Kind, form: Form) -> i64 {
     if kind == Kind::Bytes && form == Form::I8 { 128 } else { 0 }
 }

@@ -258,7 +258,7 @@ pub(crate) struct RegisterTile {
     pub across: Vec<RowCondition>,
     /// What such a row is for an extremum, if that is not the number that changes nothing.
     pub padding: Option<f32>,
-    /// What each of its elements is for a product of integers.
+    /// Each of its elements, for a product of integers.
     pub integer_padding: i64,
     /// None for kinds without it.
     pub right: Option<Access>,

@@ -1,31 +1,31 @@
 //! Tiles: where the rows of each tap lie, checked against their buffers before the body runs.
 
 use crate::copied::{Copied, Stored};
-use crate::execute::{Task, holding};
+use crate::execute::Task;
 use crate::form::Form;
 use crate::halves;
 use crate::integers::{self, Rows};
 use crate::memory::View;
 use crate::program::{self, End, Epilogue, Operand, RegisterTile, Start, StepOp};
-use crate::row_ranges::{always, ends, range_of, until, within};
+use crate::row_ranges::{always, ends, range_of, until};
 use crate::tile::{self, Kind, Operands, Step};
 use crate::tile_memory::TileMemory;
 use std::ops::Range;
 use tensor_ir::dtype::DType;
 
 /// Rows of a tile with a pointer each, at most.
-const MOST_ROWS: usize = 64;
+pub(crate) const MOST_ROWS: usize = 64;
 /// Rows of a tile that widen a right operand of f16 themselves, at most.
 const FEW_ROWS: i64 = 4;
 
 /// Where results go.
-struct Target {
-    out: *mut f32,
-    stride: i64,
-    rows: i64,
-    columns: i64,
+pub(crate) struct Target {
+    pub(crate) out: *mut f32,
+    pub(crate) stride: i64,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
     /// Where they are stored in another form, and the distance of rows there in bytes.
-    narrow: Option<(Form, *mut u8, isize)>,
+    pub(crate) narrow: Option<(Form, *mut u8, isize)>,
 }
 
 impl Task<'_> {
@@ -190,58 +190,6 @@ impl Task<'_> {
             row = end;
         }
     }
-    /// Runs a tile with a pointer for each row and tap.
-    fn uneven(&mut self, p: &Place<'_>, m: &mut TileMemory) {
-        let (t, count) = (p.t, p.to.rows);
-        let product = t.kind == Kind::Product || t.kind.has_words();
-        assert!(product && count <= MOST_ROWS as i64, "{count} rows, each somewhere else");
-        let even = t.row_stride.filter(|_| self.lies_evenly(t, count));
-        let mut left = LeftRows::of(t, p.kind, self.views[t.left.buffer].form());
-        if even == Some(1) {
-            left.lie_across(count as usize);
-        }
-        if m.zeros.len() < left.span || m.zeros.first().is_some_and(|x| x.to_bits() != left.padding.to_bits()) {
-            m.zeros.clear();
-            m.zeros.resize(left.span, left.padding);
-        }
-        let all = t.taps.len() * count as usize * left.words;
-        if !left.in_place && m.copy.elements.len() < all {
-            m.copy.elements.resize(all, 0.0);
-        }
-        let mut rows = [0; MOST_ROWS];
-        let rows = &mut rows[..count as usize];
-        for (i, row) in (0..).zip(&mut *rows) {
-            *row = even.map_or_else(|| self.row_at(t, i) - p.first[0], |stride| i * stride);
-        }
-        m.table.clear();
-        m.taps.clear();
-        for (n, tap) in t.taps.iter().enumerate() {
-            let mut inside = within((0, count));
-            for (c, at) in t.conditions.iter().zip(&m.conditions) {
-                inside &= match c.step {
-                    Some(step) => within(holding(c.condition.op, at + c.taps[n], step, count)),
-                    None => self.rows_where(t, &c.condition, c.taps[n], count),
-                };
-            }
-            if inside == 0 && left.padding.to_bits() == 0 {
-                continue;
-            }
-            let at = match even {
-                Some(_) => p.first[0] + tap[0] as i64,
-                None => self.rows_of_tap(t, n, rows),
-            };
-            self.tile_rows(t, at, rows, (inside, left), m);
-            m.taps.push(p.taps[n]);
-            let right = tap[1] as i64;
-            self.check_right(p, 0, (right, right));
-        }
-        // SAFETY: the rows of each tap and those of the right operand were checked against their buffers; rows in the
-        // padding read `zeros`, which has as many elements.
-        let mut operands = self.operands(p, 0, &m.taps, &m.steps);
-        (operands.table, operands.table_rows) = (&m.table, rows.len());
-        (operands.kind, operands.depth, operands.left_stride) = (left.kind, left.words, left.stride);
-        unsafe { tile::run(self.isa, &operands, 0..rows.len()) };
-    }
     /// Where results go, and the steps before that; `None` if all rows or columns are left out.
     fn target(&self, t: &RegisterTile, m: &mut TileMemory) -> Option<Target> {
         m.steps.clear();
@@ -350,7 +298,7 @@ impl Task<'_> {
             self.check_right(p, rows.end - 1, reach[1]);
         }
     }
-    fn check_right(&self, p: &Place<'_>, row: i64, reach: (i64, i64)) {
+    pub(crate) fn check_right(&self, p: &Place<'_>, row: i64, reach: (i64, i64)) {
         let t = p.t;
         // A copy was checked when it was made.
         if let Some(right) = t.right.as_ref().filter(|_| p.right.is_none()) {
@@ -360,7 +308,13 @@ impl Task<'_> {
         }
     }
     #[inline(always)]
-    fn operands<'m>(&self, p: &Place<'_>, row: i64, taps: &'m [[isize; 2]], steps: &'m [Step]) -> Operands<'m> {
+    pub(crate) fn operands<'m>(
+        &self,
+        p: &Place<'_>,
+        row: i64,
+        taps: &'m [[isize; 2]],
+        steps: &'m [Step],
+    ) -> Operands<'m> {
         let t = p.t;
         let start = |buffer: usize, at: i64| self.views[buffer].bytes_of(at).cast::<f32>().cast_const();
         let left = start(t.left.buffer, p.first[0]);
@@ -407,81 +361,10 @@ impl Task<'_> {
             tile::run(self.isa, &operands, rows);
         }
     }
-    /// Adds the pointers of a tap's rows, of which those in `inside`, a bit each, are not in the padding.
-    fn tile_rows(
-        &self,
-        t: &RegisterTile,
-        first: i64,
-        rows: &[i64],
-        (inside, left): (u64, LeftRows),
-        m: &mut TileMemory,
-    ) {
-        let view = &self.views[t.left.buffer];
-        let read = |i: usize| inside >> i & 1 == 1;
-        let own = rows.iter().enumerate().filter(|r| read(r.0));
-        let (low, high) = own.fold((i64::MAX, i64::MIN), |(a, b), (_, r)| (a.min(*r), b.max(*r)));
-        let depth = (t.depth - 1) * t.left_stride;
-        if inside != 0 {
-            view.require_all(first + low + depth.min(0), first + high + depth.max(0));
-        }
-        if left.across {
-            return self.tile_rows_across(t, first, (rows.len(), low, high), left, m);
-        }
-        let TileMemory { zeros, copy, table, .. } = m;
-        let axes = [(1, 0), (t.depth as usize, t.left_stride as isize), (1, 1)];
-        let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };
-        for (i, at) in rows.iter().enumerate() {
-            table.push(match (read(i), left.in_place) {
-                (false, _) => zeros.as_ptr(),
-                (true, true) => view.bytes_of(first + at).cast_const().cast(),
-                (true, false) => {
-                    let to = &mut copy.elements[table.len() * left.words..][..left.words];
-                    let step = t.left_stride as isize;
-                    // SAFETY: the rows that are read were just checked.
-                    unsafe {
-                        if left.kind.has_words() {
-                            let from = view.bytes_of(first + at);
-                            integers::pack(self.isa, (left.kind, view.form()), from, (t.depth as usize, step), to);
-                        } else {
-                            stored.run(self.isa, *at as isize, step, to);
-                        }
-                    }
-                    to.as_ptr()
-                }
-            });
-        }
-    }
-}
-
-impl Task<'_> {
-    /// Adds the pointers of a tap's rows, of which those from `low` to `high` are not in the padding. Rows are adjacent
-    /// in memory, as the columns of a right operand are.
-    fn tile_rows_across(
-        &self,
-        t: &RegisterTile,
-        first: i64,
-        (count, low, high): (usize, i64, i64),
-        left: LeftRows,
-        m: &mut TileMemory,
-    ) {
-        let view = &self.views[t.left.buffer];
-        let TileMemory { zeros, no_bytes, copy, table, .. } = m;
-        let to = &mut copy.elements[table.len() * left.words..][..count * left.words];
-        if low <= high {
-            let (at, form) = (view.bytes_of(first + low).cast_const(), view.form());
-            let columns = (high - low + 1) as usize;
-            let rows = Rows { at, form, depth: t.depth as usize, stride: t.left_stride as isize, columns };
-            no_bytes.resize(no_bytes.len().max(columns), 0);
-            // SAFETY: the caller has checked the rows, and those between them lie between them.
-            unsafe { rows.pack(self.isa, left.kind, no_bytes, count, to) };
-        }
-        let row = |i: i64| if low <= i && i <= high { &raw const to[(i - low) as usize] } else { zeros.as_ptr() };
-        table.extend((0..count as i64).map(row));
-    }
 }
 
 /// True if elements of this form are multiplied as they lie in memory.
-fn is_plain(kind: Kind, form: Form) -> bool {
+pub(crate) fn is_plain(kind: Kind, form: Form) -> bool {
     match kind {
         Kind::Words | Kind::LaneWords => matches!(form, Form::I32 | Form::U32),
         Kind::Pairs | Kind::Bytes => false,
@@ -490,60 +373,21 @@ fn is_plain(kind: Kind, form: Form) -> bool {
     }
 }
 
-/// How the rows of a left operand are read that have a pointer each.
-#[derive(Clone, Copy)]
-struct LeftRows {
-    kind: Kind,
-    /// Where they lie, else in a copy.
-    in_place: bool,
-    /// The copy has a word of every row, then the next word of each.
-    across: bool,
-    /// Bytes that are copied as they are.
-    bytes: bool,
-    /// Words of a row, or elements.
-    words: usize,
-    /// From one of them to the next, and from the first one behind the last.
-    stride: isize,
-    span: usize,
-    /// What rows in the padding have.
-    padding: f32,
-}
-
-impl LeftRows {
-    fn of(t: &RegisterTile, kind: Kind, form: Form) -> LeftRows {
-        let (depth, group) = (t.depth as usize, integers::group(kind));
-        let whole = t.left_stride == 1 && depth % group == 0;
-        let in_place = is_plain(kind, form) || kind == Kind::Bytes && form == Form::U8 && whole;
-        let stride = if in_place && group == 1 { t.left_stride as isize } else { 1 };
-        let words = depth.div_ceil(group);
-        let bytes = kind.has_words() && form.size() == 1 && !in_place && !integers::is_shifted(kind, form);
-        let padding = if kind.has_words() { integers::word_of(kind, form, t.integer_padding) } else { 0.0 };
-        let span = (words - 1) * stride.unsigned_abs() + 1;
-        LeftRows { kind, in_place, across: false, bytes, words, stride, span, padding }
-    }
-    /// So many rows are adjacent in memory.
-    fn lie_across(&mut self, rows: usize) {
-        if self.bytes {
-            (self.across, self.stride, self.span) = (true, rows as isize, (self.words - 1) * rows + 1);
-        }
-    }
-}
-
 /// A tile at work.
-struct Place<'a> {
-    t: &'a RegisterTile,
+pub(crate) struct Place<'a> {
+    pub(crate) t: &'a RegisterTile,
     /// How it multiplies.
-    kind: Kind,
-    to: &'a Target,
+    pub(crate) kind: Kind,
+    pub(crate) to: &'a Target,
     /// Where the operands begin in the first row of the first tap.
-    first: [i64; 2],
-    start: Option<f32>,
+    pub(crate) first: [i64; 2],
+    pub(crate) start: Option<f32>,
     /// The taps, with their places in the copy of the right operand if there is one.
-    taps: &'a [[isize; 2]],
+    pub(crate) taps: &'a [[isize; 2]],
     /// That copy and the distance of its rows.
-    right: Option<(*const f32, isize)>,
+    pub(crate) right: Option<(*const f32, isize)>,
     /// The columns that are computed.
-    columns: Range<i64>,
+    pub(crate) columns: Range<i64>,
 }
 
 fn require_rows(view: &View, first: i64, rows: i64, stride: i64, columns: i64) {

@@ -5,112 +5,11 @@
 //! Rows of the left operand lie evenly, or have a pointer each for every tap, so that a convolution reads its image
 //! where it lies: a row in the padding points to zeros. Columns of the right operand lie next to each other.
 
+use crate::finish::{begin, finish};
+use crate::integer_tile;
 use crate::isa::Isa;
+pub(crate) use crate::tile_operands::{Kind, Operands, Step};
 use crate::vectors;
-
-/// How the operands of a tile are combined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// An element of each left row times the columns of the right operand.
-    Product,
-    /// The columns of each left row times those of the right operand.
-    Lanes,
-    /// The columns of each left row, added up; there is no right operand.
-    Sum,
-    /// Their maximum; NaN if one is.
-    Max,
-    /// Their minimum; NaN if one is.
-    Min,
-    /// As a product, with a right operand of f16.
-    Halves,
-    /// As `Lanes`, of i32.
-    LaneWords,
-    /// As a product, of integers: an element is a word, an i32.
-    Words,
-    /// A word is two i16.
-    Pairs,
-    /// A word is four bytes: of the left operand u8, of the right one i8.
-    Bytes,
-}
-
-impl Kind {
-    /// Sums of products of integers, which are i32 as bits.
-    pub(crate) fn is_of_integers(self) -> bool {
-        self.has_words() || self == Kind::LaneWords
-    }
-    /// Those of words of both operands. Rows have a pointer each.
-    pub(crate) fn has_words(self) -> bool {
-        matches!(self, Kind::Words | Kind::Pairs | Kind::Bytes)
-    }
-}
-
-/// A step of an epilogue: `sum = sum op operand`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    /// A number for all.
-    Add(f32),
-    Mul(f32),
-    /// NaN stays NaN; the number is none.
-    Max(f32),
-    Min(f32),
-    /// An element for each column.
-    AddColumns(*const f32),
-    MulColumns(*const f32),
-    /// An element for each, rows so far apart.
-    AddEach(*const f32, isize),
-    MulEach(*const f32, isize),
-    /// Keeps the sums where the results go: there are registers for one of each alone.
-    Keep,
-    /// The sums that were kept last.
-    AddKept,
-    MulKept,
-    /// A number that divides.
-    Div(f32),
-    /// To the nearest integer, ties to even.
-    Round,
-    /// Integers, as bits: a number for all, and one for each column.
-    AddInt(f32),
-    AddIntColumns(*const f32),
-    SubIntColumns(*const f32),
-    /// From an i32.
-    ToFloat,
-    /// To an i32 between two numbers.
-    ToInt(f32, f32),
-}
-
-/// A tile. Elements of integers are words of 32 bits, with any alignment. Whoever makes one has proved that all that it names is in bounds.
-pub(crate) struct Operands<'a> {
-    pub kind: Kind,
-    /// The first row of the left operand.
-    pub left: *const f32,
-    /// From one row of the left operand to the next.
-    pub row_stride: isize,
-    /// A pointer for each row, tap after tap, where rows lie unevenly; else none.
-    pub table: &'a [*const f32],
-    /// Rows of the table.
-    pub table_rows: usize,
-    /// From one element of a row to the next.
-    pub left_stride: isize,
-    /// The first row of the right operand; anything where there is none.
-    pub right: *const f32,
-    /// From one row of the right operand to the next.
-    pub right_stride: isize,
-    /// Where the left and the right operand of each tap begin.
-    pub taps: &'a [[isize; 2]],
-    /// Elements of the reduction in each tap.
-    pub depth: usize,
-    /// The first column that is computed.
-    pub first_column: usize,
-    /// The end of the columns.
-    pub columns: usize,
-    /// What sums begin with; `None`: what lies at `out`.
-    pub initial: Option<f32>,
-    pub steps: &'a [Step],
-    pub out: *mut f32,
-    /// From one row of results to the next.
-    pub out_stride: isize,
-}
 
 /// Computes these rows of a tile.
 ///
@@ -205,7 +104,7 @@ fn block(isa: Isa, left: usize) -> (usize, usize, usize) {
 unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
     if t.kind.has_words() {
         // SAFETY: as said.
-        return unsafe { integers(isa, t, at, n, vectors) };
+        return unsafe { integer_tile::part(isa, t, at, n, vectors) };
     }
     macro_rules! by_rows {
         ($body:ident, $vectors:literal, $($rows:literal)*; $($few:literal)*) => {{
@@ -249,133 +148,12 @@ unsafe fn part(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: us
     }
 }
 
-/// Computes a part of `n` rows of a product of integers.
-///
-/// # Safety
-/// As [`run`].
-unsafe fn integers(isa: Isa, t: &Operands<'_>, at: [usize; 2], n: usize, vectors: usize) {
-    macro_rules! by_rows {
-        ($body:path, $vectors:literal, $($rows:literal)*) => {{
-            use $body as body;
-            // SAFETY: the caller vouches for the operands, and for the instruction set.
-            match n {
-                $($rows => unsafe { body::integers::<$rows, $vectors>(t, at) },)*
-                _ => unreachable!("a part has the rows that `run` gives it"),
-            }
-        }};
-    }
-    match (isa, t.kind, vectors) {
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Kind::Bytes, 2) => by_rows!(avx512_bytes, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Kind::Bytes, _) => by_rows!(avx512_bytes, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Kind::Pairs, 2) => by_rows!(avx512_pairs, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Kind::Pairs, _) => by_rows!(avx512_pairs, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, _, 2) => by_rows!(avx512_words, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, _, _) => by_rows!(avx512_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, Kind::Pairs, 2) => by_rows!(avx2_pairs, 2, 1 2 3 4 5 6),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, Kind::Pairs, _) => by_rows!(avx2_pairs, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, _, 2) => by_rows!(avx2_words, 2, 1 2 3 4 5 6),
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, _, _) => by_rows!(avx2_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12),
-        #[cfg(target_arch = "aarch64")]
-        (Isa::Neon, _, 3) => by_rows!(neon_words, 3, 1 2 3 4 5 6 7 8),
-        #[cfg(target_arch = "aarch64")]
-        (Isa::Neon, _, _) => by_rows!(neon_words, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        _ => by_rows!(portable_words, 1, 1 2 3 4),
-    }
-}
-
-/// Runs the steps of a tile on its sums, which are in registers, and stores them: part of a body, so that each index is
-/// a constant.
-macro_rules! finish {
-    ($t:ident, [$row:ident, $column:ident], $masks:ident, $sums:ident, $out:ident, $integers:expr) => {
-        macro_rules! each {
-            ($i:ident, $v:ident, $sum:ident => $value:expr) => {
-                for $i in 0..R {
-                    for $v in 0..V {
-                        let $sum = $sums[$i][$v];
-                        $sums[$i][$v] = $value;
-                    }
-                }
-            };
-        }
-        macro_rules! place {
-            ($i:expr, $v:expr) => {
-                $out.offset($i as isize * $t.out_stride).add($v * LANES)
-            };
-        }
-        macro_rules! put {
-            () => {
-                for i in 0..R {
-                    for v in 0..V {
-                        store($masks[v], place!(i, v), $sums[i][v]);
-                    }
-                }
-            };
-        }
-        for step in $t.steps {
-            let columns = |at: *const f32| {
-                let mut all = [splat(0.0); V];
-                for v in 0..V {
-                    all[v] = load($masks[v], at.add($column + v * LANES));
-                }
-                all
-            };
-            let element = |at: *const f32, stride: isize, i: usize, v: usize| {
-                load($masks[v], at.offset(($row + i) as isize * stride).add($column + v * LANES))
-            };
-            match *step {
-                Step::Add(x) => each!(i, v, sum => add(sum, splat(x))),
-                Step::Mul(x) => each!(i, v, sum => mul(sum, splat(x))),
-                Step::Max(x) => each!(i, v, sum => max(splat(x), sum)),
-                Step::Min(x) => each!(i, v, sum => min(splat(x), sum)),
-                Step::AddColumns(at) => {
-                    let all = columns(at);
-                    each!(i, v, sum => add(sum, all[v]));
-                }
-                Step::MulColumns(at) => {
-                    let all = columns(at);
-                    each!(i, v, sum => mul(sum, all[v]));
-                }
-                Step::AddEach(at, stride) => each!(i, v, sum => add(sum, element(at, stride, i, v))),
-                Step::MulEach(at, stride) => each!(i, v, sum => mul(sum, element(at, stride, i, v))),
-                Step::Keep => put!(),
-                Step::AddKept => each!(i, v, sum => add(sum, load($masks[v], place!(i, v)))),
-                Step::MulKept => each!(i, v, sum => mul(sum, load($masks[v], place!(i, v)))),
-                Step::Div(x) if $integers => each!(i, v, sum => div(sum, splat(x))),
-                Step::Round if $integers => each!(i, v, sum => round(sum)),
-                Step::AddInt(x) if $integers => each!(i, v, sum => add_int(sum, splat(x))),
-                Step::AddIntColumns(at) if $integers => {
-                    let all = columns(at);
-                    each!(i, v, sum => add_int(sum, all[v]));
-                }
-                Step::SubIntColumns(at) if $integers => {
-                    let all = columns(at);
-                    each!(i, v, sum => sub_int(sum, all[v]));
-                }
-                Step::ToFloat if $integers => each!(i, v, sum => to_float(sum)),
-                Step::ToInt(low, high) if $integers => each!(i, v, sum => to_int(sum, low, high)),
-                _ => unreachable!("sums of floats have no such step"),
-            }
-        }
-        put!();
-    };
-}
-
 /// A body for the vectors of one module of [`vectors`].
 macro_rules! body {
     ($(#[$feature:meta])* $name:ident) => {
         mod $name {
             use super::vectors::$name::*;
-            use super::{Kind, Operands, Step};
+            use super::{Kind, Operands, Step, begin, finish};
 
             const PRODUCT: u8 = Kind::Product as u8;
             const PAIRS: u8 = Kind::Lanes as u8;
@@ -411,19 +189,7 @@ macro_rules! body {
                 // SAFETY: all accesses are those that the caller of `run` vouches for: rows `row..row + R`, and columns
                 // from `column` on as far as masks have them.
                 unsafe {
-                    let out = t.out.offset(row as isize * t.out_stride).add(column);
-                    let mut masks = [mask(0); V];
-                    for v in 0..V {
-                        masks[v] = mask(t.columns.saturating_sub(column + v * LANES));
-                    }
-                    let mut sums = [[splat(t.initial.unwrap_or(0.0)); V]; R];
-                    if t.initial.is_none() {
-                        for i in 0..R {
-                            for v in 0..V {
-                                sums[i][v] = load(masks[v], out.offset(i as isize * t.out_stride).add(v * LANES));
-                            }
-                        }
-                    }
+                    let (out, masks, mut sums) = begin!(t, [row, column]);
                     let across = if KIND == PRODUCT || KIND == HALVES { 0 } else { column };
                     let mut rows = [std::ptr::null::<f32>(); R];
                     if EVEN {
@@ -444,15 +210,12 @@ macro_rules! body {
                         }
                         for _ in 0..t.depth {
                             let mut columns = [splat(0.0); V];
-                            if KIND == PRODUCT || KIND == PAIRS || KIND == LANE_WORDS {
-                                for v in 0..V {
-                                    columns[v] = load(masks[v], b.wrapping_add(v * LANES));
-                                }
-                            }
-                            if KIND == HALVES {
-                                for v in 0..V {
-                                    columns[v] = load_halves(masks[v], halves.wrapping_add(v * LANES));
-                                }
+                            for v in 0..V {
+                                columns[v] = match KIND {
+                                    PRODUCT | PAIRS | LANE_WORDS => load(masks[v], b.wrapping_add(v * LANES)),
+                                    HALVES => load_halves(masks[v], halves.wrapping_add(v * LANES)),
+                                    _ => splat(0.0),
+                                };
                             }
                             for i in 0..R {
                                 let left = rows[i].wrapping_offset(at);
@@ -475,121 +238,6 @@ macro_rules! body {
         }
     };
 }
-
-/// A body of products of integers for the vectors of one module of [`vectors`]: how two words are multiplied, and added
-/// to a sum.
-macro_rules! integer_body {
-    ($(#[$feature:meta])* $name:ident, $vectors:ident, |$sum:ident, $left:ident, $right:ident| $combined:expr) => {
-        mod $name {
-            use super::vectors::$vectors::*;
-            use super::{Operands, Step};
-            #[cfg(target_arch = "x86_64")]
-            #[allow(unused_imports)]
-            use std::arch::x86_64::*;
-
-            $(#[$feature])*
-            #[inline]
-            fn combine($sum: Vector, $left: Vector, $right: Vector) -> Vector {
-                $combined
-            }
-
-            /// `R` rows of `V` vectors of columns from a row and a column on; each row has a pointer for each tap.
-            ///
-            /// # Safety
-            /// As [`super::run`].
-            $(#[$feature])*
-            // Arrays of registers: each index is a constant when the loops are unrolled.
-            #[allow(clippy::needless_range_loop)]
-            pub unsafe fn integers<const R: usize, const V: usize>(t: &Operands<'_>, [row, column]: [usize; 2]) {
-                // SAFETY: all accesses are those that the caller of `run` vouches for: rows `row..row + R`, and columns
-                // from `column` on as far as masks have them.
-                unsafe {
-                    let out = t.out.offset(row as isize * t.out_stride).add(column);
-                    let mut masks = [mask(0); V];
-                    for v in 0..V {
-                        masks[v] = mask(t.columns.saturating_sub(column + v * LANES));
-                    }
-                    let mut sums = [[splat(t.initial.unwrap_or(0.0)); V]; R];
-                    if t.initial.is_none() {
-                        for i in 0..R {
-                            for v in 0..V {
-                                sums[i][v] = load(masks[v], out.offset(i as isize * t.out_stride).add(v * LANES));
-                            }
-                        }
-                    }
-                    let mut rows = [std::ptr::null::<f32>(); R];
-                    for (n, tap) in t.taps.iter().enumerate() {
-                        let mut b = t.right.wrapping_offset(tap[1]).wrapping_add(column);
-                        let first = t.table.as_ptr().add(n * t.table_rows + row);
-                        for i in 0..R {
-                            rows[i] = *first.add(i);
-                        }
-                        let mut at = 0;
-                        for _ in 0..t.depth {
-                            let mut columns = [splat(0.0); V];
-                            for v in 0..V {
-                                columns[v] = load(masks[v], b.wrapping_add(v * LANES));
-                            }
-                            for i in 0..R {
-                                let left = splat(rows[i].wrapping_offset(at).read_unaligned());
-                                for v in 0..V {
-                                    sums[i][v] = combine(sums[i][v], left, columns[v]);
-                                }
-                            }
-                            at += t.left_stride;
-                            b = b.wrapping_offset(t.right_stride);
-                        }
-                    }
-                    finish!(t, [row, column], masks, sums, out, true);
-                }
-            }
-        }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-integer_body!(
-    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    avx512_bytes,
-    avx512,
-    |sum, left, right| words(_mm512_dpbusd_epi32(bits(sum), bits(left), bits(right)))
-);
-#[cfg(target_arch = "x86_64")]
-integer_body!(
-    #[target_feature(enable = "avx512f,avx512bw")]
-    avx512_pairs,
-    avx512,
-    |sum, left, right| add_int(sum, words(_mm512_madd_epi16(bits(left), bits(right))))
-);
-#[cfg(target_arch = "x86_64")]
-integer_body!(
-    #[target_feature(enable = "avx512f")]
-    avx512_words,
-    avx512,
-    |sum, left, right| add_int(sum, mul_int(left, right))
-);
-#[cfg(target_arch = "x86_64")]
-integer_body!(
-    #[target_feature(enable = "avx2,fma,f16c")]
-    avx2_pairs,
-    avx2,
-    |sum, left, right| add_int(sum, words(_mm256_madd_epi16(bits(left), bits(right))))
-);
-#[cfg(target_arch = "x86_64")]
-integer_body!(
-    #[target_feature(enable = "avx2,fma,f16c")]
-    avx2_words,
-    avx2,
-    |sum, left, right| add_int(sum, mul_int(left, right))
-);
-#[cfg(target_arch = "aarch64")]
-integer_body!(
-    #[target_feature(enable = "neon")]
-    neon_words,
-    neon,
-    |sum, left, right| add_int(sum, mul_int(left, right))
-);
-integer_body!(portable_words, portable, |sum, left, right| add_int(sum, mul_int(left, right)));
 
 #[cfg(target_arch = "x86_64")]
 body!(

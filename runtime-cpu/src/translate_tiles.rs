@@ -149,8 +149,7 @@ impl Translator<'_> {
             return Ok(None);
         }
         let sides = self.sides(&b.value, (r.combiner, buffer.dtype), columns.slot)?;
-        let sides = sides.filter(|s| !s.looks_beyond());
-        let Some(sides) = sides else { return Ok(None) };
+        let Some(sides) = sides.filter(|s| !s.looks_beyond()) else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {

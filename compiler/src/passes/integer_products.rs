@@ -10,10 +10,11 @@
 //! ```
 //!
 //! Both operands become i8: for u8, 128 is subtracted from values and zero points (`z` is `%zx` minus 128, and the
-//! padding value). If the device multiplies u8 and i8 as well (`MachineModel::mixes_bytes`), data of u8 stays. After the product, the zero point of the data times the sums of the weights is subtracted. The zero
-//! point of the weights is subtracted from the weights. Every sum is exact: the values between `DequantizeLinear` and
-//! `QuantizeLinear`, which a model computes in floats, are rounded once, by the scale. If a condition does not hold,
-//! the product is not changed, and a remark names the condition.
+//! padding value). If the device multiplies u8 and i8 as well (`MachineModel::mixes_bytes`), data of u8 stays. After
+//! the product, the zero point of the data times the sums of the weights is subtracted. The zero point of the weights
+//! is subtracted from the weights. Every sum is exact: the values between `DequantizeLinear` and `QuantizeLinear`,
+//! which a model computes in floats, are rounded once, by the scale. If a condition does not hold, the product is not
+//! changed, and a remark names the condition.
 //!
 //! The pass runs if the device multiplies words of four bytes at once (`ScheduleTarget::multiplies_bytes`); otherwise
 //! quantised models remain products of floats. The kernels use the intrinsics `dot4_i8` and `dot4_u8`

@@ -52,7 +52,7 @@ pub struct MachineModel {
     /// Products of matrices and of packed bytes, where the device has them, are operations of their own. Otherwise the
     /// driver makes vector operations of them.
     pub product_units: bool,
-    /// Products of bytes and their sums are few operations, also those of a u8 and an i8.
+    /// Products of bytes and their sums are few operations, for a u8 and an i8 too.
     pub mixes_bytes: bool,
     /// A subgroup combines the values of its lanes by halving. Otherwise the driver takes lane after lane.
     pub halves_subgroups: bool,

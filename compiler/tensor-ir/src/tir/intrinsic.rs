@@ -33,9 +33,9 @@
 //!
 //! `tile_14x32x64_f32` is a tile of multiply-adds in a processor's vector registers, with loops over 14 rows, 32
 //! columns and depth 64; `tile_14x32_f32` is one of any depth, also an open one. Operands are f32, or f16 and bf16 that
-//! are f32 when they are multiplied; those of `tile_14x32x64_i32` are i32, or bytes that become i32. A row of the left
-//! operand has elements at a constant stride, wherever it begins, or is 0 (of integers: some constant) under a condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may
-//! be left out.
+//! are f32 when they are multiplied; in `tile_14x32x64_i32` they are i32, or bytes that become i32. A row of the left
+//! operand has elements at a constant stride, wherever it begins, or is 0 (of integers: some constant) under a
+//! condition (padding); columns of the right operand are adjacent. Rows and columns beyond the end may be left out.
 //!
 //! # Matrix units
 //!
@@ -57,7 +57,7 @@ use crate::dtype::DType;
 use crate::int::{self, Bounds, DimRanges, Int};
 use crate::name::Name;
 use crate::profile::MatrixShape;
-use descriptions::{buffer, describe, dot4, fill, load, multiply_add, store};
+use descriptions::{becomes, buffer, describe, dot4, fill, load, multiply_add, narrowest, store};
 
 /// The role of a matrix in `C[m, n] += A[m, k] * B[k, n]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -429,23 +429,6 @@ fn fragment_words(scope: Scope) -> String {
 pub fn first_of(buffer: &Buffer, indices: &[Int], var: Name, bounds: &Bounds) -> Int {
     let flat = int::flatten_index(indices, &buffer.shape);
     int::simplify(&flat.substitute(var, &Int::new(0)), bounds)
-}
-
-/// The operand of casts to f32, which holds all values of f16 and bf16, and of bytes to i32.
-fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
-    match e {
-        Expr::Cast(to, a) if becomes(a.dtype(f), *to) => narrowest(a, f),
-        _ => e,
-    }
-}
-
-/// True if every element of the one type is the same number in the other, which is multiplied.
-fn becomes(from: DType, to: DType) -> bool {
-    match to {
-        DType::F32 => matches!(from, DType::F16 | DType::BF16),
-        DType::I32 => matches!(from, DType::I8 | DType::U8),
-        _ => false,
-    }
 }
 
 /// The strides in elements of an access along the loops `vars`, if they are constant.

@@ -5,8 +5,8 @@
 //! read in place, one tap of a window after another: no matrix of windows is made. A task multiplies one tile of rows
 //! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
 //!
-//! Integers have sums in i32, of i32 or of bytes of either sign. One row is a tile if the right operand is packed. Where
-//! the left operand lies evenly along parts of the reduction alone, each part is a tap.
+//! Integers have sums in i32, of i32 or of bytes of either sign. One row is a tile if the right operand is packed.
+//! Where the left operand lies evenly along parts of the reduction alone, each part is a tap.
 
 use super::analysis::{Contraction, contraction_of_numbers, output_variables};
 use super::candidate::Candidate;

@@ -71,10 +71,11 @@ fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
     let extent = |v: &Name| view.extent_of(*v).ok_or_else(|| Decline("a size is open".into()));
     let sizes = |loops: &[Name]| loops.iter().map(extent).product::<Result<i64, Decline>>();
     let (rows, columns, depth) = (sizes(&c.m)?, sizes(&c.n)?, sizes(&c.k)?);
-    if rows > MOST_ROWS || columns < 2 || depth < SHORTEST {
-        return Err(Decline(format!(
-            "{rows} rows, {columns} columns and depth {depth} are no few rows of a long product"
-        )));
+    if rows > MOST_ROWS {
+        return Err(Decline::other_kind());
+    }
+    if columns < 2 || depth < SHORTEST {
+        return Err(Decline(format!("{columns} columns and depth {depth} are too few to share")));
     }
     let [k] = c.k[..] else { return Err(Decline("the reduction is more than one loop".into())) };
     let reduce = unit.reduce.and_then(|r| view.block(r)).ok_or_else(Decline::other_kind)?;

@@ -41,8 +41,11 @@ pub(super) fn schedule(
     let mut script = whole.clone();
     while let Some((unit, rule)) = refused.by.take().filter(|(unit, rule)| script.bar(*unit, rule)) {
         refused.reasons.push(format!("without rule {rule} for {unit}"));
-        if let Some(done) = attempt(f, constants, target, false, &script, &mut refused)? {
-            return Ok(done);
+        match attempt(f, constants, target, false, &script, &mut refused) {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {}
+            // Without its rules nothing takes the unit.
+            Err(e) => refused.reasons.push(e.message),
         }
     }
     for prime in [false, true] {

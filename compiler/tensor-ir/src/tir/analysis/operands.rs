@@ -49,7 +49,7 @@ impl<'e> Operand<'e> {
     pub fn widens(&self, to: DType) -> bool {
         self.casts.iter().all(|t| *t == to)
     }
-    /// What a row of a tile's left operand is in the padding, where tiles can read it there: 0, or any integer.
+    /// The padding of a row of a tile's left operand: 0, or any integer. `None` if tiles read no such rows.
     pub fn row_padding(&self) -> Option<i64> {
         match self.padding {
             None => Some(0),

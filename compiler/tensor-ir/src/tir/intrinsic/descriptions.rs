@@ -78,3 +78,20 @@ pub(super) fn dot4(t: DType) -> Intrinsic {
         (f.buffers.push(c), vec![Int::new(0)], element(a) * element(b), reduce)
     })
 }
+
+/// The operand of casts to f32, which holds all values of f16 and bf16, and of bytes to i32.
+pub(super) fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
+    match e {
+        Expr::Cast(to, a) if becomes(a.dtype(f), *to) => narrowest(a, f),
+        _ => e,
+    }
+}
+
+/// True if every element of the one type is the same number in the other, which is multiplied.
+pub(super) fn becomes(from: DType, to: DType) -> bool {
+    match to {
+        DType::F32 => matches!(from, DType::F16 | DType::BF16),
+        DType::I32 => matches!(from, DType::I8 | DType::U8),
+        _ => false,
+    }
+}
