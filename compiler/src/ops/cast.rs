@@ -69,6 +69,9 @@ impl Op for Cast {
         cx.output(0, out);
         Ok(())
     }
+    fn decodes(&self) -> bool {
+        self.to.is_float()
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Cast", vec![("to", OnnxAttr::Int(onnx_code(self.to)))]);
         Ok(())

@@ -170,7 +170,7 @@ pub trait Op: AttrObject {
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         None
     }
-    /// True if a host evaluation step by step is less work: where kernels run on the host too, it is taken.
+    /// True if evaluation on the host is less work: it is taken where kernels run there too.
     fn is_less_work_on_host(&self) -> bool {
         false
     }
@@ -198,8 +198,7 @@ pub trait Op: AttrObject {
     fn broadcasts(&self) -> bool {
         false
     }
-    /// For an op that is linear in its data and in its weights (operand 1, of `rank` dimensions): the positions of the
-    /// channels in the weights. `None` if channels are split.
+    /// For an op linear in its data and its weights (operand 1, of `rank` dimensions): places of unsplit channels there.
     fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
         None
     }
@@ -254,8 +253,7 @@ pub trait Op: AttrObject {
 
     // ---- Sizes ----
 
-    /// Integer values of the results (of rank 0 or 1), if they are constant or symbolic: shape arithmetic. For several
-    /// results, the values of all of them in order. Floats count if they are integers.
+    /// Integer values (also as floats) of all results, of rank 0 or 1, constant or symbolic: shape arithmetic.
     fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         None
     }
@@ -303,9 +301,8 @@ pub trait Op: AttrObject {
     fn layout_name(&self) -> Option<&'static str> {
         self.layout().map(|rule| rule.data_layout().title())
     }
-    /// The op for data operands that are transposed by `perm` (new dimension `i` is old dimension `perm[i]`, as in
-    /// [`transpose::Transpose`]), and which of its results are then transposed. For ops with axes in their attributes;
-    /// `None` if there is no such op, and for elementwise ops, whose index maps are enough.
+    /// The op for data operands that are transposed by `perm`, as in [`transpose::Transpose`], and which of its results
+    /// are then transposed. For ops with axes in their attributes; `None` for elementwise ops and others.
     fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         None
     }
@@ -317,8 +314,7 @@ pub trait Op: AttrObject {
 
     // ---- Precision ----
 
-    /// True for an op that makes wide elements of packed ones, each of its own: where products read the result, the
-    /// packed form stays in memory and their kernels decode it.
+    /// True for an op that makes wide elements of packed ones, each by itself: kernels may decode what they read.
     fn decodes(&self) -> bool {
         false
     }
@@ -327,18 +323,15 @@ pub trait Op: AttrObject {
         Precision::Follow
     }
     /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
-    /// computes in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around
-    /// the op.
+    /// computes in f32, rounds once, and gives nothing much larger: f16 data then need no casts around the op.
     fn widens(&self) -> bool {
         false
     }
-    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data if they are constants (biases).
-    /// They are small, and their rounding error would affect every element that they are added to.
+    /// For an op of class [`Precision::Always`]: constants that stay f32, whose errors all elements would get (biases).
     fn single_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// Numbers in the attributes that meet the data as they are (bounds, fill values): one that f16 does not hold keeps
-    /// the op in f32.
+    /// Numbers in the attributes that meet the data (bounds, fill values): one that f16 has not keeps the op in f32.
     fn data_constants(&self) -> Vec<f64> {
         vec![]
     }

@@ -90,7 +90,8 @@ macro_rules! running_ops {
         impl $name {
             fn running(&self) -> Running {
                 let (axis, exclusive, reverse) = (self.axis, self.exclusive, self.reverse);
-                Running { axis, exclusive, reverse, combiner: Combiner::$combiner, first: $one, ints: $ints, floats: $floats }
+                let (combiner, first) = (Combiner::$combiner, $one);
+                Running { axis, exclusive, reverse, combiner, first, ints: $ints, floats: $floats }
             }
         }
         impl Op for $name {

@@ -108,7 +108,8 @@ const RANKED: i64 = 4096;
 
 impl TopK {
     /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, 1 and the place of
-    /// the element of that rank; 0 if there were none) and the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts.
+    /// the element of that rank; 0 if there were none) and the values. Quadratic in the axis: beyond [`RANKED`] elements
+    /// the host sorts.
     fn compute_ranked(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let (ty, shape, dtype) = (cx.output_type(0).clone(), cx.shape(x), cx.dtype(x));

@@ -19,11 +19,10 @@ use crate::arena::Id;
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::{Constant, Module, NodeId, ValueId};
+use crate::graph::{Constant, Module, NodeId, TensorType, ValueId};
 use crate::int::const_dims;
 use crate::interpreter::eval_node;
 use crate::ops::Precision;
-use crate::ops::cast::Cast;
 use crate::ops::control::Const;
 use crate::ops::{OpRef, OpResult, const_value, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
@@ -158,9 +157,9 @@ impl FoldConstants {
 /// Whether the node makes wide elements of packed ones: of some bits, or of bytes.
 fn widens(r: &Rewriter<'_>, n: NodeId) -> bool {
     let node = &r.f.nodes[n];
-    let bytes = |v: ValueId| matches!(r.f.ty(v).dtype, DType::I8 | DType::U8) && r.f.ty(v).rank() > 1;
-    let cast = || node.inputs.iter().flatten().all(|v| bytes(*v)) && r.f.ty(node.outputs[0]).dtype.is_float();
-    node.op.decodes() || (node.op.is::<Cast>() && cast())
+    let data = node.inputs.first().copied().flatten().map(|v| r.f.ty(v)).filter(|t| t.rank() > 1 && t.dtype.is_int());
+    let sizes = data.and_then(TensorType::bytes).zip(node.outputs.first().and_then(|&o| r.f.ty(o).bytes()));
+    node.op.decodes() && sizes.is_some_and(|(packed, wide)| wide >= 2 * packed)
 }
 
 /// Whether the value becomes an operand of one product alone, by scales, offsets and moved axes at most: its kernel
@@ -176,7 +175,7 @@ fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId) ->
     let beside = |o: ValueId| o == v || (few(o) && is_known(r, o));
     let scaled = node.op.broadcasts() && node.inputs.iter().flatten().all(|o| beside(*o));
     let kept = |o: &ValueId| r.f.ty(*o).numel() == r.f.ty(v).numel() && meets_product(r, uses, *o);
-    product || ((moved || scaled || node.op.is::<Cast>()) && node.outputs.iter().all(kept))
+    product || ((moved || scaled || node.op.decodes()) && node.outputs.iter().all(kept))
 }
 
 /// Whether the value depends on constants alone.

@@ -103,8 +103,8 @@ fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
     Ok(Found { contraction: c, rows, columns, depth, run, sharing, loads })
 }
 
-/// The dimensions of a buffer in the order that the rule gives them: those of a constant that `block` alone reads with
-/// the ones along `k` innermost.
+/// The dimensions of a buffer in the order that the rule gives them: a constant that `block` alone reads has the ones
+/// along `k` innermost.
 fn order_along(view: &View<'_>, block: Name, (buffer, index): (BufferId, &[Int]), k: Name) -> Vec<usize> {
     let (along, others): (Vec<usize>, Vec<usize>) = (0..index.len()).partition(|d| index[*d].uses(k));
     let once = || view.block(block).is_some_and(|b| b.value.loads().iter().filter(|l| l.0 == buffer).count() == 1);
@@ -114,7 +114,7 @@ fn order_along(view: &View<'_>, block: Name, (buffer, index): (BufferId, &[Int])
     }
 }
 
-/// Numbers of columns with those of threads that leave few of them idle.
+/// Numbers of columns, with numbers of threads that leave few idle.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
     let found = find(view, unit)?;
     let runs = found.depth / found.run;
@@ -204,7 +204,7 @@ fn pack_right(sketch: &mut Sketch<'_>, reduce: Name, c: &Contraction) -> Result<
     Ok(())
 }
 
-/// The loops of the block that sums up a thread's part, named after those of the reduction.
+/// The loops of the block that sums up a thread's part, named after the reduction's.
 struct Runs {
     part: Name,
     /// The reduction's loop over threads.
