@@ -120,7 +120,7 @@ impl Task<'_> {
             // SAFETY: all of its taps were just checked.
             unsafe { m.right.pack(self.isa, tile, (kind, left), &rows, &t.taps) };
             let sums = m.right.sums();
-            m.steps.splice(0..0, (!sums.is_empty()).then(|| Step::AddIntColumns(sums.as_ptr())));
+            m.steps.splice(0..0, (!sums.is_empty()).then_some(Step::AddIntColumns(sums.as_ptr())));
         } else {
             let axes = [(1, 0), (t.depth as usize, t.right_stride as isize), (columns as usize, 1)];
             let stored = Stored { at: view.bytes_of(first), form: view.form(), axes };

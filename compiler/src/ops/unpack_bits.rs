@@ -78,9 +78,9 @@ impl Op for UnpackBits {
                 name
             };
             value = wide(cx, value, DType::I32);
-            let half = cx.constant(Tensor::scalar(range as i32 / 2));
+            let half = cx.constant(Tensor::scalar(range / 2));
             let raised = cx.emit("Add", vec![value, half.clone()]);
-            let range = cx.constant(Tensor::scalar(range as i32));
+            let range = cx.constant(Tensor::scalar(range));
             let wrapped = cx.emit("Mod", vec![raised, range]);
             value = cx.emit("Sub", vec![wrapped, half]);
             value = wide(cx, value, DType::I8);

@@ -184,7 +184,7 @@ fn processors_mix_bytes() {
         };
         assert_eq!(f.walk().iter().filter(own).count(), 1, "{said}");
         let x = bytes(data, &[2, 4, 6, 7], 5);
-        let of = |m: &Module| run_function(m, m.entry, &[x.clone()]).expect("a result");
+        let of = |m: &Module| run_function(m, m.entry, std::slice::from_ref(&x)).expect("a result");
         let found = agree(&of(&after)[0], &of(&before)[0], &Tolerance::uniform(1e-5));
         assert!(found.pass, "{}: {text}", found.why);
     }

@@ -179,7 +179,7 @@ fn transposed(view: &View<'_>, unit: &Unit, loops: &[LoopHead], outer: &[Name]) 
 }
 
 /// Keeps rows of a transpose in a task: these are read together, as they share lines of the cache.
-fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, outer: &mut Vec<Name>) -> Result<(), Decline> {
+fn keep_rows(sketch: &mut Sketch<'_>, rows: Name, outer: &mut [Name]) -> Result<(), Decline> {
     let parts = sketch.split(rows, &[0, LINE], &["o", "i"])?;
     outer.iter_mut().filter(|v| **v == rows).for_each(|v| *v = parts[0]);
     let order: Vec<Name> = outer.iter().copied().chain([parts[1]]).collect();
