@@ -149,6 +149,8 @@ impl Task<'_> {
                     self.env[l.slot] = i;
                     self.each(inner, f);
                 }
+                // Another leaf of the same loops may run them in another order.
+                self.env[l.slot] = 0;
             }
         }
     }
@@ -159,7 +161,8 @@ impl Task<'_> {
         let whole = [(0, l.rows.count), (0, l.columns.count)];
         self.each(&l.loops, &mut |t| {
             if l.cuts.iter().all(Vec::is_empty) {
-                return t.leaf_part(l, whole);
+                t.leaf_part(l, whole);
+                return t.begin_at([l.rows.slot, l.columns.slot], [0, 0]);
             }
             t.begin_at([l.rows.slot, l.columns.slot], [0, 0]);
             let rows = t.parts(&l.cuts[0], l.rows);
@@ -167,6 +170,7 @@ impl Task<'_> {
             for row in &rows {
                 columns.iter().for_each(|column| t.leaf_part(l, [*row, *column]));
             }
+            t.begin_at([l.rows.slot, l.columns.slot], [0, 0]);
         });
     }
     /// Cuts a loop of a leaf where one of these conditions begins or ends to hold. The loop's variable is 0.

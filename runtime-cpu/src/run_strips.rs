@@ -85,7 +85,8 @@ impl Task<'_> {
         {
             let at = s.places.len() - 1;
             let (view, x) = (self.views[s.places[at].buffer], m.uniforms[i]);
-            return write(&view, &span(&s.places[at], m.first[at], part), &Source::Splat(x));
+            write(&view, &span(&s.places[at], m.first[at], part), &Source::Splat(x));
+            return self.begin_at([s.rows.slot, s.columns.slot], [0, 0]);
         }
         match s.fold {
             Some(_) if code.is_int => self.fold_ints(s, code, part, m),

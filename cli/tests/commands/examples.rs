@@ -176,6 +176,8 @@ fn folder() -> PathBuf {
     for name in ["model.onnx", "a.onnx", "b.onnx"] {
         weft(&folder, &["export", "classifier.weft", "-o", name, "-q"]);
     }
+    let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/decoders/old.onnx");
+    std::fs::copy(decoder, folder.join("decoder.onnx")).expect("copies");
     weft(&folder, &["compile", "model.onnx", "-q", "-o", "a.trace"]);
     weft(&folder, &["compile", "model.onnx", "-q", "--fuse", "off", "-o", "b.trace"]);
     for (from, to) in [("b", "before"), ("a", "after")] {

@@ -6,7 +6,6 @@ use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{DimRanges, Int};
 use crate::lowering::{LoweredGroup, lower_group};
 use crate::name::Name;
-use crate::ops::OpRef;
 use crate::ops::control::{CallTensor, Const};
 use crate::profile::DeviceProfile;
 use crate::schedule::apply_pending;
@@ -61,10 +60,14 @@ pub(super) fn lower(
     }
 }
 
-/// True for a group of one op that is less work on the host; with other nodes, it is a kernel.
+/// Bytes of a result that the host computes beside a copy of the operand, at most.
+const MOST_ON_HOST: usize = 1 << 25;
+
+/// True for a group of one op that is less work on the host; with other nodes, and for large results, it is a kernel.
 fn is_alone_and_sequential(f: &Function) -> bool {
-    let ops: Vec<&OpRef> = f.walk().into_iter().map(|n| &f.nodes[n].op).filter(|op| !op.is::<Const>()).collect();
-    matches!(ops[..], [op] if op.is_less_work_on_host())
+    let nodes: Vec<NodeId> = f.walk().into_iter().filter(|&n| !f.nodes[n].op.is::<Const>()).collect();
+    let small = |v: &ValueId| f.ty(*v).bytes().is_none_or(|n| n <= MOST_ON_HOST);
+    matches!(nodes[..], [n] if f.nodes[n].op.is_less_work_on_host() && f.nodes[n].outputs.iter().all(small))
 }
 
 /// A tensor function that came with the module, as it is written: it keeps its schedule and storage forms where it has
