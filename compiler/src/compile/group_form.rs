@@ -61,7 +61,7 @@ pub(super) fn lower(
 }
 
 /// Bytes of a result that the host computes beside a copy of the operand, at most.
-const MOST_ON_HOST: usize = 1 << 25;
+const MOST_ON_HOST: usize = 1 << 22;
 
 /// True for a group of one op that is less work on the host; with other nodes, and for large results, it is a kernel.
 fn is_alone_and_sequential(f: &Function) -> bool {
