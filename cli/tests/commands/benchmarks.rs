@@ -152,7 +152,8 @@ fn a_failing_row_keeps_the_rest() {
 
 #[test]
 fn open_dimensions_and_keep_lists_are_swept() {
-    let sweep = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 --device interpreter --runs 1 --warmup 0";
+    let sweep = "bench open_found.weft encoder:smallest --sweep dim=sequence=16,32 keep=none,* --amp fp16 \
+                 --device interpreter --runs 1 --warmup 0";
     let v = here(sweep).args(["--json"]).run().ended(2).json();
     let rows = v.as_array().expect("rows");
     let of = |r: &Value| r["settings"]["swept"].as_object().expect("swept").clone();
