@@ -55,6 +55,7 @@ fn drawn(seed: u64) -> Vec<(&'static str, TensorFunction)> {
         ("matmul", matmul(t, n(0, 17, 80), n(1, 17, 80), n(2, 9, 70))),
         ("matmul of vectors", matmul(t, n(3, 17, 80), whole(4, 96), whole(5, 96))),
         ("matmul of a long depth", matmul(t, n(6, 17, 40), whole(7, 40), 4 * n(0, 128, 300))),
+        ("matmul of few rows", matmul(t, n(0, 1, 8), n(1, 17, 80), 4 * n(5, 16, 40))),
         (
             "conv",
             conv(t, &Conv { n: 1, c: n(0, 1, 20), h: n(1, 5, 15), oc: n(2, 5, 40), k: 3, stride: n(3, 1, 2), pad: 1 }),
