@@ -17,10 +17,12 @@ impl Run<'_> {
             }
         }
     }
-    /// The place of an input's own bytes, if kernels can read it there: no step writes to an input.
+    /// The place of an input's own bytes, if kernels can read it there: no step of a plan that the compiler made writes
+    /// to an input; a stranger's plan may.
     pub(crate) fn where_it_lies(&self, view: &BufferView, t: &Tensor) -> Option<Place> {
         let buffer = &self.session.plan.buffers[view.buffer];
         let own = matches!(buffer.content, Content::Input(_)) && !self.is_on_host(view.buffer);
+        let own = own && !self.session.is_foreign;
         let Ok(Cow::Borrowed(bytes)) = encode_tensor(t, view.encoding) else { return None };
         let fits = bytes.len() as u64 >= buffer.bytes && bytes.as_ptr().cast::<u64>().is_aligned();
         (own && fits).then_some(Place { at: bytes.as_ptr().cast_mut(), bytes: bytes.len() })

@@ -3,6 +3,7 @@
 use crate::isa::{Isa, versions};
 use crate::math::{self, Fused};
 use crate::memory::Source;
+use crate::strip_bodies::Chosen;
 use std::rc::Rc;
 use tensor_ir::dtype::DType;
 use tensor_ir::interpreter::scalar::{self, Num};
@@ -106,12 +107,6 @@ versions! {
 versions! {
     fn into_f<F: Fn(f32, f32) -> f32>(f: F, a: &mut [f32], b: &[f32]) {
         a.iter_mut().zip(b).for_each(|(a, b)| *a = f(*a, *b));
-    }
-}
-versions! {
-    fn choose_f<F: Fn(f32, f32) -> bool>(f: F, to: &mut [f32], by: [&[f32]; 2], from: [&[f32]; 2]) {
-        let each = to.iter_mut().zip(by[0].iter().zip(by[1])).zip(from[0].iter().zip(from[1]));
-        each.for_each(|((t, (x, y)), (a, b))| *t = if f(*x, *y) { *a } else { *b });
     }
 }
 /// Elements whose polynomials are computed at once: a few vectors of any width.
@@ -281,8 +276,8 @@ impl Ops<'_> {
         let n = self.n;
         let mut to = self.free.take::<f32>();
         let all = [by, from].map(|pair| pair.map(|s| self.filled(s)));
-        let [sides, sources] = [0, 1].map(|i| [0, 1].map(|j| &all[i][j].lanes().unwrap_or(&[])[..n]));
-        op.with_comparison::<f32, _>(Chosen { isa: self.isa, to: &mut to[..n], sides, sources });
+        let [by, from] = [0, 1].map(|i| [0, 1].map(|j| &all[i][j].lanes().unwrap_or(&[])[..n]));
+        op.with_comparison::<f32, _>(Chosen { isa: self.isa, to: &mut to[..n], by, from });
         all.into_iter().flatten().for_each(|s| self.free.give(s));
         Source::Own(to)
     }
@@ -386,21 +381,6 @@ impl WithBinary<i64, i64> for Zipped<'_, '_, '_, i64> {
     type Out = Lanes<'static>;
     fn with(self, f: impl Fn(i64, i64) -> i64) -> Lanes<'static> {
         Lanes::I(self.ops.both(self.a, self.b, f))
-    }
-}
-
-/// Elements of two sources, by a comparison of two sides.
-struct Chosen<'l> {
-    isa: Isa,
-    to: &'l mut [f32],
-    sides: [&'l [f32]; 2],
-    sources: [&'l [f32]; 2],
-}
-
-impl WithBinary<f32, bool> for Chosen<'_> {
-    type Out = ();
-    fn with(self, f: impl Fn(f32, f32) -> bool) {
-        choose_f(self.isa, f, self.to, self.sides, self.sources);
     }
 }
 

@@ -258,7 +258,7 @@ impl Task<'_> {
                     Lane::All(x) => lanes(Lane::At(filled(m, s, i, x, n)), n),
                     at => lanes(at, n),
                 });
-                op.with_comparison::<f32, _>(Chosen { isa, to, by: [x, y], from: [a, b] });
+                op.with_comparison::<f32, _>(bodies::Chosen { isa, to, by: [x, y], from: [a, b] });
             }
             Work::Ints(work) => self.int_step(s, work, at, strip, to, m),
             Work::Ramp(index, strides) => {
@@ -397,21 +397,5 @@ impl WithBinary<f32, f32> for Zipped<'_> {
             (a, Lane::All(y)) => bodies::map(self.isa, |x| f(x, y), self.to, lanes(a, n)),
             (a, b) => bodies::zip(self.isa, f, self.to, lanes(a, n), lanes(b, n)),
         }
-    }
-}
-
-/// Elements of two operands, by a comparison of two.
-struct Chosen<'l> {
-    isa: Isa,
-    to: &'l mut [f32],
-    by: [&'l [f32]; 2],
-    from: [&'l [f32]; 2],
-}
-
-impl WithBinary<f32, bool> for Chosen<'_> {
-    type Out = ();
-    fn with(self, f: impl Fn(f32, f32) -> bool) {
-        let ([x, y], [a, b]) = (self.by, self.from);
-        bodies::choose(self.isa, f, self.to, x, y, a, b);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::isa::{Isa, versions};
 use crate::math::{self, Fused};
-use tensor_ir::tir::{Combiner, UnaryOp};
+use tensor_ir::tir::{Combiner, UnaryOp, WithBinary};
 
 /// Lanes that are computed at once: a few vectors of any width.
 const AT_ONCE: usize = 32;
@@ -45,32 +45,43 @@ fn padded<T: From<i8> + Copy>(lanes: &[T]) -> [T; AT_ONCE] {
     all
 }
 
+/// Lanes of four bytes: f32 or i32.
+pub(crate) trait Word: Copy + Default + From<i8> {}
+impl Word for f32 {}
+impl Word for i32 {}
+
+/// Lanes of two operands, by a comparison of two others.
+pub(crate) struct Chosen<'l, T> {
+    pub isa: Isa,
+    pub to: &'l mut [f32],
+    pub by: [&'l [T]; 2],
+    pub from: [&'l [f32]; 2],
+}
+
+impl<T: Word> WithBinary<T, bool> for Chosen<'_, T> {
+    type Out = ();
+    fn with(self, f: impl Fn(T, T) -> bool) {
+        let ([x, y], [a, b]) = (self.by, self.from);
+        choose(self.isa, f, self.to, x, y, a, b);
+    }
+}
+
 versions! {
-    fn map<F: Fn(f32) -> f32>(f: F, to: &mut [f32], a: &[f32]) {
+    fn map<T: Word, F: Fn(T) -> T>(f: F, to: &mut [T], a: &[T]) {
         blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = f(*x) });
     }
 }
 versions! {
-    fn zip<F: Fn(f32, f32) -> f32>(f: F, to: &mut [f32], a: &[f32], b: &[f32]) {
+    fn zip<T: Word, F: Fn(T, T) -> T>(f: F, to: &mut [T], a: &[T], b: &[T]) {
         blocks!(to, [a, b], for (to, (x, y)) in to.iter_mut().zip(a.iter().zip(b)) { *to = f(*x, *y) });
     }
 }
 versions! {
-    fn choose<F: Fn(f32, f32) -> bool>(f: F, to: &mut [f32], x: &[f32], y: &[f32], a: &[f32], b: &[f32]) {
+    fn choose<T: Word, F: Fn(T, T) -> bool>(f: F, to: &mut [f32], x: &[T], y: &[T], a: &[f32], b: &[f32]) {
         blocks!(to, [x, y, a, b], for (i, to) in to.iter_mut().enumerate() {
             let (a, b) = (a[i], b[i]);
             *to = if f(x[i], y[i]) { a } else { b };
         });
-    }
-}
-versions! {
-    fn map_ints<F: Fn(i32) -> i32>(f: F, to: &mut [i32], a: &[i32]) {
-        blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = f(*x) });
-    }
-}
-versions! {
-    fn zip_ints<F: Fn(i32, i32) -> i32>(f: F, to: &mut [i32], a: &[i32], b: &[i32]) {
-        blocks!(to, [a, b], for (to, (x, y)) in to.iter_mut().zip(a.iter().zip(b)) { *to = f(*x, *y) });
     }
 }
 versions! {
@@ -81,14 +92,6 @@ versions! {
 versions! {
     fn floats(to: &mut [f32], a: &[i32]) {
         blocks!(to, [a], for (to, x) in to.iter_mut().zip(a) { *to = *x as f32 });
-    }
-}
-versions! {
-    fn choose_by_ints<F: Fn(i32, i32) -> bool>(f: F, to: &mut [f32], x: &[i32], y: &[i32], a: &[f32], b: &[f32]) {
-        blocks!(to, [x, y, a, b], for (i, to) in to.iter_mut().enumerate() {
-            let (a, b) = (a[i], b[i]);
-            *to = if f(x[i], y[i]) { a } else { b };
-        });
     }
 }
 versions! {

@@ -24,7 +24,7 @@ impl Task<'_> {
         let (isa, n) = (self.isa, to.len());
         match work {
             IntWork::Unary(op, t, a) => {
-                bodies::map_ints(isa, |x| op.of_int(*t, i64::from(x)) as i32, ints_mut(to), ints(all(s, 0, *a, n, m)));
+                bodies::map(isa, |x| op.of_int(*t, i64::from(x)) as i32, ints_mut(to), ints(all(s, 0, *a, n, m)));
             }
             IntWork::Binary(op, t, both) => {
                 let [a, b] = [0, 1].map(|i| ints(all(s, i, both[i], n, m)));
@@ -40,7 +40,7 @@ impl Task<'_> {
             IntWork::Test(op, a) => op.with(Tested { isa, to, a: all(s, 0, *a, n, m) }),
             IntWork::Choose(op, operands) => {
                 let [x, y, a, b] = std::array::from_fn(|i| all(s, i, operands[i], n, m));
-                op.with_comparison::<i32, _>(Chosen { isa, to, by: [ints(x), ints(y)], from: [a, b] });
+                op.with_comparison::<i32, _>(bodies::Chosen { isa, to, by: [ints(x), ints(y)], from: [a, b] });
             }
             IntWork::ToFloat(a) => bodies::floats(isa, to, ints(all(s, 0, *a, n, m))),
             IntWork::ToInt(DType::Bool, a) => {
@@ -51,7 +51,7 @@ impl Task<'_> {
                 bodies::map(isa, |x| of_int((x as i32).clamp(low, high)), to, all(s, 0, *a, n, m));
             }
             IntWork::Wrap(t, a) => {
-                bodies::map_ints(isa, |x| t.wrap(i64::from(x)) as i32, ints_mut(to), ints(all(s, 0, *a, n, m)));
+                bodies::map(isa, |x| t.wrap(i64::from(x)) as i32, ints_mut(to), ints(all(s, 0, *a, n, m)));
             }
             IntWork::Ramp(index, strides) => {
                 let first = index.eval(self.scene()) + at[0] as i64 * strides[0] + at[1] as i64 * strides[1];
@@ -134,7 +134,7 @@ struct Zipped<'l> {
 impl WithBinary<i64, i64> for Zipped<'_> {
     type Out = ();
     fn with(self, f: impl Fn(i64, i64) -> i64) {
-        bodies::zip_ints(self.isa, |a, b| f(i64::from(a), i64::from(b)) as i32, self.to, self.a, self.b);
+        bodies::zip(self.isa, |a, b| f(i64::from(a), i64::from(b)) as i32, self.to, self.a, self.b);
     }
 }
 
@@ -164,21 +164,5 @@ impl WithUnary<f32> for Tested<'_> {
     type Out = ();
     fn with(self, f: impl Fn(f32) -> f32) {
         bodies::map(self.isa, |x| of_int(i32::from(f(x) != 0.0)), self.to, self.a);
-    }
-}
-
-/// Lanes of two operands, by a comparison of two integers.
-struct Chosen<'l> {
-    isa: Isa,
-    to: &'l mut [f32],
-    by: [&'l [i32]; 2],
-    from: [&'l [f32]; 2],
-}
-
-impl WithBinary<i32, bool> for Chosen<'_> {
-    type Out = ();
-    fn with(self, f: impl Fn(i32, i32) -> bool) {
-        let ([x, y], [a, b]) = (self.by, self.from);
-        bodies::choose_by_ints(self.isa, f, self.to, x, y, a, b);
     }
 }

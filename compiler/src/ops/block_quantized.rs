@@ -43,8 +43,8 @@ fn unpacked(cx: &mut ImportContext<'_, '_>, x: ValueId, bits: i64, count: i64) -
     }
 }
 
-/// Integers of `bits` in bytes, as rows of `shape` without its last dimension: constants whose rows fill words as u32,
-/// others as they are.
+/// Packed integers as rows of so many bytes, behind the dimensions `lead`. A constant whose rows are whole words becomes
+/// one of u32, with the same data; other values stay u8.
 fn rows_of_words(cx: &mut ImportContext<'_, '_>, packed: ValueId, lead: &[Int], bytes: i64) -> OpResult<ValueId> {
     let held = cx.b.function.def_op::<Const>(packed).map(|c| c.1.name);
     let held = held.and_then(|name| cx.b.module.constants.get(&name).map(|c| (name, c.clone())));
@@ -53,7 +53,8 @@ fn rows_of_words(cx: &mut ImportContext<'_, '_>, packed: ValueId, lead: &[Int], 
         return cx.reshape(packed, [lead, &[Int::new(bytes)]].concat());
     };
     shape.push(bytes as usize / 4);
-    if 4 * shape.iter().product::<usize>() != bytes_of.byte_len() {
+    let needed = shape.iter().try_fold(4usize, |all, n| all.checked_mul(*n));
+    if needed != Some(bytes_of.byte_len()) {
         return Err(format!("{} bytes, {shape:?} words are needed", bytes_of.byte_len()).into());
     }
     let words = cx.b.module.fresh_name(&format!("{name}_words"));
@@ -66,12 +67,15 @@ fn rows_of_words(cx: &mut ImportContext<'_, '_>, packed: ValueId, lead: &[Int], 
 fn weights(cx: &mut ImportContext<'_, '_>, dtype: DType) -> OpResult<ValueId> {
     let (k, n) = (cx.positive_attr("K")?, cx.positive_attr("N")?);
     let (bits, block) = (bits(cx)?, cx.positive_attr("block_size")?);
-    let blocks = (k + block - 1) / block;
+    let blocks = (k - 1) / block + 1;
+    let Some(padded) = blocks.checked_mul(block).filter(|all| all.checked_mul(bits).is_some()) else {
+        return Err(format!("`K` = {k} in blocks of `block_size` = {block} is more than memory holds").into());
+    };
     if cx.ty(1)?.dtype != DType::U8 {
         return Err(format!("the weights are {}, not packed in u8", cx.ty(1)?.dtype).into());
     }
     let packed = cx.input(1)?;
-    let packed = rows_of_words(cx, packed, &[Int::new(n)], blocks * block * bits / 8)?;
+    let packed = rows_of_words(cx, packed, &[Int::new(n)], padded * bits / 8)?;
     let by_block = vec![Int::new(n), Int::new(blocks)];
     let scales = cx.input(2)?;
     let scales = cx.cast(scales, dtype)?;
@@ -79,7 +83,7 @@ fn weights(cx: &mut ImportContext<'_, '_>, dtype: DType) -> OpResult<ValueId> {
     let mut operands = vec![packed, scales];
     if let Some(mut zero) = cx.opt(3) {
         if cx.type_of(zero).dtype == DType::U8 {
-            let bytes = (blocks * bits + 7) / 8;
+            let bytes = (blocks * bits - 1) / 8 + 1;
             zero = cx.reshape(zero, vec![Int::new(n), Int::new(bytes)])?;
             zero = unpacked(cx, zero, bits, blocks)?;
         }
@@ -119,6 +123,9 @@ fn import_gather(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         return Err(Fault::unsupported(why));
     }
     let (at, scales) = (cx.input(1)?, cx.input(2)?);
+    if cx.type_of(scales).rank() != rank {
+        return Err(format!("the scales are {:?}, the table is {ty:?}: the ranks differ", cx.type_of(scales)).into());
+    }
     let rows = |cx: &mut ImportContext<'_, '_>, table: ValueId| cx.add(Gather { axis: 0 }, &[table, at]);
     let (Some(&[width]), Some(&[count])) =
         (const_dims(&ty.shape[rank - 1..]).as_deref(), const_dims(&cx.ty(2)?.shape[rank - 1..]).as_deref())
@@ -127,7 +134,7 @@ fn import_gather(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     };
     let signed = ty.dtype == DType::I8;
     let (width, count) = (width as i64 * if signed { 1 } else { 8 / bits }, count as i64);
-    if width != count * block {
+    if count.checked_mul(block) != Some(width) {
         return Err(Fault::unsupported(format!("unsupported: {count} blocks of {block} for {width} columns")));
     }
     match ty.dtype {

@@ -14,18 +14,19 @@ use crate::ops::unpack_bits;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, BufferId, Expr};
+use half::f16;
 
 attr_struct! {
-    /// `(q - zero) * scale` for integers `q` of `bits`, that share bytes (u8) or words (u32) along the last axis, the
-    /// first in the lowest bits: operand 0, `[.., size * bits / 8]` or `[.., size * bits / 32]`, or more. Blocks of
-    /// `block` neighbours have a scale each (operand 1, `[.., blocks]`) and a zero point (operand 2, of numbers, in the
+    /// `(q - zero) * scale` for integers `q` of `bits` bits. They share bytes (u8) or words (u32) along the last axis,
+    /// the first in the lowest bits: operand 0, whose rows are whole blocks of `block` integers, of which the first
+    /// `size` count. Each block has a scale (operand 1, `[.., blocks]`) and a zero point (operand 2, numbers in the
     /// shape of the scales; half of the range without it). The result is `[.., size]`, of the scales' type.
     pub struct DequantizeBlocks("dequantize_blocks") {
         /// Bits of an integer: 1, 2, 4 or 8.
         pub bits: i64 = 4,
         /// Elements of a block.
         pub block: i64 = 32,
-        /// Elements along the last axis.
+        /// Elements of the result along the last axis.
         pub size: i64 = 0,
     }
 }
@@ -60,13 +61,11 @@ impl Op for DequantizeBlocks {
             return Err(format!("decodes {packed:?} with scales {scales:?}, needs u8 or u32, and floats").into());
         }
         let (lead, last) = packed.shape.split_at(packed.rank() - 1);
-        let have = last[0].as_const().map(|n| n * self.in_word(packed.dtype));
-        let blocks = (self.size + self.block - 1) / self.block;
-        if have != Some(blocks * self.block) {
+        let have = last[0].as_const().and_then(|n| n.checked_mul(self.in_word(packed.dtype)));
+        let blocks = (self.size - 1) / self.block + 1;
+        if have.is_none() || have != blocks.checked_mul(self.block) {
             let DequantizeBlocks { bits, block, size } = self;
-            return Err(
-                format!("{packed:?} are no blocks of {block} integers of {bits} bits for {size} in a row").into()
-            );
+            return Err(format!("{packed:?} does not hold {size} integers of {bits} bits in blocks of {block}").into());
         }
         let by_block: Vec<Dim> = lead.iter().cloned().chain([Int::new(blocks)]).collect();
         for i in 1..3 {
@@ -98,6 +97,45 @@ impl Op for DequantizeBlocks {
         });
         cx.output(0, out);
         Ok(())
+    }
+    /// The same as the tensor expression, a row at a time: files have millions of weights.
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let [packed, scales] = [0, 1].map(|i| inputs.get(i).and_then(Option::as_ref));
+        let (packed, scales) = (packed?, scales?);
+        if ![1, 2, 4, 8].contains(&self.bits) || self.block < 1 || self.size < 1 {
+            return None;
+        }
+        let (size, block) = (usize::try_from(self.size).ok()?, usize::try_from(self.block).ok()?);
+        let (each, range) = (8 / self.bits as usize, (1u32 << self.bits) - 1);
+        let blocks = size.div_ceil(block);
+        let bytes = (blocks * block / each).max(1);
+        let steps = scales.to_f32_vec();
+        let zeros = match inputs.get(2).and_then(Option::as_ref) {
+            Some(zeros) => zeros.to_f32_vec(),
+            None => vec![(1 << (self.bits - 1)) as f32; steps.len()],
+        };
+        // Operands of other shapes are refused by inference.
+        let rows = steps.len() / blocks;
+        let fits = scales.shape().last() == Some(&blocks) && packed.bytes().len() == bytes * rows;
+        if !fits || zeros.len() != steps.len() {
+            return None;
+        }
+        let mut out: Vec<f32> = Vec::with_capacity(size * rows);
+        for (row, data) in packed.bytes().chunks_exact(bytes).enumerate() {
+            out.extend((0..size).map(|i| {
+                let (q, at) =
+                    (u32::from(data[i / each]) >> (i % each * self.bits as usize) & range, row * blocks + i / block);
+                (q as f32 - zeros[at]) * steps[at]
+            }));
+        }
+        let mut shape = scales.shape().to_vec();
+        *shape.last_mut()? = size;
+        let all = match scales.dtype() {
+            DType::F32 => Tensor::from_vec(shape, out),
+            DType::F16 => Tensor::from_vec(shape, out.into_iter().map(f16::from_f32).collect()),
+            _ => return None,
+        };
+        Some(Ok(vec![all]))
     }
     fn decodes(&self) -> bool {
         true

@@ -107,7 +107,7 @@ impl FoldConstants {
         if let Some(c) = known_integers(r, n) {
             return Ok(vec![c]);
         }
-        if packed && widens(r, n) && node.outputs.iter().all(|&v| meets_product(r, &r.f.uses(), v)) {
+        if packed && widens(r, n) && node.outputs.iter().all(|&v| meets_product(r, &r.f.uses(), v, MOST_STEPS)) {
             return Err(Skip::Because("the product that reads it decodes it".into()));
         }
         let inputs: Option<Vec<Option<Constant>>> = node
@@ -162,9 +162,12 @@ fn widens(r: &Rewriter<'_>, n: NodeId) -> bool {
     node.op.decodes() && sizes.is_some_and(|(packed, wide)| wide >= 2 * packed)
 }
 
-/// Whether the value becomes an operand of one product alone, by scales, offsets and moved axes at most: its kernel
-/// decodes what it reads.
-fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId) -> bool {
+/// Nodes from a decoding to the product that reads it, at most, and of constants on the way to one of them.
+const MOST_STEPS: usize = 8;
+
+/// Whether the value becomes an operand of one product alone, by scales, offsets and moved axes at most, and few of
+/// these: its kernel decodes what it reads.
+fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId, steps: usize) -> bool {
     let [(user, _)] = uses[v.index()][..] else { return false };
     let node = &r.f.nodes[user];
     let product = node.op.precision() == Precision::Always && node.op.images().is_none();
@@ -172,16 +175,17 @@ fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId) ->
     // A scale for each element would be larger than what it saves.
     let few =
         |o: ValueId| r.f.ty(o).bytes().zip(r.f.ty(v).bytes()).is_some_and(|(own, all)| own * MOST_BY_SCALES <= all);
-    let beside = |o: ValueId| o == v || (few(o) && is_known(r, o));
+    let beside = |o: ValueId| o == v || (few(o) && is_known(r, o, MOST_STEPS));
     let scaled = node.op.broadcasts() && node.inputs.iter().flatten().all(|o| beside(*o));
-    let kept = |o: &ValueId| r.f.ty(*o).numel() == r.f.ty(v).numel() && meets_product(r, uses, *o);
-    product || ((moved || scaled || node.op.decodes()) && node.outputs.iter().all(kept))
+    let kept = |o: &ValueId| r.f.ty(*o).numel() == r.f.ty(v).numel() && meets_product(r, uses, *o, steps - 1);
+    product || (steps > 0 && (moved || scaled || node.op.decodes()) && node.outputs.iter().all(kept))
 }
 
-/// Whether the value depends on constants alone.
-fn is_known(r: &Rewriter<'_>, v: ValueId) -> bool {
+/// Whether the value depends on constants alone, by so many steps at most.
+fn is_known(r: &Rewriter<'_>, v: ValueId, steps: usize) -> bool {
     let maker = r.f.def_node(v).map(|n| &r.f.nodes[n]);
-    maker.is_some_and(|m| m.op.is::<Const>() || m.inputs.iter().flatten().all(|o| is_known(r, *o)))
+    let from_known = |inputs: &[Option<ValueId>]| inputs.iter().flatten().all(|o| is_known(r, *o, steps - 1));
+    maker.is_some_and(|m| m.op.is::<Const>() || (steps > 0 && from_known(&m.inputs)))
 }
 
 /// The result of a node whose integer elements inference knows as constants.

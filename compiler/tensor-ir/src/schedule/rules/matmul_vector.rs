@@ -96,7 +96,10 @@ fn find(view: &View<'_>, unit: &Unit) -> Result<Found, Decline> {
     }
     let held = |l: &(BufferId, i64)| (LOAD_BYTES / view.f.buffers[l.0].dtype.size() as i64 * l.1, l.1);
     let (held, sharing) = loads.iter().map(held).min().ok_or_else(Decline::other_kind)?;
-    let run = held.min(LONGEST_RUN).max(sharing);
+    if sharing > LONGEST_RUN {
+        return Err(Decline(format!("{sharing} neighbours share an element of the right operand")));
+    }
+    let run = held.min(LONGEST_RUN);
     if depth % run != 0 || run % VECTOR != 0 {
         return Err(Decline(format!("depth {depth} is not made of runs of {run}")));
     }
@@ -116,7 +119,8 @@ fn order_along(view: &View<'_>, block: Name, (buffer, index): (BufferId, &[Int])
 
 /// Numbers of columns, with numbers of threads that leave few idle.
 pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
-    let found = find(view, unit)?;
+    let known = view.once(unit, |view| find(view, unit));
+    let found = known.as_ref().as_ref().map_err(Clone::clone)?;
     let runs = found.depth / found.run;
     let all = all_threads(view);
     let lanes = i64::from(view.profile.lanes());
@@ -150,8 +154,9 @@ fn tile(found: &Found, chosen: &ColumnsOfWorkgroup) -> Option<FewRows> {
 
 /// The kernel with so many columns and threads in a workgroup.
 pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
-    let (Ok(found), Ok(chosen)) = (find(view, unit), candidate.choices::<ColumnsOfWorkgroup>()) else { return vec![] };
-    tile(&found, chosen).map_or(vec![], |t| few_rows_kernel(view.stages(), [unit.name(), unit.output], &t))
+    let known = view.once(unit, |view| find(view, unit));
+    let (Ok(found), Ok(chosen)) = (&*known, candidate.choices::<ColumnsOfWorkgroup>()) else { return vec![] };
+    tile(found, chosen).map_or(vec![], |t| few_rows_kernel(view.stages(), [unit.name(), unit.output], &t))
 }
 
 /// Gives each workgroup so many columns.
@@ -220,7 +225,7 @@ struct Runs {
 /// Splits the reduction into runs of its threads, whose sums stay apart.
 fn split_runs(sketch: &mut Sketch<'_>, reduce: Name, found: &Found, team: Team) -> Result<Runs, Decline> {
     let k = *found.contraction.k.first().ok_or_else(Decline::other_kind)?;
-    let words = found.run / found.sharing.min(found.run);
+    let words = found.run / found.sharing;
     let (factors, names): (Vec<i64>, Vec<&str>) = match found.sharing {
         1 if found.run == VECTOR => (vec![0, team.threads, VECTOR], vec!["o", "t", "v"]),
         1 => (vec![0, team.threads, found.run / VECTOR, VECTOR], vec!["o", "t", "p", "v"]),
