@@ -123,8 +123,8 @@ impl Op for DequantizeBlocks {
         let mut out: Vec<f32> = Vec::with_capacity(size * rows);
         for (row, data) in packed.bytes().chunks_exact(bytes).enumerate() {
             out.extend((0..size).map(|i| {
-                let (q, at) =
-                    (u32::from(data[i / each]) >> (i % each * self.bits as usize) & range, row * blocks + i / block);
+                let q = u32::from(data[i / each]) >> (i % each * self.bits as usize) & range;
+                let at = row * blocks + i / block;
                 (q as f32 - zeros[at]) * steps[at]
             }));
         }
