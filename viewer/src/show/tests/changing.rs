@@ -180,6 +180,7 @@ fn all_values_of_a_choice_are_tried_and_one_is_taken() {
         // The present one.
         ("rule \"matmul-subgroup\"", [false; 3]),
         ("rule \"matmul-tiled\"", slower),
+        ("rule \"matmul-vector\"", refused),
         ("rule \"reduction-threads\"", slower),
         ("rule direct", slower),
         ("rule windows", faster),
