@@ -39,16 +39,18 @@ pub(crate) unsafe fn narrow(isa: Isa, form: Form, from: &[f32], to: *mut u8) {
     }
 }
 
-/// Converts whole vectors by `$body`, and the rest in a padded one.
+/// Converts whole vectors of `$lanes` by `$body`, and the rest in one that overlaps the last or is padded.
 macro_rules! in_vectors {
-    ($body:path, $from:ident, $to:ident) => {{
-        let whole = $from.len() / vectors::LANES * vectors::LANES;
+    ($body:path, $lanes:literal, $from:ident, $to:ident) => {{
+        let (n, whole) = ($from.len(), $from.len() / $lanes * $lanes);
         $body(&$from[..whole], &mut $to[..whole]);
-        if whole < $from.len() {
-            let (mut last, mut out) = ([Default::default(); vectors::LANES], [Default::default(); vectors::LANES]);
-            last[..$from.len() - whole].copy_from_slice(&$from[whole..]);
+        if whole < n && n >= $lanes {
+            $body(&$from[n - $lanes..], &mut $to[n - $lanes..]);
+        } else if whole < n {
+            let (mut last, mut out) = ([Default::default(); $lanes], [Default::default(); $lanes]);
+            last[..n].copy_from_slice($from);
             $body(&last, &mut out);
-            $to[whole..].copy_from_slice(&out[..$from.len() - whole]);
+            $to.copy_from_slice(&out[..n]);
         }
     }};
 }
@@ -59,11 +61,11 @@ pub(crate) fn widen_f16(isa: Isa, from: &[u16], to: &mut [f32]) {
     // SAFETY (each): the machine has `isa`, and both slices have the same whole number of vectors.
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { in_vectors!(vectors::widen_16, from, to) },
+        Isa::Avx512 if from.len() >= 16 => unsafe { in_vectors!(vectors::widen_16, 16, from, to) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { in_vectors!(vectors::widen_8, from, to) },
+        Isa::Avx512 | Isa::Avx2 => unsafe { in_vectors!(vectors::widen_8, 8, from, to) },
         #[cfg(target_arch = "aarch64")]
-        Isa::Neon => unsafe { in_vectors!(vectors::widen_4, from, to) },
+        Isa::Neon => unsafe { in_vectors!(vectors::widen_4, 4, from, to) },
         _ => from.iter().zip(to).for_each(|(x, to)| *to = wide(*x)),
     }
 }
@@ -74,11 +76,11 @@ pub(crate) fn narrow_f16(isa: Isa, from: &[f32], to: &mut [u16]) {
     // SAFETY (each): as in `widen_f16`.
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { in_vectors!(vectors::narrow_16, from, to) },
+        Isa::Avx512 if from.len() >= 16 => unsafe { in_vectors!(vectors::narrow_16, 16, from, to) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { in_vectors!(vectors::narrow_8, from, to) },
+        Isa::Avx512 | Isa::Avx2 => unsafe { in_vectors!(vectors::narrow_8, 8, from, to) },
         #[cfg(target_arch = "aarch64")]
-        Isa::Neon => unsafe { in_vectors!(vectors::narrow_4, from, to) },
+        Isa::Neon => unsafe { in_vectors!(vectors::narrow_4, 4, from, to) },
         _ => from.iter().zip(to).for_each(|(x, to)| *to = short(*x)),
     }
 }
@@ -134,11 +136,8 @@ fn short(x: f32) -> u16 {
 mod vectors {
     use std::arch::x86_64::*;
 
-    /// Elements of the longest vector.
-    pub const LANES: usize = 16;
-
     /// # Safety
-    /// Both have the same whole number of [`LANES`]: so has each of these.
+    /// Both have the same whole number of vectors, as in each of these.
     #[target_feature(enable = "avx512f")]
     pub unsafe fn widen_16(from: &[u16], to: &mut [f32]) {
         for (x, to) in from.chunks_exact(16).zip(to.chunks_exact_mut(16)) {
@@ -181,11 +180,8 @@ mod vectors {
     use std::arch::aarch64::*;
     use std::arch::asm;
 
-    /// Elements of a vector.
-    pub const LANES: usize = 4;
-
     /// # Safety
-    /// Both have the same whole number of [`LANES`].
+    /// Both have the same whole number of vectors.
     #[target_feature(enable = "neon")]
     pub unsafe fn widen_4(from: &[u16], to: &mut [f32]) {
         for (x, to) in from.chunks_exact(4).zip(to.chunks_exact_mut(4)) {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 /// An instruction set that bodies are compiled for; the binary itself is built for the plain target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
-    /// x86-64 with AVX-512 (foundation, bytes and words).
+    /// x86-64 with AVX-512 (foundation, bytes and words), and what [`Isa::Avx2`] has.
     Avx512,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
@@ -23,7 +23,10 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
+            Isa::Avx512 => {
+                let own = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+                own && Isa::Avx2.is_available()
+            }
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => {
                 is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")

@@ -73,7 +73,9 @@ impl Task<'_> {
         if let Some((Form::I8 | Form::U8, at, stride)) = to.narrow {
             integers::narrow(self.isa, &m.results[..(to.rows * to.columns) as usize], to.columns as usize, at, stride);
         } else if let Some((form, at, stride)) = to.narrow {
-            for (n, row) in (0..).zip(m.results[..(to.rows * to.columns) as usize].chunks_exact(to.columns as usize)) {
+            let all = &m.results[..(to.rows * to.columns) as usize];
+            let lies = stride == to.columns as isize * form.size() as isize;
+            for (n, row) in (0..).zip(all.chunks_exact(if lies { all.len() } else { to.columns as usize })) {
                 // SAFETY: `target` has checked the rows of results, which are this task's own.
                 unsafe { halves::narrow(self.isa, form, row, at.wrapping_offset(n * stride)) };
             }

@@ -148,7 +148,10 @@ impl Translator<'_> {
         if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
             return Ok(None);
         }
-        let sides = self.sides(&b.value, (r.combiner, buffer.dtype), columns.slot)?;
+        // The extremum of shorter floats is one of them: no number is rounded on the way.
+        let picks = matches!(r.combiner, Combiner::Max | Combiner::Min) && buffer.dtype.is_float();
+        let sums = if picks && own { DType::F32 } else { buffer.dtype };
+        let sides = self.sides(&b.value, (r.combiner, sums), columns.slot)?;
         let Some(sides) = sides.filter(|s| !s.looks_beyond()) else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
