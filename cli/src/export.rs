@@ -4,10 +4,12 @@ use crate::args::{Common, ExportArgs};
 use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, Compiled, compile};
 use compiler::graph::{Module, open_dims};
+use compiler::name::Name;
 use compiler::passes::{PassContext, Sequential, Winograd, default_pipeline};
 use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use runtime_cpu::{Isa, Processor};
+use rust_source::Group;
 use std::path::Path;
 use std::sync::Arc;
 use weft::external::c::files_of;
@@ -18,13 +20,16 @@ use workbench::progress::{Progress, log};
 use workbench::written::write_file;
 use workbench::{Code, Error, Result};
 
-/// Writes a model as ONNX, as C, or as a crate.
+/// Writes a model as ONNX, as C, as a crate, or as a page.
 pub fn execute(a: &ExportArgs) -> Result<()> {
-    match (&a.c, &a.rust, &a.output) {
+    match (&a.c, &a.rust, &a.web, &a.output) {
         (Some(folder), ..) => write_c(&a.model, &a.common, folder),
-        (None, Some(folder), _) => write_rust(&a.model, &a.common, folder),
-        (None, None, Some(output)) => write_onnx(a, output),
-        (None, None, None) => Err(Error::usage("-o FILE.onnx, --c DIR or --rust DIR says what to write")),
+        (_, Some(folder), ..) => write_rust(&a.model, &a.common, folder),
+        (_, _, Some(folder), _) => write_web(&a.model, &a.common, folder),
+        (.., Some(output)) => write_onnx(a, output),
+        (None, None, None, None) => {
+            Err(Error::usage("-o FILE.onnx, --c DIR, --rust DIR or --web DIR says what to write"))
+        }
     }
 }
 
@@ -104,21 +109,46 @@ fn write_c(model: &str, common: &Common, folder: &Path) -> Result<()> {
     write_files(folder, list, "network.h says how to build it", common)
 }
 
-/// Compiles the model for shaders, and writes the plan as a crate.
-fn write_rust(model: &str, common: &Common, folder: &Path) -> Result<()> {
-    let module = fixed(model, common, "the crate")?;
-    let profile = target_profile(common)?;
+/// Compiles the model for shaders that go without Weft: `what` they become.
+fn for_shaders(model: &str, common: &Common, profile: DeviceProfile, what: &str) -> Result<Compiled> {
+    let module = fixed(model, common, &format!("the {what}"))?;
     if !profile.model().shaders {
-        return Err(Error::usage("the crate has shaders, and the device is the CPU")
+        return Err(Error::usage(format!("the {what} has shaders, and the device is the CPU"))
             .help("--target NAME compiles for a GPU; --c DIR writes C for the CPU"));
     }
     // Which matrices a driver has, and the size of their subgroups, can only be asked for when a session opens.
     let profile = DeviceProfile { matrix_shapes: vec![], ..profile };
-    let refused = |why: String| Error::new(Code::Unsupported, format!("{model} does not become a crate: {why}"));
-    let compiled = compiled(module, common, &profile, &shaders_gen::Emitter, &refused)?;
+    compiled(module, common, &profile, &shaders_gen::Emitter, &|why| refused(model, what, why))
+}
+
+fn refused(model: &str, what: &str, why: String) -> Error {
+    Error::new(Code::Unsupported, format!("{model} does not become a {what}: {why}"))
+}
+
+/// Writes the plan as a crate.
+fn write_rust(model: &str, common: &Common, folder: &Path) -> Result<()> {
+    let c = for_shaders(model, common, target_profile(common)?, "crate")?;
     let name = short_name(model);
-    let files = rust_source::program(&compiled.plan, &profile, &|b| packed_constant(&compiled, b, Isa::best()), &name)
-        .map_err(refused)?;
-    let note = format!("its package is {}, for {}", rust_source::package(&name), profile.name);
+    let files = rust_source::program(&c.plan, &c.profile, &|b| packed_constant(&c, b, Isa::best()), &name)
+        .map_err(|why| refused(model, "crate", why))?;
+    let note = format!("its package is {}, for {}", rust_source::package(&name), c.profile.name);
     write_files(folder, files.iter().map(|f| (f.path.as_str(), &f.bytes[..])), &note, common)
+}
+
+/// Writes the plan as a page for browsers.
+fn write_web(model: &str, common: &Common, folder: &Path) -> Result<()> {
+    let mut common = common.clone();
+    if common.target.is_none() && !common.names_device() {
+        common.settings.target = Some("baseline".into());
+    }
+    let c = for_shaders(model, &common, target_profile(&common)?, "page")?;
+    let texts = |all: &[Name]| all.iter().map(Name::to_string).collect();
+    let groups: Vec<Group> =
+        c.groups.iter().map(|g| Group { label: g.label.clone(), nodes: texts(&g.origins) }).collect();
+    let name = short_name(model);
+    let files = rust_source::page(&c.plan, &c.profile, &|b| packed_constant(&c, b, Isa::best()), &name, &groups)
+        .map_err(|why| refused(model, "page", why))?;
+    let note =
+        format!("for {}; any web server shows it: python3 -m http.server -d {}", c.profile.name, folder.display());
+    write_files(folder, files.iter().map(|f| (f.path.as_str(), &f.bytes[..])), &note, &common)
 }

@@ -1,8 +1,9 @@
-//! A crate on `wgpu` alone from a plan: an application ships a network without Weft.
+//! A crate on `wgpu` alone, or a web page on WebGPU alone, from a plan: an application ships a network without Weft.
 //!
-//! Kernels are the WGSL of the shader generator, a file each. [`program()`] writes the plan around them as tables
-//! (`network`): buffers, kernels and a row for each dispatch; inputs and outputs become structures with a field each
-//! (`names`). What all networks share is the text of `template/`.
+//! Kernels are the WGSL of the shader generator, a file each. The plan around them becomes tables (`tables`): buffers,
+//! kernels and a row for each dispatch. [`program()`] writes them in Rust (`network`), where inputs and outputs are
+//! structures with a field each (`names`); [`page()`] as JSON (`web`). What all networks share is the text of
+//! `template/`.
 //!
 //! Deliberately absent: graphs, ops, files; steps on the host, loops and calls of the plan, open sizes; kernels on
 //! matrix units, whose shapes and subgroup sizes only a session can check.
@@ -10,10 +11,14 @@
 
 mod names;
 mod network;
+mod tables;
+mod web;
 
-use crate::network::Places;
+pub use web::{Group, page};
+
+use crate::tables::Tables;
 use std::fmt::Write as _;
-use tensor_ir::plan::{Plan, PlanBuffer, kernel_file};
+use tensor_ir::plan::{Plan, PlanBuffer};
 use tensor_ir::profile::DeviceProfile;
 
 /// A file of the crate.
@@ -47,8 +52,8 @@ pub fn program(
     packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>,
     model: &str,
 ) -> Result<Vec<File>, String> {
-    let places = Places::of(plan, packed)?;
-    let network = network::source(plan, profile, &places, model)?;
+    let tables = Tables::of(plan, profile, packed)?;
+    let network = network::source(&tables, profile, model);
     let package = package(model);
     let mut manifest = String::new();
     let _ = write!(
@@ -80,12 +85,10 @@ opt-level = 2
         text("src/device.rs", include_str!("../template/device.rs").into()),
         text("src/tensor.rs", include_str!("../template/tensor.rs").into()),
         text("src/network.rs", network),
-        File { path: "weights.bin".into(), bytes: places.blob },
     ];
-    let kernel = |(i, k): (usize, &tensor_ir::plan::PlanKernel)| {
-        text(&format!("kernels/{}.wgsl", kernel_file(i, &k.name)), k.emitted.wgsl.clone())
-    };
-    files.extend(plan.kernels.iter().enumerate().map(kernel));
+    let kernels = plan.kernels.iter().zip(&tables.kernels);
+    files.extend(kernels.map(|(k, row)| text(&format!("kernels/{}.wgsl", row.file), k.emitted.wgsl.clone())));
+    files.push(File { path: "weights.bin".into(), bytes: tables.blob });
     Ok(files)
 }
 

@@ -1,149 +1,65 @@
-//! The file `network.rs`: the plan as tables.
+//! The file `network.rs`: the tables in Rust.
 
 use crate::names::fields;
-use shaders_gen::GeneratedModule;
+use crate::tables::{Buffer, Form, Kernel, Place, Row, Tables, Tensor};
 use std::fmt::Write as _;
 use tensor_ir::bare::shown_in_line;
-use tensor_ir::dtype::DType;
-use tensor_ir::plan::{BufferView, Content, Dispatch, HostContent, Plan, PlanBuffer, PlanKernel, Step, kernel_file};
 use tensor_ir::profile::DeviceProfile;
-use tensor_ir::tir::{Access, Encoding};
 
-/// What a place in the blob is a multiple of, in bytes.
-const ALIGNED: usize = 64;
-
-/// Rows of the table of buffers: a slice of a buffer of the plan has a row.
-#[derive(Default)]
-pub(crate) struct Places {
-    /// Bytes, and where in the blob the data begin.
-    rows: Vec<(u64, Option<usize>)>,
-    /// For each buffer of the plan its rows.
-    of: Vec<std::ops::Range<usize>>,
-    pub blob: Vec<u8>,
-}
-
-impl Places {
-    pub(crate) fn of(plan: &Plan, packed: &dyn Fn(&PlanBuffer) -> Result<Vec<u8>, String>) -> Result<Places, String> {
-        let mut p = Places::default();
-        for b in &plan.buffers {
-            let first = p.rows.len();
-            match &b.content {
-                Content::Host(_) => {}
-                Content::Input(_) | Content::Pool => slices(b).for_each(|bytes| p.rows.push((bytes, None))),
-                Content::Constant { .. } => p.constant(b, &packed(b)?),
-            }
-            p.of.push(first..p.rows.len());
-        }
-        Ok(p)
+/// The type of an element of a tensor.
+fn host_type(t: &Tensor) -> &'static str {
+    match t.dtype {
+        "f16" | "bf16" => "u16",
+        "bool" => "u8",
+        other => other,
     }
-
-    fn constant(&mut self, b: &PlanBuffer, data: &[u8]) {
-        let mut rest = data;
-        for bytes in slices(b) {
-            self.blob.resize(self.blob.len().next_multiple_of(ALIGNED), 0);
-            let at = self.blob.len();
-            self.rows.push((bytes, Some(at)));
-            let (now, later) = rest.split_at(rest.len().min(bytes as usize));
-            self.blob.extend_from_slice(now);
-            self.blob.resize(at + bytes as usize, 0);
-            rest = later;
-        }
-    }
-
-    fn row(&self, (buffer, slice): (usize, u32), user: &str) -> Result<usize, String> {
-        let row = self.of[buffer].clone().nth(slice as usize);
-        row.ok_or_else(|| format!("`{user}` uses a tensor without elements, or one that is made on the host"))
-    }
-}
-
-/// Bytes of each slice of a buffer.
-fn slices(b: &PlanBuffer) -> impl Iterator<Item = u64> {
-    let one = b.slice_bytes.max(16);
-    let (all, count) = (b.bytes, b.bytes.div_ceil(one));
-    (0..count).map(move |i| (all - i * one).min(one).next_multiple_of(16))
-}
-
-/// The type of an element outside of the device.
-fn host_type(t: DType) -> Result<&'static str, String> {
-    Ok(match t {
-        DType::F32 => "f32",
-        DType::F16 | DType::BF16 | DType::U16 => "u16",
-        DType::Bool | DType::U8 => "u8",
-        DType::I8 => "i8",
-        DType::I16 => "i16",
-        DType::I32 => "i32",
-        DType::U32 => "u32",
-        DType::I64 => "i64",
-        DType::U64 => "u64",
-        t => return Err(format!("a tensor of {t} is made on the host")),
-    })
 }
 
 /// `Form` of the template.
-fn form(v: &BufferView) -> String {
-    let signed = matches!(v.dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
-    match (v.encoding, v.dtype) {
-        (Encoding::ByteQuad, DType::Bool) => "Form::Truth { bytes: 1 }".into(),
-        (_, DType::Bool) => "Form::Truth { bytes: 4 }".into(),
-        (Encoding::ByteQuad | Encoding::HalfPair, _) => "Form::Plain".into(),
-        (_, DType::F32 | DType::F16 | DType::I32 | DType::U32) => "Form::Plain".into(),
-        _ => format!("Form::Words {{ signed: {signed} }}"),
+fn form(f: Form) -> String {
+    match f {
+        Form::Plain => "Form::Plain".into(),
+        Form::Words { signed } => format!("Form::Words {{ signed: {signed} }}"),
+        Form::Truth { bytes } => format!("Form::Truth {{ bytes: {bytes} }}"),
     }
 }
 
 /// The text of the file.
-pub(crate) fn source(plan: &Plan, profile: &DeviceProfile, places: &Places, model: &str) -> Result<String, String> {
-    let generated = plan.kernels.iter().map(generated).collect::<Result<Vec<_>, String>>()?;
+pub(crate) fn source(t: &Tables<'_>, profile: &DeviceProfile, model: &str) -> String {
     let mut out = format!(
         "//! {} for the profile {}, written by Weft: its inputs and outputs, and tables of what a run does.\n\n",
         shown_in_line(model),
         shown_in_line(&profile.name)
     );
     out.push_str("use crate::device::{Buffer, Kernel, Step};\nuse crate::tensor::{Form, Place, Tensor, from_bytes, to_bytes};\n\n");
-    structures(&mut out, plan)?;
+    structures(&mut out, t);
     out.push_str("/// The weights; an application may as well read the file, and give its content.\n");
     out.push_str("pub static WEIGHTS: &[u8] = include_bytes!(\"../weights.bin\");\n");
-    let _ = writeln!(out, "pub(crate) const WEIGHT_BYTES: usize = {};\n", places.blob.len());
-    needs(&mut out, plan, profile, &generated);
-    tensors(&mut out, "INPUTS", &plan.inputs, plan, places)?;
-    tensors(&mut out, "OUTPUTS", &plan.outputs, plan, places)?;
-    buffers(&mut out, places);
-    kernels(&mut out, plan, &generated);
+    let _ = writeln!(out, "pub(crate) const WEIGHT_BYTES: usize = {};\n", t.blob.len());
+    needs(&mut out, t);
+    tensors(&mut out, "INPUTS", &t.inputs);
+    tensors(&mut out, "OUTPUTS", &t.outputs);
+    buffers(&mut out, &t.buffers);
+    kernels(&mut out, &t.kernels);
     out.push_str("/// What a run does, in order.\n#[rustfmt::skip]\npub(crate) static STEPS: &[Step] = &[\n");
-    steps(&mut out, plan, places, &plan.steps, 1)?;
+    steps(&mut out, t, &t.steps, 1);
     out.push_str("];\n");
-    Ok(out)
+    out
 }
 
-/// The kernel's module.
-///
-/// # Errors
-/// A kernel that the crate cannot run.
-fn generated(k: &PlanKernel) -> Result<&GeneratedModule, String> {
-    let module = k.emitted.module.downcast_ref::<GeneratedModule>();
-    let module = module.ok_or_else(|| format!("kernel `{}` is no shader", k.name))?;
-    if module.uses_matrices() {
-        return Err(format!("kernel `{}` uses matrix units, which only a session can check", k.name));
-    }
-    if k.emitted.immediate_bytes > 0 {
-        return Err(format!("kernel `{}` takes sizes that only a run knows", k.name));
-    }
-    Ok(module)
-}
-
-fn described(v: &BufferView) -> String {
-    format!("`{}`: {}{:?}", shown_in_line(v.name.as_str()), v.dtype, v.shape)
+fn described(t: &Tensor) -> String {
+    format!("`{}`: {}{:?}", shown_in_line(&t.name), t.dtype, t.shape)
 }
 
 /// `Inputs` and `Outputs`, with a field for each tensor.
-fn structures(out: &mut String, plan: &Plan) -> Result<(), String> {
-    let names = |views: &[BufferView]| fields(views.iter().map(|v| v.name.as_str()));
-    let inputs = names(&plan.inputs);
+fn structures(out: &mut String, t: &Tables<'_>) {
+    let names = |list: &[Tensor]| fields(list.iter().map(|t| t.name.as_str()));
+    let inputs = names(&t.inputs);
     let life = if inputs.is_empty() { "" } else { "<'a>" };
     out.push_str("/// What a run takes.\n#[derive(Clone, Copy, Debug)]\n");
     let _ = writeln!(out, "pub struct Inputs{life} {{");
-    for (field, v) in inputs.iter().zip(&plan.inputs) {
-        let _ = writeln!(out, "    /// {}\n    pub {field}: &'a [{}],", described(v), host_type(v.dtype)?);
+    for (field, v) in inputs.iter().zip(&t.inputs) {
+        let _ = writeln!(out, "    /// {}\n    pub {field}: &'a [{}],", described(v), host_type(v));
     }
     let of_any = if inputs.is_empty() { "" } else { "<'_>" };
     let bytes: Vec<String> = inputs.iter().map(|field| format!("to_bytes(self.{field})")).collect();
@@ -166,9 +82,9 @@ pub struct Outputs {{
         inputs.len(),
         bytes.join(", ")
     );
-    let outputs = names(&plan.outputs);
-    for (field, v) in outputs.iter().zip(&plan.outputs) {
-        let _ = writeln!(out, "    /// {}\n    pub {field}: Vec<{}>,", described(v), host_type(v.dtype)?);
+    let outputs = names(&t.outputs);
+    for (field, v) in outputs.iter().zip(&t.outputs) {
+        let _ = writeln!(out, "    /// {}\n    pub {field}: Vec<{}>,", described(v), host_type(v));
     }
     let _ = write!(
         out,
@@ -188,17 +104,12 @@ impl Outputs {{
         let _ = writeln!(out, "            {field}: from_bytes(&next()),");
     }
     out.push_str("        }\n    }\n}\n\n");
-    Ok(())
 }
 
 /// Features, limits and subgroup sizes.
-fn needs(out: &mut String, plan: &Plan, profile: &DeviceProfile, generated: &[&GeneratedModule]) {
-    let mut features: Vec<&str> = generated.iter().flat_map(|g| g.features()).collect();
-    features.sort_unstable();
-    features.dedup();
-    let all: String = features.iter().map(|f| format!(".union(wgpu::Features::{f})")).collect();
-    let (least, most) = profile.subgroup;
-    let n = plan.needs(profile);
+fn needs(out: &mut String, t: &Tables<'_>) {
+    let all: String = t.features.iter().map(|f| format!(".union(wgpu::Features::{f})")).collect();
+    let ((least, most), n) = (t.subgroups, &t.needs);
     let _ = write!(
         out,
         "pub(crate) const FEATURES: wgpu::Features = wgpu::Features::empty(){all};
@@ -235,98 +146,70 @@ pub(crate) fn limits() -> wgpu::Limits {{
     );
 }
 
-fn tensor(v: &BufferView, plan: &Plan, places: &Places) -> Result<String, String> {
-    host_type(v.dtype)?;
-    let place = match plan.buffers[v.buffer].content {
-        Content::Host(HostContent::Input(n)) => format!("Place::Input({n})"),
-        Content::Host(_) => return Err(format!("`{}` is made on the host, step by step", v.name)),
-        _ => format!("Place::Buffers(&{:?})", places.of[v.buffer].clone().collect::<Vec<_>>()),
+fn tensor(t: &Tensor) -> String {
+    let place = match &t.place {
+        Place::Input(n) => format!("Place::Input({n})"),
+        Place::Buffers(list) => format!("Place::Buffers(&{list:?})"),
     };
-    Ok(format!(
-        "Tensor {{ name: {:?}, shape: &{:?}, size: {}, form: {}, place: {place} }}",
-        v.name.as_str(),
-        v.shape,
-        v.dtype.size(),
-        form(v)
-    ))
+    let (name, shape, size, form) = (&t.name, &t.shape, t.size, form(t.form));
+    format!("Tensor {{ name: {name:?}, shape: &{shape:?}, size: {size}, form: {form}, place: {place} }}")
 }
 
-fn tensors(out: &mut String, list: &str, views: &[BufferView], plan: &Plan, places: &Places) -> Result<(), String> {
+fn tensors(out: &mut String, list: &str, tensors: &[Tensor]) {
     let _ = writeln!(out, "#[rustfmt::skip]\npub(crate) static {list}: &[Tensor] = &[");
-    for v in views {
-        let _ = writeln!(out, "    {},", tensor(v, plan, places)?);
+    for t in tensors {
+        let _ = writeln!(out, "    {},", tensor(t));
     }
     out.push_str("];\n\n");
-    Ok(())
 }
 
-fn buffers(out: &mut String, places: &Places) {
+fn buffers(out: &mut String, list: &[Buffer]) {
     out.push_str("#[rustfmt::skip]\npub(crate) static BUFFERS: &[Buffer] = &[\n");
-    for (i, (bytes, weights)) in places.rows.iter().enumerate() {
+    for (i, Buffer { bytes, weights }) in list.iter().enumerate() {
         let _ = writeln!(out, "    /* {i} */ Buffer {{ bytes: {bytes}, weights: {weights:?} }},");
     }
     out.push_str("];\n\n");
 }
 
-fn kernels(out: &mut String, plan: &Plan, generated: &[&GeneratedModule]) {
+fn kernels(out: &mut String, list: &[Kernel<'_>]) {
     out.push_str("#[rustfmt::skip]\npub(crate) static KERNELS: &[Kernel] = &[\n");
-    for (i, (k, g)) in plan.kernels.iter().zip(generated).enumerate() {
-        let writes: Vec<bool> = k.emitted.bindings.iter().map(|b| b.access != Access::Read).collect();
-        let file = kernel_file(i, &k.name);
+    for (i, k) in list.iter().enumerate() {
+        let Kernel { name, file, entry, writes, module } = k;
         let _ = writeln!(
             out,
-            "    /* {i} */ Kernel {{ name: {:?}, wgsl: include_str!(\"../kernels/{file}.wgsl\"), entry: {:?}, \
+            "    /* {i} */ Kernel {{ name: {name:?}, wgsl: include_str!(\"../kernels/{file}.wgsl\"), entry: {entry:?}, \
              writes: &{writes:?}, proved: {} }},",
-            k.name, k.emitted.name, g.bounds_proved
+            module.bounds_proved
         );
     }
     out.push_str("];\n\n");
 }
 
-fn steps(out: &mut String, plan: &Plan, places: &Places, list: &[Step], depth: usize) -> Result<(), String> {
+fn steps(out: &mut String, t: &Tables<'_>, list: &[Row], depth: usize) {
     let indent = "    ".repeat(depth);
-    for s in list {
-        match s {
-            Step::Gpu(dispatches) => {
-                for d in dispatches {
-                    let _ = writeln!(out, "{indent}{}", run(d, plan, places)?);
-                }
+    for row in list {
+        match row {
+            Row::Run { kernel, buffers, grid, .. } => {
+                let name = shown_in_line(t.kernels[*kernel].name);
+                let _ = writeln!(
+                    out,
+                    "{indent}Step::Run {{ kernel: {kernel}, buffers: &{buffers:?}, grid: {grid:?} }}, // {name}"
+                );
             }
-            Step::Copy { from, to } => {
-                if [from, to].iter().any(|&&b| matches!(plan.buffers[b].content, Content::Host(_))) {
-                    return Err("a tensor is copied on the host, step by step".into());
-                }
-                for (from, to) in places.of[*from].clone().zip(places.of[*to].clone()) {
-                    let _ = writeln!(out, "{indent}Step::Copy {{ from: {from}, to: {to} }},");
-                }
+            Row::Copy { from, to } => {
+                let _ = writeln!(out, "{indent}Step::Copy {{ from: {from}, to: {to} }},");
             }
-            Step::Branch(b) => {
-                let condition = tensor(&b.condition, plan, places)?;
+            Row::Branch { condition, then, otherwise } => {
+                let condition = tensor(condition);
                 let _ = writeln!(
                     out,
                     "{indent}Step::Branch {{\n{indent}    condition: &{condition},\n{indent}    then: &["
                 );
-                steps(out, plan, places, &b.then, depth + 2)?;
+                steps(out, t, then, depth + 2);
                 let _ = writeln!(out, "{indent}    ],\n{indent}    otherwise: &[");
-                steps(out, plan, places, &b.otherwise, depth + 2)?;
+                steps(out, t, otherwise, depth + 2);
                 let _ = writeln!(out, "{indent}    ],\n{indent}}},");
             }
-            Step::Host(h) => return Err(format!("`{}` runs on the host, step by step", h.name)),
-            Step::Loop(_) => return Err("a loop of the network decides its trips in a run".into()),
-            Step::Call(_) => return Err("a function of the network is called in a run".into()),
         }
     }
-    Ok(())
-}
-
-/// The row of a dispatch.
-fn run(d: &Dispatch, plan: &Plan, places: &Places) -> Result<String, String> {
-    let name = &plan.kernels[d.kernel].name;
-    let buffers = d.buffers.iter().map(|&b| places.row(b, name)).collect::<Result<Vec<_>, String>>()?;
-    Ok(format!(
-        "Step::Run {{ kernel: {}, buffers: &{buffers:?}, grid: {:?} }}, // {}",
-        d.kernel,
-        d.grid,
-        shown_in_line(name)
-    ))
 }

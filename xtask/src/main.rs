@@ -14,6 +14,7 @@ mod measure;
 mod neon;
 mod networks;
 mod package;
+mod page;
 mod peers;
 mod python;
 mod release;
@@ -45,6 +46,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
     Command { name: "neon", help: neon::HELP, run: neon::run },
     Command { name: "report", help: report::HELP, run: report::run },
+    Command { name: "page", help: page::HELP, run: page::run },
     Command { name: "gpu-report", help: gpu_report::HELP, run: gpu_report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },
     Command { name: "measure", help: measure::HELP, run: measure::run },

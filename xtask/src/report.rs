@@ -51,7 +51,7 @@ pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
 }
 
 /// A browser; it is installed where apt allows it.
-fn find_browser() -> Option<&'static str> {
+pub fn find_browser() -> Option<&'static str> {
     let here = || BROWSERS.iter().copied().find(|b| succeeds(b, &["--version"]));
     if let Some(found) = here() {
         return Some(found);
@@ -125,7 +125,11 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     Some(&rest[..rest.find(end)?])
 }
 
-fn succeed(c: &mut Command) -> Result<(), String> {
+/// Runs a command.
+///
+/// # Errors
+/// The command and what it wrote to stderr, unless it succeeded.
+pub fn succeed(c: &mut Command) -> Result<(), String> {
     let o = c.stdin(Stdio::null()).output().map_err(|e| format!("{c:?}: {e}"))?;
     if o.status.success() { Ok(()) } else { Err(format!("{c:?}: {}", String::from_utf8_lossy(&o.stderr))) }
 }
