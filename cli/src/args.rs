@@ -69,7 +69,7 @@ pub enum Command {
     Compare(CompareArgs),
     /// Say why each node is in its kernel, and what stopped the next fusion
     Explain(ExplainArgs),
-    /// Write a model as ONNX, as C, or as a Rust crate on wgpu
+    /// Write a model as ONNX, as C, as a Rust crate on wgpu, or as a web page
     Export(ExportArgs),
     /// Write a part of a model as ONNX, with the values at the cut
     Extract(ExtractArgs),

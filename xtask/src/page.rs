@@ -24,6 +24,9 @@ const DRIVE: &str = include_str!("page/drive.js");
 const NETWORKS: [(&str, &str); 2] =
     [("convolutions", include_str!("page/convolutions.weft")), ("branch", include_str!("page/branch.weft"))];
 
+/// Profiles that pages are for: what every browser has, and what browsers have on large cards.
+const TARGETS: [&str; 2] = ["baseline", "webgpu"];
+
 /// How long a page may take: software compiles its pipelines.
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -52,16 +55,21 @@ pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
             all.push(file.display().to_string());
         }
     }
-    (0..).zip(&all).try_for_each(|(n, model)| {
-        check_one(weft, browser, model, &folder.join(n.to_string())).map_err(|e| format!("the page of {model}: {e}"))
-    })
+    for (n, model) in all.iter().enumerate() {
+        for target in TARGETS {
+            let folder = folder.join(format!("{n}-{target}"));
+            check_one(weft, browser, (model, target), &folder)
+                .map_err(|e| format!("the page of {model} for {target}: {e}"))?;
+        }
+    }
+    Ok(())
 }
 
-fn check_one(weft: &Path, browser: &str, model: &str, folder: &Path) -> Result<(), String> {
+fn check_one(weft: &Path, browser: &str, (model, target): (&str, &str), folder: &Path) -> Result<(), String> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
-    succeed(Command::new(weft).args(["export", model, "-q", "--web"]).arg(folder))?;
+    succeed(Command::new(weft).args(["export", model, "-q", "--target", target, "--web"]).arg(folder))?;
     let index = folder.join("index.html");
     let page = std::fs::read_to_string(&index).map_err(|e| format!("{}: {e}", index.display()))?;
     write(
@@ -75,7 +83,7 @@ fn check_one(weft: &Path, browser: &str, model: &str, folder: &Path) -> Result<(
     let said = serve(&server, folder, &mut child.0)?;
     drop(child);
     match said.strip_prefix("ok ") {
-        Some(seen) => eprintln!("the page of {model}: {seen}"),
+        Some(seen) => eprintln!("the page of {model} for {target}: {seen}"),
         None => return Err(said),
     }
     // The interpreter is the judge of what the browser computed.

@@ -105,9 +105,9 @@ function showResults({ outputs, ms }) {
 
 const COLUMNS = [
   ["#", (r) => r.i, (n) => n + 1],
-  ["layer", (r) => r.label, String],
   ["us", (r) => r.us, (x) => x?.toFixed(1) ?? ""],
   ["share", (r) => r.share, (x) => (x === undefined ? "" : `${(100 * x).toFixed(1)}%`)],
+  ["layer", (r) => r.label, String],
   ["GFLOP/s", (r) => r.us && r.flops / r.us / 1e3, (x) => x?.toFixed(1) ?? ""],
   ["GB/s", (r) => r.us && r.bytes / r.us / 1e3, (x) => x?.toFixed(1) ?? ""],
   ["workgroups", (r) => r.grid.reduce((a, b) => a * b, 1), String],
@@ -119,12 +119,14 @@ function showTable() {
     us: times?.us[i], share: times ? times.us[i] / all : undefined,
   }));
   const key = COLUMNS[order][1];
-  rows.sort((a, b) => (order < 2 ? (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a.i - b.i) : (key(b) ?? 0) - (key(a) ?? 0)));
+  // Numbers from the largest on; positions and names upwards.
+  const up = ["#", "layer"].includes(COLUMNS[order][0]);
+  rows.sort((a, b) => (up ? (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a.i - b.i) : (key(b) ?? 0) - (key(a) ?? 0)));
   const table = $("wide").firstElementChild, [head, body] = [table.tHead.rows[0], table.tBodies[0]];
   head.replaceChildren();
   COLUMNS.forEach(([name], c) => {
     const cell = made("th", name, head);
-    if (c === order) cell.ariaSort = "descending";
+    if (c === order) cell.ariaSort = up ? "ascending" : "descending";
     cell.onclick = () => { order = c; showTable(); };
   });
   body.replaceChildren();
@@ -151,7 +153,7 @@ $("run").onclick = () => busy(async () => showResults(await network.run(inputs()
 $("time").onclick = () => busy(async () => {
   await network.run(inputs());
   times = await network.measure({ progress });
-  order = 2;
+  order = 1;
   showTable();
   state("each kernel was timed");
 });

@@ -173,6 +173,19 @@ impl DeviceProfile {
             processor: String::new(),
         }
     }
+    /// A browser on a large graphics card: what WebGPU offers there. Subgroups may have any size that it allows; there
+    /// are neither matrices nor 16-bit integers.
+    pub fn webgpu() -> DeviceProfile {
+        DeviceProfile {
+            name: "webgpu".into(),
+            subgroup: (4, 128),
+            f16: true,
+            shared_memory: 32768,
+            max_storage_buffers: 10,
+            ..DeviceProfile::baseline()
+        }
+        .with_figures(KnownDevice::named("Radeon RX 7900 XTX"))
+    }
     /// Mesa's lavapipe: 8 lanes, f16, one CPU core per unit.
     pub fn lavapipe() -> DeviceProfile {
         DeviceProfile {
@@ -241,7 +254,7 @@ impl DeviceProfile {
     }
     /// Every named profile.
     pub fn all() -> Vec<DeviceProfile> {
-        let plain = [Self::baseline(), Self::lavapipe(), Self::swiftshader()];
+        let plain = [Self::baseline(), Self::webgpu(), Self::lavapipe(), Self::swiftshader()];
         plain.into_iter().chain(GPUS.iter().map(Gpu::profile)).collect()
     }
 }
