@@ -356,7 +356,8 @@ pub struct ExportArgs {
     /// Model: a path or a zoo name
     pub model: String,
     /// Where to write
-    #[arg(short, long, value_name = "M.onnx", required_unless_present_any = ["c", "rust", "web"], value_parser = path_of("onnx"))]
+    #[arg(short, long, value_name = "M.onnx", value_parser = path_of("onnx"))]
+    #[arg(required_unless_present_any = ["c", "rust", "web"])]
     pub output: Option<PathBuf>,
     /// Write the compiled network as C into this folder, which a C compiler builds with nothing else: kernels of this
     /// machine's CPU, weights beside them
@@ -366,8 +367,8 @@ pub struct ExportArgs {
     /// --target as WGSL, weights beside them
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized", "c"])]
     pub rust: Option<PathBuf>,
-    /// Write the compiled network as a page into this folder, which runs and times it on WebGPU in a browser: kernels of
-    /// --target (of `baseline`, which every browser takes, without it), weights and a runner in JavaScript
+    /// Write the compiled network as a page into this folder, which runs and times it on WebGPU in a browser: kernels
+    /// of --target (of `baseline`, which every browser takes, without it), weights and a runner in JavaScript
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "optimized", "c", "rust"])]
     pub web: Option<PathBuf>,
     /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no

@@ -59,6 +59,12 @@ fn nothing(c: Combiner) -> f32 {
     }
 }
 
+/// The type that lanes are combined in: an extremum of shorter floats is one of them, nothing is rounded.
+fn sums_of(c: Combiner, dtype: DType) -> DType {
+    let picks = matches!(c, Combiner::Max | Combiner::Min);
+    if picks && dtype.is_float() && dtype.size() < 4 { DType::F32 } else { dtype }
+}
+
 impl Translator<'_> {
     /// A nest of tensor loops, with the reduction loops around it that hold nothing else.
     pub(crate) fn tile(&mut self, outer: &[Extent], l: &For) -> Result<Node, String> {
@@ -148,10 +154,7 @@ impl Translator<'_> {
         if !b.guards.is_empty() || !own || store.stride(columns.slot) != Some(1) || b.reads(b.buffer) {
             return Ok(None);
         }
-        // The extremum of shorter floats is one of them: no number is rounded on the way.
-        let picks = matches!(r.combiner, Combiner::Max | Combiner::Min) && buffer.dtype.is_float();
-        let sums = if picks && own { DType::F32 } else { buffer.dtype };
-        let sides = self.sides(&b.value, (r.combiner, sums), columns.slot)?;
+        let sides = self.sides(&b.value, (r.combiner, sums_of(r.combiner, buffer.dtype)), columns.slot)?;
         let Some(sides) = sides.filter(|s| !s.looks_beyond()) else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
         let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());

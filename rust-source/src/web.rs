@@ -74,8 +74,8 @@ fn feature(name: &str) -> Result<&'static str, String> {
     }
 }
 
-/// The files of a page for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`. `packed` has the bytes of a
-/// constant's buffer as kernels read them; `model` is the model's name, `groups` are those that dispatches name.
+/// The files of a page for a plan whose kernels [`shaders_gen::Emitter`] made for `profile`. `packed` has the bytes of
+/// a constant's buffer as kernels read them; `model` is the model's name, `groups` are those that dispatches name.
 ///
 /// # Errors
 /// As [`program`](crate::program()); kernels that the standard's WGSL cannot say.

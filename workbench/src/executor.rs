@@ -206,8 +206,8 @@ pub fn calibrated_pipeline(
 ) -> Result<(PipelineOptions, Vec<Name>)> {
     let mut pipeline = pipeline_options(settings)?;
     if pipeline.amp != AmpMode::Off && !profile.model().shaders {
-        let text = "the processor computes in f32 and stores f16: errors are those of f16, times about those of f32, which say \
-                    nothing about a GPU (--device)";
+        let text = "the processor computes in f32 and stores f16: errors are those of f16, times about those of f32, \
+                    which say nothing about a GPU (--device)";
         log_once(settings, format!("note: --amp {}: {text}", settings.amp));
     }
     let mut kept = vec![];

@@ -1,8 +1,8 @@
 //! `cargo xtask page [MODEL ...]`: exported pages in a browser.
 //!
 //! Each model is written by `weft export --web` and served on this machine; a script drives the page in headless
-//! Chromium, on a software adapter: it runs the network, times it, sorts, opens a kernel, and meets a lost device, wrong
-//! inputs and adapters that lack something. What went into a run and came out of it is compared by `weft compare`.
+//! Chromium, on a software adapter: it runs the network, times it, sorts, opens a kernel, and meets a lost device,
+//! wrong inputs and adapters that lack something. What went into a run and came out of it is compared by `weft compare`.
 
 use crate::cargo::{build_weft, target_dir};
 use crate::heading::heading;
