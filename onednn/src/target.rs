@@ -14,13 +14,13 @@ use compiler::ops::OpRef;
 use compiler::ops::binary::Add;
 use compiler::ops::conv::Conv;
 use compiler::ops::matmul::{Gemm, MatMul};
-use compiler::pattern::{Found, Pattern, Subject, any, any_op, commuted, either, is};
+use compiler::pattern::{Found, Pattern, Subject, any, any_op, is, op};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::{Tensor, TensorMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows and columns of a product's tile in the registers of AVX2.
-const REGISTER_TILE: [u32; 2] = [6, 16];
+const REGISTER_TILE: [u32; 2] = [5, 16];
 /// 10^9 operations a second of a core with AVX2, as Weft's own estimate has it.
 const GFLOPS_A_CORE: f64 = 80.0;
 /// 10^9 bytes a second from memory for each core.
@@ -222,19 +222,22 @@ fn op_of(s: &dyn Subject, v: ValueId) -> Option<&OpRef> {
     s.function().def_node(v).map(|n| &s.function().nodes[n].op)
 }
 
-/// Rows of what a primitive applies to the result of an anchor: a sum, a function of two elements, one of one.
+/// Rows of what a primitive applies to the result of an anchor: a sum, a function of two elements, one of one. Each
+/// order of two operands is a row: both may be anchors, of which the primitive takes one.
 fn behind(names: [&'static str; 6], anchor: Pattern) -> Vec<ExternalPattern> {
-    let sum = || commuted::<Add>(anchor.clone(), any());
-    let two = |p: Pattern| either([combined(p.clone(), any()), combined(any(), p)]);
-    let rows: [(Pattern, fn(&dyn Subject, &Found) -> Result<(), String>); 6] = [
-        (mapped(sum()), fits_sum),
-        (mapped(two(anchor.clone())), fits),
-        (two(mapped(anchor.clone())), fits),
-        (sum(), fits_sum),
-        (two(anchor.clone()), fits),
-        (mapped(anchor.clone()), fits),
+    let sums = || [op::<Add>([anchor.clone(), any()]), op::<Add>([any(), anchor.clone()])];
+    let two = |p: Pattern| [combined(p.clone(), any()), combined(any(), p)];
+    let rows: [(Vec<Pattern>, fn(&dyn Subject, &Found) -> Result<(), String>); 6] = [
+        (sums().map(mapped).into(), fits_sum),
+        (two(anchor.clone()).map(mapped).into(), fits),
+        (two(mapped(anchor.clone())).into(), fits),
+        (sums().into(), fits_sum),
+        (two(anchor.clone()).into(), fits),
+        (vec![mapped(anchor.clone())], fits),
     ];
-    names.into_iter().zip(rows).map(|(name, (p, check))| ExternalPattern::new(name, p).check(check)).collect()
+    let all = names.into_iter().zip(rows);
+    all.flat_map(|(name, (orders, check))| orders.into_iter().map(move |p| ExternalPattern::new(name, p).check(check)))
+        .collect()
 }
 
 /// As [`fits`], and tensors that are added have the result's shape.

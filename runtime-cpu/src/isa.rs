@@ -93,7 +93,7 @@ impl Isa {
     pub fn tile(self) -> [u32; 2] {
         match self {
             Isa::Avx512 => [14, 32],
-            Isa::Avx2 => [6, 16],
+            Isa::Avx2 => [5, 16],
             Isa::Neon => [8, 12],
             Isa::Portable => [4, 16],
         }

@@ -37,7 +37,8 @@ fn refuses() -> Arc<dyn CostModel> {
 
 fn constant() -> Arc<dyn CostModel> {
     let cost = Cost { launch: 1000.0, ..Cost::default() };
-    let kernel = KernelEstimate { name: Name::new("k"), bindings: 1, shared_bytes: 0, workgroups: 1, threads: 1, cost };
+    let (name, counts) = (Name::new("k"), Default::default());
+    let kernel = KernelEstimate { name, bindings: 1, shared_bytes: 0, workgroups: 1, threads: 1, counts, cost };
     Arc::new(Always(Arc::new(Ok(Estimate { kernels: vec![kernel], cost, measured: None, asked: None }))))
 }
 

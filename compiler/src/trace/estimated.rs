@@ -8,7 +8,7 @@ use crate::ops::control::Const;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Cost, KernelEstimate, cost_of_bytes};
 use crate::schedule::estimator::estimate;
-use crate::schedule::rules::{Alternative, alternatives};
+use crate::schedule::rules::{Alternative, alternatives, estimate_pending};
 use crate::text::parse_module;
 use crate::tir::Stmt;
 use rustc_hash::FxHashMap;
@@ -31,14 +31,18 @@ impl CompileTrace {
     /// A trace without scheduled tensor functions, or of a device or text that this version does not read.
     pub fn estimates(&self) -> Result<Vec<Option<KernelEstimate>>, String> {
         let (module, profile) = self.functions_of("scheduled")?;
+        let lowered = if profile.model().shaders { None } else { Some(self.functions_of("lowered")?.0) };
         let mut known: FxHashMap<&str, Vec<KernelEstimate>> = FxHashMap::default();
         let mut out = Vec::with_capacity(self.kernels.len());
         for k in &self.kernels {
             let function = module.tensor_functions.get(&Name::new(&k.function));
+            let target = self.options.scheduling.on(&profile);
             let of = || {
-                function
-                    .and_then(|f| estimate(f, &[], self.options.scheduling.on(&profile)).ok())
-                    .map_or(vec![], |e| e.kernels)
+                let found = match &lowered {
+                    None => function.map(|f| estimate(f, &[], target)),
+                    Some(m) => m.tensor_functions.get(&Name::new(&k.function)).map(|f| estimate_pending(f, target)),
+                };
+                found.and_then(Result::ok).map_or(vec![], |e| e.kernels)
             };
             let list = known.entry(&k.function).or_insert_with(of);
             // A shader's entry point may have another name than the kernel; blocks keep theirs.

@@ -5,8 +5,7 @@ use super::space::Space;
 use super::units::Unit;
 use crate::error::{Error, Result};
 use compiler::profile::{CostFactors, DeviceProfile};
-use compiler::schedule::estimator::estimate;
-use compiler::schedule::rules::{Choice, Scheduled, neighbours, schedule_with, values};
+use compiler::schedule::rules::{Choice, Scheduled, estimate_as_made, neighbours, schedule_with, values};
 use compiler::schedule::template::{Match, Template};
 use compiler::schedule::{InstrRef, Rules, ScheduleProvider, ScheduleTarget, TunedSchedule, schedule_as_written};
 use compiler::text::print_instruction;
@@ -42,7 +41,8 @@ impl<'a> Maker<'a> {
 
     fn candidate(&self, scheduled: Scheduled, origin: Origin) -> Option<Candidate> {
         let target = self.target.options.on(&self.plain);
-        let plain = estimate(&scheduled.function, &self.unit.constants, target).ok()?.cost;
+        let (f, constants) = (&self.unit.function, &self.unit.constants);
+        let plain = estimate_as_made(f, constants, target, &scheduled.function).ok()?.cost;
         let estimated_ns = plain.scaled(&self.target.profile.factors).total();
         Some(Candidate { estimated_ns, plain: Some(plain), trace: scheduled.function.trace, origin })
     }

@@ -69,6 +69,9 @@ pub struct MachineModel {
     /// Iterations of a reduction that are unrolled where nobody chooses, at most.
     pub unrolled: u32,
 
+    /// Fraction by which the candidates of a rule must be cheaper than those of earlier rules: smaller differences are
+    /// below the accuracy of the estimate.
+    pub least_gain: f64,
     /// f32 operations per nanosecond of a core, for a device without a rate.
     pub operations: f64,
     /// Bytes of device memory per nanosecond and core, for a device without a rate.
@@ -99,6 +102,7 @@ const GPU: MachineModel = MachineModel {
     row_threads: 32,
     threads_a_core: 256,
     unrolled: 9,
+    least_gain: 0.05,
     operations: OPERATIONS_A_CORE,
     memory_bytes: 6.0,
     cache_bytes: 2 << 20,
@@ -125,6 +129,7 @@ const SOFTWARE_DRIVER: MachineModel = MachineModel {
     row_threads: 8,
     threads_a_core: 64,
     unrolled: 25,
+    least_gain: 0.05,
     operations: 32.0,
     memory_bytes: 12.0,
     cache_bytes: 0,
@@ -133,12 +138,13 @@ const SOFTWARE_DRIVER: MachineModel = MachineModel {
 };
 
 /// 2 us to hand a kernel to the threads and wait for them, 100 ns a task. Operations are in register tiles, in
-/// portable code.
+/// portable code. Prices were fitted to the kernels of all rules alike, so the least one counts.
 const PROCESSOR: MachineModel = MachineModel {
     shaders: false,
     compiles_at_dispatch: false,
     lanes: 1,
     mixes_bytes: true,
+    least_gain: 0.0,
     operations: 24.0,
     launch_ns: 2_000.0,
     workgroup_ns: 100.0,

@@ -5,11 +5,12 @@ use crate::fingerprint::Fingerprint;
 use std::sync::OnceLock;
 
 /// The code that prices and counts, by file.
-const SOURCES: [(&str, &str); 22] = [
+const SOURCES: [(&str, &str); 23] = [
     ("estimate/combination.rs", include_str!("combination.rs")),
     ("estimate/cost.rs", include_str!("cost.rs")),
     ("estimate/mod.rs", include_str!("mod.rs")),
     ("estimate/operands.rs", include_str!("operands.rs")),
+    ("estimate/prices.rs", include_str!("prices.rs")),
     ("estimate/processor.rs", include_str!("processor.rs")),
     ("estimate/product.rs", include_str!("product.rs")),
     ("estimate/rates.rs", include_str!("rates.rs")),

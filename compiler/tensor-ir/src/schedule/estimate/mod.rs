@@ -25,6 +25,7 @@ mod combination;
 mod cost;
 mod digest;
 mod operands;
+mod prices;
 mod processor;
 mod product;
 mod rates;
@@ -42,7 +43,10 @@ mod units;
 pub(in crate::schedule) use combination::{Combination, combination_cost};
 pub use cost::Cost;
 pub use digest::digest;
-pub(in crate::schedule) use processor::{RegisterTiles, lane_kernel, register_tile_kernel, row_task_kernel};
+pub use prices::{COUNTS, Count, Counts};
+pub(in crate::schedule) use processor::{
+    LaneTasks, RegisterTiles, lane_kernel, read_again, register_tile_kernel, row_task_kernel,
+};
 pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use rates::usual_width;
 pub(in crate::schedule) use rows::row_kernel;
@@ -137,6 +141,9 @@ pub(in crate::schedule) fn estimate_scheduled(f: &TensorFunction, profile: &Devi
 /// The cost of a kernel that only moves this number of bytes (reads plus writes), four words per thread.
 pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
     let rates = rates::Rates::of(profile);
+    if rates.prices.is_some() {
+        return processor::copy_of_bytes(profile, bytes).cost(bytes, &rates);
+    }
     let accesses = bytes / (rates.lanes * 16) as f64;
     let workgroups = (bytes / 4096.0).ceil();
     let tally = tally::Tally { accesses, sector_bytes: bytes, workgroups, threads: 128.0, ..Default::default() };
@@ -146,5 +153,9 @@ pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
 /// What a kernel costs in nanoseconds that touches so many bytes of device memory, at least.
 pub(in crate::schedule) fn least_cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> f64 {
     let rates = rates::Rates::of(profile);
+    if let Some((prices, times)) = rates.prices {
+        let [launch, moved] = [Count::Kernel, Count::Byte].map(|c| prices.ns[c as usize] * times);
+        return rates.factors.launch * launch + rates.factors.sectors * moved * bytes / rates.cores;
+    }
     rates.factors.launch * rates.launch + rates.factors.sectors * bytes / rates.memory_bytes
 }

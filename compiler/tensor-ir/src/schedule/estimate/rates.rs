@@ -1,6 +1,7 @@
 //! Rates of a device, in operations and bytes per nanosecond, from its profile. All prices of the estimate are here;
 //! those that depend on the kind of machine alone are in its row ([`MachineModel`]).
 
+use super::prices::Prices;
 use crate::profile::{CostFactors, DeviceProfile, MachineModel};
 use crate::traffic::{BANK_BYTES, BANKS};
 
@@ -35,6 +36,8 @@ pub(super) struct Rates {
     pub workgroup: f64,
     /// By measured times.
     pub factors: CostFactors,
+    /// What kernels of a processor are counted in costs so much, times this.
+    pub prices: Option<(&'static Prices, f64)>,
 }
 
 /// Subgroups of a scheduler that are needed to hide latency if each thread has up to [`INDEPENDENT`] independent
@@ -116,6 +119,7 @@ impl Rates {
             launch: known(p.launch_ns, model.launch_ns),
             workgroup: model.workgroup_ns,
             factors: p.factors,
+            prices: Prices::of(p),
         }
     }
     /// Where a core runs one workgroup after another: a load walks the lanes one by one (a nanosecond each, a vector as
@@ -138,6 +142,7 @@ impl Rates {
             launch: model.launch_ns,
             workgroup: model.workgroup_ns,
             factors: p.factors,
+            prices: Prices::of(p),
         }
     }
     /// The fraction of the device's peak that this many workgroups of `threads` threads reach, each thread with

@@ -1,6 +1,7 @@
 //! Counts of a kernel (operations, accesses, workgroups ...), and their cost. `weft explain -v` shows the parts.
 
 use super::cost::Cost;
+use super::prices::{Count, Counts, Prices};
 use super::rates::Rates;
 use crate::int::{CondOp, Int};
 use crate::name::Name;
@@ -22,6 +23,8 @@ pub struct KernelEstimate {
     pub workgroups: u64,
     /// Threads of a workgroup.
     pub threads: u64,
+    /// What it is counted in on a processor.
+    pub counts: Counts,
     /// Its time.
     pub cost: Cost,
 }
@@ -68,6 +71,8 @@ pub(super) struct Tally {
     pub results: f64,
     /// Bytes of workgroup memory that belong to no buffer of the function.
     pub shared_bytes: u64,
+    /// What a kernel of a processor is counted in.
+    pub counts: Counts,
 }
 
 impl Tally {
@@ -112,11 +117,15 @@ impl Tally {
             shared_bytes,
             workgroups: self.workgroups as u64,
             threads: self.threads as u64,
+            counts: self.counts,
             cost: self.cost(bytes, rates),
         }
     }
     /// The time. `bytes` of device memory are accessed at least once.
     pub fn cost(&self, bytes: f64, rates: &Rates) -> Cost {
+        if let Some((prices, times)) = rates.prices.filter(|_| self.counts[Count::Kernel as usize] > 0.0) {
+            return self.priced(prices, times, rates);
+        }
         let mut cost = Cost {
             arithmetic: self.operations / rates.operations,
             issue: self.accesses / rates.accesses,
@@ -136,6 +145,24 @@ impl Tally {
         let both = longest + moved - hidden;
         cost.waves = both - (computed + cost.sectors - cost.hidden);
         cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;
+        cost.scaled(&rates.factors)
+    }
+    /// The time on a processor.
+    fn priced(&self, prices: &Prices, times: f64, rates: &Rates) -> Cost {
+        let of = |count: Count| prices.ns[count as usize] * self.counts[count as usize] * times;
+        let launch = of(Count::Kernel) + if rates.cores > 1.0 { rates.launch } else { 0.0 };
+        let moved = [Count::Byte, Count::FarByte, Count::Again, Count::FarAgain].map(of).iter().sum::<f64>();
+        let lanes = [Count::Run, Count::Access, Count::Apart].map(of).iter().sum::<f64>();
+        let all = prices.total(&self.counts) * times - of(Count::Kernel);
+        let waves = all / rates.cores * (1.0 / rates.busy_part(self.workgroups, 1.0, 0.0) - 1.0);
+        let cost = Cost {
+            arithmetic: (all - moved - lanes) / rates.cores,
+            issue: lanes / rates.cores,
+            sectors: moved / rates.cores,
+            waves,
+            launch,
+            ..Cost::default()
+        };
         cost.scaled(&rates.factors)
     }
 }

@@ -1,11 +1,11 @@
 //! Alternatives of a schedule: for each of its choices, the schedules with the other values, each with its estimate.
 
 use super::entry::{schedule_by, script_of};
+use super::predict::{estimate_as_made, without_pending};
 use super::script::Script;
 use super::{Choice, Scheduled, choices};
-use crate::name::Name;
-use crate::schedule::estimate::{Estimate, estimate_scheduled};
-use crate::schedule::{Choose, InstrRef, ScheduleError, ScheduleTarget, TransformLayout};
+use crate::schedule::estimate::Estimate;
+use crate::schedule::{Choose, InstrRef, ScheduleError, ScheduleTarget};
 use crate::tir::{BufferId, TensorFunction};
 
 /// Alternatives that are made, at most.
@@ -39,14 +39,14 @@ pub fn alternatives<'a>(
     target: impl Into<ScheduleTarget<'a>>,
 ) -> Result<Vec<Alternative>, ScheduleError> {
     let target = target.into();
-    let mut plain = f.canonical();
-    plain.pending.clear();
-    let packed: Vec<Name> =
-        f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
-    let constants: Vec<BufferId> = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
+    let (plain, constants) = without_pending(f);
     let made = |script: &Script, choice: Option<Choice>| -> Result<Alternative, ScheduleError> {
         let g = schedule_by(&plain, &constants, target, script)?.function;
-        Ok(Alternative { choice, choices: values(&g.trace), estimate: estimate_scheduled(&g, target.profile) })
+        Ok(Alternative {
+            choice,
+            choices: values(&g.trace),
+            estimate: estimate_as_made(&plain, &constants, target, &g),
+        })
     };
     let own = made(&script_of(&f.pending), None)?;
     let lines = choices(&f.pending);
@@ -98,7 +98,7 @@ pub fn neighbours<'a>(
             let choice = Choice { unit: line.unit, point: line.point, value: value.clone() };
             let made = schedule_by(f, constants, target, &Script::read(&with(&lines, at, &choice)));
             let Ok(scheduled) = made else { continue };
-            let Ok(estimate) = estimate_scheduled(&scheduled.function, target.profile) else { continue };
+            let Ok(estimate) = estimate_as_made(f, constants, target, &scheduled.function) else { continue };
             out.push(Neighbour { choice, scheduled, estimate });
         }
     }

@@ -13,9 +13,6 @@ use super::{Rule, Takes, all, in_order};
 use crate::schedule::estimate::KernelEstimate;
 use crate::schedule::{ScheduleOptions, ScheduleTarget};
 
-/// Fraction by which the candidates of a rule must be cheaper than those of earlier rules: smaller differences are
-/// below the accuracy of the estimate.
-pub(super) const LEAST_GAIN: f64 = 0.05;
 /// Largest number of candidates of a rule that are tried if each declines when it is applied.
 const TRIES: usize = 4;
 
@@ -111,6 +108,8 @@ pub(super) fn total(kernels: &[KernelEstimate]) -> f64 {
 
 /// The candidates of all rules that fit, to be tried from the cheapest on.
 pub(super) struct Picks {
+    /// [`MachineModel::least_gain`](crate::profile::MachineModel::least_gain).
+    least_gain: f64,
     rest: Vec<Pick>,
     /// Rules that have none, by position, and why.
     declined: Vec<(usize, &'static str, String)>,
@@ -128,7 +127,8 @@ impl Picks {
         let own: Vec<Asked> =
             rules.iter().copied().filter(|r| usual.as_ref().is_none_or(|u| u.rule.name == r.rule.name)).collect();
         let rules = &own[..];
-        let mut picks = Picks { rest: vec![], declined: vec![], tries: vec![0; rules.len()] };
+        let least_gain = view.profile.model().least_gain;
+        let mut picks = Picks { least_gain, rest: vec![], declined: vec![], tries: vec![0; rules.len()] };
         // One view for all rules, so that the counts of the estimate are reused.
         let asking = View::new(view.f, view.constants, view.target, true);
         for (position, &Asked { rule, by_name }) in rules.iter().enumerate() {
@@ -192,7 +192,7 @@ impl Picks {
             };
             let better = |(b, least): (usize, f64)| match self.rest[b].position == pick.position {
                 true => cost < least,
-                false => cost < (1.0 - LEAST_GAIN) * least,
+                false => cost < (1.0 - self.least_gain) * least,
             };
             if best.is_none_or(better) {
                 best = Some((i, cost));

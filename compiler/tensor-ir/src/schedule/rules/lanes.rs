@@ -9,16 +9,19 @@
 //! lanes.
 
 use super::analysis::{contraction, output_variables};
-use super::candidate::{Candidate, NoChoice};
+use super::candidate::Candidate;
 use super::decline::Decline;
-use super::packing::pack_constants;
+use super::packing::{pack_constants, to_pack};
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
+use crate::candidate;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::estimate::{KernelEstimate, RegisterTiles, lane_kernel, register_tile_kernel};
+use crate::schedule::estimate::{
+    KernelEstimate, LaneTasks, RegisterTiles, lane_kernel, read_again, register_tile_kernel,
+};
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{Axis, ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::intrinsic::strides;
@@ -33,25 +36,94 @@ const KEPT: i64 = 1 << 11;
 const FEW: i64 = 8;
 /// Sums of rows that share what they read, at most: they stay in the core's second cache.
 const MOST_SHARED: i64 = 1 << 16;
-/// Rows of a tile whose loads take as long as their products.
-const FEW_ROWS: i64 = 4;
 /// Elements of a line of the cache.
 const LINE: i64 = 16;
-/// Products in the time that a tile takes to begin, some 60 ns.
-const BEGINNING: i64 = 4500;
 
-/// Any unit.
-pub(super) fn candidates(_: &View<'_>, _: &Unit) -> Result<Vec<Candidate>, Decline> {
-    Ok(vec![Candidate::new(NoChoice {})])
+candidate! {
+    /// The part of a unit that is a task.
+    pub(super) struct KeptLoops {
+        /// Inner loops of the result that a task keeps.
+        pub kept: i64,
+    }
+}
+
+/// Any unit. Other numbers of loops than the usual one are for searches.
+pub(super) fn candidates(view: &View<'_>, unit: &Unit) -> Result<Vec<Candidate>, Decline> {
+    let all = kept(view, unit)?.into_iter().map(|kept| Candidate::new(KeptLoops { kept }));
+    Ok(all.enumerate().map(|(n, c)| if n == 0 { c } else { c.on_request() }).collect())
 }
 
 /// The kernel whose tasks compute the inner loops. Units with windows are weighed with what they are joined to.
-pub(super) fn price(view: &View<'_>, unit: &Unit, _: &Candidate) -> Vec<KernelEstimate> {
+pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<KernelEstimate> {
     match (&unit.window, shared_rows(view, unit)) {
         (Some(_), _) => vec![],
         (None, Some(rows)) => register_tile_kernel(view.stages(), [unit.name(), unit.output], rows.in_tiles(view)),
-        (None, None) => lane_kernel(view.stages(), unit.reduce, unit.output, goes_across(view, unit)),
+        (None, None) => {
+            let how = candidate.choices::<KeptLoops>().ok().and_then(|c| tasks(view, unit, c.kept));
+            how.map_or(vec![], |how| lane_kernel(view.stages(), unit.reduce, unit.output, &how))
+        }
     }
+}
+
+/// Numbers of inner loops that a task may keep, the usual one first; that one alone where rows of channels are tiles.
+fn kept(view: &View<'_>, unit: &Unit) -> Result<Vec<i64>, Decline> {
+    let loops = view.loops(unit.output)?;
+    // An open size counts as many.
+    let extents: Vec<i64> = loops.iter().map(|l| l.extent.as_const().unwrap_or(i64::MAX)).collect();
+    let usual = kept_loops(&extents, i64::from(view.profile.cores), least_kept(unit, across(view, unit)));
+    let lanes = |n: &usize| extents[extents.len() - n..].iter().fold(1i64, |all, n| all.saturating_mul(*n));
+    let alone = unit.window.is_some() || shared_rows(view, unit).is_some();
+    let others = (1..extents.len()).filter(|n| !alone && *n != usual && lanes(n) <= MOST);
+    Ok(std::iter::once(usual).chain(others).map(|n| n as i64).collect())
+}
+
+/// The reduction loop whose iterations are the lanes, once constants are packed.
+fn across(view: &View<'_>, unit: &Unit) -> Option<Name> {
+    let packs = unit.window.is_none() && to_pack(view, unit).is_some_and(|list| !list.is_empty());
+    if packs { None } else { goes_across(view, unit) }
+}
+
+/// The tasks that [`bind_outer`] makes.
+fn tasks(view: &View<'_>, unit: &Unit, kept: i64) -> Option<LaneTasks> {
+    let across = across(view, unit);
+    let loops = view.loops(unit.output).ok()?;
+    let extents: Vec<i64> = loops.iter().map(|l| view.constant_extent(&l.extent).ok()).collect::<Option<_>>()?;
+    let (outer, inner) = extents.split_at(extents.len().checked_sub(kept as usize)?);
+    let mut inner: Vec<i64> = inner.to_vec();
+    let mut tasks = outer.iter().product::<i64>() as f64;
+    if inner.is_empty() || outer.is_empty() {
+        // As `bind_outer`, which splits the innermost loop, or the outermost one.
+        let at = if inner.is_empty() { outer.last().copied() } else { inner.first().copied() };
+        let n = at.unwrap_or(1);
+        let part = n.min(MOST);
+        tasks *= if inner.is_empty() { part as f64 / n as f64 } else { 1.0 } * (n as f64 / part as f64).ceil();
+        match inner.first_mut() {
+            Some(first) => *first = part,
+            None => inner.push(part),
+        }
+    }
+    inner.retain(|n| *n > 1);
+    Some(LaneTasks { tasks, inner, across })
+}
+
+/// Inner loops that a task keeps at least: rows of a window share its weights, and what they read.
+fn least_kept(unit: &Unit, across: Option<Name>) -> usize {
+    if unit.reduce.is_some() && across.is_none() { 2 } else { 1 }
+}
+
+/// How many of the innermost loops of these extents a task keeps: `least` where these are not too long and the outer
+/// ones are enough for all cores.
+fn kept_loops(extents: &[i64], cores: i64, least: usize) -> usize {
+    let (mut lanes, mut inner) = (1i64, 0);
+    for (at, n) in extents.iter().enumerate().rev() {
+        let tasks = extents[..at].iter().fold(1i64, |all, n| all.saturating_mul(*n));
+        let enough = inner >= least || tasks < cores;
+        if lanes >= ENOUGH && enough || lanes.saturating_mul(*n) > MOST {
+            break;
+        }
+        (lanes, inner) = (lanes * n, inner + 1);
+    }
+    inner
 }
 
 /// Results of a product that differ in constants alone, lane by lane: they read the same elements.
@@ -82,20 +154,33 @@ fn shared_rows(view: &View<'_>, unit: &Unit) -> Option<SharedRows> {
 }
 
 impl SharedRows {
-    /// The tiles, each of all rows and one row of lanes: it begins by finding its taps.
+    /// The tiles, each of all rows and one row of lanes.
     fn in_tiles(&self, view: &View<'_>) -> RegisterTiles {
-        let vector = view.profile.machine.register_tile().map_or(1, |t| i64::from(t[1])) / 2;
-        let lanes = (view.product(&[self.lanes]) + vector - 1) / vector * vector;
-        let rows = view.product(&[self.rows]).max(FEW_ROWS);
+        let [rows, lanes, count] = [&[self.rows][..], &[self.lanes], &self.outer].map(|l| view.product(l) as f64);
+        let depth = self.depth as f64;
+        let again = read_again(count * lanes * depth * 4.0, (lanes + rows) * depth * 4.0);
         RegisterTiles {
-            count: view.product(&self.outer) as f64,
-            products: (rows * lanes * self.depth + BEGINNING) as f64,
+            count,
+            tasks: count,
+            tallest: rows,
+            rows,
+            columns: lanes,
+            taps: depth,
+            depth: 1.0,
+            edges: 0.0,
+            lone_taps: 0.0,
+            copied: 0.0,
+            narrow: false,
+            far_columns: false,
+            row_bytes: 0.0,
+            at_once: 1.0,
+            again,
         }
     }
 }
 
 /// Makes tasks of the outer loops.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Result<(), Decline> {
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
     if sketch.loops(unit.output)?.is_empty() {
         let Some(reduce) = unit.reduce else { return Ok(()) };
         let mut order: Vec<Name> = sketch.loops(reduce)?.iter().map(|l| l.var).collect();
@@ -104,12 +189,11 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, _: &Candidate) -> Resu
     if let Some(found) = shared_rows(&sketch.view(), unit).filter(|_| unit.window.is_none()) {
         return share_rows(sketch, unit, &found);
     }
+    let kept = sketch.choose("kept", &kept(&sketch.view(), unit)?, candidate.choices::<KeptLoops>()?.kept)?;
     if unit.window.is_none() {
         pack_constants(sketch, unit);
     }
-    // Rows of a window share its weights, and what they read.
-    let shared = unit.reduce.is_some() && goes_across(&sketch.view(), unit).is_none();
-    let task = bind_outer(sketch, unit, if shared { 2 } else { 1 })?;
+    let task = bind_outer(sketch, unit, kept)?;
     match unit.reduce {
         Some(reduce) => accumulate(sketch, unit, reduce, task),
         None => Ok(()),
@@ -126,24 +210,13 @@ fn share_rows(sketch: &mut Sketch<'_>, unit: &Unit, found: &SharedRows) -> Resul
     accumulate(sketch, unit, reduce, task)
 }
 
-/// Makes tasks of the outer loops around a unit's result, which keep `least` inner loops where these are not too long
-/// and the outer ones are enough for all cores; gives the loop over tasks. Sums are kept for a part of a loop of open
-/// length.
-fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, least: usize) -> Result<Name, Decline> {
+/// Makes tasks of the outer loops around a unit's result, which keep so many inner loops; gives the loop over tasks.
+/// Sums are kept for a part of a loop of open length.
+fn bind_outer(sketch: &mut Sketch<'_>, unit: &Unit, kept: i64) -> Result<Name, Decline> {
     let block = unit.output;
     let loops = sketch.loops(block)?;
-    let (mut lanes, mut inner) = (1i64, 0);
     let extent = |l: &LoopHead| sketch.constant_extent(&l.extent);
-    for (at, l) in loops.iter().enumerate().rev() {
-        let n = extent(l)?;
-        // An open size counts as many.
-        let tasks = loops[..at].iter().fold(1i64, |all, l| all.saturating_mul(extent(l).unwrap_or(i64::MAX)));
-        let enough = inner >= least || tasks < i64::from(sketch.profile.cores);
-        if lanes >= ENOUGH && enough || lanes * n > MOST {
-            break;
-        }
-        (lanes, inner) = (lanes * n, inner + 1);
-    }
+    let inner = usize::try_from(kept).unwrap_or(0).min(loops.len());
     let mut outer: Vec<Name> = loops[..loops.len() - inner].iter().map(|l| l.var).collect();
     let open = loops[loops.len() - inner..].iter().rev().position(|l| sketch.script.is_open(l.var));
     if let Some(inside) = open.filter(|_| unit.reduce.is_some()) {

@@ -19,7 +19,7 @@ use super::view::View;
 use crate::candidate;
 use crate::int::{Int, simplify};
 use crate::name::Name;
-use crate::schedule::estimate::{KernelEstimate, RegisterTiles, register_tile_kernel};
+use crate::schedule::estimate::{KernelEstimate, RegisterTiles, read_again, register_tile_kernel};
 use crate::schedule::{AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
 use crate::tir::analysis::operands::Operand;
 use crate::tir::intrinsic::{Intrinsic, strides};
@@ -28,17 +28,10 @@ use crate::tir::{BinaryOp, Block, BufferId, Expr};
 /// Columns of a product that panels are made for, at least; depth of one, at least.
 const LEAST_COLUMNS: i64 = 2;
 const LEAST_DEPTH: i64 = 3;
-/// Rows of a tile whose right operand's loads take as long as their products.
-const FEW_ROWS: i64 = 2;
-/// Products in the time that a tile takes to find how many rows it has, where tiles do not divide all rows.
-const TAIL: f64 = 4096.0;
-
 /// Products of bytes in the time of one of words, about.
 const BYTES: f64 = 2.0;
-/// Products in the time that a tap takes whose rows are found one by one.
-const LONE_TAP: i64 = 60_000;
-/// Products in the time of storing one result of a narrow tile, whose rows are no whole vectors, some 3 ns.
-const SCATTERED: i64 = 200;
+/// Bytes of a right operand that stay in the cache of a core: its panels follow each other for each tile of rows.
+const KEPT: f64 = 1e6;
 
 candidate! {
     /// A register tile of a product.
@@ -69,6 +62,14 @@ struct PanelProduct {
     whole_panels: bool,
     /// Both operands are bytes.
     bytes: bool,
+    /// The right operand is packed.
+    packed: bool,
+    /// Rows may lie in a border.
+    padded: bool,
+    /// Taps of a window.
+    taps: i64,
+    /// Bytes between rows of the left operand, 0 where they lie unevenly.
+    row_bytes: i64,
     /// The left operand lies evenly along parts of the innermost reduction loop alone, so long.
     part: Option<i64>,
 }
@@ -115,9 +116,30 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let uneven =
         taps.iter().any(|v| left.1.iter().any(|i| i.uses(*v)) && stride(view, (left.0, &left.1), *v).is_none());
     let lone_taps = if uneven { view.product(taps) } else { 0 };
+    let mut padded = false;
+    reduce.value.visit(&mut |e| padded |= matches!(e, Expr::All(_)));
+    let (packed, taps) = (c.right_constant, view.product(taps));
+    let row = c.m.iter().rfind(|v| !is_single(view, v)).and_then(own);
+    let row_bytes = 4 * row.and_then(|v| stride(view, (left.0, &left.1), v)).unwrap_or(0).abs();
     let part = c.k.last().and_then(|k| even_part(view, &left, *k));
     let sizes = [cut, columns, depth];
-    Ok(PanelProduct { c, together, sizes, times, tile, vector, narrow, lone_taps, whole_panels, bytes, part })
+    Ok(PanelProduct {
+        c,
+        together,
+        sizes,
+        times,
+        tile,
+        vector,
+        narrow,
+        lone_taps,
+        whole_panels,
+        bytes,
+        packed,
+        padded,
+        taps,
+        row_bytes,
+        part,
+    })
 }
 
 /// Parts of a reduction loop, at most; elements of one, at least.
@@ -153,19 +175,40 @@ impl PanelProduct {
         let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
     }
-    /// What tiles of so many rows take: the last one has the rows that are left, and loads take as long as some rows.
+    /// Tiles of so many rows: the last one has the rows that are left.
     fn in_tiles(&self, rows: i64) -> RegisterTiles {
-        let [all, columns, depth] = self.sizes;
-        let width = self.tile[1].max(self.vector);
-        let up = |n: i64, by: i64| (n + by - 1) / by.max(1);
-        let tiles = up(all, rows);
-        let mean = all as f64 / tiles.max(1) as f64 + FEW_ROWS as f64;
-        let tail = if all % rows == 0 { 0.0 } else { TAIL };
-        let scattered = if self.narrow { SCATTERED * rows * columns.min(width) } else { 0 };
-        let others = (scattered + LONE_TAP * self.lone_taps) as f64;
-        let count = self.times * tiles * up(columns, width);
-        let at_once = if self.bytes { BYTES } else { 1.0 };
-        RegisterTiles { count: count as f64, products: mean * (width * depth) as f64 / at_once + tail + others }
+        let [all, columns, k] = self.sizes.map(|n| n.max(1) as f64);
+        let width = self.tile[1].max(self.vector) as f64;
+        let (times, tiles, panels) = (self.times as f64, (all / rows as f64).ceil(), (columns / width).ceil());
+        let count = times * tiles * panels;
+        let depth = self.part.map_or(k / self.taps.max(1) as f64, |part| part as f64);
+        let [left, right, panel] = [all * k / self.taps.max(1) as f64, columns * k, width * k].map(|n| 4.0 * n);
+        let row_tile = left / tiles;
+        // As the executor orders tasks.
+        let again = if self.packed && right <= KEPT {
+            read_again(times * tiles * right, right + row_tile)
+        } else {
+            let [rows, own] =
+                [read_again(times * panels * left, left + panel), read_again(count * panel, panel + row_tile)];
+            [rows[0] + own[0], rows[1] + own[1]]
+        };
+        RegisterTiles {
+            count,
+            tasks: if self.packed { count } else { count / tiles },
+            tallest: rows as f64,
+            rows: all / tiles,
+            columns: columns / panels,
+            taps: k / depth,
+            depth,
+            edges: if self.padded { (2.0 / tiles).min(1.0) } else { 0.0 },
+            lone_taps: self.lone_taps as f64,
+            copied: if self.packed || self.whole_panels { 0.0 } else { times * columns * k },
+            narrow: self.narrow,
+            far_columns: false,
+            row_bytes: self.row_bytes as f64,
+            at_once: if self.bytes { BYTES } else { 1.0 },
+            again,
+        }
     }
 }
 

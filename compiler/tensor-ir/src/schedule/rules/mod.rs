@@ -79,7 +79,7 @@ pub use decline::Decline;
 pub use dispatch::GIVEN_UP;
 pub use entry::{choices, follow_choices, has_edited_choices, schedule, schedule_with, taken_candidates};
 pub(in crate::schedule) use predict::predicted;
-pub use predict::{prepared, price_as_scheduled};
+pub use predict::{estimate_as_made, estimate_pending, prepared, price_as_scheduled, price_of_choices};
 pub use script::Choice;
 pub(in crate::schedule) use script::WRITTEN;
 pub use sketch::Sketch;

@@ -4,6 +4,7 @@
 use super::analysis::output_variables;
 use super::sketch::Sketch;
 use super::unit::Unit;
+use super::view::View;
 use crate::name::Name;
 use crate::schedule::TransformLayout;
 use crate::schedule::tiles::dimension_to_pack;
@@ -12,7 +13,7 @@ use crate::tir::BufferId;
 /// Packs the constants that only the unit's reduction loads, so that neighbouring results of the innermost loop load
 /// neighbouring elements. Constants that cannot be packed stay unchanged.
 pub(super) fn pack_constants(sketch: &mut Sketch<'_>, unit: &Unit) {
-    for (buffer, at) in to_pack(sketch, unit).unwrap_or_default() {
+    for (buffer, at) in to_pack(&sketch.view(), unit).unwrap_or_default() {
         let (name, rank) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len());
         let order = (0..rank).filter(|d| *d != at).chain([at]).collect();
         // A refusal leaves the constant as it came.
@@ -21,19 +22,19 @@ pub(super) fn pack_constants(sketch: &mut Sketch<'_>, unit: &Unit) {
 }
 
 /// Constants with the dimension that becomes innermost.
-fn to_pack(sketch: &Sketch<'_>, unit: &Unit) -> Option<Vec<(BufferId, usize)>> {
-    let f = &sketch.f;
+pub(super) fn to_pack(view: &View<'_>, unit: &Unit) -> Option<Vec<(BufferId, usize)>> {
+    let f = view.f;
     let blocks = f.body.blocks();
     let find = |name: Name| blocks.iter().find(|b| b.name == name).copied();
     let (r, c) = (find(unit.reduce?)?, find(unit.output)?);
-    let last = sketch.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
+    let last = view.loops(unit.output).ok()?.into_iter().rev().find(|l| !l.extent.is(1))?.var;
     let var = output_variables(f, r, c).ok()?.iter().find(|m| m.1 == last)?.0;
     let mut out: Vec<(BufferId, usize)> = Vec::new();
     for (b, index) in r.value.loads() {
         let alone = blocks.iter().filter(|other| other.reads(b)).count() == 1;
         if let Some(at) = dimension_to_pack(index, &f.buffers[b].shape, var)
             && alone
-            && sketch.constants.contains(&b)
+            && view.constants.contains(&b)
         {
             out.push((b, at));
         }

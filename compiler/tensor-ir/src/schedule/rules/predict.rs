@@ -8,16 +8,19 @@
 use super::analysis::{iterations, whole_unit};
 use super::candidate::Candidate;
 use super::decline::Decline;
-use super::dispatch::{Asked, LEAST_GAIN, Pick, Picks, asks_for_units, rules_for, total};
+use super::dispatch::{Asked, Pick, Picks, asks_for_units, rules_for, total};
 use super::partition::{partition_by_bindings, partition_concats};
 use super::pooling::{feeds_windows, one_or_two};
-use super::script::NOTHING;
+use super::script::{APART, Choice, FUNCTION, NOTHING, Script};
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
-use super::{Rule, Takes, groups, in_order};
-use crate::schedule::estimate::{KernelEstimate, least_cost_of_bytes, scheduled_kernels};
-use crate::schedule::{ScheduleError, ScheduleTarget};
+use super::{Rule, Takes, groups, in_order, values};
+use crate::int::DimRanges;
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Estimate, KernelEstimate, estimate_scheduled, least_cost_of_bytes, scheduled_kernels};
+use crate::schedule::{ScheduleError, ScheduleTarget, TransformLayout};
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use crate::traffic::element_bytes;
 
@@ -58,22 +61,88 @@ pub(in crate::schedule) fn predicted(
     constants: &[BufferId],
     target: ScheduleTarget<'_>,
 ) -> Result<Vec<KernelEstimate>, String> {
+    predicted_by(f, constants, target, &NOTHING)
+}
+
+/// The estimate of the unscheduled `f` where these choices are made: the prices by which the rules choose.
+///
+/// # Errors
+/// What the estimate cannot weigh, and what the device lacks.
+pub fn price_of_choices<'a>(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: impl Into<ScheduleTarget<'a>>,
+    choices: &[Choice],
+) -> Result<Estimate, String> {
+    let target = target.into();
+    Estimate::of(predicted_by(f, constants, target, &Script::of_choices(choices))?, target.profile)
+}
+
+/// The estimate of the unscheduled `f` as the rules have scheduled it: of its kernels as they are; on a processor, where
+/// these do not show what runs in registers, the prices of its choices.
+///
+/// # Errors
+/// As [`price_of_choices`].
+pub fn estimate_as_made<'a>(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: impl Into<ScheduleTarget<'a>>,
+    made: &TensorFunction,
+) -> Result<Estimate, String> {
+    let target = target.into();
+    if target.profile.model().shaders {
+        return estimate_scheduled(made, target.profile);
+    }
+    price_of_choices(&f.at_typical_sizes(&DimRanges::default()), constants, target, &values(&made.trace))
+}
+
+/// The estimate of a function with a pending schedule of the rules, on a processor: [`estimate_as_made`]. Parameters
+/// that the schedule packs are constants.
+///
+/// # Errors
+/// As [`price_of_choices`].
+pub fn estimate_pending<'a>(f: &TensorFunction, target: impl Into<ScheduleTarget<'a>>) -> Result<Estimate, String> {
+    let (plain, constants) = without_pending(f);
+    let choices = values(&f.pending);
+    price_of_choices(&plain.at_typical_sizes(&DimRanges::default()), &constants, target, &choices)
+}
+
+/// A function without its pending schedule, and the parameters that the schedule packs.
+pub(super) fn without_pending(f: &TensorFunction) -> (TensorFunction, Vec<BufferId>) {
+    let mut plain = f.canonical();
+    plain.pending.clear();
+    let packed: Vec<Name> =
+        f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
+    let constants = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
+    (plain, constants)
+}
+
+fn predicted_by(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    target: ScheduleTarget<'_>,
+    script: &Script,
+) -> Result<Vec<KernelEstimate>, String> {
     if f.stages().is_none() {
         return Err("it is scheduled in part".into());
     }
-    let mut sketch = Sketch::to_predict(with_parameters(f), constants, target, &NOTHING);
+    let mut sketch = Sketch::to_predict(with_parameters(f), constants, target, script);
     if !sketch.view().stages().can_be_counted() {
         return Err("it has more iterations than can be counted".into());
     }
     prepare(&mut sketch, false);
     let asked_for_units = asks_for_units(target.options);
     let unit = whole_unit(&sketch.view());
-    let one = unit.and_then(|unit| function_picks(&sketch, &unit, None).next()).filter(|one| !one.kernels.is_empty());
-    let Some(one) = one else { return Ok(kernels_of(kernels_apart(&sketch, f64::INFINITY)?)) };
-    let limit = if asked_for_units { f64::INFINITY } else { pays_below(&one) };
-    Ok(match kernels_apart(&sketch, limit) {
+    let one = unit.and_then(|unit| {
+        let wish = script.wished_word(unit.name(), FUNCTION).map(|w| w.0);
+        function_picks(&sketch, &unit, wish).next().filter(|_| wish != Some(APART))
+    });
+    let one = one.filter(|one| !one.kernels.is_empty());
+    let Some(one) = one else { return Ok(kernels_of(kernels_apart(&sketch, f64::INFINITY, script)?)) };
+    let limit = if asked_for_units { f64::INFINITY } else { pays_below(&one, target.profile) };
+    Ok(match kernels_apart(&sketch, limit, script) {
         Ok(apart) if asked_for_units && apart.iter().any(|p| p.by_name) => kernels_of(apart),
-        Ok(apart) if cost_of(&apart) < pays_below(&one) => kernels_of(apart),
+        Ok(apart) if cost_of(&apart) < pays_below(&one, target.profile) => kernels_of(apart),
         _ => one.kernels,
     })
 }
@@ -102,14 +171,14 @@ pub(super) fn function_picks(sketch: &Sketch<'_>, unit: &Unit, wish: Option<&str
 }
 
 /// What the units of a function may cost in nanoseconds, at most, to be worth more than one kernel for all.
-fn pays_below(one: &Pick) -> f64 {
-    one.cost().filter(|_| !one.by_name).map_or(0.0, |ns| (1.0 - LEAST_GAIN) * ns)
+fn pays_below(one: &Pick, profile: &DeviceProfile) -> f64 {
+    one.cost().filter(|_| !one.by_name).map_or(0.0, |ns| (1.0 - profile.model().least_gain) * ns)
 }
 
 /// What the units of a prepared function cost in nanoseconds, where that is less than one kernel for all.
 pub(super) fn cheaper_apart(sketch: &Sketch<'_>, one: &Pick) -> Option<f64> {
-    let limit = pays_below(one);
-    let apart = cost_of(&kernels_apart(sketch, limit).ok()?);
+    let limit = pays_below(one, sketch.profile);
+    let apart = cost_of(&kernels_apart(sketch, limit, &NOTHING).ok()?);
     (apart < limit).then_some(apart)
 }
 
@@ -131,7 +200,7 @@ struct UnitPrice {
 ///
 /// # Errors
 /// What the estimate cannot weigh, and units that cost `limit` nanoseconds or more.
-fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<UnitPrice>, String> {
+fn kernels_apart(sketch: &Sketch<'_>, limit: f64, script: &Script) -> Result<Vec<UnitPrice>, String> {
     let mut sketch = sketch.clone();
     sketch.script = &NOTHING;
     let units = sketch.together(groups::units).map_err(|e| e.to_string())?;
@@ -155,8 +224,8 @@ fn kernels_apart(sketch: &Sketch<'_>, limit: f64) -> Result<Vec<UnitPrice>, Stri
             out.push(UnitPrice { kernels: vec![pair.one], by_name: false });
             continue;
         }
-        let rules = rules_for(sketch.target, &NOTHING, unit);
-        let pick = Picks::of(&view, unit, &rules, &NOTHING).next();
+        let rules = rules_for(sketch.target, script, unit);
+        let pick = Picks::of(&view, unit, &rules, script).next();
         let pick = pick.filter(|p| !p.kernels.is_empty());
         let pick = pick.ok_or_else(|| format!("no rule says what {} costs", unit.name()))?;
         out.push(UnitPrice { kernels: pick.kernels, by_name: pick.by_name });
