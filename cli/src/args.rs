@@ -148,10 +148,13 @@ pub struct CompileArgs {
     /// Text of the licence, which a bundle keeps [default: what the ONNX file says of it]
     #[arg(long, value_name = "FILE")]
     pub licence: Option<PathBuf>,
-    /// Print these texts, or write them with --emit-dir; isa is what the driver of --device makes of each kernel, and
+    /// Print these texts, or write them with --emit-dir; graph is the module after the passes; isa is what the driver of --device makes of each kernel, and
     /// comes with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
-    #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
+    #[arg(long, value_parser = ["graph", "weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
     pub emit: Vec<String>,
+    /// With --emit graph: the module after this pass, or as it came (source)
+    #[arg(long, value_name = "PASS", requires = "emit")]
+    pub after: Option<String>,
     /// WGSL as wgpu takes it, or as the standard has it, for browsers
     #[arg(long, value_parser = ["wgpu", "standard"], default_value = "wgpu")]
     pub dialect: String,
@@ -172,7 +175,7 @@ pub struct CompileArgs {
 /// `weft opt`
 #[derive(Args, Debug)]
 pub struct OptArgs {
-    /// The text; `-` or nothing for stdin
+    /// The text, or a model: a path or a zoo name; `-` or nothing for stdin
     #[arg(default_value = "-")]
     pub file: String,
     /// Where to write; stdout by default
@@ -265,6 +268,9 @@ pub struct BenchArgs {
     /// How results are written: a table for people, md (Markdown), csv, json
     #[arg(long, default_value = "table", value_parser = ["table", "md", "csv", "json"])]
     pub format: String,
+    /// Show all kernels, and not those with the most time alone; with md and csv a row is a kernel
+    #[arg(long)]
+    pub per_kernel: bool,
     /// Compare with a stored --json result
     #[arg(long, value_name = "F.json")]
     pub baseline: Option<PathBuf>,

@@ -44,7 +44,7 @@ pub fn execute(a: &BenchArgs) -> Result<()> {
     write_files(a, &rows)?;
     let results: Vec<&BenchRecord> = rows.iter().filter_map(|r| r.result.as_ref().ok()).collect();
     if !quiet {
-        show_details(&results, rows.len() == 1)?;
+        show_details(&results, rows.len() == 1, a.per_kernel)?;
         if let ([_], [one]) = (&rows[..], &results[..]) {
             host_calls::show(one)?;
         }

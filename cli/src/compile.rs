@@ -6,6 +6,7 @@ use crate::terminal::print_log;
 use crate::trace::show;
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, kernel_file};
+use compiler::profile::DeviceProfile;
 use compiler::trace::json::CompileRecord;
 use compiler::trace::{CompileTrace, Contents, DriverStats};
 use schemars::JsonSchema;
@@ -15,7 +16,7 @@ use std::path::Path;
 use workbench::document::Document;
 use workbench::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
 use workbench::explain::record::PartRecord;
-use workbench::models::load;
+use workbench::models::{MADE_FOR, load};
 use workbench::parts::{Parted, Parts, compile_parts};
 use workbench::progress::log;
 use workbench::written::write_file;
@@ -32,50 +33,62 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
         Some(device) => profile_on(&a.common, device)?,
         None => target_profile(&a.common)?,
     };
-    if !profile.model().shaders && a.emit.iter().any(|e| e != "weft") {
+    if !profile.model().shaders && a.emit.iter().any(|e| e != "weft" && e != GRAPH) {
         let text = format!("--emit {}: kernels of the CPU are tensor functions, not shaders", a.emit.join(","));
         return Err(Error::usage(text).help("--emit weft prints them; --device 0 or --target compiles shaders"));
     }
-    let mut compiled: Vec<(CompileTrace, Option<Vec<PartRecord>>)> = Vec::new();
-    for model in &a.models {
-        let given = workbench::inputs::given(&a.input, model, &a.common)?;
-        let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
-        let inputs = workbench::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
-        let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-        let options = CompileOptions {
-            record: a.output.is_some(),
-            verify: a.verify,
-            ..compile_options(pipeline, &a.common, &profile)?
-        };
-        let parted = compile_parts(module, &options, &a.common, &profile)?;
-        let Parted { compiled: c, parts, .. } = &parted;
-        if a.verify && profile.model().shaders {
-            read_back(c)?;
-        }
-        let stats = device
-            .as_ref()
-            .map(|d| workbench::driver_stats::ask(workbench::driver_stats::asked(d, ISA)?, c, &a.common))
-            .transpose()?;
-        if let Some(dir) = &a.emit_dir {
-            let dir = if a.models.len() > 1 { dir.join(workbench::models::short_name(model)) } else { dir.clone() };
-            emit_files(a, c, stats.as_ref(), &dir)?;
-        } else if !a.emit.is_empty() {
-            emit_text(a, c, stats.as_ref())?;
-        }
-        let contents = if a.output.is_some() { Contents::Full } else { Contents::Summary };
-        let mut trace = parted.trace(model, &options, contents)?;
-        trace.driver_stats = stats;
-        if let Some(path) = &a.output {
-            workbench::traces::write(path, &trace, &a.common)?;
-        }
-        if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
-            show(&trace)?;
-            show_document(&further(&trace, parts.as_ref()))?;
-        }
-        compiled.push((trace, parts.as_ref().map(Parts::record)));
-    }
+    let each = a.models.iter().map(|model| one(a, model, &profile, device.as_ref()));
+    let compiled = each.collect::<Result<Vec<_>>>()?;
     let records = compiled.iter().map(|(t, parts)| Compilation { trace: t.record(), parts: parts.clone() });
     write_records(&a.common, &records.collect::<Vec<_>>()).map(drop)
+}
+
+/// Compiles a model, and shows and writes what is asked for.
+fn one(
+    a: &CompileArgs,
+    model: &str,
+    profile: &DeviceProfile,
+    device: Option<&Device>,
+) -> Result<(CompileTrace, Option<Vec<PartRecord>>)> {
+    let given = workbench::inputs::given(&a.input, model, &a.common)?;
+    let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
+    let inputs = workbench::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
+    let pipeline = pipeline_for(&module, &a.common, profile, &inputs)?;
+    let prints = pipeline.passes.iter().flatten().any(|p| p == PRINTS);
+    let wants_graph = a.emit.iter().any(|e| e == GRAPH);
+    let options = CompileOptions {
+        record: a.output.is_some() || prints || wants_graph,
+        verify: a.verify,
+        ..compile_options(pipeline, &a.common, profile)?
+    };
+    let parted = compile_parts(module, &options, &a.common, profile)?;
+    let Parted { compiled: c, parts, .. } = &parted;
+    if a.verify && profile.model().shaders {
+        read_back(c)?;
+    }
+    let stats = device
+        .map(|d| workbench::driver_stats::ask(workbench::driver_stats::asked(d, ISA)?, c, &a.common))
+        .transpose()?;
+    if let Some(dir) = &a.emit_dir {
+        let dir = if a.models.len() > 1 { dir.join(workbench::models::short_name(model)) } else { dir.clone() };
+        emit_files(a, c, stats.as_ref(), &dir)?;
+    } else if a.emit.iter().any(|e| e != GRAPH) {
+        emit_text(a, c, stats.as_ref())?;
+    }
+    let contents = if a.output.is_some() { Contents::Full } else { Contents::Summary };
+    let mut trace = parted.trace(model, &options, contents)?;
+    if prints || wants_graph {
+        show_stages(a, &trace, prints, wants_graph)?;
+    }
+    trace.driver_stats = stats;
+    if let Some(path) = &a.output {
+        workbench::traces::write(path, &trace, &a.common)?;
+    }
+    if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
+        show(&trace)?;
+        show_document(&further(&trace, parts.as_ref()))?;
+    }
+    Ok((trace, parts.as_ref().map(Parts::record)))
 }
 
 /// A compilation, and the parts of a network in parts.
@@ -97,8 +110,37 @@ fn further(trace: &CompileTrace, parts: Option<&Parts>) -> Document {
     out
 }
 
+/// Prints the module after a pass, and on stderr where `print-ir` stands among the passes.
+fn show_stages(a: &CompileArgs, trace: &CompileTrace, prints: bool, wants_graph: bool) -> Result<()> {
+    let texts = trace.stage_texts().map_err(|e| Error::new(Code::Bug, e.to_string()))?;
+    let label = |i: usize| trace.stages[i].label.as_str();
+    for i in (1..texts.len()).filter(|&i| prints && label(i) == PRINTS) {
+        print_log(&format!("---- after {}\n{}", label(i - 1), texts[i].trim_end()));
+    }
+    if !wants_graph {
+        return Ok(());
+    }
+    let last = trace.passes.len().min(texts.len().saturating_sub(1));
+    let at = match &a.after {
+        None => Some(last),
+        Some(pass) => (0..=last).rev().find(|&i| label(i) == pass),
+    };
+    let at = at.ok_or_else(|| {
+        let known: Vec<&str> = (0..=last).map(label).collect();
+        let text = format!("--after {}: no such pass ran", a.after.as_deref().unwrap_or_default());
+        Error::usage(text).help(format!("there are: {}", known.join(", ")))
+    })?;
+    match &a.emit_dir {
+        Some(dir) => Ok(write_file(&dir.join("graph.weft"), texts[at].as_bytes())?),
+        None => print_text(texts[at].trim_end()),
+    }
+}
+
 /// Refuses options that do not go together.
 fn refuse(a: &CompileArgs) -> Result<()> {
+    if a.after.is_some() && !a.emit.iter().any(|e| e == GRAPH) {
+        return Err(Error::usage("--after is for the graph").help("add --emit graph"));
+    }
     if a.output.is_some() && a.models.len() > 1 {
         return Err(
             Error::usage("-o writes the trace or the bundle of one model").help("compile the models one by one")
@@ -120,6 +162,11 @@ fn refuse(a: &CompileArgs) -> Result<()> {
 fn bundle_of(a: &CompileArgs) -> Option<&Path> {
     a.output.as_deref().filter(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case(BUNDLE)))
 }
+
+/// The form of `--emit` that is the module after the passes.
+const GRAPH: &str = "graph";
+/// The pass that prints the module.
+const PRINTS: &str = "print-ir";
 
 const ISA: &str = "--emit isa";
 
@@ -156,9 +203,10 @@ fn read_back(c: &Compiled) -> Result<()> {
     Ok(())
 }
 
-/// The module as text that `weft opt` takes: tensor functions unscheduled, their traces pending.
+/// The module as text that `weft opt` takes: tensor functions unscheduled, their traces pending. Its first line says
+/// for which device.
 fn weft_text(c: &Compiled) -> String {
-    compiler::text::print_module(&c.unscheduled_module())
+    format!("{MADE_FOR}{}\n{}", c.profile.name, compiler::text::print_module(&c.unscheduled_module()))
 }
 
 fn generated(k: &PlanKernel) -> Result<&GeneratedModule> {
@@ -189,7 +237,7 @@ fn kernel_text(
 
 fn emit_text(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>) -> Result<()> {
     let mut missing = Vec::new();
-    for form in &a.emit {
+    for form in a.emit.iter().filter(|e| *e != GRAPH) {
         if form == "weft" {
             print_text(&weft_text(c))?;
             continue;
@@ -229,7 +277,7 @@ fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &
     let usual = if c.profile.model().shaders { "wgsl" } else { "weft" };
     let forms: Vec<&str> = if a.emit.is_empty() { vec![usual] } else { a.emit.iter().map(String::as_str).collect() };
     let mut missing = Vec::new();
-    for form in &forms {
+    for form in forms.iter().filter(|f| **f != GRAPH) {
         if *form == "weft" {
             write_file(&dir.join("module.weft"), weft_text(c).as_bytes())?;
             continue;

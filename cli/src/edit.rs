@@ -6,7 +6,8 @@ mod editor;
 use crate::args::EditArgs;
 use crate::output::{print_text, show_table, table, write_json};
 use crate::terminal::asks;
-use compiler::compile::{EditRefused, Edited, compile_edited};
+use compiler::compile::{Compiled, EditRefused, Edited, compile_edited};
+use compiler::name::Name;
 use compiler::schedule::{InstrRef, ScheduleTarget};
 use compiler::text::print_instruction;
 use compiler::tir::print_loops;
@@ -25,7 +26,7 @@ use workbench::record::Versioned;
 use workbench::tune::by_hand::ByHand;
 use workbench::tune::measurer::Measurer;
 use workbench::tune::space::{Opened, Racing};
-use workbench::tune::units::{Unit, owner};
+use workbench::tune::units::{Unit, owners};
 use workbench::tuning;
 use workbench::worker::Setup;
 use workbench::{Code, Error, Result};
@@ -109,7 +110,7 @@ pub fn execute(a: &EditArgs) -> Result<()> {
     let profile = profile_on(common, &device)?;
     let options = compile_options(pipeline_for(&module, common, &profile, &inputs)?, common, &profile)?;
     let compiled = compile_with(module, &options, common, &profile)?;
-    let name = owner(&compiled, &a.kernel)?;
+    let name = one_of(owners(&compiled, &a.kernel)?, a, &compiled);
     let (unit, before) = Unit::of(&compiled, name, &profile)
         .ok_or_else(|| Error::usage(format!("`{name}` has sizes that only a run knows, or no schedule")))?;
     let scheduling = scheduling(common);
@@ -132,6 +133,18 @@ pub fn execute(a: &EditArgs) -> Result<()> {
             }
         }
     }
+}
+
+/// The function of a layer with the most work, which a line says.
+fn one_of(functions: Vec<Name>, a: &EditArgs, compiled: &Compiled) -> Name {
+    let first = functions[0];
+    if functions.len() > 1 {
+        let kernels = |f: Name| compiled.plan.kernels.iter().filter(move |k| k.function == f).map(|k| k.name.as_str());
+        let others: Vec<&str> = functions[1..].iter().flat_map(|f| kernels(*f)).collect();
+        let own = kernels(first).next().unwrap_or(first.as_str());
+        log(&a.common, format!("edit: {own} has the most work of `{}`; others: {}", a.kernel, others.join(", ")));
+    }
+    first
 }
 
 fn said(why: &EditRefused) -> String {

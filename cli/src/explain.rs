@@ -1,7 +1,7 @@
 //! `weft explain`: an explanation, shown.
 
 use crate::args::ExplainArgs;
-use crate::output::{show_document, write_json};
+use crate::output::{show_document, write_records};
 use workbench::Result;
 use workbench::explain::{Request, Subject, explain};
 use workbench::record::Versioned;
@@ -16,7 +16,11 @@ pub fn execute(a: &ExplainArgs) -> Result<()> {
         settings: a.common.settings.0.clone(),
     };
     let found = explain(&request)?;
-    if write_json(&a.common, &Versioned::new(&found.record))? { Ok(()) } else { show_document(&found.document) }
+    let records: Vec<_> = found.iter().map(|e| Versioned::new(&e.record)).collect();
+    if write_records(&a.common, &records)? {
+        return Ok(());
+    }
+    found.iter().try_for_each(|e| show_document(&e.document))
 }
 
 fn subject(a: &ExplainArgs) -> Subject {

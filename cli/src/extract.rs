@@ -13,7 +13,7 @@ use workbench::arrays::write_npz;
 use workbench::extract::{cut, named};
 use workbench::models::{inputs_for, load};
 use workbench::record::Versioned;
-use workbench::values_by_name::{Named, NamedValue, exact_values, find, operands_of, values};
+use workbench::values_by_name::{Named, NamedValue, exact_values, find, operands_of};
 use workbench::written::write_file;
 use workbench::{Error, Result};
 
@@ -92,7 +92,7 @@ fn ends(module: &Module, names: &[String]) -> Result<Vec<NamedValue>> {
     let f = module.main();
     match names {
         [] => Ok(f.result_names.iter().copied().zip(f.results().iter().copied()).collect()),
-        names => values(module, names),
+        names => workbench::values_by_name::ends(module, names),
     }
 }
 

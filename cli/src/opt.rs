@@ -1,32 +1,23 @@
-//! `weft opt`: text in, passes, text out.
+//! `weft opt`: text or a model in, passes, text out.
 
 use crate::Extensions;
-use crate::args::OptArgs;
+use crate::args::{Common, OptArgs};
 use crate::output::print_text;
+use compiler::graph::Module;
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{PassContext, PassErrorKind, Sequential};
 use compiler::plan::EmitFailure;
 use std::io::Read;
-use workbench::executor::{pipeline_options, target_profile};
+use std::path::Path;
+use workbench::executor::{named_passes, pipeline_options, target_profile};
+use workbench::models::{is_path, load, load_open};
 use workbench::progress::log;
 use workbench::written::write_file;
 use workbench::{Code, Error, Result};
 
 /// Runs passes on text.
 pub fn execute(a: &OptArgs, extensions: &Extensions) -> Result<()> {
-    let text = match a.file.as_str() {
-        "-" => {
-            let mut s = String::new();
-            std::io::stdin().read_to_string(&mut s).map_err(|e| Error::input(format!("cannot read stdin: {e}")))?;
-            s
-        }
-        path => {
-            weft::plain_files::read_text(path.as_ref()).map_err(|e| Error::input(format!("cannot read {path}: {e}")))?
-        }
-    };
-    let mut module = compiler::text::parse_module(&text).map_err(|e| Error::input(e.to_string()).at(a.file.clone()))?;
-    compiler::verify::verify_module(&module)
-        .map_err(|e| Error::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone()))?;
+    let mut module = read(a)?;
     if a.dialect != "wgpu" && a.emit != "wgsl" {
         return Err(Error::usage("--dialect is for WGSL").help("add --emit wgsl"));
     }
@@ -37,7 +28,7 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> Result<()> {
     options.configure(&mut cx);
     cx.verify = true;
     cx.alter_layouts.extend(extensions.alter_layouts.iter().cloned());
-    pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {
+    pipeline(&a.common)?.run(&mut module, &mut cx).map_err(|e| {
         let code = if e.kind == PassErrorKind::Request { Code::Usage } else { Code::Input };
         Error::new(code, e.to_string())
     })?;
@@ -58,22 +49,38 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> Result<()> {
     }
 }
 
-/// The passes of `--passes`, with their options: `fold-constants,fuse-ops {mode=classic}`. Clap has split the list at
-/// every comma, those between options included.
-fn pipeline(passes: &[String]) -> Result<Sequential> {
-    let list = compiler::text::parse_pipeline(&passes.join(","))
-        .map_err(|e| Error::usage(format!("--passes: {e}")).help("as in: fold-constants,fuse-ops {mode=classic}"))?;
-    Ok(list.into_iter().fold(Sequential::default(), |s, (name, options)| match options.is_empty() {
+/// The module: of text from a file or stdin, or of a model.
+fn read(a: &OptArgs) -> Result<Module> {
+    let text = match a.file.as_str() {
+        "-" => {
+            let mut s = String::new();
+            std::io::stdin().read_to_string(&mut s).map_err(|e| Error::input(format!("cannot read stdin: {e}")))?;
+            s
+        }
+        model if !is_path(model) || Path::new(model).extension().is_some_and(|e| e == "onnx") => {
+            let sized = a.common.batch.is_some() || !a.common.dim.is_empty() || !a.common.shape.is_empty();
+            return if sized { load(model, &a.common, None) } else { load_open(model, &a.common) };
+        }
+        path => {
+            weft::plain_files::read_text(path.as_ref()).map_err(|e| Error::input(format!("cannot read {path}: {e}")))?
+        }
+    };
+    let module = compiler::text::parse_module(&text).map_err(|e| Error::input(e.to_string()).at(a.file.clone()))?;
+    compiler::verify::verify_module(&module)
+        .map_err(|e| Error::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone()))?;
+    Ok(module)
+}
+
+/// The passes of `--passes`, one after the other, each with its own options.
+fn pipeline(common: &Common) -> Result<Sequential> {
+    let list = named_passes(common)?.into_iter();
+    Ok(list.fold(Sequential::default(), |s, (name, options)| match options.is_empty() {
         true => s.then_named(&name),
         false => s.then_with(&name, options),
     }))
 }
 
-fn kernels_text(
-    module: &compiler::graph::Module,
-    profile: &compiler::profile::DeviceProfile,
-    dialect: &str,
-) -> Result<String> {
+fn kernels_text(module: &Module, profile: &compiler::profile::DeviceProfile, dialect: &str) -> Result<String> {
     let mut out = String::new();
     for f in module.tensor_functions.values() {
         for (kernel, _) in f.kernels() {

@@ -1,13 +1,14 @@
 //! Output: results to stdout, messages to stderr, progress only on a terminal.
 
 use crate::args::Common;
-use crate::table::Table;
+use crate::table::{Table, terminal_width};
 pub use crate::table::{table, verdict};
 use crate::terminal::print_log;
 use compiler::bare::{shown, shown_in_json};
 use compiler::trace::driver_stats::StatsRecord;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use workbench::document::{Block, Document};
@@ -56,7 +57,7 @@ pub fn show_table(table: &Table) -> Result<()> {
 /// Prints the texts and tables of a document.
 pub fn show_document(d: &Document) -> Result<()> {
     d.blocks.iter().try_for_each(|block| match block {
-        Block::Text(text) => print_text(text),
+        Block::Text(text) => print_text(&wrapped(text, terminal_width())),
         Block::Table { header, rows } => {
             let mut t = table(&header.iter().map(String::as_str).collect::<Vec<_>>());
             for row in rows {
@@ -65,6 +66,29 @@ pub fn show_document(d: &Document) -> Result<()> {
             show_table(&t)
         }
     })
+}
+
+/// `text` with lines that are longer than `width` broken between words, the rest indented below; whole without a width.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_string() };
+    let line = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
+        let (mut out, mut used) = (" ".repeat(indent), indent);
+        for (i, word) in line.trim_start().split(' ').enumerate() {
+            let n = word.chars().count();
+            if i > 0 && used + 1 + n > width && used > indent + 4 {
+                out += &format!("\n{}", " ".repeat(indent + 4));
+                used = indent + 4;
+            } else if i > 0 {
+                out.push(' ');
+                used += 1;
+            }
+            out += word;
+            used += n;
+        }
+        out
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Shows what a driver said of kernels.
@@ -150,18 +174,41 @@ impl Watcher for Terminal {
     }
 }
 
-/// A table whose rows appear when they are done: the widths are decided beforehand.
-pub struct Rows(Vec<usize>);
+/// A table whose rows appear when they are done: the widths are decided beforehand. The header comes with the first row,
+/// so that none stands above an error.
+pub struct Rows {
+    widths: Vec<usize>,
+    header: Cell<Option<Vec<String>>>,
+}
 impl Rows {
-    /// Prints the header; each column is as wide as its title and the given number of characters.
-    pub fn new(columns: &[(&str, usize)]) -> Result<Rows> {
-        let rows = Rows(columns.iter().map(|(title, width)| title.chars().count().max(*width)).collect());
-        rows.print(&columns.iter().map(|c| c.0.to_string()).collect::<Vec<_>>())?;
-        Ok(rows)
+    /// Each column is as wide as its title and the given number of characters.
+    pub fn new(columns: &[(&str, usize)]) -> Rows {
+        Rows {
+            widths: columns.iter().map(|(title, width)| title.chars().count().max(*width)).collect(),
+            header: Cell::new(Some(columns.iter().map(|c| c.0.to_string()).collect())),
+        }
     }
     /// Prints a row.
     pub fn print(&self, cells: &[String]) -> Result<()> {
-        let line: Vec<String> = cells.iter().zip(&self.0).map(|(c, w)| format!("{c:w$}")).collect();
+        self.header.take().iter().try_for_each(|header| self.line(header))?;
+        self.line(cells)
+    }
+    fn line(&self, cells: &[String]) -> Result<()> {
+        let line: Vec<String> = cells.iter().zip(&self.widths).map(|(c, w)| format!("{c:w$}")).collect();
         print_text(format!(" {}", line.join("  ")).trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn long_lines_break_between_words() {
+        let text = "  ends: one two three four\nshort";
+        assert_eq!(wrapped(text, Some(16)), "  ends: one two\n      three four\nshort");
+        assert_eq!(wrapped(text, None), text);
+        assert_eq!(wrapped("averyveryverylongword and", Some(10)), "averyveryverylongword\n    and");
+        assert_eq!(wrapped("", Some(10)), "");
     }
 }

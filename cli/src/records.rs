@@ -9,7 +9,6 @@ use crate::extract::ExtractedRecord;
 use crate::report::RunRecord;
 use crate::tuning_files::{CalibratedRecord, CheckedRecord, MendedRecord, ShownRecord};
 use crate::zoo::ZooRecord;
-use compiler::inspect::Inspection;
 use compiler::trace::driver_stats::StatsRecord;
 use compiler::trace::{Ceilings, Errors, Times};
 use schemars::generate::SchemaSettings;
@@ -22,6 +21,7 @@ use workbench::error::ErrorRecord;
 use workbench::explain::record::{
     GroupRecord, KernelExplained, LeftExplained, ModelExplained, NodeExplained, PartRecord, SortedExplained,
 };
+use workbench::quantised::Inspected;
 use workbench::record::Versioned;
 use workbench::results::Added;
 use workbench::tune::record::Tuned;
@@ -41,7 +41,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("devices --quirks", schema::<Versioned<QuirksRecord>>()),
         ("devices --profiles", schema::<Versioned<ProfilesRecord>>()),
         ("zoo", schema::<Versioned<ZooRecord>>()),
-        ("inspect", schema::<Versioned<Inspection>>()),
+        ("inspect", schema::<Versioned<Inspected>>()),
         ("bundle", schema::<Versioned<BundleContents<'_>>>()),
         ("compile", schema::<Compilation<'_>>()),
         ("explain", schema::<Versioned<ModelExplained>>()),

@@ -24,8 +24,12 @@ pub fn table(header: &[&str]) -> Table {
     let bold = colours(&std::io::stdout());
     let cell = |h: &&str| if bold { Cell::new(h).add_attribute(Attribute::Bold) } else { Cell::new(h) };
     inner.set_header(header.iter().map(cell));
-    let width = std::io::stdout().is_terminal().then(|| inner.width()).flatten().map(usize::from);
-    Table { inner, width }
+    Table { inner, width: terminal_width() }
+}
+
+/// Characters of a line of the terminal that stdout is; `None` for a file or a pipe.
+pub fn terminal_width() -> Option<usize> {
+    std::io::stdout().is_terminal().then(|| empty().width()).flatten().map(usize::from)
 }
 
 fn empty() -> comfy_table::Table {

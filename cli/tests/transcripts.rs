@@ -1,6 +1,6 @@
 //! Transcripts of the command: each `transcripts/<name>.txt` holds commands after `$ weft`, and below each what it
 //! prints (stdout, then stderr marked by `! `) and its exit code where that is not 0. Commands run in the folder of the
-//! transcripts; times are written as `_ ms`, figures of comma-separated values as `_`.
+//! transcripts; times are written as `_ ms`, figures and machines of comma-separated values as `_`.
 //!
 //! With the environment variable `WEFT_BLESS=1` what was printed replaces the expectation.
 
@@ -40,10 +40,13 @@ fn without_times(line: &str) -> String {
     out.join(" ")
 }
 
-/// Replaces figures with a decimal point in a row of comma-separated values by `_`: tokens a second, times, ratios.
-fn without_figures(line: &str) -> String {
+/// Replaces figures with a decimal point in a row of comma-separated values by `_` (tokens a second, times, ratios), and
+/// what stands behind the first `columns`: the machine.
+fn without_figures(line: &str, columns: usize) -> String {
     let figure = |cell: &str| cell.contains('.') && cell.parse::<f64>().is_ok();
-    line.split(',').map(|cell| if figure(cell) { "_" } else { cell }).collect::<Vec<_>>().join(",")
+    let own = line.split(',').take(columns).map(|cell| if figure(cell) { "_" } else { cell });
+    let machine = line.split(',').nth(columns).map(|_| "_");
+    own.chain(machine).collect::<Vec<_>>().join(",")
 }
 
 fn run(line: &str) -> String {
@@ -56,8 +59,13 @@ fn run(line: &str) -> String {
         .expect("weft starts");
     let mut text = format!("{PROMPT}{line}\n");
     let rows = line.contains("--format csv");
-    for l in String::from_utf8_lossy(&o.stdout).lines() {
-        let l = if rows { without_figures(l) } else { without_times(l) };
+    let printed = String::from_utf8_lossy(&o.stdout).into_owned();
+    let before_machine = printed.split(",device,driver,build").next().map_or(0, |head| head.split(',').count());
+    for (i, l) in printed.lines().enumerate() {
+        let l = match rows && i > 0 {
+            true => without_figures(l, before_machine),
+            false => without_times(l),
+        };
         text += l.trim_end();
         text += "\n";
     }

@@ -28,6 +28,14 @@ pub struct Document {
     readers: Vec<Vec<usize>>,
     /// Of each group: remarks about its border.
     borders: Vec<Vec<usize>>,
+    /// Of each constant that is packed: its type, such as `i4 block 32 [1024,1024]`.
+    packed: FxHashMap<String, String>,
+}
+
+/// Packed constants by the remarks of the import: the detail is the name, the message ends with the type.
+fn packed(trace: &CompileTrace) -> FxHashMap<String, String> {
+    let imports = trace.remarks.iter().filter(|r| r.pass.as_str() == "import");
+    imports.filter_map(|r| Some((r.detail.clone(), r.message.rsplit_once(" is ")?.1.to_string()))).collect()
 }
 
 impl Document {
@@ -57,6 +65,7 @@ impl Document {
             calls,
             readers: trace.readers(),
             borders: trace.border_remarks(),
+            packed: packed(&trace),
             by_node,
             texts,
             trace,
@@ -65,6 +74,14 @@ impl Document {
     /// The trace.
     pub fn trace(&self) -> &CompileTrace {
         &self.trace
+    }
+    /// The type of a constant whose elements share words, such as `i4 block 32 [1024,1024]`; `None` for a plain one.
+    pub fn packed(&self, constant: &str) -> Option<&str> {
+        self.packed.get(constant.trim_start_matches('@')).map(String::as_str)
+    }
+    /// Every constant whose elements share words, with its type.
+    pub fn all_packed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.packed.iter().map(|(name, ty)| (name.as_str(), ty.as_str()))
     }
     /// Text of a stage; empty past the last one.
     pub fn text(&self, stage: usize) -> &str {

@@ -180,6 +180,14 @@ pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
     let layer = |is: &dyn Fn(&str) -> bool| nodes.iter().find(|n| n.category == Category::Layer && is(path_of(n)));
     let inner = format!("{name}.");
     let exact = nodes.iter().find(|n| n.name == name && n.category != Category::Layer);
+    // A box that tables call so comes before the layer around it.
+    let groups = graphview::names::find(v.trace(), name).groups;
+    let of_groups = |n: &&&Node| {
+        let own = v.document().groups_of(n);
+        let holds = !own.is_empty() && own.iter().all(|g| groups.contains(g));
+        holds && !matches!(n.category, Category::Layer | Category::Terminal)
+    };
+    let exact = exact.or(nodes.iter().find(of_groups).filter(|_| !drawn.by_origin.contains_key(name)));
     if let Some(n) = exact.or(layer(&|path| path == name)).or(layer(&|path| path.starts_with(&inner))) {
         v.focus_key(&n.key.clone());
         return Ok(());

@@ -4,6 +4,7 @@ use crate::error::{Error, Result, panic_text};
 use crate::precision::{calibrated, keep_list};
 use crate::progress::{Progress, log_once};
 use crate::settings::Settings;
+use compiler::attr::Attrs;
 use compiler::calibrate::Limits;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::{Function, Module, NodeId};
@@ -103,6 +104,16 @@ fn adapter(settings: &Settings) -> Result<Device> {
 
 /// Passes and modes from the command line.
 pub fn pipeline_options(settings: &Settings) -> Result<PipelineOptions> {
+    let passes = named_passes(settings)?;
+    let names = passes.iter().map(|p| p.0.clone()).collect();
+    let mut config = crate::layout_options::pass_options(settings)?;
+    for (name, options) in passes.into_iter().filter(|p| !p.1.is_empty()) {
+        if config.iter().any(|c| c.0 == name && c.1 != options) {
+            return Err(Error::usage(format!("--passes: {name} has other options in the same command"))
+                .help("`weft opt` runs one pass after another, each with its own options"));
+        }
+        config.push((name, options));
+    }
     Ok(PipelineOptions {
         opt_level: settings.opt_level,
         fuse: FuseMode::parse(&settings.fuse).unwrap_or(FuseMode::Full),
@@ -110,14 +121,24 @@ pub fn pipeline_options(settings: &Settings) -> Result<PipelineOptions> {
         amp: AmpMode::parse(&settings.amp).unwrap_or(AmpMode::Off),
         keep_f32: keep_list(settings)?,
         alter_layouts: vec![],
-        config: crate::layout_options::pass_options(settings)?,
+        config,
         disabled: settings.disable_pass.clone(),
-        passes: (!settings.passes.is_empty()).then(|| settings.passes.clone()),
+        passes: (!settings.passes.is_empty()).then_some(names),
         registry: settings.registry.clone(),
         own: vec![],
         scheduling: scheduling(settings),
         asked: settings.asked(),
     })
+}
+
+/// The passes of `--passes`, with their options: `fold-constants,fuse-ops {mode=classic}`. The command line has split
+/// the list at every comma, those between options included.
+///
+/// # Errors
+/// A text that is no list of passes.
+pub fn named_passes(settings: &Settings) -> Result<Vec<(String, Attrs)>> {
+    compiler::text::parse_pipeline(&settings.passes.join(","))
+        .map_err(|e| Error::usage(format!("--passes: {e}")).help("as in: fold-constants,fuse-ops {mode=classic}"))
 }
 
 /// Options of the schedule rules by `--rules` and `--versions`.
@@ -204,6 +225,7 @@ pub fn calibrated_pipeline(
     profile: &DeviceProfile,
     inputs: &[Tensor],
 ) -> Result<(PipelineOptions, Vec<Name>)> {
+    let settings = &crate::node_names::resolved(settings, module)?;
     let mut pipeline = pipeline_options(settings)?;
     if pipeline.amp != AmpMode::Off && !profile.model().shaders {
         let text = "the processor computes in f32 and stores f16: errors are those of f16, times about those of f32, \

@@ -6,12 +6,14 @@ use crate::error::{Error, Result};
 use crate::executor::{compile_options, pipeline_for, target_profile};
 use crate::inputs::Inputs;
 use crate::models::load;
+use crate::node_names;
 use crate::parts::{Parts, compile_parts};
 use crate::settings::Settings;
 use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
 pub use graphview::explain::{Explained, Subject, record};
 use graphview::explain::{NotExplained, Record};
+use rustc_hash::FxHashSet;
 
 /// An explanation to give.
 #[derive(Clone, Debug, Default)]
@@ -28,22 +30,67 @@ pub struct Request {
     pub settings: Settings,
 }
 
-/// Explains a model or a trace.
+/// Explains a model or a trace; of a layer each group, or kernel, in it.
 ///
 /// # Errors
 /// Those of loading and compiling, and of [`of_trace`].
-pub fn explain(a: &Request) -> Result<Explained> {
+pub fn explain(a: &Request) -> Result<Vec<Explained>> {
     let (trace, parts) = match crate::traces::given(&a.model, &a.settings)? {
         Some(trace) => (trace, None),
         None => compiled(a)?,
     };
-    let mut found = of_trace(&trace, &a.subject, a.verbose)?;
-    if let (Record::Model(record), Some(parts)) = (&mut found.record, parts) {
-        found.document.say("\nParts: a run decides sizes, and all this is the part that is known before");
-        parts.tell(&mut found.document);
+    let mut all = of_layer(&trace, &a.subject, a.verbose)?;
+    if let ([Explained { record: Record::Model(record), document }], Some(parts)) = (&mut all[..], parts) {
+        document.say("\nParts: a run decides sizes, and all this is the part that is known before");
+        parts.tell(document);
         record.parts = Some(parts.record());
     }
-    Ok(found)
+    Ok(all)
+}
+
+/// As [`of_trace`]; a name that no node or kernel has may be a layer's.
+fn of_layer(trace: &CompileTrace, subject: &Subject, verbose: bool) -> Result<Vec<Explained>> {
+    let why = match of_trace(trace, subject, verbose) {
+        Ok(found) => return Ok(vec![found]),
+        Err(why) => why,
+    };
+    let inside: Vec<Subject> = match subject {
+        Subject::Node(name) => nodes_in(trace, name).into_iter().map(Subject::Node).collect(),
+        Subject::Kernel(name) => kernels_in(trace, name).into_iter().map(Subject::Kernel).collect(),
+        _ => vec![],
+    };
+    if !inside.is_empty() {
+        return inside.iter().map(|s| of_trace(trace, s, verbose)).collect();
+    }
+    let near = match subject {
+        Subject::Kernel(name) => crate::names::did_you_mean(name, graphview::names::all(trace)),
+        _ => None,
+    };
+    Err(near.into_iter().fold(why, Error::help))
+}
+
+/// A node of each group that has nodes of the layer, in the order they run; the node itself of one that is in none.
+fn nodes_in(trace: &CompileTrace, layer: &str) -> Vec<String> {
+    let nodes: Vec<(&str, &str)> = trace.sources.iter().map(|s| (s.name.as_str(), s.op.as_str())).collect();
+    let of_groups = trace.groups.iter().flat_map(|g| g.origins.iter().map(|o| (o.as_str(), "")));
+    let nodes = if nodes.is_empty() { of_groups.collect() } else { nodes };
+    let found: Vec<&str> = node_names::find(layer, &nodes).into_iter().map(|i| nodes[i].0).collect();
+    let first = |g: &compiler::trace::Group| g.origins.iter().find(|o| found.contains(&o.as_str())).cloned();
+    let mut out: Vec<String> = trace.groups.iter().filter_map(first).collect();
+    let mut seen = FxHashSet::default();
+    out.retain(|n| seen.insert(n.clone()));
+    out
+}
+
+/// The kernels of a layer, or of one of its nodes; of each function one, since its kernels have the same choices.
+fn kernels_in(trace: &CompileTrace, layer: &str) -> Vec<String> {
+    let of_node = graphview::names::find(trace, layer).groups;
+    let holds = |k: &&compiler::trace::Kernel| {
+        node_names::in_layer(&k.name, layer) || k.function == layer || k.groups.iter().any(|g| of_node.contains(g))
+    };
+    let mut seen = FxHashSet::default();
+    let each = trace.kernels.iter().filter(holds).filter(|k| seen.insert(k.function.as_str()));
+    each.map(|k| k.name.clone()).collect()
 }
 
 /// Explains a trace.

@@ -4,7 +4,7 @@ mod shapes;
 mod values;
 
 pub use shapes::sizes;
-pub use values::{calibration_inputs, inputs_for};
+pub use values::{blamed_on_chance, calibration_inputs, inputs_for};
 
 use crate::arrays::Named;
 use crate::error::{Code, Error, Result};
@@ -45,11 +45,14 @@ pub fn load_with_values(
         let ports = open_ports(model, settings, inputs)?;
         let values = values.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
         let sizes = Sizes { values, ..sizes(&ports, settings, inputs, false)? };
-        return Ok(Model::load_with(model, &sizes)?.into_module());
+        let loaded = Model::load_with(model, &sizes).map(Model::into_module).map_err(Error::from);
+        return loaded.map_err(|e| shapes::blamed(e, model, settings, &ports));
     }
     let module = load_open(model, settings)?;
-    let sizes = sizes(&input_ports(&module), settings, inputs, false)?;
-    Ok(Model::from_module(module).with_sizes(&sizes)?.into_module())
+    let ports = input_ports(&module);
+    let sizes = sizes(&ports, settings, inputs, false)?;
+    let sized = Model::from_module(module).with_sizes(&sizes).map(Model::into_module).map_err(Error::from);
+    sized.map_err(|e| shapes::blamed(e, model, settings, &ports))
 }
 
 /// Names and kinds of a model's inputs and of its results.
@@ -103,7 +106,12 @@ pub fn load_open(model: &str, settings: &Settings) -> Result<Module> {
         let parsed = Model::from_native_text(&text, settings.allow_native).map_err(|e| Error::from(e).at(model))?;
         let mut module = parsed.module().clone();
         if let Some(source) = &settings.weights {
-            fill_constants(&mut module, source, settings)?;
+            fill_constants(&mut module, source, settings).map_err(|e| match made_for(&text) {
+                Some(profile) if e.code == Code::Input => {
+                    e.help(format!("the text was compiled for {profile}: {}", on_profile(profile)))
+                }
+                _ => e,
+            })?;
         }
         return Ok(module);
     }
@@ -144,6 +152,22 @@ fn build_zoo(model: &str, settings: &Settings) -> Result<Module, ZooError> {
 
 /// Gives constants that stand in a text without data those of the same name and type in `source`, as the passes leave
 /// them: some are only made by a pass.
+/// How a text that was compiled for a device begins.
+pub const MADE_FOR: &str = "; compiled for ";
+
+fn made_for(text: &str) -> Option<&str> {
+    text.lines().next()?.strip_prefix(MADE_FOR)
+}
+
+/// How to run a text that was compiled for a profile.
+fn on_profile(profile: &str) -> &'static str {
+    match profile {
+        "cpu" => "add --device cpu",
+        "lavapipe" | "swiftshader" => "add --device 0, which is a software driver where there is no GPU",
+        _ => "run it there, or compile it again for this device",
+    }
+}
+
 fn fill_constants(module: &mut Module, source: &str, settings: &Settings) -> Result<()> {
     let own = Settings { weights: None, ..settings.clone() };
     let mut from = load(source, &own, None)?;

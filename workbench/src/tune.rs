@@ -212,14 +212,26 @@ fn one(
     })
 }
 
-/// Leaves the function of one kernel.
+/// Leaves the functions of one kernel, or of one layer.
 fn keep_kernel(units: &mut Vec<Unit>, executor: &weft::Session, name: &str) -> Result<()> {
     let compiled = executor.compilation().ok_or_else(|| candidate::bug("a session without its compilation"))?;
-    let owner = units::owner(compiled, name)?;
-    units.retain(|u| u.function.name == owner);
+    let owners = units::owners(compiled, name)?;
+    units.retain(|u| owners.contains(&u.function.name));
     match units.is_empty() {
         true => Err(Error::usage(format!("`{name}` has sizes that only a run knows, or takes no time"))),
         false => Ok(()),
+    }
+}
+
+/// Says where the budget ended: after so many functions of all, before those with the share `rest` of the time.
+fn ended((done, all): (usize, usize), rest: f64, spent: Duration) -> String {
+    let (seconds, percent) = (spent.as_secs_f64(), rest * 1e2);
+    match done {
+        0 => format!(
+            "tune: 0 of {all} functions were searched, since the network itself took {seconds:.0} s to measure: give a \
+             larger --budget"
+        ),
+        _ => format!("tune: the budget ends after {done} of {all} functions; the rest has {percent:.0} % of the time"),
     }
 }
 
@@ -241,11 +253,7 @@ fn search_all(
             break;
         }
         if left < LEAST_SECONDS {
-            let percent = rest / total * 1e2;
-            log(
-                &a.settings,
-                format!("tune: the budget ends before the functions with the last {percent:.0} % of the time"),
-            );
+            log(&a.settings, ended((n, units.len()), rest / total, start.elapsed()));
             break;
         }
         let part = ceilings.map_or(0.0, |c| unit.part_of_roof(&c, target.profile));

@@ -3,11 +3,11 @@
 use crate::error::{Error, Result};
 use crate::executor::interpret_watched;
 use crate::names::did_you_mean;
+use crate::node_names;
 use crate::settings::Settings;
 use compiler::graph::{Function, Module, NodeId, ValueId, outer_operands};
 use compiler::name::Name;
 use compiler::ops::control::Const;
-use compiler::passes::mixed_precision::matches_pattern;
 use compiler::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -44,11 +44,7 @@ fn tensor(f: &Function, name: Name) -> Option<NamedValue> {
     values.find(|&v| f.values[v].name == Some(name)).or_else(is_result).map(|v| (name, v))
 }
 
-fn node(f: &Function, name: Name) -> Option<NodeId> {
-    nodes_of(f).find(|&n| f.nodes[n].name == name)
-}
-
-/// Whoever `text` names: a tensor, else a node, else all nodes that match it as a pattern.
+/// Whoever `text` names: a tensor, else nodes by [`node_names::find`].
 pub enum Named {
     /// A tensor.
     Tensor(NamedValue),
@@ -65,28 +61,45 @@ pub fn find(module: &Module, text: &str) -> Result<Named> {
     if let Some(found) = tensor(f, name) {
         return Ok(Named::Tensor(found));
     }
-    if let Some(found) = node(f, name) {
-        return Ok(Named::Nodes(vec![found]));
-    }
-    let matching: Vec<NodeId> = match text.contains(['*', '?']) {
-        true => nodes_of(f).filter(|&n| matches_pattern(text, f.nodes[n].name.as_str())).collect(),
-        false => vec![],
-    };
-    if matching.is_empty() { Err(unknown(f, text)) } else { Ok(Named::Nodes(matching)) }
+    let list: Vec<NodeId> = nodes_of(f).collect();
+    let names: Vec<(&str, &str)> = list.iter().map(|&n| (f.nodes[n].name.as_str(), f.nodes[n].op.name())).collect();
+    let found: Vec<NodeId> = node_names::find(text, &names).into_iter().map(|i| list[i]).collect();
+    if found.is_empty() { Err(unknown(f, text, &names)) } else { Ok(Named::Nodes(found)) }
 }
 
-fn unknown(f: &Function, text: &str) -> Error {
+fn unknown(f: &Function, text: &str, nodes: &[(&str, &str)]) -> Error {
     let inside = |&n: &NodeId| f.nodes[n].block != Some(f.body) && f.nodes[n].name.as_str() == text;
     if f.walk().iter().any(inside) {
         return Error::usage(format!("`{text}` is inside a loop or a branch, which has no one value of it"))
             .help("name the loop or the branch itself");
     }
-    let nodes = nodes_of(f).map(|n| f.nodes[n].name);
-    let values = f.values.iter().filter_map(|(_, v)| v.name);
-    let known = nodes.chain(values).map(|n| n.to_string()).collect();
+    let values = f.values.iter().filter_map(|(_, v)| v.name).map(|n| n.to_string());
+    let known = node_names::known(nodes).into_iter().chain(values).collect();
     let error = Error::usage(format!("the model has no tensor or node `{text}`"));
     let help = did_you_mean(text, known);
     error.help(help.unwrap_or_else(|| "`weft explain MODEL` lists the nodes".into()))
+}
+
+/// The values with which a part ends that is to end with `names`: of several nodes, those that others read.
+///
+/// # Errors
+/// As [`find`].
+pub fn ends(module: &Module, names: &[String]) -> Result<Vec<NamedValue>> {
+    let f = module.main();
+    let mut out = vec![];
+    for name in names {
+        match find(module, name)? {
+            Named::Nodes(list) if list.len() > 1 && !name.contains(['*', '?']) => {
+                let inside: FxHashSet<NodeId> = list.iter().copied().collect();
+                let others = nodes_of(f).filter(|n| !inside.contains(n));
+                let read: FxHashSet<ValueId> =
+                    others.flat_map(|n| outer_operands(f, n)).chain(f.results().iter().copied()).collect();
+                out.extend(list.into_iter().flat_map(|n| results_of(f, n)).filter(|v| read.contains(&v.1)));
+            }
+            _ => out.extend(values(module, std::slice::from_ref(name))?),
+        }
+    }
+    Ok(out)
 }
 
 /// The values that `names` stand for, each once: tensors, and results of nodes.

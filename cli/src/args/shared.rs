@@ -39,7 +39,7 @@ const USES: &[Use] = &[
         first: &[],
         examples: [
             "weft inspect model.onnx",
-            "weft inspect a.trace -v        what a compilation did, with its weights",
+            "weft compile model.onnx -o a.trace; weft inspect a.trace -v        what a compilation did, with its weights",
         ],
     },
     Use {
@@ -58,7 +58,7 @@ const USES: &[Use] = &[
         without: &["json", "external", "host_call", "host_functions"],
         first: &["output", "passes", "emit", "device", "target", "amp", "layout", "fuse", "disable_pass"],
         examples: [
-            "weft opt module.weft --passes 'fold-constants,fuse-ops {mode=classic}'",
+            "weft opt model.onnx --passes 'fold-constants,fuse-ops {mode=classic}'",
             "weft compile squeezenet1_1 --emit weft | weft opt --passes apply-schedules --emit wgsl",
         ],
     },
@@ -68,8 +68,8 @@ const USES: &[Use] = &[
         without: &[],
         first: &["files", "output", "device", "top", "labels", "preset", "amp", "dim", "batch", "json"],
         examples: [
-            "weft run model.onnx -i cat.jpg --preset imagenet --top 5 --labels classes.txt",
-            "weft run model.onnx -i in.npz -o out.npz --device interpreter",
+            "weft run model.onnx -i cat.jpg --preset imagenet --top 5",
+            "weft run model.onnx -o out.npz --device interpreter",
         ],
     },
     Use {
@@ -87,14 +87,14 @@ const USES: &[Use] = &[
         headings: ALL,
         without: &[],
         first: &["files", "against", "device", "amp", "keep_f32", "write_keep", "data", "dim", "output", "json"],
-        examples: ["weft compare model.onnx -i in.npz -v", "weft compare squeezenet1_1 --amp fp16 --against fp32"],
+        examples: ["weft compare model.onnx -v", "weft compare squeezenet1_1 --amp fp16 --against fp32"],
     },
     Use {
         command: "explain",
         headings: ALL,
         without: &[],
         first: &["node", "kernel", "left", "sort", "device", "target", "amp", "layout", "fuse", "dim", "json"],
-        examples: ["weft explain resnet50 --node layer2.0.conv1", "weft explain a.trace"],
+        examples: ["weft explain resnet50 --node layer2.0.conv1", "weft explain model.onnx --left"],
     },
     Use {
         command: "export",
@@ -122,7 +122,7 @@ const USES: &[Use] = &[
         without: &[],
         first: &[],
         examples: [
-            "weft extract model.onnx --from layer1 --to layer2 -o part.onnx",
+            "weft extract resnet18 --from layer1 --to layer2 -o part.onnx",
             "weft extract squeezenet1_1 --to /features/features.5/MaxPool -o head.onnx --with-inputs head.npz --with-outputs head_out.npz",
         ],
     },
@@ -139,8 +139,8 @@ const USES: &[Use] = &[
         without: &["target", "passes"],
         first: &["kernel", "schedule", "keep", "tuning", "device", "amp", "dim", "json"],
         examples: [
-            "weft edit model.onnx --kernel layer1        in the editor that VISUAL or EDITOR names",
-            "weft edit model.onnx --kernel layer1 --schedule mine.schedule --keep",
+            "weft edit resnet18 --kernel layer1        in the editor that VISUAL or EDITOR names",
+            "weft edit resnet18 --kernel layer1.0.conv1 --keep",
         ],
     },
     Use {
@@ -148,42 +148,54 @@ const USES: &[Use] = &[
         headings: ALL,
         without: &[],
         first: &["files", "output", "against", "device", "amp", "keep_f32", "rtol", "atol", "dim", "json"],
-        examples: ["weft bisect model.onnx -i in.npz", "weft bisect model.onnx --amp fp16 --against ref.npz -o found"],
+        examples: ["weft bisect model.onnx", "weft bisect model.onnx --amp fp16 -o found"],
     },
     Use {
         command: "view",
         headings: ALL,
         without: &["json"],
         first: &["pass", "select", "view", "screenshot", "output", "beside", "device", "target", "amp", "dim", "dark"],
-        examples: ["weft view resnet50", "weft view a.trace --screenshot fused.png --pass fuse-ops --view compare"],
+        examples: ["weft view resnet50", "weft view resnet50 --screenshot fused.png --pass fuse-ops --view compare"],
     },
     Use {
         command: "diff",
         headings: &[OUTPUT],
         without: &[],
         first: &[],
-        examples: ["weft diff before.trace after.trace", "weft diff before.trace after.trace --json=diff.json"],
+        examples: [
+            "weft compile model.onnx -o a.trace; weft compile model.onnx --fuse off -o b.trace; weft diff a.trace b.trace",
+            "weft diff a.trace b.trace --json=diff.json",
+        ],
     },
     Use {
         command: "report",
         headings: ALL,
         without: &["json"],
         first: &["output", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
-        examples: ["weft report resnet50 -o resnet50.html", "weft report a.trace -o a.html"],
+        examples: [
+            "weft report resnet50 -o resnet50.html",
+            "weft bench model.onnx -o a.trace; weft report a.trace -o a.html",
+        ],
     },
     Use {
         command: "tuning",
         headings: &[OUTPUT],
         without: &[],
         first: &[],
-        examples: ["weft tuning show mine.jsonl", "weft tuning merge mine.jsonl yours.jsonl -o both.jsonl"],
+        examples: [
+            "weft tune model.onnx --tuning mine.jsonl --budget 5s; weft tuning show mine.jsonl",
+            "weft tuning check mine.jsonl",
+        ],
     },
     Use {
         command: "results",
         headings: &[OUTPUT],
         without: &[],
         first: &[],
-        examples: ["weft results add bench.json --folder results", "weft results page --folder results -o page.html"],
+        examples: [
+            "weft bench model.onnx --json=bench.json; weft results add bench.json --folder results",
+            "weft results page --folder results -o page.html",
+        ],
     },
     Use { command: "zoo", headings: &[OUTPUT], without: &[], first: &[], examples: ["weft zoo", "weft zoo --json"] },
     Use {
@@ -192,8 +204,8 @@ const USES: &[Use] = &[
         without: &[],
         first: &[],
         examples: [
-            "weft completions bash > ~/.local/share/bash-completion/completions/weft",
-            "weft completions fish > ~/.config/fish/completions/weft.fish",
+            "weft completions bash > weft.bash        to be read by ~/.bashrc: source weft.bash",
+            "weft completions fish > weft.fish",
         ],
     },
     Use {

@@ -17,6 +17,10 @@ pub struct Columns {
     names: &'static [(&'static str, usize)],
     /// Settings among them.
     settings: &'static [&'static str],
+    /// How many come before figures: the model and settings.
+    behind_settings: usize,
+    /// Those that a table of one row, and one of several, leaves out.
+    left_out: [&'static [&'static str]; 2],
     /// A row's cells; the ratio is of the latency `first` to its own.
     cells: fn(first: Statistics, row: &Row) -> Vec<String>,
 }
@@ -41,11 +45,39 @@ impl Columns {
             ("verdict", 7),
         ],
         settings: &["amp", "layout", "fuse", "batch"],
+        behind_settings: 5,
+        left_out: [&["ratio", "+- ratio", "verdict"], &["per s", "dispatches", "GFLOP/s"]],
         cells,
     };
     /// Of `--decode`.
-    const TOKENS: Columns = Columns { names: &decode::COLUMNS, settings: &["amp", "batch"], cells: decode::cells };
+    const TOKENS: Columns = Columns {
+        names: &decode::COLUMNS,
+        settings: &["amp", "batch"],
+        behind_settings: 3,
+        left_out: [&["GB/s", "dispatches", "ratio", "+- ratio", "verdict"], &["GB/s", "dispatches", "ms a token"]],
+        cells: decode::cells,
+    };
+    /// Whether a table shows the column: settings where they are given or differ, and figures by the number of rows.
+    fn says(&self, name: &str, a: &BenchArgs, settings: &[Setting]) -> bool {
+        let usual = |s: &Setting| match name {
+            "amp" => s.settings.amp == "off",
+            "layout" => s.settings.layout == "auto",
+            "fuse" => s.settings.fuse == "full",
+            "batch" => s.settings.batch.is_none(),
+            _ => a.decoding.past.unwrap_or(0) == 0,
+        };
+        let several = a.models.len() * settings.len() > 1;
+        match name {
+            "amp" | "layout" | "fuse" | "batch" | "past" => !settings.iter().all(usual),
+            _ => !self.left_out[usize::from(several)].contains(&name),
+        }
+    }
 }
+
+/// The columns of a kernel.
+const OF_KERNELS: [&str; 7] = ["kernel", "calls", "us each", "us", "share", "GFLOP/s", "GB/s"];
+/// The columns of the machine in written forms.
+const OF_MACHINE: [&str; 3] = ["device", "driver", "build"];
 
 /// The column of what is swept beside those of [`Columns`], where anything is.
 const SWEPT: &str = "swept";
@@ -56,53 +88,110 @@ enum Form {
     Written { csv: bool },
 }
 
-/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done.
+/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done. Written
+/// forms have every column, and device, driver and build; a table has the columns that say something, so that it fits
+/// 80 characters.
 pub struct Lines {
     columns: Columns,
-    width: usize,
+    /// Positions of the columns that are shown.
+    shown: Vec<usize>,
+    /// Rows of kernels in place of results.
+    per_kernel: bool,
     form: Form,
 }
 
 impl Lines {
-    /// Prints the header.
+    /// Prints the header of a written form; a table prints its own with the first row.
     pub fn new(a: &BenchArgs, settings: &[Setting]) -> Result<Lines> {
         let columns = if a.decoding.decode.is_some() { Columns::TOKENS } else { Columns::RUNS };
         let widest = settings.iter().map(|s| s.others(columns.settings).chars().count()).max().unwrap_or(0);
-        let width = columns.names.len() + usize::from(widest > 0);
-        let names = || columns.names.iter().copied().chain([(SWEPT, widest)]).take(width);
-        if a.format == "table" {
-            let name = a.models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
-            let mut all: Vec<(&str, usize)> = names().collect();
-            all[0].1 = name;
-            let form = Form::Table(Rows::new(&all)?);
-            return Ok(Lines { columns, width, form });
+        let written = a.format != "table";
+        let per_kernel = a.per_kernel && written;
+        let results = || columns.names.iter().copied();
+        let kernels = || results().take(columns.behind_settings).chain(OF_KERNELS.map(|name| (name, 0)));
+        let own: Vec<(&str, usize)> = if per_kernel { kernels().collect() } else { results().collect() };
+        let swept = [(SWEPT, widest)].into_iter();
+        let mut all: Vec<(&str, usize)> =
+            own.into_iter().chain(swept).chain(OF_MACHINE.map(|name| (name, 0))).collect();
+        all[0].1 = a.models.iter().map(|m| workbench::models::short_name(m).chars().count()).max().unwrap_or(0);
+        let says = |name: &str| match name {
+            SWEPT => widest > 0,
+            name if OF_MACHINE.contains(&name) => written,
+            name => written || columns.says(name, a, settings),
+        };
+        let shown: Vec<usize> = (0..all.len()).filter(|&i| says(all[i].0)).collect();
+        let head: Vec<(&str, usize)> = shown.iter().map(|&i| all[i]).collect();
+        if !written {
+            return Ok(Lines { columns, shown, per_kernel, form: Form::Table(Rows::new(&head)) });
         }
-        let head: Vec<String> = names().map(|c| c.0.to_string()).collect();
         let csv = a.format == "csv";
-        let lines = Lines { columns, width, form: Form::Written { csv } };
-        lines.print_cells(&head)?;
+        let (width, form) = (head.len(), Form::Written { csv });
+        let lines = Lines { columns, shown, per_kernel, form };
+        lines.write(&head.iter().map(|c| c.0.to_string()).collect::<Vec<_>>())?;
         if !csv {
             print_text(&format!("|{}", "---|".repeat(width)))?;
         }
         Ok(lines)
     }
-    /// Prints the last result, with its ratio to the first that did not fail.
+    /// Prints the last result, with its ratio to the first that did not fail; or the kernels of it.
     pub fn print(&mut self, rows: &[Row]) -> Result<()> {
         let Some(row) = rows.last() else { return Ok(()) };
-        let mut cells = (self.columns.cells)(first_latency(rows), row);
-        cells.push(row.setting.others(self.columns.settings));
-        self.print_cells(&cells)
-    }
-    fn print_cells(&self, cells: &[String]) -> Result<()> {
-        let quoted =
-            |c: &String| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.clone() };
-        let width = self.width;
-        match &self.form {
-            Form::Table(rows) => rows.print(cells),
-            Form::Written { csv: true } => print_text(&cells[..width].iter().map(quoted).collect::<Vec<_>>().join(",")),
-            Form::Written { .. } => print_text(&format!("| {} |", cells[..width].join(" | "))),
+        let cells = (self.columns.cells)(first_latency(rows), row);
+        let behind = [vec![row.setting.others(self.columns.settings)], machine(row)].concat();
+        let kernels = row.result.as_ref().ok().and_then(|r| r.run.per_kernel.as_ref().map(|k| (r, k)));
+        match (self.per_kernel, kernels) {
+            (false, _) => self.print_cells([cells, behind].concat()),
+            (true, None) => Ok(()),
+            (true, Some((r, kernels))) => by_time(kernels).into_iter().try_for_each(|k| {
+                let first = cells[..self.columns.behind_settings].to_vec();
+                self.print_cells([first, of_kernel(k, r), behind.clone()].concat())
+            }),
         }
     }
+    fn print_cells(&self, cells: Vec<String>) -> Result<()> {
+        self.write(&self.shown.iter().map(|&i| cells[i].clone()).collect::<Vec<_>>())
+    }
+    fn write(&self, cells: &[String]) -> Result<()> {
+        let quoted =
+            |c: &String| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.clone() };
+        match &self.form {
+            Form::Table(rows) => rows.print(cells),
+            Form::Written { csv: true } => print_text(&cells.iter().map(quoted).collect::<Vec<_>>().join(",")),
+            Form::Written { .. } => print_text(&format!("| {} |", cells.join(" | "))),
+        }
+    }
+}
+
+/// Device, driver and build of a row.
+fn machine(row: &Row) -> Vec<String> {
+    let Ok(r) = &row.result else { return vec!["-".to_string(); OF_MACHINE.len()] };
+    let commit = r.env.commit.map_or(String::new(), |c| format!(" {c}"));
+    vec![r.device.name.clone(), r.device.driver.clone(), format!("{} {}{commit}", r.env.weft, r.env.profile)]
+}
+
+/// The kernels of a result, those with the most time first.
+fn by_time(kernels: &[KernelTime]) -> Vec<&KernelTime> {
+    let mut rows: Vec<&KernelTime> = kernels.iter().collect();
+    rows.sort_by(|a, b| b.us_total.total_cmp(&a.us_total));
+    rows
+}
+
+/// The cells of [`OF_KERNELS`].
+fn of_kernel(k: &KernelTime, r: &BenchRecord) -> Vec<String> {
+    vec![
+        k.part.as_ref().map_or(k.name.clone(), |part| format!("{part}/{}", k.name)),
+        k.calls.to_string(),
+        format!("{:.2}", k.us_median),
+        format!("{:.2}", k.us_total),
+        share(k, r.run.spent.as_ref().map_or(0.0, |s| s.run_ms)),
+        format!("{:.1}", k.gflops),
+        format!("{:.1}", k.gb_s),
+    ]
+}
+
+/// Of a run of so many milliseconds.
+fn share(k: &KernelTime, run_ms: f64) -> String {
+    format!("{:.1}%", 100.0 * k.us_total / (run_ms * 1e3).max(1e-9))
 }
 
 /// The latency of the first row that did not fail.
@@ -141,8 +230,9 @@ fn cells(first: Statistics, row: &Row) -> Vec<String> {
     [row.model.clone(), batch].into_iter().chain(of_setting).chain(figures).collect()
 }
 
-/// Tables below the results: the kernels where one was timed `alone`, and what the driver said.
-pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
+/// Tables below the results: the kernels where one was timed `alone`, all of them with `--per-kernel`, and what the
+/// driver said.
+pub fn show_details(results: &[&BenchRecord], alone: bool, all_kernels: bool) -> Result<()> {
     for r in results {
         if let (true, Some(d)) = (alone, &r.decode) {
             decode::show(r, d)?;
@@ -155,7 +245,8 @@ pub fn show_details(results: &[&BenchRecord], alone: bool) -> Result<()> {
             show_spent(spent, if r.decode.is_some() { r.run.device() } else { r.run.latency() })?;
         }
         if let (true, Some(kernels)) = (alone, &r.run.per_kernel) {
-            show_kernels(kernels, r.run.spent.as_ref().map_or(0.0, |s| s.run_ms))?;
+            let most = if all_kernels { usize::MAX } else { SHOWN };
+            show_kernels(kernels, r.run.spent.as_ref().map_or(0.0, |s| s.run_ms), most)?;
             r.doubt.iter().try_for_each(|why| print_text(why))?;
             print_text(&format!("time source: {}", r.run.time_source.map_or("", |t| t.name())))?;
         }
@@ -194,11 +285,9 @@ fn show_spent(spent: &SpentRecord, median: f64) -> Result<()> {
     show_table(&t)
 }
 
-/// The kernels that take the longest, with their shares of the run.
-fn show_kernels(kernels: &[KernelTime], run_ms: f64) -> Result<()> {
-    let mut rows: Vec<&KernelTime> = kernels.iter().collect();
-    rows.sort_by(|a, b| b.us_total.total_cmp(&a.us_total));
-    let total = run_ms * 1e3;
+/// The `most` kernels that take the longest, with their shares of the run.
+fn show_kernels(kernels: &[KernelTime], run_ms: f64, most: usize) -> Result<()> {
+    let rows = by_time(kernels);
     let roof = rows.iter().any(|r| r.roofline_fraction.is_some());
     let parts = rows.iter().any(|r| r.part.is_some());
     let mut header = if parts { vec!["part"] } else { vec![] };
@@ -207,13 +296,13 @@ fn show_kernels(kernels: &[KernelTime], run_ms: f64) -> Result<()> {
         header.push("of the roof");
     }
     let mut t = table(&header);
-    for r in rows.iter().take(SHOWN) {
+    for r in rows.iter().take(most) {
         let mut row = if parts { vec![r.part.clone().unwrap_or_default()] } else { vec![] };
         row.extend([
             r.name.clone(),
             r.calls.to_string(),
             format!("{:.1}", r.us_median),
-            format!("{:.1}%", 100.0 * r.us_total / total.max(1e-9)),
+            share(r, run_ms),
             format!("{:.1}", r.gflops),
             format!("{:.1}", r.gb_s),
         ]);

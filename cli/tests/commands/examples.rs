@@ -1,4 +1,5 @@
-//! Every example in `--help`, the README and docs/ runs as it stands, in a folder with the files that examples name.
+//! Every example in `--help`, the README and docs/ runs as it stands. Those of a page run in the order in which they
+//! stand, in a folder that has the reader's own files and nothing that other lines write.
 //!
 //! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line
 //! a form.
@@ -28,9 +29,9 @@ const CLASSIFIER: &str = "const @w : f32[16,3,7,7] = random(1)
 const @d : f32[16,1000] = random(2)
 graph @main(%image: f32[1,3,224,224]) -> (classes: f32[1,1000]) {
   %w = const @w : f32[16,3,7,7]
-  %c = conv %image, %w {strides=[4,4], pads=[3,3,3,3]} : f32[1,16,56,56] !from(\"layer1\")
-  %r = relu %c : f32[1,16,56,56] !from(\"layer1.relu\")
-  %p = reduce %r {kind=mean, axes=[2,3]} : f32[1,16] !from(\"layer2\")
+  %c = conv %image, %w {strides=[4,4], pads=[3,3,3,3]} : f32[1,16,56,56] !from(\"stem\")
+  %r = relu %c : f32[1,16,56,56] !from(\"stem.relu\")
+  %p = reduce %r {kind=mean, axes=[2,3]} : f32[1,16] !from(\"pool\")
   %d = const @d : f32[16,1000]
   %classes = matmul %p, %d : f32[1,1000] !from(\"classes\")
   return %classes
@@ -60,7 +61,8 @@ fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Ran {
     let command = Weft::of("sh").args(["-c", line, "sh"]).args(arguments).at(folder);
     let command = command.env("PATH", path).env("WEFT", binary).env("HOME", folder);
     // An editor that changes nothing.
-    let command = command.env("WEFT_CACHE", folder.join("cache")).env("EDITOR", "true").without("VISUAL");
+    let command =
+        command.env("WEFT_CACHE", folder.join("cache")).env("EDITOR", "true").without("VISUAL").without("WEFT_DEVICE");
     command.env("NO_COLOR", "1").run()
 }
 
@@ -156,52 +158,47 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|w| w.len() > 2 && w.starts_with("--"))
 }
 
-/// A folder with the files that examples name.
-fn folder() -> PathBuf {
+/// A folder with a reader's own files: a model, inputs for it, pictures, a list of classes, a decoder, and the texts that
+/// docs/tuning.md asks for.
+fn readers() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
     let _ = std::fs::remove_dir_all(&folder);
-    for sub in ["photos", ".local/share/bash-completion/completions", ".config/fish/completions"] {
-        std::fs::create_dir_all(folder.join(sub)).expect("a folder");
-    }
+    std::fs::create_dir_all(folder.join("photos")).expect("a folder");
     let image = image::open(root().join("docs/hills.png")).expect("a picture").to_rgb8();
     for name in ["cat.jpg", "cat.png", "photos/one.png", "photos/two.png"] {
         image.save(folder.join(name)).expect("the picture is written");
     }
     let classes: Vec<String> = (0..1000).map(|i| format!("class {i}")).collect();
     std::fs::write(folder.join("classes.txt"), classes.join("\n")).expect("the classes are written");
-    for name in ["keep.txt", "model.keep.txt"] {
-        std::fs::write(folder.join(name), "").expect("the list is written");
-    }
     std::fs::write(folder.join("classifier.weft"), CLASSIFIER).expect("the classifier is written");
-    for name in ["model.onnx", "a.onnx", "b.onnx"] {
-        weft(&folder, &["export", "classifier.weft", "-o", name, "-q"]);
-    }
+    weft(&folder, &["export", "classifier.weft", "-o", "model.onnx", "-q"]);
+    std::fs::remove_file(folder.join("classifier.weft")).expect("the classifier goes");
     let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/decoders/old.onnx");
     std::fs::copy(decoder, folder.join("decoder.onnx")).expect("copies");
-    weft(&folder, &["compile", "model.onnx", "-q", "-o", "a.trace"]);
-    weft(&folder, &["compile", "model.onnx", "-q", "--fuse", "off", "-o", "b.trace"]);
-    for (from, to) in [("b", "before"), ("a", "after")] {
-        std::fs::copy(folder.join(from).with_extension("trace"), folder.join(to).with_extension("trace"))
-            .expect("copies");
-    }
-    weft(&folder, &["compile", "resnet18", "-q", "-o", "resnet18.trace"]);
-    weft(&folder, &["run", "model.onnx", "-q", "--device", "interpreter", "-o", "ref.npz"]);
-    let text = weft(&folder, &["compile", "model.onnx", "-q", "--target", "lavapipe", "--emit", "weft"]).stdout;
-    std::fs::write(folder.join("module.weft"), text).expect("the text is written");
-    let model = weft(&folder, &["inspect", "model.onnx", "--json"]).json();
-    let input = model["inputs"][0]["name"].as_str().expect("an input").to_string();
     let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
-    workbench::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
-    std::fs::write(folder.join("yours.jsonl"), "").expect("an empty database is written");
-    let results = std::fs::read_dir(root().join("benches/results/table")).expect("the table of results");
-    for (name, result) in ["bench.json", "mine.json", "yours.json"].into_iter().zip(results) {
-        std::fs::copy(result.expect("an entry").path(), folder.join(name)).expect("copies");
-    }
+    workbench::arrays::write_npz(&folder.join("in.npz"), &[("image".into(), x)]).expect("the input is written");
     let page = std::fs::read_to_string(root().join("docs/tuning.md")).expect("the page");
     let template = page.split("```weft\n").nth(1).and_then(|t| t.split("```").next()).expect("its template");
     std::fs::write(folder.join("pool.schedule"), template).expect("the template is written");
-    let schedule = "choose {unit=conv_0, point=rule, value=direct}\n";
+    let schedule = "choose {unit=conv_0, point=rule, value=lanes}\n";
     std::fs::write(folder.join("mine.schedule"), schedule).expect("the schedule is written");
+    folder
+}
+
+/// A copy of the reader's files for the examples of one page.
+fn folder_of(place: &str, readers: &Path) -> PathBuf {
+    let name: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let folder = readers.with_file_name("examples_of").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("photos")).expect("a folder");
+    for from in [readers.to_path_buf(), readers.join("photos")] {
+        for entry in std::fs::read_dir(from).expect("the files").map(|e| e.expect("an entry").path()) {
+            let to = folder.join(entry.strip_prefix(readers).expect("a file of the reader"));
+            if entry.is_file() {
+                std::fs::copy(&entry, to).expect("copies");
+            }
+        }
+    }
     folder
 }
 
@@ -249,11 +246,11 @@ fn options_in_pages_are_of_their_command() {
 
 #[test]
 fn every_example_runs() {
-    let folder = folder();
-    let all: Vec<Example> = help_examples(&folder).into_iter().chain(page_examples()).collect();
+    let readers = readers();
+    let all: Vec<Example> = help_examples(&readers).into_iter().chain(page_examples()).collect();
     let all: Vec<Example> = all.into_iter().filter(|e| !is_form(&e.line)).collect();
     let mut used = BTreeSet::new();
-    let mut run = BTreeSet::new();
+    let (mut run, mut folders) = (BTreeSet::new(), BTreeMap::new());
     let mut failed = vec![];
     for e in &all {
         let draws = e.line.contains("--screenshot") || e.line.starts_with("weft view") && e.line.contains(" -o ");
@@ -263,9 +260,10 @@ fn every_example_runs() {
             used.insert(*begin);
         } else if e.line.contains("--external dnnl") && !has_second() {
             eprintln!("SKIPPED: {} ({}): there is no oneDNN", e.line, e.place);
-        } else if run.insert(e.line.clone()) {
+        } else if run.insert(e.clone()) {
             let start = Instant::now();
-            failed.extend(failure(&folder, e));
+            let folder = folders.entry(e.place.as_str()).or_insert_with(|| folder_of(&e.place, &readers));
+            failed.extend(failure(folder, e));
             println!("{:5.1} s  {} ({})", start.elapsed().as_secs_f64(), e.line, e.place);
         }
     }

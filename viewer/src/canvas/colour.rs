@@ -146,7 +146,7 @@ fn by_word(nodes: &[&Node], dark: bool, word: impl Fn(&Node) -> Option<String>) 
 
 /// Element types, each with what it has of the run.
 fn by_dtype(document: &Document, drawn: &Drawn, nodes: &[&Node], dark: bool) -> Palette {
-    let mut p = by_word(nodes, dark, |n| (!n.dtype.is_empty()).then(|| n.dtype.clone()));
+    let mut p = by_word(nodes, dark, |n| (!n.dtype.is_empty()).then(|| element_type(document, n)));
     let all = shares(document.trace(), &drawn.picture);
     let timed = document.trace().times.is_some();
     for (_, word) in &mut p.legend {
@@ -161,6 +161,13 @@ fn by_dtype(document: &Document, drawn: &Drawn, nodes: &[&Node], dark: bool) -> 
     }
     p.heading = "element type of the result".into();
     p
+}
+
+/// `f32`, or `f32 of i4 block 32` for a box with a packed operand.
+fn element_type(document: &Document, n: &Node) -> String {
+    let packed = n.weights.iter().find_map(|w| document.packed(&w.name));
+    let form = packed.map(|ty| ty.split_once(" [").map_or(ty, |t| t.0));
+    form.map_or_else(|| n.dtype.clone(), |form| format!("{} of {form}", n.dtype))
 }
 
 /// Tensors that are no images (vectors, matrices, transformed tiles) have no data layout, which the legend says.

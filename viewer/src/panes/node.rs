@@ -121,7 +121,8 @@ fn weights(ui: &mut Ui, v: &Viewer, n: &Node) {
         ui.separator();
         ui.horizontal_wrapped(|ui| {
             ui.weak(format!("operand {}", w.operand));
-            ui.monospace(RichText::new(&w.ty).small());
+            let ty = RichText::new(v.document().packed(&w.name).unwrap_or(&w.ty)).small();
+            ui.monospace(ty).on_hover_text(format!("stored as {}", w.ty));
         });
         copyable(ui, &w.name);
         let name = w.name.trim_start_matches('@');

@@ -6,12 +6,13 @@ pub(crate) use chart::show as chart;
 
 use crate::canvas::scale::ErrorScale;
 use crate::state::Viewer;
+use crate::units::si;
 use compiler::remark::RemarkKind;
 use egui::{Color32, Grid, RichText, ScrollArea, Sense, Ui, Vec2, vec2};
 use graphview::maps::shares;
 use graphview::picture::{Category, Node};
 use graphview::reasons::{LARGEST_F16, magnitude};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The pass that decides what is stored in f16.
 const PASS: &str = "mixed-precision";
@@ -56,6 +57,21 @@ fn parts(ui: &mut Ui, v: &mut Viewer) {
         }
     });
     ui.weak("FLOPs and time: of kernels that read or write such tensors, f16 first. Arithmetic is f32.");
+    packed(ui, v);
+}
+
+/// Weights whose elements share words, by type and block: their bytes are counted as those of u32 above.
+fn packed(ui: &mut Ui, v: &Viewer) {
+    let mut forms: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+    for (_, ty) in v.document().all_packed() {
+        let Some((form, dims)) = ty.split_once(" [") else { continue };
+        let sizes = dims.trim_end_matches(']').split(',').map(|d| d.parse::<f64>().unwrap_or(1.0));
+        let form = forms.entry(form).or_default();
+        *form = (form.0 + 1, form.1 + sizes.product::<f64>());
+    }
+    for (form, (count, elements)) in forms {
+        ui.label(format!("{form}: {count} operands, {} elements, decoded by the kernels that read them", si(elements)));
+    }
 }
 
 fn casts(ui: &mut Ui, v: &mut Viewer) {

@@ -22,10 +22,13 @@ pub fn repeat(
     progress: &mut Progress,
     mut f: impl FnMut() -> Result<f64>,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    for i in 0..a.timing.warmup() {
+    let (start, least) = (Instant::now(), a.timing.warmup_time()?);
+    let mut warm = 0;
+    while warm < a.timing.warmup() || start.elapsed() < least {
         go_on(&a.settings)?;
-        progress.report(stages[0], i, a.timing.warmup());
+        progress.report(stages[0], warm, a.timing.warmup().max(warm));
         f()?;
+        warm += 1;
     }
     let (mut wall, mut other) = (Vec::new(), Vec::new());
     let start = Instant::now();

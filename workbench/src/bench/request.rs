@@ -13,6 +13,8 @@ options! {
     pub struct Timing {
         /// Runs before the timed ones [default: 10; with --decode 1]
         warmup: Option<usize> = "" in Own { value: "N" };
+        /// Runs before the timed ones go on for so long at least: 3s, 500ms
+        warmup_time: Option<String> = "" in Own { value: "TIME", check: |t| seconds(t).map(drop) };
         /// Timed runs; with --decode a run is a prompt and all tokens behind it [default: 100; with --decode 5]
         runs: Option<usize> = "" in Own { value: "N", check: at_least_one };
         /// Timed for so long instead: 3s, 500ms
@@ -26,6 +28,14 @@ impl Timing {
     /// Runs before the timed ones.
     pub fn warmup(&self) -> usize {
         self.warmup.unwrap_or(10)
+    }
+    /// The least time of the runs before the timed ones.
+    ///
+    /// # Errors
+    /// A text that is no time.
+    pub fn warmup_time(&self) -> Result<Duration> {
+        let time = |d| seconds(d).map_err(|why| Error::usage(format!("--warmup-time {d}: {why}")));
+        Ok(self.warmup_time.as_deref().map(time).transpose()?.unwrap_or_default())
     }
     /// Timed runs, if no duration says when they end.
     pub fn runs(&self) -> usize {

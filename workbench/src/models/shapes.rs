@@ -2,7 +2,7 @@
 
 use crate::arrays::Named;
 use crate::dims::{dim_options, pairs};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::settings::Settings;
 use compiler::graph::{TensorType, open_dims_of};
 use compiler::name::Name;
@@ -55,4 +55,21 @@ fn check_input(ports: &Ports, name: &str, flag: &str) -> Result<()> {
     }
     let list = ports.iter().map(|p| p.0.to_string()).collect::<Vec<_>>().join(", ");
     Err(Error::usage(format!("{flag} {name}: no such input; there are: {list}")))
+}
+
+/// An error of a model under the sizes that options give, as one of the options: a model that is right for its own
+/// sizes is not at fault. `ports` are its inputs.
+pub fn blamed(e: Error, model: &str, settings: &Settings, ports: &Ports) -> Error {
+    let given = |list: &[String], option: &str| list.iter().map(|v| format!("{option} {v}")).collect::<Vec<_>>();
+    let batch = settings.batch.map(|b| format!("--batch {b}"));
+    // A dimension that stays open has no size that may be wrong.
+    let number = |d: &&String| d.rsplit('=').next().is_some_and(|n| n.parse::<usize>().is_ok());
+    let dims: Vec<String> = settings.dim.iter().filter(number).cloned().collect();
+    let options = [given(&settings.shape, "--shape"), given(&dims, "--dim"), batch.into_iter().collect()].concat();
+    if e.code != Code::Input || options.is_empty() {
+        return e;
+    }
+    let inputs: Vec<String> = ports.iter().map(|(name, ty)| format!("{name} {ty:?}")).collect();
+    Error::usage(format!("{}: the model does not take this size: {}", options.join(" "), e.message))
+        .help(format!("{model} has {}", inputs.join(", ")))
 }

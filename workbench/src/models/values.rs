@@ -5,8 +5,9 @@ use crate::dims::declared_ranges;
 use crate::error::{Code, Error, Result};
 use crate::settings::Settings;
 use compiler::dtype::DType;
-use compiler::graph::Module;
+use compiler::graph::{Module, ValueId};
 use compiler::int::Dim;
+use compiler::name::Name;
 use compiler::tensor::{Tensor, ensure_room};
 use rand::{RngExt, SeedableRng};
 use weft::memory::check_memory;
@@ -79,6 +80,22 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, settings: &Settings) -
         }
     }
     Ok(out)
+}
+
+/// Says of an error in a network with branches or loops which random numbers may have decided it.
+pub fn blamed_on_chance(e: Error, module: &Module, inputs: &[Tensor]) -> Error {
+    let f = module.main();
+    let branches = f.walk().into_iter().any(|n| !f.nodes[n].regions.is_empty());
+    let one = |(&p, t): (&ValueId, &Tensor)| {
+        let decides = t.len() == 1 && !t.dtype().is_float();
+        decides.then(|| format!("`{}` is {}", f.values[p].name.map_or("", Name::as_str), t.to_f64_vec()[0]))
+    };
+    let drawn: Vec<String> = f.params().iter().zip(inputs).filter_map(one).collect();
+    if e.code != Code::Input || !branches || drawn.is_empty() {
+        return e;
+    }
+    let help = format!("random inputs decided which branch ran ({}): give real ones with -i", drawn.join(", "));
+    e.help(help)
 }
 
 /// Standard normal floats (sum of uniforms), small non-negative integers, random bools.

@@ -3,6 +3,7 @@
 use super::runs::{Runs, Taken};
 use crate::error::{Code, Error, Result};
 use crate::names::did_you_mean;
+use crate::node_names;
 use compiler::compile::{Compiled, constant_operands, operand_buffers};
 use compiler::name::Name;
 use compiler::plan::PlanKernel;
@@ -65,23 +66,34 @@ impl Unit {
     }
 }
 
-/// The tensor function that a kernel's name means: the kernel as tables call it, its layer, or the function itself.
+/// The tensor functions that a name means: a kernel as tables call it or one of its nodes, the function itself, or all of
+/// a layer, those with most multiply-accumulates first.
 ///
 /// # Errors
 /// There is none.
-pub fn owner(compiled: &Compiled, name: &str) -> Result<Name> {
+pub fn owners(compiled: &Compiled, name: &str) -> Result<Vec<Name>> {
     let kernels = &compiled.plan.kernels;
-    // `layer1` of `layer1+relu/relu_0`.
-    let layer = |k: &&PlanKernel| {
-        let group = k.name.split('/').next().unwrap_or(&k.name);
-        group == name || k.name.strip_prefix(name).is_some_and(|rest| rest.starts_with(['+', '/', ':']))
-    };
-    let found = kernels.iter().find(|k| k.name == name).or_else(|| kernels.iter().find(layer));
-    if let Some(k) = found {
-        return Ok(k.function);
+    if let Some(k) = kernels.iter().find(|k| k.name == name) {
+        return Ok(vec![k.function]);
     }
     if let Some(f) = compiled.unscheduled.keys().find(|f| f.as_str() == name) {
-        return Ok(*f);
+        return Ok(vec![*f]);
+    }
+    // `layer1` of `layer1+relu/relu_0`.
+    let own = |k: &PlanKernel| node_names::base(k.name.split('/').next().unwrap_or(&k.name)) == node_names::base(name);
+    let of_nodes = || compiled.groups.iter().filter(|g| g.origins.iter().any(|o| o.as_str() == name));
+    let found: [Vec<Name>; 3] = [
+        kernels.iter().find(|k| own(k)).map(|k| k.function).into_iter().collect(),
+        of_nodes().filter_map(|g| g.tensor_function).collect(),
+        kernels.iter().filter(|k| node_names::in_layer(&k.name, name)).map(|k| k.function).collect(),
+    ];
+    let mut found = found.into_iter().find(|list| !list.is_empty()).unwrap_or_default();
+    found.retain(|f| compiled.unscheduled.contains_key(f));
+    let work = |f: &Name| compiled.unscheduled[f].multiply_accumulates().as_const().unwrap_or(0);
+    found.sort_by_key(|f| std::cmp::Reverse(work(f)));
+    found.dedup();
+    if !found.is_empty() {
+        return Ok(found);
     }
     let known = kernels.iter().map(|k| k.name.clone()).chain(compiled.unscheduled.keys().map(|f| f.to_string()));
     let near = did_you_mean(name, known.collect());
