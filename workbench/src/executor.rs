@@ -228,8 +228,8 @@ pub fn calibrated_pipeline(
     let settings = &crate::node_names::resolved(settings, module)?;
     let mut pipeline = pipeline_options(settings)?;
     if pipeline.amp != AmpMode::Off && !profile.model().shaders {
-        let text = "the processor computes in f32 and converts f16 where it reads and writes, which takes more time than \
-                    f32 alone; --amp off is faster here, and a GPU (--device) is fast with f16";
+        let text = "the processor computes in f32 and converts f16 where it reads and writes, which takes more time \
+                    than f32 alone; --amp off is faster here, and a GPU (--device) is fast with f16";
         log_once(settings, format!("warning: --amp {}: {text}", settings.amp));
     }
     let mut kept = vec![];
