@@ -148,7 +148,8 @@ pub struct CompileArgs {
     /// Text of the licence, which a bundle keeps [default: what the ONNX file says of it]
     #[arg(long, value_name = "FILE")]
     pub licence: Option<PathBuf>,
-    /// Print these texts, or write them with --emit-dir; graph is the module after the passes; isa is what the driver of --device makes of each kernel, and
+    /// Print these texts, or write them with --emit-dir; graph is the module after the passes; isa is what the driver
+    /// of --device makes of each kernel, and
     /// comes with its statistics in tables, --json and the trace. Nothing runs: the device need not compute
     #[arg(long, value_parser = ["graph", "weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
     pub emit: Vec<String>,

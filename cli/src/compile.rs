@@ -43,7 +43,7 @@ pub fn execute(a: &CompileArgs) -> Result<()> {
     write_records(&a.common, &records.collect::<Vec<_>>()).map(drop)
 }
 
-/// Compiles a model, and shows and writes what is asked for.
+/// Compiles a model, and shows and writes it as the options say.
 fn one(
     a: &CompileArgs,
     model: &str,

@@ -174,7 +174,8 @@ impl Watcher for Terminal {
     }
 }
 
-/// A table whose rows appear when they are done: the widths are decided beforehand. The header comes with the first row,
+/// A table whose rows appear when they are done: the widths are decided beforehand. The header comes with the first
+/// row,
 /// so that none stands above an error.
 pub struct Rows {
     widths: Vec<usize>,

@@ -40,7 +40,8 @@ fn without_times(line: &str) -> String {
     out.join(" ")
 }
 
-/// Replaces figures with a decimal point in a row of comma-separated values by `_` (tokens a second, times, ratios), and
+/// Replaces figures with a decimal point in a row of comma-separated values by `_` (tokens a second, times, ratios),
+/// and
 /// what stands behind the first `columns`: the machine.
 fn without_figures(line: &str, columns: usize) -> String {
     let figure = |cell: &str| cell.contains('.') && cell.parse::<f64>().is_ok();

@@ -264,7 +264,10 @@ pub fn compile_with(
         Ok(Err(CompileError::Pass(e))) if e.kind != PassErrorKind::Request => {
             Err(bug(format!("pass {}", e.pass), e.message))
         }
-        Ok(done) => done,
+        Ok(done) => done.map(|mut compiled| {
+            compiled.remarks.splice(0..0, crate::quantised::remarks(&saved));
+            compiled
+        }),
         Err(payload) => Err(bug("the compiler".into(), panic_text(payload.as_ref()))),
     }
 }

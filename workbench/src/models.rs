@@ -45,12 +45,14 @@ pub fn load_with_values(
         let ports = open_ports(model, settings, inputs)?;
         let values = values.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
         let sizes = Sizes { values, ..sizes(&ports, settings, inputs, false)? };
+        sizes.decide(&ports)?;
         let loaded = Model::load_with(model, &sizes).map(Model::into_module).map_err(Error::from);
         return loaded.map_err(|e| shapes::blamed(e, model, settings, &ports));
     }
     let module = load_open(model, settings)?;
     let ports = input_ports(&module);
     let sizes = sizes(&ports, settings, inputs, false)?;
+    sizes.decide(&ports)?;
     let sized = Model::from_module(module).with_sizes(&sizes).map(Model::into_module).map_err(Error::from);
     sized.map_err(|e| shapes::blamed(e, model, settings, &ports))
 }

@@ -1,6 +1,7 @@
 //! The nodes of a model that a text names: as the model calls them, as tables do, or the layer around them.
 //!
-//! `layer1` is each node in it, `features.0` the node `/features/features.0/Conv`, and `layer1.0.conv1+relu` the node that
+//! `layer1` is each node in it, `features.0` the node `/features/features.0/Conv`, and `layer1.0.conv1+relu` the node
+//! that
 //! stands first in the name of a kernel. A name of the model comes before a pattern, that before a short name, and that
 //! before a layer.
 
@@ -45,7 +46,8 @@ fn short(name: &str, op: &str) -> String {
     }
 }
 
-/// The beginning of a label or of the name of a kernel: `layer1` of `layer1+relu`, `layer1:cast` and `layer1+relu/relu_0`.
+/// The beginning of a label or of the name of a kernel: `layer1` of `layer1+relu`, `layer1:cast` and
+/// `layer1+relu/relu_0`.
 pub fn base(text: &str) -> &str {
     text.find(['+', ':']).map_or(text, |at| &text[..at])
 }
@@ -195,7 +197,8 @@ mod tests {
         assert!(!in_layer("layer1", ""));
     }
 
-    /// The names of nodes, groups and kernels in tables of `compile`, `bench` and `explain` are taken by options of nodes and
+    /// The names of nodes, groups and kernels in tables of `compile`, `bench` and `explain` are taken by options of
+    /// nodes and
     /// of kernels, and mean that node.
     #[test]
     fn names_of_tables_are_taken_everywhere() {

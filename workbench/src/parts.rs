@@ -135,12 +135,8 @@ pub fn compile_parts(
     settings: &Settings,
     profile: &DeviceProfile,
 ) -> Result<Parted> {
-    let packed = crate::quantised::remarks(&module);
     let why = match compile_with(module.clone(), options, settings, profile) {
-        Ok(mut compiled) => {
-            compiled.remarks.splice(0..0, packed);
-            return Ok(Parted { compiled, parts: None, rest: vec![] });
-        }
+        Ok(compiled) => return Ok(Parted { compiled, parts: None, rest: vec![] }),
         Err(CompileError::NeedsCpu(why)) => why,
         Err(e) => return Err(e.into()),
     };

@@ -141,7 +141,8 @@ pub fn of_module(module: &Module) -> Counted {
     let mut seen = FxHashSet::default();
     for p in packed(module).into_iter().filter(|p| seen.insert(p.name)) {
         let scales = p.function.nodes[p.node].inputs.get(1).copied().flatten();
-        let scales = scales.and_then(|v| p.function.def_op::<Const>(v)).and_then(|(_, c)| module.constants.get(&c.name));
+        let scales =
+            scales.and_then(|v| p.function.def_op::<Const>(v)).and_then(|(_, c)| module.constants.get(&c.name));
         let scales = scales.map_or(0, |c| c.shape.iter().product::<usize>() as u64);
         counted.parameters = counted.parameters.saturating_sub(scales);
         counted.add(p.form(), p.op.bits.max(0) as u64, u64::try_from(p.op.block).ok(), p.elements());

@@ -39,7 +39,7 @@ const USES: &[Use] = &[
         first: &[],
         examples: [
             "weft inspect model.onnx",
-            "weft compile model.onnx -o a.trace; weft inspect a.trace -v        what a compilation did, with its weights",
+            "weft compile model.onnx -o a.trace; weft inspect a.trace -v        a compilation and its weights",
         ],
     },
     Use {
@@ -163,7 +163,7 @@ const USES: &[Use] = &[
         without: &[],
         first: &[],
         examples: [
-            "weft compile model.onnx -o a.trace; weft compile model.onnx --fuse off -o b.trace; weft diff a.trace b.trace",
+            "weft compile model.onnx -o a.trace; weft compile model.onnx -O0 -o b.trace; weft diff a.trace b.trace",
             "weft diff a.trace b.trace --json=diff.json",
         ],
     },

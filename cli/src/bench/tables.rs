@@ -88,7 +88,8 @@ enum Form {
     Written { csv: bool },
 }
 
-/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done. Written
+/// The results as a table for people, in Markdown, or as comma-separated values (RFC 4180): a row when it is done.
+/// Written
 /// forms have every column, and device, driver and build; a table has the columns that say something, so that it fits
 /// 80 characters.
 pub struct Lines {

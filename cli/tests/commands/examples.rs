@@ -158,7 +158,8 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|w| w.len() > 2 && w.starts_with("--"))
 }
 
-/// A folder with a reader's own files: a model, inputs for it, pictures, a list of classes, a decoder, and the texts that
+/// A folder with a reader's own files: a model, inputs for it, pictures, a list of classes, a decoder, and the texts
+/// that
 /// docs/tuning.md asks for.
 fn readers() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");

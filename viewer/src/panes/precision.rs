@@ -60,7 +60,7 @@ fn parts(ui: &mut Ui, v: &mut Viewer) {
     packed(ui, v);
 }
 
-/// Weights whose elements share words, by type and block: their bytes are counted as those of u32 above.
+/// Weights whose elements share words, by type and block: the table above counts their bytes as u32.
 fn packed(ui: &mut Ui, v: &Viewer) {
     let mut forms: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
     for (_, ty) in v.document().all_packed() {
@@ -70,7 +70,8 @@ fn packed(ui: &mut Ui, v: &Viewer) {
         *form = (form.0 + 1, form.1 + sizes.product::<f64>());
     }
     for (form, (count, elements)) in forms {
-        ui.label(format!("{form}: {count} operands, {} elements, decoded by the kernels that read them", si(elements)));
+        let operands = if count == 1 { "1 operand".into() } else { format!("{count} operands") };
+        ui.label(format!("{form}: {operands}, {} elements, decoded by the kernels that read them", si(elements)));
     }
 }
 

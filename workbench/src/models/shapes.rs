@@ -66,7 +66,7 @@ pub fn blamed(e: Error, model: &str, settings: &Settings, ports: &Ports) -> Erro
     let number = |d: &&String| d.rsplit('=').next().is_some_and(|n| n.parse::<usize>().is_ok());
     let dims: Vec<String> = settings.dim.iter().filter(number).cloned().collect();
     let options = [given(&settings.shape, "--shape"), given(&dims, "--dim"), batch.into_iter().collect()].concat();
-    if e.code != Code::Input || options.is_empty() {
+    if !matches!(e.code, Code::Input | Code::Usage) || options.is_empty() {
         return e;
     }
     let inputs: Vec<String> = ports.iter().map(|(name, ty)| format!("{name} {ty:?}")).collect();

@@ -113,7 +113,7 @@ struct Node<'b> {
     attributes: Vec<&'b [u8]>,
 }
 
-/// Positions of quantised operands, each with that of its scale, and of values in floats; all others are scales and
+/// Positions of quantised operands, each with its scale's, and of values in floats; all others are scales and
 /// zero points.
 type Operands = (&'static [(usize, usize)], &'static [usize]);
 

@@ -66,7 +66,8 @@ impl Unit {
     }
 }
 
-/// The tensor functions that a name means: a kernel as tables call it or one of its nodes, the function itself, or all of
+/// The tensor functions that a name means: a kernel as tables call it or one of its nodes, the function itself, or
+/// all of
 /// a layer, those with most multiply-accumulates first.
 ///
 /// # Errors

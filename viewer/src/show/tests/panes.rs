@@ -4,6 +4,8 @@ use super::*;
 use crate::export::{Export, text};
 use crate::panes::kernel::Form;
 use crate::panes::time::{Part, rows};
+use compiler::name::Name;
+use compiler::remark::{Remark, RemarkKind};
 
 #[test]
 fn a_search_finds_boxes_and_goes_to_them() {
@@ -389,6 +391,44 @@ graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8]) {
     let conv = drawn.scene.boxes.iter().find(|b| b.node.op.contains("conv")).expect("a convolution");
     let names: Vec<&str> = conv.lines.iter().filter_map(|l| l.split(" f32").next()).collect();
     assert!(names.contains(&"weight") && names.contains(&"bias"), "{:?}", conv.lines);
+}
+
+#[test]
+fn a_packed_operand_has_its_type_and_block() {
+    let model = "const @w_words : u32[32,128] = splat(7)
+const @s : f32[32,32] = splat(0.5)
+graph @main(%x: f32[1,1024]) -> (y: f32[1,32]) {
+  %w = const @w_words : u32[32,128]
+  %s = const @s : f32[32,32]
+  %0 = dequantize_blocks %w, %s {size=1024} : f32[32,1024] !from(\"MatMulNBits_0\")
+  %1 = transpose %0 {perm=[1,0]} : f32[1024,32] !from(\"MatMulNBits_0\")
+  %2 = matmul %x, %1 : f32[1,32] !from(\"MatMulNBits_0\")
+  return %2
+}
+";
+    let mut trace = compiled_of(model, "packed", FuseMode::Full);
+    let said = |message: &str| Remark {
+        pass: Name::new("import"),
+        kind: RemarkKind::Applied,
+        nodes: vec![Name::new("MatMulNBits_0")],
+        message: message.into(),
+        detail: "w_words".into(),
+    };
+    trace.remarks.insert(0, said("`w` is i4 block 32 [32,1024]"));
+    let mut h = window_of(trace, [1400.0, 900.0]);
+    h.state_mut().select(["MatMulNBits_0".to_string()]);
+    h.state_mut().tab = Tab::Precision;
+    settle(&mut h);
+    assert!(has(&h, "i4 block 32: 1 operand, 32.8k elements"), "{:#?}", texts(&h));
+    h.state_mut().show_stage(0);
+    settle(&mut h);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let decodes = drawn.scene.boxes.iter().find(|b| !b.node.weights.is_empty()).expect("a box with weights");
+    let key = decodes.node.key.clone();
+    h.state_mut().focus_key(&key);
+    h.state_mut().tab = Tab::Node;
+    settle(&mut h);
+    assert!(has(&h, "i4 block 32 [32,1024]"), "{:#?}", texts(&h));
 }
 
 #[test]
