@@ -59,6 +59,8 @@ counts! {
     Run,
     /// An operation of a vector.
     Operation,
+    /// An operation of a lane of a leaf that has more conditions than strips.
+    General,
     /// A load or store of a vector.
     Access,
     /// A lane whose place is found by itself.
@@ -101,69 +103,71 @@ static TABLE: [Prices; 2] = [
         ns: [
             202.9,    // Kernel
             0.0,      // Task
-            79.49,    // ProductTile
-            3.938,    // ProductPart
-            0.3209,   // ProductStep
-            0.6707,   // ProductFarColumn
-            0.1122,   // ProductVector
-            0.1782,   // ProductEdge
+            79.68,    // ProductTile
+            3.952,    // ProductPart
+            0.3207,   // ProductStep
+            0.6701,   // ProductFarColumn
+            0.112,    // ProductVector
+            0.1759,   // ProductEdge
             800.0,    // ProductLoneTap
-            0.611,    // ProductCopy
-            0.05194,  // ProductFarRow
-            0.07431,  // ProductNearRow
-            0.0818,   // ProductResult
+            0.6113,   // ProductCopy
+            0.05251,  // ProductFarRow
+            0.0712,   // ProductNearRow
+            0.08279,  // ProductResult
             3.0,      // ProductScattered
-            222.3,    // WindowTile
-            9.137,    // WindowPart
-            0.3619,   // WindowVector
+            222.5,    // WindowTile
+            9.117,    // WindowPart
+            0.3616,   // WindowVector
             0.0,      // WindowEdge
-            29.07,    // Leaf
+            28.48,    // Leaf
             0.0,      // Run
             0.0,      // Operation
-            1.087,    // Access
-            0.2073,   // Apart
-            12.14,    // Function
+            0.07203,  // General
+            1.092,    // Access
+            0.2077,   // Apart
+            12.16,    // Function
             0.0,      // FoldResult
             0.0,      // Fold
             0.0,      // Byte
-            0.002512, // FarByte
-            0.002652, // Again
-            0.004858, // FarAgain
+            0.002513, // FarByte
+            0.002642, // Again
+            0.004871, // FarAgain
         ],
     },
     Prices {
         tile: [5, 16],
         ns: [
-            191.3,    // Kernel
+            191.2,    // Kernel
             0.0,      // Task
-            72.04,    // ProductTile
-            2.007,    // ProductPart
-            0.6171,   // ProductStep
-            0.7284,   // ProductFarColumn
-            0.07782,  // ProductVector
+            72.08,    // ProductTile
+            2.003,    // ProductPart
+            0.616,    // ProductStep
+            0.729,    // ProductFarColumn
+            0.07791,  // ProductVector
             0.0,      // ProductEdge
             800.0,    // ProductLoneTap
             0.0,      // ProductCopy
             0.0,      // ProductFarRow
             0.0,      // ProductNearRow
-            0.05515,  // ProductResult
+            0.05551,  // ProductResult
             3.0,      // ProductScattered
-            83.44,    // WindowTile
-            19.15,    // WindowPart
-            0.3148,   // WindowVector
-            2.266,    // WindowEdge
-            57.84,    // Leaf
-            2.083,    // Run
+            84.21,    // WindowTile
+            19.18,    // WindowPart
+            0.3138,   // WindowVector
+            2.223,    // WindowEdge
+            56.07,    // Leaf
+            2.352,    // Run
             0.0,      // Operation
-            0.2904,   // Access
-            0.2619,   // Apart
-            6.335,    // Function
+            0.1015,   // General
+            0.2918,   // Access
+            0.2634,   // Apart
+            6.341,    // Function
             0.0,      // FoldResult
             0.0,      // Fold
             0.0,      // Byte
-            0.001198, // FarByte
-            0.002236, // Again
-            0.008508, // FarAgain
+            0.001287, // FarByte
+            0.002239, // Again
+            0.008476, // FarAgain
         ],
     },
 ];

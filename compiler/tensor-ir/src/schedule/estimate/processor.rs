@@ -6,6 +6,7 @@ use super::reads::{Demand, Loop, Read, extent, iterations};
 use super::stages::Stages;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use super::units::named;
+use crate::int::Cond;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::analysis::operands::{Operand, factors};
@@ -317,7 +318,10 @@ impl<'s, 'f> Counter<'s, 'f> {
         let functions = functions(&block.value);
         let plain = (demand.operations - functions * FUNCTION).max(0.0) + f64::from(u8::from(block.reduce.is_some()));
         self.add(Count::Run, times / run);
-        self.add(Count::Operation, vectors * plain);
+        match conditions(&block.value, lane) > MOST_CONDITIONS {
+            true => self.add(Count::General, times * plain),
+            false => self.add(Count::Operation, vectors * plain),
+        }
         self.add(Count::Function, vectors * functions);
         for r in reads {
             match lane.and_then(|v| self.step(r, v)) {
@@ -398,6 +402,21 @@ impl Sides<'_> {
     fn conditions_on(&self, v: Name) -> bool {
         self.operands.iter().flat_map(|o| o.conditions).any(|c| c.lhs.uses(v) || c.rhs.uses(v))
     }
+}
+
+/// Conditions of a leaf that runs as strips, at most.
+const MOST_CONDITIONS: usize = 3;
+
+/// Choices by conditions in an expression that hold for all lanes or none; others cut the lanes.
+fn conditions(e: &Expr, lane: Option<Name>) -> usize {
+    let cuts = |v: Name, list: &[Cond]| list.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
+    let mut count = 0;
+    e.visit(&mut |e| {
+        if let Expr::All(list) = e {
+            count += usize::from(!lane.is_some_and(|v| cuts(v, list)));
+        }
+    });
+    count
 }
 
 /// Exponentials and the like in an expression.

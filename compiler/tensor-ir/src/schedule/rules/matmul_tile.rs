@@ -354,9 +354,15 @@ impl Loops {
 #[cfg(test)]
 mod tests {
     use crate::profile::DeviceProfile;
+    use crate::schedule::ScheduleOptions;
     use crate::schedule::rules::schedule;
     use crate::schedule::testing::assert_same;
     use crate::text::{parse_tensor_function, print_tensor_function};
+
+    /// This rule, whatever is cheaper.
+    fn asked() -> ScheduleOptions {
+        ScheduleOptions { rules: vec!["matmul-tile".into()], ..ScheduleOptions::default() }
+    }
 
     /// Rows, windows and depth of open lengths: the strides of an image between its channels are open, too.
     #[test]
@@ -390,7 +396,7 @@ mod tests {
         for text in [convolution(3, 1), convolution(1, 0), product.to_string()] {
             let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let weights: Vec<_> = f.inputs().skip(1).filter(|_| text.contains('h')).collect();
-            let s = schedule(&f, &weights, &profile).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let s = schedule(&f, &weights, asked().on(&profile)).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let declined = s.declined.join("\n");
             assert!(s.rule == "matmul-tile" && !s.compromise, "{} {declined}", print_tensor_function(&s.function));
         }
@@ -418,7 +424,8 @@ mod tests {
         ] {
             let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let weights: Vec<_> = f.inputs().skip(1).collect();
-            let s = schedule(&f, &weights, &DeviceProfile::processor(2, [14, 32])).expect("a schedule");
+            let profile = DeviceProfile::processor(2, [14, 32]);
+            let s = schedule(&f, &weights, asked().on(&profile)).expect("a schedule");
             let trace = print_tensor_function(&s.function);
             assert!(s.rule == "matmul-tile" && trace.contains(intrinsic), "{trace} {:?}", s.declined);
             let mut got = s.function.clone();
