@@ -7,6 +7,7 @@ use super::binary::{Add, Div, Equal, Max, Min, Mul, Sub};
 use super::broadcast::Expand;
 use super::cast::dtype_of_onnx;
 use super::clip::Clip;
+use super::constant_weights;
 use super::conv::Conv;
 use super::matmul::MatMul;
 use super::narrow::{self, Narrow, PowerRounding};
@@ -151,6 +152,9 @@ pub(super) fn import_dequantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<
         code => dtype_of_onnx(code)?,
     };
     let stored = cx.take_narrow(0);
+    if let Some(packed) = constant_weights::decoded(cx, stored, to)? {
+        return Ok(vec![packed]);
+    }
     let widen = |cx: &mut ImportContext<'_, '_>, v: ValueId| stored.map_or(Ok(v), |from| narrow::widen(cx, v, from));
     let x = widen(cx, x)?;
     let mut x = cx.cast(x, DType::F32)?;
