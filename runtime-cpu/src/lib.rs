@@ -37,6 +37,7 @@
 mod choices_tests;
 mod constants;
 mod copied;
+mod decoding;
 mod emit;
 mod epilogue;
 mod error;
