@@ -199,8 +199,8 @@ impl Task<'_> {
     fn decode_part(&mut self, d: &Decoding) {
         let counts = d.inside.map(|e| e.count);
         let Factors([mut zeros, mut scales]) = std::mem::take(&mut self.own.factors);
-        let zero_step = self.factors(&d.zero, counts, &mut zeros);
-        let scale_step = self.factors(&d.scale, counts, &mut scales);
+        let zero = self.factors(&d.zero, counts, &mut zeros);
+        let scale = self.factors(&d.scale, counts, &mut scales);
         let [blocks, steps, _, columns] = counts.map(|n| n as usize);
         let words = d.packed.strides.map(|s| s as usize);
         let (to, to_strides) = (self.views[d.to.buffer], d.to.strides.map(|s| s as usize));
@@ -216,8 +216,8 @@ impl Task<'_> {
             columns,
             shifts: &d.shifts,
             mask: d.mask,
-            zeros: (&zeros, zero_step),
-            scales: (&scales, scale_step),
+            zeros: zero,
+            scales: scale,
             to: [to_strides[0], to_strides[1], to_strides[2]],
         };
         let view = self.views[d.packed.buffer];
@@ -229,19 +229,28 @@ impl Task<'_> {
         self.own.factors = Factors([zeros, scales]);
     }
     /// The elements from the first to the last that the leaf reads at a place.
-    fn elements<T: crate::memory::Element>(&self, p: &Place, counts: [i64; 4]) -> &[T] {
+    fn elements<'m, T: crate::memory::Element>(&self, p: &Place, counts: [i64; 4]) -> &'m [T] {
         let first = p.index.eval(self.scene());
         let columns = reach(p, counts) as usize + 1;
         self.views[p.buffer].slice(&Span { first, rows: 1, columns, row_stride: 0, column_stride: 1 })
     }
-    /// Zero points or scales as f32, a row of columns for each block and step; gives the distances between these.
-    fn factors(&self, f: &Factor, [blocks, steps, _, columns]: [i64; 4], to: &mut Vec<f32>) -> [usize; 2] {
+    /// Zero points or scales as f32, a row of columns for each block and step, with the distances between these. What is
+    /// f32 is read where it lies.
+    fn factors<'m>(
+        &self,
+        f: &Factor,
+        counts @ [blocks, steps, _, columns]: [i64; 4],
+        to: &'m mut Vec<f32>,
+    ) -> (&'m [f32], [usize; 2]) {
         to.clear();
         let width = columns as usize;
         let Factor::At(p) = f else {
             to.resize(width, if let Factor::Number(x) = f { *x } else { 0.0 });
-            return [0, 0];
+            return (to, [0, 0]);
         };
+        if self.views[p.buffer].form() == Form::F32 && p.strides[3] == 1 {
+            return (self.elements::<f32>(p, counts), [p.strides[0] as usize, p.strides[1] as usize]);
+        }
         let (view, first) = (self.views[p.buffer], p.index.eval(self.scene()));
         let of = |n: i64, stride: i64| if stride == 0 { 1 } else { n };
         let [blocks, steps] = [of(blocks, p.strides[0]), of(steps, p.strides[1])];
@@ -253,7 +262,7 @@ impl Task<'_> {
             let x = to[0];
             to[columns..].fill(x);
         }
-        [if blocks == 1 { 0 } else { steps as usize * width }, if steps == 1 { 0 } else { width }]
+        (to, [if blocks == 1 { 0 } else { steps as usize * width }, if steps == 1 { 0 } else { width }])
     }
 }
 
@@ -311,44 +320,75 @@ impl Packed for i8 {
     }
 }
 
-/// Some elements, the rest filled up.
-#[inline(always)]
-fn some<T: Copy + Default>(from: &[T]) -> [T; AT_ONCE] {
-    match from.first_chunk() {
-        Some(all) => *all,
-        None => {
-            let mut all = [T::default(); AT_ONCE];
-            all[..from.len()].copy_from_slice(from);
-            all
-        }
+impl Rows<'_> {
+    /// The element behind the last one at places with these strides.
+    fn end(&self, strides: &[usize]) -> usize {
+        let counts = [self.blocks, self.steps, self.shifts.len()];
+        strides.iter().zip(counts).map(|(s, n)| s * n.saturating_sub(1)).sum::<usize>() + self.columns
     }
 }
 
 versions! {
     fn decode<T: Packed>(r: &Rows<'_>, from: &[T], to: &mut [f32]) {
-        let steps = (0..r.blocks).flat_map(|b| (0..r.steps).map(move |s| [b, s]));
-        for step in steps {
-            let at = |strides: &[usize]| step[0] * strides[0] + step[1] * strides[1];
+        let fits = r.end(&r.strides) <= from.len()
+            && r.end(&r.to) <= to.len()
+            && r.end(&r.zeros.1) <= r.zeros.0.len()
+            && r.end(&r.scales.1) <= r.scales.0.len();
+        assert!(fits, "rows to decode are in their buffers");
+        for step in (0..r.blocks).flat_map(|b| (0..r.steps).map(move |s| [b, s])) {
+            let at = |strides: &[usize], column: usize| step[0] * strides[0] + step[1] * strides[1] + column;
             for column in (0..r.columns).step_by(AT_ONCE) {
-                let n = AT_ONCE.min(r.columns - column);
-                let zero = some(&r.zeros.0[at(&r.zeros.1) + column..][..n]);
-                let scale = some(&r.scales.0[at(&r.scales.1) + column..][..n]);
-                let from = &from[at(&r.strides) + column..];
-                let to = &mut to[at(&r.to) + column..];
-                let shared = some(&from[..n]);
-                for (row, shift) in r.shifts.iter().enumerate() {
-                    let words = if r.strides[2] == 0 { shared } else { some(&from[row * r.strides[2]..][..n]) };
-                    let mut out = [0.0; AT_ONCE];
-                    for (i, out) in out.iter_mut().enumerate() {
-                        *out = (words[i].part(*shift, r.mask) as f32 - zero[i]) * scale[i];
+                let (zeros, scales) = (&r.zeros.0[at(&r.zeros.1, column)..], &r.scales.0[at(&r.scales.1, column)..]);
+                let (from, to) = (&from[at(&r.strides, column)..], &mut to[at(&r.to, column)..]);
+                let strides = [r.strides[2], r.to[2]];
+                match (zeros.first_chunk(), scales.first_chunk()) {
+                    (Some(zeros), Some(scales)) if column + AT_ONCE <= r.columns => {
+                        // SAFETY: the last row has a whole vector from here on, as was just checked.
+                        unsafe { vectors(r.shifts, r.mask, from.as_ptr(), zeros, scales, to.as_mut_ptr(), strides) }
                     }
-                    let to = &mut to[row * r.to[2]..][..n];
-                    match to.first_chunk_mut() {
-                        Some(to) => *to = out,
-                        None => to.copy_from_slice(&out[..n]),
-                    }
+                    _ => columns(r, from, zeros, scales, to, r.columns - column),
                 }
             }
+        }
+    }
+}
+
+/// Decodes whole vectors of columns.
+///
+/// # Safety
+/// A vector of each row is readable at `from`, and writable at `to`, rows so far apart.
+#[inline(always)]
+unsafe fn vectors<T: Packed>(
+    shifts: &[u32],
+    mask: u32,
+    from: *const T,
+    zeros: &[f32; AT_ONCE],
+    scales: &[f32; AT_ONCE],
+    to: *mut f32,
+    strides: [usize; 2],
+) {
+    let (zeros, scales) = (*zeros, *scales);
+    for (row, shift) in shifts.iter().enumerate() {
+        // SAFETY: the caller vouches for the row.
+        let (words, to) = unsafe {
+            (
+                *from.add(row * strides[0]).cast::<[T; AT_ONCE]>(),
+                &mut *to.add(row * strides[1]).cast::<[f32; AT_ONCE]>(),
+            )
+        };
+        for i in 0..AT_ONCE {
+            to[i] = (words[i].part(*shift, mask) as f32 - zeros[i]) * scales[i];
+        }
+    }
+}
+
+/// Decodes the last columns.
+#[inline(always)]
+fn columns<T: Packed>(r: &Rows<'_>, from: &[T], zeros: &[f32], scales: &[f32], to: &mut [f32], n: usize) {
+    for (row, shift) in r.shifts.iter().enumerate() {
+        for i in 0..n {
+            let part = from[row * r.strides[2] + i].part(*shift, r.mask);
+            to[row * r.to[2] + i] = (part as f32 - zeros[i]) * scales[i];
         }
     }
 }

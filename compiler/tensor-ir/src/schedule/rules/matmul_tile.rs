@@ -479,4 +479,35 @@ mod tests {
             assert_same(&f, &got);
         }
     }
+
+    /// Weights of 4 bits are decoded panel by panel, also where columns are no whole panels, and blocks of several sizes.
+    #[test]
+    fn weights_of_few_bits_are_decoded_by_panels() {
+        let nest = |rows: i64, columns: i64, block: i64| {
+            format!(
+                "tensor @f(%x: f32[{rows},64], %w: u32[{columns},8], %s: f32[{columns},{}], %z: u8[{columns},{}], \
+                 out %y: f32[{rows},{columns}]) {{
+  for i in 0..{rows} {{ for j in 0..{columns} {{ for k in 0..64 {{
+    block y reduce sum init {{
+      %y[i, j] <- %x[i, k] * ((f32(bitand(shr(%w[j, k/8], idx(k % 8*4):u32), 15:u32)) - f32(%z[j, k/{block}])) * \
+      %s[j, k/{block}])
+    }}
+  }} }} }}
+}}",
+                64 / block,
+                64 / block
+            )
+        };
+        for (rows, columns, block) in [(1, 64, 32), (1, 40, 16), (20, 64, 16), (9, 33, 64)] {
+            let text = nest(rows, columns, block);
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let weights: Vec<_> = f.inputs().skip(1).collect();
+            let s = schedule(&f, &weights, &DeviceProfile::processor(2, [14, 32])).expect("a schedule");
+            let trace = print_tensor_function(&s.function);
+            assert!(s.rule == "matmul-tile" && trace.contains("stage-in-registers"), "{trace} {:?}", s.declined);
+            let mut got = s.function.clone();
+            got.name = f.name;
+            assert_same(&f, &got);
+        }
+    }
 }
