@@ -392,7 +392,8 @@ def packed_weights(m):
     import ml_dtypes
 
     m.opset, f = 21, np.float32
-    ranges = {"i4": (ml_dtypes.int4, -8, 8), "u4": (ml_dtypes.uint4, 0, 16), "i8": (np.int8, -128, 128), "u8": (np.uint8, 0, 256)}
+    ranges = {"i4": (ml_dtypes.int4, -8, 8), "u4": (ml_dtypes.uint4, 0, 16)}
+    ranges |= {"i8": (np.int8, -128, 128), "u8": (np.uint8, 0, 256)}
     k, n, block = 64, 48, 16
     for name, (dtype, low, high) in ranges.items():
         draw = lambda *shape: m.rng.integers(low, high, shape).astype(dtype)
@@ -400,7 +401,8 @@ def packed_weights(m):
         for layout in ("kn", "nk"):
             axis, shape = (0, (k, n)) if layout == "kn" else (1, (n, k))
             blocks = tuple(-(-size // block) if i == axis else size for i, size in enumerate(shape))
-            forms = {"block": (blocks, dict(axis=axis, block_size=block)), "channel": ((n,), dict(axis=1 - axis)), "tensor": ((), {})}
+            forms = {"block": (blocks, dict(axis=axis, block_size=block)), "channel": ((n,), dict(axis=1 - axis))}
+            forms["tensor"] = ((), {})
             for form, (of, attrs) in forms.items():
                 for rows, zero in ((1, True), (3, False)):
                     variant = f"{name}_{layout}_{form}_{rows}"

@@ -61,7 +61,7 @@ pub(crate) struct Leaf {
     pub reads_own: bool,
     /// The leaf as strips, if it is one of floats at even places.
     pub strips: Option<Box<Strips>>,
-    /// What the leaf decodes, if it does that alone.
+    /// The leaf as one that decodes weights, if it does that alone.
     pub decoding: Option<Box<Decoding>>,
 }
 

@@ -17,7 +17,6 @@ pub mod cast;
 pub mod clip;
 pub mod col2im;
 pub mod concat;
-pub mod constant_weights;
 pub mod control;
 pub mod conv;
 pub mod conv_transpose;

@@ -2,12 +2,13 @@
 //!
 //! Integer products are exact: operands become i32 without their zero points before they are multiplied.
 
+mod constant_weights;
+
 use super::OpResult;
 use super::binary::{Add, Div, Equal, Max, Min, Mul, Sub};
 use super::broadcast::Expand;
 use super::cast::dtype_of_onnx;
 use super::clip::Clip;
-use super::constant_weights;
 use super::conv::Conv;
 use super::matmul::MatMul;
 use super::narrow::{self, Narrow, PowerRounding};

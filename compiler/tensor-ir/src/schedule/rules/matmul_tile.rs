@@ -79,7 +79,7 @@ struct PanelProduct {
     bytes: bool,
     /// The left operand lies evenly along parts of the innermost reduction loop alone, so long.
     part: Option<i64>,
-    /// What the right operand is decoded from; nothing where it is an element of a buffer.
+    /// The right operand is decoded from these; none where it is an element of a buffer.
     decoded: Vec<Encoded>,
 }
 
@@ -293,8 +293,8 @@ fn sides<'b>(reduce: &'b Block, c: &Contraction) -> Result<[&'b Expr; 2], Declin
     }
 }
 
-/// What a computed right operand reads: constants of the product alone, with a dimension of columns or the same for all
-/// of them.
+/// The buffers that a computed right operand reads: constants of the product alone, with a dimension of columns or the
+/// same for all of them.
 fn encoded(view: &View<'_>, reduce: &Block, c: &Contraction, column: Option<Name>) -> Result<Vec<Encoded>, Decline> {
     let no = || Decline("an operand is computed, and not of constants".into());
     let (column, k) = (column.ok_or_else(no)?, *c.k.last().ok_or_else(no)?);
@@ -319,7 +319,7 @@ fn encoded(view: &View<'_>, reduce: &Block, c: &Contraction, column: Option<Name
     if out.is_empty() || view.f.buffers[reduce.buffer].dtype != DType::F32 { Err(no()) } else { Ok(out) }
 }
 
-/// Packs what the right operand is decoded from as `[column tile][...][columns of the tile]`.
+/// Packs the constants that the right operand is decoded from as `[column tile][...][columns of the tile]`.
 fn pack_encoded(sketch: &mut Sketch<'_>, all: &[Encoded], columns: i64) -> Result<(), Decline> {
     for e in all {
         let (name, rank) = (sketch.f.buffers[e.buffer].name, sketch.f.buffers[e.buffer].shape.len());
@@ -480,7 +480,7 @@ mod tests {
         }
     }
 
-    /// Weights of 4 bits are decoded panel by panel, also where columns are no whole panels, and blocks of several sizes.
+    /// Weights of 4 bits are decoded panel by panel, also where columns are no whole panels; blocks of several sizes.
     #[test]
     fn weights_of_few_bits_are_decoded_by_panels() {
         let nest = |rows: i64, columns: i64, block: i64| {

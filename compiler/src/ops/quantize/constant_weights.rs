@@ -1,19 +1,19 @@
 //! Constant weights of few bits, or with a scale for each block of them, that `DequantizeLinear` reads: they stay
 //! packed ([`DequantizeBlocks`]).
 
-use super::OpResult;
-use super::binary::Add;
-use super::broadcast::Expand;
-use super::control::Const;
-use super::dequantize_blocks::DequantizeBlocks;
-use super::narrow::Narrow;
-use super::permute::normalize_axis;
-use super::transpose::Transpose;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{Constant, ValueId};
 use crate::int::{Int, const_dims};
+use crate::ops::OpResult;
+use crate::ops::binary::Add;
+use crate::ops::broadcast::Expand;
+use crate::ops::control::Const;
+use crate::ops::dequantize_blocks::DequantizeBlocks;
+use crate::ops::narrow::Narrow;
 use crate::ops::onnx::ImportContext;
+use crate::ops::permute::normalize_axis;
+use crate::ops::transpose::Transpose;
 use crate::tensor::{ConstData, DataSource};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl DataSource for Packed {
     }
 }
 
-/// What `DequantizeLinear` makes of constant weights of fewer than 8 bits, or in blocks; `None` for others.
+/// The result of `DequantizeLinear` of constant weights of fewer than 8 bits, or in blocks; `None` for others.
 ///
 /// # Errors
 /// An error of inference.
