@@ -4,8 +4,8 @@
 //! for b, w, i, j { to[b, w, i, j] = (f32(words[b, w, j] >> 4 * i & 15) - zeros[b, j]) * scales[b, j] }
 //! ```
 //!
-//! Columns (`j`) lie next to each other. The rows (`i`) share words, scales and zero points, or have a byte each. A leaf
-//! of another form is computed as any other.
+//! Columns (`j`) lie next to each other. The rows (`i`) share words, scales and zero points, or have a byte each.
+//! Leaves of another form are computed as any other.
 
 use crate::decoding::{Decoding, Factor, Place};
 use crate::epilogue::Known;

@@ -57,8 +57,8 @@ impl Task<'_> {
         let columns = reach(p, counts) as usize + 1;
         self.views[p.buffer].slice(&Span { first, rows: 1, columns, row_stride: 0, column_stride: 1 })
     }
-    /// Zero points or scales as f32, a row of columns for each block and step, with the distances between these. What is
-    /// f32 is read where it lies.
+    /// Zero points or scales as f32, a row of columns for each block and step, with the distances between these. Those
+    /// of f32 are read where they lie.
     fn factors<'m>(
         &self,
         f: &Factor,
