@@ -387,7 +387,37 @@ def sequences(m):
     m.outputs += ["stacked", "joined", "length", "inserted", "last", "third", "alone", "looped", "there", "positive"]
 
 
-FAMILIES = [norms, embeddings, activations, products, attention, rotary, group_query, group_query_grown, nbits, quantized, quantized_products, lstm, sequences]
+def packed_weights(m):
+    """DequantizeLinear of constants in front of products: blocks, channels and whole tensors, in both layouts."""
+    import ml_dtypes
+
+    m.opset, f = 21, np.float32
+    ranges = {"i4": (ml_dtypes.int4, -8, 8), "u4": (ml_dtypes.uint4, 0, 16)}
+    ranges |= {"i8": (np.int8, -128, 128), "u8": (np.uint8, 0, 256)}
+    k, n, block = 64, 48, 16
+    for name, (dtype, low, high) in ranges.items():
+        draw = lambda *shape: m.rng.integers(low, high, shape).astype(dtype)
+        scale = lambda *shape: np.abs(m.draw(*shape)) * f(0.1)
+        for layout in ("kn", "nk"):
+            axis, shape = (0, (k, n)) if layout == "kn" else (1, (n, k))
+            blocks = tuple(-(-size // block) if i == axis else size for i, size in enumerate(shape))
+            forms = {"block": (blocks, dict(axis=axis, block_size=block)), "channel": ((n,), dict(axis=1 - axis))}
+            forms["tensor"] = ((), {})
+            for form, (of, attrs) in forms.items():
+                for rows, zero in ((1, True), (3, False)):
+                    variant = f"{name}_{layout}_{form}_{rows}"
+                    inputs = [draw(*shape), scale(*of)] + ([draw(*of)] if zero else [])
+                    m.add("DequantizeLinear", f"{variant}_w", inputs, constant=(0, 1, 2), domain="", **attrs)
+                    weights = m.outputs.pop()
+                    x = f"{variant}_x"
+                    m.data[x] = m.draw(rows, k)
+                    m.inputs.append(helper.make_tensor_value_info(x, TensorProto.FLOAT, (rows, k)))
+                    kind, extra = ("MatMul", {}) if layout == "kn" else ("Gemm", dict(transB=1))
+                    m.nodes.append(helper.make_node(kind, [x, weights], [variant], name=variant, **extra))
+                    m.outputs.append(variant)
+
+
+FAMILIES = [norms, embeddings, activations, products, attention, rotary, group_query, group_query_grown, nbits, packed_weights, quantized, quantized_products, lstm, sequences]
 
 
 def main():

@@ -1,5 +1,6 @@
 //! Runs a program: the parallel loops on the team, each task's loops one after another, leaves many elements at a time.
 
+use crate::decoding::Factors;
 use crate::index::{Condition, Index, Scene, Slot};
 use crate::isa::Isa;
 use crate::lanes::{CHUNK, Free, Lanes};
@@ -22,6 +23,7 @@ pub(crate) struct Own {
     pub free: Free,
     pub tile: Option<Box<TileMemory>>,
     pub strips: StripMemory,
+    pub factors: Factors,
 }
 
 thread_local! {
@@ -155,6 +157,9 @@ impl Task<'_> {
         }
     }
     fn leaf(&mut self, l: &Leaf) {
+        if let Some(d) = &l.decoding {
+            return self.decode(d);
+        }
         if let Some(s) = &l.strips {
             return self.strips(s);
         }

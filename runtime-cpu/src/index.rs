@@ -160,6 +160,11 @@ impl Index {
     pub(crate) fn uses(&self, slot: Slot) -> bool {
         self.terms.iter().any(|t| t.0 == slot) || self.rest.iter().any(|(_, n)| n.uses(slot))
     }
+    /// The variables that occur.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        let parts = self.rest.iter().flat_map(|(_, n)| n.parts()).flatten().flat_map(Index::slots);
+        self.terms.iter().map(|t| t.0).chain(parts).collect()
+    }
     /// By how much the value grows with the variable, where that is the same everywhere.
     pub(crate) fn stride(&self, slot: Slot) -> Option<i64> {
         let fixed = !self.rest.iter().any(|(_, n)| n.uses(slot));

@@ -1,5 +1,6 @@
 //! What a kernel is made of: loops around leaves, all sizes known.
 
+use crate::decoding::Decoding;
 use crate::form::Form;
 pub(crate) use crate::index::Extent;
 use crate::index::{Clamp, Condition, Index, Slot};
@@ -60,6 +61,8 @@ pub(crate) struct Leaf {
     pub reads_own: bool,
     /// The leaf as strips, if it is one of floats at even places.
     pub strips: Option<Box<Strips>>,
+    /// The leaf as one that decodes weights, if it does that alone.
+    pub decoding: Option<Box<Decoding>>,
 }
 
 /// How a leaf reduces.

@@ -10,6 +10,7 @@
 //!
 //! Leaves that this module does not take (integers, places that no strides describe) go by `execute`.
 
+use crate::decoding::Decoding;
 use crate::epilogue::Known;
 use crate::form::Form;
 use crate::index::{Condition, Index};
@@ -23,7 +24,7 @@ const LONG: i64 = 128;
 /// Conditions of a leaf that choose what is computed, at most.
 const MOST_CHOICES: usize = 3;
 
-/// Makes strips of the leaves that these nodes hold, as far as they can be.
+/// Makes strips of the leaves that these nodes hold, as far as they can be, or finds what they decode.
 pub(crate) fn find(nodes: &mut [Node], buffers: &[Known]) {
     find_each(nodes, buffers);
     for at in 1..nodes.len() {
@@ -37,7 +38,10 @@ fn find_each(nodes: &mut [Node], buffers: &[Known]) {
     for n in nodes {
         match n {
             Node::Loop(_, _, body) | Node::Within(_, _, body) => find(body, buffers),
-            Node::Leaf(l) => l.strips = Strips::of(l, buffers).map(Box::new),
+            Node::Leaf(l) => {
+                l.decoding = Decoding::of(l, buffers).map(Box::new);
+                l.strips = if l.decoding.is_none() { Strips::of(l, buffers).map(Box::new) } else { None };
+            }
             Node::Tile(_) => {}
         }
     }

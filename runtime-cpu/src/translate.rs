@@ -209,6 +209,7 @@ impl Translator<'_> {
             reduce,
             reads_own,
             strips: None,
+            decoding: None,
         })))
     }
     pub(crate) fn conditions(&self, list: &[tensor_ir::int::Cond]) -> Result<Vec<Condition>, String> {

@@ -57,6 +57,7 @@ families! {
     lstm: [];
     nbits: [];
     norms: [];
+    packed_weights: [];
     products: [];
     // One step of a byte: ONNX Runtime rounds in another order.
     quantized: ["--atol", "0.012", "--rtol", "0"];

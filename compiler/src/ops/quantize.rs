@@ -2,6 +2,8 @@
 //!
 //! Integer products are exact: operands become i32 without their zero points before they are multiplied.
 
+mod constant_weights;
+
 use super::OpResult;
 use super::binary::{Add, Div, Equal, Max, Min, Mul, Sub};
 use super::broadcast::Expand;
@@ -151,6 +153,9 @@ pub(super) fn import_dequantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<
         code => dtype_of_onnx(code)?,
     };
     let stored = cx.take_narrow(0);
+    if let Some(packed) = constant_weights::decoded(cx, stored, to)? {
+        return Ok(vec![packed]);
+    }
     let widen = |cx: &mut ImportContext<'_, '_>, v: ValueId| stored.map_or(Ok(v), |from| narrow::widen(cx, v, from));
     let x = widen(cx, x)?;
     let mut x = cx.cast(x, DType::F32)?;

@@ -6,6 +6,8 @@
 //! with one panel; tasks with the same panel follow each other, so that it stays in the core's cache.
 //!
 //! Integers have sums in i32, of i32 or of bytes of either sign. One row is a tile if the right operand is packed.
+//! One that is decoded from constants, weights of few bits, is decoded panel by panel into task memory: the words and
+//! scales of a panel lie next to each other.
 //! Where the left operand lies evenly along parts of the reduction alone, each part is a tap.
 
 use super::analysis::{Contraction, contraction_of_numbers, output_variables};
@@ -14,13 +16,17 @@ use super::decline::Decline;
 use super::lanes::{holds_operands, stride};
 use super::matmul_subgroup::pack_right;
 use super::sketch::Sketch;
-use super::unit::Unit;
+use super::unit::{Unit, readers};
 use super::view::View;
 use crate::candidate;
+use crate::dtype::DType;
 use crate::int::{Int, simplify};
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, RegisterTiles, read_again, register_tile_kernel};
-use crate::schedule::{AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
+use crate::schedule::tiles::neighbours_sharing;
+use crate::schedule::{
+    AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize, TransformLayout,
+};
 use crate::tir::analysis::operands::Operand;
 use crate::tir::intrinsic::{Intrinsic, strides};
 use crate::tir::{BinaryOp, Block, BufferId, Expr};
@@ -72,6 +78,18 @@ struct PanelProduct {
     row_bytes: i64,
     /// The left operand lies evenly along parts of the innermost reduction loop alone, so long.
     part: Option<i64>,
+    /// The right operand is decoded from these; none where it is an element of a buffer.
+    decoded: Vec<Encoded>,
+}
+
+/// A constant that elements of the right operand are decoded from.
+#[derive(Clone)]
+struct Encoded {
+    buffer: BufferId,
+    /// Its dimension of columns.
+    column: usize,
+    /// Neighbours along the reduction that share an element: 8 nibbles of a word, 32 with a scale.
+    sharing: i64,
 }
 
 /// The product of a unit: sums of products of floats, each f32 when it is multiplied, or of integers, each i32.
@@ -82,17 +100,19 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     if unit.window.is_some() || small {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
-    if c.m.is_empty() {
-        return Err(Decline("the product has no rows".into()));
-    }
     let blocks = unit.reduce.and_then(|r| Some((view.block(r)?, view.block(unit.output)?)));
     let (reduce, output) = blocks.ok_or_else(Decline::other_kind)?;
     let map = output_variables(view.f, reduce, output)?;
-    let [left, right] = operands(view, reduce, &c)?;
-    let bytes = [&left, &right].into_iter().all(|o| view.f.buffers[o.0].dtype.size() == 1);
+    let (left, right) = operands(view, reduce, &c)?;
+    let of_bytes = |o: &Load| view.f.buffers[o.0].dtype.size() == 1;
+    let bytes = of_bytes(&left) && right.as_ref().is_some_and(of_bytes);
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
+    let decoded = match &right {
+        Some(_) => vec![],
+        None => encoded(view, reduce, &c, c.n.last().and_then(own).filter(|_| c.n.len() == 1))?,
+    };
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
-    let lies = |v: Option<Name>| v.and_then(|v| stride(view, (right.0, &right.1), v));
+    let lies = |v: Option<Name>| right.as_ref().zip(v).and_then(|(r, v)| stride(view, (r.0, &r.1), v));
     let mut tile = view.profile.machine.register_tile().ok_or_else(Decline::other_kind)?.map(i64::from);
     let (vector, narrow) = (tile[1] / 2, !c.batch.is_empty() && columns < tile[1]);
     if narrow {
@@ -108,7 +128,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     } else {
         view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
     };
-    if cut == 1 && !c.right_constant {
+    if cut == 1 && !c.right_constant && decoded.is_empty() {
         return Err(Decline("one row reads each element of an operand once: nothing is gained by copying it".into()));
     }
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
@@ -139,6 +159,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         taps,
         row_bytes,
         part,
+        decoded,
     })
 }
 
@@ -175,6 +196,10 @@ impl PanelProduct {
         let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
     }
+    /// The tiles of all rows share a panel that is copied, or decoded.
+    fn is_copied(&self) -> bool {
+        !self.decoded.is_empty() || !(self.packed || self.whole_panels)
+    }
     /// Tiles of so many rows: the last one has the rows that are left.
     fn in_tiles(&self, rows: i64) -> RegisterTiles {
         let [all, columns, k] = self.sizes.map(|n| n.max(1) as f64);
@@ -202,7 +227,7 @@ impl PanelProduct {
             depth,
             edges: if self.padded { (2.0 / tiles).min(1.0) } else { 0.0 },
             lone_taps: self.lone_taps as f64,
-            copied: if self.packed || self.whole_panels { 0.0 } else { times * columns * k },
+            copied: if self.is_copied() { times * columns * k } else { 0.0 },
             narrow: self.narrow,
             far_columns: false,
             row_bytes: self.row_bytes as f64,
@@ -230,7 +255,12 @@ pub(super) fn price(view: &View<'_>, unit: &Unit, candidate: &Candidate) -> Vec<
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate) -> Result<(), Decline> {
     let chosen = candidate.choices::<TileProduct>()?;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
-    let found = product(&sketch.view(), unit)?;
+    let mut found = product(&sketch.view(), unit)?;
+    if found.c.m.is_empty() {
+        let into = Name::new(&format!("{}_row", unit.output));
+        sketch.apply(AddUnitLoop { block: unit.output, into })?;
+        found.c.m.push(into);
+    }
     let domain = found.rows();
     let (c, packed) = (&found.c, found.c.right_constant);
     let mut inner = *c.k.last().ok_or_else(Decline::other_kind)?;
@@ -239,6 +269,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     if packed {
         pack_right(sketch, c, width)?;
     }
+    pack_encoded(sketch, &found.decoded, width)?;
     let loops = Loops::make(sketch, unit.output, &found, [height, width])?;
     let at = loops.row_tiles;
     sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
@@ -267,6 +298,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
         sketch.reorder(&copied)?;
         let into = Name::new(&format!("{reduce}_w"));
         sketch.apply(StageInRegisters { block: reduce, operand: (1 - c.left).to_string(), at: loops.panels, into })?;
+        split_by_sharing(sketch, &found.decoded, Name::new(&format!("{into}_{inner}")))?;
     }
     sketch.reorder(&order)?;
     sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
@@ -281,18 +313,82 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
 /// A load of the reduction.
 type Load = (BufferId, Vec<Int>);
 
-/// The operands' loads, of which the left one may be 0 under conditions.
-fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<[Load; 2], Decline> {
-    let Expr::Binary(BinaryOp::Mul, x, y) = &reduce.value else { return Err(Decline("operands are converted".into())) };
-    let sides = if c.left == 0 { [x, y] } else { [y, x] };
+/// The operands' loads, of which the left one may be 0 under conditions; no right one if that is computed.
+fn operands(view: &View<'_>, reduce: &Block, c: &Contraction) -> Result<(Load, Option<Load>), Decline> {
+    let sides = sides(reduce, c)?;
     let sums = view.f.buffers[reduce.buffer].dtype;
     let fits = |o: &Operand<'_>| o.widens(sums) && holds_operands(view, o.buffer, sums);
-    match sides.map(|e| Operand::of(e).filter(fits)) {
-        [Some(a), Some(b)] if a.row_padding().is_some() && b.padding.is_none() => {
-            Ok([a, b].map(|o| (o.buffer, o.indices.to_vec())))
+    let load = |o: Operand<'_>| (o.buffer, o.indices.to_vec());
+    let [left, right] = sides.map(|e| Operand::of(e).filter(fits));
+    match left {
+        Some(a) if a.row_padding().is_some() && right.as_ref().is_none_or(|b| b.padding.is_none()) => {
+            Ok((load(a), right.map(load)))
         }
         _ => Err(Decline("an operand is computed, or no number of at most 32 bits".into())),
     }
+}
+
+/// The left and the right factor.
+fn sides<'b>(reduce: &'b Block, c: &Contraction) -> Result<[&'b Expr; 2], Decline> {
+    match &reduce.value {
+        Expr::Binary(BinaryOp::Mul, x, y) => Ok(if c.left == 0 { [x, y] } else { [y, x] }),
+        _ => Err(Decline("operands are converted".into())),
+    }
+}
+
+/// The buffers that a computed right operand reads: constants of the product alone, with a dimension of columns or the
+/// same for all of them.
+fn encoded(view: &View<'_>, reduce: &Block, c: &Contraction, column: Option<Name>) -> Result<Vec<Encoded>, Decline> {
+    let no = || Decline("an operand is computed, and not of constants".into());
+    let (column, k) = (column.ok_or_else(no)?, *c.k.last().ok_or_else(no)?);
+    let right = sides(reduce, c)?[1];
+    let mut out: Vec<Encoded> = vec![];
+    for (buffer, index) in right.loads() {
+        let alone = readers(view.f, buffer) == [reduce.name] && !out.iter().any(|e| e.buffer == buffer);
+        let dims: Vec<usize> = (0..index.len()).filter(|d| index[*d].uses(column)).collect();
+        if !view.constants.contains(&buffer) || !alone {
+            return Err(no());
+        }
+        let along: Vec<usize> = (0..index.len()).filter(|d| index[*d].uses(k)).collect();
+        let of = |list: &[Int]| along.iter().map(|d| list[*d].clone()).collect::<Vec<Int>>();
+        let shape = &view.f.buffers[buffer].shape;
+        let sharing = neighbours_sharing(view.f, (&of(shape), &of(index)), k).unwrap_or(1);
+        match dims[..] {
+            [] => {}
+            [dim] if index[dim].as_var() == Some(column) => out.push(Encoded { buffer, column: dim, sharing }),
+            _ => return Err(no()),
+        }
+    }
+    if out.is_empty() || view.f.buffers[reduce.buffer].dtype != DType::F32 { Err(no()) } else { Ok(out) }
+}
+
+/// Packs the constants that the right operand is decoded from as `[column tile][...][columns of the tile]`.
+fn pack_encoded(sketch: &mut Sketch<'_>, all: &[Encoded], columns: i64) -> Result<(), Decline> {
+    for e in all {
+        let (name, rank) = (sketch.f.buffers[e.buffer].name, sketch.f.buffers[e.buffer].shape.len());
+        let splits = (0..rank).map(|d| if d == e.column { columns } else { 0 }).collect();
+        // The split dimension has two parts.
+        let rest = (0..=rank).filter(|part| *part != e.column && *part != e.column + 1);
+        let order = [e.column].into_iter().chain(rest).chain([e.column + 1]).collect();
+        sketch.apply(TransformLayout { buffer: name, splits, order })?;
+    }
+    Ok(())
+}
+
+/// Splits a copy's loop over the reduction where neighbours share words and scales, as far as it is made of whole ones:
+/// each place then moves evenly with each loop.
+fn split_by_sharing(sketch: &mut Sketch<'_>, all: &[Encoded], along: Name) -> Result<(), Decline> {
+    let extent = sketch.extent_of(along).filter(|_| !sketch.script.is_open(along)).unwrap_or(0);
+    let mut steps: Vec<i64> = all.iter().map(|e| e.sharing).collect();
+    steps.retain(|n| *n > 1 && *n < extent && extent % n == 0);
+    steps.sort_unstable();
+    steps.dedup();
+    let Some(first) = steps.first() else { return Ok(()) };
+    let ratios = steps.windows(2).map(|w| w[1] / w[0]).rev();
+    let factors: Vec<i64> = [0].into_iter().chain(ratios).chain([*first]).collect();
+    let names: Vec<String> = (0..factors.len()).map(|i| i.to_string()).collect();
+    sketch.split(along, &factors, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    Ok(())
 }
 
 /// True if the rows of the left operand lie at one stride over all loops of rows, without conditions that differ
@@ -428,6 +524,37 @@ mod tests {
             let s = schedule(&f, &weights, asked().on(&profile)).expect("a schedule");
             let trace = print_tensor_function(&s.function);
             assert!(s.rule == "matmul-tile" && trace.contains(intrinsic), "{trace} {:?}", s.declined);
+            let mut got = s.function.clone();
+            got.name = f.name;
+            assert_same(&f, &got);
+        }
+    }
+
+    /// Weights of 4 bits are decoded panel by panel, also where columns are no whole panels; blocks of several sizes.
+    #[test]
+    fn weights_of_few_bits_are_decoded_by_panels() {
+        let nest = |rows: i64, columns: i64, block: i64| {
+            format!(
+                "tensor @f(%x: f32[{rows},64], %w: u32[{columns},8], %s: f32[{columns},{}], %z: u8[{columns},{}], \
+                 out %y: f32[{rows},{columns}]) {{
+  for i in 0..{rows} {{ for j in 0..{columns} {{ for k in 0..64 {{
+    block y reduce sum init {{
+      %y[i, j] <- %x[i, k] * ((f32(bitand(shr(%w[j, k/8], idx(k % 8*4):u32), 15:u32)) - f32(%z[j, k/{block}])) * \
+      %s[j, k/{block}])
+    }}
+  }} }} }}
+}}",
+                64 / block,
+                64 / block
+            )
+        };
+        for (rows, columns, block) in [(1, 64, 32), (1, 40, 16), (20, 64, 16), (9, 33, 64)] {
+            let text = nest(rows, columns, block);
+            let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let weights: Vec<_> = f.inputs().skip(1).collect();
+            let s = schedule(&f, &weights, &DeviceProfile::processor(2, [14, 32])).expect("a schedule");
+            let trace = print_tensor_function(&s.function);
+            assert!(s.rule == "matmul-tile" && trace.contains("stage-in-registers"), "{trace} {:?}", s.declined);
             let mut got = s.function.clone();
             got.name = f.name;
             assert_same(&f, &got);

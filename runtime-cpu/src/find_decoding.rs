@@ -1,0 +1,147 @@
+//! Leaves that decode packed weights: words of a few bits, or bytes, with a zero point and a scale for each column.
+//!
+//! ```text
+//! for b, w, i, j { to[b, w, i, j] = (f32(words[b, w, j] >> 4 * i & 15) - zeros[b, j]) * scales[b, j] }
+//! ```
+//!
+//! Columns (`j`) lie next to each other. The rows (`i`) share words, scales and zero points, or have a byte each.
+//! Leaves of another form are computed as any other.
+
+use crate::decoding::{Decoding, Factor, Place};
+use crate::epilogue::Known;
+use crate::form::Form;
+use crate::index::{Extent, Index, Scene};
+use crate::program::{Leaf, Value};
+use tensor_ir::dtype::DType;
+use tensor_ir::tir::BinaryOp;
+
+impl Decoding {
+    /// The decoding that the leaf is; `None` if it does anything else.
+    pub(crate) fn of(l: &Leaf, buffers: &[Known]) -> Option<Decoding> {
+        let plain = l.reduce.is_none() && l.guards.is_empty() && l.lets.is_empty() && !l.reads_own;
+        if !plain || buffers[l.store.buffer].form != Form::F32 || buffers[l.store.buffer].own_blocks.is_none() {
+            return None;
+        }
+        let one = Extent { slot: usize::MAX, count: 1 };
+        let mut loops: Vec<Extent> = l.loops.iter().chain([&l.rows, &l.columns]).copied().collect();
+        loops.retain(|e| e.count > 1);
+        let columns = loops.pop()?;
+        let rows = loops.pop()?;
+        let steps = loops.pop().unwrap_or(one);
+        let inside = [loops.pop().unwrap_or(one), steps, rows, columns];
+        let place = |v: &Value| match v {
+            Value::Load(a) => Place::of(a.buffer, &a.index, &loops, inside),
+            _ => None,
+        };
+        let (value, scale) = match without_casts(&l.value) {
+            Value::Binary(BinaryOp::Mul, DType::F32, a, b) => {
+                match (factor(a, buffers, &place), factor(b, buffers, &place)) {
+                    (_, Some(scale)) => (&**a, scale),
+                    (Some(scale), None) => (&**b, scale),
+                    (None, None) => return None,
+                }
+            }
+            v => (v, Factor::Number(1.0)),
+        };
+        let (value, zero) = match without_casts(value) {
+            Value::Binary(BinaryOp::Sub, DType::F32, a, b) => (&**a, factor(b, buffers, &place)?),
+            v => (v, Factor::Number(0.0)),
+        };
+        let Value::Cast(_, DType::F32, integer) = without_casts(value) else { return None };
+        let (packed, bits) = bits(integer, rows)?;
+        let packed = place(packed)?;
+        let (shifts, masks) = match (buffers[packed.buffer].form, bits) {
+            (Form::U32 | Form::U8, Some(bits)) => bits,
+            (Form::U8 | Form::I8, None) => (vec![0; rows.count as usize], vec![0xff; rows.count as usize]),
+            _ => return None,
+        };
+        let mask = *masks.first()?;
+        if mask > 0xff || masks.iter().any(|m| *m != mask) || shifts.iter().any(|s| *s > 31) {
+            return None;
+        }
+        let to = Place::of(l.store.buffer, &l.store.index, &loops, inside)?;
+        let next = |p: &Place| p.strides[3] == 1 && p.strides[..3].iter().all(|s| *s >= 0);
+        let steady = |f: &Factor| match f {
+            Factor::Number(_) => true,
+            Factor::At(p) => {
+                p.strides[2] == 0 && matches!(p.strides[3], 0 | 1) && p.strides[..2].iter().all(|s| *s >= 0)
+            }
+        };
+        let fits = next(&packed) && next(&to) && steady(&zero) && steady(&scale);
+        fits.then_some(Decoding { loops, inside, packed, shifts, mask, zero, scale, to })
+    }
+}
+
+impl Place {
+    fn of(buffer: usize, index: &Index, loops: &[Extent], inside: [Extent; 4]) -> Option<Place> {
+        let even = loops.iter().all(|e| index.stride(e.slot).is_some());
+        let [a, b, c, d] = inside.map(|e| if e.count > 1 { index.stride(e.slot) } else { Some(0) });
+        even.then_some(Place { buffer, index: index.clone(), strides: [a?, b?, c?, d?] })
+    }
+}
+
+/// The value inside of conversions between floats of at most 32 bits, which keep f32 until they are stored.
+fn without_casts(v: &Value) -> &Value {
+    let short = |t: &DType| t.is_float() && t.size() <= 4;
+    match v {
+        Value::Cast(from, to, a) if short(from) && short(to) => without_casts(a),
+        v => v,
+    }
+}
+
+/// A number, or an element as a float.
+fn factor(v: &Value, buffers: &[Known], place: &dyn Fn(&Value) -> Option<Place>) -> Option<Factor> {
+    match v {
+        Value::F(x) => Some(Factor::Number(*x)),
+        Value::Load(a) => {
+            let form = buffers[a.buffer].form;
+            (form.is_narrow_float() || matches!(form, Form::U8 | Form::I8)).then(|| place(v)).flatten().map(Factor::At)
+        }
+        Value::Cast(_, to, a) if to.is_float() && matches!(**a, Value::Load(_) | Value::Cast(..)) => {
+            factor(a, buffers, place)
+        }
+        _ => None,
+    }
+}
+
+/// The shift of each row, and the mask behind it.
+type Bits = (Vec<u32>, Vec<u32>);
+
+/// The element that an integer is taken from, and which bits of it in each row.
+fn bits(v: &Value, rows: Extent) -> Option<(&Value, Option<Bits>)> {
+    let number = |v: &Value| match v {
+        Value::I(x) => u32::try_from(*x).ok().map(|x| vec![x; rows.count as usize]),
+        Value::Index(i, _) => in_rows(i, rows),
+        _ => None,
+    };
+    match v {
+        Value::Load(_) => Some((v, None)),
+        Value::Cast(DType::U8, DType::U32, a) => bits(a, rows),
+        Value::Binary(op @ (BinaryOp::Shr | BinaryOp::BitAnd), DType::U32, a, by) => {
+            let ((from, inner), by) = (bits(a, rows)?, number(by)?);
+            let (mut shifts, mut masks) = inner.unwrap_or_else(|| (vec![0; by.len()], vec![u32::MAX; by.len()]));
+            for ((shift, mask), by) in shifts.iter_mut().zip(&mut masks).zip(&by) {
+                match op {
+                    BinaryOp::BitAnd => *mask &= by,
+                    _ => (*shift, *mask) = (shift.saturating_add(*by), mask.checked_shr(*by).unwrap_or(0)),
+                }
+            }
+            Some((from, Some((shifts, masks))))
+        }
+        _ => None,
+    }
+}
+
+/// The value of an index in each row, if it depends on nothing else.
+fn in_rows(i: &Index, rows: Extent) -> Option<Vec<u32>> {
+    let slots = i.slots();
+    if slots.iter().any(|s| *s != rows.slot) || i.reads() {
+        return None;
+    }
+    let mut env = vec![0; slots.iter().max().map_or(0, |s| s + 1)];
+    let mut at = |row: i64| {
+        slots.iter().for_each(|s| env[*s] = row);
+        u32::try_from(i.eval(Scene { env: &env, views: &[] })).ok()
+    };
+    (0..rows.count).map(&mut at).collect()
+}
