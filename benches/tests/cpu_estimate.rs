@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use weft::statistics::Statistics;
 
-/// What the chosen candidates take by the best ones, all units together, and a single one, at most.
+/// Time of the chosen candidates by the time of the best ones, all units together, and a single one, at most.
 const TOGETHER: f64 = 1.05;
 const WORST: f64 = 1.3;
 /// The median of estimate over time for each rule.

@@ -1,4 +1,4 @@
-//! What the estimate chooses, beside the best that was measured.
+//! The estimate's choices beside the best that was measured.
 
 use super::table::{Row, Table};
 use std::collections::BTreeMap;

@@ -44,7 +44,7 @@ units FILE --recount   count and estimate the rows of the file again, with this 
 units FILE --judge     what the estimate chooses beside the best, by this build's rules
 --each N: units of a model (8), spread over its functions by time; --device cpu:avx2 and the other options of `weft`";
 
-/// What is asked.
+/// The command line.
 struct Asked {
     file: PathBuf,
     models: Vec<String>,
@@ -235,7 +235,7 @@ fn times(
     }
     let racers: Vec<Racer<'_, CpuError>> = loaded.iter().map(|(_, s, inputs)| racer(s, inputs)).collect();
     let standings = race_of(racers, rounds, 1).map_err(|e| bug(e.to_string()))?;
-    // Those that left the race early have fewer rounds: what counts is the time by that of the first in the same round.
+    // Those that left the race early have fewer rounds: what counts is the ratio to the first in the same round.
     let us = standings[0].median_ns() / 1e3;
     Ok(loaded.iter().zip(&standings).map(|(l, s)| (l.0, s.ratio() * us)).collect())
 }

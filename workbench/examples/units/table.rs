@@ -20,7 +20,7 @@ pub struct Table {
     /// The network that it comes from, and its name there.
     pub network: String,
     pub name: String,
-    /// What schedules and estimates are made for: the instruction set among others.
+    /// Schedules and estimates are made for it: the instruction set among others.
     pub profile: DeviceProfile,
     /// The unscheduled function, its fingerprint, and the positions of its constant operands.
     pub function: String,
@@ -42,7 +42,7 @@ pub struct Row {
     /// Microseconds by the estimate of the build that measured, and of this one.
     pub before_us: f64,
     pub estimate_us: f64,
-    /// What its kernels are counted in.
+    /// Counts of its kernels.
     #[serde(default)]
     pub counts: BTreeMap<String, f64>,
 }

@@ -1,4 +1,4 @@
-//! What kernels of processors are counted in, and the price of each count for each instruction set: the one table.
+//! Things that kernels of processors are counted in, and the price of each count for each instruction set: the one table.
 //!
 //! The prices are nanoseconds of one core. `scripts/cpu_prices.py` fits them to the tables `benches/tables/cpu-*.jsonl`
 //! (measured units of networks; non-negative least squares of relative errors) and prints the rows of [`TABLE`].
@@ -172,7 +172,7 @@ static TABLE: [Prices; 2] = [
     },
 ];
 
-/// What an instruction set that was not measured takes by AVX2: its vectors are half as long, and its operations two.
+/// Time of an instruction set that was not measured by AVX2's: its vectors are half as long, and its operations two.
 const UNMEASURED: f64 = 2.0;
 
 impl Prices {

@@ -310,7 +310,7 @@ impl<'s, 'f> Counter<'s, 'f> {
         demand.reads.iter().for_each(|r| self.tally.touch(r.buffer, times));
         self.tally.touch(block.buffer, iterations(&spatial));
     }
-    /// What `times` lanes take that follow each other in `order`.
+    /// Counts `times` lanes that follow each other in `order`.
     fn lanes_of(&mut self, demand: &Demand, reads: &[&Read], order: &[Loop], times: f64, block: &Block) {
         let run = self.run(reads, order);
         let lane = innermost(order);
@@ -357,7 +357,7 @@ impl<'s, 'f> Counter<'s, 'f> {
         let demand = self.stages.demand(&self.stages.list[r].block.value);
         demand.reads.iter().for_each(|x| self.tally.touch(x.buffer, times));
     }
-    /// What stage `out` makes of the results of reduction `r`, and its store: a tile's epilogue, unless it computes
+    /// Counts how stage `out` goes on with the results of reduction `r`, and its store: a tile's epilogue, unless it computes
     /// functions.
     fn finish(&mut self, out: usize, r: usize) {
         let block = self.stages.list[out].block;

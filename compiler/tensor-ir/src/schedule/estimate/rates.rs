@@ -36,7 +36,7 @@ pub(super) struct Rates {
     pub workgroup: f64,
     /// By measured times.
     pub factors: CostFactors,
-    /// What kernels of a processor are counted in costs so much, times this.
+    /// Prices of a processor, and a factor on them.
     pub prices: Option<(&'static Prices, f64)>,
 }
 

@@ -23,7 +23,7 @@ pub struct KernelEstimate {
     pub workgroups: u64,
     /// Threads of a workgroup.
     pub threads: u64,
-    /// What it is counted in on a processor.
+    /// Its counts on a processor.
     pub counts: Counts,
     /// Its time.
     pub cost: Cost,
@@ -71,7 +71,7 @@ pub(super) struct Tally {
     pub results: f64,
     /// Bytes of workgroup memory that belong to no buffer of the function.
     pub shared_bytes: u64,
-    /// What a kernel of a processor is counted in.
+    /// Counts of a kernel of a processor.
     pub counts: Counts,
 }
 

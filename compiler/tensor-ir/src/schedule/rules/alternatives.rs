@@ -2,7 +2,7 @@
 
 use super::entry::{schedule_by, script_of};
 use super::predict::{estimate_as_made, without_pending};
-use super::script::Script;
+use super::script::{Script, values};
 use super::{Choice, Scheduled, choices};
 use crate::schedule::estimate::Estimate;
 use crate::schedule::{Choose, InstrRef, ScheduleError, ScheduleTarget};
@@ -104,11 +104,6 @@ pub fn neighbours<'a>(
     }
     out.sort_by(|a, b| a.estimate.total().total_cmp(&b.estimate.total()));
     out
-}
-
-/// The values of the choices that a schedule was made with: [`schedule_with`](super::schedule_with) makes it again.
-pub fn values(trace: &[InstrRef]) -> Vec<Choice> {
-    choices(trace).into_iter().map(|c| Choice { unit: c.unit, point: c.point, value: c.value.clone() }).collect()
 }
 
 /// The choices with one edited. Later choices of its unit are left to the rules.

@@ -133,11 +133,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     }
     let times = view.product(&c.batch) * (rows / cut.max(1)).max(1);
     let taps = &c.k[..c.k.len() - 1];
-    let uneven =
-        taps.iter().any(|v| left.1.iter().any(|i| i.uses(*v)) && stride(view, (left.0, &left.1), *v).is_none());
-    let lone_taps = if uneven { view.product(taps) } else { 0 };
-    let mut padded = false;
-    reduce.value.visit(&mut |e| padded |= matches!(e, Expr::All(_)));
+    let (lone_taps, padded) = (lone_taps(view, &left, taps), is_padded(reduce));
     let (packed, taps) = (c.right_constant, view.product(taps));
     let row = c.m.iter().rfind(|v| !is_single(view, v)).and_then(own);
     let row_bytes = 4 * row.and_then(|v| stride(view, (left.0, &left.1), v)).unwrap_or(0).abs();
@@ -161,6 +157,19 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         part,
         decoded,
     })
+}
+
+/// Taps that lie unevenly, each a tile of its own.
+fn lone_taps(view: &View<'_>, (buffer, indices): &Load, taps: &[Name]) -> i64 {
+    let lies = |v: &Name| stride(view, (*buffer, indices), *v).is_some() || !indices.iter().any(|i| i.uses(*v));
+    if taps.iter().all(lies) { 0 } else { view.product(taps) }
+}
+
+/// Rows of the left operand may lie in a border.
+fn is_padded(reduce: &Block) -> bool {
+    let mut padded = false;
+    reduce.value.visit(&mut |e| padded |= matches!(e, Expr::All(_)));
+    padded
 }
 
 /// Parts of a reduction loop, at most; elements of one, at least.

@@ -72,7 +72,7 @@ mod view;
 mod windows;
 
 pub use super::tiles::window_index;
-pub use alternatives::{Alternative, Neighbour, alternatives, neighbours, values};
+pub use alternatives::{Alternative, Neighbour, alternatives, neighbours};
 pub use attention::one_kernel;
 pub use candidate::{Candidate, Choices};
 pub use decline::Decline;
@@ -80,8 +80,8 @@ pub use dispatch::GIVEN_UP;
 pub use entry::{choices, follow_choices, has_edited_choices, schedule, schedule_with, taken_candidates};
 pub(in crate::schedule) use predict::predicted;
 pub use predict::{estimate_as_made, estimate_pending, prepared, price_as_scheduled, price_of_choices};
-pub use script::Choice;
 pub(in crate::schedule) use script::WRITTEN;
+pub use script::{Choice, values};
 pub use sketch::Sketch;
 pub use unit::{PoolingWindow, Unit};
 pub(in crate::schedule) use versions::version_by;

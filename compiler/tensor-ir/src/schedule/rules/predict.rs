@@ -11,11 +11,11 @@ use super::decline::Decline;
 use super::dispatch::{Asked, Pick, Picks, asks_for_units, rules_for, total};
 use super::partition::{partition_by_bindings, partition_concats};
 use super::pooling::{feeds_windows, one_or_two};
-use super::script::{APART, Choice, FUNCTION, NOTHING, Script};
+use super::script::{APART, Choice, FUNCTION, NOTHING, Script, values};
 use super::sketch::Sketch;
 use super::unit::Unit;
 use super::view::View;
-use super::{Rule, Takes, groups, in_order, values};
+use super::{Rule, Takes, groups, in_order};
 use crate::int::DimRanges;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -67,7 +67,7 @@ pub(in crate::schedule) fn predicted(
 /// The estimate of the unscheduled `f` where these choices are made: the prices by which the rules choose.
 ///
 /// # Errors
-/// What the estimate cannot weigh, and what the device lacks.
+/// The estimate cannot weigh it, or the device lacks something.
 pub fn price_of_choices<'a>(
     f: &TensorFunction,
     constants: &[BufferId],

@@ -41,6 +41,12 @@ impl std::fmt::Display for Choice {
     }
 }
 
+/// The values of the choices that a schedule was made with: [`schedule_with`](super::schedule_with) makes it again.
+pub fn values(trace: &[InstrRef]) -> Vec<Choice> {
+    let all = trace.iter().filter_map(Choose::of_instruction);
+    all.map(|c| Choice { unit: c.unit, point: c.point, value: c.value.clone() }).collect()
+}
+
 /// A requested choice. If it is not required and the domain lacks the value, the default is used.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
