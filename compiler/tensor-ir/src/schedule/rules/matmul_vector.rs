@@ -1,8 +1,8 @@
 //! Products of one row or a few, whose right operand lies along the reduction: weights `[n, k]`, also of a few bits.
 //!
 //! A workgroup has some neighbouring columns. Its threads share the reduction: each takes a run of neighbours of all
-//! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word or a scale
-//! are decoded from registers. The rows use the same weights. Then the threads combine their sums.
+//! columns, as many as 16 bytes of the right operand hold, and loads them at once. Elements that share a word or a
+//! scale are decoded from registers. The rows use the same weights. Then the threads combine their sums.
 //!
 //! Constants are packed with the reduction innermost, unless they lie so already: weights of 4 bits do.
 
