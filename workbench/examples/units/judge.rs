@@ -6,7 +6,7 @@ use std::fmt::Write;
 use weft::statistics::Statistics;
 use workbench::Result;
 
-/// The time of what a price chooses by that of the best, over all units together, and of the worst unit.
+/// Quotient of the times of the chosen and the best rows, over all units together, and of the worst unit.
 fn choice(tables: &[Table], price: impl Fn(&Row) -> f64) -> (f64, f64, String) {
     let (mut chosen, mut least, mut worst) = (0.0, 0.0, (1.0, String::new()));
     for t in tables {

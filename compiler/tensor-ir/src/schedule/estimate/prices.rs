@@ -1,4 +1,4 @@
-//! Things that kernels of processors are counted in, and the price of each count for each instruction set: the one table.
+//! Things that kernels of processors are counted in, and the price of each for each instruction set: the one table.
 //!
 //! The prices are nanoseconds of one core. `scripts/cpu_prices.py` fits them to the tables `benches/tables/cpu-*.jsonl`
 //! (measured units of networks; non-negative least squares of relative errors) and prints the rows of [`TABLE`].

@@ -357,7 +357,7 @@ impl<'s, 'f> Counter<'s, 'f> {
         let demand = self.stages.demand(&self.stages.list[r].block.value);
         demand.reads.iter().for_each(|x| self.tally.touch(x.buffer, times));
     }
-    /// Counts how stage `out` goes on with the results of reduction `r`, and its store: a tile's epilogue, unless it computes
+    /// Counts how stage `out` goes on with the results of `r`, and its store: a tile's epilogue, unless it computes
     /// functions.
     fn finish(&mut self, out: usize, r: usize) {
         let block = self.stages.list[out].block;

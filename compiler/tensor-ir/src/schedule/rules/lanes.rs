@@ -366,7 +366,8 @@ mod tests {
     fn short_inner_axes_are_summed_in_one_run() {
         let nest = "for a in 0..700 { for b in 0..2 { for c in 0..2 {";
         let whole = format!(
-            "tensor @s(%x: f32[700,2,2], out %y: f32[]) {{ {nest} block s reduce sum init {{ %y[] <- %x[a, b, c] }} }} }} }} }}"
+            "tensor @s(%x: f32[700,2,2], out %y: f32[]) {{ {nest} \
+             block s reduce sum init {{ %y[] <- %x[a, b, c] }} }} }} }} }}"
         );
         let rows = format!(
             "tensor @s(%x: f32[9,700,2,2], out %y: f32[9]) {{ for i in 0..9 {{ {nest} block s reduce sum init {{ %y[i] <- %x[i, a, b, c] }} }} }} }} }} }}"

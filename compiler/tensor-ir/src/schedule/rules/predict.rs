@@ -78,7 +78,7 @@ pub fn price_of_choices<'a>(
     Estimate::of(predicted_by(f, constants, target, &Script::of_choices(choices))?, target.profile)
 }
 
-/// The estimate of the unscheduled `f` as the rules have scheduled it: of its kernels as they are; on a processor, where
+/// The estimate of the unscheduled `f` as the rules have scheduled it: of its kernels as they are; on processors, where
 /// these do not show what runs in registers, the prices of its choices.
 ///
 /// # Errors
