@@ -222,12 +222,15 @@ fn op_of(s: &dyn Subject, v: ValueId) -> Option<&OpRef> {
     s.function().def_node(v).map(|n| &s.function().nodes[n].op)
 }
 
+/// Says why what was found does not go to the library.
+type Check = fn(&dyn Subject, &Found) -> Result<(), String>;
+
 /// Rows of what a primitive applies to the result of an anchor: a sum, a function of two elements, one of one. Each
 /// order of two operands is a row: both may be anchors, of which the primitive takes one.
 fn behind(names: [&'static str; 6], anchor: Pattern) -> Vec<ExternalPattern> {
     let sums = || [op::<Add>([anchor.clone(), any()]), op::<Add>([any(), anchor.clone()])];
     let two = |p: Pattern| [combined(p.clone(), any()), combined(any(), p)];
-    let rows: [(Vec<Pattern>, fn(&dyn Subject, &Found) -> Result<(), String>); 6] = [
+    let rows: [(Vec<Pattern>, Check); 6] = [
         (sums().map(mapped).into(), fits_sum),
         (two(anchor.clone()).map(mapped).into(), fits),
         (two(mapped(anchor.clone())).into(), fits),
