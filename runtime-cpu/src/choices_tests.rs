@@ -51,7 +51,8 @@ graph @main(%x: f32[1,15,16,8]) -> (y: f32[1,15,16,40]) {
 }";
 
 fn compiled(m: &Module, profile: &DeviceProfile, schedules: Option<Arc<dyn ScheduleProvider>>) -> Compiled {
-    let options = CompileOptions { schedules, ..CompileOptions::default() };
+    let mut options = CompileOptions { schedules, ..CompileOptions::default() };
+    options.pipeline.scheduling.rules = vec!["matmul-tile".into()];
     compile(m.clone(), &options, profile, &Emitter, &mut |_, _, _| {}).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -10,25 +10,32 @@ use tensor_ir::dtype::DType;
 use tensor_ir::interpreter::run_tensor_function;
 use tensor_ir::name::Name;
 use tensor_ir::profile::DeviceProfile;
+use tensor_ir::schedule::ScheduleOptions;
 use tensor_ir::schedule::rules::schedule;
 use tensor_ir::tensor::Tensor;
 use tensor_ir::text::{parse_tensor_function, print_tensor_function};
 use tensor_ir::tir::{Combiner, TensorFunction};
 
-/// Checks `f`, and `f` with parameters in f16, which the same rules take; gives the rules.
-fn check(f: &TensorFunction) -> Vec<String> {
-    let rules = check_one(f);
+/// Checks `f`, and `f` with parameters in f16, with the rules that are chosen.
+fn check(f: &TensorFunction) {
+    check_one(f, &[]);
+    check_one(&stored_as(f, DType::F16), &[]);
+}
+
+/// Checks `f`, and `f` with parameters in f16, which the same rules take, if this one is asked first; gives the rules.
+fn check_first(f: &TensorFunction, rule: &str) -> Vec<String> {
+    let rules = check_one(f, &[rule]);
     let names = |rules: &[String]| -> Vec<String> {
         rules.iter().filter_map(|r| r.split_whitespace().next()).map(String::from).collect()
     };
-    let narrow = check_one(&stored_as(f, DType::F16));
+    let narrow = check_one(&stored_as(f, DType::F16), &[rule]);
     assert_eq!(names(&narrow), names(&rules), "{narrow:?} {}", print_tensor_function(f));
     rules
 }
 
 /// Schedules `f` for every instruction set of this machine, runs it on one thread and on two, and compares; gives the
 /// rules that took it where the second parameter is a weight.
-fn check_one(f: &TensorFunction) -> Vec<String> {
+fn check_one(f: &TensorFunction, asked: &[&str]) -> Vec<String> {
     let all: Vec<Tensor> = inputs_of(f);
     let want = run_tensor_function(f, &all).unwrap_or_else(|e| panic!("{e}"));
     let mut rules = vec![];
@@ -40,7 +47,9 @@ fn check_one(f: &TensorFunction) -> Vec<String> {
         // The second parameter is a weight, known when the session opens; with none, all are operands.
         for (n, constants) in [f.inputs().skip(1).take(1).collect::<Vec<_>>(), vec![]].into_iter().enumerate() {
             let profile = DeviceProfile::processor(2, isa.tile());
-            let s = schedule(f, &constants, &profile).unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(f)));
+            let options = ScheduleOptions { rules: asked.iter().map(|r| (*r).into()).collect(), ..Default::default() };
+            let target = options.on(&profile);
+            let s = schedule(f, &constants, target).unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(f)));
             let plan = plan_of(&s.function, &constants, &profile)
                 .unwrap_or_else(|e| panic!("{e}\n{}", print_tensor_function(&s.function)));
             let given = f.inputs().zip(&all).filter(|(b, _)| !constants.contains(b)).map(|(_, t)| t.clone());
@@ -81,7 +90,7 @@ fn compare(got: &[Tensor], want: &[Tensor], what: &str) {
 #[test]
 fn products_run_in_tiles() {
     for (m, n, k) in [(1, 10, 7), (4, 16, 8), (14, 32, 9), (29, 70, 33), (49, 64, 64), (3, 5, 300)] {
-        let rules = check(&matmul(m, n, k));
+        let rules = check_first(&matmul(m, n, k), "matmul-tile");
         assert!(rules.iter().all(|r| r.starts_with("matmul-tile")), "{m} {n} {k}: {rules:?}");
     }
 }
@@ -106,8 +115,7 @@ fn convolutions_read_their_windows_where_they_lie() {
     for (c, h, oc, k, stride, pad) in
         [(3, 9, 16, 3, 2, 1), (16, 7, 32, 3, 1, 1), (8, 14, 40, 1, 1, 0), (4, 15, 8, 5, 1, 2), (3, 17, 20, 7, 2, 3)]
     {
-        let rules = check(&conv(1, c, h, h, oc, k, stride, pad));
-        println!("{c} {h} {oc} {k}: {rules:?}");
+        check(&conv(1, c, h, h, oc, k, stride, pad));
     }
 }
 
@@ -131,12 +139,12 @@ fn groups_are_products_or_share_what_they_read() {
         (2, [6, 6], 9, 3, 2, 1),
     ] {
         for nhwc in [true, false] {
-            let rules = check(&grouped(groups, channels, h, [k, stride, pad], nhwc));
-            // Results that lie next to each other read neighbours, if steps are 1. In wide groups either rule pays.
-            let shared = !nhwc && stride == 1;
-            let rule = if shared { "lanes" } else { "matmul-tile" };
-            let pays = !shared || channels[1] < 16;
-            assert!(!pays || rules.iter().all(|r| r.starts_with(rule)), "{groups} {channels:?} {nhwc}: {rules:?}");
+            let f = grouped(groups, channels, h, [k, stride, pad], nhwc);
+            check(&f);
+            for rule in ["lanes", "matmul-tile"] {
+                let rules = check_first(&f, rule);
+                assert!(rules.iter().all(|r| r.starts_with(rule)), "{groups} {channels:?} {nhwc}: {rules:?}");
+            }
         }
     }
 }
@@ -155,10 +163,11 @@ fn extrema_of_windows_take_their_padding() {
 #[test]
 fn rows_and_elements_run_in_lanes() {
     for (rows, columns) in [(4, 7), (33, 197), (1, 1000), (600, 3)] {
-        // A task computes a row, where there are several that are long enough.
-        let rules = check(&softmax(rows, columns));
-        let rule = if rows > 1 && columns > 3 { "row-tasks" } else { "lanes" };
-        assert!(!rules.is_empty() && rules.iter().all(|r| r.starts_with(rule)), "{rows} {columns}: {rules:?}");
+        check(&softmax(rows, columns));
+        for rule in ["row-tasks", "lanes"] {
+            let rules = check_first(&softmax(rows, columns), rule);
+            assert!(!rules.is_empty() && rules.iter().all(|r| r.starts_with(rule)), "{rows} {columns}: {rules:?}");
+        }
         check(&row_sum(rows, columns));
     }
     for shape in [&[5i64][..], &[3, 4, 5], &[2, 100, 37], &[10_000], &[1, 1]] {

@@ -10,7 +10,7 @@ use crate::int::Cond;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::analysis::operands::{Operand, factors};
-use crate::tir::{Block, BufferId, Expr};
+use crate::tir::{BinaryOp, Block, BufferId, Expr};
 use crate::traffic::element_bytes;
 
 /// Register tiles, all alike.
@@ -322,6 +322,7 @@ impl<'s, 'f> Counter<'s, 'f> {
             true => self.add(Count::General, times * plain),
             false => self.add(Count::Operation, vectors * plain),
         }
+        self.add(Count::General, times * OF_BITS * bits(&block.value));
         self.add(Count::Function, vectors * functions);
         for r in reads {
             match lane.and_then(|v| self.step(r, v)) {
@@ -402,6 +403,20 @@ impl Sides<'_> {
     fn conditions_on(&self, v: Name) -> bool {
         self.operands.iter().flat_map(|o| o.conditions).any(|c| c.lhs.uses(v) || c.rhs.uses(v))
     }
+}
+
+/// Operations on bits, which no strip has: they run lane by lane. An assumed price, in operations of such leaves.
+const OF_BITS: f64 = 25.0;
+
+/// Operations on the bits of integers in an expression.
+fn bits(e: &Expr) -> f64 {
+    let mut sum = 0.0;
+    e.visit(&mut |e| {
+        if let Expr::Binary(op, ..) = e {
+            sum += f64::from(u8::from(matches!(op, BinaryOp::Shr | BinaryOp::Shl | BinaryOp::BitAnd)));
+        }
+    });
+    sum
 }
 
 /// Conditions of a leaf that runs as strips, at most.

@@ -13,20 +13,17 @@
 use super::analysis::{Contraction, contraction_of_numbers, output_variables};
 use super::candidate::Candidate;
 use super::decline::Decline;
+use super::encoded::{Encoded, encoded, pack_encoded, part_at_once, split_by_sharing};
 use super::lanes::{holds_operands, stride};
 use super::matmul_subgroup::pack_right;
 use super::sketch::Sketch;
-use super::unit::{Unit, readers};
+use super::unit::Unit;
 use super::view::View;
 use crate::candidate;
-use crate::dtype::DType;
 use crate::int::{Int, simplify};
 use crate::name::Name;
 use crate::schedule::estimate::{KernelEstimate, RegisterTiles, read_again, register_tile_kernel};
-use crate::schedule::tiles::neighbours_sharing;
-use crate::schedule::{
-    AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize, TransformLayout,
-};
+use crate::schedule::{AddUnitLoop, Axis, ComputeAt, DecomposeReduction, LocalScope, StageInRegisters, Tensorize};
 use crate::tir::analysis::operands::Operand;
 use crate::tir::intrinsic::{Intrinsic, strides};
 use crate::tir::{BinaryOp, Block, BufferId, Expr};
@@ -82,16 +79,6 @@ struct PanelProduct {
     decoded: Vec<Encoded>,
 }
 
-/// A constant that elements of the right operand are decoded from.
-#[derive(Clone)]
-struct Encoded {
-    buffer: BufferId,
-    /// Its dimension of columns.
-    column: usize,
-    /// Neighbours along the reduction that share an element: 8 nibbles of a word, 32 with a scale.
-    sharing: i64,
-}
-
 /// The product of a unit: sums of products of floats, each f32 when it is multiplied, or of integers, each i32.
 fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let c = contraction_of_numbers(view, unit)?;
@@ -109,7 +96,10 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
     let decoded = match &right {
         Some(_) => vec![],
-        None => encoded(view, reduce, &c, c.n.last().and_then(own).filter(|_| c.n.len() == 1))?,
+        None => {
+            let column = c.n.last().and_then(own).filter(|_| c.n.len() == 1);
+            encoded(view, reduce, sides(reduce, &c)?[1], [column, c.k.last().copied()])?
+        }
     };
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
     let lies = |v: Option<Name>| right.as_ref().zip(v).and_then(|(r, v)| stride(view, (r.0, &r.1), v));
@@ -205,6 +195,11 @@ impl PanelProduct {
         let all = self.tile[0].min(self.sizes[0]).max(1);
         (all.min(2)..=all).rev().collect()
     }
+    /// The depth that is decoded at a time where no other tile of rows uses the panel.
+    fn decoded_part(&self, height: i64) -> Option<i64> {
+        let alone = self.sizes[0] <= height && self.part.is_none() && self.c.k.len() == 1;
+        if alone { part_at_once(&self.decoded, self.sizes[2]) } else { None }
+    }
     /// The tiles of all rows share a panel that is copied, or decoded.
     fn is_copied(&self) -> bool {
         !self.decoded.is_empty() || !(self.packed || self.whole_panels)
@@ -296,20 +291,23 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     };
     let mut taps: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     if let Some(part) = found.part {
-        let parts = sketch.split(inner, &[0, part], &["o", "i"])?;
-        taps.push(parts[0]);
-        inner = parts[1];
+        in_parts(sketch, &mut inner, &mut taps, part)?;
     }
+    let staged_at = match found.decoded_part(height) {
+        Some(part) => in_parts(sketch, &mut inner, &mut taps, part)?,
+        None => loops.panels,
+    };
     let order: Vec<Name> = taps.iter().chain(&[i, j, inner]).copied().collect();
     if !packed && !found.whole_panels {
         // The copy's loops are in the order of those around the product: columns innermost.
         let copied: Vec<Name> = taps.iter().chain(&[inner, i, j]).copied().collect();
         sketch.reorder(&copied)?;
         let into = Name::new(&format!("{reduce}_w"));
-        sketch.apply(StageInRegisters { block: reduce, operand: (1 - c.left).to_string(), at: loops.panels, into })?;
+        sketch.apply(StageInRegisters { block: reduce, operand: (1 - c.left).to_string(), at: staged_at, into })?;
         split_by_sharing(sketch, &found.decoded, Name::new(&format!("{into}_{inner}")))?;
     }
-    sketch.reorder(&order)?;
+    // A part of the depth is around both, the copy and the products.
+    sketch.reorder(if staged_at == loops.panels { &order } else { &order[1..] })?;
     sketch.apply(DecomposeReduction { block: reduce, at: order[0] })?;
     let [rows, columns, depth] = [i, j, inner].map(|v| sketch.extent_of(v).filter(|_| !sketch.script.is_open(v)));
     let size = [rows, columns].map(|n| n.unwrap_or(0));
@@ -317,6 +315,14 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit, candidate: &Candidate)
     let sums = sketch.f.buffers[sums].dtype;
     sketch.apply(Tensorize { r#loop: i, intrinsic: Intrinsic::tile(size, depth, sums).name })?;
     Ok(())
+}
+
+/// Splits the innermost reduction loop in parts, each of which is a tap; gives the loop over them.
+fn in_parts(sketch: &mut Sketch<'_>, inner: &mut Name, taps: &mut Vec<Name>, part: i64) -> Result<Name, Decline> {
+    let parts = sketch.split(*inner, &[0, part], &["o", "i"])?;
+    taps.push(parts[0]);
+    *inner = parts[1];
+    Ok(parts[0])
 }
 
 /// A load of the reduction.
@@ -343,61 +349,6 @@ fn sides<'b>(reduce: &'b Block, c: &Contraction) -> Result<[&'b Expr; 2], Declin
         Expr::Binary(BinaryOp::Mul, x, y) => Ok(if c.left == 0 { [x, y] } else { [y, x] }),
         _ => Err(Decline("operands are converted".into())),
     }
-}
-
-/// The buffers that a computed right operand reads: constants of the product alone, with a dimension of columns or the
-/// same for all of them.
-fn encoded(view: &View<'_>, reduce: &Block, c: &Contraction, column: Option<Name>) -> Result<Vec<Encoded>, Decline> {
-    let no = || Decline("an operand is computed, and not of constants".into());
-    let (column, k) = (column.ok_or_else(no)?, *c.k.last().ok_or_else(no)?);
-    let right = sides(reduce, c)?[1];
-    let mut out: Vec<Encoded> = vec![];
-    for (buffer, index) in right.loads() {
-        let alone = readers(view.f, buffer) == [reduce.name] && !out.iter().any(|e| e.buffer == buffer);
-        let dims: Vec<usize> = (0..index.len()).filter(|d| index[*d].uses(column)).collect();
-        if !view.constants.contains(&buffer) || !alone {
-            return Err(no());
-        }
-        let along: Vec<usize> = (0..index.len()).filter(|d| index[*d].uses(k)).collect();
-        let of = |list: &[Int]| along.iter().map(|d| list[*d].clone()).collect::<Vec<Int>>();
-        let shape = &view.f.buffers[buffer].shape;
-        let sharing = neighbours_sharing(view.f, (&of(shape), &of(index)), k).unwrap_or(1);
-        match dims[..] {
-            [] => {}
-            [dim] if index[dim].as_var() == Some(column) => out.push(Encoded { buffer, column: dim, sharing }),
-            _ => return Err(no()),
-        }
-    }
-    if out.is_empty() || view.f.buffers[reduce.buffer].dtype != DType::F32 { Err(no()) } else { Ok(out) }
-}
-
-/// Packs the constants that the right operand is decoded from as `[column tile][...][columns of the tile]`.
-fn pack_encoded(sketch: &mut Sketch<'_>, all: &[Encoded], columns: i64) -> Result<(), Decline> {
-    for e in all {
-        let (name, rank) = (sketch.f.buffers[e.buffer].name, sketch.f.buffers[e.buffer].shape.len());
-        let splits = (0..rank).map(|d| if d == e.column { columns } else { 0 }).collect();
-        // The split dimension has two parts.
-        let rest = (0..=rank).filter(|part| *part != e.column && *part != e.column + 1);
-        let order = [e.column].into_iter().chain(rest).chain([e.column + 1]).collect();
-        sketch.apply(TransformLayout { buffer: name, splits, order })?;
-    }
-    Ok(())
-}
-
-/// Splits a copy's loop over the reduction where neighbours share words and scales, as far as it is made of whole ones:
-/// each place then moves evenly with each loop.
-fn split_by_sharing(sketch: &mut Sketch<'_>, all: &[Encoded], along: Name) -> Result<(), Decline> {
-    let extent = sketch.extent_of(along).filter(|_| !sketch.script.is_open(along)).unwrap_or(0);
-    let mut steps: Vec<i64> = all.iter().map(|e| e.sharing).collect();
-    steps.retain(|n| *n > 1 && *n < extent && extent % n == 0);
-    steps.sort_unstable();
-    steps.dedup();
-    let Some(first) = steps.first() else { return Ok(()) };
-    let ratios = steps.windows(2).map(|w| w[1] / w[0]).rev();
-    let factors: Vec<i64> = [0].into_iter().chain(ratios).chain([*first]).collect();
-    let names: Vec<String> = (0..factors.len()).map(|i| i.to_string()).collect();
-    sketch.split(along, &factors, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
-    Ok(())
 }
 
 /// True if the rows of the left operand lie at one stride over all loops of rows, without conditions that differ
@@ -542,23 +493,26 @@ mod tests {
     /// Weights of 4 bits are decoded panel by panel, also where columns are no whole panels; blocks of several sizes.
     #[test]
     fn weights_of_few_bits_are_decoded_by_panels() {
-        let nest = |rows: i64, columns: i64, block: i64| {
+        let nest = |rows: i64, columns: i64, depth: i64, block: i64| {
             format!(
-                "tensor @f(%x: f32[{rows},64], %w: u32[{columns},8], %s: f32[{columns},{}], %z: u8[{columns},{}], \
-                 out %y: f32[{rows},{columns}]) {{
-  for i in 0..{rows} {{ for j in 0..{columns} {{ for k in 0..64 {{
+                "tensor @f(%x: f32[{rows},{depth}], %w: u32[{columns},{}], %s: f32[{columns},{}], \
+                 %z: u8[{columns},{}], out %y: f32[{rows},{columns}]) {{
+  for i in 0..{rows} {{ for j in 0..{columns} {{ for k in 0..{depth} {{
     block y reduce sum init {{
       %y[i, j] <- %x[i, k] * ((f32(bitand(shr(%w[j, k/8], idx(k % 8*4):u32), 15:u32)) - f32(%z[j, k/{block}])) * \
       %s[j, k/{block}])
     }}
   }} }} }}
 }}",
-                64 / block,
-                64 / block
+                depth / 8,
+                depth / block,
+                depth / block
             )
         };
-        for (rows, columns, block) in [(1, 64, 32), (1, 40, 16), (20, 64, 16), (9, 33, 64)] {
-            let text = nest(rows, columns, block);
+        let sizes =
+            [(1, 64, 64, 32), (1, 40, 64, 16), (20, 64, 64, 16), (9, 33, 64, 64), (1, 40, 512, 32), (3, 32, 768, 64)];
+        for (rows, columns, depth, block) in sizes {
+            let text = nest(rows, columns, depth, block);
             let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let weights: Vec<_> = f.inputs().skip(1).collect();
             let s = schedule(&f, &weights, &DeviceProfile::processor(2, [14, 32])).expect("a schedule");

@@ -32,6 +32,7 @@ mod dispatch_tests;
 #[cfg(test)]
 mod dot_tests;
 mod elementwise;
+mod encoded;
 mod entry;
 mod groups;
 mod lanes;
