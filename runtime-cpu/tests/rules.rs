@@ -22,7 +22,7 @@ fn check(f: &TensorFunction) {
     check_one(&stored_as(f, DType::F16), &[]);
 }
 
-/// Checks `f`, and `f` with parameters in f16, which the same rules take, if this one is asked first; gives the rules.
+/// Checks `f`, and `f` with parameters in f16, which the same rules take, if this one is tried first; gives the rules.
 fn check_first(f: &TensorFunction, rule: &str) -> Vec<String> {
     let rules = check_one(f, &[rule]);
     let names = |rules: &[String]| -> Vec<String> {

@@ -94,12 +94,10 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
     let of_bytes = |o: &Load| view.f.buffers[o.0].dtype.size() == 1;
     let bytes = of_bytes(&left) && right.as_ref().is_some_and(of_bytes);
     let own = |v: &Name| map.iter().find(|p| p.1 == *v).map(|p| p.0);
+    let ends = [c.n.last().and_then(own).filter(|_| c.n.len() == 1), c.k.last().copied()];
     let decoded = match &right {
         Some(_) => vec![],
-        None => {
-            let column = c.n.last().and_then(own).filter(|_| c.n.len() == 1);
-            encoded(view, reduce, sides(reduce, &c)?[1], [column, c.k.last().copied()])?
-        }
+        None => encoded(view, reduce, sides(reduce, &c)?[1], ends)?,
     };
     let together = rows_lie_together(view, reduce, &c.m.iter().filter_map(own).collect::<Vec<_>>(), &left);
     let lies = |v: Option<Name>| right.as_ref().zip(v).and_then(|(r, v)| stride(view, (r.0, &r.1), v));
@@ -113,11 +111,7 @@ fn product(view: &View<'_>, unit: &Unit) -> Result<PanelProduct, Decline> {
         && c.n.len() == 1
         && lies(c.n.last().and_then(own)) == Some(1)
         && lies(c.k.last().copied()).is_some();
-    let cut = if together {
-        rows
-    } else {
-        view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
-    };
+    let cut = if together { rows } else { innermost_rows(view, &c) };
     if cut == 1 && !c.right_constant && decoded.is_empty() {
         return Err(Decline("one row reads each element of an operand once: nothing is gained by copying it".into()));
     }
@@ -182,6 +176,11 @@ fn even_part(view: &View<'_>, (buffer, indices): &Load, k: Name) -> Option<i64> 
     };
     let parts = (2..=MOST_PARTS).filter(|n| all % n == 0).map(|n| all / n);
     parts.filter(|part| *part >= LEAST_PART).find(lies_evenly)
+}
+
+/// Rows of the innermost loop that has several.
+fn innermost_rows(view: &View<'_>, c: &Contraction) -> i64 {
+    view.product(c.m.iter().rfind(|v| !is_single(view, v)).map_or(&[], std::slice::from_ref))
 }
 
 fn is_single(view: &View<'_>, v: &Name) -> bool {
