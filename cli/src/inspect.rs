@@ -9,7 +9,6 @@ use std::path::Path;
 use weft::files::read_onnx;
 use workbench::figures::si;
 use workbench::models::{is_onnx, load, load_open, sizes};
-use workbench::quantised::{Inspected, of_file, of_module};
 use workbench::record::Versioned;
 use workbench::{Code, Error, Result};
 
@@ -44,9 +43,9 @@ pub fn execute(a: &InspectArgs) -> Result<()> {
             show(m, i)?;
         }
     }
-    match all.iter().find(|(_, i)| !i.model.unsupported.is_empty()) {
+    match all.iter().find(|(_, i)| !i.unsupported.is_empty()) {
         Some((m, i)) => {
-            let count = i.model.unsupported.len();
+            let count = i.unsupported.len();
             Err(Error::new(Code::Unsupported, format!("{count} operators are not supported")).at(m.as_str()))
         }
         None => failed.map_or(Ok(()), Err),
@@ -54,42 +53,38 @@ pub fn execute(a: &InspectArgs) -> Result<()> {
 }
 
 /// The summary of a model.
-fn look(model: &str, a: &InspectArgs) -> Result<Inspected> {
+fn look(model: &str, a: &InspectArgs) -> Result<Inspection> {
     let c = &a.common;
     let sized = c.batch.is_some() || !c.dim.is_empty() || !c.shape.is_empty();
     if is_onnx(model) {
         return look_at_onnx(model, c, sized);
     }
     let module = if sized { load(model, c, None)? } else { load_open(model, c)? };
-    Ok(Inspected::new(inspect_module(&module), of_module(&module), None))
+    Ok(inspect_module(&module))
 }
 
 /// A model is shown with its dimensions open where it can be imported so. Otherwise what counts is whether a
 /// compilation imports it, with the sizes that it would choose; where those have to be given, a line says which.
-fn look_at_onnx(model: &str, common: &Common, sized: bool) -> Result<Inspected> {
+fn look_at_onnx(model: &str, common: &Common, sized: bool) -> Result<Inspection> {
     let (bytes, external) = read_onnx(Path::new(model))?;
     let look = |options: &ImportOptions| inspect_onnx(bytes.clone(), &*external, options);
     let fail = |e: ImportError| Error::from(e).at(model);
-    let seen = |i, open| Inspected::new(i, of_file(&bytes), open);
     let open = look(&ImportOptions::default());
     let ports = onnx_inputs(bytes.clone(), &[]);
     let whole = matches!(&open, Ok(i) if i.unsupported.is_empty());
     let ports = match ports {
         Ok(ports) if sized || !whole => ports,
-        _ => return open.map(|i| seen(i, None)).map_err(fail),
+        _ => return open.map_err(fail),
     };
     let decided = sizes(&ports, common, None, false).and_then(|s| Ok(s.decide(&ports)?.closed()));
     match (decided, open) {
-        (Ok(shapes), _) => {
-            look(&ImportOptions { shapes, ..ImportOptions::default() }).map(|i| seen(i, None)).map_err(fail)
-        }
-        (Err(e), Ok(i)) if !sized => Ok(seen(Inspection { unsupported: vec![], ..i }, Some(e.message))),
+        (Ok(shapes), _) => look(&ImportOptions { shapes, ..ImportOptions::default() }).map_err(fail),
+        (Err(e), Ok(i)) if !sized => Ok(Inspection { unsupported: vec![], open: Some(e.message), ..i }),
         (Err(e), _) => Err(e.at(model)),
     }
 }
 
-fn show(model: &str, inspected: &Inspected) -> Result<()> {
-    let i = &inspected.model;
+fn show(model: &str, i: &Inspection) -> Result<()> {
     print_text(model)?;
     let mut t = table(&["", "name", "dtype", "shape"]);
     for (kind, ports) in [("input", &i.inputs), ("output", &i.outputs)] {
@@ -108,14 +103,14 @@ fn show(model: &str, inspected: &Inspected) -> Result<()> {
     let number = |n: Option<u64>| n.map_or("unknown".to_string(), |n| si(n as f64).trim().to_string());
     let opset = i.opset.map_or("null".to_string(), |n| n.to_string());
     print_text(&format!("opset {opset}   parameters {}   MACs {}", number(Some(i.parameters)), number(i.macs)))?;
-    if !inspected.quantised.is_empty() {
+    if !i.quantised.is_empty() {
         let mut t = table(&["quantised", "tensors", "parameters"]);
-        for q in &inspected.quantised {
+        for q in &i.quantised {
             t.add_row([q.form.clone(), q.tensors.to_string(), si(q.parameters as f64).trim().to_string()]);
         }
         show_table(&t)?;
     }
-    if let Some(open) = &inspected.open {
+    if let Some(open) = &i.open {
         print_text(&format!("open sizes: {open}; what is supported depends on them"))?;
     }
     i.unsupported.iter().try_for_each(|u| print_text(&format!("unsupported: {} {}", u.op, u.why)))

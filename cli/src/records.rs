@@ -9,6 +9,7 @@ use crate::extract::ExtractedRecord;
 use crate::report::RunRecord;
 use crate::tuning_files::{CalibratedRecord, CheckedRecord, MendedRecord, ShownRecord};
 use crate::zoo::ZooRecord;
+use compiler::inspect::Inspection;
 use compiler::trace::driver_stats::StatsRecord;
 use compiler::trace::{Ceilings, Errors, Times};
 use schemars::generate::SchemaSettings;
@@ -21,7 +22,6 @@ use workbench::error::ErrorRecord;
 use workbench::explain::record::{
     GroupRecord, KernelExplained, LeftExplained, ModelExplained, NodeExplained, PartRecord, SortedExplained,
 };
-use workbench::quantised::Inspected;
 use workbench::record::Versioned;
 use workbench::results::Added;
 use workbench::tune::record::Tuned;
@@ -41,7 +41,7 @@ pub fn schemas() -> Vec<(&'static str, Schema)> {
         ("devices --quirks", schema::<Versioned<QuirksRecord>>()),
         ("devices --profiles", schema::<Versioned<ProfilesRecord>>()),
         ("zoo", schema::<Versioned<ZooRecord>>()),
-        ("inspect", schema::<Versioned<Inspected>>()),
+        ("inspect", schema::<Versioned<Inspection>>()),
         ("bundle", schema::<Versioned<BundleContents<'_>>>()),
         ("compile", schema::<Compilation<'_>>()),
         ("explain", schema::<Versioned<ModelExplained>>()),

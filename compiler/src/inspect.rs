@@ -1,5 +1,10 @@
 //! Describes a model without compiling it: inputs, outputs, operators, size, and unsupported operators.
 
+mod quantised;
+
+pub(crate) use quantised::form;
+pub use quantised::{Counted, Quantised, packed_operands};
+
 use crate::graph::{Function, Module, NodeId, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
@@ -78,13 +83,17 @@ pub struct Inspection {
     /// How often each operator of the source occurs, most frequent first.
     #[schemars(with = "std::collections::BTreeMap<String, usize>")]
     pub ops: IndexMap<String, usize>,
-    /// Learnable parameters: elements of floating-point constants, without the statistics of batch norms and without
-    /// scalars.
+    /// Learnable parameters: elements of floating-point and of quantised constants, without the statistics of batch
+    /// norms, scales, zero points and scalars.
     pub parameters: u64,
+    /// Those that are quantised, by type and block, most elements first.
+    pub quantised: Vec<Quantised>,
     /// Multiply-accumulates of one run; `None` while dimensions are open or operators are not supported.
     pub macs: Option<u64>,
     /// All operators that are not supported.
     pub unsupported: Vec<UnsupportedOp>,
+    /// The sizes that have to be given before it is known what is supported; `None` where they do not matter.
+    pub open: Option<String>,
 }
 
 /// Sorts a histogram: most frequent first, then by name.
@@ -100,14 +109,17 @@ pub fn inspect_module(module: &Module) -> Inspection {
     let mut ops = IndexMap::new();
     count_ops(module, f, &mut ops, 0);
     sort_histogram(&mut ops);
+    let Counted { parameters, quantised } = quantised::of_module(module, count_parameters(module));
     Inspection {
         inputs: f.params().iter().map(param).collect(),
         outputs: outputs.collect(),
         opset: None,
         ops,
-        parameters: count_parameters(module),
+        parameters,
+        quantised,
         macs: count_macs(module),
         unsupported: vec![],
+        open: None,
     }
 }
 

@@ -265,7 +265,7 @@ pub fn compile_with(
             Err(bug(format!("pass {}", e.pass), e.message))
         }
         Ok(done) => done.map(|mut compiled| {
-            compiled.remarks.splice(0..0, crate::quantised::remarks(&saved));
+            compiled.remarks.splice(0..0, compiler::inspect::packed_operands(&saved));
             compiled
         }),
         Err(payload) => Err(bug("the compiler".into(), panic_text(payload.as_ref()))),

@@ -31,7 +31,6 @@ pub mod parts;
 pub mod pictures;
 pub mod precision;
 pub mod progress;
-pub mod quantised;
 pub mod range_checks;
 pub mod record;
 pub mod report;

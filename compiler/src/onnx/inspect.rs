@@ -5,12 +5,12 @@ use super::external::ExternalData;
 use super::import::{
     ImportOptions, Importer, decode_model, import_onnx_with, import_type, real_inputs, unsupported_ops,
 };
+use super::parameters::of_file;
 use super::proto::{GraphProto, ModelProto, TypeValue, ValueInfoProto};
 use super::tensor_data::dtype_from_onnx;
-use crate::inspect::{Inspection, Port, count_macs, sort_histogram};
+use crate::inspect::{Counted, Inspection, Port, count_macs, sort_histogram};
 use bytes::Bytes;
 use indexmap::IndexMap;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Summary of an ONNX model, with its inputs as `options` decide them. Operators are counted under their ONNX names,
 /// branches and bodies included.
@@ -44,14 +44,17 @@ pub fn inspect_onnx(
     let mut ops = IndexMap::new();
     count_ops(graph, &mut ops);
     sort_histogram(&mut ops);
+    let Counted { parameters, quantised } = of_file(&model);
     Ok(Inspection {
         inputs: inputs.unwrap_or_else(|| real_inputs(graph).map(declared_port).collect()),
         outputs: outputs.unwrap_or_else(|| graph.output.iter().map(declared_port).collect()),
         opset: opset(&model),
         ops,
-        parameters: count_parameters(graph),
+        parameters,
+        quantised,
         macs,
         unsupported,
+        open: None,
     })
 }
 
@@ -90,35 +93,4 @@ fn count_ops(graph: &GraphProto, ops: &mut IndexMap<String, usize>) {
         *ops.entry(node.op_type.clone().unwrap_or_default()).or_insert(0) += 1;
         node.attribute.iter().filter_map(|a| a.g.as_ref()).for_each(|g| count_ops(g, ops));
     }
-}
-
-/// As [`crate::inspect::count_parameters`], on the file.
-fn count_parameters(graph: &GraphProto) -> u64 {
-    let mut statistics: FxHashSet<&str> = FxHashSet::default();
-    let mut read: FxHashSet<&str> = FxHashSet::default();
-    for node in &graph.node {
-        let is_norm = node.op_type.as_deref() == Some("BatchNormalization");
-        for (i, name) in node.input.iter().enumerate() {
-            if is_norm && i >= 3 {
-                statistics.insert(name)
-            } else {
-                read.insert(name)
-            };
-        }
-    }
-    let values = node_constants(graph);
-    let initializers = graph.initializer.iter().map(|t| (t.name.as_deref().unwrap_or(""), t));
-    let counted = initializers.chain(values).filter(|(name, t)| {
-        let float = dtype_from_onnx(t.data_type.unwrap_or(0)).is_ok_and(|d| d.is_float());
-        float && !t.dims.is_empty() && read.contains(name) && !statistics.contains(name)
-    });
-    let tensors: FxHashMap<&str, u64> =
-        counted.map(|(name, t)| (name, t.dims.iter().fold(1u64, |a, &d| a.saturating_mul(d.max(0) as u64)))).collect();
-    tensors.values().fold(0, |a, &n| a.saturating_add(n))
-}
-
-/// Tensors of `Constant` nodes, by the name of the result.
-fn node_constants(graph: &GraphProto) -> impl Iterator<Item = (&str, &super::proto::TensorProto)> {
-    let constants = graph.node.iter().filter(|n| n.op_type.as_deref() == Some("Constant"));
-    constants.filter_map(|n| Some((n.output.first()?.as_str(), n.attribute.iter().find_map(|a| a.t.as_ref())?)))
 }

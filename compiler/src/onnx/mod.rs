@@ -16,6 +16,7 @@ mod external;
 mod formats;
 mod import;
 mod inspect;
+mod parameters;
 mod proto;
 mod skim;
 mod tensor_data;

@@ -3,16 +3,18 @@
 //! from all that the rules' choices reach, each with its time by that of the default in the same race. A search on a
 //! table sees its schedules alone, so that it is deterministic, and the best that it could find is known.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod subjects;
 mod table;
 mod trials;
 
 use benches::shapes::{KNOWN, OTHERS, Shape};
+use common::{Stderr, ended};
 use compiler::schedule::ScheduleTarget;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use rustc_hash::FxHashSet;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,9 +29,9 @@ use workbench::settings::Settings;
 use workbench::tune::candidate::Candidate;
 use workbench::tune::candidates::Maker;
 use workbench::tune::measurer::Measurer;
-use workbench::tune::space::{Opened, Racing, Space};
+use workbench::tune::space::{Opened, Racing};
 use workbench::tune::units::Unit;
-use workbench::watcher::{Watched, Watcher};
+use workbench::watcher::Watched;
 use workbench::worker::WORKER;
 use workbench::{Code, Error, Result};
 
@@ -95,14 +97,6 @@ impl Asked {
     }
 }
 
-/// Messages on stderr.
-struct Stderr;
-impl Watcher for Stderr {
-    fn says(&self, text: &str) {
-        eprintln!("{text}");
-    }
-}
-
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
     if words.peek().is_some_and(|w| w == WORKER) {
@@ -116,16 +110,6 @@ fn main() -> ExitCode {
         Err(why) => {
             eprintln!("{why}\n\n{USAGE}");
             ExitCode::from(2)
-        }
-    }
-}
-
-fn ended(done: Result<()>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("{e}");
-            ExitCode::from(e.code as u8)
         }
     }
 }
@@ -150,7 +134,7 @@ fn measure(a: &Asked) -> Result<()> {
     let device = open_device(&a.settings)?;
     let profile = profile_on(&a.settings, &device)?;
     let scheduling = scheduling(&a.settings);
-    let known = table::read(&a.file)?;
+    let known = common::read::<Table>(&a.file)?;
     let mut measurer = measurer(a);
     for (name, shape) in shapes(a) {
         if known.iter().any(|t| t.shape == *name && t.device == profile.identity()) {
@@ -159,24 +143,11 @@ fn measure(a: &Asked) -> Result<()> {
         let unit = unit_of(a, shape, &profile)?;
         let table = measure_shape(a, (name, &unit), scheduling.on(&profile), &mut measurer)?;
         let (count, best) = (table.rows.len(), table.best());
-        table::append(&a.file, &table)?;
-        log(&a.settings, format!("oracle: {name}: {count} of {} schedules, the best at {best:.3}", table.reached));
+        let reached = table.reached;
+        common::append(&a.file, table)?;
+        log(&a.settings, format!("oracle: {name}: {count} of {reached} schedules, the best at {best:.3}"));
     }
     Ok(())
-}
-
-/// All schedules that changes of choices reach from the default, nearest first, at most [`REACHED`].
-fn reached(maker: &Maker<'_>) -> Result<Vec<Candidate>> {
-    let mut all = vec![maker.default()?];
-    let mut seen: FxHashSet<String> = all.iter().map(Candidate::key).collect();
-    let mut at = 0;
-    while at < all.len() && all.len() < REACHED {
-        let near = maker.around(&all[at]);
-        all.extend(near.into_iter().filter(|c| seen.insert(c.key())));
-        at += 1;
-    }
-    all.truncate(REACHED);
-    Ok(all)
 }
 
 fn measure_shape(
@@ -187,7 +158,7 @@ fn measure_shape(
 ) -> Result<Table> {
     let mut progress = Progress::new(&a.settings, &[]);
     let maker = Maker::new(target, unit, &[]);
-    let all = reached(&maker)?;
+    let all = maker.reached(REACHED)?;
     let (default, mut others) = (all[0].clone(), all[1..].to_vec());
     let mut random = ChaCha8Rng::seed_from_u64(a.settings.seed);
     others.shuffle(&mut random);

@@ -1,7 +1,7 @@
 //! What tables are of: the tensor functions of shapes, and the process that measures their schedules.
 
 use super::Asked;
-use super::table::{self, Table};
+use super::table::Table;
 use benches::shapes::{KNOWN, OTHERS, Shape};
 use compiler::profile::DeviceProfile;
 use workbench::executor::{compile_options, compile_with, pipeline_for, scheduling};
@@ -39,7 +39,7 @@ pub fn unit_of(a: &Asked, shape: &Shape, profile: &DeviceProfile) -> Result<Unit
 /// The tables of a file, each with its function.
 pub fn tables(a: &Asked) -> Result<Vec<(Table, Unit)>> {
     let mut out = Vec::new();
-    for table in table::read(&a.file)? {
+    for table in crate::common::read::<crate::table::Table>(&a.file)? {
         let shape = KNOWN.iter().chain(OTHERS).find(|s| s.0 == table.shape);
         let shape = shape.ok_or_else(|| Error::input(format!("{}: no shape {}", a.file.display(), table.shape)))?;
         let unit = unit_of(a, &shape.1, &table.profile)?;

@@ -4,12 +4,10 @@ use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::{Choice, values};
 use runtime_gpu::Standing;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
-use std::path::Path;
+use workbench::Result;
 use workbench::settings::Settings;
 use workbench::tune::candidate::Candidate;
 use workbench::tune::units::Unit;
-use workbench::{Error, Result};
 
 /// The schedules of a function.
 #[derive(Serialize, Deserialize)]
@@ -117,30 +115,4 @@ impl Table {
     pub fn best(&self) -> f64 {
         self.rows.iter().filter_map(|r| r.measured.counted()).fold(1.0, f64::min)
     }
-}
-
-/// The tables of a file; a missing one has none.
-///
-/// # Errors
-/// A file that cannot be read; the number of the first line that is no table.
-pub fn read(path: &Path) -> Result<Vec<Table>> {
-    let fail = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-        Err(e) => return Err(fail(&e)),
-    };
-    let one = |(n, line): (usize, &str)| serde_json::from_str(line).map_err(|e| fail(&format!("line {}: {e}", n + 1)));
-    text.lines().enumerate().map(one).collect()
-}
-
-/// Appends a table.
-///
-/// # Errors
-/// A file that cannot be written.
-pub fn append(path: &Path, table: &Table) -> Result<()> {
-    let fail = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
-    let text = serde_json::to_string(table).map_err(|e| fail(&e))? + "\n";
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(|e| fail(&e))?;
-    file.write_all(text.as_bytes()).map_err(|e| fail(&e))
 }

@@ -2,9 +2,12 @@
 //! networks on the processor, each with every candidate of every rule, what the estimate says of it and how long it
 //! takes. `scripts/cpu_prices.py` fits the prices of the estimate to such tables.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod judge;
 mod table;
 
+use common::{Stderr, ended};
 use compiler::compile::{CompileOptions, compile, function_alone};
 use compiler::interpreter::HostFunctions;
 use compiler::profile::DeviceProfile;
@@ -14,7 +17,6 @@ use compiler::text::random_tensor;
 use compiler::tir::TensorFunction;
 use runtime_cpu::{CpuError, Session, Work};
 use runtime_gpu::{Racer, Sample, race_of};
-use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +31,7 @@ use workbench::tune::candidate::Candidate;
 use workbench::tune::candidates::Maker;
 use workbench::tune::space::Space;
 use workbench::tune::units::Unit;
-use workbench::watcher::{Watched, Watcher};
+use workbench::watcher::Watched;
 use workbench::{Code, Error, Result};
 
 /// Candidates of a unit, at most.
@@ -77,39 +79,24 @@ impl Asked {
     }
 }
 
-/// Messages on stderr.
-struct Stderr;
-impl Watcher for Stderr {
-    fn says(&self, text: &str) {
-        eprintln!("{text}");
-    }
-}
-
 fn main() -> ExitCode {
-    let done = match Asked::read(std::env::args().skip(1)) {
+    ended(match Asked::read(std::env::args().skip(1)) {
         Ok(mut a) => {
             a.settings.watch = Watched(Arc::new(Stderr));
             run(&a)
         }
         Err(why) => Err(Error::usage(format!("{why}\n\n{USAGE}"))),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("{e}");
-            ExitCode::from(e.code as u8)
-        }
-    }
+    })
 }
 
 fn run(a: &Asked) -> Result<()> {
     if a.flags.contains("recount") {
-        let tables = table::read(&a.file)?;
+        let tables = common::read::<Table>(&a.file)?;
         let again: Result<Vec<Table>> = tables.into_iter().map(Table::recounted).collect();
-        return table::write(&a.file, &again?);
+        return common::write(&a.file, &again?);
     }
     if a.flags.contains("judge") {
-        print!("{}", judge::judged(&table::read(&a.file)?)?);
+        print!("{}", judge::judged(&common::read::<Table>(&a.file)?)?);
         return Ok(());
     }
     if a.flags.contains("again") {
@@ -122,7 +109,7 @@ fn run(a: &Asked) -> Result<()> {
 fn measure_again(a: &Asked) -> Result<()> {
     let (place, profile) = processor(a)?;
     let scheduling = scheduling(&a.settings);
-    let mut tables = table::read(&a.file)?;
+    let mut tables = common::read::<Table>(&a.file)?;
     for n in 0..tables.len() {
         let t = &mut tables[n];
         if t.profile.identity() != profile.identity() {
@@ -138,7 +125,7 @@ fn measure_again(a: &Asked) -> Result<()> {
         let found = times(&place, &unit, scheduling.on(&profile), &all, ROUNDS)?;
         t.rows = found.into_iter().map(|(n, us)| rows[n].clone().with_time(us)).collect();
         log(&a.settings, format!("{}: {} candidates", t.name, t.rows.len()));
-        table::write(&a.file, &tables)?;
+        common::write(&a.file, &tables)?;
     }
     Ok(())
 }
@@ -156,7 +143,7 @@ fn measure(a: &Asked) -> Result<()> {
     let (place, profile) = processor(a)?;
     let scheduling = scheduling(&a.settings);
     for model in &a.models {
-        let known = table::read(&a.file)?;
+        let known = common::read::<Table>(&a.file)?;
         let module = workbench::models::load(model, &a.settings, None)?;
         let options = compile_options(pipeline_for(&module, &a.settings, &profile, &[])?, &a.settings, &profile)?;
         let compiled = compile_with(module, &options, &a.settings, &profile)?;
@@ -177,29 +164,15 @@ fn measure(a: &Asked) -> Result<()> {
         let some: BTreeSet<usize> = (0..a.each).map(|n| n * last / a.each.saturating_sub(1).max(1)).collect();
         for (_, (_, unit)) in found.into_iter().enumerate().filter(|f| some.contains(&f.0)) {
             let target = scheduling.on(&profile);
-            let all = reached(&Maker::new(target, &unit, &[]))?;
+            let all = Maker::new(target, &unit, &[]).reached(REACHED)?;
             let rows = times(&place, &unit, target, &all, ROUNDS)?;
             let rows: Vec<Row> = rows.into_iter().map(|(n, us)| Row::of(&all[n], us)).collect();
             let table = Table::new(workbench::models::short_name(model), &unit, &profile, rows).recounted()?;
-            table::append(&a.file, &table)?;
             log(&a.settings, format!("{model}: {} of {count}: {} candidates", table.name, table.rows.len()));
+            common::append(&a.file, table)?;
         }
     }
     Ok(())
-}
-
-/// All schedules that changes of choices reach from the default, nearest first.
-fn reached(maker: &Maker<'_>) -> Result<Vec<Candidate>> {
-    let mut all = vec![maker.default()?];
-    let mut seen: FxHashSet<String> = all.iter().map(Candidate::key).collect();
-    let mut at = 0;
-    while at < all.len() && all.len() < REACHED {
-        let near = maker.around(&all[at]);
-        all.extend(near.into_iter().filter(|c| seen.insert(c.key())));
-        at += 1;
-    }
-    all.truncate(REACHED);
-    Ok(all)
 }
 
 /// The position and microseconds of each candidate that runs, raced; the first must run.

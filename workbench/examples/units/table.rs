@@ -8,7 +8,6 @@ use compiler::text::{parse_tensor_function, print_tensor_function};
 use compiler::tir::TensorFunction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 use weft::TuningLine;
 use workbench::tune::candidate::Candidate;
 use workbench::tune::units::Unit;
@@ -116,40 +115,4 @@ impl Table {
         }
         Ok(self)
     }
-}
-
-/// The tables of a file; a missing one has none.
-///
-/// # Errors
-/// A file that cannot be read; the number of the first line that is no table.
-pub fn read(path: &Path) -> Result<Vec<Table>> {
-    let fail = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-        Err(e) => return Err(fail(&e)),
-    };
-    let one = |(n, line): (usize, &str)| serde_json::from_str(line).map_err(|e| fail(&format!("line {}: {e}", n + 1)));
-    text.lines().enumerate().map(one).collect()
-}
-
-/// Appends a table.
-///
-/// # Errors
-/// A file that cannot be read or written.
-pub fn append(path: &Path, table: &Table) -> Result<()> {
-    let mut all = read(path)?;
-    all.push(table.clone());
-    write(path, &all)
-}
-
-/// Writes tables.
-///
-/// # Errors
-/// A file that cannot be written.
-pub fn write(path: &Path, tables: &[Table]) -> Result<()> {
-    let fail = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
-    let lines: Result<Vec<String>, _> = tables.iter().map(serde_json::to_string).collect();
-    let text: String = lines.map_err(|e| fail(&e))?.into_iter().map(|l| l + "\n").collect();
-    std::fs::write(path, text).map_err(|e| fail(&e))
 }

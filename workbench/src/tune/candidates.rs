@@ -10,6 +10,7 @@ use compiler::schedule::template::{Match, Template};
 use compiler::schedule::{InstrRef, Rules, ScheduleProvider, ScheduleTarget, TunedSchedule, schedule_as_written};
 use compiler::text::print_instruction;
 use compiler::tir::TensorFunction;
+use rustc_hash::FxHashSet;
 use weft::TuningLine;
 
 /// Candidates of each template in a search's draft; one more is taken at random.
@@ -45,6 +46,23 @@ impl<'a> Maker<'a> {
         let plain = estimate_as_made(f, constants, target, &scheduled.function).ok()?.cost;
         let estimated_ns = plain.scaled(&self.target.profile.factors).total();
         Some(Candidate { estimated_ns, plain: Some(plain), trace: scheduled.function.trace, origin })
+    }
+
+    /// All schedules that changes of choices reach from the default, nearest first, at most so many.
+    ///
+    /// # Errors
+    /// A function that no rule takes: a bug.
+    pub fn reached(&self, most: usize) -> Result<Vec<Candidate>> {
+        let mut all = vec![self.default()?];
+        let mut seen: FxHashSet<String> = all.iter().map(Candidate::key).collect();
+        let mut at = 0;
+        while at < all.len() && all.len() < most {
+            let near = self.around(&all[at]);
+            all.extend(near.into_iter().filter(|c| seen.insert(c.key())));
+            at += 1;
+        }
+        all.truncate(most);
+        Ok(all)
     }
 
     /// The key of the default schedule.

@@ -1,21 +1,16 @@
 //! Quantised weights: how many parameters a model has in them, and how each operand is stored (`i4 block 32`).
 //!
-//! [`of_file`] reads an ONNX file, [`of_module`] a module. Parameters are counted in elements: a weight of four bits is
-//! one, whatever bytes it shares. Scales, zero points, the statistics of batch norms and scalars are none.
+//! Parameters are counted in elements: a weight of four bits is one, whatever bytes it shares. Scales, zero points, the
+//! statistics of batch norms and scalars are none.
 
-mod wire;
-
-use compiler::dtype::DType;
-use compiler::graph::{Constant, Function, Module, NodeId};
-use compiler::inspect::{Inspection, count_parameters};
-use compiler::name::Name;
-use compiler::ops::control::Const;
-use compiler::ops::dequantize_blocks::DequantizeBlocks;
-use compiler::remark::{Remark, RemarkKind};
+use crate::graph::{Constant, Function, Module, NodeId};
+use crate::name::Name;
+use crate::ops::control::Const;
+use crate::ops::dequantize_blocks::DequantizeBlocks;
+use crate::remark::{Remark, RemarkKind};
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
-pub use wire::of_file;
 
 /// Quantised weights of one form.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -43,7 +38,7 @@ pub struct Counted {
 
 impl Counted {
     /// Counts a quantised tensor.
-    fn add(&mut self, form: String, bits: u64, block: Option<u64>, elements: u64) {
+    pub(crate) fn add(&mut self, form: String, bits: u64, block: Option<u64>, elements: u64) {
         self.parameters = self.parameters.saturating_add(elements);
         match self.quantised.iter_mut().find(|q| q.form == form) {
             Some(q) => {
@@ -53,36 +48,16 @@ impl Counted {
             None => self.quantised.push(Quantised { form, bits, block, tensors: 1, parameters: elements }),
         }
     }
-    fn sorted(mut self) -> Counted {
+    pub(crate) fn sorted(mut self) -> Counted {
         self.quantised.sort_by(|a, b| b.parameters.cmp(&a.parameters).then_with(|| a.form.cmp(&b.form)));
         self
     }
 }
 
-/// A model as `weft inspect` shows it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Inspected {
-    /// Inputs, outputs, operators and size.
-    #[serde(flatten)]
-    pub model: Inspection,
-    /// Quantised weights by type and block, most elements first.
-    pub quantised: Vec<Quantised>,
-    /// The sizes that have to be given before it is known what is supported; `None` where they do not matter.
-    pub open: Option<String>,
-}
-
-impl Inspected {
-    /// A model with its parameters as they were counted.
-    pub fn new(model: Inspection, counted: Counted, open: Option<String>) -> Inspected {
-        let Counted { parameters, quantised } = counted;
-        Inspected { model: Inspection { parameters, ..model }, quantised, open }
-    }
-}
-
-/// The type of integers of `bits` bits with a scale for each `block` of them; `zeros` are zero points of their own.
-/// Without them the middle of the range is 0, as in a signed type.
-pub fn form(bits: i64, zeros: bool, block: i64) -> String {
-    format!("{}{bits} block {block}", if zeros { 'u' } else { 'i' })
+/// Elements of a type with a scale for each `block` of them. Integers without zero points of their own have 0 in the
+/// middle of their range, as a signed type.
+pub(crate) fn form(ty: &str, block: impl std::fmt::Display) -> String {
+    format!("{ty} block {block}")
 }
 
 /// A packed operand: the constant, the node that decodes it, and how.
@@ -103,7 +78,7 @@ impl Packed<'_> {
     }
     fn form(&self) -> String {
         let zeros = self.function.nodes[self.node].inputs.get(2).is_some_and(Option::is_some);
-        form(self.op.bits, zeros, self.op.block)
+        form(&format!("{}{}", if zeros { 'u' } else { 'i' }, self.op.bits), self.op.block)
     }
     /// `` `w` is i4 block 32 [1024,1024] ``.
     fn described(&self) -> String {
@@ -135,9 +110,9 @@ fn packed(module: &Module) -> Vec<Packed<'_>> {
     out
 }
 
-/// The parameters of a module.
-pub fn of_module(module: &Module) -> Counted {
-    let mut counted = Counted { parameters: count_parameters(module), ..Counted::default() };
+/// The parameters of a module, of which `parameters` are in floats.
+pub(super) fn of_module(module: &Module, parameters: u64) -> Counted {
+    let mut counted = Counted { parameters, ..Counted::default() };
     let mut seen = FxHashSet::default();
     for p in packed(module).into_iter().filter(|p| seen.insert(p.name)) {
         let scales = p.function.nodes[p.node].inputs.get(1).copied().flatten();
@@ -151,7 +126,7 @@ pub fn of_module(module: &Module) -> Counted {
 }
 
 /// Says of each node with a packed operand how that is stored; the detail is the constant's name.
-pub fn remarks(module: &Module) -> Vec<Remark> {
+pub fn packed_operands(module: &Module) -> Vec<Remark> {
     let remark = |p: Packed<'_>| {
         let origins = &p.function.nodes[p.node].origins;
         Remark {
@@ -163,28 +138,4 @@ pub fn remarks(module: &Module) -> Vec<Remark> {
         }
     };
     packed(module).into_iter().map(remark).collect()
-}
-
-/// Type of elements by its ONNX number: its name and bits.
-fn stored(code: u64) -> (String, u64) {
-    let narrow = match code {
-        17 => ("f8e4m3fn", 8),
-        18 => ("f8e4m3fnuz", 8),
-        19 => ("f8e5m2", 8),
-        20 => ("f8e5m2fnuz", 8),
-        21 => ("u4", 4),
-        22 => ("i4", 4),
-        23 => ("f4e2m1", 4),
-        25 => ("u2", 2),
-        26 => ("i2", 2),
-        _ => match dtype(code) {
-            Some(d) => return (d.to_string(), 8 * d.size() as u64),
-            None => ("?", 0),
-        },
-    };
-    (narrow.0.to_string(), narrow.1)
-}
-
-fn dtype(code: u64) -> Option<DType> {
-    compiler::onnx::dtype_from_onnx(i32::try_from(code).ok()?).ok()
 }
