@@ -19,8 +19,9 @@ import numpy as np
 
 # As the dispatcher has them.
 RULES = ["row-tasks", "matmul-tile", "lanes"]
-# Nanoseconds of what no unit of a table has: transposed convolutions as one kernel, groups of few channels.
-ASSUMED = {"ProductLoneTap": 800.0, "ProductScattered": 3.0}
+# Nanoseconds of what no unit of a table has: transposed convolutions as one kernel, groups of few channels, weights of
+# few bits that are decoded in lanes (12 ns a weight in a decoder).
+ASSUMED = {"ProductLoneTap": 800.0, "ProductScattered": 3.0, "Bits": 12.0}
 SOURCE = Path(__file__).parent.parent / "compiler/tensor-ir/src/schedule/estimate/prices.rs"
 
 

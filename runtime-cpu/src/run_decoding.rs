@@ -78,9 +78,12 @@ impl Task<'_> {
         let of = |n: i64, stride: i64| if stride == 0 { 1 } else { n };
         let [blocks, steps] = [of(blocks, p.strides[0]), of(steps, p.strides[1])];
         to.resize(width * (blocks * steps) as usize, 0.0);
-        for (at, to) in (0i64..).zip(to.chunks_exact_mut(width)) {
+        // Rows of columns that follow each other are read at once.
+        let follow = steps == 1 && p.strides[3] == 1 && (blocks == 1 || p.strides[0] == columns);
+        let run = if follow { to.len() } else { width };
+        for (at, to) in (0i64..).zip(to.chunks_exact_mut(run)) {
             let first = first + at / steps * p.strides[0] + at % steps * p.strides[1];
-            let columns = if p.strides[3] == 0 { 1 } else { width };
+            let columns = if p.strides[3] == 0 { 1 } else { run };
             read(&view, &Span { first, rows: 1, columns, row_stride: 0, column_stride: 1 }, &mut to[..columns]);
             let x = to[0];
             to[columns..].fill(x);
@@ -121,10 +124,16 @@ pub(crate) struct Rows<'a> {
 
 /// An element with integers in it.
 pub(crate) trait Packed: Copy + Default {
+    /// All of its bits.
+    fn bits(self) -> u32;
     /// The bits from `shift` on, as a number.
     fn part(self, shift: u32, mask: u32) -> i32;
 }
 impl Packed for u32 {
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self
+    }
     #[inline(always)]
     fn part(self, shift: u32, mask: u32) -> i32 {
         (self >> (shift & 31) & mask) as i32
@@ -132,11 +141,19 @@ impl Packed for u32 {
 }
 impl Packed for u8 {
     #[inline(always)]
+    fn bits(self) -> u32 {
+        u32::from(self)
+    }
+    #[inline(always)]
     fn part(self, shift: u32, mask: u32) -> i32 {
         (u32::from(self) >> (shift & 31) & mask) as i32
     }
 }
 impl Packed for i8 {
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        u32::from(self.cast_unsigned())
+    }
     #[inline(always)]
     fn part(self, _: u32, _: u32) -> i32 {
         i32::from(self)
@@ -144,6 +161,12 @@ impl Packed for i8 {
 }
 
 impl Rows<'_> {
+    /// Bits from one row to the next, if rows share their words and begin with their first bits.
+    fn follows(&self) -> Option<u32> {
+        let step = self.shifts.get(1).copied().unwrap_or(0);
+        let even = (0..).zip(self.shifts).all(|(row, shift)| *shift == row * step);
+        (self.strides[2] == 0 && even).then_some(step)
+    }
     /// The element behind the last one at places with these strides.
     fn end(&self, strides: &[usize]) -> usize {
         let counts = [self.blocks, self.steps, self.shifts.len()];
@@ -158,20 +181,50 @@ versions! {
             && r.end(&r.zeros.1) <= r.zeros.0.len()
             && r.end(&r.scales.1) <= r.scales.0.len();
         assert!(fits, "rows to decode are in their buffers");
+        let follows = r.follows();
         for step in (0..r.blocks).flat_map(|b| (0..r.steps).map(move |s| [b, s])) {
             let at = |strides: &[usize], column: usize| step[0] * strides[0] + step[1] * strides[1] + column;
             for column in (0..r.columns).step_by(AT_ONCE) {
                 let (zeros, scales) = (&r.zeros.0[at(&r.zeros.1, column)..], &r.scales.0[at(&r.scales.1, column)..]);
                 let (from, to) = (&from[at(&r.strides, column)..], &mut to[at(&r.to, column)..]);
                 let strides = [r.strides[2], r.to[2]];
-                match (zeros.first_chunk(), scales.first_chunk()) {
-                    (Some(zeros), Some(scales)) if column + AT_ONCE <= r.columns => {
+                match (zeros.first_chunk(), scales.first_chunk(), from.first_chunk()) {
+                    (Some(zeros), Some(scales), Some(words)) if follows.is_some() && column + AT_ONCE <= r.columns => {
+                        let (rows, step) = (r.shifts.len(), follows.unwrap_or(0));
+                        // SAFETY: as below.
+                        unsafe { shared(rows, (step, r.mask), *words, (zeros, scales), to.as_mut_ptr(), r.to[2]) }
+                    }
+                    (Some(zeros), Some(scales), _) if column + AT_ONCE <= r.columns => {
                         // SAFETY: the last row has a whole vector from here on, as was just checked.
                         unsafe { vectors(r.shifts, r.mask, from.as_ptr(), zeros, scales, to.as_mut_ptr(), strides) }
                     }
                     _ => columns(r, from, zeros, scales, to, r.columns - column),
                 }
             }
+        }
+    }
+}
+
+/// Decodes whole vectors of columns whose rows share their words, each row `step` bits behind the one before.
+///
+/// # Safety
+/// A vector of each row is writable at `to`, rows so far apart.
+#[inline(always)]
+unsafe fn shared<T: Packed>(
+    rows: usize,
+    (step, mask): (u32, u32),
+    words: [T; AT_ONCE],
+    (zeros, scales): (&[f32; AT_ONCE], &[f32; AT_ONCE]),
+    to: *mut f32,
+    stride: usize,
+) {
+    let (mut words, zeros, scales) = (words.map(T::bits), *zeros, *scales);
+    for row in 0..rows {
+        // SAFETY: the caller vouches for the row.
+        let to = unsafe { &mut *to.add(row * stride).cast::<[f32; AT_ONCE]>() };
+        for i in 0..AT_ONCE {
+            to[i] = ((words[i] & mask) as i32 as f32 - zeros[i]) * scales[i];
+            words[i] >>= step & 31;
         }
     }
 }

@@ -94,6 +94,8 @@ pub fn page(
         text("page.js", include_str!("../template/web/page.js")),
         text("runner.js", include_str!("../template/web/runner.js")),
         text("arrays.js", include_str!("../template/web/arrays.js")),
+        // For Node, where a file's kind is not said otherwise.
+        text("package.json", "{ \"type\": \"module\" }\n"),
     ];
     let mut kernels = vec![];
     for k in &t.kernels {

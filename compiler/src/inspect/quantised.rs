@@ -5,8 +5,8 @@
 
 use crate::graph::{Constant, Function, Module, NodeId};
 use crate::name::Name;
+use crate::ops::Decoding;
 use crate::ops::control::Const;
-use crate::ops::dequantize_blocks::DequantizeBlocks;
 use crate::remark::{Remark, RemarkKind};
 use rustc_hash::FxHashSet;
 use schemars::JsonSchema;
@@ -64,7 +64,8 @@ pub(crate) fn form(ty: &str, block: impl std::fmt::Display) -> String {
 struct Packed<'m> {
     name: Name,
     constant: &'m Constant,
-    op: &'m DequantizeBlocks,
+    /// Bits of an integer, integers of a block and of a row.
+    stored: [i64; 3],
     function: &'m Function,
     node: NodeId,
 }
@@ -74,16 +75,16 @@ impl Packed<'_> {
     fn elements(&self) -> u64 {
         let row = *self.constant.shape.last().unwrap_or(&1) as u64;
         let rows = self.constant.shape.iter().product::<usize>() as u64 / row.max(1);
-        rows.saturating_mul(self.op.size.max(0) as u64)
+        rows.saturating_mul(self.stored[2].max(0) as u64)
     }
     fn form(&self) -> String {
         let zeros = self.function.nodes[self.node].inputs.get(2).is_some_and(Option::is_some);
-        form(&format!("{}{}", if zeros { 'u' } else { 'i' }, self.op.bits), self.op.block)
+        form(&format!("{}{}", if zeros { 'u' } else { 'i' }, self.stored[0]), self.stored[1])
     }
     /// `` `w` is i4 block 32 [1024,1024] ``.
     fn described(&self) -> String {
         let lead = &self.constant.shape[..self.constant.shape.len().saturating_sub(1)];
-        let dims = lead.iter().map(|&d| d as i64).chain([self.op.size]).map(|d| d.to_string()).collect::<Vec<_>>();
+        let dims = lead.iter().map(|&d| d as i64).chain([self.stored[2]]).map(|d| d.to_string()).collect::<Vec<_>>();
         format!("`{}` is {} [{}]", self.name.as_str().trim_end_matches("_words"), self.form(), dims.join(","))
     }
 }
@@ -93,14 +94,15 @@ fn packed(module: &Module) -> Vec<Packed<'_>> {
     let mut out = Vec::new();
     for function in module.functions.values() {
         for node in function.walk() {
-            let Some(op) = function.nodes[node].op.downcast::<DequantizeBlocks>() else { continue };
+            let Some(Decoding::Blocks { bits, block, size }) = function.nodes[node].op.decodes() else { continue };
+            let stored = [bits, block, size];
             // A lookup picks rows before they are decoded.
             let held = |n: NodeId| function.nodes[n].inputs.first().copied().flatten();
             let mut at = held(node);
             while let Some(v) = at {
                 if let Some((_, c)) = function.def_op::<Const>(v) {
                     let constant = module.constants.get(&c.name);
-                    out.extend(constant.map(|constant| Packed { name: c.name, constant, op, function, node }));
+                    out.extend(constant.map(|constant| Packed { name: c.name, constant, stored, function, node }));
                     break;
                 }
                 at = function.def_node(v).and_then(held);
@@ -120,7 +122,7 @@ pub(super) fn of_module(module: &Module, parameters: u64) -> Counted {
             scales.and_then(|v| p.function.def_op::<Const>(v)).and_then(|(_, c)| module.constants.get(&c.name));
         let scales = scales.map_or(0, |c| c.shape.iter().product::<usize>() as u64);
         counted.parameters = counted.parameters.saturating_sub(scales);
-        counted.add(p.form(), p.op.bits.max(0) as u64, u64::try_from(p.op.block).ok(), p.elements());
+        counted.add(p.form(), p.stored[0].max(0) as u64, u64::try_from(p.stored[1]).ok(), p.elements());
     }
     counted.sorted()
 }

@@ -6,7 +6,7 @@ use crate::inspect::{Counted, form};
 use crate::ops::narrow::Narrow;
 use rustc_hash::FxHashMap;
 
-/// What the nodes that read a tensor take it for. What stands later counts for a tensor that is read in several ways.
+/// Use of a tensor by the nodes that read it. The later one here counts for a tensor that is read in several ways.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Value,

@@ -8,7 +8,7 @@
 //! device, also for subnormals and infinities.
 
 use super::narrow::{self, Narrow, PowerRounding};
-use super::{InferContext, Op, OpResult};
+use super::{Decoding, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
@@ -69,8 +69,8 @@ impl Op for Cast {
         cx.output(0, out);
         Ok(())
     }
-    fn decodes(&self) -> bool {
-        self.to.is_float()
+    fn decodes(&self) -> Option<Decoding> {
+        self.to.is_float().then_some(Decoding::Elements)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Cast", vec![("to", OnnxAttr::Int(onnx_code(self.to)))]);

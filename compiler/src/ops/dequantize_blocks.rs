@@ -137,8 +137,9 @@ impl Op for DequantizeBlocks {
         };
         Some(Ok(vec![all]))
     }
-    fn decodes(&self) -> bool {
-        true
+    fn decodes(&self) -> Option<super::Decoding> {
+        let DequantizeBlocks { bits, block, size } = *self;
+        Some(super::Decoding::Blocks { bits, block, size })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let out = cx.output_types[0].clone();

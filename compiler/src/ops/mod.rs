@@ -95,7 +95,7 @@ pub use op_ref::OpRef;
 pub use out_of_range::{Checked, OutOfRange};
 pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
-pub use properties::{Effects, Homogeneity, Precision};
+pub use properties::{Decoding, Effects, Homogeneity, Precision};
 pub use register::{register_importers, register_op};
 pub use weights::WeightChannels;
 
@@ -314,9 +314,9 @@ pub trait Op: AttrObject {
 
     // ---- Precision ----
 
-    /// True for an op that makes wide elements of packed ones, each by itself: kernels may decode what they read.
-    fn decodes(&self) -> bool {
-        false
+    /// How an op makes wide elements of packed ones, each by itself: kernels may decode what they read.
+    fn decodes(&self) -> Option<Decoding> {
+        None
     }
     /// Mixed-precision class.
     fn precision(&self) -> Precision {

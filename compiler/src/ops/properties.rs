@@ -5,6 +5,23 @@
 //! Passes name by type only the IR's own ops (`ops/control.rs`), the ops of an equation (`passes/simplify`,
 //! `passes/canonicalize_ops`), and the op that the pass is about. A tidy test lists the last (`NAMED_OPS`).
 
+/// How an op decodes its first operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decoding {
+    /// Each element becomes a wider one.
+    Elements,
+    /// Integers of so many bits share elements along the last axis, of whose integers the first `size` count; operand 1
+    /// has a scale for each `block` of them, operand 2 a zero point where there are some.
+    Blocks {
+        /// Bits of an integer.
+        bits: i64,
+        /// Integers of a block.
+        block: i64,
+        /// Integers that count along the last axis.
+        size: i64,
+    },
+}
+
 /// How mixed precision treats an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precision {

@@ -159,7 +159,7 @@ fn widens(r: &Rewriter<'_>, n: NodeId) -> bool {
     let node = &r.f.nodes[n];
     let data = node.inputs.first().copied().flatten().map(|v| r.f.ty(v)).filter(|t| t.rank() > 1 && t.dtype.is_int());
     let sizes = data.and_then(TensorType::bytes).zip(node.outputs.first().and_then(|&o| r.f.ty(o).bytes()));
-    node.op.decodes() && sizes.is_some_and(|(packed, wide)| wide >= 2 * packed)
+    node.op.decodes().is_some() && sizes.is_some_and(|(packed, wide)| wide >= 2 * packed)
 }
 
 /// Nodes from a decoding to the product that reads it, at most, and of constants on the way to one of them.
@@ -178,7 +178,7 @@ fn meets_product(r: &Rewriter<'_>, uses: &[Vec<(NodeId, usize)>], v: ValueId, st
     let beside = |o: ValueId| o == v || (few(o) && is_known(r, o, MOST_STEPS));
     let scaled = node.op.broadcasts() && node.inputs.iter().flatten().all(|o| beside(*o));
     let kept = |o: &ValueId| r.f.ty(*o).numel() == r.f.ty(v).numel() && meets_product(r, uses, *o, steps - 1);
-    product || (steps > 0 && (moved || scaled || node.op.decodes()) && node.outputs.iter().all(kept))
+    product || (steps > 0 && (moved || scaled || node.op.decodes().is_some()) && node.outputs.iter().all(kept))
 }
 
 /// Whether the value depends on constants alone, by so many steps at most.
@@ -298,7 +298,7 @@ mod tests {
         let packed = |by: &str, profile: DeviceProfile| {
             let mut m = parse_module(&text(by)).unwrap_or_else(|e| panic!("{e}"));
             run_pass(&FoldConstants::default(), &mut m, &mut PassContext::new(profile)).unwrap();
-            m.main().walk().iter().any(|&n| m.main().nodes[n].op.decodes())
+            m.main().walk().iter().any(|&n| m.main().nodes[n].op.decodes().is_some())
         };
         let device = || DeviceProfile::named("ada").expect("a profile");
         assert!(packed(product, device()) && packed(product, DeviceProfile::processor(2, [6, 16])));

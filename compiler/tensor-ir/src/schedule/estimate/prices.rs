@@ -61,6 +61,8 @@ counts! {
     Operation,
     /// An operation of a lane of a leaf that has more conditions than strips.
     General,
+    /// A shift of an integer, and what is done with its bits: no strip has words without a sign.
+    Bits,
     /// A load or store of a vector.
     Access,
     /// A lane whose place is found by itself.
@@ -123,6 +125,7 @@ static TABLE: [Prices; 2] = [
             0.0,      // Run
             0.0,      // Operation
             0.07203,  // General
+            12.0,     // Bits
             1.092,    // Access
             0.2077,   // Apart
             12.16,    // Function
@@ -159,6 +162,7 @@ static TABLE: [Prices; 2] = [
             2.352,    // Run
             0.0,      // Operation
             0.1015,   // General
+            12.0,     // Bits
             0.2918,   // Access
             0.2634,   // Apart
             6.341,    // Function

@@ -10,7 +10,7 @@ use crate::int::Cond;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::analysis::operands::{Operand, factors};
-use crate::tir::{BinaryOp, Block, BufferId, Expr};
+use crate::tir::{Block, BufferId, Domain, Expr};
 use crate::traffic::element_bytes;
 
 /// Register tiles, all alike.
@@ -322,7 +322,7 @@ impl<'s, 'f> Counter<'s, 'f> {
             true => self.add(Count::General, times * plain),
             false => self.add(Count::Operation, vectors * plain),
         }
-        self.add(Count::General, times * OF_BITS * bits(&block.value));
+        self.add(Count::Bits, times * shifts(&block.value));
         self.add(Count::Function, vectors * functions);
         for r in reads {
             match lane.and_then(|v| self.step(r, v)) {
@@ -405,15 +405,12 @@ impl Sides<'_> {
     }
 }
 
-/// Operations on bits, which no strip has: they run lane by lane. An assumed price, in operations of such leaves.
-const OF_BITS: f64 = 25.0;
-
-/// Operations on the bits of integers in an expression.
-fn bits(e: &Expr) -> f64 {
+/// Shifts in an expression: what only integers have.
+fn shifts(e: &Expr) -> f64 {
     let mut sum = 0.0;
     e.visit(&mut |e| {
         if let Expr::Binary(op, ..) = e {
-            sum += f64::from(u8::from(matches!(op, BinaryOp::Shr | BinaryOp::Shl | BinaryOp::BitAnd)));
+            sum += f64::from(u8::from(op.domain() == Domain::Integer));
         }
     });
     sum
