@@ -1,6 +1,6 @@
 //! Leaves that decode packed weights, as values: `find_decoding` finds them, `run_decoding` runs them.
 
-use crate::index::{Extent, Index};
+use crate::index::{Extent, Index, Slot};
 
 /// A place that moves evenly with all loops of the leaf.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Decoding {
     pub loops: Vec<Extent>,
     /// The two loops around rows, blocks and their steps; rows and columns.
     pub inside: [Extent; 4],
+    /// Loops that became blocks.
+    pub parts: Vec<Slot>,
     pub packed: Place,
     /// Where the bits of each row begin in a word.
     pub shifts: Vec<u32>,
@@ -34,6 +36,6 @@ pub(crate) struct Decoding {
     pub to: Place,
 }
 
-/// Memory for zero points and scales of a thread.
+/// Memory of a thread for zero points, for scales, and for a left operand that is no f32.
 #[derive(Default)]
-pub(crate) struct Factors(pub [Vec<f32>; 2]);
+pub(crate) struct Factors(pub [Vec<f32>; 3]);

@@ -5,13 +5,16 @@
 //! ```
 //!
 //! Columns (`j`) lie next to each other. The rows (`i`) share words, scales and zero points, or have a byte each.
-//! Leaves of another form are computed as any other.
+//! Leaves of another form are computed as any other. A tile of few rows whose right operand is decoded just before it,
+//! for it alone, decodes that itself, in all parts of the depth at once.
 
 use crate::decoding::{Decoding, Factor, Place};
 use crate::epilogue::Known;
 use crate::form::Form;
-use crate::index::{Extent, Index, Scene};
-use crate::program::{Leaf, Value};
+use crate::index::{Extent, Index, Scene, Slot};
+use crate::packed_tile::MOST_ROWS;
+use crate::program::{Leaf, Node, RegisterTile, Start, Value};
+use crate::tile::Kind;
 use tensor_ir::dtype::DType;
 use tensor_ir::tir::BinaryOp;
 
@@ -68,7 +71,80 @@ impl Decoding {
             }
         };
         let fits = next(&packed) && next(&to) && steady(&zero) && steady(&scale);
-        fits.then_some(Decoding { loops, inside, packed, shifts, mask, zero, scale, to })
+        fits.then_some(Decoding { loops, inside, parts: vec![], packed, shifts, mask, zero, scale, to })
+    }
+}
+
+/// Gives a tile of few rows the leaf before it, if that decodes words for its right operand and for nothing else.
+pub(crate) fn join(nodes: &mut Vec<Node>, next: &mut Node, buffers: &[Known]) {
+    if let (Some(Node::Leaf(l)), Node::Tile(t)) = (nodes.last(), next)
+        && let Some(d) = Decoding::of(l, buffers).filter(|d| d.is_operand(t, buffers))
+    {
+        t.decoding = Some(Box::new(d));
+        nodes.pop();
+    }
+}
+
+/// A loop; if it goes over parts of the depth of a tile that decodes, that tile with all of them.
+pub(crate) fn in_one(slot: Slot, count: i64, mut body: Vec<Node>) -> Node {
+    let whole = if let [Node::Tile(t)] = &mut body[..] { takes(t, slot, count) } else { false };
+    if whole { body.remove(0) } else { Node::Loop(slot, count, body) }
+}
+
+/// Makes a loop part of the tile's depth, if all places move on in it as they do inside.
+fn takes(t: &mut RegisterTile, slot: Slot, count: i64) -> bool {
+    let Some(d) = t.decoding.as_deref_mut() else { return false };
+    let sums = matches!(t.start, Start::Kept) && t.epilogue.is_none() && t.ends.is_empty() && !t.acc.index.uses(slot);
+    let blocks = d.inside[0].count;
+    let on = |p: &Place| p.index.stride(slot).filter(|by| blocks == 1 || *by == blocks * p.strides[0]);
+    let factor = |f: &Factor| if let Factor::At(p) = f { on(p).is_some_and(|by| by >= 0) } else { true };
+    let words = on(&d.packed).is_some_and(|by| by >= 0);
+    if !sums || t.left.index.stride(slot) != Some(t.depth) || !words || !factor(&d.zero) || !factor(&d.scale) {
+        return false;
+    }
+    let factors = [&mut d.zero, &mut d.scale].into_iter().filter_map(|f| match f {
+        Factor::At(p) => Some(p),
+        Factor::Number(_) => None,
+    });
+    for p in factors.chain([&mut d.packed]) {
+        p.strides[0] = p.index.stride(slot).unwrap_or(0) / blocks;
+    }
+    d.parts.push(slot);
+    d.inside[0].count *= count;
+    t.depth *= count;
+    true
+}
+
+impl Decoding {
+    /// True if the tile multiplies what the leaf decodes, word by word, with few rows.
+    fn is_operand(&self, t: &RegisterTile, buffers: &[Known]) -> bool {
+        let [blocks, steps, rows, columns] = self.inside.map(|e| e.count);
+        let Some(right) = t.right.as_ref().filter(|r| r.buffer == self.to.buffer) else { return false };
+        let strides = self.to.strides;
+        let slots: Vec<Slot> = self.inside.iter().map(|e| e.slot).chain([t.row, t.column, t.inner]).collect();
+        let same = strides[2] == t.right_stride
+            && (steps == 1 || strides[1] == rows * strides[2])
+            && (blocks == 1 || strides[0] == steps * rows * strides[2])
+            && self.to.index.without(&slots) == right.index.without(&slots)
+            && blocks * steps * rows == t.depth
+            && columns == t.columns;
+        let words = buffers[self.packed.buffer].form == Form::U32 && self.shared().is_some() && rows % 2 == 0;
+        let by_block = |f: &Factor| match f {
+            Factor::Number(_) => true,
+            Factor::At(p) => steps == 1 || p.strides[1] == 0,
+        };
+        let left = t.row_stride.is_some_and(|s| s >= 0) && t.left_stride == 1 && t.clamps.is_empty();
+        let plain = t.kind == Kind::Product && t.taps == [[0, 0]] && t.right_row == 0 && t.padding.is_none();
+        let whole = t.conditions.is_empty() && t.across.is_empty() && self.loops.is_empty();
+        let alone = buffers[self.to.buffer].own_blocks == Some(2);
+        let few = t.rows <= MOST_ROWS as i64 && t.epilogue.is_none();
+        same && words && by_block(&self.zero) && by_block(&self.scale) && left && plain && whole && alone && few
+    }
+    /// Bits from one row to the next, if rows share their words and begin with their first bits.
+    pub(crate) fn shared(&self) -> Option<u32> {
+        let step = self.shifts.get(1).copied().unwrap_or(0);
+        let even = (0..).zip(&self.shifts).all(|(row, shift)| *shift == row * step);
+        (self.packed.strides[2] == 0 && even).then_some(step)
     }
 }
 

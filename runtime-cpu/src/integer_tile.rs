@@ -53,6 +53,7 @@ macro_rules! integer_body {
     ($(#[$feature:meta])* $name:ident, $vectors:ident, |$sum:ident, $left:ident, $right:ident| $combined:expr) => {
         mod $name {
             use crate::vectors::$vectors::*;
+            use crate::vectors::{AHEAD, prefetch};
             use crate::finish::{begin, finish};
             use crate::tile_operands::{Operands, Step};
             #[cfg(target_arch = "x86_64")]
@@ -86,6 +87,7 @@ macro_rules! integer_body {
                         }
                         let mut at = 0;
                         for _ in 0..t.depth {
+                            prefetch(b.wrapping_add(AHEAD), V * LANES);
                             let mut columns = [splat(0.0); V];
                             for v in 0..V {
                                 columns[v] = load(masks[v], b.wrapping_add(v * LANES));
@@ -123,7 +125,7 @@ integer_body!(
 );
 #[cfg(target_arch = "x86_64")]
 integer_body!(
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw")]
     avx512_words,
     avx512,
     |sum, left, right| add_int(sum, mul_int(left, right))

@@ -55,6 +55,7 @@ mod isa;
 mod lanes;
 mod math;
 mod memory;
+mod packed_tile;
 mod processor;
 mod program;
 mod row_ranges;

@@ -251,6 +251,8 @@ pub(crate) struct RegisterTile {
     pub row: Slot,
     /// The variable of the columns.
     pub column: Slot,
+    /// The variable of the depth of a nest of tensor loops.
+    pub inner: Slot,
     /// From one row of the left operand to the next; none where rows lie unevenly.
     pub row_stride: Option<i64>,
     /// From one element of a row to the next.
@@ -265,6 +267,8 @@ pub(crate) struct RegisterTile {
     pub integer_padding: i64,
     /// None for kinds without it.
     pub right: Option<Access>,
+    /// The right operand is decoded, and in no buffer.
+    pub decoding: Option<Box<Decoding>>,
     /// The right operand for the next row of results; 0 where all rows share one.
     pub right_row: i64,
     /// From one row of the right operand to the next.

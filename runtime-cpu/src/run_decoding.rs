@@ -6,6 +6,10 @@ use crate::form::Form;
 use crate::index::Slot;
 use crate::isa::versions;
 use crate::memory::{Element, Span, View};
+use crate::packed_tile::{self, Packed as PackedRight};
+use crate::program::RegisterTile;
+use crate::run_tiles::Target;
+use crate::tile_operands::{Operands, Step};
 use half::{bf16, f16};
 
 /// Columns that are decoded at once.
@@ -21,7 +25,7 @@ impl Task<'_> {
     }
     fn decode_part(&mut self, d: &Decoding) {
         let counts = d.inside.map(|e| e.count);
-        let Factors([mut zeros, mut scales]) = std::mem::take(&mut self.own.factors);
+        let Factors([mut zeros, mut scales, left]) = std::mem::take(&mut self.own.factors);
         let zero = self.factors(&d.zero, counts, &mut zeros);
         let scale = self.factors(&d.scale, counts, &mut scales);
         let [blocks, steps, _, columns] = counts.map(|n| n as usize);
@@ -38,6 +42,7 @@ impl Task<'_> {
             steps,
             columns,
             shifts: &d.shifts,
+            shared: d.shared(),
             mask: d.mask,
             zeros: zero,
             scales: scale,
@@ -49,7 +54,73 @@ impl Task<'_> {
             Form::I8 => decode(self.isa, &rows, self.elements::<i8>(&d.packed, counts), to),
             _ => decode(self.isa, &rows, self.elements::<u8>(&d.packed, counts), to),
         }
-        self.own.factors = Factors([zeros, scales]);
+        self.own.factors = Factors([zeros, scales, left]);
+    }
+    /// Runs a tile that decodes its right operand in registers.
+    pub(crate) fn decoded_tile(&mut self, t: &RegisterTile, d: &Decoding, to: &Target, steps: &[Step]) {
+        let initial = self.initial(t);
+        d.inside.iter().map(|e| e.slot).chain(d.parts.iter().copied()).for_each(|s| self.begin_at([s; 2], [0, 0]));
+        let Factors([mut zeros, mut scales, mut rows]) = std::mem::take(&mut self.own.factors);
+        let packed = self.packed(d, [&mut zeros, &mut scales]);
+        let (left, row_stride) = self.rows_as_f32(t, to.rows, &mut rows);
+        let operands = Operands {
+            kind: t.kind,
+            left,
+            row_stride: row_stride as isize,
+            table: &[],
+            table_rows: 0,
+            left_stride: 1,
+            right: std::ptr::null(),
+            right_stride: 0,
+            taps: &[],
+            depth: t.depth as usize,
+            first_column: 0,
+            columns: to.columns as usize,
+            initial,
+            steps,
+            out: to.out,
+            out_stride: to.stride as isize,
+        };
+        // SAFETY: words, factors and rows of the left operand were checked against their buffers, results and steps in
+        // `target`; the results are this task's own.
+        unsafe { packed_tile::run(self.isa, &operands, &packed, to.rows as usize) };
+        self.own.factors = Factors([zeros, scales, rows]);
+    }
+    /// The right operand of a tile, in its buffers.
+    fn packed<'m>(&self, d: &Decoding, [zeros, scales]: [&'m mut Vec<f32>; 2]) -> PackedRight {
+        let counts = d.inside.map(|e| e.count);
+        let [blocks, steps, rows, columns] = counts.map(|n| n as usize);
+        let factor = |(all, [by, _]): (&'m [f32], [usize; 2])| {
+            assert!((blocks - 1) * by + columns <= all.len(), "factors are in their buffers");
+            (all.as_ptr(), by)
+        };
+        PackedRight {
+            words: self.elements::<u32>(&d.packed, counts).as_ptr(),
+            strides: [d.packed.strides[0] as usize, d.packed.strides[1] as usize],
+            blocks,
+            steps,
+            rows,
+            bits: d.shared().unwrap_or(0),
+            mask: d.mask,
+            zeros: factor(self.factors(&d.zero, counts, zeros)),
+            scales: factor(self.factors(&d.scale, counts, scales)),
+        }
+    }
+    /// The rows of a tile's left operand, whose elements lie next to each other, and the distance between two: where
+    /// they lie, or converted.
+    fn rows_as_f32(&self, t: &RegisterTile, rows: i64, to: &mut Vec<f32>) -> (*const f32, i64) {
+        let (view, first) = (self.views[t.left.buffer], t.left.index.eval(self.scene()));
+        let stride = t.row_stride.unwrap_or(0);
+        view.require_all(first, first + (rows - 1) * stride + t.depth - 1);
+        if view.form() == Form::F32 {
+            return (view.pointer::<f32>(first).cast_const(), stride);
+        }
+        to.resize((rows * t.depth) as usize, 0.0);
+        for (row, to) in (0i64..).zip(to.chunks_exact_mut(t.depth as usize)) {
+            let first = first + row * stride;
+            read(&view, &Span { first, rows: 1, columns: to.len(), row_stride: 0, column_stride: 1 }, to);
+        }
+        (to.as_ptr(), t.depth)
     }
     /// The elements from the first to the last that the leaf reads at a place.
     fn elements<'m, T: Element>(&self, p: &Place, counts: [i64; 4]) -> &'m [T] {
@@ -115,6 +186,8 @@ pub(crate) struct Rows<'a> {
     steps: usize,
     columns: usize,
     shifts: &'a [u32],
+    /// See [`Decoding::shared`].
+    shared: Option<u32>,
     mask: u32,
     /// With the distances between blocks and steps.
     zeros: (&'a [f32], [usize; 2]),
@@ -161,12 +234,6 @@ impl Packed for i8 {
 }
 
 impl Rows<'_> {
-    /// Bits from one row to the next, if rows share their words and begin with their first bits.
-    fn follows(&self) -> Option<u32> {
-        let step = self.shifts.get(1).copied().unwrap_or(0);
-        let even = (0..).zip(self.shifts).all(|(row, shift)| *shift == row * step);
-        (self.strides[2] == 0 && even).then_some(step)
-    }
     /// The element behind the last one at places with these strides.
     fn end(&self, strides: &[usize]) -> usize {
         let counts = [self.blocks, self.steps, self.shifts.len()];
@@ -181,7 +248,6 @@ versions! {
             && r.end(&r.zeros.1) <= r.zeros.0.len()
             && r.end(&r.scales.1) <= r.scales.0.len();
         assert!(fits, "rows to decode are in their buffers");
-        let follows = r.follows();
         for step in (0..r.blocks).flat_map(|b| (0..r.steps).map(move |s| [b, s])) {
             let at = |strides: &[usize], column: usize| step[0] * strides[0] + step[1] * strides[1] + column;
             for column in (0..r.columns).step_by(AT_ONCE) {
@@ -189,8 +255,8 @@ versions! {
                 let (from, to) = (&from[at(&r.strides, column)..], &mut to[at(&r.to, column)..]);
                 let strides = [r.strides[2], r.to[2]];
                 match (zeros.first_chunk(), scales.first_chunk(), from.first_chunk()) {
-                    (Some(zeros), Some(scales), Some(words)) if follows.is_some() && column + AT_ONCE <= r.columns => {
-                        let (rows, step) = (r.shifts.len(), follows.unwrap_or(0));
+                    (Some(zeros), Some(scales), Some(words)) if r.shared.is_some() && column + AT_ONCE <= r.columns => {
+                        let (rows, step) = (r.shifts.len(), r.shared.unwrap_or(0));
                         // SAFETY: as below.
                         unsafe { shared(rows, (step, r.mask), *words, (zeros, scales), to.as_mut_ptr(), r.to[2]) }
                     }
@@ -290,6 +356,7 @@ mod tests {
                 steps,
                 columns,
                 shifts: &shifts,
+                shared: Some(bits),
                 mask,
                 zeros: (&zeros, [0, 0]),
                 scales: (&scales, [columns, 0]),

@@ -37,12 +37,25 @@ impl Task<'_> {
     }
     fn tile_with(&mut self, t: &RegisterTile, m: &mut TileMemory) {
         let Some(to) = self.target(t, m) else { return };
+        match &t.decoding {
+            Some(d) => self.decoded_tile(t, d, &to, &m.steps),
+            None => self.products(t, &to, m),
+        }
+        if let Some((Form::I8 | Form::U8, at, stride)) = to.narrow {
+            integers::narrow(self.isa, &m.results[..(to.rows * to.columns) as usize], to.columns as usize, at, stride);
+        } else if let Some((form, at, stride)) = to.narrow {
+            let all = &m.results[..(to.rows * to.columns) as usize];
+            let lies = stride == to.columns as isize * form.size() as isize;
+            for (n, row) in (0..).zip(all.chunks_exact(if lies { all.len() } else { to.columns as usize })) {
+                // SAFETY: `target` has checked the rows of results, which are this task's own.
+                unsafe { halves::narrow(self.isa, form, row, at.wrapping_offset(n * stride)) };
+            }
+        }
+    }
+    /// Computes the sums and runs the steps.
+    fn products(&mut self, t: &RegisterTile, to: &Target, m: &mut TileMemory) {
         let first = [t.left.index.eval(self.scene()), t.right.as_ref().map_or(0, |r| r.index.eval(self.scene()))];
-        let start = match &t.start {
-            Start::Kept => None,
-            Start::Number(x) => Some(*x),
-            Start::First(x, slots) => slots.iter().all(|s| self.env[*s] == 0).then_some(*x),
-        };
+        let start = self.initial(t);
         m.conditions.clear();
         m.conditions.extend(t.conditions.iter().map(|c| c.condition.index.eval(self.scene())));
         let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
@@ -50,7 +63,7 @@ impl Task<'_> {
         let taps = self.copy_right((t, kind), first[1], to.columns, m);
         let right = taps.is_some().then(|| m.right.rows());
         let columns = 0..to.columns;
-        let place = Place { t, kind, to: &to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
+        let place = Place { t, kind, to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {
             _ if t.kind.has_words() => self.uneven(&place, m),
@@ -70,15 +83,13 @@ impl Task<'_> {
             }
         }
         taps.into_iter().for_each(|taps| *m.right.taps() = taps);
-        if let Some((Form::I8 | Form::U8, at, stride)) = to.narrow {
-            integers::narrow(self.isa, &m.results[..(to.rows * to.columns) as usize], to.columns as usize, at, stride);
-        } else if let Some((form, at, stride)) = to.narrow {
-            let all = &m.results[..(to.rows * to.columns) as usize];
-            let lies = stride == to.columns as isize * form.size() as isize;
-            for (n, row) in (0..).zip(all.chunks_exact(if lies { all.len() } else { to.columns as usize })) {
-                // SAFETY: `target` has checked the rows of results, which are this task's own.
-                unsafe { halves::narrow(self.isa, form, row, at.wrapping_offset(n * stride)) };
-            }
+    }
+    /// The number that sums begin with, if they do not go on from results.
+    pub(crate) fn initial(&self, t: &RegisterTile) -> Option<f32> {
+        match &t.start {
+            Start::Kept => None,
+            Start::Number(x) => Some(*x),
+            Start::First(x, slots) => slots.iter().all(|s| self.env[*s] == 0).then_some(*x),
         }
     }
     /// How a tile multiplies.

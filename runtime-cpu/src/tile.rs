@@ -154,6 +154,7 @@ macro_rules! body {
     ($(#[$feature:meta])* $name:ident) => {
         mod $name {
             use super::vectors::$name::*;
+            use super::vectors::{AHEAD, prefetch};
             use super::{Kind, Operands, Step, begin, finish};
 
             const PRODUCT: u8 = Kind::Product as u8;
@@ -210,6 +211,11 @@ macro_rules! body {
                             }
                         }
                         for _ in 0..t.depth {
+                            match KIND {
+                                PRODUCT => prefetch(b.wrapping_add(AHEAD), V * LANES),
+                                HALVES => prefetch(halves.wrapping_add(2 * AHEAD).cast(), V * LANES / 2),
+                                _ => {}
+                            }
                             let mut columns = [splat(0.0); V];
                             for v in 0..V {
                                 columns[v] = match KIND {
@@ -242,7 +248,7 @@ macro_rules! body {
 
 #[cfg(target_arch = "x86_64")]
 body!(
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw")]
     avx512
 );
 #[cfg(target_arch = "x86_64")]

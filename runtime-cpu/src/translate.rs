@@ -1,6 +1,7 @@
 //! A kernel of a scheduled function, with values for its symbols, as a [`Program`].
 
 use crate::epilogue::{self, Known};
+use crate::find_decoding;
 use crate::form::Form;
 use crate::index::{Condition, Indices, Slot};
 use crate::program::{Access, Extent, Leaf, Memory, Node, Program, Reduction, RegisterTile, Value};
@@ -96,7 +97,8 @@ impl Translator<'_> {
             Stmt::Seq(list) => {
                 let parts = list.iter().map(|s| self.statement(s)).collect::<Result<Vec<_>, _>>()?;
                 let mut out = vec![];
-                for n in parts.into_iter().flatten() {
+                for mut n in parts.into_iter().flatten() {
+                    find_decoding::join(&mut out, &mut n, &self.buffers);
                     unread::leave_out(&mut out, &n, &self.buffers);
                     epilogue::push(&mut out, n, &self.buffers);
                 }
@@ -159,7 +161,7 @@ impl Translator<'_> {
             }
         }
         let slot = self.ix.bind(l.var, count);
-        Ok(vec![Node::Loop(slot, count, self.statement(&l.body)?)])
+        Ok(vec![find_decoding::in_one(slot, count, self.statement(&l.body)?)])
     }
     pub(crate) fn bind_all(&mut self, heads: &[(Name, i64)]) -> Vec<Extent> {
         heads.iter().map(|&(var, count)| Extent { slot: self.ix.bind(var, count), count }).collect()

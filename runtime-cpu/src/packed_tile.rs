@@ -1,0 +1,215 @@
+//! Register tiles whose right operand is packed: few rows of results, for which words are decoded and multiplied
+//! without a store between.
+
+use crate::isa::Isa;
+use crate::tile_operands::Operands;
+
+/// Rows of results that share what is decoded in registers, at most: more read a decoded panel.
+pub(crate) const MOST_ROWS: usize = 4;
+
+/// A right operand in words of 32 bits, each with the same columns of several rows, the first row in its lowest bits.
+/// Strides are elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Packed {
+    pub words: *const u32,
+    /// From block to block, and from one row of words to the next.
+    pub strides: [usize; 2],
+    pub blocks: usize,
+    /// Rows of words of a block.
+    pub steps: usize,
+    /// Rows of elements in a word: an even number.
+    pub rows: usize,
+    /// Bits from one row to the next, and which of them an element has.
+    pub bits: u32,
+    pub mask: u32,
+    /// A zero point and a scale for each column, and the distance from block to block.
+    pub zeros: (*const f32, usize),
+    pub scales: (*const f32, usize),
+}
+
+/// Computes all rows of a tile, at most [`MOST_ROWS`]: rows of the left operand lie evenly, their elements next to
+/// each other.
+///
+/// # Safety
+/// As [`crate::tile::run`] for the left operand, steps and results; all that `p` names is readable.
+pub(crate) unsafe fn run(isa: Isa, t: &Operands<'_>, p: &Packed, rows: usize) {
+    macro_rules! by_rows {
+        ($body:ident, $one:literal, $more:literal) => {{
+            let step = if rows == 1 { $one } else { $more } * crate::vectors::$body::LANES;
+            for column in (0..t.columns).step_by(step) {
+                // SAFETY: the caller vouches for the operands, and for the instruction set.
+                unsafe {
+                    match rows {
+                        1 => $body::packed::<1, $one>(t, p, column),
+                        2 => $body::packed::<2, $more>(t, p, column),
+                        3 => $body::packed::<3, $more>(t, p, column),
+                        _ => $body::packed::<MOST_ROWS, $more>(t, p, column),
+                    }
+                }
+            }
+        }};
+    }
+    // Sums, words, zero points, scales and what is decoded fit the registers.
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => by_rows!(avx512, 2, 2),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => by_rows!(avx2, 2, 1),
+        #[cfg(target_arch = "aarch64")]
+        Isa::Neon => by_rows!(neon, 3, 1),
+        _ => by_rows!(portable, 1, 1),
+    }
+}
+
+macro_rules! packed_body {
+    ($(#[$feature:meta])* $name:ident) => {
+        mod $name {
+            use super::Packed;
+            use crate::finish::{begin, finish};
+            use crate::tile_operands::{Operands, Step};
+            use crate::vectors::$name::*;
+            use crate::vectors::{AHEAD, prefetch};
+
+            /// `R` rows of `V` vectors of columns from a column on. Even and odd rows of the right operand have sums of
+            /// their own, so that fewer additions wait for each other.
+            ///
+            /// # Safety
+            /// As [`super::run`].
+            $(#[$feature])*
+            // Arrays of registers: each index is a constant when the loops are unrolled.
+            #[allow(clippy::needless_range_loop)]
+            pub unsafe fn packed<const R: usize, const V: usize>(t: &Operands<'_>, p: &Packed, column: usize) {
+                // SAFETY: the caller of `run` vouches for all accesses: columns from `column` on as far as masks have
+                // them.
+                unsafe {
+                    let row = 0;
+                    let (out, masks, mut sums) = begin!(t, [row, column]);
+                    let mut odd = [[splat(0.0); V]; R];
+                    let (mask, by) = (splat(f32::from_bits(p.mask)), splat(f32::from_bits(p.bits)));
+                    let mut left = t.left;
+                    for block in 0..p.blocks {
+                        let (mut zeros, mut scales) = ([splat(0.0); V], [splat(0.0); V]);
+                        for v in 0..V {
+                            let at = |f: (*const f32, usize)| f.0.add(block * f.1 + column + v * LANES);
+                            (zeros[v], scales[v]) = (load(masks[v], at(p.zeros)), load(masks[v], at(p.scales)));
+                        }
+                        let mut from = p.words.add(block * p.strides[0] + column).cast::<f32>();
+                        for _ in 0..p.steps {
+                            prefetch(from.wrapping_add(AHEAD), V * LANES);
+                            let mut words = [splat(0.0); V];
+                            for v in 0..V {
+                                words[v] = load(masks[v], from.wrapping_add(v * LANES));
+                            }
+                            for _ in 0..p.rows / 2 {
+                                for half in 0..2 {
+                                    let mut right = [splat(0.0); V];
+                                    for v in 0..V {
+                                        let element = to_float(and(words[v], mask));
+                                        right[v] = mul(sub(element, zeros[v]), scales[v]);
+                                        words[v] = shift_right(words[v], by);
+                                    }
+                                    for i in 0..R {
+                                        let left = splat(*left.wrapping_offset(i as isize * t.row_stride));
+                                        for v in 0..V {
+                                            let sum = if half == 0 { &mut sums[i][v] } else { &mut odd[i][v] };
+                                            *sum = fma(left, right[v], *sum);
+                                        }
+                                    }
+                                    left = left.wrapping_add(1);
+                                }
+                            }
+                            from = from.wrapping_add(p.strides[1]);
+                        }
+                    }
+                    for i in 0..R {
+                        for v in 0..V {
+                            sums[i][v] = add(sums[i][v], odd[i][v]);
+                        }
+                    }
+                    finish!(t, [row, column], masks, sums, out, false);
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+packed_body!(
+    #[target_feature(enable = "avx512f,avx512bw")]
+    avx512
+);
+#[cfg(target_arch = "x86_64")]
+packed_body!(
+    #[target_feature(enable = "avx2,fma,f16c")]
+    avx2
+);
+#[cfg(target_arch = "aarch64")]
+packed_body!(
+    #[target_feature(enable = "neon")]
+    neon
+);
+packed_body!(portable);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tile_operands::{Kind, Step};
+
+    /// Every instruction set has the sums of the definition, also in columns that are no whole vector.
+    #[test]
+    fn words_are_multiplied_as_if_decoded_before() {
+        for (bits, columns, rows) in [(4u32, 32, 1), (4, 12, 2), (2, 20, 3), (8, 7, 4), (4, 45, 1)] {
+            let (each, blocks, steps) = (32 / bits as usize, 3, 2);
+            let depth = blocks * steps * each;
+            let mask = ((1u64 << bits) - 1) as u32;
+            let words: Vec<u32> = (0..blocks * steps * columns).map(|i| (i as u32).wrapping_mul(0x9e37_79b9)).collect();
+            let zeros: Vec<f32> = (0..columns).map(|i| (i % 5) as f32).collect();
+            let scales: Vec<f32> = (0..blocks * columns).map(|i| (1 + i % 3) as f32).collect();
+            let left: Vec<f32> = (0..rows * depth).map(|i| (i % 7) as f32 - 3.0).collect();
+            let packed = Packed {
+                words: words.as_ptr(),
+                strides: [steps * columns, columns],
+                blocks,
+                steps,
+                rows: each,
+                bits,
+                mask,
+                zeros: (zeros.as_ptr(), 0),
+                scales: (scales.as_ptr(), columns),
+            };
+            let element = |k: usize, j: usize| {
+                let (step, i) = (k / each, (k % each) as u32);
+                let q = words[step * columns + j] >> (i * bits) & mask;
+                (q as f32 - zeros[j]) * scales[step / steps * columns + j]
+            };
+            for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+                let mut out = vec![9.0; rows * columns];
+                let t = Operands {
+                    kind: Kind::Product,
+                    left: left.as_ptr(),
+                    row_stride: depth as isize,
+                    table: &[],
+                    table_rows: 0,
+                    left_stride: 1,
+                    right: std::ptr::null(),
+                    right_stride: 0,
+                    taps: &[],
+                    depth,
+                    first_column: 0,
+                    columns,
+                    initial: Some(1.0),
+                    steps: &[Step::Mul(2.0)],
+                    out: out.as_mut_ptr(),
+                    out_stride: columns as isize,
+                };
+                // SAFETY: the vectors above have these sizes.
+                unsafe { run(isa, &t, &packed, rows) };
+                for (at, got) in out.iter().enumerate() {
+                    let (i, j) = (at / columns, at % columns);
+                    let sum: f32 = (0..depth).map(|k| left[i * depth + k] * element(k, j)).sum();
+                    assert_eq!(*got, (sum + 1.0) * 2.0, "{isa:?}, {bits} bits, {rows} x {columns}: {i}, {j}");
+                }
+            }
+        }
+    }
+}
