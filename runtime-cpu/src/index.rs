@@ -283,6 +283,24 @@ impl Index {
         }
         (out, clamps)
     }
+    /// The index without upper limits on a variable that what they hold grows with, and where they change nothing, with
+    /// the step from one of its values to the next.
+    pub(crate) fn without_ends(&self, of: Slot) -> (Index, Vec<(Condition, i64)>) {
+        let mut out = Index { rest: vec![], ..self.clone() };
+        let mut ends = vec![];
+        for (factor, node) in &self.rest {
+            let end = Clamp::of(node).and_then(|c| Some((c.index.stride(of).filter(|step| *step > 0)?, c)));
+            match end.filter(|(_, c)| c.limits.0 == i64::MIN) {
+                Some((step, Clamp { index, limits: (_, last) })) => {
+                    out = out.plus(index.clone(), *factor);
+                    let beyond = index.plus(Index::constant(last + 1), -1);
+                    ends.push((Condition { op: CondOp::Lt, index: beyond.without(&[of]) }, step));
+                }
+                None => out = out.plus_node(*factor, node.clone()),
+            }
+        }
+        (out, ends)
+    }
     /// The same without remainders of these variables whose quotients are not there, `x / 8 % 3 * 8 + x % 8`: they are
     /// limits of what is divided, here between 0 and 24.
     pub(crate) fn without_limits(&self, of: &[Slot]) -> (Index, Vec<Clamp>) {

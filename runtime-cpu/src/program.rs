@@ -276,12 +276,16 @@ pub(crate) struct RegisterTile {
     pub epilogue: Option<Epilogue>,
     /// Conditions that hold for the first rows, or for the first columns: nobody reads the others.
     pub ends: Vec<End>,
+    /// Conditions that hold for the first columns: the others have places of their own, [`RegisterTile::held`].
+    pub limits: Vec<End>,
+    /// The places of both operands with all limits.
+    pub held: [Option<Index>; 2],
     /// Blocks of the function that are part of this tile.
     pub blocks: usize,
 }
 
 /// A condition that holds for the first rows or columns of a tile.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct End {
     /// The condition in the first row or column.
     pub condition: Condition,

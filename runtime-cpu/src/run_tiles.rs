@@ -4,6 +4,7 @@ use crate::copied::{Copied, Stored};
 use crate::execute::Task;
 use crate::form::Form;
 use crate::halves;
+use crate::index::Index;
 use crate::integers::{self, Rows};
 use crate::memory::View;
 use crate::program::{self, End, Epilogue, Operand, RegisterTile, Start, StepOp};
@@ -54,15 +55,31 @@ impl Task<'_> {
     }
     /// Computes the sums and runs the steps.
     fn products(&mut self, t: &RegisterTile, to: &Target, m: &mut TileMemory) {
-        let first = [t.left.index.eval(self.scene()), t.right.as_ref().map_or(0, |r| r.index.eval(self.scene()))];
+        let holds = |n: i64, e: &End| until(e.condition.op, e.condition.index.eval(self.scene()), e.step, n);
+        let even = t.limits.iter().fold(to.columns, holds);
+        if even > 0 {
+            let first = [t.left.index.eval(self.scene()), t.right.as_ref().map_or(0, |r| r.index.eval(self.scene()))];
+            self.columns(t, to, first, 0..even, m);
+        }
+        for column in even..to.columns {
+            self.begin_at([t.column, usize::MAX], [column, 0]);
+            let own = |i: &Option<Index>| i.as_ref().map_or(0, |i| i.eval(self.scene()));
+            let [left, right] = [own(&t.held[0]), own(&t.held[1])];
+            self.begin_at([t.column, usize::MAX], [0, 0]);
+            let left = if t.kind == Kind::Product { left } else { left - column };
+            self.columns(t, to, [left, right - column], column..column + 1, m);
+        }
+    }
+    /// Computes these columns, of which the first one of all would begin at `first`.
+    fn columns(&mut self, t: &RegisterTile, to: &Target, first: [i64; 2], columns: Range<i64>, m: &mut TileMemory) {
         let start = self.initial(t);
         m.conditions.clear();
         m.conditions.extend(t.conditions.iter().map(|c| c.condition.index.eval(self.scene())));
         let even = t.row_stride.filter(|_| self.lies_evenly(t, to.rows));
         let kind = self.kind(t);
-        let taps = self.copy_right((t, kind), first[1], to.columns, m);
+        let taps = self.copy_right((t, kind), first[1] + columns.start, columns.end - columns.start, m);
         let right = taps.is_some().then(|| m.right.rows());
-        let columns = 0..to.columns;
+        let right = right.map(|(at, stride)| (at.wrapping_sub(columns.start as usize), stride));
         let place = Place { t, kind, to, first, start, taps: taps.as_ref().unwrap_or(&t.taps), right, columns };
         let inside = t.conditions.iter().zip(&m.conditions).all(|(c, at)| always(c, *at, to.rows));
         match even {

@@ -1,8 +1,8 @@
 //! Tiles of kernels: nests of tensor loops, and reductions whose lanes lie next to each other.
 
 use crate::form::Form;
-use crate::index::{Condition, Index, Slot};
-use crate::program::{Access, Extent, Node, RegisterTile, RowCondition, Start};
+use crate::index::{Clamp, Condition, Index, Slot};
+use crate::program::{Access, End, Extent, Node, RegisterTile, RowCondition, Start};
 use crate::tile::Kind;
 use crate::translate::{Translator, access};
 use tensor_ir::dtype::DType;
@@ -25,6 +25,9 @@ struct Side {
     /// The same, of conditions that hold for some lanes.
     across: Vec<Condition>,
     padding: f32,
+    /// Conditions that hold for the first lanes, where the place has no limits, and the place with them.
+    limits: Vec<End>,
+    held: Index,
 }
 
 /// The operands of a reduction.
@@ -35,6 +38,8 @@ struct Sides {
     conditions: Vec<Condition>,
     across: Vec<Condition>,
     padding: Option<f32>,
+    limits: Vec<End>,
+    held: [Option<Index>; 2],
 }
 
 impl Sides {
@@ -46,6 +51,23 @@ impl Sides {
     fn indices(&self) -> impl Iterator<Item = &Index> {
         let operands = [Some(&self.left), self.right.as_ref()].into_iter().flatten().map(|a| &a.index);
         operands.chain(self.conditions.iter().chain(&self.across).map(|c| &c.index))
+    }
+    /// True if all moves evenly with the variable, where `left` is the place of the left operand, and no limit of the
+    /// columns does.
+    fn move_evenly(&self, left: &Index, with: Slot) -> bool {
+        let free = !self.limits.iter().any(|l| l.condition.index.uses(with));
+        free && self.indices().skip(1).chain([left]).all(|i| i.stride(with).is_some())
+    }
+    /// The innermost of these loops, where it stands under no condition: the depth of a tile. And those around it, its
+    /// taps.
+    fn depth<'e>(&self, loops: &'e [Extent], left: &Index, clamps: &[Clamp]) -> Option<(Extent, &'e [Extent])> {
+        let free = |e: &Extent| {
+            self.conditions.iter().chain(&self.across).all(|c| c.index.stride(e.slot) == Some(0))
+                && clamps.iter().all(|c| !c.index.uses(e.slot))
+                && left.stride(e.slot).is_some_and(|s| s >= 0)
+        };
+        let (last, around) = loops.split_last()?;
+        Some(if free(last) { (*last, around) } else { (Extent { slot: usize::MAX, count: 1 }, loops) })
     }
 }
 
@@ -158,23 +180,13 @@ impl Translator<'_> {
         let sides = self.sides(&b.value, (r.combiner, sums_of(r.combiner, buffer.dtype)), columns.slot)?;
         let Some(sides) = sides.filter(|s| !s.looks_beyond()) else { return Ok(None) };
         let (plain, clamps) = sides.left.index.without_clamps();
-        let even = |e: &Extent| sides.indices().skip(1).chain([&plain]).all(|i| i.stride(e.slot).is_some());
+        let even = |e: &Extent| sides.move_evenly(&plain, e.slot);
         let taps = loops.iter().rev().take_while(|e| !store.uses(e.slot) && even(e)).scan(1, |all, e| {
             *all *= e.count;
             (*all <= MOST_TAPS).then_some(())
         });
-        let (outer, mut taps) = loops.split_at(loops.len() - taps.count());
-        // The innermost loop, where it stands under no condition, is the depth.
-        let mut depth = Extent { slot: usize::MAX, count: 1 };
-        if let Some((last, rest)) = taps.split_last()
-            && sides.conditions.iter().chain(&sides.across).all(|c| c.index.stride(last.slot) == Some(0))
-            && clamps.iter().all(|c| !c.index.uses(last.slot))
-            && plain.stride(last.slot).is_some_and(|s| s >= 0)
-        {
-            (depth, taps) = (*last, rest);
-        } else if taps.is_empty() {
-            return Ok(None);
-        }
+        let (outer, inner) = loops.split_at(loops.len() - taps.count());
+        let Some((depth, taps)) = sides.depth(inner, &plain, &clamps) else { return Ok(None) };
         let walk = outer.last().filter(|e| store.uses(e.slot) && store.stride(e.slot).is_some() && even(e));
         // A right operand that is copied is the same for all rows.
         let moves = |e: &&Extent| sides.right.iter().any(|r| self.is_copied(r) && r.index.uses(e.slot));
@@ -200,6 +212,8 @@ impl Translator<'_> {
             right_stride: right.map_or(0, |r| step(depth, r)),
             clamps,
             across: conditions_of(taps, sides.across.clone(), columns.slot),
+            limits: sides.limits,
+            held: sides.held,
             ..tile(taps, &plain, right, sides.conditions.clone(), rows.slot)
         };
         Ok(Some(with_loops(around, RegisterTile { left: sides.left, right: sides.right, ..made })))
@@ -264,22 +278,33 @@ impl Translator<'_> {
         if !across.is_empty() && copied() {
             return Ok(None);
         }
-        Ok(Some(Sides { kind, left: left.access, right: right.map(|r| r.access), conditions, across, padding }))
+        let limits: Vec<_> = right.iter().chain([&left]).flat_map(|o| o.limits.iter().cloned()).collect();
+        if !limits.is_empty() && !across.is_empty() {
+            return Ok(None);
+        }
+        let held = [Some(left.held), right.as_ref().map(|r| r.held.clone())];
+        let (left, right) = (left.access, right.map(|r| r.access));
+        Ok(Some(Sides { kind, left, right, conditions, across, padding, limits, held }))
     }
     fn operand(&self, e: &Expr, sums: DType, lane: Slot) -> Result<Option<Side>, String> {
         let Some(o) = Operand::of(e).filter(|o| self.is_readable(o, sums)) else { return Ok(None) };
         let padding = if sums == DType::I32 { o.row_padding().map(|x| x as f64) } else { o.float_padding() };
         let Some(padding) = padding else { return Ok(None) };
         let conditions = self.conditions(o.conditions)?;
-        let index = self.ix.place(o.buffer, o.indices)?;
+        let held = self.ix.place(o.buffer, o.indices)?;
+        let (index, ends) = held.without_ends(lane);
+        let limits: Vec<End> =
+            ends.into_iter().map(|(condition, step)| End { condition, step, of_columns: true }).collect();
         let (across, conditions): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|c| c.index.uses(lane));
         let moves = index.stride(lane);
         let even = across.iter().all(|c| c.op != CondOp::Eq && c.index.stride(lane).is_some());
-        if !even || !matches!(moves, Some(0 | 1)) || moves == Some(0) && !across.is_empty() {
+        let cut = !across.is_empty() || !limits.is_empty();
+        if !even || !matches!(moves, Some(0 | 1)) || moves == Some(0) && cut || !across.is_empty() && !limits.is_empty()
+        {
             return Ok(None);
         }
         let access = access(o.buffer, index, [usize::MAX, lane]);
-        Ok(Some(Side { access, moves: moves == Some(1), conditions, across, padding: padding as f32 }))
+        Ok(Some(Side { access, moves: moves == Some(1), conditions, across, padding: padding as f32, limits, held }))
     }
 }
 
@@ -346,6 +371,8 @@ fn tile(loops: &[Extent], left: &Index, right: Option<&Index>, conditions: Vec<C
         right_stride: 0,
         epilogue: None,
         ends: vec![],
+        limits: vec![],
+        held: [None, None],
         blocks: 1,
     }
 }
