@@ -24,8 +24,18 @@ fn leaves<'n>(nodes: &'n [Node], to: &mut Vec<&'n Leaf>) {
     }
 }
 
-/// Runs the function, whose body is one kernel, with each instruction set. All of its elements are stored as they are.
+/// Runs a function of strips.
 fn check(text: &str) {
+    run(text, &|body| {
+        let mut all = vec![];
+        leaves(body, &mut all);
+        assert!(!all.is_empty() && all.iter().all(|l| l.strips.is_some()), "not all leaves are strips: {text}");
+    });
+}
+
+/// Runs the function, whose body is one kernel that is as `expected`, with each instruction set. All of its elements are
+/// stored as they are.
+fn run(text: &str, expected: &dyn Fn(&[Node])) {
     let f = parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let tensor = |(n, b): (usize, tensor_ir::tir::BufferId)| {
         let b = &f.buffers[b];
@@ -43,9 +53,7 @@ fn check(text: &str) {
     let want = run_tensor_function(&f, &inputs).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let kernel = Kernel::new(&f, Name::new("k")).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let program = kernel.program(&[]).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut all = vec![];
-    leaves(&program.body, &mut all);
-    assert!(!all.is_empty() && all.iter().all(|l| l.strips.is_some()), "not all leaves are strips: {text}");
+    expected(&program.body);
     for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
         let mut given: Vec<Vec<u64>> = inputs.iter().map(words).collect();
         let mut made: Vec<Vec<u64>> = want.iter().map(|t| vec![0; words(t).len()]).collect();
@@ -77,6 +85,24 @@ fn words(t: &Tensor) -> Vec<u64> {
 fn one(parameters: &str, loops: &[(&str, i64)], block: &str) -> String {
     let heads: String = loops.iter().map(|(v, n)| format!("for {v} in 0..{n} {{ ")).collect();
     format!("tensor @f({parameters}) {{ kernel k {{ {heads} {block} {} }} }}", "} ".repeat(loops.len()))
+}
+
+/// Columns that are held below the end of an operand read its last one again.
+#[test]
+fn tiles_whose_columns_are_held() {
+    for (columns, last) in [(45, 30), (16, 1), (33, 31), (40, 100)] {
+        let operands = format!("%x: f32[6, {}], %y: f32[6, {columns}], %s: f32[6], out %z: f32[{columns}]", last + 1);
+        for (combiner, value) in [
+            ("sum", format!("%x[r, min(j, {last})] * %s[r]")),
+            ("sum", format!("%x[r, min(j, {last})] * %y[r, j]")),
+            ("sum", format!("%x[r, min(j, {last})]")),
+            ("max", format!("%x[r, min(j, {last})]")),
+        ] {
+            let block = format!("block z reduce {combiner} init {{ %z[j] <- {value} }}");
+            let text = one(&operands, &[("r", 6), ("j", columns)], &block);
+            run(&text, &|body| assert!(matches!(body, [Node::Tile(_)]), "no tile: {body:?}"));
+        }
+    }
 }
 
 #[test]
