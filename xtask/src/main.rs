@@ -22,6 +22,7 @@ mod python;
 mod release;
 mod replay;
 mod report;
+mod semver;
 mod test;
 mod times;
 mod tint;
@@ -58,6 +59,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "wheel", help: wheel::HELP, run: wheel::run },
     Command { name: "release", help: release::HELP, run: release::run },
     Command { name: "bare", help: bare::HELP, run: bare::run },
+    Command { name: "semver", help: semver::HELP, run: semver::run },
     Command { name: "timed", help: times::HELP, run: times::run },
 ];
 
