@@ -14,7 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// One line for the usage.
-pub const HELP: &str = "[MODEL ...] writes benches/results/gpu-kernels.md: the zoo's kernels as three vendors' compilers see them";
+pub const HELP: &str =
+    "[MODEL ...] writes benches/results/gpu-kernels.md: the zoo's kernels as three vendors' compilers see them";
 
 /// One device of each vendor.
 const DEVICES: &str = "navi31,bmg,ada";

@@ -14,7 +14,7 @@ pub const MATURIN: &str = "maturin==1.16.0";
 /// A linker for older systems than this one, and what makes Cargo use it.
 const ZIG: [&str; 2] = ["ziglang==0.15.2", "cargo-zigbuild==0.24.1"];
 
-/// The version of glibc of the oldest Linux that files for others run on: that of Debian 10 and RHEL 8.
+/// The version of glibc of the oldest Linux that files for others run on: Debian 10 and RHEL 8 have it.
 const OLDEST: (u32, u32) = (2, 28);
 
 /// The name by which pip knows wheels for such systems.
@@ -114,11 +114,11 @@ pub fn describe(file: &Path) -> Result<String, String> {
 ///
 /// # Errors
 /// When the file cannot be read; when Zig linked it and it asks for a newer symbol than [`OLDEST`] has.
-pub fn needs(file: &Path) -> Result<String, String> {
+pub fn needs(file: &Path, linked_by_zig: bool) -> Result<String, String> {
     let bytes = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let Some(newest) = newest_glibc(&bytes) else { return Ok(String::new()) };
     let (major, minor) = newest;
-    if newest > OLDEST && Zig::find()?.is_some() {
+    if newest > OLDEST && linked_by_zig {
         let (most, most_minor) = OLDEST;
         let name = file.display();
         return Err(format!(
@@ -153,6 +153,17 @@ mod tests {
         let table = b"\0libc.so.6\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0GLIBC_PRIVATE\0";
         assert_eq!(newest_glibc(table), Some((2, 34)));
         assert_eq!(newest_glibc(b"no program of glibc"), None);
+    }
+
+    #[test]
+    fn a_newer_symbol_than_zig_was_told_is_refused() {
+        let file = std::env::temp_dir().join(format!("weft-symbols-{}", std::process::id()));
+        std::fs::write(&file, b"\0GLIBC_2.4\0GLIBC_2.28\0").expect("a file");
+        assert!(needs(&file, true).is_ok_and(|said| said.contains("glibc 2.28")));
+        std::fs::write(&file, b"\0GLIBC_2.28\0GLIBC_2.34\0").expect("a file");
+        assert!(needs(&file, true).is_err_and(|e| e.contains("2.34")));
+        assert!(needs(&file, false).is_ok_and(|said| said.contains("glibc 2.34")), "linked for this system");
+        std::fs::remove_file(file).expect("a file");
     }
 
     #[test]

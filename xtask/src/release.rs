@@ -35,7 +35,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let zig = Zig::find()?;
     run_command(portable::build(zig.as_ref(), viewer)?)?;
     let program = portable::folder(zig.as_ref())?.join(format!("weft{}", std::env::consts::EXE_SUFFIX));
-    let needs = portable::needs(&program)?;
+    let needs = portable::needs(&program, zig.is_some())?;
     let archive = pack(&program)?;
     println!("{}{needs}\n{OTHERS}", portable::describe(&archive)?);
     Ok(())

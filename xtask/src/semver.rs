@@ -1,4 +1,4 @@
-//! `cargo xtask semver`: the public interface of the published crates against that of an earlier commit.
+//! `cargo xtask semver`: the public interface of the published crates against an earlier commit.
 //!
 //! cargo-semver-checks compares rustdoc's JSON of both. The crates are on no registry yet, so the baseline is a commit of
 //! this repository.
@@ -84,7 +84,7 @@ mod tests {
 
     /// The library is among the crates whose interface is compared, by its name on the registry.
     #[test]
-    fn names_are_those_of_the_registry() {
+    fn the_library_is_compared() {
         let all = published().expect("packages");
         assert!(all.iter().filter_map(|p| p.rsplit_once('-')).any(|(name, _)| name == "weft-nn"), "{all:?}");
     }

@@ -152,7 +152,8 @@ fn published(wheel: &Path) -> Result<(), String> {
     run_command(unpack)?;
     let inside = std::fs::read_dir(folder.join("weft_nn")).map_err(|e| format!("{}: {e}", folder.display()))?;
     let modules = inside.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "so"));
-    let needs: Result<Vec<String>, String> = modules.map(|module| portable::needs(&module)).collect();
+    let by_zig = Zig::find()?.is_some();
+    let needs: Result<Vec<String>, String> = modules.map(|module| portable::needs(&module, by_zig)).collect();
     let _ = std::fs::remove_dir_all(&folder);
     print!("{}{}", portable::describe(wheel)?, needs?.concat());
     Ok(())

@@ -189,7 +189,7 @@ fn commands_name_what_there_is() {
     assert!(checked > 10, "only {checked} commands were found");
 }
 
-/// The targets of the links in a page that are files: neither addresses nor parts of the page.
+/// The files that a page links to.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let files = targets.filter(|t| !t.contains("://") && !t.starts_with('#') && !t.contains(char::is_whitespace));

@@ -128,7 +128,7 @@ fn networks_run_in_the_library() {
     }
 }
 
-/// A target whose library is built before that of `external`, and gives results that are one percent too large.
+/// The target `external` with a library before its own, which makes results one percent too large.
 fn made_wrong(external: &str, folder: &Path) -> String {
     let (options, library) = external.split_once(":library=").unwrap_or((external, "libdnnl.so.2"));
     let wrong = folder.join("wrong.so");
