@@ -20,7 +20,7 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 /// The model of the first command where none is named.
 const MODEL: &str = "benches/models/ppocr_v2_cls.onnx";
 
-/// What the root is.
+/// Says what system it is.
 const SYSTEM: &str =
     "grep PRETTY_NAME /etc/os-release; ldd --version | head -n 1; command -v cc gcc clang rustc || echo 'no compiler'";
 

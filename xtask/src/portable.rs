@@ -64,8 +64,9 @@ pub fn path_with(python: &Path) -> Result<OsString, String> {
     std::env::join_paths(tools.iter().cloned().chain(others)).map_err(|e| e.to_string())
 }
 
-/// The build of a release, with the window of `weft view` if `viewer`. On Linux the Python module is among the packages,
-/// for `wheel --quick`: for each package alone cargo would choose other features, and build all dependencies twice.
+/// The build of a release, with the window of `weft view` if `viewer`. On Linux the Python module is among the
+/// packages, for `wheel --quick`: for each package alone cargo would choose other features, and build all dependencies
+/// twice.
 ///
 /// # Errors
 /// As [`path_with`] and [`target_dir`].

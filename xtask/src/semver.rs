@@ -1,7 +1,7 @@
 //! `cargo xtask semver`: the public interface of the published crates against an earlier commit.
 //!
-//! cargo-semver-checks compares rustdoc's JSON of both. The crates are on no registry yet, so the baseline is a commit of
-//! this repository.
+//! cargo-semver-checks compares rustdoc's JSON of both. The crates are on no registry yet, so the baseline is a commit
+//! of this repository.
 
 use crate::cargo::{cargo, in_ci, root, run as run_command, succeeds, target_dir};
 use crate::heading::heading;

@@ -4,8 +4,8 @@
 //! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff`
 //! blocks; what it adds is tested by the `cargo test --package PACKAGE NAME` that it names.
 //!
-//! What any page or comment tells Cargo to run names packages, examples and programs of the workspace. Links of pages, and
-//! names of measurements in pages and comments, lead to files.
+//! What any page or comment tells Cargo to run names packages, examples and programs of the workspace. Links of pages,
+//! and names of measurements in pages and comments, lead to files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
