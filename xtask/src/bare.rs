@@ -3,29 +3,27 @@
 //! Each root is made by debootstrap, with Python and without a compiler, and is kept in the target folder. Nothing of
 //! this machine is in it but the files under test, the addresses of name servers and the certificates for pip.
 
-use crate::cargo::{root, run as run_command, succeeds, target_dir};
+use crate::cargo::{run as run_command, succeeds, target_dir};
 use crate::heading::heading;
 use crate::vulkan::apt_install;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[MODEL.onnx] installs the archive of `release` and the wheel of `wheel` in bare roots of the oldest and the newest Debian that apt reaches, and runs the first command there (as root, on Linux)";
+pub const HELP: &str = "installs the archive of `release` and the wheel of `wheel` in bare roots of the oldest and the newest Debian that apt reaches, and runs the first command there (as root, on Linux)";
 
 /// Debian's releases, the oldest with glibc 2.28 first.
 const SUITES: [&str; 6] = ["buster", "bullseye", "bookworm", "trixie", "forky", "sid"];
 
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// The model of the first command where none is named.
-const MODEL: &str = "benches/models/ppocr_v2_cls.onnx";
-
 /// Says what system it is.
 const SYSTEM: &str =
     "grep PRETTY_NAME /etc/os-release; ldd --version | head -n 1; command -v cc gcc clang rustc || echo 'no compiler'";
 
-/// The archive's first command.
-const ARCHIVE: &str = "tar -xzf weft-*.tar.gz; cd weft-*/; ./weft bench ../model.onnx";
+/// The archive's first command, with a network of the zoo as the reader's model.
+const ARCHIVE: &str =
+    "tar -xzf weft-*.tar.gz; cd weft-*/; ./weft export squeezenet1_1 -o ../model.onnx; ./weft bench ../model.onnx";
 
 /// The wheel's. Newer systems let pip install into an environment alone.
 const WHEEL: &str =
@@ -36,11 +34,9 @@ const WHEEL: &str =
 /// # Errors
 /// When no root can be had, or a command fails in one.
 pub fn run(args: &[String]) -> Result<(), String> {
-    let model = match args {
-        [] => root().join(MODEL),
-        [model] if !model.starts_with('-') => PathBuf::from(model),
-        _ => return Err(format!("usage: cargo xtask bare {HELP}")),
-    };
+    if !args.is_empty() {
+        return Err(format!("usage: cargo xtask bare {HELP}"));
+    }
     let archive = newest(&["release-archive"], ".tar.gz")?;
     let wheel = newest(&["wheel/release", "wheel/quick"], ".whl")?;
     if !succeeds("debootstrap", &["--version"]) {
@@ -48,7 +44,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     }
     let oldest = first(SUITES.iter())?;
     let latest = first(SUITES.iter().rev())?;
-    let try_in = |place: &PathBuf| try_in(place, &[&archive, &wheel], &model).err();
+    let try_in = |place: &PathBuf| try_in(place, &[&archive, &wheel]).err();
     let failed: Vec<String> = [oldest, latest].iter().filter_map(try_in).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
@@ -98,7 +94,7 @@ fn bare(suite: &str) -> Result<PathBuf, String> {
 }
 
 /// The commands of the archive and of the wheel in a root, as a transcript.
-fn try_in(place: &Path, files: &[&Path], model: &Path) -> Result<(), String> {
+fn try_in(place: &Path, files: &[&Path]) -> Result<(), String> {
     heading(&place.display().to_string());
     let folder = place.join("try");
     let _ = std::fs::remove_dir_all(&folder);
@@ -108,7 +104,6 @@ fn try_in(place: &Path, files: &[&Path], model: &Path) -> Result<(), String> {
     for file in files {
         copy(file, folder.join(file.file_name().unwrap_or_default()))?;
     }
-    copy(model, folder.join("model.onnx"))?;
     copy(Path::new("/etc/resolv.conf"), place.join("etc/resolv.conf"))?;
     let certificates = Path::new("/etc/ssl/certs/ca-certificates.crt");
     if certificates.exists() {

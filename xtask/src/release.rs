@@ -31,7 +31,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         [flag] if flag == "--without-viewer" => false,
         _ => return Err(format!("usage: cargo xtask release {HELP}")),
     };
-    heading("cargo build --release (five minutes on two cores, with the viewer twelve)");
+    heading("cargo build --release (16 minutes of CPU time with the viewer and the Python module)");
     let zig = Zig::find()?;
     run_command(portable::build(zig.as_ref(), viewer)?)?;
     let program = portable::folder(zig.as_ref())?.join(format!("weft{}", std::env::consts::EXE_SUFFIX));

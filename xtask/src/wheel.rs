@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --test] builds the Python package as a wheel; --quick: larger and a little slower, with what `release` has built; --test: as the tests of the workspace build it, and runs its tests from the installed wheel for each Python there is";
+pub const HELP: &str = "[--quick | --test] builds the Python package as a wheel; --quick: larger, without optimisation across crates, from what `release` has built; --test: as the tests of the workspace build it, and runs its tests from the installed wheel for each Python there is";
 
 /// What the tests need besides the wheel. The cases of docs/conformance.txt are those of this version of onnx; where an
 /// older Python gets an older one, they are left out.
