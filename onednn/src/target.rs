@@ -16,7 +16,6 @@ use compiler::ops::conv::Conv;
 use compiler::ops::matmul::{Gemm, MatMul};
 use compiler::pattern::{Found, Pattern, Subject, any, any_op, is, op};
 use compiler::profile::DeviceProfile;
-use compiler::tensor::{Tensor, TensorMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows and columns of a product's tile in the registers of AVX2.
@@ -67,11 +66,6 @@ impl Dnnl {
         let n = text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n));
         n.map(Some).ok_or_else(|| format!("threads={text}: a whole number from 1 to {MOST_THREADS}"))
     }
-    fn scale(&self, options: &TargetOptions) -> Result<Option<f32>, String> {
-        let Some(text) = options.get("scale_results") else { return Ok(None) };
-        let factor = text.parse().ok().filter(|f: &f32| f.is_finite());
-        factor.map(Some).ok_or_else(|| format!("scale_results={text}: a number, for example 1.01"))
-    }
 }
 
 impl ExternalTarget for Dnnl {
@@ -87,10 +81,6 @@ impl ExternalTarget for Dnnl {
             ),
             ("graphs", "a folder, into which the JSON graph of each region is written"),
             ("library", "path of the shared library; by default libdnnl.so.2, else libdnnl.so.3"),
-            (
-                "scale_results",
-                "for tests: every result of the library is multiplied by this number, which `weft compare` must notice",
-            ),
             ("style", "`json` (default): primitives are made from the JSON graph; `c`: by C, which is compiled"),
             ("threads", "threads of a run; by default as many as the library takes"),
         ]
@@ -100,7 +90,6 @@ impl ExternalTarget for Dnnl {
     }
     fn check_options(&self, options: &TargetOptions) -> Result<(), String> {
         self.threads(options)?;
-        self.scale(options)?;
         self.style(options).map(|_| ())
     }
     fn check(&self, options: &TargetOptions) -> Result<(), String> {
@@ -172,7 +161,7 @@ impl ExternalTarget for Dnnl {
         }
         let (library, threads) = (self.library(options)?, self.threads(options)?);
         let name = region.function().name;
-        let prepared: Box<dyn Prepared> = match self.style(options)? {
+        Ok(match self.style(options)? {
             Style::Json => Box::new(Runtime::new(library, &graph, &constants, threads)?),
             Style::C => {
                 let options = Options {
@@ -183,28 +172,7 @@ impl ExternalTarget for Dnnl {
                 };
                 Box::new(Built::new(library, &graph, &constants, name.as_str(), &options)?)
             }
-        };
-        Ok(match self.scale(options)? {
-            Some(factor) => Box::new(Scaled { prepared, factor }),
-            None => prepared,
         })
-    }
-}
-
-/// A region whose results are wrong by a factor, for tests of comparisons.
-struct Scaled {
-    prepared: Box<dyn Prepared>,
-    factor: f32,
-}
-
-impl Prepared for Scaled {
-    fn run(&self, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), String> {
-        self.prepared.run(inputs, outputs)?;
-        for element in outputs.iter_mut().flat_map(|t| t.bytes_mut().chunks_exact_mut(4)) {
-            let value = f32::from_le_bytes([element[0], element[1], element[2], element[3]]);
-            element.copy_from_slice(&(self.factor * value).to_le_bytes());
-        }
-        Ok(())
     }
 }
 

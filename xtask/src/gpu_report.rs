@@ -1,5 +1,5 @@
 //! `cargo xtask gpu-report [MODEL ...]`: statistics of Weft's kernels as compiled for real GPUs, in
-//! docs/gpu-kernels.md.
+//! benches/results/gpu-kernels.md.
 //!
 //! Mesa's Vulkan drivers compile shaders without hardware if a shim replaces the kernel driver
 //! (`scripts/gpu/with-gpu.sh`). `scripts/gpu/report.py` analyses the compiled code; this command runs it over the zoo
@@ -14,7 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// One line for the usage.
-pub const HELP: &str = "[MODEL ...] writes docs/gpu-kernels.md: the zoo's kernels as three vendors' compilers see them";
+pub const HELP: &str =
+    "[MODEL ...] writes benches/results/gpu-kernels.md: the zoo's kernels as three vendors' compilers see them";
 
 /// One device of each vendor.
 const DEVICES: &str = "navi31,bmg,ada";
@@ -64,7 +65,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         let batches = if BATCHED.contains(&model.as_str()) { "1,32" } else { "1" };
         rows.extend(report(&python, &scripts, &weft, model, batches)?);
     }
-    let file = root().join("docs/gpu-kernels.md");
+    let file = root().join("benches/results/gpu-kernels.md");
     std::fs::write(&file, format!("{HEAD}{}", table(&rows))).map_err(|e| format!("{}: {e}", file.display()))?;
     eprintln!("wrote {}", file.display());
     Ok(())

@@ -1,5 +1,6 @@
 //! Repository chores: `cargo xtask COMMAND`. One file for each command, one line for it in the table below.
 
+mod bare;
 mod bless;
 mod cargo;
 mod conformance;
@@ -16,10 +17,12 @@ mod networks;
 mod package;
 mod page;
 mod peers;
+mod portable;
 mod python;
 mod release;
 mod replay;
 mod report;
+mod semver;
 mod test;
 mod times;
 mod tint;
@@ -55,6 +58,8 @@ const COMMANDS: &[Command] = &[
     Command { name: "package", help: package::HELP, run: package::run },
     Command { name: "wheel", help: wheel::HELP, run: wheel::run },
     Command { name: "release", help: release::HELP, run: release::run },
+    Command { name: "bare", help: bare::HELP, run: bare::run },
+    Command { name: "semver", help: semver::HELP, run: semver::run },
     Command { name: "timed", help: times::HELP, run: times::run },
 ];
 

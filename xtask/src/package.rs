@@ -62,7 +62,10 @@ fn check(folder: &Path) -> Result<(), String> {
 }
 
 /// The packages that are published, as `NAME-VERSION`.
-fn published() -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// When `cargo metadata` fails.
+pub fn published() -> Result<Vec<String>, String> {
     let mut command = MetadataCommand::new();
     let meta = command.manifest_path(root().join("Cargo.toml")).no_deps().exec();
     let meta = meta.map_err(|e| format!("cargo metadata: {e}"))?;

@@ -1,7 +1,8 @@
 //! `cargo xtask release`: an archive of the command for this machine's system.
 
-use crate::cargo::{cargo, root, run as run_command, target_dir};
+use crate::cargo::{root, run as run_command, target_dir};
 use crate::heading::heading;
+use crate::portable::{self, Zig};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,15 +31,13 @@ pub fn run(args: &[String]) -> Result<(), String> {
         [flag] if flag == "--without-viewer" => false,
         _ => return Err(format!("usage: cargo xtask release {HELP}")),
     };
-    heading("cargo build --release (five minutes on two cores, with the viewer eleven)");
-    let mut build = cargo(&["build", "--release", "--locked", "--package", "weft-command"]);
-    if viewer {
-        build.args(["--features", "view"]);
-    }
-    run_command(build)?;
-    let program = target_dir()?.join("release").join(format!("weft{}", std::env::consts::EXE_SUFFIX));
+    heading("cargo build --release (16 minutes of CPU time with the viewer and the Python module)");
+    let zig = Zig::find()?;
+    run_command(portable::build(zig.as_ref(), viewer)?)?;
+    let program = portable::folder(zig.as_ref())?.join(format!("weft{}", std::env::consts::EXE_SUFFIX));
+    let needs = portable::needs(&program, zig.is_some())?;
     let archive = pack(&program)?;
-    println!("{}\n\n{}{OTHERS}", archive.display(), needs(&program)?);
+    println!("{}{needs}\n{OTHERS}", portable::describe(&archive)?);
     Ok(())
 }
 
@@ -58,48 +57,4 @@ fn pack(program: &Path) -> Result<PathBuf, String> {
     tar.arg("-czf").arg(&archive).arg("-C").arg(&folder).arg(&name);
     run_command(tar)?;
     Ok(archive)
-}
-
-/// What the archive needs of the system that it runs on.
-fn needs(program: &Path) -> Result<String, String> {
-    let bytes = std::fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
-    Ok(match newest_glibc(&bytes) {
-        Some((major, minor)) => format!(
-            "Linux: it runs with glibc {major}.{minor} or newer. For older systems build it on the oldest one that it is to run on.\n\
-             A Vulkan driver and its loader (libvulkan.so.1) are looked for when it runs; without them the CPU is used.\n"
-        ),
-        None => String::new(),
-    })
-}
-
-/// The newest version of glibc's symbols that a program asks for, by the names in its table of strings.
-fn newest_glibc(program: &[u8]) -> Option<(u32, u32)> {
-    const MARK: &[u8] = b"GLIBC_";
-    let at = program.windows(MARK.len()).enumerate().filter(|(_, w)| *w == MARK).map(|(i, _)| i + MARK.len());
-    let version = |i: usize| {
-        let text: String =
-            program[i..].iter().map(|b| *b as char).take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-        let mut numbers = text.split('.').map(|n| n.parse().ok());
-        Some((numbers.next()??, numbers.next()??))
-    };
-    at.filter_map(version).max()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_symbol_decides() {
-        let table = b"\0libc.so.6\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0GLIBC_PRIVATE\0";
-        assert_eq!(newest_glibc(table), Some((2, 34)));
-        assert_eq!(newest_glibc(b"no program of glibc"), None);
-    }
-
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    #[test]
-    fn this_program_says_its_own() {
-        let own = std::env::current_exe().expect("the test");
-        assert!(needs(&own).expect("what it needs").contains("glibc 2."));
-    }
 }

@@ -4,6 +4,7 @@
 
 use crate::cargo::{ALL, cargo, in_ci, own_program, root, run as run_command, target_dir};
 use crate::heading::heading;
+use crate::portable::{self, MATURIN, Zig, path_with};
 use crate::python;
 use crate::vulkan::quiet_loader;
 use std::ffi::{OsStr, OsString};
@@ -11,16 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One line for the usage.
-pub const HELP: &str = "[--test] builds the Python package as a wheel; --test: as the tests of the workspace build it, and runs its tests from the installed wheel for each Python there is";
-
-/// What builds a wheel.
-const MATURIN: &str = "maturin==1.16.0";
-
-/// A linker for older systems than this one, and what makes Cargo use it.
-const ZIG: [&str; 2] = ["ziglang==0.15.2", "cargo-zigbuild==0.24.1"];
-
-/// The version of the C library of the oldest Linux that a wheel for others is for.
-const OLDEST: &str = "2.28";
+pub const HELP: &str = "[--quick | --test] builds the Python package as a wheel; --quick: larger, without optimisation across crates, from what `release` has built; --test: as the tests of the workspace build it, and runs its tests from the installed wheel for each Python there is";
 
 /// What the tests need besides the wheel. The cases of docs/conformance.txt are those of this version of onnx; where an
 /// older Python gets an older one, they are left out.
@@ -39,10 +31,8 @@ const PYTHONS: [&str; 3] = ["python3.9", "python3.11", "python3.13"];
 /// When the wheel cannot be built, or a test fails.
 pub fn run(args: &[String]) -> Result<(), String> {
     match args {
-        [] => {
-            println!("{}", release()?.display());
-            Ok(())
-        }
+        [] => published(&release()?),
+        [flag] if flag == "--quick" => published(&quick()?),
         [flag] if flag == "--test" => test_wheel(&plain()?, false),
         _ => Err(format!("usage: cargo xtask wheel {HELP}")),
     }
@@ -55,7 +45,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
 /// # Errors
 /// When the module does not build, or a test fails.
 pub fn test(all: bool) -> Result<(), String> {
-    match maturin(&[]).and_then(|_| environments()) {
+    match maturin().and_then(|_| environments()) {
         Ok(_) => test_wheel(&plain()?, all),
         Err(why) => {
             eprintln!("\n!!! The Python package cannot be tested ({why}): it is left out.\n");
@@ -69,10 +59,9 @@ fn package() -> PathBuf {
     root().join("bindings/python")
 }
 
-/// The interpreter of an environment with Maturin, and these packages.
-fn maturin(more: &[&str]) -> Result<PathBuf, String> {
-    let name = if more.is_empty() { "wheel/maturin" } else { "wheel/maturin-zig" };
-    python::environment(&target_dir()?.join(name), &[&[MATURIN], more].concat())
+/// The interpreter of an environment with Maturin.
+fn maturin() -> Result<PathBuf, String> {
+    python::environment(&target_dir()?.join("wheel/maturin"), &[MATURIN])
 }
 
 /// Options of a wheel for others: as small as it gets.
@@ -81,58 +70,93 @@ const FOR_OTHERS: [&str; 2] = ["--profile", "wheel"];
 /// The variable by which [`as_cargo`] knows that Maturin calls, with the path of cargo.
 pub const REAL_CARGO: &str = "WEFT_REAL_CARGO";
 
+/// A variable that is set if Maturin packs what `cargo xtask release` builds.
+const AS_RELEASE: &str = "WEFT_WHEEL_AS_RELEASE";
+
+/// What Maturin says of the interpreter would build the module again; it is for all of them.
+const OF_INTERPRETER: [&str; 3] = ["PYO3_CONFIG_FILE", "PYO3_PYTHON", "PYO3_ENVIRONMENT_SIGNATURE"];
+
+/// The variables by which Maturin calls this program as cargo.
+fn called_as_cargo() -> Result<[(&'static str, OsString); 2], String> {
+    Ok([("CARGO", own_program()?.into()), (REAL_CARGO, cargo(&[]).get_program().to_os_string())])
+}
+
 /// The wheel for tests on this machine, with the module as the tests of the workspace build it: for the package alone
 /// cargo would choose other features, and build all dependencies again.
 fn plain() -> Result<PathBuf, String> {
-    let own = own_program()?;
-    let real = cargo(&[]).get_program().to_os_string();
-    build(&maturin(&[])?, "test", &["--profile", "dev"], &[("CARGO", own.into()), (REAL_CARGO, real)])
+    build(&maturin()?, "test", &["--profile", "dev"], &called_as_cargo()?)
 }
 
-/// Cargo as Maturin calls it for [`plain`]: `rustc` builds the package among [`ALL`].
+/// Cargo as Maturin calls it for [`plain`] and [`quick`]: `rustc` builds the package among [`ALL`], or among the
+/// packages of a release.
 ///
 /// # Errors
 /// When cargo fails.
 pub fn as_cargo(real: &OsStr, args: &[String]) -> Result<(), String> {
-    let mut c = Command::new(real);
-    c.env_remove("CARGO").env_remove(REAL_CARGO);
-    if args.first().is_some_and(|a| a == "rustc") {
-        c.current_dir(root()).arg("build").args(ALL);
-        // Tests are among them for the features of their dependencies.
-        c.args(["--lib", "--bins", "--tests", "--examples", "--message-format", "json-render-diagnostics"]);
-        if in_ci() {
-            c.env("CARGO_INCREMENTAL", "0");
+    let of_release = std::env::var_os(AS_RELEASE).is_some();
+    let mut c = match args.first().is_some_and(|a| a == "rustc") {
+        true if of_release => {
+            let mut c = portable::build(Zig::find()?.as_ref(), true)?;
+            c.args(["--message-format", "json-render-diagnostics"]).env("CARGO", real);
+            c
         }
-        // What Maturin says of the interpreter would build the module again; it is for all of them.
-        ["PYO3_CONFIG_FILE", "PYO3_PYTHON", "PYO3_ENVIRONMENT_SIGNATURE"].iter().for_each(|v| {
-            c.env_remove(v);
-        });
-    } else {
-        c.args(args);
+        true => {
+            let mut c = Command::new(real);
+            c.env_remove("CARGO").current_dir(root()).arg("build").args(ALL);
+            // Tests are among them for the features of their dependencies.
+            c.args(["--lib", "--bins", "--tests", "--examples", "--message-format", "json-render-diagnostics"]);
+            if in_ci() {
+                c.env("CARGO_INCREMENTAL", "0");
+            }
+            c
+        }
+        false => {
+            let mut c = Command::new(real);
+            c.env_remove("CARGO").args(args).env_remove(REAL_CARGO);
+            return run_command(c);
+        }
+    };
+    for variable in OF_INTERPRETER.iter().chain(&[REAL_CARGO, AS_RELEASE]) {
+        c.env_remove(variable);
     }
     run_command(c)
 }
 
 /// The wheel for others. On Linux it is linked by Zig, for systems with an older C library.
 fn release() -> Result<PathBuf, String> {
-    if cfg!(target_os = "linux") {
-        match maturin(&ZIG) {
-            Ok(python) => {
-                let tag = format!("manylinux_{}", OLDEST.replace('.', "_"));
-                let options = [&["--zig", "--compatibility", &tag], &FOR_OTHERS[..]].concat();
-                return build(&python, "release", &options, &[]);
-            }
-            Err(why) => eprintln!("no Zig ({why}): the wheel needs a C library as new as this system's"),
+    match Zig::find()? {
+        Some(zig) => {
+            let tag = portable::tag();
+            let options = [&["--zig", "--compatibility", &tag], &FOR_OTHERS[..]].concat();
+            build(&zig.python, "release", &options, &[])
         }
+        None => build(&maturin()?, "release", &FOR_OTHERS, &[]),
     }
-    build(&maturin(&[])?, "release", &FOR_OTHERS, &[])
 }
 
-/// The PATH behind the programs of an environment: Maturin and cargo-zigbuild look for `python3` with Zig.
-fn path_with(python: &Path) -> Result<OsString, String> {
-    let tools = python.parent().map(Path::to_path_buf).into_iter();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::join_paths(tools.chain(std::env::split_paths(&path))).map_err(|e| e.to_string())
+/// The wheel for others with the module as `cargo xtask release` builds it. Elsewhere than on Linux the release has no
+/// module, and only its dependencies are there already.
+fn quick() -> Result<PathBuf, String> {
+    let Some(zig) = Zig::find()? else { return build(&maturin()?, "quick", &["--profile", "release"], &[]) };
+    let as_release = [(AS_RELEASE, "1".into())].into_iter();
+    let variables: Vec<_> = called_as_cargo()?.into_iter().chain(as_release).collect();
+    build(&zig.python, "quick", &["--profile", "release", "--compatibility", &portable::tag()], &variables)
+}
+
+/// Says what was made; on Linux, that it runs on old systems.
+fn published(wheel: &Path) -> Result<(), String> {
+    let folder = wheel.with_extension("unpacked");
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut unpack = Command::new(python::program()?);
+    unpack.args(["-m", "zipfile", "-e"]).arg(wheel).arg(&folder);
+    run_command(unpack)?;
+    let inside = std::fs::read_dir(folder.join("weft_nn")).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let modules = inside.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "so"));
+    let by_zig = Zig::find()?.is_some();
+    let needs: Result<Vec<String>, String> = modules.map(|module| portable::needs(&module, by_zig)).collect();
+    let _ = std::fs::remove_dir_all(&folder);
+    print!("{}{}", portable::describe(wheel)?, needs?.concat());
+    Ok(())
 }
 
 /// Builds a wheel with these options of Maturin and variables, in the folder `name`.

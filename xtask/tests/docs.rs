@@ -4,7 +4,8 @@
 //! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff`
 //! blocks; what it adds is tested by the `cargo test --package PACKAGE NAME` that it names.
 //!
-//! What any page or comment tells Cargo to run names packages, examples and programs of the workspace.
+//! What any page or comment tells Cargo to run names packages, examples and programs of the workspace. Links of pages,
+//! and names of measurements in pages and comments, lead to files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -186,4 +187,37 @@ fn commands_name_what_there_is() {
         }
     }
     assert!(checked > 10, "only {checked} commands were found");
+}
+
+/// The files that a page links to.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|t| !t.contains("://") && !t.starts_with('#') && !t.contains(char::is_whitespace));
+    files.filter_map(|t| t.split('#').next()).filter(|t| t.contains('.') || t.contains('/'))
+}
+
+/// The pages of measurements that a text names: `benches/results/cpu.md`.
+fn measurements(text: &str) -> impl Iterator<Item = &str> {
+    let other = |c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let names = text.match_indices("benches/results/").map(move |(at, _)| text[at..].split(other).next());
+    names.flatten().map(|name| name.trim_end_matches('.')).filter(|name| name.ends_with(".md"))
+}
+
+#[test]
+fn links_lead_to_files() {
+    let (mut texts, mut checked, mut broken) = (vec![], 0, vec![]);
+    files(&root(), &["md", "rs"], &mut texts);
+    for path in texts {
+        let (text, folder) = (read(&path), path.parent().expect("a folder"));
+        let page = path.extension().is_some_and(|e| e == "md");
+        let linked = links(&text).filter(|_| page).map(|l| (l, folder.join(l)));
+        for (name, target) in linked.chain(measurements(&text).map(|m| (m, root().join(m)))) {
+            checked += 1;
+            if !target.exists() {
+                broken.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(checked > 100, "only {checked} links were found");
+    assert!(broken.is_empty(), "no such file:\n{}", broken.join("\n"));
 }

@@ -119,7 +119,7 @@ macro_rules! zoo {
 /// Every model, in the order of `weft zoo`. The smallest form is image, narrow, layers.
 ///
 /// That of squeezenet1_1 has 64 pixels: its layers magnify rounding alike at any size, and of 32 pixels one is left
-/// behind them, so that its last mean averages nothing (benches/results/2026-11-22-squeezenet-fp16.md).
+/// behind them, so that its last mean averages nothing (benches/results/mixed-precision.md).
 static MODELS: &[ZooEntry] = zoo! {
     "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", "imagenet", resnet::resnet18, (32, 4, 2), "residual network, 18 layers, basic blocks";
     "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", "imagenet", resnet::resnet50, (32, 4, 2), "residual network, 50 layers, bottlenecks (v1.5)";

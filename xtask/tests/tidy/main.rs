@@ -391,6 +391,23 @@ fn packages_say_what_they_are() {
     assert_none("packages", broken);
 }
 
+/// crates.io takes five keywords of 20 characters, which begin with a letter. Crates of one project that have all in
+/// common are found by none of them.
+#[test]
+fn each_package_has_keywords_of_its_own() {
+    let (mut seen, mut broken) = (BTreeMap::new(), Vec::new());
+    for p in members(&metadata()).into_iter().filter(|p| !UNPUBLISHED.contains(&p.name.as_str())) {
+        let fine = |k: &String| k.len() <= 20 && k.starts_with(|c: char| c.is_ascii_alphabetic());
+        if p.keywords.len() > 5 || !p.keywords.iter().all(fine) {
+            broken.push(format!("{}: {:?}", p.name, p.keywords));
+        }
+        if let Some(other) = seen.insert(p.keywords.clone(), p.name.clone()) {
+            broken.push(format!("{} has the keywords of {other}", p.name));
+        }
+    }
+    assert_none("keywords", broken);
+}
+
 /// `tensor-ir` and `compiler` get time, files and environment through their traits, so that they run anywhere and are
 /// reproducible.
 #[test]
@@ -785,6 +802,10 @@ fn every_chore_and_document_is_there() {
         ".ci/run",
         "README.md",
         "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        ".github/workflows/check.yml",
         "LICENSE",
         "LICENSE-MIT",
         "LICENSE-APACHE",

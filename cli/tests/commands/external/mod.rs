@@ -87,7 +87,6 @@ fn wrong_targets_and_options_are_refused() {
         ("dnnl:style=fortran", 2, "style=fortran: the styles are `json` and `c`"),
         ("dnnl:threads=0", 2, "threads=0: a whole number from 1 to 1024"),
         ("dnnl:threads=x", 2, "threads=x: a whole number from 1 to 1024"),
-        ("dnnl:scale_results=much", 2, "scale_results=much: a number"),
         ("dnnl:library=/there/is/none.so", 5, "libdnnl2"),
     ] {
         run(command(), &["compile", &file, "--dim", "n=2", "--external", external]).refused(code, words);

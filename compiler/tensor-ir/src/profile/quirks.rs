@@ -59,7 +59,7 @@ pub static SINKS_LOADS: Quirk = Quirk {
            under a condition",
     seen: &[Seen::of("radv"), Seen::of(INTEL)],
     versions: MESA,
-    evidence: "benches/results/2026-11-22-gpu-compilers.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "a shader can forbid it, or the compilers keep loads where they stand",
     guards: false,
 };
@@ -70,7 +70,7 @@ pub static UNROLLS_LOOPS: Quirk = Quirk {
            with long steps are not taken",
     seen: &[Seen::of(INTEL)],
     versions: MESA,
-    evidence: "benches/results/2026-11-23-matrix-units.md, 2026-11-25-words.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "the compiler takes `DontUnroll` of SPIR-V, and naga writes it",
     guards: false,
 };
@@ -80,7 +80,7 @@ pub static UNROLLS_SCALAR_LOOPS: Quirk = Quirk {
     what: "unrolls short loops without matrix operations to ten times their code, and spills: their ends are read from a uniform",
     seen: &[Seen::of("radv"), Seen::of("nvidia")],
     versions: MESA,
-    evidence: "benches/results/2026-11-25-kept-loops.md, 2026-11-25-loops-without-barriers.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "as `unrolls-loops`",
     guards: false,
 };
@@ -91,7 +91,7 @@ pub static UNROLLS_LOOPS_WITHOUT_BARRIERS: Quirk = Quirk {
            then hold: their ends are read from a uniform",
     seen: &[Seen::of(INTEL), Seen::of("radv"), Seen::of("nvidia")],
     versions: MESA,
-    evidence: "benches/results/2026-11-25-loops-without-barriers.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "as `unrolls-loops`",
     guards: false,
 };
@@ -102,7 +102,7 @@ pub static LOADS_MATRICES_BY_8_BYTES: Quirk = Quirk {
            banks of workgroup memory: rows have 8 bytes more",
     seen: &[Seen::of("radv")],
     versions: MESA,
-    evidence: "benches/results/2026-11-25-matrix-rows.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "ACO loads 16 bytes of a row at once",
     guards: false,
 };
@@ -113,7 +113,7 @@ pub static HALVES_BY_INTEGERS: Quirk = Quirk {
            integers take them apart",
     seen: &[Seen::of("nvidia")],
     versions: "NVK of Mesa 25.0 to 26.2",
-    evidence: "benches/results/2026-11-24-wide.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "neighbouring vectors of halves are joined to 16 bytes",
     guards: false,
 };
@@ -124,7 +124,7 @@ pub static HALVES_BY_CONVERSION: Quirk = Quirk {
            conversions that the compiler leaves out take them apart",
     seen: &[Seen::of("radv"), Seen::of(INTEL)],
     versions: MESA,
-    evidence: "benches/results/2026-11-24-wide.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "as `halves-by-integers`",
     guards: false,
 };
@@ -134,7 +134,7 @@ pub static EMULATES_MATRICES: Quirk = Quirk {
     what: "lists matrix operations that RDNA 2 does not have: they are not used",
     seen: &[Seen { driver: "radv", device: "navi2", until: None }],
     versions: MESA,
-    evidence: "benches/results/2026-11-23-matrix-units.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "the driver no longer lists them",
     guards: true,
 };
@@ -144,7 +144,7 @@ pub static SLOW_MATRICES: Quirk = Quirk {
     what: "matrix operations of Arc A are much slower than multiply-adds: they are not used",
     seen: &[Seen { driver: INTEL, device: "dg2", until: None }],
     versions: MESA,
-    evidence: "benches/results/2026-11-23-matrix-units.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "a measurement on the device says otherwise",
     guards: false,
 };
@@ -154,7 +154,7 @@ pub static WRONG_MATRICES: Quirk = Quirk {
     what: "loads the wrong matrices from workgroup memory on Xe3: they are not used",
     seen: &[Seen { driver: INTEL, device: "ptl", until: None }],
     versions: MESA,
-    evidence: "benches/results/2026-11-23-matrix-units.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "Mesa's tests of matrices from workgroup memory pass on Xe3",
     guards: true,
 };
@@ -174,7 +174,7 @@ pub static ENDS_LONG_LOOPS: Quirk = Quirk {
     what: "ends all loops of a thread after 65,536 rounds without a word: kernels with more are not made",
     seen: &[Seen { driver: "lavapipe-", device: "", until: Some(26) }],
     versions: "Mesa 22.3; 23 to 25 are not known, 26.2 has no limit",
-    evidence: "benches/results/2026-11-24-open-sizes.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "no Mesa before 26 is in use",
     guards: true,
 };
@@ -194,7 +194,7 @@ pub static MULTIPLIES_BYTES: Quirk = Quirk {
     what: "multiplies words of four bytes in one operation: products of integers are taken by `matmul-dot`",
     seen: &[Seen::of("radv"), Seen::of("nvidia"), Seen::of("nvk"), Seen::of("intel")],
     versions: MESA,
-    evidence: "benches/results/2026-11-23-bytes.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "wgpu says which devices do",
     guards: false,
 };
@@ -204,7 +204,7 @@ pub static WIDE_TILES: Quirk = Quirk {
     what: "is faster where a lane has two vectors of a product's columns",
     seen: &[Seen::of("lavapipe-22")],
     versions: "Mesa 22.3",
-    evidence: "benches/results/2026-11-20-lavapipe.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "the rule compares both by their price",
     guards: false,
 };
@@ -214,7 +214,7 @@ pub static TALL_TILES: Quirk = Quirk {
     what: "is faster where a lane has 32 to 56 rows of a product",
     seen: &[Seen::of("lavapipe-26")],
     versions: "Mesa 26.2",
-    evidence: "benches/results/2026-11-22-peers.md",
+    evidence: "benches/results/driver-quirks.md",
     goes: "as `wide-tiles`",
     guards: false,
 };

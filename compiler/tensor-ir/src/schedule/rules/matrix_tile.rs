@@ -236,8 +236,7 @@ impl MatrixProduct {
 mod tests {
     use super::*;
 
-    /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md,
-    /// -24-wide.md).
+    /// Mesa's compiler for Intel spills some tiles and holds others (benches/results/driver-quirks.md).
     #[test]
     fn tiles_that_spill_are_not_held() {
         let p = DeviceProfile::named("bmg").expect("a profile");
