@@ -105,7 +105,7 @@ use crate::graph::{BuildError, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::counted::{Counted, CountedOperand, Counting};
-use crate::ops::onnx::{ExportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, FloatTypes, OnnxImport};
 use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -136,7 +136,7 @@ pub type OpResult<T> = Result<T, Fault>;
 /// Whether its operands may be f16 ([`precision`](Op::precision)), and what then stays f32.
 ///
 /// # ONNX
-/// [`export`](Op::export) writes it; its importers are rows of the family's `ONNX` table.
+/// [`export`](Op::export) writes it, in float types that suit ([`onnx_floats`](Op::onnx_floats)); its importers are rows of the family's `ONNX` table.
 pub trait Op: AttrObject {
     // ---- What every op says ----
 
@@ -154,6 +154,11 @@ pub trait Op: AttrObject {
     /// When ONNX has no such op.
     fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
         Err("has no ONNX form".into())
+    }
+
+    /// What its ONNX form asks of the float types of operands and results.
+    fn onnx_floats(&self) -> FloatTypes {
+        FloatTypes::One
     }
 
     // ---- Meaning ----

@@ -288,6 +288,18 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
+/// What the ONNX form of an op asks of the float types of its operands and results. Weft's ops take f32 beside f16; casts
+/// in the file make up for the difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FloatTypes {
+    /// One type for all: that of the first float result.
+    One,
+    /// Each has a type of its own.
+    Own,
+    /// One type, and f32 in place of f16: the form has nodes that square or sum data, beyond what f16 holds.
+    Wide,
+}
+
 /// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from
 /// `inputs`.
 pub struct ExportContext<'a> {

@@ -2,10 +2,13 @@
 //!
 //! Each node is written by its op's own [`Op::export`](crate::ops::Op::export). Constants become initializers with
 //! `raw_data`; a call of a graph function becomes a call of a model-local function of the domain `weft`, so a fused
-//! graph keeps its groups. Names of inputs, outputs and values are kept.
+//! graph keeps its groups. Names of inputs, outputs and values are kept. Where an ONNX operator wants one float type for
+//! all operands, casts and other forms of constants make up for f32 beside f16 (`floats`).
 //!
 //! Always holds: every name in the written model is defined once, also across branches.
 
+mod data;
+mod floats;
 mod loops;
 mod names;
 
@@ -21,6 +24,7 @@ use crate::ops::control::{Call, Const, If, Loop};
 use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
 use crate::tensor::Tensor;
 use bytes::Bytes;
+use data::Beside;
 use indexmap::{IndexMap, IndexSet};
 use names::Names;
 use prost::Message;
@@ -38,11 +42,31 @@ const IR_VERSION: i64 = 8;
 /// # Errors
 /// All nodes without an ONNX form at once; a constant whose data cannot be read; more than 2 GiB of constants.
 pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
+    export(module, None)
+}
+
+/// Writes a module as an ONNX model whose large constants are in a file beside it, as bytes for `write`. `location` is
+/// the name of that file.
+///
+/// # Errors
+/// As [`export_onnx`], without a limit of the constants; errors of `write`.
+pub fn export_onnx_beside<'m>(
+    module: &'m Module,
+    location: &str,
+    write: &'m mut dyn FnMut(&[u8]) -> Result<(), String>,
+) -> Result<Vec<u8>, ExportError> {
+    export(module, Some(Beside { location: location.into(), written: 0, write }))
+}
+
+fn export<'m>(module: &'m Module, beside: Option<Beside<'m>>) -> Result<Vec<u8>, ExportError> {
     let mut e = Exporter {
         module,
+        beside,
         initializers: IndexMap::new(),
         written: FxHashMap::default(),
+        cast_constants: FxHashMap::default(),
         bytes: 0,
+        failed: None,
         functions: IndexMap::new(),
         domains: IndexSet::new(),
         unsupported: vec![],
@@ -52,6 +76,9 @@ pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
     let graph = e.export_entry()?;
     if !e.unsupported.is_empty() {
         return Err(ExportError::Unsupported(e.unsupported));
+    }
+    if let Some(why) = e.failed {
+        return Err(ExportError::Write(why));
     }
     let model = ModelProto {
         ir_version: Some(IR_VERSION),
@@ -70,10 +97,16 @@ pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
 
 struct Exporter<'m> {
     module: &'m Module,
+    beside: Option<Beside<'m>>,
     initializers: IndexMap<String, TensorProto>,
     /// Names of the initializers that constants became.
     written: FxHashMap<Name, String>,
+    /// The same for their forms in other float types, by the name of the constant and of the type.
+    cast_constants: FxHashMap<Name, String>,
+    /// Bytes of constants in the model itself.
     bytes: u64,
+    /// Why the file beside the model could not be written.
+    failed: Option<String>,
     /// Functions written so far; `None` while one is being written.
     functions: IndexMap<Name, Option<FunctionProto>>,
     domains: IndexSet<String>,
@@ -143,7 +176,7 @@ impl<'m> Exporter<'m> {
         let mut node = Vec::new();
         let outputs = self.export_body(&mut body, &f.result_names, &mut node)?;
         let output = outputs.iter().zip(f.results()).map(|(n, &v)| value_info(n, f.ty(v))).collect();
-        let initializer = std::mem::take(&mut self.initializers).into_values().collect();
+        let initializer = self.used_initializers(&node);
         Ok(GraphProto { node, name: Some(f.name.to_string()), initializer, input, output, ..GraphProto::default() })
     }
 
@@ -227,14 +260,14 @@ impl<'m> Exporter<'m> {
         let Some(data) = self.module.constants.get(&constant) else {
             return Err(broken("it is not in the module".into()));
         };
-        self.bytes += data.byte_len() as u64;
-        if self.bytes > SIZE_LIMIT {
-            return Err(ExportError::TooLarge { bytes: self.bytes });
+        if self.bytes.max(data.byte_len() as u64) > SIZE_LIMIT && self.beside.is_none() {
+            let bytes = self.module.constants.values().map(|c| c.byte_len() as u64).sum();
+            return Err(ExportError::TooLarge { bytes });
         }
         let tensor = data.load().map_err(|e| broken(e.message))?;
         if body.initializers {
             let name = body.names.unique(constant.as_str(), "const");
-            self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+            self.add_initializer(&name, &tensor);
             self.written.insert(constant, name.clone());
             body.values.insert(value, name);
         } else {
@@ -255,16 +288,14 @@ impl<'m> Exporter<'m> {
     fn export_node(&mut self, body: &mut Body<'m>, n: NodeId, out: &mut Vec<NodeProto>) {
         let f = body.function;
         let node = &f.nodes[n];
-        let inputs = node.inputs.iter().map(|v| v.map(|v| body.name(v))).collect();
-        let outputs: Vec<String> = node.outputs.iter().map(|&v| body.define(v)).collect();
-        let (input_types, output_types) = f.node_types(n);
+        let form = self.in_one_float_type(body, n, out);
         self.counter += 1;
         let prefix = format!("{}{}", self.prefix, self.counter);
         let mut cx = ExportContext {
-            inputs,
-            outputs,
-            input_types,
-            output_types,
+            inputs: form.inputs,
+            outputs: form.outputs,
+            input_types: form.input_types.iter().map(Option::as_ref).collect(),
+            output_types: form.output_types.iter().collect(),
             nodes: vec![],
             constants: vec![],
             prefix,
@@ -279,8 +310,7 @@ impl<'m> Exporter<'m> {
         node.outputs.iter().for_each(|&v| body.define_symbols(v));
         for (name, tensor) in constants {
             if body.initializers {
-                self.bytes += tensor.bytes().len() as u64;
-                self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+                self.add_initializer(&name, &tensor);
             } else {
                 let attribute = vec![attribute("value", &OnnxAttr::Tensor(tensor))];
                 let op_type = Some("Constant".into());
@@ -291,6 +321,7 @@ impl<'m> Exporter<'m> {
             self.domains.insert(e.domain.clone());
             out.push(node_proto(e, body.names.node(node.name.as_str())));
         }
+        out.extend(form.casts);
     }
 
     fn export_call(
