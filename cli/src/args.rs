@@ -382,6 +382,15 @@ pub struct ExportArgs {
     /// operators for
     #[arg(long)]
     pub optimized: bool,
+    /// With --amp: inputs and results of the file are f16 too; otherwise they keep their types
+    #[arg(long, conflicts_with_all = ["c", "rust", "web"])]
+    pub f16_ports: bool,
+    /// Write constants into a file beside the model, M.onnx.data, as is done for more than 2 GB of them
+    #[arg(long, conflicts_with_all = ["c", "rust", "web"])]
+    pub external_data: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -26,11 +26,13 @@
 mod decide;
 mod fit;
 mod keep;
+mod ports;
 mod rewrite;
 #[cfg(test)]
 mod tests;
 
 pub use fit::{F16_MAX, MAX_LOSS, rounding_loss};
+pub use ports::halve_ports;
 pub use keep::{KeepF32, check_listed, check_patterns, escape_pattern, keep_list, matches_pattern};
 
 use super::rewriter::rewrite_functions;

@@ -21,7 +21,7 @@ use super::tensor_data::{dtype_to_onnx, write_tensor};
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, Const, If, Loop};
-use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
+use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr, SizeSource};
 use crate::tensor::Tensor;
 use bytes::Bytes;
 use data::Beside;
@@ -68,6 +68,7 @@ fn export<'m>(module: &'m Module, beside: Option<Beside<'m>>) -> Result<Vec<u8>,
         bytes: 0,
         failed: None,
         functions: IndexMap::new(),
+        sizes: FxHashMap::default(),
         domains: IndexSet::new(),
         unsupported: vec![],
         prefix: names::fresh_prefix(module),
@@ -109,6 +110,8 @@ struct Exporter<'m> {
     failed: Option<String>,
     /// Functions written so far; `None` while one is being written.
     functions: IndexMap<Name, Option<FunctionProto>>,
+    /// The symbols that they take as inputs behind their parameters.
+    sizes: FxHashMap<Name, Vec<Name>>,
     domains: IndexSet<String>,
     unsupported: Vec<(Name, &'static str, String)>,
     prefix: String,
@@ -121,21 +124,35 @@ struct Body<'m> {
     names: Names,
     values: FxHashMap<ValueId, String>,
     /// Where the sizes of symbols can be read.
-    symbols: FxHashMap<Name, (String, usize)>,
+    symbols: FxHashMap<Name, SizeSource>,
+    /// Symbols that a group takes as inputs behind its parameters. Groups have the symbols of the function around them.
+    sizes: Vec<Name>,
     /// Constants become initializers of the main graph; in a function, which has none, `Constant` nodes.
     initializers: bool,
 }
 impl<'m> Body<'m> {
     fn new(function: &'m Function, initializers: bool) -> Body<'m> {
         let (values, symbols) = (FxHashMap::default(), FxHashMap::default());
-        Body { function, names: Names::new(), values, symbols, initializers }
+        Body { function, names: Names::new(), values, symbols, sizes: vec![], initializers }
+    }
+    /// Makes these symbols inputs of a group; false elsewhere, or if there are none.
+    fn take_sizes(&mut self, missing: &[Name]) -> bool {
+        if !self.function.primitive {
+            return false;
+        }
+        for &symbol in missing.iter().filter(|s| !self.symbols.contains_key(*s)).collect::<IndexSet<_>>() {
+            let name = self.names.unique(&format!("size.{symbol}"), "size");
+            self.symbols.insert(symbol, SizeSource::Value(name));
+            self.sizes.push(symbol);
+        }
+        !missing.is_empty()
     }
     /// Notes which dimensions of the named value `v` are plain symbols.
     fn define_symbols(&mut self, v: ValueId) {
         for (axis, d) in self.function.ty(v).shape.iter().enumerate() {
             if let Some(symbol) = d.as_var() {
                 let name = self.name(v);
-                self.symbols.entry(symbol).or_insert((name, axis));
+                self.symbols.entry(symbol).or_insert(SizeSource::Axis(name, axis));
             }
         }
     }
@@ -289,23 +306,27 @@ impl<'m> Exporter<'m> {
         let f = body.function;
         let node = &f.nodes[n];
         let form = self.in_one_float_type(body, n, out);
-        self.counter += 1;
-        let prefix = format!("{}{}", self.prefix, self.counter);
-        let mut cx = ExportContext {
-            inputs: form.inputs,
-            outputs: form.outputs,
-            input_types: form.input_types.iter().map(Option::as_ref).collect(),
-            output_types: form.output_types.iter().collect(),
-            nodes: vec![],
-            constants: vec![],
-            prefix,
-            symbols: &body.symbols,
+        let (constants, nodes) = loop {
+            self.counter += 1;
+            let mut cx = ExportContext {
+                inputs: form.inputs.clone(),
+                outputs: form.outputs.clone(),
+                input_types: form.input_types.iter().map(Option::as_ref).collect(),
+                output_types: form.output_types.iter().collect(),
+                nodes: vec![],
+                constants: vec![],
+                prefix: format!("{}{}", self.prefix, self.counter),
+                symbols: &body.symbols,
+                missing: vec![],
+            };
+            let done = node.op.export(&mut cx);
+            let (constants, nodes, missing) = (cx.constants, cx.nodes, cx.missing);
+            match done {
+                Ok(()) => break (constants, nodes),
+                Err(_) if body.take_sizes(&missing) => {}
+                Err(why) => return self.unsupported.push((node.name, node.op.name(), why.message)),
+            }
         };
-        if let Err(why) = node.op.export(&mut cx) {
-            self.unsupported.push((node.name, node.op.name(), why.message));
-            return;
-        }
-        let (constants, nodes) = (cx.constants, cx.nodes);
         // Sizes known only at run time are read from the value that has them.
         node.outputs.iter().for_each(|&v| body.define_symbols(v));
         for (name, tensor) in constants {
@@ -340,8 +361,21 @@ impl<'m> Exporter<'m> {
             self.unsupported.push((node.name, "call", "ONNX has no recursion".into()));
             return Ok(());
         }
-        let inputs = node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
+        let mut inputs: Vec<String> =
+            node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
+        for symbol in self.sizes.get(&callee).cloned().unwrap_or_default() {
+            body.take_sizes(&[symbol]);
+            match body.symbols.get(&symbol).cloned() {
+                Some(SizeSource::Value(name)) => inputs.push(name),
+                Some(SizeSource::Axis(of, axis)) => inputs.push(size_of(body, &of, axis, out)),
+                None => {
+                    let why = format!("the size `{symbol}` is no dimension of an input");
+                    return Ok(self.unsupported.push((node.name, "call", why)));
+                }
+            }
+        }
         let outputs = node.outputs.iter().map(|&v| body.define(v)).collect();
+        node.outputs.iter().for_each(|&v| body.define_symbols(v));
         let call =
             ExportNode { op_type: callee.to_string(), domain: FUNCTION_DOMAIN.into(), inputs, outputs, attrs: vec![] };
         out.push(node_proto(call, body.names.node(node.name.as_str())));
@@ -358,9 +392,15 @@ impl<'m> Exporter<'m> {
             body.define(p);
             body.define_symbols(p);
         }
-        let input = f.params().iter().map(|&p| body.name(p)).collect();
+        let mut input: Vec<String> = f.params().iter().map(|&p| body.name(p)).collect();
         let mut node = Vec::new();
         let output = self.export_body(&mut body, &f.result_names, &mut node)?;
+        for symbol in &body.sizes {
+            if let Some(SizeSource::Value(name)) = body.symbols.get(symbol) {
+                input.push(name.clone());
+            }
+        }
+        self.sizes.insert(name, body.sizes);
         Ok(FunctionProto {
             name: Some(name.to_string()),
             input,
@@ -400,6 +440,20 @@ impl<'m> Exporter<'m> {
         out.push(NodeProto { input, output, name, op_type: Some("If".into()), attribute, ..NodeProto::default() });
         Ok(())
     }
+}
+
+/// A value of shape `[1]` with the size of an axis.
+fn size_of(body: &mut Body<'_>, value: &str, axis: usize, out: &mut Vec<NodeProto>) -> String {
+    let name = body.names.unique("", "size");
+    let ends = [("start", axis), ("end", axis + 1)];
+    out.push(NodeProto {
+        input: vec![value.into()],
+        output: vec![name.clone()],
+        op_type: Some("Shape".into()),
+        attribute: ends.iter().map(|(key, at)| attribute(key, &OnnxAttr::Int(*at as i64))).collect(),
+        ..NodeProto::default()
+    });
+    name
 }
 
 fn identity(from: &str, to: &str) -> NodeProto {
