@@ -2,7 +2,7 @@
 """fp16_files.py MODEL[=INPUTS.npz] ... [--weft BIN] [--device cpu] [--keep DIR]
 
 Exports each model in f32, fp16 and auto, plain and optimised, and looks at each file: the ONNX checker (with types and shapes), whether ONNX
-Runtime loads it, the error of its results beside those of the plain f32 file in ONNX Runtime, and the share of float nodes and of bytes of
+Runtime loads it, the error of its results beside those of the model (of a zoo network, its plain f32 file) in ONNX Runtime, and the share of float nodes and of bytes of
 weights and results that are f16, beside the share of nodes in the compiled network. Prints a table in Markdown; exits 1 if a file is refused
 or errs beyond the tolerance. Without inputs they are seeded normal numbers. Calibration (auto) takes the same inputs.
 Needs onnx, onnxruntime and numpy."""
@@ -10,6 +10,7 @@ import argparse, pathlib, re, subprocess, sys, tempfile
 
 import numpy as np
 import onnx
+import onnx.inliner
 import onnxruntime as ort
 
 ort.set_default_logger_severity(4)
@@ -54,29 +55,29 @@ def error_of(got, want):
 
 
 def shares(path):
-    """Float nodes and how many give f16; bytes of weights and of results whose sizes are known, and how many of them are f16."""
-    model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
+    """Float nodes and how many give f16, with those in functions; bytes of weights and of results whose sizes are known, and how many of them are f16."""
+    model = onnx.shape_inference.infer_shapes(onnx.inliner.inline_local_functions(onnx.load(path)), data_prop=True)
     nodes, halves, size, half_size = 0, 0, 0, 0
-    for graph in [model.graph]:
-        for t in graph.initializer:
-            bytes_of = FLOATS.get(t.data_type, 0) * int(np.prod(t.dims))
-            size, half_size = size + bytes_of, half_size + (bytes_of if t.data_type == onnx.TensorProto.FLOAT16 else 0)
-        info = {v.name: v.type.tensor_type for v in [*graph.value_info, *graph.output]}
-        for n in graph.node:
-            types = [info[o] for o in n.output if o in info and info[o].elem_type in FLOATS]
-            if not types or n.op_type in ("Cast", "Constant"):
-                continue
-            nodes, halves = nodes + 1, halves + (types[0].elem_type == onnx.TensorProto.FLOAT16)
-            for t in types:
-                dims = [d.dim_value if d.HasField("dim_value") else 1 for d in t.shape.dim]
-                bytes_of = FLOATS[t.elem_type] * int(np.prod(dims))
-                size, half_size = size + bytes_of, half_size + (bytes_of if t.elem_type == onnx.TensorProto.FLOAT16 else 0)
+    graph = model.graph
+    for t in graph.initializer:
+        bytes_of = FLOATS.get(t.data_type, 0) * int(np.prod(t.dims))
+        size, half_size = size + bytes_of, half_size + (bytes_of if t.data_type == onnx.TensorProto.FLOAT16 else 0)
+    info = {v.name: v.type.tensor_type for v in [*graph.value_info, *graph.output]}
+    for n in graph.node:
+        types = [info[o] for o in n.output if o in info and info[o].elem_type in FLOATS]
+        if not types or n.op_type in ("Cast", "Constant"):
+            continue
+        nodes, halves = nodes + 1, halves + (types[0].elem_type == onnx.TensorProto.FLOAT16)
+        for t in types:
+            dims = [d.dim_value if d.HasField("dim_value") else 1 for d in t.shape.dim]
+            bytes_of = FLOATS[t.elem_type] * int(np.prod(dims))
+            size, half_size = size + bytes_of, half_size + (bytes_of if t.elem_type == onnx.TensorProto.FLOAT16 else 0)
     return nodes, halves, size, half_size
 
 
-def compiled_share(a, model, amp, extra):
+def compiled_share(a, model, amp):
     """The words of the pass `mixed-precision` about the compiled network: float nodes in f16, and all."""
-    out = subprocess.run([a.weft, "compile", model, "--amp", amp, "--device", a.device, "--json", *extra], capture_output=True, text=True)
+    out = subprocess.run([a.weft, "compile", model, "--amp", amp, "--device", a.device, "--json"], capture_output=True, text=True)
     found = re.findall(r"(\d+) of (\d+) float nodes in f16", out.stdout)
     return f"{sum(int(f[0]) for f in found)} of {sum(int(f[1]) for f in found)}" if found else "-"
 
@@ -109,6 +110,10 @@ def main():
         model, _, inputs = text.partition("=")
         given = dict(np.load(inputs)) if inputs else None
         name, want = pathlib.Path(model).stem, None
+        if model.endswith(".onnx"):
+            session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+            given = inputs_of(session, given)
+            want = session.run(None, given)
         for amp in ["off", "fp16", "auto"]:
             if amp == "auto" and name in a.skip_auto.split(","):
                 continue
@@ -130,10 +135,10 @@ def main():
                     print(f"| {name} | {amp} | {form} | {says} | | | | | |", flush=True)
                     bad += 1
                     continue
-                if want is None:
-                    want, given = got, feed
+                want = got if want is None else want
+                given = feed
                 nodes, halves, size, half_size = shares(path)
-                share = compiled_share(a, model, amp, ["-i"] if False else []) if amp == "fp16" and form == "optimised" else ""
+                share = compiled_share(a, model, amp) if amp == "fp16" and form == "optimised" else ""
                 bad += error[0] > 1
                 print(f"| {name} | {amp} | {form} | {says} | {error[1]:.1e} | {error[0]:.2f} | {halves} of {nodes} | "
                       f"{half_size / max(size, 1):.0%} of {size / 1e6:.1f} MB | {share} |", flush=True)

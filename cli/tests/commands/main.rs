@@ -12,6 +12,7 @@ mod examples;
 mod expert_kernel;
 mod exported;
 mod external;
+mod fp16_files;
 mod half_products;
 mod hostile_files;
 mod json;

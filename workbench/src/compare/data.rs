@@ -14,8 +14,10 @@ use crate::executor::{execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder};
 use crate::models::{inputs_for, load};
 use crate::progress::{Progress, log};
+use crate::precision::on_this_device;
 use crate::record::Versioned;
 use compiler::agreement::Difference;
+use compiler::calibrate::{CalibrationError, Ranges, StoredRange};
 use compiler::tensor::Tensor;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +104,8 @@ pub struct FolderComparison {
     pub skipped: usize,
     /// The nodes on the worst input, where they were looked at.
     pub nodes: Option<Vec<NodeError>>,
+    /// The values that are stored in f16, those nearest to its end first.
+    pub ranges: Vec<StoredRange>,
 }
 
 /// Compares over all inputs in `folder`.
@@ -142,15 +146,23 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
         sides: Default::default(),
         skipped,
         nodes: None,
+        ranges: vec![],
     };
     if refuse_all_in_f32(a, &device, mixed)? {
         return Ok(cases);
     }
     let reference = Reference::open(a, &module, &device, &inputs)?;
+    let failed = |e: CalibrationError| Error::input(e.to_string());
+    let stores = on_this_device(&a.settings, &pipeline);
+    let ranges = || Ranges::new(&module, &stores, &profile).map_err(|e| failed(e.into()));
+    let mut ranges = mixed.then(ranges).transpose()?;
     let mut progress = Progress::new(&a.settings, &[]);
     for (i, file) in files.iter().enumerate() {
         progress.report("inputs", i, files.len());
         let inputs = read(file)?;
+        if let Some(ranges) = &mut ranges {
+            ranges.add(&inputs).map_err(failed)?;
+        }
         let (got, place) = executor.run_unchecked(&inputs)?;
         let result = Side::of_run(&device, place, if mixed { &a.settings.amp } else { "off" });
         let (want, against) = reference.run(&silent, &module, &device, &inputs, &result)?;
@@ -165,6 +177,7 @@ pub fn over_folder(a: &Request, folder: &Path) -> Result<FolderComparison> {
     drop((progress, executor, reference));
     cases.list.sort_by(|x, y| y.used().total_cmp(&x.used()));
     let passed = cases.list.iter().filter(|c| c.pass()).count();
+    cases.ranges = ranges.map_or_else(Vec::new, Ranges::sorted);
     // Looking at every node costs a run on the interpreter.
     if passed < cases.list.len() || a.nodes {
         let along = Request { cumulative: true, ..a.clone() };
@@ -253,6 +266,7 @@ impl FolderComparison {
             outputs: self.summaries(),
             worst: list.iter().take(WORST).map(Case::record).collect(),
             first_departing: departs.map(DifferenceRecord::of_node),
+            stored_in_f16: self.ranges.clone(),
         };
         Versioned::new(Record::Compared(Box::new(FolderRecord { compared, data })))
     }

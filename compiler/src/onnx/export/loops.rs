@@ -68,7 +68,9 @@ impl<'m> Exporter<'m> {
             }
         }
         let mut inner = Vec::new();
+        let symbols = body.symbols.clone();
         self.export_block(body, region, &mut inner)?;
+        body.symbols = symbols;
         // The body must produce its results itself, and each under its own name.
         let mut output = Vec::new();
         let mut yielded = |body: &mut Body<'m>, from: &str, ty: &TensorType| {

@@ -418,7 +418,10 @@ impl<'m> Exporter<'m> {
         let mut attribute = Vec::with_capacity(2);
         for (key, &region) in ["then_branch", "else_branch"].into_iter().zip(&node.regions) {
             let mut inner = Vec::new();
+            // Sizes that are read in a branch are not known behind it.
+            let symbols = body.symbols.clone();
             self.export_block(body, region, &mut inner)?;
+            body.symbols = symbols;
             // A branch must produce its results itself, and each under its own name.
             let mut output = Vec::new();
             for &v in &f.blocks[region].results {
