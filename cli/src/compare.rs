@@ -184,9 +184,10 @@ fn print_ranges(ranges: &[StoredRange], all: bool) -> Result<()> {
     if shown == 0 {
         return Ok(());
     }
-    let share = |part: u64, whole: u64| match part {
-        0 => "-".to_string(),
-        _ => format!("{:.2} %", part as f64 * 100.0 / whole as f64),
+    let share = |part: u64, whole: u64| match part as f64 * 100.0 / whole.max(1) as f64 {
+        0.0 => "-".to_string(),
+        few if few < 0.01 => "<0.01 %".to_string(),
+        percent => format!("{percent:.2} %"),
     };
     let mut t = table(&["stored in f16", "op", "largest", "of 65504", "inf", "to 0", "subnormal"]);
     for r in &ranges[..shown] {

@@ -1,5 +1,6 @@
 //! `weft diff`: what differs between two compilations: the verdict first, then the details.
 
+mod models;
 mod verdict;
 
 use crate::args::DiffArgs;
@@ -11,7 +12,9 @@ use compiler::trace::diff::{Fact, GroupLine, Timing};
 use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::{LayerRecord, Verdict, VerdictRecord};
+use workbench::options::Tabled;
 use workbench::record::Versioned;
+use workbench::settings::Settings;
 use workbench::{Error, Result};
 
 /// Lines of a list that are shown without `-v`.
@@ -38,8 +41,18 @@ pub struct DiffRecord<'d> {
     differences: &'d TraceDiff,
 }
 
-/// Compares two traces.
+/// Compares two traces, or two models.
 pub fn execute(args: &DiffArgs) -> Result<()> {
+    let is_trace = |p: &std::path::PathBuf| p.extension().is_some_and(|e| e == "trace");
+    match [&args.a, &args.b].map(is_trace) {
+        [true, true] => {}
+        [false, false] => return models::execute(args),
+        _ => return Err(Error::usage("a trace and a model have nothing to be held against each other")),
+    }
+    let of_models = args.common.given.iter().find_map(|id| Settings::row(id)).map(|row| row.written());
+    if let Some(option) = of_models.or(args.rtol.map(|_| "--rtol".into())) {
+        return Err(Error::usage(format!("{option} is for models: traces are compared as they are")));
+    }
     let (a, b) = (workbench::traces::read(&args.a)?, workbench::traces::read(&args.b)?);
     let d = TraceDiff::between(&a, &b).map_err(|e| Error::input(e.to_string()))?;
     let verdict = Verdict::of([&a, &b], [&args.a, &args.b]);

@@ -165,12 +165,12 @@ const USES: &[Use] = &[
     },
     Use {
         command: "diff",
-        headings: &[OUTPUT],
-        without: &[],
+        headings: &[MODEL, OUTPUT],
+        without: &["weights"],
         first: &[],
         examples: [
             "weft compile model.onnx -o a.trace; weft compile model.onnx -O0 -o b.trace; weft diff a.trace b.trace",
-            "weft diff a.trace b.trace --json=diff.json",
+            "weft diff a.onnx b.onnx        nodes of two models by what they compute, not by names",
         ],
     },
     Use {

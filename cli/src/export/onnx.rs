@@ -48,7 +48,8 @@ pub(super) fn write(a: &ExportArgs, output: &Path) -> Result<()> {
 fn refuse_unused(a: &ExportArgs) -> Result<()> {
     let (mixed, auto) = (a.common.amp != "off", a.common.amp == "auto");
     let unused = |what: String, needs: &str| {
-        Err(Error::usage(format!("{what} changes nothing in the ONNX file without {needs}")).help(format!("add {needs}")))
+        Err(Error::usage(format!("{what} changes nothing in the ONNX file without {needs}"))
+            .help(format!("add {needs}")))
     };
     if a.f16_ports && !mixed {
         return unused("--f16-ports".into(), "--amp fp16");

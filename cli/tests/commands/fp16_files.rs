@@ -44,7 +44,8 @@ fn halves(module: &Module) -> usize {
             let float = |t: &&TensorType| t.dtype.is_float();
             let types: Vec<DType> =
                 inputs.into_iter().flatten().chain(outputs).filter(float).map(|t| t.dtype).collect();
-            let one = node.op.onnx_floats() != FloatTypes::One || !node.regions.is_empty() || node.op.callee().is_some();
+            let one =
+                node.op.onnx_floats() != FloatTypes::One || !node.regions.is_empty() || node.op.callee().is_some();
             assert!(one || types.windows(2).all(|w| w[0] == w[1]), "{} ({}): {types:?}", node.name, node.op.name());
             found += usize::from(node.outputs.iter().any(|&v| f.ty(v).dtype == DType::F16));
         }

@@ -19,6 +19,7 @@ mod json;
 mod json_tables;
 mod keep_lists;
 mod machine_code;
+mod matched_models;
 mod memory;
 mod open_models;
 mod ort_cases;

@@ -118,7 +118,8 @@ impl Op for TensorScatter {
         // TensorScatter is newer than the opset that is written: each element goes to the place of its batch and row.
         let (cache, update) = (cx.output_types[0].clone(), cx.input_types[1].ok_or("the update is missing")?.clone());
         let axis = normalize_axis(self.axis, cache.rank())?;
-        let along = |d: usize| Tensor::ints(&(0..cache.rank()).map(|i| if i == d { -1 } else { 1 }).collect::<Vec<_>>());
+        let along =
+            |d: usize| Tensor::ints(&(0..cache.rank()).map(|i| if i == d { -1 } else { 1 }).collect::<Vec<_>>());
         let [zero, one] = [0, 1].map(|n: i64| cx.constant(Tensor::scalar(n)));
         let (rows, scalar) = (cx.ints(&update.shape[axis..=axis])?, cx.constant(Tensor::ints(&[])));
         let rows = cx.emit("Reshape", vec![rows, scalar]);

@@ -361,8 +361,7 @@ impl<'m> Exporter<'m> {
             self.unsupported.push((node.name, "call", "ONNX has no recursion".into()));
             return Ok(());
         }
-        let mut inputs: Vec<String> =
-            node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
+        let mut inputs: Vec<String> = node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
         for symbol in self.sizes.get(&callee).cloned().unwrap_or_default() {
             body.take_sizes(&[symbol]);
             match body.symbols.get(&symbol).cloned() {
