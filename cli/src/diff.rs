@@ -1,5 +1,6 @@
 //! `weft diff`: what differs between two compilations: the verdict first, then the details.
 
+mod lists;
 mod models;
 mod verdict;
 
@@ -9,6 +10,7 @@ use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
 use compiler::trace::comparison::{Comparison, Row, Source};
 use compiler::trace::diff::{Fact, GroupLine, Timing};
+use lists::{FIRST, first_of};
 use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::{LayerRecord, Verdict, VerdictRecord};
@@ -16,9 +18,6 @@ use workbench::options::Tabled;
 use workbench::record::Versioned;
 use workbench::settings::Settings;
 use workbench::{Error, Result};
-
-/// Lines of a list that are shown without `-v`.
-const FIRST: usize = 12;
 
 /// Characters that a column of the table of facts may have.
 const WIDEST: usize = 48;
@@ -86,19 +85,6 @@ pub fn execute(args: &DiffArgs) -> Result<()> {
     first_of(&format!("remarks only in {second}"), &d.remarks_added, most, remark)?;
     layers(names, verdict.comparison(), most)?;
     timings(names, &d.timings)
-}
-
-/// A heading and the first lines of a list.
-fn first_of<T>(title: &str, list: &[T], most: usize, show: impl Fn(&T) -> String) -> Result<()> {
-    if list.is_empty() {
-        return Ok(());
-    }
-    print_text(&format!("\n{title}: {}", list.len()))?;
-    list.iter().take(most).try_for_each(|x| print_text(&format!("  {}", show(x))))?;
-    if list.len() > most {
-        print_text(&format!("  ... {} more (-v shows them)", list.len() - most))?;
-    }
-    Ok(())
 }
 
 fn line(facts: &[Fact]) -> String {

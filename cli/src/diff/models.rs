@@ -1,6 +1,6 @@
 //! `weft diff a.onnx b.onnx`: nodes matched by values and structure.
 
-use super::{FIRST, first_of};
+use super::lists::{FIRST, first_of};
 use crate::args::DiffArgs;
 use crate::output::{print_text, write_json};
 use workbench::Result;

@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What f16 makes of the elements of one value, over all inputs.
+/// The elements of one value in f16, over all inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StoredRange {
     /// A name of the model for the node that gives it; the name of an input or of a constant.
@@ -44,7 +44,7 @@ impl StoredRange {
         for x in values.iter().map(|x| x.abs()).filter(|x| x.is_finite()) {
             self.largest = self.largest.max(f64::from(x));
             // Only the ends of f16 need a conversion.
-            if x < 1e-4 || x > 6e4 {
+            if !(1e-4..=6e4).contains(&x) {
                 let half = f16::from_f32(x);
                 self.overflowing += u64::from(half.is_infinite());
                 self.zeroed += u64::from(x > 0.0 && half == f16::ZERO);

@@ -132,11 +132,9 @@ pub type OpResult<T> = Result<T, Fault>;
 /// How the op moves to another data layout: one of its own ([`layout`](Op::layout)), transposed operands
 /// ([`permuted`](Op::permuted)), split channels ([`packed`](Op::packed)).
 ///
-/// # Precision
-/// Whether its operands may be f16 ([`precision`](Op::precision)), and what then stays f32.
-///
-/// # ONNX
-/// [`export`](Op::export) writes it, in float types that suit ([`onnx_floats`](Op::onnx_floats)); its importers are rows of the family's `ONNX` table.
+/// # Precision and ONNX
+/// Whether its operands may be f16 ([`precision`](Op::precision)), and which then stay f32. [`export`](Op::export) writes
+/// it, in the types of [`onnx_floats`](Op::onnx_floats); its importers are rows of the family's `ONNX` table.
 pub trait Op: AttrObject {
     // ---- What every op says ----
 
@@ -148,15 +146,12 @@ pub trait Op: AttrObject {
     fn compute(&self, _cx: &mut ComputeContext<'_>) -> OpResult<()> {
         Err("has no tensor expression".into())
     }
-    /// Writes the op as ONNX nodes.
-    ///
-    /// # Errors
-    /// When ONNX has no such op.
+    /// Writes the op as ONNX nodes. An error says why ONNX has no such op.
     fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
         Err("has no ONNX form".into())
     }
 
-    /// What its ONNX form asks of the float types of operands and results.
+    /// Float types that its ONNX form takes.
     fn onnx_floats(&self) -> FloatTypes {
         FloatTypes::One
     }
@@ -327,8 +322,7 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
-    /// computes in f32, rounds once, and gives nothing much larger: f16 data then need no casts around the op.
+    /// For an op of class [`Precision::Never`]: it computes f16 data in f32, rounds once, and gives nothing much larger.
     fn widens(&self) -> bool {
         false
     }

@@ -288,8 +288,8 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
-/// What the ONNX form of an op asks of the float types of its operands and results. Weft's ops take f32 beside f16; casts
-/// in the file make up for the difference.
+/// Float types that the ONNX form of an op takes as operands and results. Weft's ops take f32 beside f16; casts in the
+/// file make up for the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FloatTypes {
     /// One type for all: that of the first float result.

@@ -2,8 +2,8 @@
 
 use super::super::proto::{GraphProto, NodeProto, StringStringEntry, TensorProto};
 use super::super::tensor_data::write_tensor;
-use super::Exporter;
 use crate::tensor::Tensor;
+use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
 /// The file beside the model.
@@ -41,9 +41,22 @@ impl Beside<'_> {
     }
 }
 
-impl Exporter<'_> {
-    /// Adds an initializer. If the file beside the model cannot be written, that is the error of the export.
-    pub(super) fn add_initializer(&mut self, name: &str, t: &Tensor) {
+/// Initializers of the main graph.
+pub(super) struct Initializers<'a> {
+    all: IndexMap<String, TensorProto>,
+    /// Bytes in the model itself.
+    pub(super) bytes: u64,
+    pub(super) beside: Option<Beside<'a>>,
+    /// Why the file beside the model could not be written.
+    pub(super) failed: Option<String>,
+}
+
+impl<'a> Initializers<'a> {
+    pub(super) fn new(beside: Option<Beside<'a>>) -> Initializers<'a> {
+        Initializers { all: IndexMap::new(), bytes: 0, beside, failed: None }
+    }
+
+    pub(super) fn add(&mut self, name: &str, t: &Tensor) {
         let written = match &mut self.beside {
             Some(file) if t.bytes().len() >= PAGE => file.tensor(name, t),
             _ => {
@@ -52,16 +65,16 @@ impl Exporter<'_> {
             }
         };
         match written {
-            Ok(proto) => drop(self.initializers.insert(name.to_string(), proto)),
+            Ok(proto) => drop(self.all.insert(name.to_string(), proto)),
             Err(why) => drop(self.failed.get_or_insert(why)),
         }
     }
 
-    /// The initializers that the graph reads. Those that are read in another type only are left out.
-    pub(super) fn used_initializers(&mut self, nodes: &[NodeProto]) -> Vec<TensorProto> {
+    /// Those that the nodes read. Constants that are read in another type only are left out.
+    pub(super) fn take_used(&mut self, nodes: &[NodeProto]) -> Vec<TensorProto> {
         let mut used = FxHashSet::default();
         names_read(nodes, &mut used);
-        let all = std::mem::take(&mut self.initializers);
+        let all = std::mem::take(&mut self.all);
         all.into_iter().filter(|(name, _)| used.contains(name.as_str())).map(|(_, t)| t).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! One float type for each written node: Weft's ops take f32 beside f16 (biases, slight weights), ONNX's mostly do not.
 
 use super::super::proto::NodeProto;
-use super::{Body, Exporter, attribute};
+use super::protos::attribute;
+use super::{Body, Exporter};
 use crate::dtype::DType;
 use crate::graph::{NodeId, TensorType, ValueId};
 use crate::name::Name;
@@ -16,7 +17,7 @@ pub(super) struct Form {
     pub(super) outputs: Vec<String>,
     pub(super) input_types: Vec<Option<TensorType>>,
     pub(super) output_types: Vec<TensorType>,
-    /// What brings results to their types, behind the node.
+    /// Casts of results to their types, behind the node.
     pub(super) casts: Vec<NodeProto>,
 }
 
@@ -88,7 +89,7 @@ impl<'m> Exporter<'m> {
         let data = data.unwrap_or_else(|| Tensor::zeros(to, vec![0]));
         let name = body.names.unique(key.as_str(), "const");
         let form = Tensor::from_f64(to, data.shape().to_vec(), data.to_f64_vec());
-        self.add_initializer(&name, &form);
+        self.initializers.add(&name, &form);
         self.cast_constants.insert(key, name.clone());
         name
     }

@@ -2,7 +2,8 @@
 
 use super::super::error::ExportError;
 use super::super::proto::{AttributeProto, GraphProto, NodeProto, attribute_type as ty};
-use super::{Body, Exporter, attribute, identity, value_info};
+use super::protos::{attribute, identity, value_info};
+use super::{Body, Exporter};
 use crate::dtype::DType;
 use crate::graph::{BlockId, NodeId, TensorType};
 use crate::int::Int;

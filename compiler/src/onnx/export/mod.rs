@@ -11,23 +11,23 @@ mod data;
 mod floats;
 mod loops;
 mod names;
+mod protos;
 
 use super::error::ExportError;
 use super::proto::{
-    AttributeProto, DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
-    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto, attribute_type as ty,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId, attribute_type as ty,
 };
-use super::tensor_data::{dtype_to_onnx, write_tensor};
-use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
+use super::tensor_data::write_tensor;
+use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, Const, If, Loop};
 use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr, SizeSource};
 use crate::tensor::Tensor;
-use bytes::Bytes;
-use data::Beside;
+use data::{Beside, Initializers};
 use indexmap::{IndexMap, IndexSet};
 use names::Names;
 use prost::Message;
+use protos::{attribute, identity, node_proto, value_info};
 use rustc_hash::FxHashMap;
 
 /// Domain of the functions that graph functions become.
@@ -61,12 +61,9 @@ pub fn export_onnx_beside<'m>(
 fn export<'m>(module: &'m Module, beside: Option<Beside<'m>>) -> Result<Vec<u8>, ExportError> {
     let mut e = Exporter {
         module,
-        beside,
-        initializers: IndexMap::new(),
+        initializers: Initializers::new(beside),
         written: FxHashMap::default(),
         cast_constants: FxHashMap::default(),
-        bytes: 0,
-        failed: None,
         functions: IndexMap::new(),
         sizes: FxHashMap::default(),
         domains: IndexSet::new(),
@@ -78,7 +75,7 @@ fn export<'m>(module: &'m Module, beside: Option<Beside<'m>>) -> Result<Vec<u8>,
     if !e.unsupported.is_empty() {
         return Err(ExportError::Unsupported(e.unsupported));
     }
-    if let Some(why) = e.failed {
+    if let Some(why) = e.initializers.failed {
         return Err(ExportError::Write(why));
     }
     let model = ModelProto {
@@ -91,23 +88,18 @@ fn export<'m>(module: &'m Module, beside: Option<Beside<'m>>) -> Result<Vec<u8>,
         ..ModelProto::default()
     };
     if model.encoded_len() as u64 > SIZE_LIMIT {
-        return Err(ExportError::TooLarge { bytes: e.bytes });
+        return Err(ExportError::TooLarge { bytes: e.initializers.bytes });
     }
     Ok(model.encode_to_vec())
 }
 
 struct Exporter<'m> {
     module: &'m Module,
-    beside: Option<Beside<'m>>,
-    initializers: IndexMap<String, TensorProto>,
+    initializers: Initializers<'m>,
     /// Names of the initializers that constants became.
     written: FxHashMap<Name, String>,
     /// The same for their forms in other float types, by the name of the constant and of the type.
     cast_constants: FxHashMap<Name, String>,
-    /// Bytes of constants in the model itself.
-    bytes: u64,
-    /// Why the file beside the model could not be written.
-    failed: Option<String>,
     /// Functions written so far; `None` while one is being written.
     functions: IndexMap<Name, Option<FunctionProto>>,
     /// The symbols that they take as inputs behind their parameters.
@@ -193,7 +185,7 @@ impl<'m> Exporter<'m> {
         let mut node = Vec::new();
         let outputs = self.export_body(&mut body, &f.result_names, &mut node)?;
         let output = outputs.iter().zip(f.results()).map(|(n, &v)| value_info(n, f.ty(v))).collect();
-        let initializer = self.used_initializers(&node);
+        let initializer = self.initializers.take_used(&node);
         Ok(GraphProto { node, name: Some(f.name.to_string()), initializer, input, output, ..GraphProto::default() })
     }
 
@@ -277,14 +269,14 @@ impl<'m> Exporter<'m> {
         let Some(data) = self.module.constants.get(&constant) else {
             return Err(broken("it is not in the module".into()));
         };
-        if self.bytes.max(data.byte_len() as u64) > SIZE_LIMIT && self.beside.is_none() {
+        if self.initializers.bytes.max(data.byte_len() as u64) > SIZE_LIMIT && self.initializers.beside.is_none() {
             let bytes = self.module.constants.values().map(|c| c.byte_len() as u64).sum();
             return Err(ExportError::TooLarge { bytes });
         }
         let tensor = data.load().map_err(|e| broken(e.message))?;
         if body.initializers {
             let name = body.names.unique(constant.as_str(), "const");
-            self.add_initializer(&name, &tensor);
+            self.initializers.add(&name, &tensor);
             self.written.insert(constant, name.clone());
             body.values.insert(value, name);
         } else {
@@ -331,7 +323,7 @@ impl<'m> Exporter<'m> {
         node.outputs.iter().for_each(|&v| body.define_symbols(v));
         for (name, tensor) in constants {
             if body.initializers {
-                self.add_initializer(&name, &tensor);
+                self.initializers.add(&name, &tensor);
             } else {
                 let attribute = vec![attribute("value", &OnnxAttr::Tensor(tensor))];
                 let op_type = Some("Constant".into());
@@ -369,7 +361,8 @@ impl<'m> Exporter<'m> {
                 Some(SizeSource::Axis(of, axis)) => inputs.push(size_of(body, &of, axis, out)),
                 None => {
                     let why = format!("the size `{symbol}` is no dimension of an input");
-                    return Ok(self.unsupported.push((node.name, "call", why)));
+                    self.unsupported.push((node.name, "call", why));
+                    return Ok(());
                 }
             }
         }
@@ -456,58 +449,6 @@ fn size_of(body: &mut Body<'_>, value: &str, axis: usize, out: &mut Vec<NodeProt
         ..NodeProto::default()
     });
     name
-}
-
-fn identity(from: &str, to: &str) -> NodeProto {
-    NodeProto {
-        input: vec![from.into()],
-        output: vec![to.into()],
-        op_type: Some("Identity".into()),
-        ..NodeProto::default()
-    }
-}
-
-fn node_proto(e: ExportNode, name: String) -> NodeProto {
-    let mut input = e.inputs;
-    while input.last().is_some_and(String::is_empty) {
-        input.pop();
-    }
-    NodeProto {
-        input,
-        output: e.outputs,
-        name: Some(name),
-        op_type: Some(e.op_type),
-        attribute: e.attrs.iter().map(|(k, v)| attribute(k, v)).collect(),
-        domain: Some(e.domain),
-        ..NodeProto::default()
-    }
-}
-
-fn attribute(name: &str, value: &OnnxAttr) -> AttributeProto {
-    let mut a = AttributeProto { name: Some(name.into()), ..AttributeProto::default() };
-    let text = |s: &String| Bytes::from(s.clone().into_bytes());
-    let kind = match value {
-        OnnxAttr::Int(v) => (a.i = Some(*v), ty::INT).1,
-        OnnxAttr::Float(v) => (a.f = Some(*v), ty::FLOAT).1,
-        OnnxAttr::Str(v) => (a.s = Some(text(v)), ty::STRING).1,
-        OnnxAttr::Ints(v) => (a.ints = v.clone(), ty::INTS).1,
-        OnnxAttr::Floats(v) => (a.floats = v.clone(), ty::FLOATS).1,
-        OnnxAttr::Strs(v) => (a.strings = v.iter().map(text).collect(), ty::STRINGS).1,
-        OnnxAttr::Tensor(t) => (a.t = Some(write_tensor("", t)), ty::TENSOR).1,
-    };
-    a.r#type = Some(kind);
-    a
-}
-
-fn value_info(name: &str, t: &TensorType) -> ValueInfoProto {
-    let dim = |d: &crate::int::Dim| match d.as_const() {
-        Some(c) => DimensionValue::Value(c),
-        None => DimensionValue::Param(d.to_string()),
-    };
-    let dims = t.shape.iter().map(|d| DimensionProto { value: Some(dim(d)) }).collect();
-    let tensor =
-        TensorTypeProto { elem_type: Some(dtype_to_onnx(t.dtype)), shape: Some(TensorShapeProto { dim: dims }) };
-    ValueInfoProto { name: Some(name.into()), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
 }
 
 /// A serialized `TensorProto` (the form of the `.pb` files in `test_data_set_*` folders).
