@@ -132,7 +132,7 @@ fn halves(module: &Module) -> String {
     for f in module.functions.values() {
         for n in f.walk() {
             let node = &f.nodes[n];
-            // A call's results are those of its function's nodes.
+            // The results of a call are counted in its function.
             if !node.regions.is_empty() || node.op.callee().is_some() {
                 continue;
             }

@@ -292,7 +292,7 @@ pub struct ExportNode {
 /// file make up for the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FloatTypes {
-    /// One type for all: that of the first float result.
+    /// One type for all: the first float result's.
     One,
     /// Each has a type of its own.
     Own,

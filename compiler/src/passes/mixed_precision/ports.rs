@@ -33,7 +33,7 @@ pub fn halve_ports(module: &mut Module) {
     f.result_types = f.results().iter().map(|&v| f.ty(v).clone()).collect();
 }
 
-/// Those of `values` that are f32, with their places.
+/// The f32 ones among `values`, with their places.
 fn singles(f: &Function, values: &[ValueId]) -> Vec<(usize, ValueId)> {
     values.iter().copied().enumerate().filter(|v| f.ty(v.1).dtype == DType::F32).collect()
 }
