@@ -2,8 +2,8 @@
 //!
 //! Both models run on the interpreter with the same drawn inputs. Nodes whose results are equal within the tolerance
 //! are candidates. A pair whose nodes have no other candidate is matched by its values. Of several candidates the one
-//! with the same op and matched operands is taken, else the one that is read at the same operand of a matched node. What
-//! neither decides (two branches with equal weights) is reported as ambiguous, and nothing is guessed.
+//! with the same op and matched operands is taken, else the one that is read at the same operand of a matched node.
+//! Nodes that neither tells apart (two branches with equal weights) are reported as ambiguous; nothing is guessed.
 
 use crate::error::{Error, Result};
 use crate::models::{inputs_for, load};

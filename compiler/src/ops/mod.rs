@@ -133,8 +133,8 @@ pub type OpResult<T> = Result<T, Fault>;
 /// ([`permuted`](Op::permuted)), split channels ([`packed`](Op::packed)).
 ///
 /// # Precision and ONNX
-/// Whether its operands may be f16 ([`precision`](Op::precision)), and which then stay f32. [`export`](Op::export) writes
-/// it, in the types of [`onnx_floats`](Op::onnx_floats); its importers are rows of the family's `ONNX` table.
+/// Whether its operands may be f16 ([`precision`](Op::precision)), and which then stay f32. [`export`](Op::export)
+/// writes it, in the types of [`onnx_floats`](Op::onnx_floats); its importers are rows of the family's `ONNX` table.
 pub trait Op: AttrObject {
     // ---- What every op says ----
 
@@ -322,7 +322,7 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: it computes f16 data in f32, rounds once, and gives nothing much larger.
+    /// For an op of class [`Precision::Never`]: it computes f16 data in f32, rounds once, gives nothing much larger.
     fn widens(&self) -> bool {
         false
     }

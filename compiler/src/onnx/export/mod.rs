@@ -2,8 +2,8 @@
 //!
 //! Each node is written by its op's own [`Op::export`](crate::ops::Op::export). Constants become initializers with
 //! `raw_data`; a call of a graph function becomes a call of a model-local function of the domain `weft`, so a fused
-//! graph keeps its groups. Names of inputs, outputs and values are kept. Where an ONNX operator wants one float type for
-//! all operands, casts and other forms of constants make up for f32 beside f16 (`floats`).
+//! graph keeps its groups. Names of inputs, outputs and values are kept. Where an ONNX operator wants one float type
+//! for all operands, casts and other forms of constants make up for f32 beside f16 (`floats`).
 //!
 //! Always holds: every name in the written model is defined once, also across branches.
 
